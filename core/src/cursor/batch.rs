@@ -1,0 +1,177 @@
+//! Taking many numbers at once: all of them or none, by one compare-exchange.
+
+use super::Cursor;
+use super::guess::live;
+use super::slot::View;
+use super::word::{generation, offset, pack};
+use crate::block::Block;
+
+/// The numbers of one batch taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TakenBatch {
+    /// The numbers.
+    pub ranges: Ranges,
+    /// Whether this batch reached the low-water mark of a block: told to one taker a block.
+    pub low_water: bool,
+}
+
+/// The numbers of one batch, in order: one range, or two where it went on into the next block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ranges(Held);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Held {
+    One([Block; 1]),
+    Two([Block; 2]),
+}
+
+/// A filled generation, and how many of its numbers are taken.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub(super) generation: u64,
+    pub(super) from: u64,
+    pub(super) view: View,
+}
+
+/// What became of one attempt.
+enum Attempt {
+    Taken(TakenBatch),
+    TooFew,
+    /// The word had moved meanwhile.
+    Missed,
+}
+
+impl Cursor {
+    /// Takes `count` numbers at once, all of them or none; `None` also for a `count` of 0.
+    ///
+    /// They come from the first block that has numbers left, or from its rest and the start of the
+    /// one after it; with `contiguous` from that first block alone. Neither waits nor allocates.
+    pub fn take_batch(&self, count: u64, contiguous: bool) -> Option<TakenBatch> {
+        if count == 0 {
+            return None;
+        }
+        loop {
+            match self.attempt(count, contiguous) {
+                Attempt::Taken(batch) => return Some(batch),
+                Attempt::TooFew => return None,
+                Attempt::Missed => {}
+            }
+        }
+    }
+
+    fn attempt(&self, count: u64, contiguous: bool) -> Attempt {
+        let word = self.word.load();
+        let Some(view) = self.slot(generation(word)).read(generation(word)) else {
+            // Only where the word has gone on: its own slot is never written.
+            return Attempt::Missed;
+        };
+        let current = Part {
+            generation: generation(word),
+            from: offset(word),
+            view,
+        };
+        let part = if current.from < view.count {
+            Some(current)
+        } else {
+            self.filled_after(current.generation)
+        };
+        let Some(part) = part else {
+            return self.too_few(word);
+        };
+        let left = part.view.count - part.from;
+        if count <= left {
+            return self.take_within(word, &part, count);
+        }
+        if contiguous {
+            return Attempt::TooFew;
+        }
+        match self.filled_after(part.generation) {
+            Some(next) if count - left <= next.view.count => {
+                self.take_across(word, &part, &next, count - left)
+            }
+            Some(_) => Attempt::TooFew,
+            None => self.too_few(word),
+        }
+    }
+
+    /// Nothing was filled when it was looked at, unless the word had gone on before that.
+    fn too_few(&self, word: u64) -> Attempt {
+        if self.is_in(generation(word)) {
+            Attempt::TooFew
+        } else {
+            Attempt::Missed
+        }
+    }
+
+    fn take_within(&self, word: u64, part: &Part, count: u64) -> Attempt {
+        let end = part.from + count;
+        if !self.word.advance(word, pack(part.generation, end)) {
+            return Attempt::Missed;
+        }
+        self.guess.learn(live(part.generation));
+        Attempt::Taken(TakenBatch {
+            ranges: Ranges::one(part.view.range(part.from, count)),
+            low_water: self.signal(part, end - 1),
+        })
+    }
+
+    /// All that is left of `part`, and `more` of `next`.
+    fn take_across(&self, word: u64, part: &Part, next: &Part, more: u64) -> Attempt {
+        if !self.word.advance(word, pack(next.generation, more)) {
+            return Attempt::Missed;
+        }
+        self.guess.learn(live(next.generation));
+        let left = part.view.count - part.from;
+        let signals = [
+            self.signal(part, part.view.count - 1),
+            self.signal(next, more - 1),
+        ];
+        Attempt::Taken(TakenBatch {
+            ranges: Ranges::two(part.view.range(part.from, left), next.view.range(0, more)),
+            low_water: signals.contains(&true),
+        })
+    }
+}
+
+impl Ranges {
+    /// One unbroken range.
+    #[must_use]
+    pub fn one(range: Block) -> Self {
+        Self(Held::One([range]))
+    }
+
+    /// Two ranges; the numbers of `first` come first.
+    #[must_use]
+    pub fn two(first: Block, second: Block) -> Self {
+        Self(Held::Two([first, second]))
+    }
+
+    /// The ranges, one or two.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Block] {
+        match &self.0 {
+            Held::One(ranges) => ranges,
+            Held::Two(ranges) => ranges,
+        }
+    }
+
+    /// The ranges, one or two.
+    pub fn iter(&self) -> std::slice::Iter<'_, Block> {
+        self.as_slice().iter()
+    }
+
+    /// How many numbers they hold together.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.iter().map(Block::count).sum()
+    }
+}
+
+impl<'a> IntoIterator for &'a Ranges {
+    type Item = &'a Block;
+    type IntoIter = std::slice::Iter<'a, Block>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}

@@ -1,0 +1,137 @@
+//! What the owner of a cursor does: fill it, close it, say when it wants to be told.
+
+use thiserror::Error;
+
+use super::atomic::Ordering;
+use super::guess::{live, spent};
+use super::slot::View;
+use super::word::{after, distance, generation, offset, pack};
+use super::{Cursor, RING};
+use crate::block::Block;
+
+/// Generations filled ahead of the current one, at most. With it that makes three; the fourth
+/// slot is kept free for closing.
+pub(super) const AHEAD: u64 = 2;
+
+/// The cursor has no free slot for another block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the cursor has no free slot for another block")]
+pub struct CursorFull;
+
+impl Cursor {
+    /// How many more blocks [`fill`](Self::fill) accepts now: 0 to 3. The owner only; takers can
+    /// only make it more.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        let word = self.word.load();
+        let ahead = distance(generation(word), self.top.load(Ordering::Relaxed));
+        // A current block that is used up is left behind by the next fill.
+        let used_up = offset(word) >= self.owned(generation(word)).count;
+        let room = (AHEAD + u64::from(used_up)).saturating_sub(ahead);
+        usize::try_from(room).unwrap_or(RING)
+    }
+
+    /// Appends a block, to be issued after those already there. The owner only.
+    ///
+    /// The low-water signal is given by the take after which at most `low_water_left` numbers of
+    /// this block are left: by its last one for 0, by its first one from `block.count() - 1` on.
+    ///
+    /// # Errors
+    /// [`CursorFull`] while two blocks are filled ahead of one in use; nothing has changed then.
+    pub fn fill(&self, block: Block, low_water_left: u64) -> Result<(), CursorFull> {
+        self.leave_used_up();
+        let current = generation(self.word.load());
+        let top = self.top.load(Ordering::Relaxed);
+        if distance(current, top) >= AHEAD {
+            return Err(CursorFull);
+        }
+        let newest = self.owned(top);
+        let view = View {
+            first: block.first(),
+            step: block.step(),
+            count: block.count(),
+            // Whoever moves on to the new block has used up all before it.
+            issued_before: newest.issued(newest.count),
+        };
+        let new = after(top, 1);
+        self.slot(new)
+            .write(new, view, signal_at(view.count, low_water_left));
+        self.top.store(new, Ordering::Relaxed);
+        self.leave_used_up();
+        Ok(())
+    }
+
+    /// Moves the low-water signal of the current block, as in [`fill`](Self::fill), unless it was
+    /// given already. Where the new mark has been passed, the next take gives it. The owner only.
+    pub fn set_low_water(&self, low_water_left: u64) {
+        let current = generation(self.word.load());
+        let count = self.owned(current).count;
+        if count > 0 {
+            let signal_at = signal_at(count, low_water_left);
+            self.slot(current).aim(current, count, signal_at);
+        }
+    }
+
+    /// Takes back everything that is left, at one instant: takes before it are issued, takes
+    /// after it find nothing. The owner only. A later [`fill`](Self::fill) opens the cursor again.
+    ///
+    /// Returns exactly what no taker got, in the order in which it would have been issued.
+    #[must_use = "what is returned is in nobody else's hands"]
+    pub fn close(&self) -> Vec<Block> {
+        let top = self.top.load(Ordering::Relaxed);
+        let empty = after(top, 1);
+        let earlier = self.word.load();
+        let view = View {
+            // How many are taken before the swap, only the swap can say: until then, too few.
+            issued_before: self.owned(generation(earlier)).issued(offset(earlier)),
+            ..View::EMPTY
+        };
+        self.slot(empty).write(empty, view, 0);
+        self.top.store(empty, Ordering::Relaxed);
+
+        let word = self.word.swap(pack(empty, 0));
+        self.guess.learn(spent(empty));
+        let current = self.owned(generation(word));
+        self.slot(empty)
+            .set_issued_before(current.issued(offset(word)));
+
+        let ahead = (1..=distance(generation(word), top))
+            .filter_map(|n| self.owned(after(generation(word), n)).rest(0));
+        current
+            .rest(offset(word))
+            .into_iter()
+            .chain(ahead)
+            .collect()
+    }
+
+    /// What a slot holds of a generation that is current or filled ahead: the owner alone writes
+    /// it, so it is there.
+    fn owned(&self, generation: u64) -> View {
+        let view = self.slot(generation).read(generation);
+        debug_assert!(view.is_some());
+        view.unwrap_or(View::EMPTY)
+    }
+
+    /// Moves the word on from a block that is used up, or from an empty generation, if the next
+    /// block is filled: so that its slot is free again.
+    fn leave_used_up(&self) {
+        loop {
+            let word = self.word.load();
+            if offset(word) < self.owned(generation(word)).count {
+                return;
+            }
+            let Some(next) = self.filled_after(generation(word)) else {
+                return;
+            };
+            if self.word.advance(word, pack(next.generation, 0)) {
+                self.guess.learn(live(next.generation));
+                return;
+            }
+        }
+    }
+}
+
+/// The offset whose take leaves at most `left` of `count` numbers; `count` is 1 or more.
+fn signal_at(count: u64, left: u64) -> u64 {
+    (count - 1).saturating_sub(left)
+}

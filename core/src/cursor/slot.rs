@@ -1,0 +1,179 @@
+//! One slot of the cursor's ring: the block of one generation.
+//!
+//! Only the owner writes a slot, and only once the word has left its former generation; takers
+//! change nothing but `edge`. All fields are atomic: a read that comes too late sees wrong
+//! numbers, not undefined behaviour, and the generation tells it so.
+
+use super::atomic::{AtomicI64, AtomicU64, Ordering, fence};
+use super::word::{NO_GENERATION, generation, offset, pack};
+use crate::block::Block;
+
+/// The block of one generation: a [`View`], and the edge.
+#[derive(Debug)]
+pub(super) struct Slot {
+    generation: AtomicU64,
+    /// Packed like the word, so that a late change meets no other generation: takes below this
+    /// offset need to look at nothing else. It is where the low-water signal is due, and `count`
+    /// once that was given; never above `count`.
+    edge: AtomicU64,
+    first: AtomicI64,
+    step: AtomicI64,
+    count: AtomicU64,
+    issued_before: AtomicU64,
+}
+
+/// The block of one generation, as read from its slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    pub(super) first: i64,
+    pub(super) step: i64,
+    /// 0 for an empty generation.
+    pub(super) count: u64,
+    /// Numbers taken of all generations before this one.
+    pub(super) issued_before: u64,
+}
+
+/// What a take reads before its claim.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Glance {
+    pub(super) edge: u64,
+    pub(super) first: i64,
+    pub(super) step: i64,
+}
+
+impl Slot {
+    /// A slot of no generation.
+    pub(super) fn unused() -> Self {
+        Self {
+            generation: AtomicU64::new(NO_GENERATION),
+            edge: AtomicU64::new(0),
+            first: AtomicI64::new(0),
+            step: AtomicI64::new(1),
+            count: AtomicU64::new(0),
+            issued_before: AtomicU64::new(0),
+        }
+    }
+
+    /// Replaces what the slot holds; `signal_at` is at most `view.count`. The owner only, after it
+    /// saw a word that is past the generation replaced.
+    ///
+    /// The order is a seqlock's: no generation, then the fields, then the new generation. Who sees
+    /// that there is no generation also sees the word that the owner saw.
+    pub(super) fn write(&self, generation: u64, view: View, signal_at: u64) {
+        debug_assert!(signal_at <= view.count);
+        self.generation.store(NO_GENERATION, Ordering::Release);
+        fence(Ordering::Release);
+        self.edge
+            .store(pack(generation, signal_at), Ordering::Relaxed);
+        self.first.store(view.first, Ordering::Relaxed);
+        self.step.store(view.step, Ordering::Relaxed);
+        self.count.store(view.count, Ordering::Relaxed);
+        self.issued_before
+            .store(view.issued_before, Ordering::Relaxed);
+        self.generation.store(generation, Ordering::Release);
+    }
+
+    /// Corrects the numbers taken before this generation. The owner only.
+    pub(super) fn set_issued_before(&self, issued_before: u64) {
+        self.issued_before.store(issued_before, Ordering::Release);
+    }
+
+    /// The block, if the slot is of this generation before and after it is read.
+    pub(super) fn read(&self, generation: u64) -> Option<View> {
+        if self.generation.load(Ordering::Acquire) != generation {
+            return None;
+        }
+        let view = View {
+            first: self.first.load(Ordering::Relaxed),
+            step: self.step.load(Ordering::Relaxed),
+            count: self.count.load(Ordering::Relaxed),
+            issued_before: self.issued_before.load(Ordering::Relaxed),
+        };
+        fence(Ordering::Acquire);
+        (self.generation.load(Ordering::Relaxed) == generation).then_some(view)
+    }
+
+    /// What the slot holds, of whatever generation: for a claim made afterwards, which shows
+    /// whether to trust it.
+    #[inline]
+    pub(super) fn glance(&self) -> Glance {
+        Glance {
+            edge: offset(self.edge.load(Ordering::Relaxed)),
+            first: self.first.load(Ordering::Relaxed),
+            step: self.step.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Gives the low-water signal of generation `of` for having taken its number at offset
+    /// `taken`, if it is due: true for one caller at most.
+    pub(super) fn signal(&self, of: u64, count: u64, taken: u64) -> bool {
+        self.move_edge(of, count, |due| (due <= taken).then_some(count))
+    }
+
+    /// Moves the low-water signal of generation `of`, unless it was given. The owner only.
+    pub(super) fn aim(&self, of: u64, count: u64, signal_at: u64) {
+        debug_assert!(signal_at < count);
+        self.move_edge(of, count, |_| Some(signal_at));
+    }
+
+    /// Moves the edge from where it is due to where `to` says; says whether it did.
+    fn move_edge(&self, of: u64, count: u64, to: impl Fn(u64) -> Option<u64>) -> bool {
+        let mut edge = self.edge.load(Ordering::Relaxed);
+        loop {
+            let pending = generation(edge) == of && offset(edge) < count;
+            let Some(to) = pending.then(|| to(offset(edge))).flatten() else {
+                return false;
+            };
+            match self.edge.compare_exchange(
+                edge,
+                pack(of, to),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(seen) => edge = seen,
+            }
+        }
+    }
+}
+
+impl View {
+    /// The block of an empty generation.
+    pub(super) const EMPTY: Self = Self {
+        first: 0,
+        step: 1,
+        count: 0,
+        issued_before: 0,
+    };
+
+    /// The number at an offset below `count`.
+    #[inline]
+    pub(super) fn number(&self, offset: u64) -> i64 {
+        number(self.first, self.step, offset)
+    }
+
+    /// `count` numbers from an offset on; there are so many.
+    pub(super) fn range(&self, from: u64, count: u64) -> Block {
+        debug_assert!(count > 0 && from + count <= self.count);
+        Block::part(self.number(from), count, self.step)
+    }
+
+    /// What is left once the offset has come so far, or further than there are numbers.
+    pub(super) fn rest(&self, from: u64) -> Option<Block> {
+        (from < self.count).then(|| self.range(from, self.count - from))
+    }
+
+    /// Numbers taken in all once the offset has come so far, or further than there are numbers.
+    pub(super) fn issued(&self, offset: u64) -> u64 {
+        self.issued_before.wrapping_add(offset.min(self.count))
+    }
+}
+
+/// The number at an offset of a block.
+///
+/// [`Block::new`] has made sure that it does not overflow. Where the three do not belong together,
+/// as a glance may read them, the result is thrown away.
+#[inline]
+pub(super) fn number(first: i64, step: i64, offset: u64) -> i64 {
+    first.wrapping_add(step.wrapping_mul(offset.cast_signed()))
+}

@@ -1,0 +1,318 @@
+//! What a caller asks a definition to be: fields that are absent stay as they are.
+
+use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
+
+use super::check::MAX_STEP;
+use super::{BlockPolicy, ChangeError, Definition, DefinitionError, Kind, Layout, Order, Overflow};
+use super::{PeriodKind, Span, number};
+
+const FIELDS: &str = "kind, start, step, max, order, period, time_zone, cutover, year_starts, \
+    period_back, period_ahead, retain, block, format, overflow, declared_rate, store, \
+    description, layout";
+
+const BLOCK_FIELDS: &str = "min, max, hold, refill";
+
+/// The fields of a [`Definition`] that a caller gave; the others keep their value, or have the
+/// template's.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct DefinitionChange {
+    /// See [`Definition::kind`], as for the fields below.
+    pub kind: Option<Kind>,
+    /// The first number.
+    pub start: Option<i64>,
+    /// The distance between two numbers.
+    pub step: Option<i64>,
+    /// No number is above this one.
+    pub max: Option<i64>,
+    /// What is promised about order.
+    pub order: Option<Order>,
+    /// In what it counts from its start again.
+    pub period: Option<PeriodKind>,
+    /// The zone of calendar periods.
+    pub time_zone: Option<String>,
+    /// The time of day at which calendar periods are cut.
+    pub cutover: Option<String>,
+    /// The month and day on which years start.
+    pub year_starts: Option<String>,
+    /// How far back a caller may name a calendar period.
+    pub period_back: Option<Span>,
+    /// How far ahead a caller may name a calendar period.
+    pub period_ahead: Option<Span>,
+    /// For how long periods are kept.
+    pub retain: Option<Span>,
+    /// How much is reserved at once.
+    pub block: Option<BlockChange>,
+    /// How numbers are printed.
+    pub format: Option<String>,
+    /// What happens to a number too long for the format.
+    pub overflow: Option<Overflow>,
+    /// Numbers a second to expect; the inner `None` is a `null`.
+    pub declared_rate: Option<Option<f64>>,
+    /// The store that keeps the sequence.
+    pub store: Option<String>,
+    /// What people should know about it.
+    pub description: Option<String>,
+    /// How the bits of a time-ordered kind are divided; the inner `None` is a `null`.
+    pub layout: Option<Option<Layout>>,
+}
+
+/// The fields of a block policy that a caller gave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BlockChange {
+    /// The least numbers of a block.
+    pub min: Option<u64>,
+    /// The most numbers of a block.
+    pub max: Option<u64>,
+    /// The next block is fetched when less than this is left.
+    pub hold: Option<Span>,
+    /// For how long a block should last.
+    pub refill: Option<Span>,
+}
+
+impl DefinitionChange {
+    /// Reads a change from JSON; `{}` changes nothing.
+    ///
+    /// # Errors
+    /// [`ChangeError::NotJson`] for what is not a JSON object, [`ChangeError::Wrong`] for a field
+    /// that does not exist or a value of the wrong type.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, ChangeError> {
+        let value: Value = serde_json::from_slice(bytes).map_err(|error| ChangeError::NotJson {
+            detail: format!("it is not JSON ({error})"),
+        })?;
+        Self::from_value(&value)
+    }
+
+    /// Reads a change from a JSON value.
+    ///
+    /// # Errors
+    /// As [`from_json`](Self::from_json).
+    pub fn from_value(value: &Value) -> Result<Self, ChangeError> {
+        let fields = value.as_object().ok_or_else(|| ChangeError::NotJson {
+            detail: format!("it is {}", type_of(value)),
+        })?;
+        let mut change = Self::default();
+        for (field, value) in fields {
+            change.set(field, value)?;
+        }
+        Ok(change)
+    }
+
+    fn set(&mut self, field: &str, value: &Value) -> Result<(), ChangeError> {
+        match field {
+            "kind" => self.kind = Some(choice(field, value, "\"block\" or \"snowflake\"")?),
+            "start" => self.start = Some(identifying(field, value)?),
+            "step" => self.step = Some(step(field, value)?),
+            "max" => self.max = Some(identifying(field, value)?),
+            "order" => self.order = Some(choice(field, value, "\"relaxed\" or \"strict\"")?),
+            "period" => {
+                let known = "\"none\", \"day\", \"week\", \"month\", \"year\" or \"keyed\"";
+                self.period = Some(choice(field, value, known)?);
+            }
+            "time_zone" => self.time_zone = Some(text(field, value)?),
+            "cutover" => self.cutover = Some(text(field, value)?),
+            "year_starts" => self.year_starts = Some(text(field, value)?),
+            "period_back" => self.period_back = Some(span(field, value)?),
+            "period_ahead" => self.period_ahead = Some(span(field, value)?),
+            "retain" => self.retain = Some(span(field, value)?),
+            "block" => self.block = Some(BlockChange::from_value(value)?),
+            "format" => self.format = Some(text(field, value)?),
+            "overflow" => self.overflow = Some(choice(field, value, "\"refuse\" or \"widen\"")?),
+            "declared_rate" => self.declared_rate = Some(rate(field, value)?),
+            "store" => self.store = Some(text(field, value)?),
+            "description" => self.description = Some(text(field, value)?),
+            "layout" => self.layout = Some(layout(field, value)?),
+            _ => return Err(unknown(field, FIELDS)),
+        }
+        Ok(())
+    }
+
+    /// The definition of a new sequence: the template with the fields given.
+    ///
+    /// # Errors
+    /// [`DefinitionError`] names the field that is out of range or not built yet.
+    pub fn create(&self, template: &Definition) -> Result<Definition, DefinitionError> {
+        let definition = self.on(template);
+        definition.check()?;
+        Ok(definition)
+    }
+
+    /// The definition of an existing sequence, changed; `next_value` is its high-water mark.
+    ///
+    /// # Errors
+    /// [`DefinitionError`] names the field that is out of range, stays as it was created, is not
+    /// built yet, or, `max`, would fall below what is reserved: in this order.
+    pub fn apply(
+        &self,
+        existing: &Definition,
+        next_value: i64,
+    ) -> Result<Definition, DefinitionError> {
+        let definition = self.on(existing);
+        definition.check_ranges()?;
+        definition.check_unchanged(existing)?;
+        definition.check_built()?;
+        definition.check_high_water(next_value)?;
+        Ok(definition)
+    }
+
+    fn on(&self, base: &Definition) -> Definition {
+        let change = self.clone();
+        let base = base.clone();
+        let block = change.block.unwrap_or_default();
+        Definition {
+            kind: change.kind.unwrap_or(base.kind),
+            start: change.start.unwrap_or(base.start),
+            step: change.step.unwrap_or(base.step),
+            max: change.max.unwrap_or(base.max),
+            order: change.order.unwrap_or(base.order),
+            period: change.period.unwrap_or(base.period),
+            time_zone: change.time_zone.unwrap_or(base.time_zone),
+            cutover: change.cutover.unwrap_or(base.cutover),
+            year_starts: change.year_starts.unwrap_or(base.year_starts),
+            period_back: change.period_back.unwrap_or(base.period_back),
+            period_ahead: change.period_ahead.unwrap_or(base.period_ahead),
+            retain: change.retain.unwrap_or(base.retain),
+            block: BlockPolicy {
+                min: block.min.unwrap_or(base.block.min),
+                max: block.max.unwrap_or(base.block.max),
+                hold: block.hold.unwrap_or(base.block.hold),
+                refill: block.refill.unwrap_or(base.block.refill),
+            },
+            format: change.format.unwrap_or(base.format),
+            overflow: change.overflow.unwrap_or(base.overflow),
+            declared_rate: change.declared_rate.unwrap_or(base.declared_rate),
+            store: change.store.unwrap_or(base.store),
+            description: change.description.unwrap_or(base.description),
+            layout: change.layout.unwrap_or(base.layout),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for DefinitionChange {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        Self::from_value(&value).map_err(de::Error::custom)
+    }
+}
+
+impl BlockChange {
+    fn from_value(value: &Value) -> Result<Self, ChangeError> {
+        let fields = value.as_object().ok_or_else(|| {
+            let known = format!("an object with some of {BLOCK_FIELDS}");
+            wrong("block", &known, value)
+        })?;
+        let mut change = Self::default();
+        for (field, value) in fields {
+            let path = format!("block.{field}");
+            match field.as_str() {
+                "min" => change.min = Some(counting(&path, value)?),
+                "max" => change.max = Some(counting(&path, value)?),
+                "hold" => change.hold = Some(span(&path, value)?),
+                "refill" => change.refill = Some(span(&path, value)?),
+                _ => return Err(unknown(&path, BLOCK_FIELDS)),
+            }
+        }
+        Ok(change)
+    }
+}
+
+fn choice<T: for<'de> Deserialize<'de>>(
+    field: &str,
+    value: &Value,
+    known: &str,
+) -> Result<T, ChangeError> {
+    T::deserialize(value).map_err(|_| wrong(field, known, value))
+}
+
+fn text(field: &str, value: &Value) -> Result<String, ChangeError> {
+    let text = value.as_str().map(str::to_owned);
+    text.ok_or_else(|| wrong(field, "a string", value))
+}
+
+fn span(field: &str, value: &Value) -> Result<Span, ChangeError> {
+    let known = "a span of time: a string of a whole number and one of the units s, m, h, d, w, \
+                 such as \"15m\"";
+    let span = value.as_str().and_then(|text| Span::parse(text).ok());
+    span.ok_or_else(|| wrong(field, known, value))
+}
+
+fn identifying(field: &str, value: &Value) -> Result<i64, ChangeError> {
+    let known = format!(
+        "a whole number from 0 to {}, as a string or a number",
+        i64::MAX - 1
+    );
+    number::from_value(value).ok_or_else(|| wrong(field, &known, value))
+}
+
+fn step(field: &str, value: &Value) -> Result<i64, ChangeError> {
+    let known = format!("a whole number from 1 to {MAX_STEP}");
+    number::from_value(value).ok_or_else(|| wrong(field, &known, value))
+}
+
+fn counting(field: &str, value: &Value) -> Result<u64, ChangeError> {
+    let known = format!("a whole number from 1 to {}", crate::block::MAX_COUNT);
+    value.as_u64().ok_or_else(|| wrong(field, &known, value))
+}
+
+fn rate(field: &str, value: &Value) -> Result<Option<f64>, ChangeError> {
+    if value.is_null() {
+        return Ok(None);
+    }
+    let rate = value.as_f64().filter(|rate| *rate > 0.0);
+    rate.map(Some)
+        .ok_or_else(|| wrong(field, "a number above 0, or null", value))
+}
+
+fn layout(field: &str, value: &Value) -> Result<Option<Layout>, ChangeError> {
+    if value.is_null() {
+        return Ok(None);
+    }
+    let layout = value.is_object().then(|| Layout(value.clone()));
+    layout
+        .map(Some)
+        .ok_or_else(|| wrong(field, "an object, or null", value))
+}
+
+fn wrong(field: &str, known: &str, value: &Value) -> ChangeError {
+    ChangeError::Wrong {
+        detail: format!("`{field}` must be {known}, not {}.", shown(value)),
+    }
+}
+
+fn unknown(field: &str, known: &str) -> ChangeError {
+    ChangeError::Wrong {
+        detail: format!("`{}` is not a field; the fields are {known}.", cut(field)),
+    }
+}
+
+/// A value of the wrong type, as far as it helps.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            cut(&value.to_string())
+        }
+        Value::Array(_) | Value::Object(_) => type_of(value).to_owned(),
+    }
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// What a caller sent, short enough to be sent back.
+fn cut(text: &str) -> String {
+    const SHOWN: usize = 80;
+    let mut characters = text.chars();
+    let mut short: String = characters.by_ref().take(SHOWN).collect();
+    if characters.next().is_some() {
+        short.push('…');
+    }
+    short
+}

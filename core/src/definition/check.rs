@@ -1,0 +1,196 @@
+//! Which definitions are possible, and which are offered.
+
+use serde::Serialize;
+
+use super::{Definition, DefinitionError, Span};
+use crate::block::MAX_COUNT;
+
+/// The longest step: what JavaScript counts exactly.
+pub(super) const MAX_STEP: i64 = (1 << 53) - 1;
+
+/// The longest description, in characters.
+const MAX_DESCRIPTION: usize = 1024;
+
+/// The longest `hold` and `refill`.
+const MAX_SPAN: Span = Span::from_days(366);
+
+impl Definition {
+    /// Whether this version can serve the definition.
+    ///
+    /// # Errors
+    /// [`DefinitionError`] names the first field that is out of range or not built yet.
+    pub(super) fn check(&self) -> Result<(), DefinitionError> {
+        self.check_ranges()?;
+        self.check_built()
+    }
+
+    pub(super) fn check_ranges(&self) -> Result<(), DefinitionError> {
+        if !(1..=MAX_STEP).contains(&self.step) {
+            return invalid(
+                "step",
+                format!("must be 1 to {MAX_STEP}, not {}", self.step),
+            );
+        }
+        let highest = i64::MAX - self.step;
+        if self.max > highest {
+            return invalid(
+                "max",
+                format!(
+                    "must be at most {highest} (2^63 - 1 - step), not {}",
+                    self.max
+                ),
+            );
+        }
+        if self.start < 0 {
+            return invalid("start", format!("must be 0 or more, not {}", self.start));
+        }
+        if self.start > self.max {
+            return invalid(
+                "start",
+                format!(
+                    "must be at most `max`; {} is above {}",
+                    self.start, self.max
+                ),
+            );
+        }
+        self.check_block()?;
+        self.check_description()
+    }
+
+    fn check_block(&self) -> Result<(), DefinitionError> {
+        let block = &self.block;
+        if !(1..=MAX_COUNT).contains(&block.max) {
+            return invalid(
+                "block.max",
+                format!("must be 1 to {MAX_COUNT}, not {}", block.max),
+            );
+        }
+        if block.min < 1 {
+            return invalid("block.min", "must be 1 or more, not 0".to_owned());
+        }
+        if block.min > block.max {
+            return invalid(
+                "block.min",
+                format!(
+                    "must be at most `block.max`; {} is above {}",
+                    block.min, block.max
+                ),
+            );
+        }
+        for (field, span) in [("block.hold", block.hold), ("block.refill", block.refill)] {
+            if !(Span::from_seconds(1)..=MAX_SPAN).contains(&span) {
+                return invalid(field, format!("must be 1s to {MAX_SPAN}, not {span}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_description(&self) -> Result<(), DefinitionError> {
+        let length = self.description.chars().count();
+        if length > MAX_DESCRIPTION {
+            return invalid(
+                "description",
+                format!("may have at most {MAX_DESCRIPTION} characters, not {length}"),
+            );
+        }
+        if self.description.chars().any(char::is_control) {
+            return invalid("description", "may not have control characters".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Refuses values whose feature is not built yet: anything but the default.
+    pub(super) fn check_built(&self) -> Result<(), DefinitionError> {
+        let offered = Self::default();
+        built("kind", &self.kind, &offered.kind)?;
+        built("layout", &self.layout, &offered.layout)?;
+        built("order", &self.order, &offered.order)?;
+        built("period", &self.period, &offered.period)?;
+        built("time_zone", &self.time_zone, &offered.time_zone)?;
+        built("cutover", &self.cutover, &offered.cutover)?;
+        built("year_starts", &self.year_starts, &offered.year_starts)?;
+        built("period_back", &self.period_back, &offered.period_back)?;
+        built("period_ahead", &self.period_ahead, &offered.period_ahead)?;
+        built("retain", &self.retain, &offered.retain)?;
+        built("format", &self.format, &offered.format)?;
+        built("overflow", &self.overflow, &offered.overflow)?;
+        built("declared_rate", &self.declared_rate, &offered.declared_rate)?;
+        built("store", &self.store, &offered.store)
+    }
+
+    /// Refuses a change of what stays as it was created.
+    pub(super) fn check_unchanged(&self, existing: &Self) -> Result<(), DefinitionError> {
+        kept("kind", &self.kind, &existing.kind)?;
+        kept(
+            "start",
+            &self.start.to_string(),
+            &existing.start.to_string(),
+        )?;
+        kept("step", &self.step, &existing.step)?;
+        kept("period", &self.period, &existing.period)?;
+        kept("time_zone", &self.time_zone, &existing.time_zone)?;
+        kept("cutover", &self.cutover, &existing.cutover)?;
+        kept("year_starts", &self.year_starts, &existing.year_starts)?;
+        kept("store", &self.store, &existing.store)?;
+        kept("layout", &self.layout, &existing.layout)?;
+        if existing.order == super::Order::Relaxed {
+            kept("order", &self.order, &existing.order)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a `max` below what is reserved already.
+    pub(super) fn check_high_water(&self, next_value: i64) -> Result<(), DefinitionError> {
+        let reserved = next_value.saturating_sub(self.step);
+        if next_value > self.start && self.max < reserved {
+            return invalid(
+                "max",
+                format!("may not fall below {reserved}, the last number reserved"),
+            );
+        }
+        Ok(())
+    }
+}
+
+fn invalid(field: &'static str, reason: String) -> Result<(), DefinitionError> {
+    Err(DefinitionError::Invalid { field, reason })
+}
+
+fn built<T: PartialEq + Serialize>(
+    field: &'static str,
+    value: &T,
+    default: &T,
+) -> Result<(), DefinitionError> {
+    if value == default {
+        return Ok(());
+    }
+    Err(DefinitionError::NotBuilt {
+        field,
+        value: json(value),
+        default: json(default),
+    })
+}
+
+fn kept<T: PartialEq + Serialize>(
+    field: &'static str,
+    value: &T,
+    existing: &T,
+) -> Result<(), DefinitionError> {
+    if value == existing {
+        return Ok(());
+    }
+    Err(DefinitionError::Immutable {
+        field,
+        existing: json(existing),
+    })
+}
+
+/// A value as its definition would show it, cut where it is long.
+fn json<T: Serialize>(value: &T) -> String {
+    const SHOWN: usize = 80;
+    let text = serde_json::to_string(value).unwrap_or_default();
+    if text.chars().count() <= SHOWN {
+        return text;
+    }
+    text.chars().take(SHOWN).chain(['…']).collect()
+}

@@ -1,0 +1,82 @@
+//! What is wrong with a definition, or with a change of one.
+
+use thiserror::Error;
+
+/// Why a definition is refused. Each is a sentence for the caller.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DefinitionError {
+    /// A value outside what the field allows.
+    #[error("`{field}` {reason}.")]
+    Invalid {
+        /// The field, `block.min` for one inside another.
+        field: &'static str,
+        /// What it must be, to be read after the field's name.
+        reason: String,
+    },
+    /// A value that the contract knows and this version does not offer.
+    #[error(
+        "`{field}` {value} is not built yet: leave `{field}` out or give its default, {default}."
+    )]
+    NotBuilt {
+        /// The field.
+        field: &'static str,
+        /// The value asked for, as JSON.
+        value: String,
+        /// The only value offered, as JSON.
+        default: String,
+    },
+    /// A field that stays as it was created.
+    #[error("`{field}` cannot be changed once the sequence exists: it is {existing}.")]
+    Immutable {
+        /// The field.
+        field: &'static str,
+        /// Its value, as JSON.
+        existing: String,
+    },
+}
+
+impl DefinitionError {
+    /// The field that is at fault.
+    #[must_use]
+    pub fn field(&self) -> &str {
+        match self {
+            Self::Invalid { field, .. }
+            | Self::NotBuilt { field, .. }
+            | Self::Immutable { field, .. } => field,
+        }
+    }
+
+    /// Whether a change was refused because the field stays as it was created.
+    #[must_use]
+    pub fn is_immutable(&self) -> bool {
+        matches!(self, Self::Immutable { .. })
+    }
+}
+
+/// Why a definition read from the store cannot be used.
+#[derive(Debug, Error)]
+pub enum StoredDefinitionError {
+    /// Not the JSON of a definition.
+    #[error("the stored definition cannot be read: {0}")]
+    Unreadable(#[from] serde_json::Error),
+    /// A definition that this version cannot serve.
+    #[error("the stored definition cannot be served: {0}")]
+    Refused(#[from] DefinitionError),
+}
+
+/// Why a text is not a change of a definition. Each is a sentence for the caller.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ChangeError {
+    /// Not JSON, or not a JSON object.
+    #[error("The body must be a JSON object with fields of a definition: {detail}.")]
+    NotJson {
+        /// What it is instead.
+        detail: String,
+    },
+    /// A field that does not exist, or a value of the wrong type.
+    #[error("{detail}")]
+    Wrong {
+        /// The whole sentence.
+        detail: String,
+    },
+}

@@ -1,0 +1,211 @@
+//! Definitions: what a sequence is, what may be set, what may be changed.
+//!
+//! All fields of the contract exist. A value whose feature is not built yet is refused when it is
+//! set; see [`DefinitionError::NotBuilt`].
+
+mod change;
+mod check;
+mod error;
+mod number;
+mod span;
+#[cfg(test)]
+mod tests;
+
+pub use change::{BlockChange, DefinitionChange};
+pub use error::{ChangeError, DefinitionError, StoredDefinitionError};
+pub use span::{InvalidSpan, Span};
+
+use serde::{Deserialize, Serialize};
+
+/// What a sequence is. The default is the contract's.
+///
+/// It serialises as the contract's JSON: what identifies as a string, what counts as a number.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Definition {
+    /// How its numbers come about.
+    pub kind: Kind,
+    /// The first number: 0 to `max`.
+    #[serde(with = "number")]
+    pub start: i64,
+    /// The distance between two numbers: 1 to 2^53 − 1.
+    pub step: i64,
+    /// No number is above this one: `start` to 2^63 − 1 − `step`.
+    #[serde(with = "number")]
+    pub max: i64,
+    /// What is promised about order.
+    pub order: Order,
+    /// In what it counts from its start again.
+    pub period: PeriodKind,
+    /// The IANA zone in which calendar periods are cut.
+    pub time_zone: String,
+    /// The time of day at which calendar periods are cut.
+    pub cutover: String,
+    /// The month and day on which years start.
+    pub year_starts: String,
+    /// How far back a caller may name a calendar period.
+    pub period_back: Span,
+    /// How far ahead a caller may name a calendar period.
+    pub period_ahead: Span,
+    /// For how long periods are kept.
+    pub retain: Span,
+    /// How much is reserved at once.
+    pub block: BlockPolicy,
+    /// How numbers are printed.
+    pub format: String,
+    /// What happens to a number too long for the format.
+    pub overflow: Overflow,
+    /// Numbers a second to expect, if the caller knows.
+    pub declared_rate: Option<f64>,
+    /// The store that keeps the sequence.
+    pub store: String,
+    /// What people should know about it: at most 1024 characters.
+    pub description: String,
+    /// How the bits of a time-ordered kind are divided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Layout>,
+}
+
+/// How much of a sequence is reserved at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BlockPolicy {
+    /// The least numbers of a block: 1 to `max`.
+    pub min: u64,
+    /// The most numbers of a block: `min` to 2^32.
+    pub max: u64,
+    /// The next block is fetched when less than this is left: a second to 366 days.
+    pub hold: Span,
+    /// For how long a block should last: a second to 366 days.
+    pub refill: Span,
+}
+
+/// How a sequence's numbers come about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Counted, out of reserved blocks.
+    #[default]
+    Block,
+    /// Composed of time, worker id and a counter.
+    Snowflake,
+}
+
+/// What is promised about the order of numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Ascending on one replica, a trend across replicas.
+    #[default]
+    Relaxed,
+    /// Ascending across replicas in real time.
+    Strict,
+}
+
+/// In what a sequence counts from its start again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PeriodKind {
+    /// Never.
+    #[default]
+    None,
+    /// Each day.
+    Day,
+    /// Each ISO week.
+    Week,
+    /// Each month.
+    Month,
+    /// Each year.
+    Year,
+    /// For each key that callers give.
+    Keyed,
+}
+
+/// What happens to a number too long for its format.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overflow {
+    /// It is not issued.
+    #[default]
+    Refuse,
+    /// It is printed wider.
+    Widen,
+}
+
+/// How the bits of a time-ordered kind are divided, as JSON. Not built yet.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Layout(pub serde_json::Value);
+
+impl Default for Definition {
+    fn default() -> Self {
+        Self {
+            kind: Kind::default(),
+            start: 1,
+            step: 1,
+            max: 9_007_199_254_740_991,
+            order: Order::default(),
+            period: PeriodKind::default(),
+            time_zone: "UTC".to_owned(),
+            cutover: "00:00".to_owned(),
+            year_starts: "01-01".to_owned(),
+            period_back: Span::from_days(2),
+            period_ahead: Span::from_days(2),
+            retain: Span::from_days(400),
+            block: BlockPolicy::default(),
+            format: "{value}".to_owned(),
+            overflow: Overflow::default(),
+            declared_rate: None,
+            store: "default".to_owned(),
+            description: String::new(),
+            layout: None,
+        }
+    }
+}
+
+impl Default for BlockPolicy {
+    fn default() -> Self {
+        Self {
+            min: 1,
+            max: 1_000_000_000,
+            hold: Span::from_minutes(15),
+            refill: Span::from_minutes(30),
+        }
+    }
+}
+
+impl Definition {
+    /// Reads what [`to_stored`](Self::to_stored) wrote, of this version or another one: a field
+    /// that is absent has its default, one that is unknown is passed over.
+    ///
+    /// # Errors
+    /// [`StoredDefinitionError`] where it cannot be read, or asks for what this version cannot do.
+    pub fn from_stored(json: &str) -> Result<Self, StoredDefinitionError> {
+        let definition: Self = serde_json::from_str(json)?;
+        definition.check()?;
+        Ok(definition)
+    }
+
+    /// The definition as the store keeps it: JSON, every field written out.
+    #[must_use]
+    pub fn to_stored(&self) -> String {
+        // Only maps with keys that are no strings cannot be written; there are none.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// How many numbers are left from `next_value` up to `max`, that one included.
+    #[must_use]
+    pub fn left(&self, next_value: i64) -> u64 {
+        if self.exhausted(next_value) {
+            return 0;
+        }
+        let steps = self.max.abs_diff(next_value) / self.step.unsigned_abs().max(1);
+        steps.saturating_add(1)
+    }
+
+    /// Whether no number is left from `next_value` on.
+    #[must_use]
+    pub fn exhausted(&self, next_value: i64) -> bool {
+        next_value > self.max
+    }
+}

@@ -1,0 +1,17 @@
+//! The arithmetic of Odometer: what must be right, with nothing around it.
+//!
+//! No I/O, no async and no clock of its own: what varies is an argument.
+//!
+//! | Module | Owns |
+//! |---|---|
+//! | [`name`] | which names a sequence may have |
+//! | [`definition`] | what a sequence is, what may be set, what may be changed |
+//! | [`block`] | contiguous numbers reserved by one store write |
+//! | [`cursor`] | handing numbers out of blocks in memory, none of them twice |
+//! | [`sizing`] | how large the next block is, and when it is fetched |
+
+pub mod block;
+pub mod cursor;
+pub mod definition;
+pub mod name;
+pub mod sizing;

@@ -1,0 +1,110 @@
+//! The schema of Odometer: one file a step, run under a lock of the database.
+//!
+//! [`run`] is safe to call from several processes at once and as often as one
+//! likes. It knows tables and columns, neither entities nor the service.
+
+#![allow(
+    elided_lifetimes_in_paths,
+    reason = "`MigrationTrait` is written with an elided one, and async-trait wants the same"
+)]
+
+mod column;
+mod lock;
+mod m0001_meta;
+mod m0002_sequence;
+mod m0003_counter;
+mod m0004_block;
+mod m0005_worker_lease;
+mod m0006_replica;
+mod m0007_stamp;
+
+use sea_orm_migration::{
+    prelude::*,
+    sea_orm::{DatabaseConnection, DbBackend, TransactionTrait},
+};
+
+/// The schema that these migrations make, and the one this version of Odometer works with.
+pub const SCHEMA_VERSION: i32 = 1;
+/// The oldest schema that this version of Odometer can work with.
+pub const OLDEST_SCHEMA: i32 = 1;
+
+struct Migrator;
+
+#[async_trait::async_trait]
+impl MigratorTrait for Migrator {
+    fn migrations() -> Vec<Box<dyn MigrationTrait>> {
+        vec![
+            Box::new(m0001_meta::Migration),
+            Box::new(m0002_sequence::Migration),
+            Box::new(m0003_counter::Migration),
+            Box::new(m0004_block::Migration),
+            Box::new(m0005_worker_lease::Migration),
+            Box::new(m0006_replica::Migration),
+            Box::new(m0007_stamp::Migration),
+        ]
+    }
+
+    fn migration_table_name() -> DynIden {
+        "odometer_migrations".into_iden()
+    }
+}
+
+/// Brings the database to [`SCHEMA_VERSION`]; does nothing where it is there already.
+///
+/// `connection` must be a pool of exactly one connection, because the lock
+/// belongs to the connection that took it. Waits up to a minute for another
+/// process that migrates the same database.
+///
+/// # Errors
+/// What the database said, or that the lock stayed taken for a minute.
+pub async fn run(connection: &DatabaseConnection) -> Result<(), DbErr> {
+    match connection.get_database_backend() {
+        DbBackend::Postgres => {
+            // DDL is transactional here: all steps happen, or none.
+            let transaction = connection.begin().await?;
+            lock::take_postgres(&transaction).await?;
+            Migrator::up(&transaction, None).await?;
+            transaction.commit().await
+        }
+        DbBackend::MySql => {
+            lock::take_mysql(connection).await?;
+            let outcome = Migrator::up(connection, None).await;
+            lock::give_back_mysql(connection).await?;
+            outcome
+        }
+        // One process owns a SQLite file: the service holds a lock beside it.
+        DbBackend::Sqlite | _ => Migrator::up(connection, None).await,
+    }
+}
+
+/// The schema that a database says it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// The last step that ran.
+    pub schema_version: i32,
+    /// The oldest schema version of a binary that can work with it.
+    pub compatible_from: i32,
+}
+
+impl Installed {
+    /// Reads it; `None` where the database has no schema of Odometer.
+    ///
+    /// # Errors
+    /// What the database said.
+    pub async fn read(connection: &DatabaseConnection) -> Result<Option<Self>, DbErr> {
+        if !SchemaManager::new(connection).has_table("meta").await? {
+            return Ok(None);
+        }
+        let query = Query::select()
+            .columns(["schema_version", "compatible_from"])
+            .from("meta")
+            .to_owned();
+        let Some(row) = connection.query_one(&query).await? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            schema_version: row.try_get("", "schema_version")?,
+            compatible_from: row.try_get("", "compatible_from")?,
+        }))
+    }
+}

@@ -1,0 +1,382 @@
+//! The composition root: what starts in which order, and stops in which.
+//!
+//! Everything the layers need is handed to them here. Stopping is the reverse of starting, under
+//! one deadline: not ready, wait, no more requests, blocks given back, connections closed.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::dev::{Server, ServerHandle};
+use actix_web::rt;
+use odometer_core::name::SequenceName;
+use thiserror::Error;
+use tokio::net::TcpSocket;
+use tokio::sync::mpsc::Receiver;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::config::{Config, ConfigError, Unknown};
+use crate::http::{self, HttpSettings};
+use crate::metrics::{Exposition, Metrics};
+use crate::sequence::{Directory, SequenceSettings};
+use crate::store::{self, StartError, Store, StoreSettings};
+
+/// How often recorded durations are moved into their buckets.
+const UPKEEP_PERIOD: Duration = Duration::from_secs(5);
+
+/// How long a schema that does not fit is waited for: somebody may be migrating it.
+const SCHEMA_WAIT: Duration = Duration::from_secs(60);
+
+/// Why a command ended without having done what it should, in one line, and with which exit code.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{sentence}")]
+pub struct Failure {
+    exit_code: u8,
+    sentence: String,
+}
+
+impl Failure {
+    /// An operator has to change something.
+    pub const CONFIGURATION: u8 = 78;
+    /// Another process holds the SQLite file.
+    const HELD: u8 = 75;
+    const OTHER: u8 = 1;
+
+    /// What has no exit code of its own.
+    pub fn other(sentence: impl Into<String>) -> Self {
+        Self {
+            exit_code: Self::OTHER,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// A configuration that cannot be used.
+    pub fn configuration(sentence: impl Into<String>) -> Self {
+        Self {
+            exit_code: Self::CONFIGURATION,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// What the process says to who started it.
+    pub fn exit_code(&self) -> u8 {
+        self.exit_code
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::configuration(error.to_string())
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        let (exit_code, sentence) = match error {
+            StartError::Configuration(sentence) => (Self::CONFIGURATION, sentence),
+            StartError::Held(sentence) => (Self::HELD, sentence),
+            StartError::Other(sentence) => (Self::OTHER, sentence),
+        };
+        Self {
+            exit_code,
+            sentence,
+        }
+    }
+}
+
+/// The running service.
+pub struct Application {
+    address: SocketAddr,
+    ready_wait: Duration,
+    deadline: Duration,
+    store: Arc<Store>,
+    directory: Arc<Directory>,
+    server: Server,
+    upkeep: JoinHandle<()>,
+}
+
+/// What ended the serving.
+enum End {
+    Signal(&'static str),
+    Fatal(StartError),
+    Server(String),
+}
+
+impl Application {
+    /// Starts store, sequences and HTTP, in this order; the store may still be away afterwards.
+    ///
+    /// Needs an actix system, whose end it does not outlive.
+    ///
+    /// # Errors
+    /// What waiting does not mend, before anything listens.
+    pub async fn start(config: &Config) -> Result<Self, Failure> {
+        let metrics = Arc::new(Metrics::with_sequence_labels(
+            config.metrics.sequence_labels,
+        ));
+        let store = Store::connect(store_settings(config), Arc::clone(&metrics)).await?;
+        let listener = bind(config.listen, config.http.backlog).map_err(|error| {
+            Failure::other(format!(
+                "listen: {} cannot be listened on ({error}); \
+                 choose another address with --listen or ODOMETER_LISTEN",
+                config.listen
+            ))
+        })?;
+        let address = listener.local_addr().map_err(not_served)?;
+        let directory = Directory::start(
+            Arc::clone(&store),
+            sequence_settings(config),
+            Arc::clone(&metrics),
+        );
+        let exposition = metrics.exposition();
+        let upkeep = rt::spawn(keep_up(exposition.clone()));
+        let server = http::serve(
+            listener,
+            Arc::clone(&directory),
+            metrics,
+            exposition,
+            http_settings(config),
+        )
+        .map_err(not_served)?;
+        announce(config, address);
+        Ok(Self {
+            address,
+            ready_wait: config.shutdown.ready_wait,
+            deadline: config.shutdown.deadline,
+            store,
+            directory,
+            server,
+            upkeep,
+        })
+    }
+
+    /// Where it listens: the port that was picked, if any was to be.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until the first of `signals`, then stops in order; a second one ends at once.
+    ///
+    /// # Errors
+    /// The store turned out to be unusable, or stopping took longer than `shutdown.deadline`, or
+    /// was cut short.
+    pub async fn run(self, mut signals: Receiver<&'static str>) -> Result<(), Failure> {
+        let handle = self.server.handle();
+        let mut server = rt::spawn(self.server);
+        let end = tokio::select! {
+            Some(signal) = signals.recv() => End::Signal(signal),
+            error = self.store.fatal() => End::Fatal(error),
+            ended = &mut server => End::Server(format!("{ended:?}")),
+        };
+        let (ready_wait, outcome) = match end {
+            End::Signal(signal) => {
+                tracing::info!(signal, "Stopping: not ready from now on");
+                (self.ready_wait, Ok(()))
+            }
+            End::Fatal(error) => (Duration::ZERO, Err(error.into())),
+            End::Server(how) => {
+                let failure = Failure::other(format!("the HTTP server ended by itself: {how}"));
+                (Duration::ZERO, Err(failure))
+            }
+        };
+        let stopping = Stopping {
+            ready_wait,
+            until: Instant::now() + self.deadline,
+            store: &self.store,
+            directory: &self.directory,
+            server: &handle,
+        };
+        let stopped = tokio::select! {
+            stopped = tokio::time::timeout_at(stopping.until, stopping.run()) => {
+                stopped.map_err(|_| Failure::other(
+                    "shutdown.deadline has passed; what was not given back by then is a gap",
+                ))
+            }
+            Some(signal) = signals.recv() => Err(Failure::other(format!(
+                "stopped at once by a second signal ({signal}); what was not given back is a gap"
+            ))),
+        };
+        self.upkeep.abort();
+        outcome.and(stopped)
+    }
+}
+
+/// The steps of a stop, each under what is left of one deadline.
+struct Stopping<'a> {
+    ready_wait: Duration,
+    until: Instant,
+    store: &'a Store,
+    directory: &'a Directory,
+    server: &'a ServerHandle,
+}
+
+impl Stopping<'_> {
+    async fn run(&self) {
+        self.directory.begin_drain();
+        tokio::time::sleep(self.ready_wait).await;
+        tracing::info!("Accepting no more connections, finishing requests");
+        self.server.stop(true).await;
+        tracing::info!("Giving back what was not issued");
+        let drained = self.directory.drain().await;
+        tracing::info!(
+            returned = drained.returned,
+            abandoned = drained.abandoned,
+            "All sequences are drained"
+        );
+        let left = self.until.saturating_duration_since(Instant::now());
+        self.store.close(left).await;
+        tracing::info!("Stopped");
+    }
+}
+
+/// Brings the schema of the configured database up to date.
+///
+/// # Errors
+/// The database cannot be reached or changed.
+pub async fn migrate(config: &Config) -> Result<(), Failure> {
+    // A connection being made is too large to be carried on the stack.
+    Box::pin(store::migrate(&store_settings(config))).await?;
+    tracing::info!("The schema is up to date");
+    Ok(())
+}
+
+/// Looks at the configuration, which is good when it got here, and at the database; changes
+/// nothing. The lines say what was found.
+///
+/// # Errors
+/// What would keep `serve` from starting, or `name` is none.
+pub async fn check(config: &Config, name: Option<&str>) -> Result<Vec<String>, Failure> {
+    let mut lines = vec![format!(
+        "configuration: good; `odometer serve` would listen on {}",
+        config.listen
+    )];
+    if let Some(name) = name {
+        let name = SequenceName::parse(name)
+            .map_err(|error| Failure::configuration(format!("--name: {error}")))?;
+        lines.push(match config.unknown {
+            Unknown::Create => format!("sequence {name}: the first call creates it from [default]"),
+            Unknown::Reject => {
+                format!("sequence {name}: 404 until it is defined, as unknown = \"reject\"")
+            }
+        });
+    }
+    lines.extend(Box::pin(store::check(&store_settings(config))).await?);
+    Ok(lines)
+}
+
+/// A listener with a backlog of its own; needs a tokio runtime.
+fn bind(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // A port whose old connections linger can be listened on again at once.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(backlog)?.into_std()
+}
+
+fn not_served(error: io::Error) -> Failure {
+    Failure::other(format!("HTTP cannot be served: {error}"))
+}
+
+fn announce(config: &Config, address: SocketAddr) {
+    if !address.ip().is_loopback() && config.admin_token.is_none() {
+        tracing::info!(
+            "Sequences cannot be changed over HTTP: the listener is not loopback and \
+             ODOMETER_ADMIN_TOKEN is not set"
+        );
+    }
+    // With this target it is logged at any level: whoever chose port 0 has to learn the address.
+    tracing::info!(
+        target: crate::telemetry::ALWAYS,
+        version = env!("CARGO_PKG_VERSION"),
+        "Listening on http://{address}"
+    );
+}
+
+async fn keep_up(exposition: Exposition) {
+    let mut period = tokio::time::interval(UPKEEP_PERIOD);
+    period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        period.tick().await;
+        exposition.upkeep();
+    }
+}
+
+fn store_settings(config: &Config) -> StoreSettings {
+    StoreSettings {
+        url: config.database_url.expose().to_owned(),
+        pool_max: config.pool.max,
+        acquire: config.pool.acquire,
+        timeout: config.store.timeout,
+        attempts: config.refill.attempts,
+        deadline: config.refill.deadline,
+        backoff_min: config.refill.backoff_min,
+        backoff_max: config.refill.backoff_max,
+        max_sequences: config.max_sequences,
+        journal_queue: config.journal.queue,
+        migrate: config.migrate,
+        schema_wait: SCHEMA_WAIT,
+    }
+}
+
+fn sequence_settings(config: &Config) -> SequenceSettings {
+    SequenceSettings {
+        unknown_create: config.unknown == Unknown::Create,
+        template: Arc::clone(&config.template),
+        waiters: config.limits.waiters,
+        live_sequences: config.limits.live_sequences,
+        refill_deadline: config.refill.deadline,
+        backoff_max: config.refill.backoff_max,
+        park_after: config.idle.park,
+        unload_after: config.idle.unload,
+    }
+}
+
+fn http_settings(config: &Config) -> HttpSettings {
+    let stopping = config.shutdown.deadline - config.shutdown.ready_wait;
+    HttpSettings {
+        head_timeout: config.http.head,
+        body_timeout: config.http.body,
+        body_limit: config.limits.body,
+        in_flight: config.limits.in_flight,
+        workers: config.http.workers,
+        // The other half is for giving blocks back.
+        shutdown_timeout: stopping / 2,
+        loopback: config.listen.ip().is_loopback(),
+        admin_token: config.admin_token.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_has_the_exit_code_of_the_contract() {
+        let configuration = ConfigError::new("listen (command line)", "is wrong");
+        for (failure, exit_code) in [
+            (Failure::from(configuration), 78),
+            (StartError::Configuration("schema".into()).into(), 78),
+            (StartError::Held("file".into()).into(), 75),
+            (StartError::Other("else".into()).into(), 1),
+            (Failure::other("else"), 1),
+        ] {
+            assert_eq!(failure.exit_code(), exit_code, "{failure}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_refused_and_port_0_picks_one() {
+        let Ok(first) = bind(SocketAddr::from(([127, 0, 0, 1], 0)), 16) else {
+            unreachable!("loopback has free ports")
+        };
+        let address = first.local_addr();
+        assert!(address.as_ref().is_ok_and(|address| address.port() != 0));
+        if let Ok(address) = address {
+            assert!(bind(address, 16).is_err());
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Where a value may come from: flags over the environment over a file.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use figment::providers::{Format, Toml};
+use figment::value::{Dict, Map, Value};
+use figment::{Error, Figment, Metadata, Profile, Provider};
+
+use super::{ConfigError, Flags};
+
+const PREFIX: &str = "ODOMETER_";
+
+/// The file that is read where none is named; it need not exist.
+const DEFAULT_FILE: &str = "odometer.toml";
+
+/// Keys whose value may be in a file of its own, whose path is given under `<key>_file`.
+const SECRETS: [&str; 2] = ["database_url", "admin_token"];
+
+/// Variables with the prefix that are no keys: where the configuration file is, and what Kubernetes
+/// sets in every pod beside a service called `odometer`.
+const NO_KEYS: [&str; 2] = ["CONFIG", "PORT"];
+const NO_KEY_PREFIXES: [&str; 2] = ["PORT_", "SERVICE_"];
+
+/// The environment, as an argument so that a test can bring its own.
+#[derive(Clone, Default)]
+pub struct Environment(Vec<(OsString, OsString)>);
+
+impl Environment {
+    /// The environment this process was started with.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is where the environment is read"
+    )]
+    pub fn of_process() -> Self {
+        Self(std::env::vars_os().collect())
+    }
+
+    /// Stands in for a process's environment.
+    pub fn of<const N: usize>(variables: [(&str, &str); N]) -> Self {
+        Self(
+            variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        )
+    }
+
+    pub(super) fn get(&self, wanted: &str) -> Option<&OsString> {
+        self.0
+            .iter()
+            .find(|(name, _)| name == wanted)
+            .map(|(_, value)| value)
+    }
+
+    fn text(&self, wanted: &str) -> Result<Option<String>, ConfigError> {
+        self.get(wanted)
+            .map(|value| text(wanted, value))
+            .transpose()
+    }
+
+    /// The variables that are keys, without the prefix.
+    fn keys(&self) -> Result<Vec<(String, String)>, ConfigError> {
+        let mut keys = Vec::new();
+        for (name, value) in &self.0 {
+            let Some(name) = name.to_str() else { continue };
+            let Some(key) = name.strip_prefix(PREFIX) else {
+                continue;
+            };
+            if NO_KEYS.contains(&key)
+                || NO_KEY_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+                || (cfg!(feature = "sabotage") && key == "SABOTAGE")
+            {
+                continue;
+            }
+            keys.push((key.to_owned(), text(name, value)?));
+        }
+        keys.sort();
+        Ok(keys)
+    }
+}
+
+fn text(name: &str, value: &OsString) -> Result<String, ConfigError> {
+    value.to_str().map(str::to_owned).ok_or_else(|| {
+        ConfigError::new(
+            format!("environment variable {name}"),
+            "its value is not UTF-8; set it anew",
+        )
+    })
+}
+
+/// Who a layer is read from; decides how its keys are named in a sentence.
+#[derive(Clone)]
+enum Origin {
+    File(PathBuf),
+    DatabaseUrl,
+    Environment,
+    Flags,
+}
+
+impl Origin {
+    fn name(&self, key: &[&str]) -> String {
+        let dotted = key.join(".");
+        match self {
+            Self::File(path) => format!("{dotted} in {}", path.display()),
+            Self::DatabaseUrl => format!("{dotted} (environment variable DATABASE_URL)"),
+            Self::Environment => {
+                let variable = key.join("__").to_uppercase();
+                format!("{dotted} (environment variable {PREFIX}{variable})")
+            }
+            Self::Flags => format!("{dotted} (command line)"),
+        }
+    }
+}
+
+/// All values of one origin.
+struct Layer {
+    origin: Origin,
+    values: Dict,
+}
+
+impl Provider for Layer {
+    fn metadata(&self) -> Metadata {
+        let origin = self.origin.clone();
+        Metadata::named("layer").interpolater(move |_: &Profile, key: &[&str]| origin.name(key))
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, Error> {
+        Ok(Map::from([(Profile::Default, self.values.clone())]))
+    }
+}
+
+/// Reads every layer, the weakest first.
+pub(super) fn read(flags: &Flags, environment: &Environment) -> Result<Figment, ConfigError> {
+    let layers = [
+        file_layer(flags, environment)?,
+        database_url_layer(environment)?,
+        environment_layer(environment)?,
+        flags_layer(flags)?,
+    ];
+    let mut merged = Figment::new();
+    for mut layer in layers {
+        read_secrets(&mut layer)?;
+        merged = merged.merge(layer);
+    }
+    Ok(merged)
+}
+
+fn file_layer(flags: &Flags, environment: &Environment) -> Result<Layer, ConfigError> {
+    let named = match &flags.config {
+        Some(path) => Some(path.clone()),
+        None => environment.get("ODOMETER_CONFIG").map(PathBuf::from),
+    };
+    let path = named.clone().unwrap_or_else(|| DEFAULT_FILE.into());
+    let refused = |problem: String| ConfigError::new(path.display().to_string(), problem);
+    let content = match fs::read_to_string(&path) {
+        Ok(content) => content,
+        Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+            String::new()
+        }
+        Err(error) => {
+            return Err(refused(format!(
+                "the configuration file cannot be read ({error}); mend it, or the path in --config or ODOMETER_CONFIG"
+            )));
+        }
+    };
+    let values = Toml::string(&content)
+        .data()
+        .map_err(|error| refused(without_excerpt(&error.to_string())))?
+        .remove(&Profile::Default)
+        .unwrap_or_default();
+    Ok(Layer {
+        origin: Origin::File(path),
+        values,
+    })
+}
+
+/// What is wrong with a TOML file, without the line it stands in: that line may hold a secret.
+fn without_excerpt(message: &str) -> String {
+    let is_excerpt = |line: &&str| {
+        line.trim_start()
+            .trim_start_matches(|first: char| first.is_ascii_digit())
+            .trim_start()
+            .starts_with('|')
+    };
+    let kept: Vec<&str> = message
+        .lines()
+        .filter(|line| !is_excerpt(line))
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    format!("not a TOML file: {}", kept.join(": "))
+}
+
+fn database_url_layer(environment: &Environment) -> Result<Layer, ConfigError> {
+    let mut values = Dict::new();
+    if let Some(url) = environment.text("DATABASE_URL")? {
+        values.insert("database_url".into(), Value::from(url));
+    }
+    Ok(Layer {
+        origin: Origin::DatabaseUrl,
+        values,
+    })
+}
+
+fn environment_layer(environment: &Environment) -> Result<Layer, ConfigError> {
+    let mut values = Dict::new();
+    for (variable, value) in environment.keys()? {
+        let key = variable.to_lowercase();
+        let path: Vec<&str> = key.split("__").collect();
+        insert(&mut values, &path, value).map_err(|problem| {
+            ConfigError::new(format!("environment variable {PREFIX}{variable}"), problem)
+        })?;
+    }
+    Ok(Layer {
+        origin: Origin::Environment,
+        values,
+    })
+}
+
+fn flags_layer(flags: &Flags) -> Result<Layer, ConfigError> {
+    let mut values = Dict::new();
+    for setting in &flags.set {
+        let (key, value) = setting.split_once('=').ok_or_else(|| {
+            ConfigError::new("--set", "write --set KEY=VALUE, as in limits.waiters=100")
+        })?;
+        let path: Vec<&str> = key.split('.').collect();
+        insert(&mut values, &path, value.to_owned())
+            .map_err(|problem| ConfigError::new(format!("--set {key}"), problem))?;
+    }
+    let database_url = flags.database_url.as_ref();
+    let named = [
+        (["listen"].as_slice(), flags.listen.clone()),
+        (
+            &["database_url"],
+            database_url.map(|url| url.expose().to_owned()),
+        ),
+        (&["database_url_file"], flags.database_url_file.clone()),
+        (&["migrate"], flags.migrate.then(|| "true".to_owned())),
+        (&["log", "level"], flags.log_level.clone()),
+        (&["log", "format"], flags.log_format.clone()),
+    ];
+    for (path, value) in named {
+        if let Some(value) = value {
+            insert(&mut values, path, value)
+                .map_err(|problem| ConfigError::new(format!("--{}", path.join("-")), problem))?;
+        }
+    }
+    Ok(Layer {
+        origin: Origin::Flags,
+        values,
+    })
+}
+
+/// Puts `value` where `path` leads, making the sections on the way.
+fn insert(values: &mut Dict, path: &[&str], value: String) -> Result<(), String> {
+    let refused = || "it is a section and a value at once; give the keys of the section".to_owned();
+    match path {
+        [] | [""] | ["", ..] => Err("it names no key".to_owned()),
+        [key] => {
+            if matches!(values.get(*key), Some(Value::Dict(..))) {
+                return Err(refused());
+            }
+            values.insert((*key).to_owned(), Value::from(value));
+            Ok(())
+        }
+        [section, rest @ ..] => {
+            let section = values
+                .entry((*section).to_owned())
+                .or_insert_with(|| Value::from(Dict::new()));
+            if let Value::Dict(_, section) = section {
+                insert(section, rest, value)
+            } else {
+                Err(refused())
+            }
+        }
+    }
+}
+
+/// Replaces each `<secret>_file` by the content of that file.
+fn read_secrets(layer: &mut Layer) -> Result<(), ConfigError> {
+    for key in SECRETS {
+        let file_key = format!("{key}_file");
+        let Some(path) = layer.values.remove(&file_key) else {
+            continue;
+        };
+        let name = layer.origin.name(&[&file_key]);
+        if layer.values.contains_key(key) {
+            let problem = format!("{key} is given as well; keep one of the two");
+            return Err(ConfigError::new(name, problem));
+        }
+        let secret = path
+            .as_str()
+            .ok_or_else(|| "it must be the path of a file".to_owned())
+            .and_then(|path| read_secret(Path::new(path)))
+            .map_err(|problem| ConfigError::new(name, problem))?;
+        layer.values.insert(key.to_owned(), Value::from(secret));
+    }
+    Ok(())
+}
+
+fn read_secret(path: &Path) -> Result<String, String> {
+    let content = fs::read_to_string(path)
+        .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    let secret = content.trim_end_matches(['\r', '\n']);
+    if secret.is_empty() {
+        return Err(format!("{} is empty", path.display()));
+    }
+    Ok(secret.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_file_is_named_without_the_line_that_may_hold_a_secret() {
+        let message = "TOML parse error at line 3, column 5\n  |\n3 | database_url = \"postgres://u:hunter2@h\n  |     ^\ninvalid basic string\n";
+        assert_eq!(
+            without_excerpt(message),
+            "not a TOML file: TOML parse error at line 3, column 5: invalid basic string"
+        );
+    }
+}

@@ -1,0 +1,435 @@
+//! What the program is told before it starts.
+//!
+//! Flags over environment over `odometer.toml` over the defaults below; unknown keys are refused,
+//! and every refusal is one sentence that names the key. Nothing else in the program reads the
+//! environment.
+
+mod layers;
+mod secret;
+mod sections;
+mod value;
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use figment::Figment;
+use figment::error::Kind;
+use odometer_core::definition::{ChangeError, Definition, DefinitionChange};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+
+pub use layers::Environment;
+pub use secret::Secret;
+pub use sections::{
+    Http, Idle, Journal, Limits, Log, LogFormat, MetricsSection, Pool, Refill, Shutdown,
+    StoreSection, Unknown,
+};
+
+/// What the command line says; the strongest layer.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Flags {
+    /// Configuration file; `odometer.toml` in the working directory where none is named.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Address to listen on; port 0 picks a free one and prints it.
+    #[arg(long, global = true, value_name = "ADDRESS:PORT")]
+    pub listen: Option<String>,
+    /// Database: sqlite:, postgres: or mysql:. Others on this machine can see it here; for a URL
+    /// with a password use the environment or --database-url-file.
+    #[arg(long, global = true, value_name = "URL")]
+    pub database_url: Option<Secret>,
+    /// File that holds the database URL.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        conflicts_with = "database_url"
+    )]
+    pub database_url_file: Option<String>,
+    /// Least level that is logged: error, warn, info, debug or trace, or a filter as in
+    /// `info,odometer=debug`.
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+    /// Form of the log: auto (text on a terminal, JSON otherwise), text or json.
+    #[arg(long, global = true, value_name = "FORM")]
+    pub log_format: Option<String>,
+    /// Bring the schema of PostgreSQL or MySQL up to date at start; for one-node use.
+    #[arg(long, global = true)]
+    pub migrate: bool,
+    /// Any other key of the configuration, as in --set refill.deadline=2s; may be repeated.
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// A configuration that cannot be used: which key, and what to do about it, in one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    key: String,
+    problem: String,
+}
+
+impl ConfigError {
+    /// `key` says where, `problem` is a sentence that says what would do.
+    pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            problem: problem.into(),
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = format!("configuration: {}: {}", self.key, self.problem);
+        let words: Vec<&str> = line.lines().map(str::trim).collect();
+        formatter.write_str(&words.join(" "))
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Everything that can be set, with its default.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where to listen; port 0 picks a free one.
+    #[serde(deserialize_with = "address")]
+    pub listen: SocketAddr,
+    /// The database that holds the counters.
+    #[serde(deserialize_with = "secret")]
+    pub database_url: Secret,
+    /// Whether the schema of PostgreSQL or MySQL is brought up to date at start.
+    #[serde(deserialize_with = "value::truth")]
+    pub migrate: bool,
+    /// What becomes of a name never seen.
+    pub unknown: Unknown,
+    /// Sequences in the store, at most.
+    #[serde(deserialize_with = "value::number")]
+    pub max_sequences: u64,
+    /// How old this replica's knowledge of definitions may be.
+    #[serde(deserialize_with = "value::duration")]
+    pub definition_refresh: Duration,
+    /// What those who change sequences must show on a listener that is not loopback.
+    #[serde(deserialize_with = "some_secret")]
+    pub admin_token: Option<Secret>,
+    /// The definition a name never seen gets, and the fields a `PUT` leaves out.
+    #[serde(rename = "default", deserialize_with = "read_later")]
+    pub template: Arc<Definition>,
+    pub limits: Limits,
+    pub http: Http,
+    pub refill: Refill,
+    pub pool: Pool,
+    pub store: StoreSection,
+    pub metrics: MetricsSection,
+    pub shutdown: Shutdown,
+    pub idle: Idle,
+    pub journal: Journal,
+    pub log: Log,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
+            database_url: Secret::new("sqlite:odometer.db"),
+            migrate: false,
+            unknown: Unknown::Create,
+            max_sequences: 1_000_000,
+            definition_refresh: Duration::from_secs(10),
+            admin_token: None,
+            template: Arc::default(),
+            limits: Limits::default(),
+            http: Http::default(),
+            refill: Refill::default(),
+            pool: Pool::default(),
+            store: StoreSection::default(),
+            metrics: MetricsSection::default(),
+            shutdown: Shutdown::default(),
+            idle: Idle::default(),
+            journal: Journal::default(),
+            log: Log::default(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads all layers and checks what they say together.
+    ///
+    /// # Errors
+    /// The first key that cannot be used.
+    pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
+        let layers = layers::read(flags, environment)?;
+        let mut config: Self = layers.extract().map_err(|error| refused(&error))?;
+        config.template = template(&layers)?;
+        match config.problem() {
+            None => Ok(config),
+            Some((key, problem)) => Err(ConfigError::new(name_of(&layers, key), problem)),
+        }
+    }
+
+    /// The first value that is well-formed but of no use, with its key.
+    fn problem(&self) -> Option<(&'static str, String)> {
+        database_problem(self.database_url.expose())
+            .map(|problem| ("database_url", problem))
+            .or_else(|| self.bounds_problem())
+            .or_else(|| self.durations_problem())
+            .or_else(|| self.order_problem())
+            .or_else(|| {
+                crate::telemetry::filter(&self.log.level)
+                    .err()
+                    .map(|problem| ("log.level", problem))
+            })
+    }
+
+    fn bounds_problem(&self) -> Option<(&'static str, String)> {
+        let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        [
+            ("max_sequences", self.max_sequences, 1, 1_000_000_000),
+            ("limits.waiters", wide(self.limits.waiters), 1, 10_000_000),
+            (
+                "limits.in_flight",
+                wide(self.limits.in_flight),
+                1,
+                10_000_000,
+            ),
+            (
+                "limits.live_sequences",
+                wide(self.limits.live_sequences),
+                1,
+                100_000_000,
+            ),
+            (
+                "limits.live_periods",
+                wide(self.limits.live_periods),
+                1,
+                100_000,
+            ),
+            (
+                "limits.keyed_periods",
+                self.limits.keyed_periods,
+                1,
+                1_000_000_000,
+            ),
+            (
+                "limits.body",
+                wide(self.limits.body),
+                1024,
+                16 * 1024 * 1024,
+            ),
+            ("http.backlog", self.http.backlog.into(), 1, 65_535),
+            ("http.workers", wide(self.http.workers.unwrap_or(1)), 1, 512),
+            ("refill.attempts", self.refill.attempts.into(), 1, 100_000),
+            ("pool.max", self.pool.max.into(), 1, 10_000),
+            (
+                "metrics.sequence_labels",
+                wide(self.metrics.sequence_labels),
+                0,
+                100_000,
+            ),
+            ("journal.queue", wide(self.journal.queue), 1, 10_000_000),
+        ]
+        .into_iter()
+        .find(|(_, value, least, most)| value < least || value > most)
+        .map(|(key, value, least, most)| {
+            (
+                key,
+                format!("{value} is out of bounds; give {least} to {most}"),
+            )
+        })
+    }
+
+    fn durations_problem(&self) -> Option<(&'static str, String)> {
+        const MS: Duration = Duration::from_millis(1);
+        const SECOND: Duration = Duration::from_secs(1);
+        const MINUTES: Duration = Duration::from_secs(600);
+        const DAY: Duration = Duration::from_secs(86_400);
+        const YEAR: Duration = Duration::from_secs(366 * 86_400);
+        [
+            ("definition_refresh", self.definition_refresh, SECOND, DAY),
+            ("http.head", self.http.head, MS, MINUTES),
+            ("http.body", self.http.body, MS, MINUTES),
+            ("refill.deadline", self.refill.deadline, MS, MINUTES),
+            ("refill.backoff_min", self.refill.backoff_min, MS, MINUTES),
+            ("refill.backoff_max", self.refill.backoff_max, MS, MINUTES),
+            ("pool.acquire", self.pool.acquire, MS, MINUTES),
+            ("store.timeout", self.store.timeout, MS, MINUTES),
+            (
+                "shutdown.ready_wait",
+                self.shutdown.ready_wait,
+                Duration::ZERO,
+                MINUTES,
+            ),
+            ("shutdown.deadline", self.shutdown.deadline, SECOND, DAY),
+            ("idle.park", self.idle.park, SECOND, YEAR),
+            ("idle.unload", self.idle.unload, SECOND, YEAR),
+        ]
+        .into_iter()
+        .find(|(_, value, least, most)| value < least || value > most)
+        .map(|(key, value, least, most)| {
+            (
+                key,
+                format!("{value:?} is out of bounds; give {least:?} to {most:?}"),
+            )
+        })
+    }
+
+    fn order_problem(&self) -> Option<(&'static str, String)> {
+        let (refill, shutdown, idle) = (&self.refill, &self.shutdown, &self.idle);
+        if refill.backoff_min > refill.backoff_max {
+            let problem = "it is above refill.backoff_max; give at most that";
+            Some(("refill.backoff_min", problem.to_owned()))
+        } else if shutdown.ready_wait >= shutdown.deadline {
+            let problem = "it leaves no time before shutdown.deadline; give less than that";
+            Some(("shutdown.ready_wait", problem.to_owned()))
+        } else if idle.park > idle.unload {
+            let problem = "it is above idle.unload; give at most that";
+            Some(("idle.park", problem.to_owned()))
+        } else {
+            None
+        }
+    }
+}
+
+/// The faults a test asked for, in `ODOMETER_SABOTAGE`, separated by commas.
+#[cfg(feature = "sabotage")]
+pub(crate) fn sabotage_words() -> Vec<String> {
+    Environment::of_process()
+        .get("ODOMETER_SABOTAGE")
+        .and_then(|words| words.to_str())
+        .unwrap_or_default()
+        .split(',')
+        .map(|word| word.trim().to_owned())
+        .filter(|word| !word.is_empty())
+        .collect()
+}
+
+/// What is wrong with the scheme of a database URL, never showing the URL itself.
+fn database_problem(url: &str) -> Option<String> {
+    const SCHEMES: [&str; 4] = ["sqlite", "postgres", "postgresql", "mysql"];
+    const MEND: &str = "give sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE or \
+        mysql://USER:PASSWORD@HOST/DATABASE";
+    if url.is_empty() {
+        return Some(format!("it is empty; {MEND}"));
+    }
+    match url.split_once(':') {
+        Some((scheme, _)) if SCHEMES.contains(&scheme) => None,
+        Some(_) | None => Some(format!("it begins with no scheme that is known; {MEND}")),
+    }
+}
+
+fn address<'de, D: Deserializer<'de>>(source: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(source)?;
+    let numeric = match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.clone(),
+    };
+    numeric.parse().map_err(|_| {
+        D::Error::custom(format!(
+            "{text:?} is no address; give ADDRESS:PORT, as in \"127.0.0.1:8080\" or \"[::]:8080\""
+        ))
+    })
+}
+
+fn secret<'de, D: Deserializer<'de>>(source: D) -> Result<Secret, D::Error> {
+    // The sentence of a failed conversion would show the value.
+    Secret::deserialize(source).map_err(|_| D::Error::custom("it must be text in quotation marks"))
+}
+
+fn some_secret<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Secret>, D::Error> {
+    let token = secret(source)?;
+    if token.expose().trim().is_empty() {
+        return Err(D::Error::custom(
+            "it is empty; give a token, or leave the key out",
+        ));
+    }
+    Ok(Some(token))
+}
+
+/// Leaves `[default]` to [`template`], which can name the field that is wrong.
+fn read_later<'de, D: Deserializer<'de>>(source: D) -> Result<Arc<Definition>, D::Error> {
+    serde::de::IgnoredAny::deserialize(source).map(|_| Arc::default())
+}
+
+/// The definition of `[default]`, checked like the body of a `PUT`.
+fn template(layers: &Figment) -> Result<Arc<Definition>, ConfigError> {
+    let Ok(given) = layers.find_value("default") else {
+        return Ok(Arc::default());
+    };
+    let refused = |key: &str, problem: String| ConfigError::new(name_of(layers, key), problem);
+    let mut fields: serde_json::Value = given
+        .deserialize()
+        .map_err(|error| refused("default", error.to_string()))?;
+    for count in ["/step", "/declared_rate", "/block/min", "/block/max"] {
+        // Text from the environment or a flag; all other fields take text.
+        if let Some(value) = fields.pointer_mut(count)
+            && let Some(number) = value.as_str().and_then(|text| text.parse().ok())
+        {
+            *value = serde_json::Value::Number(number);
+        }
+    }
+    let change = DefinitionChange::from_json(fields.to_string().as_bytes()).map_err(|error| {
+        let problem = match error {
+            ChangeError::NotJson { .. } => "give a section with fields of a definition".to_owned(),
+            ChangeError::Wrong { detail } => detail,
+        };
+        refused("default", problem)
+    })?;
+    change
+        .create(&Definition::default())
+        .map(Arc::new)
+        .map_err(|error| refused(&format!("default.{}", error.field()), error.to_string()))
+}
+
+/// The key and what is wrong with it, without the value where that is a secret.
+fn refused(error: &figment::Error) -> ConfigError {
+    let mut path: Vec<&str> = error.path.iter().map(String::as_str).collect();
+    let problem = match &error.kind {
+        Kind::Message(message) => message.clone(),
+        Kind::InvalidType(found, expected) | Kind::InvalidValue(found, expected) => {
+            // Only sections are structures, and nobody outside knows their type's name.
+            let is_section = expected.starts_with("struct ");
+            let wanted = if is_section {
+                "a section of keys"
+            } else {
+                expected
+            };
+            format!("found {found}; give {wanted}")
+        }
+        Kind::UnknownVariant(found, known) => {
+            format!("{found:?} is not known; give one of {}", known.join(", "))
+        }
+        Kind::UnknownField(key, known) => {
+            if path.last() != Some(&key.as_str()) {
+                path.push(key);
+            }
+            format!("there is no such key; known here are {}", known.join(", "))
+        }
+        Kind::InvalidLength(..)
+        | Kind::MissingField(_)
+        | Kind::DuplicateField(_)
+        | Kind::ISizeOutOfRange(_)
+        | Kind::USizeOutOfRange(_)
+        | Kind::Unsupported(_)
+        | Kind::UnsupportedKey(..) => error.kind.to_string(),
+    };
+    let name = match &error.metadata {
+        Some(metadata) => metadata.interpolate(&figment::Profile::Default, &path),
+        None => path.join("."),
+    };
+    ConfigError::new(name, problem)
+}
+
+/// How a sentence names `key`: where its value was given, or the bare key where it is a default.
+fn name_of(layers: &Figment, key: &str) -> String {
+    let path: Vec<&str> = key.split('.').collect();
+    match layers.find_metadata(key) {
+        Some(metadata) => metadata.interpolate(&figment::Profile::Default, &path),
+        None => key.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

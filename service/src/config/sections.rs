@@ -1,0 +1,255 @@
+//! The sections of the configuration, each with its defaults.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::value;
+
+/// What becomes of a name never seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unknown {
+    /// The first call for a number creates it from the template.
+    Create,
+    /// 404 until somebody defines it.
+    Reject,
+}
+
+/// Bounds of what is held at once.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Callers held until refills are done, over all names.
+    #[serde(deserialize_with = "value::number")]
+    pub waiters: usize,
+    /// Requests being answered off the warm path.
+    #[serde(deserialize_with = "value::number")]
+    pub in_flight: usize,
+    /// Names in memory.
+    #[serde(deserialize_with = "value::number")]
+    pub live_sequences: usize,
+    /// Periods in memory of one calendar sequence.
+    #[serde(deserialize_with = "value::number")]
+    pub live_periods: usize,
+    /// Periods of one keyed sequence.
+    #[serde(deserialize_with = "value::number")]
+    pub keyed_periods: u64,
+    /// Bytes of a request's body.
+    #[serde(deserialize_with = "value::number")]
+    pub body: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            waiters: 16_384,
+            in_flight: 16_384,
+            live_sequences: 1_000_000,
+            live_periods: 64,
+            keyed_periods: 100_000,
+            body: 16 * 1024,
+        }
+    }
+}
+
+/// How connections are served.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Http {
+    /// How long the head of a request may take to arrive.
+    #[serde(deserialize_with = "value::duration")]
+    pub head: Duration,
+    /// How long the body of a request may take to arrive.
+    #[serde(deserialize_with = "value::duration")]
+    pub body: Duration,
+    /// Connections the kernel holds until they are accepted.
+    #[serde(deserialize_with = "value::number")]
+    pub backlog: u32,
+    /// Threads that serve connections; one for each core where none is given.
+    #[serde(deserialize_with = "value::some_number")]
+    pub workers: Option<usize>,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            head: Duration::from_secs(5),
+            body: Duration::from_secs(5),
+            backlog: 4096,
+            workers: None,
+        }
+    }
+}
+
+/// How a block is reserved.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Refill {
+    /// Attempts of one reservation, conflicts included.
+    #[serde(deserialize_with = "value::number")]
+    pub attempts: u32,
+    /// How long a caller waits for a refill, and a reservation tries.
+    #[serde(deserialize_with = "value::duration")]
+    pub deadline: Duration,
+    /// The shortest wait between two attempts.
+    #[serde(deserialize_with = "value::duration")]
+    pub backoff_min: Duration,
+    /// The longest wait between two attempts.
+    #[serde(deserialize_with = "value::duration")]
+    pub backoff_max: Duration,
+}
+
+impl Default for Refill {
+    fn default() -> Self {
+        Self {
+            attempts: 100,
+            deadline: Duration::from_secs(5),
+            backoff_min: Duration::from_millis(5),
+            backoff_max: Duration::from_millis(500),
+        }
+    }
+}
+
+/// Connections to the database.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Pool {
+    /// Open at once, at most. SQLite has one writer whatever is said here.
+    #[serde(deserialize_with = "value::number")]
+    pub max: u32,
+    /// How long a statement waits for a connection.
+    #[serde(deserialize_with = "value::duration")]
+    pub acquire: Duration,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self {
+            max: 8,
+            acquire: Duration::from_secs(2),
+        }
+    }
+}
+
+/// The database's time.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StoreSection {
+    /// How long a statement may take before its outcome counts as unknown.
+    #[serde(deserialize_with = "value::duration")]
+    pub timeout: Duration,
+}
+
+impl Default for StoreSection {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What is counted by name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MetricsSection {
+    /// Names with a label of their own; the others count together.
+    #[serde(deserialize_with = "value::number")]
+    pub sequence_labels: usize,
+}
+
+impl Default for MetricsSection {
+    fn default() -> Self {
+        Self {
+            sequence_labels: crate::metrics::SEQUENCE_LABELS,
+        }
+    }
+}
+
+/// How the program ends.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Shutdown {
+    /// How long to go on serving after `/readyz` says no, so that balancers notice.
+    #[serde(deserialize_with = "value::duration")]
+    pub ready_wait: Duration,
+    /// How long all of it may take.
+    #[serde(deserialize_with = "value::duration")]
+    pub deadline: Duration,
+}
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Self {
+            ready_wait: Duration::ZERO,
+            deadline: Duration::from_secs(25),
+        }
+    }
+}
+
+/// What becomes of names nobody asks for.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Idle {
+    /// After this long the actor is stopped; the block is kept.
+    #[serde(deserialize_with = "value::duration")]
+    pub park: Duration,
+    /// After this long the rest of the block is returned and the name forgotten.
+    #[serde(deserialize_with = "value::duration")]
+    pub unload: Duration,
+}
+
+impl Default for Idle {
+    fn default() -> Self {
+        Self {
+            park: Duration::from_secs(60),
+            unload: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// The journal of blocks.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Journal {
+    /// Rows that may wait to be written; more are given up and counted.
+    #[serde(deserialize_with = "value::number")]
+    pub queue: usize,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self { queue: 65_536 }
+    }
+}
+
+/// What is logged on standard error.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// Text for people or JSON for machines.
+    pub format: LogFormat,
+    /// The least level, or a filter as in `info,odometer=debug`.
+    pub level: String,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            format: LogFormat::Auto,
+            level: "info".to_owned(),
+        }
+    }
+}
+
+/// The form of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// Text where standard error is a terminal, JSON otherwise.
+    Auto,
+    /// One line of text an event.
+    Text,
+    /// One JSON object an event.
+    Json,
+}

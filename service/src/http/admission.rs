@@ -1,0 +1,233 @@
+//! Who is let in: the bound on calls being answered off the warm path, calls that a foreign web
+//! page made, and the administrator.
+
+use std::sync::atomic::Ordering;
+
+use actix_web::body::BoxBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header::{self, HeaderMap};
+use actix_web::middleware::Next;
+use actix_web::{Error, HttpRequest, ResponseError, web};
+
+use super::Http;
+use super::problem::{Code, Problem};
+use crate::config::Secret;
+
+/// Who may change sequences on this listener.
+#[derive(Clone, Debug)]
+pub(super) enum Administration {
+    /// Whoever reaches it: the listener is loopback.
+    Open,
+    /// Whoever knows the token.
+    Token(Secret),
+    /// Nobody: the listener can be reached from elsewhere and no token is configured.
+    Closed,
+}
+
+impl Administration {
+    /// Decides for one listener.
+    pub(super) fn new(loopback: bool, token: Option<Secret>) -> Self {
+        match (loopback, token) {
+            (true, _) => Self::Open,
+            (false, Some(token)) => Self::Token(token),
+            (false, None) => Self::Closed,
+        }
+    }
+
+    /// Lets an administrator pass.
+    ///
+    /// # Errors
+    /// 401 without the right token, 403 where there is none that would be right.
+    pub(super) fn admit(&self, request: &HttpRequest) -> Result<(), Problem> {
+        match self {
+            Self::Open => Ok(()),
+            Self::Token(token)
+                if bearer(request.headers()).is_some_and(|given| same(given, token)) =>
+            {
+                Ok(())
+            }
+            Self::Token(_) => Err(Problem::new(
+                Code::Unauthenticated,
+                "This call needs `Authorization: Bearer` with the administrator's token.",
+            )),
+            Self::Closed => Err(Problem::new(
+                Code::Forbidden,
+                "The service listens beyond loopback and has no administrator's token, so nobody \
+                 may change sequences here; set `ODOMETER_ADMIN_TOKEN`.",
+            )),
+        }
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = given.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Compares without stopping at the first difference, so that the time taken tells nothing of it.
+fn same(given: &str, token: &Secret) -> bool {
+    let (given, token) = (given.as_bytes(), token.expose().as_bytes());
+    let differences = given
+        .iter()
+        .zip(token)
+        .fold(0, |seen, (left, right)| seen | (left ^ right));
+    !token.is_empty() && given.len() == token.len() && std::hint::black_box(differences) == 0
+}
+
+/// Lets a call into the numbered part of the service, or refuses it at once.
+pub(super) async fn admit(
+    request: ServiceRequest,
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let Some(http) = request.app_data::<web::Data<Http>>().cloned() else {
+        let missing = Problem::new(Code::Internal, "The service is not put together.");
+        return Ok(request.into_response(missing.error_response()));
+    };
+    if from_foreign_page(request.headers()) {
+        let detail = "The call comes from a web page of another site, which may not make it.";
+        let problem = Problem::new(Code::Forbidden, detail);
+        return Ok(request.into_response(problem.error_response()));
+    }
+    let Some(_place) = Place::take(&http) else {
+        http.metrics.http_refused.increment(1);
+        let detail = "`limits.in_flight` calls are being answered already; try again.";
+        let problem = Problem::new(Code::Overloaded, detail);
+        return Ok(request.into_response(problem.error_response()));
+    };
+    next.call(request).await
+}
+
+/// A place among the calls being answered, free again when dropped.
+struct Place<'a>(&'a Http);
+
+impl<'a> Place<'a> {
+    fn take(http: &'a Http) -> Option<Self> {
+        let before = http.in_flight.fetch_add(1, Ordering::Relaxed);
+        let place = Self(http);
+        http.metrics.http_in_flight.increment(1.0);
+        (before < http.in_flight_limit).then_some(place)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.0.metrics.http_in_flight.decrement(1.0);
+    }
+}
+
+/// Whether a browser says that a page of another site made the call.
+///
+/// `Sec-Fetch-Site` is written by the browser and cannot be set by a page; `Origin` is compared
+/// with the host the call was sent to for browsers without it.
+fn from_foreign_page(headers: &HeaderMap) -> bool {
+    if headers
+        .get("sec-fetch-site")
+        .is_some_and(|site| site == "cross-site")
+    {
+        return true;
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else {
+        return false;
+    };
+    let origin = origin
+        .to_str()
+        .ok()
+        .and_then(|origin| origin.split_once("://"));
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    match (origin, host) {
+        (Some((_, origin)), Some(host)) => !origin.eq_ignore_ascii_case(host),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    fn code_of(administration: &Administration, authorization: Option<&str>) -> Option<Code> {
+        let mut request = TestRequest::put();
+        if let Some(given) = authorization {
+            request = request.insert_header((header::AUTHORIZATION, given));
+        }
+        let admitted = administration.admit(&request.to_http_request());
+        admitted.err().map(|problem| problem.code())
+    }
+
+    fn foreign(headers: &[(&str, &str)]) -> bool {
+        let mut request = TestRequest::post();
+        for header in headers {
+            request = request.insert_header(*header);
+        }
+        from_foreign_page(request.to_http_request().headers())
+    }
+
+    #[test]
+    fn loopback_needs_no_token() {
+        let token = Some(Secret::new("s3cret"));
+        assert_eq!(code_of(&Administration::new(true, None), None), None);
+        assert_eq!(code_of(&Administration::new(true, token), None), None);
+    }
+
+    #[test]
+    fn without_a_token_nobody_is_administrator_elsewhere() {
+        let closed = Administration::new(false, None);
+        assert_eq!(code_of(&closed, None), Some(Code::Forbidden));
+        assert_eq!(code_of(&closed, Some("Bearer ")), Some(Code::Forbidden));
+    }
+
+    #[test]
+    fn elsewhere_the_token_has_to_be_right() {
+        let token = Administration::new(false, Some(Secret::new("s3cret")));
+        assert_eq!(code_of(&token, Some("Bearer s3cret")), None);
+        assert_eq!(code_of(&token, Some("bearer s3cret")), None);
+        for wrong in [
+            "Bearer s3cre",
+            "Bearer s3crets",
+            "Bearer S3cret",
+            "Basic s3cret",
+            "Bearer",
+            "",
+        ] {
+            assert_eq!(
+                code_of(&token, Some(wrong)),
+                Some(Code::Unauthenticated),
+                "{wrong}"
+            );
+        }
+        assert_eq!(code_of(&token, None), Some(Code::Unauthenticated));
+        let empty = Administration::new(false, Some(Secret::new("")));
+        assert_eq!(
+            code_of(&empty, Some("Bearer ")),
+            Some(Code::Unauthenticated)
+        );
+    }
+
+    #[test]
+    fn foreign_pages_are_known_by_what_browsers_send() {
+        assert!(foreign(&[("sec-fetch-site", "cross-site")]));
+        assert!(foreign(&[
+            ("host", "localhost:8080"),
+            ("origin", "https://evil.example")
+        ]));
+        assert!(foreign(&[("host", "localhost:8080"), ("origin", "null")]));
+        assert!(foreign(&[
+            ("host", "localhost:8080"),
+            ("origin", "http://localhost:3000")
+        ]));
+        assert!(!foreign(&[
+            ("host", "localhost:8080"),
+            ("origin", "http://localhost:8080")
+        ]));
+        assert!(!foreign(&[
+            ("host", "localhost:8080"),
+            ("sec-fetch-site", "same-origin")
+        ]));
+        assert!(!foreign(&[("host", "localhost:8080")]));
+    }
+}

@@ -1,0 +1,257 @@
+//! Bodies of requests: read up to a bound and within a deadline, and judged by their media type.
+
+use std::time::Duration;
+
+use actix_web::HttpRequest;
+use actix_web::http::header;
+use actix_web::web::{Bytes, BytesMut, Payload};
+use futures_util::StreamExt;
+use serde_json::Value;
+
+use super::problem::{Code, Problem};
+
+/// How much of a body is read, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Bytes.
+    pub(super) limit: usize,
+    /// From the head of the request to the end of its body.
+    pub(super) timeout: Duration,
+}
+
+/// Reads a body that has to be JSON.
+///
+/// # Errors
+/// 415 when another media type or none is given, 413 above the bound, 400 when it does not arrive.
+pub(super) async fn json(
+    request: &HttpRequest,
+    payload: Payload,
+    bounds: Bounds,
+) -> Result<Bytes, Problem> {
+    if !is_json(request) {
+        return Err(not_json());
+    }
+    read(request, payload, bounds).await
+}
+
+/// Reads the body of a call that takes no fields: nothing, or `{}`.
+///
+/// # Errors
+/// 415 for a body of another media type, 413 above the bound, 400 for anything but `{}`.
+pub(super) async fn nothing(
+    request: &HttpRequest,
+    payload: Payload,
+    bounds: Bounds,
+) -> Result<(), Problem> {
+    let foreign = request.headers().contains_key(header::CONTENT_TYPE) && !is_json(request);
+    if foreign && announced(request)?.is_some_and(|length| length > 0) {
+        return Err(not_json());
+    }
+    let body = read(request, payload, bounds).await?;
+    if body.is_empty() {
+        return Ok(());
+    }
+    if foreign {
+        return Err(not_json());
+    }
+    no_fields(&body)
+}
+
+fn no_fields(body: &[u8]) -> Result<(), Problem> {
+    let detail = match serde_json::from_slice(body) {
+        Ok(Value::Object(fields)) => match fields.keys().next() {
+            None => return Ok(()),
+            Some(field) => {
+                let field: String = field.chars().take(64).collect();
+                format!(
+                    "The body has the field {field:?}; this call takes no field, only parameters \
+                     after `?` in the URL. Send no body, or {{}}."
+                )
+            }
+        },
+        Ok(_) => "The body is JSON, but no object; send no body, or {}.".to_owned(),
+        Err(_) => "The body is not JSON; send no body, or {}.".to_owned(),
+    };
+    Err(Problem::new(Code::InvalidBody, detail))
+}
+
+async fn read(request: &HttpRequest, payload: Payload, bounds: Bounds) -> Result<Bytes, Problem> {
+    if announced(request)?.is_some_and(|length| length > bounds.limit) {
+        return Err(too_large(bounds.limit));
+    }
+    match tokio::time::timeout(bounds.timeout, collect(payload, bounds.limit)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Problem::new(
+            Code::InvalidBody,
+            format!("The body did not arrive within {:?}.", bounds.timeout),
+        )),
+    }
+}
+
+async fn collect(mut payload: Payload, limit: usize) -> Result<Bytes, Problem> {
+    let mut body = BytesMut::new();
+    while let Some(chunk) = payload.next().await {
+        let chunk = chunk.map_err(|_| {
+            Problem::new(
+                Code::InvalidBody,
+                "The body ended early or is badly encoded.",
+            )
+        })?;
+        if chunk.len() > limit.saturating_sub(body.len()) {
+            return Err(too_large(limit));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body.freeze())
+}
+
+/// The length the caller announced, where they did.
+fn announced(request: &HttpRequest) -> Result<Option<usize>, Problem> {
+    let Some(value) = request.headers().get(header::CONTENT_LENGTH) else {
+        return Ok(None);
+    };
+    let length = value.to_str().ok().and_then(|text| text.parse().ok());
+    length.map(Some).ok_or_else(|| {
+        let detail = "`Content-Length` is not a length.";
+        Problem::new(Code::InvalidBody, detail)
+    })
+}
+
+fn is_json(request: &HttpRequest) -> bool {
+    let content_type = request.headers().get(header::CONTENT_TYPE);
+    let Some(text) = content_type.and_then(|value| value.to_str().ok()) else {
+        return false;
+    };
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    let essence = essence.to_ascii_lowercase();
+    essence == "application/json"
+        || (essence.starts_with("application/") && essence.ends_with("+json"))
+}
+
+fn too_large(limit: usize) -> Problem {
+    let detail = format!("The body is larger than the {limit} bytes that are read.");
+    Problem::new(Code::BodyTooLarge, detail)
+}
+
+fn not_json() -> Problem {
+    let detail = "The body has to be JSON, sent with `Content-Type: application/json`.";
+    Problem::new(Code::UnsupportedMediaType, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::FromRequest;
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        limit: 64,
+        timeout: Duration::from_secs(5),
+    };
+
+    async fn parts(
+        media_type: Option<&str>,
+        body: &'static [u8],
+    ) -> Option<(HttpRequest, Payload)> {
+        let mut request = TestRequest::post().set_payload(body);
+        if let Some(media_type) = media_type {
+            request = request.insert_header((header::CONTENT_TYPE, media_type));
+        }
+        let (request, mut payload) = request.to_http_parts();
+        let payload = Payload::from_request(&request, &mut payload).await.ok()?;
+        Some((request, payload))
+    }
+
+    async fn nothing_of(media_type: Option<&str>, body: &'static [u8]) -> Option<Code> {
+        let (request, payload) = parts(media_type, body).await?;
+        let read = nothing(&request, payload, BOUNDS).await;
+        read.err().map(|problem| problem.code())
+    }
+
+    const JSON: Option<&str> = Some("application/json");
+    const LONG: &[u8] = &[b' '; 65];
+
+    #[actix_web::test]
+    async fn an_empty_body_and_an_empty_object_are_nothing() {
+        for media_type in [None, JSON, Some("application/JSON; charset=utf-8")] {
+            assert_eq!(nothing_of(media_type, b"").await, None, "{media_type:?}");
+            assert_eq!(nothing_of(media_type, b"{}").await, None, "{media_type:?}");
+            assert_eq!(
+                nothing_of(media_type, b" { } \n").await,
+                None,
+                "{media_type:?}"
+            );
+        }
+        assert_eq!(nothing_of(Some("text/plain"), b"").await, None);
+    }
+
+    #[actix_web::test]
+    async fn a_body_of_another_media_type_is_refused() {
+        for media_type in [
+            "text/plain",
+            "application/x-www-form-urlencoded",
+            "json",
+            "",
+        ] {
+            let refused = nothing_of(Some(media_type), b"{}").await;
+            assert_eq!(refused, Some(Code::UnsupportedMediaType), "{media_type}");
+        }
+    }
+
+    #[actix_web::test]
+    async fn a_body_that_says_something_is_refused() {
+        for body in [
+            &b"{\"count\":5}"[..],
+            b"[]",
+            b"null",
+            b"5",
+            b"\"{}\"",
+            b"{",
+            b"{}{}",
+            b"nonsense",
+            b" ",
+            b"\xff",
+        ] {
+            assert_eq!(
+                nothing_of(JSON, body).await,
+                Some(Code::InvalidBody),
+                "{body:?}"
+            );
+            assert_eq!(
+                nothing_of(None, body).await,
+                Some(Code::InvalidBody),
+                "{body:?}"
+            );
+        }
+        let named = no_fields(b"{\"count\":5}")
+            .err()
+            .map(|problem| problem.to_string());
+        assert!(named.is_some_and(|detail| detail.contains("\"count\"")));
+    }
+
+    #[actix_web::test]
+    async fn a_body_beyond_the_bound_is_refused() {
+        assert_eq!(nothing_of(JSON, LONG).await, Some(Code::BodyTooLarge));
+        assert_eq!(nothing_of(None, LONG).await, Some(Code::BodyTooLarge));
+    }
+
+    #[actix_web::test]
+    async fn a_definition_has_to_come_as_json() {
+        for media_type in [None, Some("text/plain"), Some("application/xml")] {
+            let read = match parts(media_type, b"{}").await {
+                Some((request, payload)) => json(&request, payload, BOUNDS).await,
+                None => Ok(Bytes::new()),
+            };
+            let code = read.err().map(|problem| problem.code());
+            assert_eq!(code, Some(Code::UnsupportedMediaType), "{media_type:?}");
+        }
+        for media_type in [JSON, Some("application/merge-patch+json")] {
+            let read = match parts(media_type, b"{}").await {
+                Some((request, payload)) => json(&request, payload, BOUNDS).await.ok(),
+                None => None,
+            };
+            assert_eq!(read.as_deref(), Some(&b"{}"[..]), "{media_type:?}");
+        }
+    }
+}

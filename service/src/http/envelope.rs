@@ -1,0 +1,116 @@
+//! What every call off the warm path gets around it: a request id, `Cache-Control: no-store`, and
+//! a place in the metrics.
+
+use std::time::Instant;
+
+use actix_web::Error;
+use actix_web::body::BoxBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::middleware::Next;
+use actix_web::web::Data;
+use uuid::Uuid;
+
+use super::Http;
+use super::problem::Code;
+use crate::metrics::Route;
+
+/// Names a call in the log. A caller's own is kept where it is safe to print.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The longest request id that is kept, in bytes.
+const MAX_REQUEST_ID: usize = 128;
+
+/// Answers one call.
+pub(super) async fn envelope(
+    request: ServiceRequest,
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let started = Instant::now();
+    let id = request_id(request.headers().get(REQUEST_ID));
+    let http = request.app_data::<Data<Http>>().cloned();
+    let mut response = next.call(request).await?;
+    let route = route_of(response.request().match_pattern().as_deref());
+    let status = response.status();
+    if status.is_server_error() {
+        log(&response, &id);
+    }
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(REQUEST_ID, id);
+    if let Some(http) = http {
+        http.metrics.http(route, status.as_u16()).increment(1);
+        http.metrics.http_duration(route).record(started.elapsed());
+    }
+    Ok(response)
+}
+
+/// Whether a caller's request id may be printed and sent back.
+pub(super) fn is_safe(id: &HeaderValue) -> bool {
+    let id = id.as_bytes();
+    (1..=MAX_REQUEST_ID).contains(&id.len())
+        && id.iter().all(|byte| {
+            byte.is_ascii_alphanumeric()
+                || matches!(byte, b'-' | b'_' | b'.' | b':' | b'/' | b'+' | b'=' | b'@')
+        })
+}
+
+fn request_id(given: Option<&HeaderValue>) -> HeaderValue {
+    if let Some(given) = given.filter(|given| is_safe(given)) {
+        return given.clone();
+    }
+    let mut text = Uuid::encode_buffer();
+    let text = Uuid::new_v4().hyphenated().encode_lower(&mut text);
+    HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))
+}
+
+/// A refusal for reasons of the store is logged where they are seen, once and not a call; here it
+/// only gets the id that ties it to the call.
+fn log(response: &ServiceResponse, id: &HeaderValue) {
+    let code = response.response().extensions().get::<Code>().copied();
+    let code = code.map_or("unknown", Code::as_str);
+    let path = response.request().path();
+    let request_id = id.to_str().unwrap_or_default();
+    if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+        tracing::debug!(request_id, path, code, "call refused");
+    } else {
+        tracing::error!(request_id, path, code, "call failed");
+    }
+}
+
+fn route_of(pattern: Option<&str>) -> Route {
+    match pattern {
+        Some("/v1/sequences/{name}/next") => Route::Next,
+        Some("/v1/sequences/{name}/blocks") => Route::Blocks,
+        Some("/v1/sequences/{name}") => Route::Sequence,
+        Some("/v1/sequences") => Route::Sequences,
+        Some("/livez") => Route::Livez,
+        Some("/readyz") => Route::Readyz,
+        Some("/metrics") => Route::Metrics,
+        Some("/openapi.json") => Route::OpenApi,
+        _ => Route::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_safe_request_id_is_kept() {
+        let given = HeaderValue::from_static("trace-1.2:3/4+5=@_");
+        assert_eq!(request_id(Some(&given)), given);
+    }
+
+    #[test]
+    fn an_unsafe_request_id_is_replaced() {
+        let long = HeaderValue::from_str(&"a".repeat(129)).ok();
+        let unsafe_ones = ["", "a b", "a\"b", "a\tb"].map(|text| HeaderValue::from_str(text).ok());
+        for given in unsafe_ones.into_iter().chain([long]) {
+            let id = request_id(given.as_ref());
+            assert_eq!(id.len(), 36, "{given:?}");
+        }
+        assert_ne!(request_id(None), request_id(None));
+    }
+}

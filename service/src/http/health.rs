@@ -1,0 +1,82 @@
+//! What operators ask: alive, ready, how much, and what can be called.
+
+use actix_web::HttpResponse;
+use actix_web::http::header;
+use actix_web::web::Data;
+
+use super::Http;
+use super::problem::{Code, Problem};
+use crate::sequence::Readiness;
+
+/// Media type of a scrape: Prometheus text format 0.0.4.
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Says that the process runs.
+#[utoipa::path(
+    get,
+    path = "/livez",
+    tag = "operation",
+    responses((status = 200, description = "The process runs.", body = String,
+        content_type = "text/plain", example = "alive\n"))
+)]
+pub(super) async fn livez() -> HttpResponse {
+    text("alive\n")
+}
+
+/// Says whether calls should be sent to this replica.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "operation",
+    responses((status = 200, description = "Numbers can be issued, also while the database is \
+        away, as long as some reserve lasts.", body = String, content_type = "text/plain",
+        example = "ready\n"))
+)]
+pub(super) async fn readyz(http: Data<Http>) -> Result<HttpResponse, Problem> {
+    match http.directory.readiness() {
+        Readiness::Ready => Ok(text("ready\n")),
+        Readiness::Draining => Err(Problem::new(Code::Draining, "This replica is stopping.")),
+        Readiness::NoContact => Err(Problem::new(
+            Code::StoreUnavailable,
+            "The database does not answer, and there is no number left in memory.",
+        )),
+        Readiness::WrongSchema => Err(Problem::new(
+            Code::StoreUnavailable,
+            "The schema of the database does not fit this version; run `odometer migrate`.",
+        )),
+    }
+}
+
+/// The metrics, as Prometheus reads them.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "operation",
+    responses((status = 200, description = "Prometheus text format 0.0.4.", body = String,
+        content_type = "text/plain"))
+)]
+pub(super) async fn metrics(http: Data<Http>) -> HttpResponse {
+    http.directory.publish_metrics();
+    HttpResponse::Ok()
+        .insert_header((header::CONTENT_TYPE, PROMETHEUS))
+        .body(http.exposition.render())
+}
+
+/// This description.
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    tag = "operation",
+    responses((status = 200, description = "OpenAPI 3.1.", body = Object))
+)]
+pub(super) async fn openapi(http: Data<Http>) -> HttpResponse {
+    HttpResponse::Ok()
+        .insert_header((header::CONTENT_TYPE, "application/json"))
+        .body(http.openapi.clone())
+}
+
+fn text(body: &'static str) -> HttpResponse {
+    HttpResponse::Ok()
+        .insert_header((header::CONTENT_TYPE, "text/plain; charset=utf-8"))
+        .body(body)
+}

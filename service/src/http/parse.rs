@@ -1,0 +1,661 @@
+//! What a caller wrote, read once: names, query parameters, wanted media type, conditions.
+//!
+//! Everything unknown, given twice or left empty is refused; below this file nothing is checked
+//! again.
+
+use std::borrow::Cow;
+
+use actix_web::http::header::{self, HeaderMap, HeaderName};
+use odometer_core::name::SequenceName;
+use percent_encoding::percent_decode_str;
+use url::form_urlencoded;
+
+use super::problem::{Code, Problem};
+use crate::sequence::description::Condition;
+
+/// The most numbers one call gives.
+pub(super) const MAX_COUNT: u64 = 10_000;
+
+/// The most sequences one page lists.
+pub(super) const MAX_LIMIT: u64 = 1000;
+
+/// Sequences a page lists where the caller says nothing.
+pub(super) const DEFAULT_LIMIT: u64 = 100;
+
+/// A version no definition has: a condition naming it never holds.
+const NO_VERSION: i64 = -1;
+
+/// How many numbers a call asks for, 1 to [`MAX_COUNT`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Count(u64);
+
+impl Count {
+    /// The number itself.
+    pub(super) fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// How large a range `blocks` asks for, at least 1; the upper limit depends on what is left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BlockSize(u64);
+
+impl BlockSize {
+    /// The number itself.
+    pub(super) fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// The query of `next`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Next {
+    /// `None`: one number, and the reply for one.
+    pub(super) count: Option<Count>,
+    /// Only one unbroken range will do.
+    pub(super) contiguous: bool,
+    /// Whether the printed ids are wanted beside the ranges.
+    pub(super) ids: bool,
+}
+
+/// The query of the list of sequences.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Listing {
+    /// Only names that begin so; empty for all.
+    pub(super) prefix: String,
+    /// Only names after this one; empty for all.
+    pub(super) after: String,
+    /// 1 to [`MAX_LIMIT`].
+    pub(super) limit: u64,
+}
+
+/// The media types a number can be given in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wanted {
+    Json,
+    Text,
+}
+
+/// Reads the name from the path as it was sent: `/v1/sequences/{name}…`.
+///
+/// The router decodes all but `%2F`, `%25` and `%2B` before it splits the path, so its segments
+/// are those of the raw path; here all is decoded, and what a name cannot hold is refused.
+pub(super) fn name(raw_path: &str) -> Result<SequenceName, Problem> {
+    let raw = raw_path.split('/').nth(3).unwrap_or_default();
+    let decoded = percent_decode_str(raw)
+        .decode_utf8()
+        .map_err(|_| Problem::new(Code::InvalidName, NOT_UTF_8))?;
+    Ok(SequenceName::parse(&decoded)?)
+}
+
+const NOT_UTF_8: &str = "The name in the path is not UTF-8. A name is 1 to 128 of the characters \
+                         A-Z, a-z, 0-9, `.`, `_`, `:` and `-`, and begins with a letter or digit.";
+
+/// Reads the query of `next`.
+pub(super) fn next(query: Option<&str>) -> Result<Next, Problem> {
+    let given = Given::read(query, &["count", "period", "contiguous", "ids"])?;
+    given.no_period()?;
+    let count = given.get("count").map(count).transpose()?;
+    Ok(Next {
+        count,
+        contiguous: given.flag("contiguous")?.unwrap_or(false),
+        ids: given.flag("ids")?.unwrap_or(true),
+    })
+}
+
+/// Reads the query of `blocks`.
+pub(super) fn block_size(query: Option<&str>) -> Result<BlockSize, Problem> {
+    let given = Given::read(query, &["size", "period"])?;
+    given.no_period()?;
+    let size = given.get("size").and_then(digits).filter(|size| *size > 0);
+    size.map(BlockSize).ok_or_else(|| {
+        let detail = "`size` says how many numbers to reserve: a whole number of at least 1.";
+        Problem::new(Code::InvalidCount, detail)
+    })
+}
+
+/// Reads the query of the list of sequences.
+pub(super) fn listing(query: Option<&str>) -> Result<Listing, Problem> {
+    let given = Given::read(query, &["prefix", "after", "limit"])?;
+    let limit = match given.get("limit") {
+        None => DEFAULT_LIMIT,
+        Some(text) => digits(text)
+            .filter(|limit| (1..=MAX_LIMIT).contains(limit))
+            .ok_or_else(|| {
+                let detail = format!("`limit` is a whole number from 1 to {MAX_LIMIT}.");
+                Problem::new(Code::InvalidParameter, detail)
+            })?,
+    };
+    Ok(Listing {
+        prefix: given.beginning("prefix")?,
+        after: given.beginning("after")?,
+        limit,
+    })
+}
+
+/// Refuses a query where a call takes none.
+pub(super) fn no_query(query: Option<&str>) -> Result<(), Problem> {
+    Given::read(query, &[]).map(|_| ())
+}
+
+/// Reads the query of a change of a definition.
+pub(super) fn change(query: Option<&str>) -> Result<(), Problem> {
+    let given = Given::read(query, &["dry_run"])?;
+    match given.flag("dry_run")? {
+        None | Some(false) => Ok(()),
+        Some(true) => Err(Problem::new(
+            Code::InvalidParameter,
+            "`dry_run` is not built yet; leave it out.",
+        )),
+    }
+}
+
+/// Reads `If-None-Match` and `If-Match` of a change.
+pub(super) fn condition(headers: &HeaderMap) -> Result<Condition, Problem> {
+    let none_match = single(headers, &header::IF_NONE_MATCH)?;
+    let matching = single(headers, &header::IF_MATCH)?;
+    match (none_match, matching) {
+        (None, None) => Ok(Condition::None),
+        (Some("*"), None) => Ok(Condition::MustNotExist),
+        (None, Some(tag)) => version(tag),
+        (Some(_), None) => Err(Problem::new(
+            Code::InvalidParameter,
+            "`If-None-Match` takes only `*` here: create, and never change.",
+        )),
+        (Some(_), Some(_)) => Err(Problem::new(
+            Code::InvalidParameter,
+            "Give `If-None-Match` or `If-Match`, not both.",
+        )),
+    }
+}
+
+/// Whether the caller wants text rather than JSON: only where `text/plain` is named, and neither
+/// JSON nor the rest is preferred to it.
+pub(super) fn wanted(headers: &HeaderMap) -> Wanted {
+    let mut text = 0;
+    let mut json = 0;
+    let mut any = 0;
+    let accepted = headers.get_all(header::ACCEPT);
+    for range in accepted
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split(','))
+    {
+        let (essence, weight) = media_range(range);
+        let seen = match essence.as_str() {
+            "text/plain" => &mut text,
+            "application/json" | "application/*" => &mut json,
+            "*/*" => &mut any,
+            _ => continue,
+        };
+        *seen = weight.max(*seen);
+    }
+    if text > json && text >= any {
+        Wanted::Text
+    } else {
+        Wanted::Json
+    }
+}
+
+/// One media range without its parameters, in lower case, and its weight in thousandths.
+fn media_range(range: &str) -> (String, u16) {
+    let mut parts = range.split(';').map(str::trim);
+    let essence = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let weight = parts
+        .filter_map(|part| part.split_once('='))
+        .find(|(key, _)| key.trim().eq_ignore_ascii_case("q"))
+        .map_or(1000, |(_, weight)| thousandths(weight.trim()));
+    (essence, weight)
+}
+
+/// A weight as RFC 9110 writes it (`0`, `0.5`, `1.000`), in thousandths; 0 for anything else.
+fn thousandths(weight: &str) -> u16 {
+    let (whole, fraction) = weight.split_once('.').unwrap_or((weight, ""));
+    if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return 0;
+    }
+    match whole {
+        "1" => 1000,
+        "0" => format!("{fraction:0<3}").parse().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// The value of a header that may be there once.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
+    let mut values = headers.get_all(name);
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    match (value.to_str(), values.next()) {
+        (Ok(text), None) => Ok(Some(text.trim())),
+        _ => Err(Problem::new(
+            Code::InvalidParameter,
+            format!("`{name}` has to be given once, in ASCII."),
+        )),
+    }
+}
+
+/// The version an entity tag names; one that no definition can have never matches.
+fn version(tag: &str) -> Result<Condition, Problem> {
+    if tag == "*" || tag.contains(',') {
+        return Err(Problem::new(
+            Code::InvalidParameter,
+            "`If-Match` takes one version, as `ETag` gave it.",
+        ));
+    }
+    let bare = tag
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    let version = bare
+        .and_then(digits)
+        .and_then(|version| i64::try_from(version).ok());
+    Ok(Condition::Version(version.unwrap_or(NO_VERSION)))
+}
+
+fn count(text: &str) -> Result<Count, Problem> {
+    digits(text)
+        .filter(|count| (1..=MAX_COUNT).contains(count))
+        .map(Count)
+        .ok_or_else(|| {
+            let detail = format!("`count` is a whole number from 1 to {MAX_COUNT}.");
+            Problem::new(Code::InvalidCount, detail)
+        })
+}
+
+/// A whole number in decimal digits only: no sign, no blank.
+fn digits(text: &str) -> Option<u64> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+/// Parameters that are known, each given once.
+struct Given<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> Given<'a> {
+    fn read(query: Option<&'a str>, known: &[&str]) -> Result<Self, Problem> {
+        let mut given = Vec::new();
+        for (key, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            if !known.contains(&key.as_ref()) {
+                return Err(unknown(&key, known));
+            }
+            if given.iter().any(|(earlier, _)| *earlier == key) {
+                let detail = format!("`{key}` is given twice; give it once.");
+                return Err(Problem::new(code_of(&key), detail));
+            }
+            given.push((key, value));
+        }
+        Ok(Self(given))
+    }
+
+    fn get(&self, key: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(given, _)| given == key);
+        found.map(|(_, value)| value.as_ref())
+    }
+
+    fn flag(&self, key: &str) -> Result<Option<bool>, Problem> {
+        match self.get(key) {
+            None => Ok(None),
+            Some("true") => Ok(Some(true)),
+            Some("false") => Ok(Some(false)),
+            Some(_) => Err(Problem::new(
+                code_of(key),
+                format!("`{key}` is `true` or `false`."),
+            )),
+        }
+    }
+
+    /// Every sequence counts without periods as yet.
+    fn no_period(&self) -> Result<(), Problem> {
+        match self.get("period") {
+            None => Ok(()),
+            Some(_) => Err(Problem::new(
+                Code::InvalidPeriod,
+                "The sequence counts without periods; leave `period` out.",
+            )),
+        }
+    }
+
+    /// What a name can begin with: anything a name holds, or nothing.
+    fn beginning(&self, key: &str) -> Result<String, Problem> {
+        match self.get(key) {
+            None | Some("") => Ok(String::new()),
+            Some(text) => match SequenceName::check(text) {
+                Ok(()) => Ok(text.to_owned()),
+                Err(error) => Err(Problem::new(
+                    Code::InvalidParameter,
+                    format!("No name begins like `{key}`: {error}"),
+                )),
+            },
+        }
+    }
+}
+
+fn unknown(key: &str, known: &[&str]) -> Problem {
+    let key = shortened(key);
+    let detail = if known.is_empty() {
+        format!("`{key}` is not a parameter of this call; it takes none.")
+    } else {
+        let known = known.join("`, `");
+        format!("`{key}` is not a parameter of this call; it takes `{known}`.")
+    };
+    Problem::new(Code::InvalidParameter, detail)
+}
+
+/// What a caller wrote, short enough to be repeated to them.
+fn shortened(text: &str) -> String {
+    text.chars()
+        .take(64)
+        .map(|found| {
+            if found.is_control() {
+                '\u{fffd}'
+            } else {
+                found
+            }
+        })
+        .collect()
+}
+
+fn code_of(parameter: &str) -> Code {
+    match parameter {
+        "count" | "size" => Code::InvalidCount,
+        "period" => Code::InvalidPeriod,
+        _ => Code::InvalidParameter,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use actix_web::http::header::HeaderValue;
+
+    use super::*;
+
+    fn named(raw: &str) -> Result<String, Code> {
+        let parsed = name(&format!("/v1/sequences/{raw}/next"));
+        parsed
+            .map(|name| name.to_string())
+            .map_err(|problem| problem.code())
+    }
+
+    fn next_of(query: &str) -> Result<Next, Code> {
+        next(Some(query)).map_err(|problem| problem.code())
+    }
+
+    fn headers(given: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in given {
+            let name = HeaderName::from_static(name);
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn a_name_is_decoded_once() {
+        assert_eq!(named("orders").unwrap(), "orders");
+        assert_eq!(named("%6Frders").unwrap(), "orders");
+        assert_eq!(named("a:b.c_d-E9").unwrap(), "a:b.c_d-E9");
+        assert_eq!(named("a%3ab").unwrap(), "a:b");
+        assert_eq!(named(&"a".repeat(128)).unwrap().len(), 128);
+        assert_eq!(named("%256Frders"), Err(Code::InvalidName));
+    }
+
+    #[test]
+    fn a_name_that_does_not_fit_is_refused() {
+        let long = "a".repeat(129);
+        for raw in [
+            "",
+            "a%2Fb",
+            "a%2fb",
+            "a b",
+            "a%20b",
+            "a+b",
+            "a%2Bb",
+            "a%00b",
+            "%00",
+            "a%20",
+            "a ",
+            "%20a",
+            "a%0A",
+            "-a",
+            ".",
+            "..",
+            "%2E%2E",
+            "_a",
+            "a%25",
+            "a%",
+            "a%2",
+            "a%zz",
+            "ä",
+            "%C3%A4",
+            "%E4",
+            "%FF",
+            "a\u{0}b",
+            "a;b",
+            "a~b",
+            &long,
+            &"%61".repeat(129),
+        ] {
+            assert_eq!(named(raw), Err(Code::InvalidName), "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn a_count_is_a_whole_number_within_bounds() {
+        assert_eq!(next(None).unwrap().count, None);
+        assert_eq!(next_of("count=1").unwrap().count, Some(Count(1)));
+        assert_eq!(next_of("count=10000").unwrap().count, Some(Count(10_000)));
+        for query in [
+            "count=0",
+            "count=-1",
+            "count=%2B1",
+            "count=+1",
+            "count=10001",
+            "count=abc",
+            "count=1.0",
+            "count=1e3",
+            "count=0x10",
+            "count=18446744073709551616",
+            "count=18446744073709551617",
+            "count=",
+            "count",
+            "count=1&count=1",
+            "count=1&count=2",
+            "count=%31%20",
+            "count=%D9%A1",
+        ] {
+            assert_eq!(next_of(query), Err(Code::InvalidCount), "{query}");
+        }
+    }
+
+    #[test]
+    fn flags_are_true_or_false() {
+        let asked = next_of("count=5&contiguous=true&ids=false").unwrap();
+        assert!(asked.contiguous && !asked.ids);
+        let asked = next_of("contiguous=false&ids=true").unwrap();
+        assert!(!asked.contiguous && asked.ids);
+        for query in [
+            "ids=",
+            "ids=1",
+            "ids=False",
+            "contiguous",
+            "ids=true&ids=true",
+        ] {
+            assert_eq!(next_of(query), Err(Code::InvalidParameter), "{query}");
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_is_named_beside_what_is_known() {
+        for query in [
+            "cuont=5",
+            "Count=5",
+            "count=1&x=1",
+            "=1",
+            "%63ount%20=1",
+            "size=5",
+        ] {
+            assert_eq!(next_of(query), Err(Code::InvalidParameter), "{query}");
+        }
+        assert_eq!(next_of("%63ount=2").unwrap().count, Some(Count(2)));
+        let problem = next(Some("cuont=5")).unwrap_err().to_string();
+        assert!(
+            problem.contains("`cuont`") && problem.contains("`count`"),
+            "{problem}"
+        );
+        assert!(no_query(Some("")).is_ok());
+        assert!(no_query(Some("a=1")).is_err());
+    }
+
+    #[test]
+    fn a_period_is_refused() {
+        for query in [
+            "period=2026",
+            "period=",
+            "count=1&period=x",
+            "period=1&period=1",
+        ] {
+            assert_eq!(next_of(query), Err(Code::InvalidPeriod), "{query}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_needed_and_positive() {
+        let size_of = |query| block_size(query).map_err(|problem| problem.code());
+        assert_eq!(size_of(Some("size=5")), Ok(BlockSize(5)));
+        assert_eq!(
+            size_of(Some("size=18446744073709551615")),
+            Ok(BlockSize(u64::MAX))
+        );
+        for query in [
+            "",
+            "size=0",
+            "size=-1",
+            "size=x",
+            "size=",
+            "size=18446744073709551616",
+        ] {
+            assert_eq!(size_of(Some(query)), Err(Code::InvalidCount), "{query}");
+        }
+        assert_eq!(size_of(None), Err(Code::InvalidCount));
+        assert_eq!(size_of(Some("size=1&size=1")), Err(Code::InvalidCount));
+        assert_eq!(size_of(Some("count=1")), Err(Code::InvalidParameter));
+        assert_eq!(size_of(Some("size=1&period=a")), Err(Code::InvalidPeriod));
+    }
+
+    #[test]
+    fn a_listing_has_bounds() {
+        let asked = listing(Some("prefix=&after=&limit=1000")).unwrap();
+        let all = Listing {
+            prefix: String::new(),
+            after: String::new(),
+            limit: 1000,
+        };
+        assert_eq!(asked, all);
+        assert_eq!(listing(None).unwrap().limit, DEFAULT_LIMIT);
+        for query in [
+            "limit=0",
+            "limit=1001",
+            "limit=",
+            "limit=x",
+            "prefix=%25",
+            "after=a%20",
+        ] {
+            let problem = listing(Some(query)).unwrap_err();
+            assert_eq!(problem.code(), Code::InvalidParameter, "{query}");
+        }
+    }
+
+    #[test]
+    fn text_is_given_where_it_is_preferred() {
+        for (accept, expected) in [
+            ("text/plain", Wanted::Text),
+            ("Text/Plain; charset=utf-8", Wanted::Text),
+            ("text/plain, */*", Wanted::Text),
+            ("text/plain;q=0.9, application/json;q=0.1", Wanted::Text),
+            ("*/*", Wanted::Json),
+            ("", Wanted::Json),
+            ("text/*", Wanted::Json),
+            ("text/html", Wanted::Json),
+            ("application/json", Wanted::Json),
+            ("application/json, text/plain, */*", Wanted::Json),
+            ("text/plain, application/json", Wanted::Json),
+            ("text/plain;q=0", Wanted::Json),
+            ("text/plain;q=0.1, */*", Wanted::Json),
+            ("text/plain;q=abc", Wanted::Json),
+        ] {
+            assert_eq!(
+                wanted(&headers(&[("accept", accept)])),
+                expected,
+                "{accept}"
+            );
+        }
+        assert_eq!(wanted(&headers(&[])), Wanted::Json);
+        let twice = headers(&[("accept", "text/html"), ("accept", "text/plain")]);
+        assert_eq!(wanted(&twice), Wanted::Text);
+    }
+
+    #[test]
+    fn weights_are_those_of_the_rfc() {
+        for (weight, expected) in [
+            ("1", 1000),
+            ("0.5", 500),
+            ("0.05", 50),
+            ("0.001", 1),
+            ("1.000", 1000),
+            ("0.", 0),
+        ] {
+            assert_eq!(thousandths(weight), expected, "{weight}");
+        }
+        for weight in ["", "2", "-1", "0.1234", "0.x", ".5"] {
+            assert_eq!(thousandths(weight), 0, "{weight}");
+        }
+    }
+
+    #[test]
+    fn conditions_are_read_from_their_headers() {
+        let condition_of =
+            |given: &[_]| condition(&headers(given)).map_err(|problem| problem.code());
+        assert_eq!(condition_of(&[]), Ok(Condition::None));
+        assert_eq!(
+            condition_of(&[("if-none-match", "*")]),
+            Ok(Condition::MustNotExist)
+        );
+        assert_eq!(
+            condition_of(&[("if-match", "\"17\"")]),
+            Ok(Condition::Version(17))
+        );
+        for never in [
+            "\"abc\"",
+            "W/\"17\"",
+            "17",
+            "\"\"",
+            "\"-1\"",
+            "\"9223372036854775808\"",
+        ] {
+            let read = condition_of(&[("if-match", never)]);
+            assert_eq!(read, Ok(Condition::Version(NO_VERSION)), "{never}");
+        }
+        for refused in [
+            &[("if-none-match", "\"17\"")][..],
+            &[("if-match", "*")],
+            &[("if-match", "\"1\", \"2\"")],
+            &[("if-match", "\"1\""), ("if-match", "\"2\"")],
+            &[("if-match", "\"1\""), ("if-none-match", "*")],
+        ] {
+            assert_eq!(
+                condition_of(refused),
+                Err(Code::InvalidParameter),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_dry_run_is_not_built() {
+        assert!(change(None).is_ok());
+        assert!(change(Some("dry_run=false")).is_ok());
+        assert!(change(Some("dry_run=true")).is_err());
+        assert!(change(Some("dry-run=true")).is_err());
+    }
+}

@@ -1,0 +1,328 @@
+//! Refusals as `application/problem+json` (RFC 9457); the only file that knows which status an
+//! error has.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderValue};
+use actix_web::{HttpResponse, ResponseError};
+use odometer_core::definition::DefinitionError;
+use odometer_core::name::InvalidName;
+use serde::Serialize;
+
+use crate::sequence::error::SequenceError;
+
+/// Media type of a problem.
+pub(super) const MEDIA_TYPE: &str = "application/problem+json";
+
+/// Seconds a caller is asked to wait after a 503: the service itself tries again several times a
+/// second, so there is nothing to wait longer for.
+const RETRY_AFTER_S: &str = "1";
+
+macro_rules! codes {
+    ($($variant:ident, $status:ident, $code:literal, $title:literal;)+) => {
+        /// What went wrong, in the word a program can rely on.
+        ///
+        /// The list is closed: a client may match it exhaustively.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(super) enum Code { $($variant),+ }
+
+        impl Code {
+            /// The closed list, in the order of the contract.
+            pub(super) const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The word in `code`, and the end of `type`.
+            pub(super) fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $code),+ }
+            }
+
+            /// The status a reply with this code has.
+            pub(super) fn status(self) -> StatusCode {
+                match self { $(Self::$variant => StatusCode::$status),+ }
+            }
+
+            /// The short text that is the same for every problem of this code.
+            fn title(self) -> &'static str {
+                match self { $(Self::$variant => $title),+ }
+            }
+        }
+    };
+}
+
+codes! {
+    InvalidName, BAD_REQUEST, "invalid_name", "The name is not valid";
+    InvalidCount, BAD_REQUEST, "invalid_count", "The count is not valid";
+    InvalidPeriod, BAD_REQUEST, "invalid_period", "The period is not valid";
+    InvalidId, BAD_REQUEST, "invalid_id", "The id is not valid";
+    InvalidDefinition, BAD_REQUEST, "invalid_definition", "The definition is not valid";
+    InvalidParameter, BAD_REQUEST, "invalid_parameter", "A parameter is not valid";
+    InvalidBody, BAD_REQUEST, "invalid_body", "The body is not valid";
+    Unauthenticated, UNAUTHORIZED, "unauthenticated", "The administrator's token is missing or wrong";
+    Forbidden, FORBIDDEN, "forbidden", "The call is not allowed";
+    SequenceNotFound, NOT_FOUND, "sequence_not_found", "There is no such sequence";
+    RouteNotFound, NOT_FOUND, "route_not_found", "There is no such path";
+    MethodNotAllowed, METHOD_NOT_ALLOWED, "method_not_allowed", "The path does not take this method";
+    SequenceExhausted, CONFLICT, "sequence_exhausted", "The sequence has not enough numbers left";
+    ImmutableField, CONFLICT, "immutable_field", "The field cannot change any more";
+    ConfirmNeeded, CONFLICT, "confirm_needed", "The call needs to be confirmed";
+    NotForKind, CONFLICT, "not_for_kind", "The call does not fit the kind of the sequence";
+    LeaseLost, CONFLICT, "lease_lost", "The lease is lost";
+    TooManySequences, CONFLICT, "too_many_sequences", "There are too many sequences";
+    TooManyPeriods, CONFLICT, "too_many_periods", "There are too many periods";
+    SequenceRetired, GONE, "sequence_retired", "The sequence is retired";
+    PeriodRemoved, GONE, "period_removed", "The period is removed";
+    AlreadyExists, PRECONDITION_FAILED, "already_exists", "The sequence exists already";
+    VersionMismatch, PRECONDITION_FAILED, "version_mismatch", "The definition has another version";
+    BodyTooLarge, PAYLOAD_TOO_LARGE, "body_too_large", "The body is too large";
+    UnsupportedMediaType, UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body has another media type";
+    StoreUnavailable, SERVICE_UNAVAILABLE, "store_unavailable", "The store does not answer";
+    StoreWentBack, SERVICE_UNAVAILABLE, "store_went_back", "The store went back to an earlier state";
+    RefillTimeout, SERVICE_UNAVAILABLE, "refill_timeout", "No number arrived in time";
+    Overloaded, SERVICE_UNAVAILABLE, "overloaded", "Too many calls at once";
+    ClockBehind, SERVICE_UNAVAILABLE, "clock_behind", "The clock is behind";
+    ClockAhead, SERVICE_UNAVAILABLE, "clock_ahead", "The clock is ahead";
+    NoWorkerId, SERVICE_UNAVAILABLE, "no_worker_id", "No worker id is free";
+    Draining, SERVICE_UNAVAILABLE, "draining", "This replica is stopping";
+    Internal, INTERNAL_SERVER_ERROR, "internal", "Something went wrong inside";
+}
+
+/// A refusal: a code of the closed list and a sentence that tells what to do.
+///
+/// The sentence is public. Whoever makes one puts nothing into it that the caller may not see: no
+/// message of a database, no URL, no token.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Problem {
+    code: Code,
+    detail: Cow<'static, str>,
+    allow: Option<&'static str>,
+}
+
+/// The JSON of a problem.
+#[derive(Serialize)]
+struct Body<'a> {
+    r#type: &'a str,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    code: &'a str,
+}
+
+impl Problem {
+    /// A problem of this code, with the sentence that tells what to do.
+    pub(super) fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            code,
+            detail: detail.into(),
+            allow: None,
+        }
+    }
+
+    /// 405 for a path that takes only the methods in `allow`, written as in the `Allow` header.
+    pub(super) fn method_not_allowed(allow: &'static str) -> Self {
+        Self {
+            code: Code::MethodNotAllowed,
+            detail: format!("This path takes {allow} only.").into(),
+            allow: Some(allow),
+        }
+    }
+
+    /// The code of this problem.
+    #[cfg(test)]
+    pub(super) fn code(&self) -> Code {
+        self.code
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.code.as_str(), self.detail)
+    }
+}
+
+impl ResponseError for Problem {
+    fn status_code(&self) -> StatusCode {
+        self.code.status()
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let status = self.code.status();
+        let mut response = HttpResponse::build(status);
+        response
+            .insert_header((header::CONTENT_TYPE, MEDIA_TYPE))
+            .insert_header((header::CACHE_CONTROL, "no-store"));
+        if let Some(allow) = self.allow {
+            response.insert_header((header::ALLOW, allow));
+        }
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.insert_header((header::RETRY_AFTER, RETRY_AFTER_S));
+        }
+        if self.code == Code::Unauthenticated {
+            let scheme = HeaderValue::from_static("Bearer");
+            response.insert_header((header::WWW_AUTHENTICATE, scheme));
+        }
+        let mut response = response.json(Body {
+            r#type: &format!("urn:odometer:problem:{}", self.code.as_str()),
+            title: self.code.title(),
+            status: status.as_u16(),
+            detail: &self.detail,
+            code: self.code.as_str(),
+        });
+        response.extensions_mut().insert(self.code);
+        response
+    }
+}
+
+impl From<InvalidName> for Problem {
+    fn from(error: InvalidName) -> Self {
+        Self::new(Code::InvalidName, error.to_string())
+    }
+}
+
+impl From<SequenceError> for Problem {
+    fn from(error: SequenceError) -> Self {
+        let code = match &error {
+            SequenceError::NotFound { .. } => Code::SequenceNotFound,
+            SequenceError::TooManySequences { .. } => Code::TooManySequences,
+            SequenceError::Exhausted { .. } => Code::SequenceExhausted,
+            SequenceError::Retired { .. } => Code::SequenceRetired,
+            SequenceError::TooLarge { .. } => Code::InvalidCount,
+            SequenceError::Definition(refused) => definition_code(refused),
+            SequenceError::AlreadyExists { .. } => Code::AlreadyExists,
+            SequenceError::VersionMismatch { .. } => Code::VersionMismatch,
+            SequenceError::StoreUnavailable => Code::StoreUnavailable,
+            SequenceError::StoreWentBack => Code::StoreWentBack,
+            SequenceError::RefillTimeout => Code::RefillTimeout,
+            SequenceError::Overloaded { .. } => Code::Overloaded,
+            SequenceError::Draining => Code::Draining,
+            SequenceError::Internal => Code::Internal,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+fn definition_code(refused: &DefinitionError) -> Code {
+    if refused.is_immutable() {
+        Code::ImmutableField
+    } else {
+        Code::InvalidDefinition
+    }
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests may fail loudly"
+)]
+mod tests {
+    use std::collections::HashSet;
+
+    use actix_web::body::to_bytes;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    async fn body_of(problem: &Problem) -> Value {
+        let body = problem.error_response().into_body();
+        serde_json::from_slice(&to_bytes(body).await.ok().unwrap()).unwrap()
+    }
+
+    fn header_of<'a>(response: &'a HttpResponse, name: &str) -> Option<&'a str> {
+        response
+            .headers()
+            .get(name)
+            .map(|value| value.to_str().unwrap())
+    }
+
+    #[actix_web::test]
+    async fn a_problem_has_the_members_of_the_contract() {
+        let problem = Problem::new(Code::InvalidCount, "`count` is 1 to 10000.");
+        let response = problem.error_response();
+        assert_eq!(header_of(&response, "content-type"), Some(MEDIA_TYPE));
+        assert_eq!(header_of(&response, "cache-control"), Some("no-store"));
+        assert_eq!(
+            body_of(&problem).await,
+            json!({
+                "type": "urn:odometer:problem:invalid_count",
+                "title": "The count is not valid",
+                "status": 400,
+                "detail": "`count` is 1 to 10000.",
+                "code": "invalid_count",
+            })
+        );
+    }
+
+    #[test]
+    fn every_503_says_when_to_come_back() {
+        for code in Code::ALL {
+            let response = Problem::new(*code, "").error_response();
+            let expected = (code.status().as_u16() == 503).then_some(RETRY_AFTER_S);
+            assert_eq!(header_of(&response, "retry-after"), expected, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_405_names_the_methods_the_path_takes() {
+        let response = Problem::method_not_allowed("GET, HEAD").error_response();
+        assert_eq!(response.status(), 405);
+        assert_eq!(header_of(&response, "allow"), Some("GET, HEAD"));
+    }
+
+    #[test]
+    fn codes_are_the_closed_list_of_the_contract() {
+        let contract = "400 invalid_name invalid_count invalid_period invalid_id invalid_definition \
+            invalid_parameter invalid_body 401 unauthenticated 403 forbidden \
+            404 sequence_not_found route_not_found 405 method_not_allowed \
+            409 sequence_exhausted immutable_field confirm_needed not_for_kind lease_lost \
+            too_many_sequences too_many_periods 410 sequence_retired period_removed \
+            412 already_exists version_mismatch 413 body_too_large 415 unsupported_media_type \
+            503 store_unavailable store_went_back refill_timeout overloaded clock_behind \
+            clock_ahead no_worker_id draining 500 internal";
+        let mut status = String::new();
+        let mut expected = Vec::new();
+        for word in contract.split_whitespace() {
+            if word.parse::<u16>().is_ok() {
+                word.clone_into(&mut status);
+            } else {
+                expected.push(format!("{status} {word}"));
+            }
+        }
+        let codes = Code::ALL.iter();
+        let actual: Vec<_> = codes
+            .map(|code| format!("{} {}", code.status().as_u16(), code.as_str()))
+            .collect();
+        assert_eq!(actual, expected);
+        let titles: HashSet<_> = Code::ALL.iter().map(|code| code.title()).collect();
+        assert_eq!(titles.len(), Code::ALL.len());
+    }
+
+    #[test]
+    fn errors_of_sequences_have_their_codes() {
+        let cases = [
+            (SequenceError::StoreUnavailable, Code::StoreUnavailable),
+            (SequenceError::StoreWentBack, Code::StoreWentBack),
+            (SequenceError::RefillTimeout, Code::RefillTimeout),
+            (SequenceError::Draining, Code::Draining),
+            (SequenceError::Internal, Code::Internal),
+            (SequenceError::TooLarge { limit: 7 }, Code::InvalidCount),
+            (
+                SequenceError::VersionMismatch { current: 3 },
+                Code::VersionMismatch,
+            ),
+            (
+                SequenceError::TooManySequences { limit: 5 },
+                Code::TooManySequences,
+            ),
+        ];
+        for (error, code) in cases {
+            assert_eq!(Problem::from(error).code(), code);
+        }
+    }
+
+    #[test]
+    fn a_limit_is_named_in_the_detail() {
+        let problem = Problem::from(SequenceError::TooLarge { limit: 12_345 });
+        assert!(problem.detail.contains("12345"), "{problem}");
+    }
+}

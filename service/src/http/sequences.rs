@@ -1,0 +1,294 @@
+//! Definitions of sequences: read, listed, made and changed.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use actix_web::http::header;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use jiff::Timestamp;
+use odometer_core::definition::{ChangeError, Definition, DefinitionChange};
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
+
+use super::problem::{Code, Problem};
+use super::{Http, body, openapi, parse};
+use crate::sequence::description::{BlockState, Description, JournalBlock, Page, State};
+
+/// A sequence, as one replica sees it.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Sequence {
+    /// Its name.
+    #[schema(example = "orders")]
+    sequence: String,
+    #[serde(serialize_with = "definition")]
+    #[schema(value_type = openapi::DefinitionFields)]
+    definition: Arc<Definition>,
+    state: SequenceState,
+    /// The youngest rows of the journal, those of all replicas.
+    blocks: Vec<JournalRow>,
+}
+
+/// How a sequence stands on the replica that was asked.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SequenceState {
+    /// The period being counted in; null where the sequence counts without periods.
+    period: Option<String>,
+    /// The first number that nobody has reserved; null while the store does not answer.
+    #[schema(example = "5001")]
+    high_water_mark: Option<String>,
+    /// What is being issued from.
+    block: Option<HeldBlock>,
+    /// What is issued from next.
+    next_block: Option<HeldBlock>,
+    /// Numbers a second, averaged over five minutes.
+    rate: f64,
+    /// How long what is in memory lasts at that rate; null at rate 0.
+    reserve_seconds: Option<f64>,
+    /// When the last block came (RFC 3339).
+    last_refill: Option<String>,
+    /// How its size was chosen.
+    why: Option<String>,
+    /// Numbers that nobody has reserved yet.
+    runway: Option<u64>,
+}
+
+/// A block in memory.
+#[derive(Serialize, ToSchema)]
+pub(super) struct HeldBlock {
+    first: String,
+    last: String,
+    /// Numbers not issued yet.
+    remaining: u64,
+    /// Numbers reserved at once.
+    size: u64,
+}
+
+/// A block in the journal.
+#[derive(Serialize, ToSchema)]
+pub(super) struct JournalRow {
+    first: String,
+    last: String,
+    step: i64,
+    /// The start of the program that reserved it.
+    holder: String,
+    /// RFC 3339.
+    reserved_at: String,
+    /// `held`, `spent`, `returned`, `adopted` or `abandoned`.
+    fate: String,
+    /// The first number of it that was not issued when it got its fate.
+    next_unissued: String,
+}
+
+/// A page of definitions.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Listing {
+    sequences: Vec<ListedSequence>,
+    /// The following page's `after`; null on the last page.
+    next: Option<String>,
+}
+
+/// One line of a page.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ListedSequence {
+    /// Its name.
+    sequence: String,
+    /// `live` or `retired`.
+    state: String,
+    #[serde(serialize_with = "definition")]
+    #[schema(value_type = openapi::DefinitionFields)]
+    definition: Arc<Definition>,
+}
+
+/// What a definition has become.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Written {
+    #[serde(serialize_with = "definition")]
+    #[schema(value_type = openapi::DefinitionFields)]
+    definition: Arc<Definition>,
+    /// What is allowed but may surprise.
+    warnings: Vec<String>,
+}
+
+/// Lists definitions in the byte order of their names.
+#[utoipa::path(
+    get,
+    path = "/v1/sequences",
+    tag = "sequences",
+    params(
+        ("prefix" = Option<String>, Query, description = "Only names that begin so."),
+        ("after" = Option<String>, Query, description = "Only names after this one."),
+        ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000,
+            description = "How many at most; 100 where it is absent."),
+    ),
+    responses((status = 200, description = "A page of definitions.", body = Listing))
+)]
+pub(super) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
+    let asked = parse::listing(request.uri().query())?;
+    let directory = &http.directory;
+    let page = directory
+        .list(&asked.prefix, &asked.after, asked.limit)
+        .await?;
+    Ok(HttpResponse::Ok().json(Listing::from(page)))
+}
+
+/// Shows the definition and the state of a sequence.
+#[utoipa::path(
+    get,
+    path = "/v1/sequences/{name}",
+    tag = "sequences",
+    params(("name" = String, Path, description = "The sequence.",
+        min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")),
+    responses((status = 200, description = "The sequence.", body = Sequence,
+        headers(("ETag" = String, description = "The version of the definition."))))
+)]
+pub(super) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
+    let name = parse::name(request.uri().path())?;
+    parse::no_query(request.uri().query())?;
+    let description = http.directory.describe(&name).await?;
+    Ok(HttpResponse::Ok()
+        .insert_header((header::ETAG, entity_tag(description.version)))
+        .json(Sequence::from(description)))
+}
+
+/// Creates a sequence or changes its definition.
+#[utoipa::path(
+    put,
+    path = "/v1/sequences/{name}",
+    tag = "sequences",
+    params(
+        ("name" = String, Path, description = "The sequence.",
+            min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
+        ("dry_run" = Option<bool>, Query, description = "Refused until it is built."),
+        ("If-None-Match" = Option<String>, Header, description = "`*` creates only."),
+        ("If-Match" = Option<String>, Header, description = "Changes this version only."),
+    ),
+    request_body(content = openapi::DefinitionFields, description = "The fields to set; absent \
+        ones come from the template, or keep their value."),
+    responses(
+        (status = 200, description = "Changed, or as it was asked for already.", body = Written,
+            headers(("ETag" = String, description = "The version of the definition."))),
+        (status = 201, description = "Created.", body = Written,
+            headers(("ETag" = String, description = "The version of the definition."))),
+    ),
+    security((), ("administrator" = []))
+)]
+pub(super) async fn define(
+    request: HttpRequest,
+    payload: Payload,
+    http: Data<Http>,
+) -> Result<HttpResponse, Problem> {
+    http.administration.admit(&request)?;
+    let name = parse::name(request.uri().path())?;
+    parse::change(request.uri().query())?;
+    let condition = parse::condition(request.headers())?;
+    let body = body::json(&request, payload, http.body).await?;
+    let change = DefinitionChange::from_json(&body)?;
+    let defined = http.directory.define(&name, &change, condition).await?;
+    let mut response = if defined.created {
+        HttpResponse::Created()
+    } else {
+        HttpResponse::Ok()
+    };
+    Ok(response
+        .insert_header((header::ETAG, entity_tag(defined.version)))
+        .json(Written {
+            definition: defined.definition,
+            warnings: Vec::new(),
+        }))
+}
+
+/// A definition that is shared, as it is written.
+fn definition<S: Serializer>(shared: &Definition, serializer: S) -> Result<S::Ok, S::Error> {
+    shared.serialize(serializer)
+}
+
+fn entity_tag(version: i64) -> String {
+    format!("\"{version}\"")
+}
+
+/// RFC 3339 in UTC, to the millisecond; a time beyond what it can write is left out.
+fn rfc_3339(time: SystemTime) -> Option<String> {
+    let time = Timestamp::try_from(time).ok()?;
+    Some(format!("{time:.3}"))
+}
+
+impl From<ChangeError> for Problem {
+    fn from(error: ChangeError) -> Self {
+        let code = match &error {
+            ChangeError::NotJson { .. } => Code::InvalidBody,
+            ChangeError::Wrong { .. } => Code::InvalidDefinition,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<Description> for Sequence {
+    fn from(description: Description) -> Self {
+        Self {
+            sequence: description.name.to_string(),
+            definition: description.definition,
+            state: description.state.into(),
+            blocks: description
+                .blocks
+                .into_iter()
+                .map(JournalRow::from)
+                .collect(),
+        }
+    }
+}
+
+impl From<State> for SequenceState {
+    fn from(state: State) -> Self {
+        Self {
+            period: None,
+            high_water_mark: state.high_water_mark.map(|number| number.to_string()),
+            block: state.block.map(HeldBlock::from),
+            next_block: state.next_block.map(HeldBlock::from),
+            rate: state.rate,
+            reserve_seconds: state.reserve_seconds,
+            last_refill: state.last_refill.and_then(rfc_3339),
+            why: state.why,
+            runway: state.runway,
+        }
+    }
+}
+
+impl From<BlockState> for HeldBlock {
+    fn from(block: BlockState) -> Self {
+        Self {
+            first: block.first.to_string(),
+            last: block.last.to_string(),
+            remaining: block.remaining,
+            size: block.size,
+        }
+    }
+}
+
+impl From<JournalBlock> for JournalRow {
+    fn from(block: JournalBlock) -> Self {
+        Self {
+            first: block.first.to_string(),
+            last: block.last.to_string(),
+            step: block.step,
+            holder: block.holder,
+            reserved_at: rfc_3339(block.reserved_at).unwrap_or_default(),
+            fate: block.fate,
+            next_unissued: block.next_unissued.to_string(),
+        }
+    }
+}
+
+impl From<Page> for Listing {
+    fn from(page: Page) -> Self {
+        let sequences = page.sequences.into_iter().map(|listed| ListedSequence {
+            sequence: listed.name.to_string(),
+            state: listed.state,
+            definition: listed.definition,
+        });
+        Self {
+            sequences: sequences.collect(),
+            next: page.next.map(|name| name.to_string()),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Odometer: a service that hands out numbers that never repeat.
+//!
+//! Three layers, one direction: `http` → `sequence` → `store`. The binary is
+//! `main.rs`; this library is what it and the tests are made of.
+
+pub mod application;
+pub mod config;
+pub mod http;
+pub mod metrics;
+mod sabotage;
+pub mod sequence;
+pub mod store;
+pub mod telemetry;

@@ -1,0 +1,111 @@
+//! The command line of Odometer.
+
+use std::process::ExitCode;
+
+use actix_web::rt::System;
+use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{self, Receiver};
+
+use odometer::application::{self, Application, Failure};
+use odometer::config::{Config, Environment, Flags};
+use odometer::telemetry;
+
+/// Numbers that never repeat, over HTTP, from an ordinary database.
+#[derive(Debug, Parser)]
+#[command(name = "odometer", version)]
+struct CommandLine {
+    #[command(flatten)]
+    flags: Flags,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Answer calls over HTTP; what happens when no command is given.
+    Serve,
+    /// Create the schema of the database or bring it up to date; may be run again, and by several
+    /// at once.
+    Migrate,
+    /// Look at configuration and database, and change nothing.
+    Check {
+        /// Say what a sequence of this name would be created from.
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let command_line = match CommandLine::try_parse() {
+        Ok(command_line) => command_line,
+        Err(error) => {
+            // Help that cannot be printed has no other way out.
+            let _ = error.print();
+            let asked_for = error.exit_code() == 0;
+            return if asked_for {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::from(Failure::CONFIGURATION)
+            };
+        }
+    };
+    let config = match start_logging(&command_line.flags) {
+        Ok(config) => config,
+        Err(failure) => {
+            eprintln!("odometer: {failure}");
+            return ExitCode::from(failure.exit_code());
+        }
+    };
+    let command = command_line.command.unwrap_or(Command::Serve);
+    match System::new().block_on(run(command, config)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => ExitCode::from(failure.exit_code()),
+    }
+}
+
+fn start_logging(flags: &Flags) -> Result<Config, Failure> {
+    let config = Config::load(flags, &Environment::of_process())?;
+    telemetry::init(&config.log).map_err(Failure::configuration)?;
+    Ok(config)
+}
+
+async fn run(command: Command, config: Config) -> Result<(), Failure> {
+    let outcome = match command {
+        Command::Serve => serve(&config).await,
+        Command::Migrate => application::migrate(&config).await,
+        Command::Check { name } => application::check(&config, name.as_deref())
+            .await
+            .map(|lines| lines.iter().for_each(|line| println!("{line}"))),
+    };
+    if let Err(failure) = &outcome {
+        tracing::error!(exit_code = failure.exit_code(), "{failure}");
+    }
+    outcome
+}
+
+async fn serve(config: &Config) -> Result<(), Failure> {
+    // Taken before anything starts: a signal during the start stops it in order, too.
+    let signals = signals()
+        .map_err(|error| Failure::other(format!("signals cannot be received: {error}")))?;
+    Application::start(config).await?.run(signals).await
+}
+
+/// SIGTERM and SIGINT, by name.
+fn signals() -> std::io::Result<Receiver<&'static str>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (sender, receiver) = mpsc::channel(2);
+    tokio::spawn(async move {
+        loop {
+            let name = tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            };
+            if sender.send(name).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(receiver)
+}

@@ -1,0 +1,91 @@
+//! What can be told of sequences: definitions, state, journal.
+
+use std::{sync::Arc, time::SystemTime};
+
+use odometer_core::{definition::Definition, name::SequenceName};
+
+/// What must hold for a definition to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    None,
+    /// There must be no sequence of that name yet.
+    MustNotExist,
+    /// The sequence must be at this version.
+    Version(i64),
+}
+
+/// The outcome of a definition that was written, or that was there already.
+#[derive(Clone, Debug)]
+pub struct Defined {
+    pub created: bool,
+    pub definition: Arc<Definition>,
+    pub version: i64,
+}
+
+/// One line of a listing.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub name: SequenceName,
+    /// `live` or `retired`.
+    pub state: String,
+    pub definition: Arc<Definition>,
+    pub version: i64,
+}
+
+/// A page of a listing, in the byte order of names.
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub sequences: Vec<Listed>,
+    /// The last name of this page, where another page follows.
+    pub next: Option<SequenceName>,
+}
+
+/// All that is known of one sequence.
+#[derive(Clone, Debug)]
+pub struct Description {
+    pub name: SequenceName,
+    pub version: i64,
+    pub definition: Arc<Definition>,
+    pub state: State,
+    /// The youngest rows of the journal, those of all replicas.
+    pub blocks: Vec<JournalBlock>,
+}
+
+/// How a sequence stands on this replica.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// The first number that nobody has reserved; `None` where the store did not answer.
+    pub high_water_mark: Option<i64>,
+    pub block: Option<BlockState>,
+    pub next_block: Option<BlockState>,
+    /// Five-minute average, in numbers a second.
+    pub rate: f64,
+    /// How long what is in memory lasts at the present rate.
+    pub reserve_seconds: Option<f64>,
+    pub last_refill: Option<SystemTime>,
+    /// How the size of the last block was chosen.
+    pub why: Option<String>,
+    /// Numbers that nobody has reserved yet.
+    pub runway: Option<u64>,
+}
+
+/// What is left of a block in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockState {
+    pub first: i64,
+    pub last: i64,
+    pub remaining: u64,
+    pub size: u64,
+}
+
+/// One row of the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalBlock {
+    pub first: i64,
+    pub last: i64,
+    pub step: i64,
+    pub holder: String,
+    pub reserved_at: SystemTime,
+    pub fate: String,
+    pub next_unissued: i64,
+}

@@ -1,0 +1,334 @@
+//! What a caller touches: one name's cursor, and what its actor must not forget.
+//!
+//! The cursor is all that a warm call needs. The rest is behind a lock that only
+//! the actor, the sweep and the describing calls take, never across an await. A
+//! new actor starts from here, so whatever has to outlive one is here.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant, SystemTime},
+};
+
+use actix::Addr;
+use odometer_core::{
+    block::Block,
+    cursor::Cursor,
+    name::SequenceName,
+    sizing::{self, Demand, Rates, Why},
+};
+use parking_lot::Mutex;
+
+use super::{
+    actor::SequenceActor,
+    description::{BlockState, State},
+};
+use crate::store::{Known, Reserved, Row};
+
+/// One name in memory.
+pub(super) struct Issuer {
+    pub(super) name: SequenceName,
+    pub(super) cursor: Cursor,
+    /// Numbers that the actor gave to waiters past the cursor.
+    n_direct: AtomicU64,
+    /// Numbers that left as whole blocks: issued, but no part of any rate.
+    n_handed_over: AtomicU64,
+    /// What the counter of issued numbers in the metrics has been told of.
+    n_published: AtomicU64,
+    n_slots_reused_published: AtomicU64,
+    pub(super) memory: Mutex<Memory>,
+    pub(super) actor: Mutex<Link>,
+}
+
+/// The way to the actor of a name.
+#[derive(Default)]
+pub(super) enum Link {
+    /// No actor runs; one is started when needed.
+    #[default]
+    Parked,
+    Live(Addr<SequenceActor>),
+    /// The name was unloaded: whoever holds this issuer has to look it up again.
+    Gone,
+}
+
+/// What outlives an actor.
+pub(super) struct Memory {
+    /// As last seen in the store; `None` before the first reservation.
+    pub(super) known: Option<Known>,
+    /// Blocks whose fate is open, ascending.
+    held: Vec<Row>,
+    /// Blocks that did not fit into the cursor, ascending and above all in it.
+    pub(super) spare: Vec<Block>,
+    rates: Rates,
+    n_sampled: u64,
+    sampled_at: Instant,
+    used_at: Instant,
+    /// Whether returned blocks are looked for.
+    pub(super) adopts: bool,
+    /// Every number that was issued or is held by this process lies below it.
+    pub(super) all_below: i64,
+    /// The previous block's size, when its reservation met two or more conflicts.
+    double_of: Option<u64>,
+    last_refill: Option<Refill>,
+    /// For tests: whether the first reservation was made to fail.
+    pub(super) failed_once: bool,
+}
+
+/// How the last refill went.
+#[derive(Clone, Copy)]
+struct Refill {
+    at: SystemTime,
+    size: u64,
+    why: Option<Why>,
+}
+
+impl Issuer {
+    pub(super) fn new(name: SequenceName) -> Self {
+        let now = Instant::now();
+        Self {
+            name,
+            cursor: Cursor::new(),
+            n_direct: AtomicU64::new(0),
+            n_handed_over: AtomicU64::new(0),
+            n_published: AtomicU64::new(0),
+            n_slots_reused_published: AtomicU64::new(0),
+            memory: Mutex::new(Memory {
+                known: None,
+                held: Vec::new(),
+                spare: Vec::new(),
+                rates: Rates::new(),
+                n_sampled: 0,
+                sampled_at: now,
+                used_at: now,
+                adopts: true,
+                all_below: 0,
+                double_of: None,
+                last_refill: None,
+                failed_once: false,
+            }),
+            actor: Mutex::new(Link::Parked),
+        }
+    }
+
+    /// Numbers issued one by one or in batches since this name was loaded.
+    fn n_issued(&self) -> u64 {
+        self.cursor
+            .issued()
+            .saturating_add(self.n_direct.load(Ordering::Relaxed))
+    }
+
+    /// What the metrics have not been told of yet; each number is told once.
+    pub(super) fn take_unpublished(&self) -> u64 {
+        let n_now = self
+            .n_issued()
+            .saturating_add(self.n_handed_over.load(Ordering::Relaxed));
+        let n_told = self.n_published.fetch_max(n_now, Ordering::Relaxed);
+        n_now.saturating_sub(n_told)
+    }
+
+    /// Numbers lost to reused slots that the metrics have not been told of yet.
+    pub(super) fn take_unpublished_reuse(&self) -> u64 {
+        let n_now = self.cursor.abandoned();
+        let n_told = self
+            .n_slots_reused_published
+            .fetch_max(n_now, Ordering::Relaxed);
+        n_now.saturating_sub(n_told)
+    }
+
+    pub(super) fn add_direct(&self, count: u64) {
+        self.n_direct.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_handed_over(&self, count: u64) {
+        self.n_handed_over.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Numbers in memory.
+    pub(super) fn remaining(&self) -> u64 {
+        let spare = self.memory.lock().spare.iter().map(Block::count).sum();
+        self.cursor.remaining().saturating_add(spare)
+    }
+
+    /// What a refill should bring, for callers that wait for `waited_for` numbers.
+    pub(super) fn demand(&self, waited_for: u64) -> Demand {
+        let n_issued = self.n_issued();
+        let memory = self.memory.lock();
+        Demand {
+            rates: memory.rates,
+            this_second: n_issued.saturating_sub(memory.n_sampled),
+            waited_for,
+            double_of: memory.double_of,
+        }
+    }
+
+    /// How few numbers may be left before the next block is reserved.
+    pub(super) fn low_water(&self) -> u64 {
+        let n_issued = self.n_issued();
+        let memory = self.memory.lock();
+        let this_second = n_issued.saturating_sub(memory.n_sampled);
+        memory.known.as_ref().map_or(0, |known| {
+            sizing::low_water(&known.definition.block, &memory.rates, this_second)
+        })
+    }
+
+    /// Whether the next block should be reserved now: little is left, and none is there yet.
+    pub(super) fn wants_prefetch(&self) -> bool {
+        let low_water = self.low_water();
+        self.memory.lock().spare.is_empty()
+            && self.cursor.rest().len() <= 1
+            && self.cursor.remaining() < low_water
+    }
+
+    /// Notes what a reservation brought. The block's fate is open from here on.
+    pub(super) fn note_reserved(&self, reserved: &Reserved) {
+        let mut memory = self.memory.lock();
+        memory.know(reserved);
+        memory.adopts = reserved.more_to_adopt;
+        memory.all_below = memory.all_below.max(reserved.block.end());
+        memory.double_of = (reserved.n_conflicts >= 2).then_some(reserved.block.count());
+        memory.held.push(reserved.row());
+        memory.last_refill = Some(Refill {
+            at: SystemTime::now(),
+            size: reserved.block.count(),
+            why: reserved.why,
+        });
+        memory.used_at = Instant::now();
+    }
+
+    /// Notes a reservation whose block leaves as a whole.
+    pub(super) fn note_handed_over(&self, reserved: &Reserved) {
+        let mut memory = self.memory.lock();
+        memory.know(reserved);
+        memory.used_at = Instant::now();
+    }
+
+    /// The rows of blocks that are wholly issued; each is told once. For the actor alone: while it
+    /// deals out a block the numbers are in its hands, and neither in the cursor nor spare.
+    pub(super) fn settle(&self) -> Vec<Row> {
+        let mut memory = self.memory.lock();
+        if memory.held.is_empty() {
+            return Vec::new();
+        }
+        let first_left = self
+            .cursor
+            .rest()
+            .first()
+            .or(memory.spare.first())
+            .map_or(memory.all_below, Block::first);
+        let is_spent = |row: &Row| row.block.end() <= first_left;
+        let (spent, held) = std::mem::take(&mut memory.held)
+            .into_iter()
+            .partition(is_spent);
+        memory.held = held;
+        spent
+    }
+
+    /// Takes everything out of memory: each open block with the first number not issued of it.
+    pub(super) fn clear(&self) -> Vec<(Row, Option<i64>)> {
+        let mut left = self.cursor.close();
+        let mut memory = self.memory.lock();
+        left.append(&mut memory.spare);
+        let held = std::mem::take(&mut memory.held);
+        let settled: Vec<(Row, Option<i64>)> = held
+            .into_iter()
+            .map(|row| {
+                let next_unissued = left
+                    .iter()
+                    .map(Block::first)
+                    .find(|first| (row.block.first()..=row.block.last()).contains(first));
+                (row, next_unissued)
+            })
+            .collect();
+        // What is given back may be adopted by this process again.
+        if let Some(first) = left.first() {
+            memory.all_below = memory.all_below.min(first.first());
+        }
+        settled
+    }
+
+    /// The fault of a takeover that starts from the block instead of from the cursor.
+    pub(super) fn refill_with_what_was_held(&self) {
+        let newest = self.memory.lock().held.last().map(|row| row.block);
+        if let Some(newest) = newest {
+            // Where there is no room the fault does not show, and the control counts that.
+            let _room = self.cursor.fill(newest, 0);
+        }
+    }
+
+    /// Samples the rate; true where something was issued since the last sample.
+    pub(super) fn sample(&self, now: Instant) -> bool {
+        let n_issued = self.n_issued();
+        let mut memory = self.memory.lock();
+        let n_since = n_issued.saturating_sub(memory.n_sampled);
+        let seconds = now.saturating_duration_since(memory.sampled_at);
+        memory.rates.sample(n_since, seconds.as_secs_f64());
+        memory.n_sampled = n_issued;
+        memory.sampled_at = now;
+        if n_since > 0 {
+            memory.used_at = now;
+        }
+        n_since > 0
+    }
+
+    /// How long nothing was issued, as of the last sample.
+    pub(super) fn idle_for(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.memory.lock().used_at)
+    }
+
+    /// Whether the store has ever been asked with success.
+    pub(super) fn is_known(&self) -> bool {
+        self.memory.lock().known.is_some()
+    }
+
+    /// How it stands, as far as memory knows.
+    pub(super) fn state(&self) -> State {
+        let mut rest = self.cursor.rest();
+        let memory = self.memory.lock();
+        rest.extend(memory.spare.iter().copied());
+        let remaining = rest.iter().map(Block::count).sum();
+        let mut blocks = rest.iter().map(|left| BlockState {
+            first: left.first(),
+            last: left.last(),
+            remaining: left.count(),
+            size: memory.size_of(left),
+        });
+        State {
+            high_water_mark: memory.known.as_ref().map(|known| known.seen.next_value),
+            block: blocks.next(),
+            next_block: blocks.next(),
+            rate: memory.rates.average(),
+            reserve_seconds: memory.rates.reserve_seconds(remaining),
+            last_refill: memory.last_refill.map(|refill| refill.at),
+            why: memory.last_refill.map(|refill| refill.describe()),
+            runway: memory
+                .known
+                .as_ref()
+                .map(|known| known.definition.left(known.seen.next_value)),
+        }
+    }
+}
+
+impl Memory {
+    fn know(&mut self, reserved: &Reserved) {
+        if let (None, Some(rate)) = (&self.known, reserved.stored_rate) {
+            self.rates = Rates::resume(rate);
+        }
+        self.known = Some(reserved.known.clone());
+    }
+
+    /// The size of the block that `left` is the rest of.
+    fn size_of(&self, left: &Block) -> u64 {
+        self.held
+            .iter()
+            .find(|row| (row.block.first()..=row.block.last()).contains(&left.first()))
+            .map_or(left.count(), |row| row.block.count())
+    }
+}
+
+impl Refill {
+    fn describe(self) -> String {
+        match self.why {
+            Some(why) => format!("{} numbers: {why}", self.size),
+            None => format!("{} numbers: adopted, another replica had returned them", self.size),
+        }
+    }
+}

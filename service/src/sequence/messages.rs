@@ -1,0 +1,65 @@
+//! What is said to a sequence's actor.
+//!
+//! Answers go through channels of their own, so that a caller who gave up is
+//! known as such before anything is given to it, and one whose actor died
+//! learns of it at once.
+
+use std::sync::Arc;
+
+use actix::Message;
+use odometer_core::{block::Block, definition::Definition};
+use tokio::sync::oneshot;
+
+use super::error::SequenceError;
+
+/// Where numbers for one caller go: ascending ranges, as many numbers as asked for.
+pub(super) type Answer = oneshot::Sender<Result<Vec<Block>, SequenceError>>;
+
+/// Numbers are wanted that the cursor did not have.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Take {
+    pub(super) count: u64,
+    /// As one unbroken range.
+    pub(super) contiguous: bool,
+    pub(super) answer: Answer,
+}
+
+/// A block is wanted for a client that counts by itself.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct HandOver {
+    pub(super) size: u64,
+    pub(super) answer: Answer,
+}
+
+/// What is left lasts for less than `hold`.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct LowWater;
+
+/// The definition was changed through this replica.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Redefined {
+    pub(super) definition: Arc<Definition>,
+    pub(super) version: i64,
+}
+
+/// Nothing was asked for some time: stop, if nothing is under way.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Park;
+
+/// Give back what was not issued and stop; dropped unanswered where something is under way.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Unload;
+
+/// Finish what is under way, give back what was not issued, and stop.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Drain {
+    /// Told how many numbers were given back.
+    pub(super) answer: oneshot::Sender<u64>,
+}

@@ -1,0 +1,59 @@
+//! Who issues: the directory of names, what a caller touches, and the actor behind it.
+//!
+//! This layer owns every block in memory. It knows neither HTTP nor SQL: `http`
+//! calls [`Directory`], and the actors call `store`.
+
+mod actor;
+pub mod description;
+mod directory;
+pub mod error;
+mod issuer;
+mod messages;
+mod queue;
+mod sweep;
+
+use std::{sync::Arc, time::Duration};
+
+use odometer_core::definition::Definition;
+
+pub use directory::Directory;
+
+/// What the sequences are run by. Every bound of this layer is here.
+#[derive(Clone, Debug)]
+pub struct SequenceSettings {
+    /// Whether a name never seen is created by the first call for a number.
+    pub unknown_create: bool,
+    /// What a name never seen gets.
+    pub template: Arc<Definition>,
+    /// Callers that may wait for refills at once, over all names.
+    pub waiters: usize,
+    /// Names in memory at once.
+    pub live_sequences: usize,
+    /// How long a caller waits for a refill.
+    pub refill_deadline: Duration,
+    /// Between two attempts of a prefetch, at most.
+    pub backoff_max: Duration,
+    /// Idle for this long, an actor is stopped while its block is kept.
+    pub park_after: Duration,
+    /// Idle for this long, the rest of the block is returned and the name forgotten.
+    pub unload_after: Duration,
+}
+
+/// Whether calls should be sent to this replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    Ready,
+    Draining,
+    /// The database has not answered since the start, or is away and nothing is left in memory.
+    NoContact,
+    WrongSchema,
+}
+
+/// What became of the numbers in memory when the actors were drained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Given back to the store.
+    pub returned: u64,
+    /// Could not be given back: gaps.
+    pub abandoned: u64,
+}

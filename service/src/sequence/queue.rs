@@ -1,0 +1,164 @@
+//! The callers that wait for a refill, and how blocks are dealt out to them.
+
+use std::collections::VecDeque;
+
+use odometer_core::block::Block;
+
+use super::messages::Answer;
+
+/// A caller that waits for numbers.
+pub(super) struct Waiter {
+    pub(super) count: u64,
+    pub(super) answer: Answer,
+}
+
+/// Callers in the order in which they came.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiters: VecDeque<Waiter>,
+}
+
+impl Queue {
+    pub(super) fn push(&mut self, waiter: Waiter) {
+        self.waiters.push_back(waiter);
+    }
+
+    /// Forgets callers that gave up, so that nothing is reserved for them.
+    pub(super) fn forget_gone(&mut self) {
+        self.waiters.retain(|waiter| !waiter.answer.is_closed());
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    /// Numbers waited for in all.
+    pub(super) fn waited_for(&self) -> u64 {
+        self.waiters
+            .iter()
+            .fold(0, |sum, waiter| sum.saturating_add(waiter.count))
+    }
+
+    /// Everyone, in order; the queue is empty afterwards.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Waiter> {
+        std::mem::take(&mut self.waiters).into_iter()
+    }
+
+    /// Answers callers in order out of `blocks`, until one wants more than there is.
+    ///
+    /// Gives back what is left and how many numbers were issued. A caller that
+    /// gave up is passed over: its numbers go to the next one.
+    pub(super) fn deal(&mut self, blocks: Vec<Block>) -> (Vec<Block>, u64) {
+        let mut left = VecDeque::from(blocks);
+        let mut available: u64 = left.iter().map(Block::count).sum();
+        let mut n_issued: u64 = 0;
+        while let Some(waiter) = self.waiters.pop_front() {
+            if waiter.answer.is_closed() {
+                continue;
+            }
+            if waiter.count > available {
+                self.waiters.push_front(waiter);
+                break;
+            }
+            let ranges = take_front(&mut left, waiter.count);
+            match waiter.answer.send(Ok(ranges)) {
+                Ok(()) => {
+                    available = available.saturating_sub(waiter.count);
+                    n_issued = n_issued.saturating_add(waiter.count);
+                }
+                Err(Ok(unwanted)) => put_back(&mut left, unwanted),
+                Err(Err(_)) => {}
+            }
+        }
+        (left.into(), n_issued)
+    }
+}
+
+/// The first `count` numbers of `blocks`, which has at least as many.
+fn take_front(blocks: &mut VecDeque<Block>, count: u64) -> Vec<Block> {
+    let mut ranges = Vec::with_capacity(1);
+    let mut wanted = count;
+    while wanted > 0 {
+        let Some(block) = blocks.pop_front() else {
+            break;
+        };
+        let (front, rest) = block.split_front(wanted);
+        if let Some(front) = front {
+            wanted = wanted.saturating_sub(front.count());
+            ranges.push(front);
+        }
+        if let Some(rest) = rest {
+            blocks.push_front(rest);
+        }
+    }
+    ranges
+}
+
+/// Numbers that found nobody go to the front again, in order.
+fn put_back(blocks: &mut VecDeque<Block>, unwanted: Vec<Block>) {
+    for range in unwanted.into_iter().rev() {
+        blocks.push_front(range);
+    }
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests may fail loudly"
+)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::sequence::error::SequenceError;
+
+    type Receiver = oneshot::Receiver<Result<Vec<Block>, SequenceError>>;
+
+    fn block(first: i64, count: u64) -> Block {
+        Block::new(first, count, 1).unwrap()
+    }
+
+    fn wait(queue: &mut Queue, count: u64) -> Receiver {
+        let (answer, receiver) = oneshot::channel();
+        queue.push(Waiter { count, answer });
+        receiver
+    }
+
+    fn got(receiver: &mut Receiver) -> Vec<Block> {
+        receiver.try_recv().expect("an answer").expect("numbers")
+    }
+
+    #[test]
+    fn callers_are_answered_in_order_and_the_rest_is_given_back() {
+        let mut queue = Queue::default();
+        let mut first = wait(&mut queue, 3);
+        let mut second = wait(&mut queue, 4);
+        let (left, n_issued) = queue.deal(vec![block(1, 5), block(11, 5)]);
+        assert_eq!(got(&mut first), vec![block(1, 3)]);
+        assert_eq!(got(&mut second), vec![block(4, 2), block(11, 2)]);
+        assert_eq!((left, n_issued), (vec![block(13, 3)], 7));
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_caller_that_gave_up_burns_nothing() {
+        let mut queue = Queue::default();
+        drop(wait(&mut queue, 3));
+        let mut second = wait(&mut queue, 2);
+        let (left, n_issued) = queue.deal(vec![block(1, 5)]);
+        assert_eq!(got(&mut second), vec![block(1, 2)]);
+        assert_eq!((left, n_issued), (vec![block(3, 3)], 2));
+    }
+
+    #[test]
+    fn a_caller_that_wants_more_than_there_is_keeps_its_place() {
+        let mut queue = Queue::default();
+        let mut first = wait(&mut queue, 6);
+        let mut second = wait(&mut queue, 1);
+        let (left, n_issued) = queue.deal(vec![block(1, 5)]);
+        assert_eq!((left, n_issued), (vec![block(1, 5)], 0));
+        assert!(first.try_recv().is_err() && second.try_recv().is_err());
+        assert_eq!(queue.waited_for(), 7);
+    }
+}

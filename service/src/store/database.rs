@@ -1,0 +1,377 @@
+//! One ordinary database: PostgreSQL, MySQL, MariaDB or SQLite.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant, UNIX_EPOCH},
+};
+
+use odometer_core::{definition::Definition, name::SequenceName};
+use sea_orm::DatabaseConnection;
+use tokio::sync::{oneshot, watch};
+
+use super::{
+    StoreSettings,
+    catalogue::{self, Change, Changed},
+    connection::{Connection, Health},
+    error::{Failure, StartError, StoreError},
+    journal::{Fate, Journal, Row},
+    monitor::Monitor,
+    reservation::{Reservation, ReserveRequest, Reserved},
+    target::Target,
+};
+use crate::{
+    metrics::{AbandonedCause, Metrics},
+    sequence::description::{Condition, Defined, JournalBlock, Listed, Page},
+};
+
+/// One database shares its sequences with none.
+pub(super) const STRIPE_COUNT: i32 = 1;
+/// Rows of the journal that a description shows.
+const BLOCKS_SHOWN: u64 = 100;
+
+/// A counter as it was last seen; both only ever grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The high-water mark.
+    pub next_value: i64,
+    pub version: i64,
+}
+
+pub struct Database {
+    pub(super) connection: Arc<Connection>,
+    pub(super) journal: Journal,
+    pub(super) settings: StoreSettings,
+    pub(super) metrics: Arc<Metrics>,
+    fatal: watch::Receiver<Option<StartError>>,
+    /// An estimate of how many sequences there are; counted exactly where it decides.
+    pub(super) n_sequences: AtomicU64,
+    in_flight: AtomicUsize,
+    peak_in_flight: AtomicUsize,
+    /// Held as long as this process may write the SQLite file.
+    _lock: Option<super::file_lock::FileLock>,
+}
+
+impl Database {
+    pub(super) async fn connect(
+        settings: StoreSettings,
+        metrics: Arc<Metrics>,
+    ) -> Result<Arc<Self>, StartError> {
+        let target = Target::parse(&settings.url)?;
+        let lock = target
+            .file
+            .as_deref()
+            .map(super::file_lock::FileLock::take)
+            .transpose()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("odometer-store")
+            .enable_all()
+            .build()
+            .map_err(|error| StartError::Other(error.to_string()))?;
+        let connection = Connection::new(runtime, target.pool(&settings), settings.timeout)
+            .await
+            .map_err(|error| super::unreadable(&error))?;
+        let connection = Arc::new(connection);
+        let journal = Journal::start(
+            Arc::clone(&connection),
+            super::holder_name(),
+            settings.journal_queue,
+            Arc::clone(&metrics),
+        );
+        let fatal = Monitor::start(Arc::clone(&connection), target, &settings, Arc::clone(&metrics));
+        Ok(Arc::new(Self {
+            connection,
+            journal,
+            settings,
+            metrics,
+            fatal,
+            n_sequences: AtomicU64::new(0),
+            in_flight: AtomicUsize::new(0),
+            peak_in_flight: AtomicUsize::new(0),
+            _lock: lock,
+        }))
+    }
+
+    pub(super) fn health(&self) -> Health {
+        self.connection.health()
+    }
+
+    /// Resolves when the database turned out to be one that waiting does not mend.
+    pub(super) async fn fatal(&self) -> StartError {
+        let mut fatal = self.fatal.clone();
+        let found = fatal.wait_for(Option::is_some).await;
+        match found.map(|error| error.clone()) {
+            Ok(Some(error)) => error,
+            // The monitor ends with the store: nothing will be found any more.
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Reserves in a task that nobody cancels.
+    ///
+    /// A block that arrives when the receiver is gone is abandoned, counted.
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        request: ReserveRequest,
+    ) -> oneshot::Receiver<Result<Reserved, StoreError>> {
+        let (answer, receiver) = oneshot::channel();
+        let database = Arc::clone(self);
+        self.connection.handle().spawn(async move {
+            let started = Instant::now();
+            let flight = InFlight::enter(&database);
+            let outcome = Reservation::new(&database, request).run().await;
+            drop(flight);
+            database
+                .metrics
+                .reservation_duration
+                .record(started.elapsed().as_secs_f64());
+            if let Err(Ok(unclaimed)) = answer.send(outcome) {
+                database
+                    .metrics
+                    .abandoned(AbandonedCause::ActorDied)
+                    .increment(unclaimed.block.count());
+                tracing::warn!(
+                    sequence = unclaimed.name.as_str(),
+                    numbers = unclaimed.block.count(),
+                    "a block was reserved for an actor that is gone"
+                );
+            }
+        });
+        receiver
+    }
+
+    /// The most reservations that were under way at once since the start.
+    pub(super) fn peak_in_flight(&self) -> usize {
+        self.peak_in_flight.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn write_journal(&self, row: Row, fate: Fate) {
+        self.journal.write(row, fate);
+    }
+
+    pub(super) async fn define(
+        &self,
+        name: &SequenceName,
+        change: &odometer_core::definition::DefinitionChange,
+        template: Arc<Definition>,
+        condition: Condition,
+    ) -> Result<(Defined, Option<Seen>), StoreError> {
+        let change = Change {
+            name: name.clone(),
+            change: change.clone(),
+            template,
+            must_not_exist: condition == Condition::MustNotExist,
+            must_be_version: match condition {
+                Condition::Version(version) => Some(version),
+                Condition::None | Condition::MustNotExist => None,
+            },
+            max_sequences: self.settings.max_sequences,
+        };
+        let outcome = self
+            .several_times(name, |database| catalogue::change(database, change.clone()))
+            .await??;
+        let Changed {
+            created,
+            definition,
+            version,
+            seen,
+            wrote: _,
+        } = outcome;
+        if created {
+            self.metrics.sequences_created.increment(1);
+            tracing::info!(sequence = name.as_str(), "a sequence was created");
+        }
+        let defined = Defined {
+            created,
+            definition,
+            version,
+        };
+        Ok((defined, seen))
+    }
+
+    pub(super) async fn list(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: u64,
+    ) -> Result<Page, StoreError> {
+        let (prefix, after) = (prefix.to_owned(), after.to_owned());
+        let rows = self
+            .several_times_anonymous(|database| {
+                catalogue::list(
+                    database,
+                    prefix.clone(),
+                    after.clone(),
+                    limit.saturating_add(1),
+                )
+            })
+            .await?;
+        let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+        let more = rows.len() > shown;
+        let mut sequences = Vec::with_capacity(rows.len());
+        for row in rows.into_iter().take(shown) {
+            sequences.push(listed(row)?);
+        }
+        let next = sequences
+            .last()
+            .filter(|_| more)
+            .map(|last: &Listed| last.name.clone());
+        Ok(Page { sequences, next })
+    }
+
+    /// A definition as it is stored, and its counter.
+    pub(super) async fn look_up(
+        &self,
+        name: &SequenceName,
+    ) -> Result<(Listed, Option<Seen>), StoreError> {
+        let wanted = name.clone();
+        let standing = self
+            .several_times(name, |database| {
+                let wanted = wanted.clone();
+                async move { catalogue::read(&database, wanted.as_str()).await }
+            })
+            .await?
+            .ok_or(StoreError::NotFound)?;
+        let definition = Definition::from_stored(&standing.definition)
+            .map_err(|error| StoreError::Broken(error.to_string()))?;
+        let seen = standing.counter().map(|counter| counter.seen);
+        let listed = Listed {
+            name: name.clone(),
+            state: standing.state,
+            definition: Arc::new(definition),
+            version: standing.definition_version,
+        };
+        Ok((listed, seen))
+    }
+
+    pub(super) async fn blocks(
+        &self,
+        name: &SequenceName,
+    ) -> Result<Vec<JournalBlock>, StoreError> {
+        let rows = self
+            .several_times(name, |database| {
+                catalogue::blocks(database, name.clone(), BLOCKS_SHOWN)
+            })
+            .await?;
+        Ok(rows
+            .into_iter()
+            .map(|row| JournalBlock {
+                first: row.first,
+                last: row.last,
+                step: row.step,
+                holder: row.holder,
+                reserved_at: UNIX_EPOCH
+                    + Duration::from_millis(u64::try_from(row.reserved_at).unwrap_or(0)),
+                fate: row.fate,
+                next_unissued: row.next_unissued,
+            })
+            .collect())
+    }
+
+    async fn several_times_anonymous<T, F, Fut>(&self, operation: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Fn(DatabaseConnection) -> Fut,
+        Fut: Future<Output = Result<T, sea_orm::DbErr>> + Send + 'static,
+    {
+        self.attempts(operation).await.map_err(|failure| {
+            tracing::warn!(error = failure.cause().text(), "a listing failed");
+            StoreError::Unavailable
+        })
+    }
+
+    async fn several_times<T, F, Fut>(
+        &self,
+        name: &SequenceName,
+        operation: F,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Fn(DatabaseConnection) -> Fut,
+        Fut: Future<Output = Result<T, sea_orm::DbErr>> + Send + 'static,
+    {
+        self.attempts(operation)
+            .await
+            .map_err(|failure| catalogue::unexpected(name, &failure))
+    }
+
+    /// Repeats what can be repeated without harm, within the deadline of one reservation.
+    async fn attempts<T, F, Fut>(&self, operation: F) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: Fn(DatabaseConnection) -> Fut,
+        Fut: Future<Output = Result<T, sea_orm::DbErr>> + Send + 'static,
+    {
+        use super::error::Cause;
+
+        let until = Instant::now() + self.settings.deadline;
+        if self.health() != Health::Up {
+            return Err(Failure::NotCommitted(Cause::NoConnection(
+                "the database is away".to_owned(),
+            )));
+        }
+        let mut backoff = super::backoff::Backoff::new(&self.settings);
+        loop {
+            let failure = match self.connection.run(until, &operation).await {
+                Ok(value) => return Ok(value),
+                Err(failure) => failure,
+            };
+            let worth_it = matches!(
+                failure.cause(),
+                Cause::Contention | Cause::Duplicate | Cause::Broken(_)
+            );
+            if !worth_it || Instant::now() >= until {
+                return Err(failure);
+            }
+            backoff.wait(until).await;
+        }
+    }
+
+    pub(super) async fn close(&self, patience: Duration) {
+        let flushed = tokio::time::timeout(patience / 2, self.journal.flush()).await;
+        if flushed.is_err() {
+            tracing::warn!(
+                rows = self.journal.n_queued(),
+                "rows of the journal could not be written before the end"
+            );
+        }
+        self.connection.close(patience / 2).await;
+    }
+}
+
+fn listed(row: entity::sequence::Model) -> Result<Listed, StoreError> {
+    let broken = |error: String| StoreError::Broken(format!("sequence `{}`: {error}", row.name));
+    Ok(Listed {
+        name: SequenceName::parse(&row.name).map_err(|error| broken(error.to_string()))?,
+        definition: Arc::new(
+            Definition::from_stored(&row.definition).map_err(|error| broken(error.to_string()))?,
+        ),
+        state: row.state,
+        version: row.version,
+    })
+}
+
+/// Counts the reservations that are under way.
+struct InFlight<'a> {
+    database: &'a Database,
+}
+
+impl<'a> InFlight<'a> {
+    fn enter(database: &'a Database) -> Self {
+        let n_now = database.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
+        database.peak_in_flight.fetch_max(n_now, Ordering::Relaxed);
+        database.metrics.reservations_in_flight.increment(1.0);
+        Self { database }
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.database.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.database.metrics.reservations_in_flight.decrement(1.0);
+    }
+}

@@ -1,0 +1,265 @@
+//! The store: blocks that are durably reserved before anybody sees a number of them.
+//!
+//! The only user of SeaORM and of `entity`. It knows rows and statements; who
+//! issues from a block, and to whom, is the `sequence` layer's.
+
+mod backoff;
+mod catalogue;
+mod connection;
+mod database;
+mod error;
+mod file_lock;
+mod journal;
+mod monitor;
+mod reservation;
+mod startup;
+mod target;
+
+use std::{sync::Arc, time::Duration};
+
+use odometer_core::{
+    definition::{Definition, DefinitionChange},
+    name::SequenceName,
+};
+use sea_orm::DbErr;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+pub use database::Seen;
+pub use error::{StartError, StoreError};
+pub use journal::{Fate, Row};
+pub use reservation::{Known, ReserveRequest, Reserved, Want};
+
+use connection::Health;
+use database::Database;
+use startup::Verdict;
+use target::Target;
+
+use crate::{
+    metrics::Metrics,
+    sequence::description::{Condition, Defined, JournalBlock, Listed, Page},
+};
+
+/// What a store is reached and bounded by.
+#[derive(Clone)]
+pub struct StoreSettings {
+    /// Secret: it may hold a password.
+    pub url: String,
+    /// Connections at most; SQLite always has one.
+    pub pool_max: u32,
+    /// How long making a connection may take.
+    pub acquire: Duration,
+    /// How long a statement may take before its outcome counts as unknown.
+    pub timeout: Duration,
+    /// Tries of one reservation, and the time for all of them.
+    pub attempts: u32,
+    pub deadline: Duration,
+    /// Between two tries: at least, and at most.
+    pub backoff_min: Duration,
+    pub backoff_max: Duration,
+    pub max_sequences: u64,
+    /// Rows of the journal that may wait to be written.
+    pub journal_queue: usize,
+    /// Whether PostgreSQL and MySQL are migrated at the start; SQLite always is.
+    pub migrate: bool,
+    /// How long a schema that does not fit is waited for.
+    pub schema_wait: Duration,
+}
+
+/// What is known of the store now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contact {
+    /// It has not answered since the start.
+    None,
+    WrongSchema,
+    Up,
+    /// It answered once and does not now.
+    Lost,
+}
+
+/// Where sequences live.
+pub enum Store {
+    /// One ordinary database.
+    Database(Arc<Database>),
+}
+
+impl Store {
+    /// Starts to reach for the database in the background; it may be away.
+    ///
+    /// # Errors
+    /// What waiting cannot mend and can be seen without the database.
+    pub async fn connect(
+        settings: StoreSettings,
+        metrics: Arc<Metrics>,
+    ) -> Result<Arc<Self>, StartError> {
+        let database = Database::connect(settings, metrics).await?;
+        Ok(Arc::new(Self::Database(database)))
+    }
+
+    fn database(&self) -> &Arc<Database> {
+        match self {
+            Self::Database(database) => database,
+        }
+    }
+
+    /// Resolves with what the database turned out to be, if waiting does not mend it; else never.
+    pub async fn fatal(&self) -> StartError {
+        self.database().fatal().await
+    }
+
+    pub fn contact(&self) -> Contact {
+        match self.database().health() {
+            Health::NoContact => Contact::None,
+            Health::WrongSchema => Contact::WrongSchema,
+            Health::Up => Contact::Up,
+            Health::Down => Contact::Lost,
+        }
+    }
+
+    /// Reserves in a task that nobody cancels; the outcome arrives at the receiver.
+    pub fn reserve(
+        &self,
+        request: ReserveRequest,
+    ) -> oneshot::Receiver<Result<Reserved, StoreError>> {
+        self.database().reserve(request)
+    }
+
+    /// The most reservations that were under way at once since the start.
+    pub fn peak_reservations_in_flight(&self) -> usize {
+        self.database().peak_in_flight()
+    }
+
+    /// Queues what became of a block for the journal.
+    pub fn write_journal(&self, row: Row, fate: Fate) {
+        self.database().write_journal(row, fate);
+    }
+
+    /// Rows of the journal that wait to be written.
+    pub fn n_journal_rows_queued(&self) -> usize {
+        self.database().journal.n_queued()
+    }
+
+    /// Waits until the journal has all that was queued.
+    pub async fn flush_journal(&self) {
+        self.database().journal.flush().await;
+    }
+
+    /// Creates or changes a sequence; with it the counter after the change, where it was raised.
+    ///
+    /// # Errors
+    /// Why it was not written.
+    pub async fn define(
+        &self,
+        name: &SequenceName,
+        change: &DefinitionChange,
+        template: Arc<Definition>,
+        condition: Condition,
+    ) -> Result<(Defined, Option<Seen>), StoreError> {
+        self.database()
+            .define(name, change, template, condition)
+            .await
+    }
+
+    /// A definition and its counter as they are stored.
+    ///
+    /// # Errors
+    /// `NotFound`, or why the store did not answer.
+    pub async fn look_up(
+        &self,
+        name: &SequenceName,
+    ) -> Result<(Listed, Option<Seen>), StoreError> {
+        self.database().look_up(name).await
+    }
+
+    /// The youngest rows of a sequence's journal.
+    ///
+    /// # Errors
+    /// Why the store did not answer.
+    pub async fn blocks(&self, name: &SequenceName) -> Result<Vec<JournalBlock>, StoreError> {
+        self.database().blocks(name).await
+    }
+
+    /// A page of definitions.
+    ///
+    /// # Errors
+    /// Why the store did not answer.
+    pub async fn list(&self, prefix: &str, after: &str, limit: u64) -> Result<Page, StoreError> {
+        self.database().list(prefix, after, limit).await
+    }
+
+    /// Writes the rest of the journal, closes the connections and ends the store's runtime.
+    pub async fn close(&self, patience: Duration) {
+        self.database().close(patience).await;
+    }
+}
+
+/// Brings the schema of the database up to this program.
+///
+/// # Errors
+/// Why it could not be.
+pub async fn migrate(settings: &StoreSettings) -> Result<(), StartError> {
+    let target = Target::parse(&settings.url)?;
+    let _lock = target
+        .file
+        .as_deref()
+        .map(file_lock::FileLock::take)
+        .transpose()?;
+    monitor::migrate(&target, settings.acquire).await
+}
+
+/// Looks at the database and changes nothing; the lines say what was found.
+///
+/// # Errors
+/// Why numbers could not be issued from it.
+pub async fn check(settings: &StoreSettings) -> Result<Vec<String>, StartError> {
+    let target = Target::parse(&settings.url)?;
+    if let Some(file) = target.file.as_deref().filter(|file| !file.exists()) {
+        return Ok(vec![format!(
+            "database: the SQLite file {} will be created by `odometer serve`",
+            file.display()
+        )]);
+    }
+    let database = sea_orm::Database::connect(target.single(settings.acquire))
+        .await
+        .map_err(|error| unreadable(&error))?;
+    let verdict = startup::inspect(database.clone())
+        .await
+        .unwrap_or_else(|error| startup::verdict_of(&error.into()));
+    // Nothing was left on the connection that closing could lose.
+    let _closed = database.close().await;
+    match verdict {
+        Verdict::Good { warnings } => {
+            let mut lines = vec![
+                "database: reached, with a schema that fits and settings that last".to_owned(),
+            ];
+            lines.extend(warnings.into_iter().map(|text| format!("warning: {text}")));
+            Ok(lines)
+        }
+        Verdict::Wrong(reason) | Verdict::Schema(reason) => {
+            Err(StartError::Configuration(reason))
+        }
+        Verdict::Away(reason) => Err(StartError::Other(reason)),
+    }
+}
+
+/// Options that the driver cannot read; its message may repeat parts of the URL, so it is not shown.
+fn unreadable(_error: &DbErr) -> StartError {
+    StartError::Configuration(
+        "ODOMETER_DATABASE_URL: the database driver cannot read its host, port or parameters"
+            .to_owned(),
+    )
+}
+
+/// Who this process is to the journal: host, process and start.
+fn holder_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host: String = host
+        .trim()
+        .chars()
+        .filter(char::is_ascii_graphic)
+        .take(40)
+        .collect();
+    let start = Uuid::new_v4().simple().to_string();
+    let start = start.get(..8).unwrap_or_default();
+    format!("{host}-{}-{start}", std::process::id())
+}

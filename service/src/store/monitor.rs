@@ -1,0 +1,175 @@
+//! Watches whether the database is there: at the start, after a loss, and now and then.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use sea_orm::{Database, DbBackend};
+use tokio::sync::watch;
+
+use super::{
+    StoreSettings,
+    backoff::Backoff,
+    connection::{Connection, Health},
+    error::{Cause, Failure, StartError},
+    startup::{self, Verdict},
+    target::Target,
+};
+use crate::metrics::Metrics;
+
+/// Between two looks at a database that answers.
+const QUIET_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The task that finds out whether numbers can be reserved.
+pub(super) struct Monitor {
+    connection: Arc<Connection>,
+    target: Target,
+    settings: StoreSettings,
+    metrics: Arc<Metrics>,
+    fatal: watch::Sender<Option<StartError>>,
+}
+
+impl Monitor {
+    /// Starts it; the receiver tells of what waiting does not mend.
+    pub(super) fn start(
+        connection: Arc<Connection>,
+        target: Target,
+        settings: &StoreSettings,
+        metrics: Arc<Metrics>,
+    ) -> watch::Receiver<Option<StartError>> {
+        let (fatal, receiver) = watch::channel(None);
+        let monitor = Self {
+            connection: Arc::clone(&connection),
+            target,
+            settings: settings.clone(),
+            metrics,
+            fatal,
+        };
+        connection.handle().spawn(monitor.watch());
+        receiver
+    }
+
+    async fn watch(self) {
+        if let Err(error) = self.first_contact().await {
+            // Whoever does not wait for it is shutting down.
+            let _gone = self.fatal.send(Some(error));
+            return;
+        }
+        loop {
+            self.metrics.store_up.set(1.0);
+            self.connection.set_health(Health::Up);
+            let _either = tokio::time::timeout(
+                QUIET_INTERVAL,
+                self.connection.went_down.notified(),
+            )
+            .await;
+            if self.answers().await {
+                continue;
+            }
+            self.connection.set_health(Health::Down);
+            self.metrics.store_up.set(0.0);
+            self.wait_for_return().await;
+        }
+    }
+
+    /// Until the database can be used, or it is clear that waiting does not help.
+    async fn first_contact(&self) -> Result<(), StartError> {
+        let mut backoff = Backoff::new(&self.settings);
+        let mut schema_wrong_since: Option<Instant> = None;
+        let mut said = String::new();
+        loop {
+            let mut verdict = self.look().await;
+            if matches!(verdict, Verdict::Schema(_)) && self.migrates() {
+                verdict = self.migrate().await;
+            }
+            let reason = match verdict {
+                Verdict::Good { warnings } => {
+                    for warning in warnings {
+                        tracing::warn!("{warning}");
+                    }
+                    tracing::info!("the database answers");
+                    return Ok(());
+                }
+                Verdict::Wrong(reason) => return Err(StartError::Configuration(reason)),
+                Verdict::Schema(reason) => {
+                    self.connection.set_health(Health::WrongSchema);
+                    let since = *schema_wrong_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= self.settings.schema_wait {
+                        return Err(StartError::Configuration(reason));
+                    }
+                    reason
+                }
+                Verdict::Away(reason) => {
+                    self.connection.set_health(Health::NoContact);
+                    schema_wrong_since = None;
+                    reason
+                }
+            };
+            if said != reason {
+                tracing::warn!("waiting for the database: {reason}");
+                said = reason;
+            }
+            backoff.wait(Instant::now() + QUIET_INTERVAL).await;
+        }
+    }
+
+    fn migrates(&self) -> bool {
+        self.settings.migrate || self.target.backend == DbBackend::Sqlite
+    }
+
+    async fn migrate(&self) -> Verdict {
+        match migrate(&self.target, self.settings.acquire).await {
+            Ok(()) => self.look().await,
+            Err(StartError::Configuration(reason)) => Verdict::Wrong(reason),
+            Err(error) => Verdict::Away(error.to_string()),
+        }
+    }
+
+    async fn look(&self) -> Verdict {
+        let until = Instant::now() + self.settings.timeout + self.settings.acquire;
+        let look = self.connection.run(until, startup::inspect);
+        look.await
+            .unwrap_or_else(|failure| startup::verdict_of(&failure))
+    }
+
+    async fn answers(&self) -> bool {
+        let until = Instant::now() + self.settings.timeout + self.settings.acquire;
+        match self.connection.run(until, startup::inspect).await {
+            Ok(Verdict::Good { .. }) => true,
+            Ok(_) => false,
+            // A pool at its bound is a sign of life, not of death.
+            Err(failure) => matches!(failure.cause(), Cause::Busy),
+        }
+    }
+
+    async fn wait_for_return(&self) {
+        let mut backoff = Backoff::new(&self.settings);
+        loop {
+            if let Verdict::Good { .. } = self.look().await {
+                tracing::info!("the database is back");
+                return;
+            }
+            backoff.wait(Instant::now() + QUIET_INTERVAL).await;
+        }
+    }
+}
+
+/// Brings the schema of `target` up to this program, on a connection of its own.
+pub(super) async fn migrate(target: &Target, acquire: Duration) -> Result<(), StartError> {
+    let options = target.single(acquire);
+    let database = Database::connect(options)
+        .await
+        .map_err(|error| super::unreadable(&error))?;
+    let outcome = migration::run(&database).await;
+    // Nothing was left on the connection that closing could lose.
+    let _closed = database.close().await;
+    outcome.map_err(|error| {
+        let failure = Failure::from(error);
+        match startup::verdict_of(&failure) {
+            Verdict::Wrong(reason) => StartError::Configuration(reason),
+            Verdict::Away(reason) | Verdict::Schema(reason) => StartError::Other(reason),
+            Verdict::Good { .. } => StartError::Other("the migration failed".to_owned()),
+        }
+    })
+}

@@ -1,0 +1,595 @@
+//! One reservation: adopt what was returned, else raise the high-water mark.
+//!
+//! The remembered counter is tried first; after a conflict the counter is read
+//! again. At most `attempts` tries within `deadline`, with full jitter between.
+
+use std::{
+    sync::Arc,
+    time::Instant,
+};
+
+use entity::{block, counter};
+use odometer_core::{
+    block::Block,
+    definition::Definition,
+    name::SequenceName,
+    sizing::{self, Demand, Granted, Rates, Size, Why},
+};
+use sea_orm::{
+    ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter, QueryOrder,
+    sea_query::Expr,
+};
+use uuid::Uuid;
+
+use super::{
+    backoff::Backoff,
+    catalogue::{self, Counter, LIVE, NO_PERIOD, now_ms},
+    connection::Health,
+    database::{Database, STRIPE_COUNT, Seen},
+    error::{Cause, Failure, StoreError},
+    journal::Row,
+};
+use crate::{
+    metrics::AbandonedCause,
+    sabotage::{self, Fault},
+};
+
+/// What a sequence's actor asks for.
+#[derive(Clone, Debug)]
+pub struct ReserveRequest {
+    pub name: SequenceName,
+    /// What this process knows of the sequence; `None` on first use.
+    pub known: Option<Known>,
+    pub want: Want,
+    /// Adopt returned blocks that begin at this number or above; `None`: do not look for any.
+    pub adopt_from: Option<i64>,
+    /// What a name never seen is created with; `None`: it is refused.
+    pub template: Option<Arc<Definition>>,
+}
+
+/// How many numbers are wanted.
+#[derive(Clone, Debug)]
+pub enum Want {
+    /// As many as sizing says.
+    Refill(Demand),
+    /// Just as many, however few are left beyond them.
+    Exactly(u64),
+    /// Just as many, and at most 1/4096 of what is left.
+    Handover(u64),
+}
+
+/// A sequence as this process last saw it in the store.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub definition: Arc<Definition>,
+    pub definition_version: i64,
+    pub seen: Seen,
+    /// Nothing below it is issued.
+    pub floor: i64,
+    /// Whether the last reservation held, so that `seen` is worth trying.
+    pub trusted: bool,
+}
+
+/// A block that is durably reserved for this process.
+#[derive(Clone, Debug)]
+pub struct Reserved {
+    pub name: SequenceName,
+    pub id: Uuid,
+    pub block: Block,
+    /// Taken over from another replica instead of reserved anew.
+    pub adopted: bool,
+    /// The counter after the reservation.
+    pub known: Known,
+    /// The rate that was stored with the counter; `None` where it was not read.
+    pub stored_rate: Option<f64>,
+    pub n_conflicts: u32,
+    /// How its size was chosen; `None` for an adopted one.
+    pub why: Option<Why>,
+    /// Milliseconds since the Unix epoch.
+    pub reserved_at: i64,
+    /// Whether returned blocks may be left to adopt.
+    pub more_to_adopt: bool,
+}
+
+impl Reserved {
+    /// The block's row in the journal.
+    pub fn row(&self) -> Row {
+        Row {
+            id: self.id,
+            name: self.name.clone(),
+            block: self.block,
+            reserved_at: self.reserved_at,
+        }
+    }
+}
+
+/// A write whose outcome was not told.
+#[derive(Clone, Copy, Debug)]
+struct Suspect {
+    seen: Seen,
+    count: u64,
+}
+
+pub(super) struct Reservation<'a> {
+    database: &'a Database,
+    request: ReserveRequest,
+    until: Instant,
+    backoff: Backoff,
+    /// Definition and counter, as far as they are known now.
+    known: Option<Known>,
+    stored_rate: Option<f64>,
+    adopt_from: Option<i64>,
+    n_conflicts: u32,
+    suspect: Option<Suspect>,
+}
+
+impl<'a> Reservation<'a> {
+    pub(super) fn new(database: &'a Database, request: ReserveRequest) -> Self {
+        Self {
+            until: Instant::now() + database.settings.deadline,
+            backoff: Backoff::new(&database.settings),
+            known: request.known.clone().filter(|known| known.trusted),
+            stored_rate: None,
+            adopt_from: request.adopt_from,
+            n_conflicts: 0,
+            suspect: None,
+            database,
+            request,
+        }
+    }
+
+    /// Tries until there is a block or a reason why there is none.
+    pub(super) async fn run(mut self) -> Result<Reserved, StoreError> {
+        let outcome = self.attempts().await;
+        // Nobody reads again after the end, so what is suspect then stays lost.
+        self.abandon_suspect();
+        outcome
+    }
+
+    async fn attempts(&mut self) -> Result<Reserved, StoreError> {
+        for _attempt in 0..self.database.settings.attempts.max(1) {
+            if self.database.health() != Health::Up {
+                return Err(StoreError::Unavailable);
+            }
+            match self.attempt().await {
+                Ok(Some(reserved)) => return Ok(reserved),
+                Ok(None) => {}
+                Err(Stop::Told(error)) => return Err(error),
+                Err(Stop::Failed(failure)) => self.survive(&failure)?,
+            }
+            if Instant::now() >= self.until {
+                break;
+            }
+            self.database.metrics.reservation_retries.increment(1);
+            self.backoff.wait(self.until).await;
+        }
+        Err(StoreError::Deadline)
+    }
+
+    /// One look and one write; `None` when another one was faster.
+    async fn attempt(&mut self) -> Result<Option<Reserved>, Stop> {
+        if self.known.is_none() {
+            self.read().await?;
+        }
+        let Some(known) = self.known.clone() else {
+            return Ok(None);
+        };
+        if let Some(adopted) = self.adopt(&known).await? {
+            return Ok(Some(adopted));
+        }
+        let left = known.definition.left(known.seen.next_value);
+        let granted = match self.granted(&known.definition, left) {
+            Ok(granted) => granted,
+            Err(StoreError::Exhausted { .. }) if self.request.known.is_some() && self.known_is_old() => {
+                // `max` may have been raised elsewhere: look before refusing.
+                self.known = None;
+                return Ok(None);
+            }
+            Err(error) => return Err(Stop::Told(error)),
+        };
+        let block = Block::new(
+            known.seen.next_value,
+            granted.count,
+            known.definition.step,
+        )
+        .map_err(|error| Stop::Told(StoreError::Broken(error.to_string())))?;
+        self.raise(known, block, granted.why).await
+    }
+
+    /// Whether what is known was remembered, not read in this reservation.
+    fn known_is_old(&self) -> bool {
+        self.stored_rate.is_none()
+    }
+
+    /// Reads definition and counter, creating both for a name never seen.
+    async fn read(&mut self) -> Result<(), Stop> {
+        let name = self.request.name.clone();
+        let standing = self
+            .database
+            .connection
+            .run(self.until, |database| async move {
+                catalogue::read(&database, name.as_str()).await
+            })
+            .await
+            .map_err(Stop::Failed)?;
+        let Some(standing) = standing else {
+            if self.request.known.is_some() {
+                return Err(Stop::Told(StoreError::WentBack));
+            }
+            return self.create().await;
+        };
+        if standing.state != LIVE {
+            return Err(Stop::Told(StoreError::Retired));
+        }
+        let Some(counter) = standing.counter() else {
+            let error = catalogue::without_counter(&self.request.name);
+            tracing::error!(sequence = self.request.name.as_str(), error = %error, "a counter is gone");
+            return Err(Stop::Told(error));
+        };
+        self.check_forward(counter)?;
+        let definition = self.definition(&standing)?;
+        self.stored_rate = Some(counter.rate);
+        self.known = Some(Known {
+            definition,
+            definition_version: standing.definition_version,
+            seen: counter.seen,
+            floor: counter.floor,
+            trusted: true,
+        });
+        self.settle_suspect(counter.seen);
+        Ok(())
+    }
+
+    /// A counter below what this process has seen means that the store went back.
+    fn check_forward(&self, counter: Counter) -> Result<(), Stop> {
+        let Some(known) = &self.request.known else {
+            return Ok(());
+        };
+        if counter.seen.version < known.seen.version
+            || counter.seen.next_value < known.seen.next_value
+        {
+            tracing::error!(
+                sequence = self.request.name.as_str(),
+                "the store went back: its counter is below what this replica has seen"
+            );
+            return Err(Stop::Told(StoreError::WentBack));
+        }
+        Ok(())
+    }
+
+    fn definition(&self, standing: &catalogue::Standing) -> Result<Arc<Definition>, Stop> {
+        if let Some(known) = &self.request.known
+            && known.definition_version == standing.definition_version
+        {
+            return Ok(Arc::clone(&known.definition));
+        }
+        let read = Definition::from_stored(&standing.definition).map_err(|error| {
+            tracing::error!(sequence = self.request.name.as_str(), error = %error, "a stored definition cannot be read");
+            Stop::Told(StoreError::Broken(error.to_string()))
+        })?;
+        // Most names are born from the template: they share one copy of it.
+        Ok(match &self.request.template {
+            Some(template) if **template == read => Arc::clone(template),
+            _ => Arc::new(read),
+        })
+    }
+
+    async fn create(&mut self) -> Result<(), Stop> {
+        let Some(template) = self.request.template.clone() else {
+            return Err(Stop::Told(StoreError::NotFound));
+        };
+        self.admit_one_more().await?;
+        let name = self.request.name.clone();
+        let birth = self
+            .database
+            .connection
+            .run(self.until, |database| {
+                catalogue::bear(database, name, template)
+            })
+            .await;
+        match birth {
+            Ok(()) => {
+                self.database.metrics.sequences_created.increment(1);
+                tracing::info!(
+                    sequence = self.request.name.as_str(),
+                    "a sequence was created"
+                );
+            }
+            // Another replica was faster: its row is read like any other.
+            Err(Failure::NotCommitted(Cause::Duplicate)) => {}
+            Err(failure) => return Err(Stop::Failed(failure)),
+        }
+        Box::pin(self.read()).await
+    }
+
+    async fn admit_one_more(&self) -> Result<(), Stop> {
+        use std::sync::atomic::Ordering;
+
+        let limit = self.database.settings.max_sequences;
+        let estimate = self.database.n_sequences.fetch_add(1, Ordering::Relaxed);
+        // The estimate knows of this process's births only, so it is renewed now and then.
+        if estimate % 1024 != 0 && estimate < limit {
+            return Ok(());
+        }
+        let exact = self
+            .database
+            .connection
+            .run(self.until, catalogue::count)
+            .await
+            .map_err(Stop::Failed)?;
+        // One above a multiple, so that the next birth is not counted again.
+        self.database
+            .n_sequences
+            .fetch_max(exact.saturating_add(1), Ordering::Relaxed);
+        if exact >= limit {
+            self.database.n_sequences.store(limit, Ordering::Relaxed);
+            return Err(Stop::Told(StoreError::TooMany { limit }));
+        }
+        Ok(())
+    }
+
+    /// How many numbers to take, of `left`.
+    fn granted(&self, definition: &Definition, left: u64) -> Result<Granted, StoreError> {
+        let exactly = |count: u64| Granted {
+            count,
+            why: Why::Waiting,
+        };
+        match &self.request.want {
+            Want::Refill(demand) => {
+                let mut demand = demand.clone();
+                if let (None, Some(rate)) = (&self.request.known, self.stored_rate) {
+                    demand.rates = Rates::resume(rate);
+                }
+                let size: Size = sizing::size(&definition.block, &demand);
+                let granted = sizing::grant(&size, left);
+                if granted.count == 0 {
+                    Err(StoreError::Exhausted { left })
+                } else {
+                    Ok(granted)
+                }
+            }
+            Want::Exactly(count) | Want::Handover(count) if *count > left => {
+                Err(StoreError::Exhausted { left })
+            }
+            Want::Exactly(count) => Ok(exactly(*count)),
+            Want::Handover(count) if *count > sizing::most_at_once(left) => {
+                Err(StoreError::TooLarge {
+                    limit: sizing::most_at_once(left),
+                })
+            }
+            Want::Handover(count) => Ok(exactly(*count)),
+        }
+    }
+
+    /// The conditional update: exactly one row, or it did not happen.
+    async fn raise(
+        &mut self,
+        known: Known,
+        block: Block,
+        why: Why,
+    ) -> Result<Option<Reserved>, Stop> {
+        let name = self.request.name.clone();
+        let seen = known.seen;
+        let rate = match &self.request.want {
+            Want::Refill(demand) if self.request.known.is_some() => Some(demand.rates.average()),
+            Want::Refill(_) | Want::Exactly(_) | Want::Handover(_) => None,
+        };
+        let outcome = self
+            .database
+            .connection
+            .run(self.until, |database| {
+                conditional_update(database, name, seen, block.end(), rate)
+            })
+            .await;
+        match outcome {
+            Ok(true) => {
+                // The earlier write, if there was one, can never apply any more.
+                if self.suspect.is_some_and(|suspect| suspect.seen == seen) {
+                    self.suspect = None;
+                }
+                self.database.metrics.reserved.increment(1);
+                let after = Seen {
+                    next_value: block.end(),
+                    version: seen.version.saturating_add(1),
+                };
+                Ok(Some(self.reserved(known, after, block, Some(why))))
+            }
+            Ok(false) => {
+                self.database.metrics.conflict.increment(1);
+                self.n_conflicts = self.n_conflicts.saturating_add(1);
+                self.known = None;
+                Ok(None)
+            }
+            Err(failure) => {
+                if matches!(failure, Failure::MayHaveCommitted(_)) {
+                    self.abandon_suspect();
+                    self.suspect = Some(Suspect {
+                        seen,
+                        count: block.count(),
+                    });
+                }
+                self.known = None;
+                Err(Stop::Failed(failure))
+            }
+        }
+    }
+
+    fn reserved(
+        &self,
+        known: Known,
+        seen: Seen,
+        block: Block,
+        why: Option<Why>,
+    ) -> Reserved {
+        Reserved {
+            name: self.request.name.clone(),
+            id: Uuid::now_v7(),
+            block,
+            adopted: why.is_none(),
+            known: Known {
+                seen,
+                // After a conflict the next refill reads first.
+                trusted: self.n_conflicts == 0 || sabotage::is(Fault::NoConditions),
+                ..known
+            },
+            stored_rate: self.stored_rate,
+            n_conflicts: self.n_conflicts,
+            why,
+            reserved_at: now_ms(),
+            more_to_adopt: self.adopt_from.is_some(),
+        }
+    }
+
+    /// Takes over the lowest returned block that may be taken, if there is one.
+    async fn adopt(&mut self, known: &Known) -> Result<Option<Reserved>, Stop> {
+        while let Some(from) = self.adopt_from {
+            let from = from.max(known.floor);
+            let name = self.request.name.clone();
+            let found = self
+                .database
+                .connection
+                .run(self.until, |database| lowest_returned(database, name, from))
+                .await
+                .map_err(Stop::Failed)?;
+            let Some(row) = found else {
+                self.adopt_from = None;
+                break;
+            };
+            let rest = rest_of(&row).map_err(Stop::Told)?;
+            self.adopt_from = Some(rest.end());
+            let adopting = self
+                .database
+                .connection
+                .run(self.until, |database| mark_adopted(database, row.id))
+                .await;
+            match adopting {
+                Ok(true) => {
+                    self.database.metrics.adopted.increment(1);
+                    let adopted = self.reserved(known.clone(), known.seen, rest, None);
+                    return Ok(Some(adopted));
+                }
+                Ok(false) => {}
+                Err(failure) => {
+                    if matches!(failure, Failure::MayHaveCommitted(_)) {
+                        self.abandon(rest.count());
+                    }
+                    return Err(Stop::Failed(failure));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Compares the counter read again with the write whose outcome was not told.
+    fn settle_suspect(&mut self, seen: Seen) {
+        if self.suspect.is_some_and(|suspect| suspect.seen != seen) {
+            self.abandon_suspect();
+        }
+    }
+
+    fn abandon_suspect(&mut self) {
+        if let Some(suspect) = self.suspect.take() {
+            self.abandon(suspect.count);
+        }
+    }
+
+    fn abandon(&self, count: u64) {
+        self.database
+            .metrics
+            .abandoned(AbandonedCause::Uncertain)
+            .increment(count);
+        tracing::warn!(
+            sequence = self.request.name.as_str(),
+            numbers = count,
+            "numbers that may have been reserved are abandoned"
+        );
+    }
+
+    /// Whether trying again can help; counts the failure.
+    fn survive(&self, failure: &Failure) -> Result<(), StoreError> {
+        let metrics = &self.database.metrics;
+        match failure {
+            Failure::NotCommitted(_) => metrics.not_committed.increment(1),
+            Failure::MayHaveCommitted(_) => metrics.uncertain.increment(1),
+        }
+        match failure.cause() {
+            Cause::Contention | Cause::Duplicate | Cause::Broken(_) => Ok(()),
+            Cause::Busy
+            | Cause::NoConnection(_)
+            | Cause::Refused(_)
+            | Cause::ReadOnly(_)
+            | Cause::Server(_) => Err(catalogue::unexpected(&self.request.name, failure)),
+        }
+    }
+}
+
+/// Why an attempt ended without a block.
+enum Stop {
+    /// Trying again gives the same answer.
+    Told(StoreError),
+    Failed(Failure),
+}
+
+async fn conditional_update(
+    database: DatabaseConnection,
+    name: SequenceName,
+    seen: Seen,
+    next_value: i64,
+    rate: Option<f64>,
+) -> Result<bool, DbErr> {
+    let mut update = counter::Entity::update_many()
+        .col_expr(counter::Column::NextValue, Expr::val(next_value))
+        .col_expr(
+            counter::Column::Version,
+            catalogue::one_more(counter::Column::Version),
+        )
+        .filter(counter::Column::Sequence.eq(name.as_str()))
+        .filter(counter::Column::Period.eq(NO_PERIOD))
+        .filter(counter::Column::StripeCount.eq(STRIPE_COUNT));
+    if let Some(rate) = rate {
+        update = update.col_expr(counter::Column::Rate, Expr::val(rate));
+    }
+    if !sabotage::is(Fault::NoConditions) {
+        update = update
+            .filter(counter::Column::NextValue.eq(seen.next_value))
+            .filter(counter::Column::Version.eq(seen.version));
+    }
+    Ok(update.exec(&database).await?.rows_affected == 1)
+}
+
+async fn lowest_returned(
+    database: DatabaseConnection,
+    name: SequenceName,
+    from: i64,
+) -> Result<Option<block::Model>, DbErr> {
+    block::Entity::find()
+        .filter(block::Column::Sequence.eq(name.as_str()))
+        .filter(block::Column::Period.eq(NO_PERIOD))
+        .filter(block::Column::Fate.eq("returned"))
+        .filter(block::Column::NextUnissued.gte(from))
+        .order_by_asc(block::Column::NextUnissued)
+        .one(&database)
+        .await
+}
+
+async fn mark_adopted(database: DatabaseConnection, id: Uuid) -> Result<bool, DbErr> {
+    let adopted = block::Entity::update_many()
+        .col_expr(block::Column::Fate, Expr::val("adopted"))
+        .filter(block::Column::Id.eq(id))
+        .filter(block::Column::Fate.eq("returned"))
+        .exec(&database)
+        .await?;
+    Ok(adopted.rows_affected == 1)
+}
+
+/// What the holder of a returned block did not issue.
+fn rest_of(row: &block::Model) -> Result<Block, StoreError> {
+    let broken = || StoreError::Broken(format!("the journal's row {} makes no sense", row.id));
+    let span = row
+        .last
+        .checked_sub(row.next_unissued)
+        .and_then(|span| span.checked_div(row.step))
+        .and_then(|steps| u64::try_from(steps).ok())
+        .ok_or_else(broken)?;
+    Block::new(row.next_unissued, span.saturating_add(1), row.step).map_err(|_| broken())
+}

@@ -1,0 +1,8 @@
+//! What a caller may rely on, word by word: `docs/` and the OpenAPI say the same.
+
+mod bad_input;
+mod first_minute;
+mod names;
+mod numbers;
+mod openapi;
+mod sequences;

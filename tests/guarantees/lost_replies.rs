@@ -1,0 +1,145 @@
+//! The database commits, and nobody hears of it: whether a number was reserved is not known.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::support::{
+    Answer, Backend, Client, Ledger, Link, Options, Program, Proxy, Scrape, Server, TestDatabase,
+    for_each_server, settings, wait,
+};
+
+const N_CALLERS: usize = 8;
+const N_SEQUENCES: usize = 8;
+const N_REPLICAS: usize = 2;
+/// Fewer reservations of which nobody knows, and the run has not met what it is about.
+const MIN_UNCERTAIN: f64 = 10.0;
+
+for_each_server!(a_commit_nobody_heard_of_never_repeats_a_number);
+
+async fn a_commit_nobody_heard_of_never_repeats_a_number(backend: Backend) {
+    let outcome = lose_replies(backend, &Program::options(), settings::at_size(12, 200)).await;
+    assert_eq!(outcome.failures, Vec::<String>::new());
+    assert_eq!(outcome.ledger.n_duplicates(), 0);
+    assert!(
+        outcome.n_uncertain >= MIN_UNCERTAIN,
+        "vacuous: {} reservations of unknown outcome",
+        outcome.n_uncertain
+    );
+}
+
+for_each_server!(without_its_conditions_lost_replies_repeat_numbers);
+
+async fn without_its_conditions_lost_replies_repeat_numbers(backend: Backend) {
+    let options = Program::options().without_guards("no-conditions");
+    let outcome = lose_replies(backend, &options, 2).await;
+    assert!(outcome.ledger.n_duplicates() > 0, "the check finds nothing");
+}
+
+struct Outcome {
+    ledger: Ledger,
+    /// What was neither a number nor 503.
+    failures: Vec<String>,
+    n_uncertain: f64,
+}
+
+async fn lose_replies(backend: Backend, options: &Options, n_cuts: usize) -> Outcome {
+    let server = Server::shared(backend).await;
+    let proxy = Proxy::to(server.port()).await;
+    let database = TestDatabase::prepared(backend).await;
+    let direct = format!(":{}/", server.port());
+    let through_proxy = database
+        .url
+        .replace(&direct, &format!(":{}/", proxy.port()));
+    assert_ne!(through_proxy, database.url);
+    let options = options
+        .clone()
+        .database(&through_proxy)
+        .env("ODOMETER_STORE__TIMEOUT", "300ms")
+        .env("ODOMETER_REFILL__DEADLINE", "1s")
+        .env("ODOMETER_DEFAULT__BLOCK__MIN", 10)
+        .env("ODOMETER_DEFAULT__BLOCK__MAX", 50);
+    let mut programs = Vec::new();
+    for _ in 0..N_REPLICAS {
+        programs.push(options.start_ready().await);
+    }
+    let over = Arc::new(AtomicBool::new(false));
+    let callers: Vec<_> = programs
+        .iter()
+        .cycle()
+        .take(N_CALLERS)
+        .map(|program| tokio::spawn(call_until_over(program.client(), Arc::clone(&over))))
+        .collect();
+
+    for cut in 0..n_cuts {
+        wait_until_all_serve(&programs).await;
+        proxy.set(Link::RepliesLost);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        if cut % 2 == 0 {
+            // Every other time the connections are closed before the timeout closes them.
+            proxy.set(Link::Cut);
+        } else {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        proxy.set(Link::Whole);
+    }
+    wait_until_all_serve(&programs).await;
+    over.store(true, Ordering::Relaxed);
+
+    let mut outcome = Outcome {
+        ledger: Ledger::default(),
+        failures: Vec::new(),
+        n_uncertain: 0.0,
+    };
+    for caller in callers {
+        let (given, failed) = caller.await.expect("a caller does not panic");
+        outcome.ledger.merge(given);
+        outcome.failures.extend(failed);
+    }
+    for program in &programs {
+        let scrape = Scrape::of(&program.client()).await;
+        outcome.n_uncertain += scrape.n_reservations("uncertain");
+    }
+    outcome
+}
+
+/// Waits until each replica reserves again.
+async fn wait_until_all_serve(programs: &[Program]) {
+    for program in programs {
+        let client = program.client();
+        wait::until("it reserves again", Duration::from_secs(20), async || {
+            let reply = client.post("/v1/sequences/probe/blocks?size=1").await;
+            reply.is_ok_and(|reply| reply.status == 200).then_some(())
+        })
+        .await;
+    }
+}
+
+async fn call_until_over(client: Client, over: Arc<AtomicBool>) -> (Ledger, Vec<String>) {
+    let mut ledger = Ledger::default();
+    let mut failures = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        let sequence = format!("lost-{}", rand::random_range(0..N_SEQUENCES));
+        let n = rand::random_range(1..=50);
+        let path = match rand::random_range(0..3) {
+            0 => format!("/v1/sequences/{sequence}/next"),
+            1 => format!("/v1/sequences/{sequence}/next?count={n}"),
+            _ => format!("/v1/sequences/{sequence}/blocks?size={n}"),
+        };
+        match client.ask(&path).await {
+            Answer::Given(ranges) => {
+                ledger.record(&sequence, &ranges);
+                continue;
+            }
+            Answer::Refused(reply) if reply.status == 503 => {}
+            Answer::Refused(reply) => failures.push(format!("{path}: {reply:?}")),
+            Answer::NoReply(error) => failures.push(format!("{path}: {error:?}")),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    (ledger, failures)
+}

@@ -1,0 +1,10 @@
+//! What Odometer promises under faults, each with a control that finds the fault
+//! when the guards are out.
+
+mod chaos;
+mod crowd;
+mod first_refill;
+mod lost_replies;
+mod outage;
+mod panics;
+mod rolling_restart;

@@ -1,0 +1,96 @@
+//! Actors that panic in the middle of their work.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::support::{
+    Answer, Backend, Client, Ledger, Program, Scrape, TestDatabase, for_each_backend, wait,
+};
+
+const N_CALLERS: usize = 16;
+const N_SEQUENCES: usize = 5;
+const N_NUMBERS: u64 = 5_000;
+
+for_each_backend!(an_actor_that_panics_takes_no_caller_with_it);
+
+async fn an_actor_that_panics_takes_no_caller_with_it(backend: Backend) {
+    let (ledger, failures, scrape) = run_with_panics(backend, "actor-panic").await;
+    assert_eq!(failures, Vec::<String>::new());
+    assert_eq!(ledger.n_duplicates(), 0);
+    let n_restarts = scrape.sum("odometer_actor_restarts_total", &[]);
+    assert!(n_restarts >= 10.0, "vacuous: {n_restarts} restarts");
+}
+
+for_each_backend!(a_new_actor_that_takes_the_dead_one_s_block_again_is_found_out);
+
+async fn a_new_actor_that_takes_the_dead_one_s_block_again_is_found_out(backend: Backend) {
+    let (ledger, _, _) = run_with_panics(backend, "actor-panic,takeover-keeps-block").await;
+    assert!(ledger.n_duplicates() > 0, "the check finds nothing");
+}
+
+/// Callers use a few sequences until enough numbers were given; then each sequence must go on.
+async fn run_with_panics(backend: Backend, guards: &str) -> (Ledger, Vec<String>, Scrape) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = Program::options()
+        .without_guards(guards)
+        .database(&database.url)
+        .env("ODOMETER_DEFAULT__BLOCK__MIN", 10)
+        .env("ODOMETER_DEFAULT__BLOCK__MAX", 50)
+        .start_ready()
+        .await;
+    let n_given = Arc::new(AtomicU64::new(0));
+    let callers: Vec<_> = (0..N_CALLERS)
+        .map(|_| tokio::spawn(call(program.client(), Arc::clone(&n_given))))
+        .collect();
+    let mut ledger = Ledger::default();
+    let mut failures = Vec::new();
+    for caller in callers {
+        let (given, failed) = caller.await.expect("a caller does not panic");
+        ledger.merge(given);
+        failures.extend(failed);
+    }
+    let client = program.client();
+    for sequence in (0..N_SEQUENCES).map(name) {
+        let path = format!("/v1/sequences/{sequence}/next");
+        let ranges = wait::until("it goes on", Duration::from_secs(10), async || match client
+            .ask(&path)
+            .await
+        {
+            Answer::Given(ranges) => Some(ranges),
+            Answer::Refused(_) | Answer::NoReply(_) => None,
+        })
+        .await;
+        ledger.record(&sequence, &ranges);
+    }
+    let scrape = Scrape::of(&client).await;
+    (ledger, failures, scrape)
+}
+
+fn name(number: usize) -> String {
+    format!("panic-{number}")
+}
+
+/// Calls until all callers together were given enough; what was neither a number nor 503.
+async fn call(client: Client, n_given: Arc<AtomicU64>) -> (Ledger, Vec<String>) {
+    let mut ledger = Ledger::default();
+    let mut failures = Vec::new();
+    while n_given.load(Ordering::Relaxed) < N_NUMBERS {
+        let sequence = name(rand::random_range(0..N_SEQUENCES));
+        let path = format!("/v1/sequences/{sequence}/next");
+        match client.ask(&path).await {
+            Answer::Given(ranges) => {
+                n_given.fetch_add(1, Ordering::Relaxed);
+                ledger.record(&sequence, &ranges);
+            }
+            Answer::Refused(reply) if reply.status == 503 => {}
+            Answer::Refused(reply) => failures.push(format!("{reply:?}")),
+            Answer::NoReply(error) => failures.push(format!("{error:?}")),
+        }
+    }
+    (ledger, failures)
+}

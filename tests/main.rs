@@ -1,0 +1,13 @@
+//! The tests of Odometer: the real program as processes, on real databases.
+//!
+//! `support` starts servers and programs; the other folders hold the promises,
+//! one test a sentence.
+
+// Futures that open a connection nest deeper than the compiler looks by default.
+#![recursion_limit = "256"]
+
+mod contract;
+mod guarantees;
+mod operation;
+mod source;
+mod support;

@@ -1,0 +1,120 @@
+//! A configuration that cannot be used ends the program before it listens, with one line that
+//! names the key.
+
+use crate::support::{Backend, Finished, PASSWORD, Program, TestDatabase, directory, run};
+
+/// Ended by its configuration: exit code 78 and one line that names `key`.
+fn refused(finished: &Finished, key: &str, what: &str) {
+    assert_eq!(finished.code, Some(78), "{what}: {finished}");
+    let lines: Vec<&str> = finished.errors.lines().collect();
+    assert_eq!(lines.len(), 1, "{what}: {finished}");
+    assert!(finished.errors.contains(key), "{what}: {finished}");
+    assert!(!finished.errors.contains("http://"), "it listened: {what}");
+}
+
+#[test]
+fn a_setting_that_cannot_be_used_is_named() {
+    for (variable, value, key) in [
+        ("ODOMETER_LISTEN", "nowhere", "listen"),
+        ("ODOMETER_LISTEN", "127.0.0.1:99999", "listen"),
+        ("ODOMETER_DATABASE_URL", "oracle://db/x", "database_url"),
+        ("ODOMETER_DATABASE_URL", "just words", "database_url"),
+        ("ODOMETER_DATABASE_URL", "", "database_url"),
+        ("ODOMETER_DATABASE_URL_FILE", "/nowhere/url", "database_url"),
+        ("ODOMETER_LIMITS__WAITERS", "many", "limits.waiters"),
+        ("ODOMETER_LIMITS__WAITERS", "-1", "limits.waiters"),
+        ("ODOMETER_REFILL__DEADLINE", "soon", "refill.deadline"),
+        ("ODOMETER_UNKNOWN", "perhaps", "unknown"),
+        ("ODOMETER_DEFAULT__STEP", "0", "step"),
+        ("ODOMETER_DEFAULT__BLOCK__MIN", "0", "min"),
+        ("ODOMETER_DEFAULT__ORDER", "strict", "order"),
+        ("ODOMETER_LOG__FORMAT", "xml", "log.format"),
+        ("ODOMETER_LIMTS__WAITERS", "5", "limts"),
+        ("ODOMETER_LIMITS__WAITER", "5", "waiter"),
+    ] {
+        let finished = Program::options()
+            .env("ODOMETER_LISTEN", "127.0.0.1:0")
+            .env(variable, value)
+            .run(&["serve"]);
+        refused(&finished, key, &format!("{variable}={value}"));
+    }
+    for arguments in [&["--nonsense"][..], &["fly"], &["serve", "extra"]] {
+        let finished = Program::options().run(arguments);
+        assert_eq!(finished.code, Some(78), "{arguments:?}: {finished}");
+    }
+}
+
+#[test]
+fn a_file_is_read_and_the_environment_is_stronger() {
+    run(async {
+        let home = directory("configuration");
+        let file = "unknown = \"reject\"\n[default.block]\nmin = 7\n";
+        std::fs::write(home.path().join("odometer.toml"), file).expect("our directory");
+        let options = Program::options().in_directory(home.path());
+        let program = options.start().await;
+        let client = program.client();
+        let reply = client
+            .post("/v1/sequences/typo/next")
+            .await
+            .expect("a reply");
+        assert_eq!(reply.status, 404, "{reply:?}");
+        client.define("asked-for", &serde_json::json!({})).await;
+        let described = client.describe("asked-for").await;
+        assert_eq!(described["definition"]["block"]["min"], 7);
+        program.stop().await;
+
+        let program = options.env("ODOMETER_UNKNOWN", "create").start().await;
+        assert_eq!(program.client().next("typo").await, 1);
+    });
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_named() {
+    let home = directory("configuration");
+    for (text, key) in [
+        ("listen = 5\n", "listen"),
+        ("surprise = 1\n", "surprise"),
+        ("[limits]\nwaiters = \"x\"\n", "waiters"),
+        ("this is not toml", "odometer.toml"),
+    ] {
+        std::fs::write(home.path().join("odometer.toml"), text).expect("our directory");
+        let finished = Program::options().in_directory(home.path()).run(&["serve"]);
+        refused(&finished, key, text);
+    }
+    let finished = Program::options().run(&["serve", "--config", "/nowhere/odometer.toml"]);
+    refused(&finished, "/nowhere/odometer.toml", "--config");
+}
+
+#[test]
+fn a_secret_may_come_from_a_file_and_stays_secret() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Postgres).await;
+        let home = directory("secret");
+        let file = home.path().join("url");
+        std::fs::write(&file, format!("{}\n", database.url)).expect("our directory");
+        let program = Program::options()
+            .env("ODOMETER_DATABASE_URL_FILE", file.display())
+            .env("ODOMETER_LOG__LEVEL", "trace")
+            .start_ready()
+            .await;
+        assert_eq!(program.client().next("secret").await, 1);
+        let log = program.stop().await;
+        assert!(
+            !log.contains(PASSWORD),
+            "the password is in the log:\n{log}"
+        );
+    });
+}
+
+#[test]
+fn help_and_version_are_there() {
+    let finished = Program::options().run(&["--help"]);
+    assert_eq!(finished.code, Some(0), "{finished}");
+    for command in ["serve", "migrate", "check"] {
+        assert!(finished.output.contains(command), "{finished}");
+    }
+    let finished = Program::options().run(&["--version"]);
+    assert_eq!(finished.code, Some(0), "{finished}");
+    let version = format!("odometer {}", env!("CARGO_PKG_VERSION"));
+    assert!(finished.output.starts_with(&version), "{finished}");
+}

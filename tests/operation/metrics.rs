@@ -1,0 +1,105 @@
+//! Metric names are an interface: what is written about them exists in a real scrape.
+
+use std::collections::BTreeSet;
+
+use crate::support::{Backend, Program, Scrape, TestDatabase, run, settings, wait};
+
+/// Those that the design promises.
+const PROMISED: [&str; 16] = [
+    "odometer_numbers_issued_total",
+    "odometer_block_size",
+    "odometer_block_remaining",
+    "odometer_block_utilization_ratio",
+    "odometer_reserve_seconds",
+    "odometer_reservations_total",
+    "odometer_reservation_retries_total",
+    "odometer_reservation_duration_seconds_bucket",
+    "odometer_abandoned_numbers_total",
+    "odometer_waiters",
+    "odometer_actors",
+    "odometer_http_requests_total",
+    "odometer_http_request_duration_seconds_bucket",
+    "odometer_build_info",
+    "odometer_shortest_reserve_seconds",
+    "odometer_store_up",
+];
+
+async fn used_program() -> (TestDatabase, Program) {
+    let database = TestDatabase::prepared(Backend::Sqlite).await;
+    let program = Program::options()
+        .database(&database.url)
+        .start_ready()
+        .await;
+    let client = program.client();
+    for _ in 0..200 {
+        client.next("measured").await;
+    }
+    let blocks = "/v1/sequences/measured/blocks?size=5";
+    assert_eq!(client.post(blocks).await.expect("a reply").status, 200);
+    (database, program)
+}
+
+#[test]
+fn every_promised_metric_is_in_a_scrape() {
+    run(async {
+        let (_database, program) = used_program().await;
+        let client = program.client();
+        let reply = client.get("/metrics").await.expect("a reply");
+        let kind = reply.header("content-type").unwrap_or_default();
+        assert!(kind.starts_with("text/plain; version=0.0.4"), "{kind}");
+        wait::until(
+            "every metric is there",
+            std::time::Duration::from_secs(10),
+            async || {
+                let scrape = Scrape::of(&client).await;
+                PROMISED.iter().all(|name| scrape.has(name)).then_some(())
+            },
+        )
+        .await;
+        let scrape = Scrape::of(&client).await;
+        let sequence = [("sequence", "measured")];
+        let issued = scrape.sum("odometer_numbers_issued_total", &sequence);
+        assert!(issued >= 200.0, "{issued}");
+        assert!(scrape.n_reservations("reserved") >= 2.0);
+        let answered = [("route", "next"), ("status", "200")];
+        assert_eq!(scrape.sum("odometer_http_requests_total", &answered), 200.0);
+    });
+}
+
+#[test]
+fn every_metric_that_the_documents_name_is_in_a_scrape() {
+    run(async {
+        let (_database, program) = used_program().await;
+        let reply = program.client().get("/metrics").await.expect("a reply");
+        let exposed = names_in(&reply.body);
+        let root = settings::repository();
+        let mut documents: Vec<_> = ["README.md", "ARCHITECTURE.md", "GUARANTEES.md"]
+            .map(|name| root.join(name))
+            .to_vec();
+        let docs = std::fs::read_dir(root.join("docs")).into_iter().flatten();
+        documents.extend(docs.flatten().map(|entry| entry.path()));
+        let mut n_named = 0;
+        for document in documents {
+            let Ok(text) = std::fs::read_to_string(&document) else {
+                continue;
+            };
+            for name in names_in(&text) {
+                n_named += 1;
+                assert!(exposed.contains(&name), "{name} of {}", document.display());
+            }
+        }
+        assert!(n_named > 0, "vacuous: no document names a metric");
+    });
+}
+
+/// Words that begin as a metric does, crates aside.
+fn names_in(text: &str) -> BTreeSet<String> {
+    const CRATES: [&str; 5] = ["core", "tests", "bench", "client", "migrations"];
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .filter(|word| {
+            word.strip_prefix("odometer_")
+                .is_some_and(|rest| !rest.is_empty() && !CRATES.contains(&rest))
+        })
+        .map(str::to_owned)
+        .collect()
+}

@@ -1,0 +1,9 @@
+//! What those who run Odometer rely on: start, stop, schema, log, metrics, idle sequences.
+
+mod configuration;
+mod idle;
+mod log;
+mod metrics;
+mod migrations;
+mod shutdown;
+mod start_up;

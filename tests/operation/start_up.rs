@@ -1,0 +1,262 @@
+//! Databases that cannot be used, and what is said about them.
+
+use std::time::{Duration, Instant};
+
+use crate::support::{
+    Backend, Client, PASSWORD, Program, Server, TestDatabase, directory, for_each_backend,
+    for_each_server, postgres, run, wait,
+};
+
+const WRONG_PASSWORD: &str = "not-the-password-and-not-for-a-log";
+
+/// Ends with this exit code, says `said`, and nothing secret.
+async fn ends_with(program: &mut Program, code: i32, said: &str) {
+    let ended = program.end().await;
+    let log = program.log();
+    assert_eq!(ended, Some(code), "{log}");
+    assert!(log.contains(said), "no word of {said}:\n{log}");
+    keeps_secrets(&log);
+}
+
+fn keeps_secrets(log: &str) {
+    assert!(!log.contains(PASSWORD), "{log}");
+    assert!(!log.contains(WRONG_PASSWORD), "{log}");
+}
+
+/// Alive, not ready, refuses with 503, and stops well.
+async fn waits_for_its_database(program: Program) {
+    let client = program.client();
+    wait::until("it knows", Duration::from_secs(20), async || {
+        let live = client.get("/livez").await.expect("a reply");
+        assert_eq!(live.status, 200, "{live:?}");
+        let ready = client.get("/readyz").await.expect("a reply");
+        assert_eq!(ready.status, 503, "{ready:?}");
+        let reply = client.post("/v1/sequences/x/next").await.expect("a reply");
+        assert_eq!(reply.status, 503, "{reply:?}");
+        assert!(reply.header("retry-after").is_some(), "{reply:?}");
+        (reply.code().as_deref() == Some("store_unavailable")).then_some(())
+    })
+    .await;
+    keeps_secrets(&program.stop().await);
+}
+
+for_each_server!(wrong_credentials_end_it_and_a_missing_server_does_not);
+
+async fn wrong_credentials_end_it_and_a_missing_server_does_not(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let wrong_password = database.url.replace(PASSWORD, WRONG_PASSWORD);
+    let mut program = Program::options().database(&wrong_password).start().await;
+    ends_with(&mut program, 78, "database_url").await;
+
+    let (server, _) = database.url.rsplit_once('/').expect("a database's name");
+    let wrong_database = format!("{server}/t_that_was_never_made");
+    let mut program = Program::options().database(&wrong_database).start().await;
+    ends_with(&mut program, 78, "database_url").await;
+
+    for command in ["check", "migrate"] {
+        for url in [&wrong_password, &wrong_database] {
+            let finished = Program::options().database(url).run(&[command]);
+            assert_eq!(finished.code, Some(78), "{command}: {finished}");
+            keeps_secrets(&finished.to_string());
+        }
+        let finished = Program::options().database(&database.url).run(&[command]);
+        assert_eq!(finished.code, Some(0), "{command}: {finished}");
+        keeps_secrets(&finished.to_string());
+    }
+
+    let (_, name) = database.url.split_once('@').expect("an account");
+    let (_, name) = name.split_once('/').expect("a database's name");
+    let scheme = backend.scheme();
+    for nowhere in ["no-such-host.invalid", "127.0.0.1:1"] {
+        let url = format!("{scheme}://odometer:{PASSWORD}@{nowhere}/{name}");
+        waits_for_its_database(Program::options().database(&url).start().await).await;
+    }
+}
+
+for_each_server!(a_read_only_server_counts_as_away_until_it_can_be_written);
+
+async fn a_read_only_server_counts_as_away_until_it_can_be_written(backend: Backend) {
+    let server = Server::start(backend).await;
+    let database = TestDatabase::prepared_on(&server).await;
+    let (read_only, writable) = match backend {
+        Backend::Postgres => (
+            "ALTER SYSTEM SET default_transaction_read_only = on",
+            "ALTER SYSTEM SET default_transaction_read_only = off",
+        ),
+        Backend::MariaDb | Backend::Sqlite => {
+            ("SET GLOBAL read_only = ON", "SET GLOBAL read_only = OFF")
+        }
+    };
+    let reload = async |statement: &str| {
+        server.administrate(statement).await;
+        if backend == Backend::Postgres {
+            server.administrate("SELECT pg_reload_conf()").await;
+        }
+    };
+    reload(read_only).await;
+    let options = Program::options().database(&database.url);
+    waits_for_its_database(options.start().await).await;
+
+    let mut program = options.start().await;
+    let ready = program.client().get("/readyz").await.expect("a reply");
+    assert_eq!(ready.status, 503, "{ready:?}");
+    // Existing sessions of PostgreSQL read the setting anew with each transaction.
+    reload(writable).await;
+    program.ready().await;
+    assert_eq!(program.client().next("x").await, 1);
+    keeps_secrets(&program.stop().await);
+}
+
+#[test]
+fn a_standby_counts_as_away() {
+    run(async {
+        let server = Server::start(Backend::Postgres).await;
+        let database = TestDatabase::prepared_on(&server).await;
+        let copy = directory("standby");
+        postgres::copy_as_standby(copy.path(), server.port());
+        let standby = Server::start_in(Backend::Postgres, copy).await;
+        let name = database.url.rsplit('/').next().expect("a database's name");
+        let url = standby.url(name);
+        waits_for_its_database(Program::options().database(&url).start().await).await;
+    });
+}
+
+for_each_server!(a_missing_schema_is_waited_for);
+
+async fn a_missing_schema_is_waited_for(backend: Backend) {
+    let database = TestDatabase::empty(backend).await;
+    let options = Program::options().database(&database.url);
+    let mut program = options.start().await;
+    let client = program.client();
+    let refused_by = |reply: crate::support::Reply| {
+        assert_eq!(reply.status, 503, "{reply:?}");
+    };
+    refused_by(client.get("/readyz").await.expect("a reply"));
+    refused_by(client.post("/v1/sequences/x/next").await.expect("a reply"));
+    let finished = options.run(&["check"]);
+    assert_eq!(finished.code, Some(78), "{finished}");
+    assert!(finished.errors.contains("odometer migrate"), "{finished}");
+    database.migrate();
+    program.ready().await;
+    assert_eq!(client.next("x").await, 1);
+    program.stop().await;
+
+    // The one-node way: both at once.
+    let database = TestDatabase::empty(backend).await;
+    let mut program = Program::options()
+        .database(&database.url)
+        .argument("serve")
+        .argument("--migrate")
+        .start()
+        .await;
+    program.ready().await;
+    assert_eq!(program.client().next("x").await, 1);
+}
+
+for_each_server!(a_schema_of_another_time_ends_it_after_a_minute);
+
+async fn a_schema_of_another_time_ends_it_after_a_minute(backend: Backend) {
+    let missing = TestDatabase::empty(backend).await;
+    let too_old = TestDatabase::prepared(backend).await;
+    too_old
+        .execute("UPDATE meta SET schema_version = 0, compatible_from = 0")
+        .await;
+    let too_new = TestDatabase::prepared(backend).await;
+    too_new
+        .execute("UPDATE meta SET schema_version = 99, compatible_from = 99")
+        .await;
+    // Newer, but made so that this version can work with it.
+    let newer = TestDatabase::prepared(backend).await;
+    newer.execute("UPDATE meta SET schema_version = 99").await;
+
+    let started = Instant::now();
+    let mut waiting = Vec::new();
+    for (database, said) in [
+        (&missing, "migrate"),
+        (&too_old, "migrate"),
+        (&too_new, "newer"),
+    ] {
+        let program = Program::options().database(&database.url).start().await;
+        waiting.push((program, said));
+    }
+    let works = Program::options().database(&newer.url).start_ready().await;
+    assert_eq!(works.client().next("x").await, 1);
+    for (program, _) in &waiting {
+        let ready = program.client().get("/readyz").await.expect("a reply");
+        assert_eq!(ready.status, 503, "{ready:?}");
+    }
+    // It ends by itself after a minute; the rest is for slow machines.
+    let limit = Duration::from_secs(100);
+    wait::until("they have ended", limit, async || {
+        let ended = waiting.iter_mut().all(|(program, _)| program.has_ended());
+        ended.then_some(())
+    })
+    .await;
+    assert!(started.elapsed() >= Duration::from_secs(30), "too soon");
+    for (program, said) in &mut waiting {
+        ends_with(program, 78, said).await;
+    }
+}
+
+#[test]
+fn a_sqlite_file_has_one_owner() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let options = Program::options().database(&database.url);
+        let mut first = options.start_ready().await;
+        assert_eq!(first.client().next("owned").await, 1);
+        let second = options
+            .clone()
+            .env("ODOMETER_LISTEN", "127.0.0.1:0")
+            .run(&["serve"]);
+        assert_eq!(second.code, Some(75), "{second}");
+        assert!(!second.errors.is_empty(), "{second}");
+        assert_eq!(first.client().next("owned").await, 2);
+        // A killed owner leaves nothing that keeps the next one out.
+        first.kill();
+        let third = options.start_ready().await;
+        assert!(third.client().next("owned").await > 2);
+    });
+}
+
+#[test]
+fn an_address_in_use_is_said_so() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let first = Program::options().database(&database.url).start().await;
+        let other = TestDatabase::prepared(Backend::Sqlite).await;
+        let second = Program::options()
+            .database(&other.url)
+            .env("ODOMETER_LISTEN", first.address())
+            .run(&["serve"]);
+        assert!(matches!(second.code, Some(1 | 78)), "{second}");
+        assert!(second.errors.contains(first.address()), "{second}");
+    });
+}
+
+for_each_backend!(numbers_go_on_without_a_gap_after_a_stop);
+
+async fn numbers_go_on_without_a_gap_after_a_stop(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options()
+        .database(&database.url)
+        .env("ODOMETER_DEFAULT__BLOCK__MIN", 100);
+    let mut expected = 1;
+    for _ in 0..4 {
+        let program = options.start_ready().await;
+        for _ in 0..7 {
+            assert_eq!(take(&program.client()).await, expected);
+            expected += 1;
+        }
+        program.stop().await;
+    }
+    // One block served them all: its rest was returned and adopted each time.
+    assert_eq!(database.next_value("restarted").await, Some(101));
+    let journal = database.journal("restarted").await;
+    let n = |fate: &str| journal.iter().filter(|row| row.fate == fate).count();
+    assert_eq!((n("returned"), n("adopted")), (1, 3), "{journal:?}");
+}
+
+async fn take(client: &Client) -> i64 {
+    client.next("restarted").await
+}

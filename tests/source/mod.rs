@@ -1,0 +1,5 @@
+//! What the source and the builds must look like.
+
+mod layers;
+mod shipped;
+mod use_tree;

@@ -1,0 +1,236 @@
+//! The databases that every promise holds on, and a database of its own for each test.
+
+use sea_orm::{
+    ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend, QueryResult,
+    Statement,
+};
+use tempfile::TempDir;
+
+use super::{
+    Program, keeper,
+    server::{ACCOUNT, Server},
+};
+
+/// A database that Odometer runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Backend {
+    Sqlite,
+    Postgres,
+    MariaDb,
+}
+
+impl Backend {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+            Self::MariaDb => "mariadb",
+        }
+    }
+
+    pub(crate) fn scheme(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+            Self::MariaDb => "mysql",
+        }
+    }
+
+    /// How many processes may share a database of this kind, of `wanted`.
+    pub(crate) fn replicas(self, wanted: usize) -> usize {
+        match self {
+            Self::Sqlite => 1,
+            Self::Postgres | Self::MariaDb => wanted,
+        }
+    }
+}
+
+/// An empty database, or one with Odometer's schema.
+pub(crate) struct TestDatabase {
+    pub(crate) backend: Backend,
+    /// What the program under test is given.
+    pub(crate) url: String,
+    administrator_url: String,
+    /// Holds the file of SQLite.
+    _directory: Option<TempDir>,
+}
+
+impl TestDatabase {
+    /// A database with the schema, ready for `serve`.
+    pub(crate) async fn prepared(backend: Backend) -> Self {
+        let database = Self::empty(backend).await;
+        database.migrate();
+        database
+    }
+
+    /// A database without any table.
+    pub(crate) async fn empty(backend: Backend) -> Self {
+        match backend {
+            Backend::Sqlite => {
+                let directory = keeper::directory("sqlite");
+                let url = format!("sqlite:{}", directory.path().join("odometer.db").display());
+                Self {
+                    backend,
+                    administrator_url: url.clone(),
+                    url,
+                    _directory: Some(directory),
+                }
+            }
+            Backend::Postgres | Backend::MariaDb => {
+                Self::empty_on(Server::shared(backend).await).await
+            }
+        }
+    }
+
+    /// A database with the schema on a server of the test's own.
+    pub(crate) async fn prepared_on(server: &Server) -> Self {
+        let database = Self::empty_on(server).await;
+        database.migrate();
+        database
+    }
+
+    async fn empty_on(server: &Server) -> Self {
+        let name = format!("t_{}", uuid::Uuid::new_v4().simple());
+        server
+            .administrate(&match server.backend() {
+                Backend::Postgres => format!("CREATE DATABASE {name} OWNER {ACCOUNT}"),
+                Backend::MariaDb | Backend::Sqlite => format!("CREATE DATABASE {name}"),
+            })
+            .await;
+        Self {
+            backend: server.backend(),
+            url: server.url(&name),
+            administrator_url: server.administrator_url(&name),
+            _directory: None,
+        }
+    }
+
+    /// Brings the schema up with the program's own command; SQLite does that at start.
+    pub(crate) fn migrate(&self) {
+        if self.backend != Backend::Sqlite {
+            let finished = Program::options().database(&self.url).run(&["migrate"]);
+            assert_eq!(finished.code, Some(0), "migrate: {finished}");
+        }
+    }
+
+    async fn connect(&self) -> DatabaseConnection {
+        let mut options = ConnectOptions::new(self.administrator_url.clone());
+        options.max_connections(1).sqlx_logging(false);
+        Box::pin(Database::connect(options))
+            .await
+            .expect("the test's database answers")
+    }
+
+    /// The rows of `query`.
+    pub(crate) async fn query(&self, query: &str) -> Vec<QueryResult> {
+        let connection = self.connect().await;
+        let rows = connection
+            .query_all_raw(Statement::from_string(self.dialect(), query))
+            .await
+            .unwrap_or_else(|error| panic!("{query}: {error}"));
+        connection.close().await.expect("a connection closes");
+        rows
+    }
+
+    /// The single number of `query`, if it has a row.
+    pub(crate) async fn number(&self, query: &str) -> Option<i64> {
+        let rows = self.query(query).await;
+        rows.first()
+            .map(|row| row.try_get_by_index(0).expect("one column with a number"))
+    }
+
+    /// Runs a statement that changes the database behind the program's back.
+    pub(crate) async fn execute(&self, statement: &str) {
+        let connection = self.connect().await;
+        connection
+            .execute_unprepared(statement)
+            .await
+            .unwrap_or_else(|error| panic!("{statement}: {error}"));
+        connection.close().await.expect("a connection closes");
+    }
+
+    /// The first number of `sequence` that nobody has reserved; `None` before its birth.
+    pub(crate) async fn next_value(&self, sequence: &str) -> Option<i64> {
+        let query = format!("SELECT next_value FROM counter WHERE sequence = '{sequence}'");
+        self.number(&query).await
+    }
+
+    /// The journal of `sequence`, in order.
+    pub(crate) async fn journal(&self, sequence: &str) -> Vec<JournalRow> {
+        let query = format!(
+            "SELECT first, last, fate, next_unissued FROM block \
+             WHERE sequence = '{sequence}' ORDER BY first, next_unissued"
+        );
+        let rows = self.query(&query).await;
+        rows.iter()
+            .map(|row| JournalRow {
+                first: row.try_get("", "first").expect("a number"),
+                last: row.try_get("", "last").expect("a number"),
+                fate: row.try_get("", "fate").expect("a text"),
+                next_unissued: row.try_get("", "next_unissued").expect("a number"),
+            })
+            .collect()
+    }
+
+    fn dialect(&self) -> DbBackend {
+        match self.backend {
+            Backend::Sqlite => DbBackend::Sqlite,
+            Backend::Postgres => DbBackend::Postgres,
+            Backend::MariaDb => DbBackend::MySql,
+        }
+    }
+}
+
+/// One row of the journal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct JournalRow {
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+    pub(crate) fate: String,
+    pub(crate) next_unissued: i64,
+}
+
+/// Makes one test for each database out of `async fn name(backend: Backend)`.
+macro_rules! for_each_backend {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            use crate::support::{Backend, run};
+
+            #[test]
+            fn sqlite() {
+                run(super::$name(Backend::Sqlite));
+            }
+
+            #[test]
+            fn postgres() {
+                run(super::$name(Backend::Postgres));
+            }
+
+            #[test]
+            fn mariadb() {
+                run(super::$name(Backend::MariaDb));
+            }
+        }
+    )+};
+}
+
+/// As `for_each_backend`, for what needs a server or several replicas.
+macro_rules! for_each_server {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            use crate::support::{Backend, run};
+
+            #[test]
+            fn postgres() {
+                run(super::$name(Backend::Postgres));
+            }
+
+            #[test]
+            fn mariadb() {
+                run(super::$name(Backend::MariaDb));
+            }
+        }
+    )+};
+}
+
+pub(crate) use {for_each_backend, for_each_server};

@@ -1,0 +1,184 @@
+//! A caller of the program, as an ordinary HTTP library makes one.
+
+use std::time::Duration;
+
+use reqwest::{Method, header::HeaderMap};
+use serde_json::Value;
+
+use super::Range;
+
+/// Longer than every deadline of the program, so that running into it is a finding.
+const REPLY_LIMIT: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    http: reqwest::Client,
+    base: String,
+}
+
+/// A status and what came with it.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    /// # Panics
+    /// When the body is not JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body)
+            .unwrap_or_else(|error| panic!("not JSON ({error}): {self:?}"))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// The `code` of a problem; `None` where the reply is none.
+    pub(crate) fn code(&self) -> Option<String> {
+        let value: Value = serde_json::from_str(&self.body).ok()?;
+        value.get("code")?.as_str().map(str::to_owned)
+    }
+
+    /// The numbers given, of any of the three forms.
+    ///
+    /// # Panics
+    /// When the reply is not 200 or its parts disagree.
+    pub(crate) fn numbers(&self) -> Vec<Range> {
+        assert_eq!(self.status, 200, "no numbers: {self:?}");
+        let reply = self.json();
+        if let Some(ranges) = reply.get("ranges").and_then(Value::as_array) {
+            let ranges: Vec<Range> = ranges.iter().map(Range::of_json).collect();
+            let count: u64 = ranges.iter().map(|range| range.count).sum();
+            assert_eq!(reply["count"], count, "count and ranges differ: {reply}");
+            if let Some(ids) = reply.get("ids") {
+                let expected: Vec<Value> = ranges
+                    .iter()
+                    .flat_map(Range::values)
+                    .map(|value| Value::String(value.to_string()))
+                    .collect();
+                assert_eq!(ids, &Value::Array(expected), "ids and ranges differ");
+            }
+            return ranges;
+        }
+        if reply.get("first").is_some() {
+            return vec![Range::of_json(&reply)];
+        }
+        vec![Range::single(Range::identifier(&reply["value"]))]
+    }
+
+    /// The one number given.
+    pub(crate) fn number(&self) -> i64 {
+        match self.numbers().as_slice() {
+            [range] if range.count == 1 => range.first,
+            ranges => panic!("not one number: {ranges:?}"),
+        }
+    }
+}
+
+/// What became of one call that asks for numbers.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Given(Vec<Range>),
+    /// Any status but 200: no number was given.
+    Refused(Reply),
+    /// Numbers may have been given; nobody will see them.
+    NoReply(reqwest::Error),
+}
+
+impl Client {
+    pub(crate) fn new(base: &str) -> Self {
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .tcp_nodelay(true)
+            .timeout(REPLY_LIMIT)
+            .build()
+            .expect("a client without TLS can be made");
+        Self {
+            http,
+            base: base.to_owned(),
+        }
+    }
+
+    /// Sends a request; `path` begins with `/` and is sent as an URL library normalises it.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<Vec<u8>>,
+    ) -> Result<Reply, reqwest::Error> {
+        let mut request = self.http.request(method, format!("{}{path}", self.base));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        let response = request.send().await?;
+        Ok(Reply {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            body: response.text().await?,
+        })
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Result<Reply, reqwest::Error> {
+        self.send(Method::GET, path, &[], None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str) -> Result<Reply, reqwest::Error> {
+        self.send(Method::POST, path, &[], None).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<Reply, reqwest::Error> {
+        self.put_with(path, body, &[]).await
+    }
+
+    pub(crate) async fn put_with(
+        &self,
+        path: &str,
+        body: &Value,
+        headers: &[(&str, &str)],
+    ) -> Result<Reply, reqwest::Error> {
+        let mut all = vec![("content-type", "application/json")];
+        all.extend_from_slice(headers);
+        let body = body.to_string().into_bytes();
+        self.send(Method::PUT, path, &all, Some(body)).await
+    }
+
+    /// Defines `name`, which must succeed.
+    pub(crate) async fn define(&self, name: &str, definition: &Value) -> Reply {
+        let path = format!("/v1/sequences/{name}");
+        let reply = self.put(&path, definition).await.expect("a reply");
+        assert!(matches!(reply.status, 200 | 201), "not defined: {reply:?}");
+        reply
+    }
+
+    /// What the program tells about `name`, which must exist.
+    pub(crate) async fn describe(&self, name: &str) -> Value {
+        let path = format!("/v1/sequences/{name}");
+        let reply = self.get(&path).await.expect("a reply");
+        assert_eq!(reply.status, 200, "not described: {reply:?}");
+        reply.json()
+    }
+
+    /// The next number of `name`, which must be given.
+    pub(crate) async fn next(&self, name: &str) -> i64 {
+        self.post(&format!("/v1/sequences/{name}/next"))
+            .await
+            .expect("a reply")
+            .number()
+    }
+
+    /// Asks for numbers by `path` and sorts the outcome.
+    pub(crate) async fn ask(&self, path: &str) -> Answer {
+        match self.post(path).await {
+            Ok(reply) if reply.status == 200 => Answer::Given(reply.numbers()),
+            Ok(reply) => Answer::Refused(reply),
+            Err(error) => Answer::NoReply(error),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a run started is ended, and what it wrote removed, however the run ends.
+//!
+//! A small shell process holds the other end of a pipe. Statics are not
+//! dropped and a killed process runs no destructor, but its pipes close.
+
+use std::{
+    io::Write,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{LazyLock, Mutex, PoisonError},
+};
+
+use super::settings;
+
+static KEEPER: LazyLock<Keeper> = LazyLock::new(Keeper::start);
+
+struct Keeper {
+    orders: Mutex<std::process::ChildStdin>,
+    directory: PathBuf,
+}
+
+impl Keeper {
+    fn start() -> Self {
+        let given = settings::run_directory();
+        let directory = given.clone().unwrap_or_else(|| {
+            std::env::temp_dir().join(format!("odometer-tests-{}", uuid::Uuid::new_v4().simple()))
+        });
+        std::fs::create_dir_all(&directory).expect("the directory of the run can be made");
+        // A server that refuses to run as root must reach its own directory below this one.
+        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o711))
+            .expect("the directory of the run is ours");
+        #[expect(
+            clippy::zombie_processes,
+            reason = "it outlives the run, which therefore cannot wait for it"
+        )]
+        let mut process = Command::new("bash")
+            .args(["-c", include_str!("keeper.sh"), "odometer-tests-keeper"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // An interrupt from the terminal is for the run, not for who cleans up after it.
+            .process_group(0)
+            .spawn()
+            .expect("bash starts");
+        std::fs::write(
+            directory.join(format!("keeper-{}", process.id())),
+            process.id().to_string(),
+        )
+        .expect("the directory of the run is writable");
+        let orders = Mutex::new(process.stdin.take().expect("standard input is piped"));
+        let keeper = Self { orders, directory };
+        if given.is_none() {
+            keeper.order(&format!("directory {}", keeper.directory.display()));
+        }
+        keeper
+    }
+
+    fn order(&self, line: &str) {
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        writeln!(orders, "{line}").expect("the keeper lives as long as the run");
+    }
+}
+
+/// The directory that everything a run writes lies in.
+pub(crate) fn run_directory() -> &'static Path {
+    &KEEPER.directory
+}
+
+/// Has `process` ended with `signal` (a name such as `QUIT`) when the run is gone.
+pub(crate) fn end_with_the_run(process: u32, signal: &str) {
+    KEEPER.order(&format!("process {process} {signal}"));
+}
+
+/// `process` has ended and was waited for: its number may belong to another one soon.
+pub(crate) fn has_ended(process: u32) {
+    KEEPER.order(&format!("ended {process}"));
+}
+
+/// A new directory below the run's, gone with it or with the value returned.
+pub(crate) fn directory(name: &str) -> tempfile::TempDir {
+    tempfile::Builder::new()
+        .prefix(&format!("{name}-"))
+        .tempdir_in(run_directory())
+        .expect("the directory of the run is writable")
+}

@@ -1,0 +1,136 @@
+//! How a throwaway PostgreSQL is made and started.
+
+use std::{
+    io::Write,
+    os::unix::{fs::chown, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use super::server::{ACCOUNT, ADMINISTRATOR, PASSWORD, run_to_the_end};
+
+/// Writes an empty cluster to `directory`/data, with the two accounts of the tests.
+pub(crate) fn initialise(directory: &Path) {
+    if let Some((user, group)) = owner() {
+        chown(directory, Some(user), Some(group)).expect("root may give a directory away");
+    }
+    let password_file = directory.join("password");
+    write_as_owner(&password_file, PASSWORD);
+    run_to_the_end(
+        program("initdb")
+            .arg("-D")
+            .arg(directory.join("data"))
+            .args(["-U", ADMINISTRATOR, "-E", "UTF8", "--locale=C.UTF-8"])
+            .args(["--auth-local=trust", "--auth-host=scram-sha-256"])
+            .arg("--no-sync")
+            .arg("--pwfile")
+            .arg(&password_file),
+    );
+    add_the_program_s_account(directory);
+}
+
+/// Runs the cluster of `directory`/data on `port` of loopback.
+pub(crate) fn command(directory: &Path, port: u16) -> Command {
+    let mut command = program("postgres");
+    command
+        .arg("-D")
+        .arg(directory.join("data"))
+        .arg("-k")
+        .arg(directory)
+        .args(["-p", &port.to_string()])
+        .args(["-c", "listen_addresses=127.0.0.1"])
+        .args(["-c", "max_connections=300"])
+        .args(["-c", "shared_buffers=64MB"]);
+    command
+}
+
+/// A copy of the server at `port`, set up to follow it as a standby.
+pub(crate) fn copy_as_standby(directory: &Path, port: u16) {
+    if let Some((user, group)) = owner() {
+        chown(directory, Some(user), Some(group)).expect("root may give a directory away");
+    }
+    run_to_the_end(
+        program("pg_basebackup")
+            .env("PGPASSWORD", PASSWORD)
+            .args(["-h", "127.0.0.1", "-p", &port.to_string()])
+            .args(["-U", ADMINISTRATOR, "-R", "-c", "fast", "-X", "stream"])
+            .arg("-D")
+            .arg(directory.join("data")),
+    );
+}
+
+/// In single-user mode, so that no server need be up for it.
+fn add_the_program_s_account(directory: &Path) {
+    let mut process = program("postgres")
+        .args(["--single", "-j", "-D"])
+        .arg(directory.join("data"))
+        .arg("postgres")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the server starts in single-user mode");
+    let statement = format!("CREATE ROLE {ACCOUNT} LOGIN PASSWORD '{PASSWORD}';\n\n");
+    process
+        .stdin
+        .take()
+        .expect("standard input is piped")
+        .write_all(statement.as_bytes())
+        .expect("the server reads its standard input");
+    let status = process.wait().expect("our child can be waited for");
+    assert!(status.success(), "the account was not created: {status}");
+}
+
+fn write_as_owner(path: &Path, text: &str) {
+    std::fs::write(path, text).expect("the server's directory is writable");
+    if let Some((user, group)) = owner() {
+        chown(path, Some(user), Some(group)).expect("root may give a file away");
+    }
+}
+
+/// One of the server's programs, as the account that may run it.
+fn program(name: &str) -> Command {
+    let mut command = Command::new(directory_of_programs().join(name));
+    // It must be able to enter the directory it is started in.
+    command.current_dir("/").env("LC_ALL", "C.UTF-8");
+    if let Some((user, group)) = owner() {
+        command.uid(user).gid(group);
+    }
+    command
+}
+
+/// PostgreSQL refuses root: then it runs as the account that its package makes.
+fn owner() -> Option<(u32, u32)> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let accounts = std::fs::read_to_string("/etc/passwd").expect("the accounts can be read");
+    let account = accounts
+        .lines()
+        .find(|line| line.starts_with("postgres:"))
+        .expect("root needs the account postgres: apt-get install postgresql");
+    let mut fields = account.split(':').skip(2).map(|field| field.parse().ok());
+    match (fields.next().flatten(), fields.next().flatten()) {
+        (Some(user), Some(group)) => Some((user, group)),
+        _ => panic!("not an account: {account}"),
+    }
+}
+
+fn directory_of_programs() -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten();
+    let mut found: Vec<(u32, PathBuf)> = versions
+        .flatten()
+        .filter_map(|entry| {
+            let version = entry.file_name().to_str()?.parse().ok()?;
+            Some((version, entry.path().join("bin")))
+        })
+        .filter(|(_, programs)| programs.join("initdb").is_file())
+        .collect();
+    found.sort();
+    match found.pop() {
+        Some((_, programs)) => programs,
+        None => panic!("PostgreSQL is missing: apt-get install postgresql"),
+    }
+}

@@ -1,0 +1,372 @@
+//! The real program as a process: started on port 0, met by signals and standard error.
+
+use std::{
+    fmt,
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::{Client, keeper, server::pid, settings, wait};
+
+const START_LIMIT: Duration = Duration::from_secs(30);
+const READY_LIMIT: Duration = Duration::from_secs(30);
+const END_LIMIT: Duration = Duration::from_secs(60);
+
+/// How the program is started; the environment of the tests is not passed on.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    program: PathBuf,
+    environment: Vec<(String, String)>,
+    arguments: Vec<String>,
+    directory: Option<PathBuf>,
+}
+
+impl Options {
+    pub(crate) fn env(mut self, key: &str, value: impl ToString) -> Self {
+        self.environment.push((key.to_owned(), value.to_string()));
+        self
+    }
+
+    pub(crate) fn database(self, url: &str) -> Self {
+        self.env("ODOMETER_DATABASE_URL", url)
+    }
+
+    pub(crate) fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// The directory it is started in, instead of an empty one of its own.
+    pub(crate) fn in_directory(mut self, directory: &Path) -> Self {
+        self.directory = Some(directory.to_path_buf());
+        self
+    }
+
+    /// The build whose guards can be taken out, with those named here out.
+    pub(crate) fn without_guards(mut self, guards: &str) -> Self {
+        self.program = settings::sabotaged_program();
+        self.env("ODOMETER_SABOTAGE", guards)
+    }
+
+    fn command(&self, own_directory: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .env_clear()
+            .envs(self.environment.iter().map(|(key, value)| (key, value)))
+            // By this `tests/run` finds what was left running.
+            .env("TESTS_RUN_DIRECTORY", keeper::run_directory())
+            .current_dir(self.directory.as_deref().unwrap_or(own_directory))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts `serve` and waits for its address.
+    ///
+    /// # Panics
+    /// When it ends before it listens; the message has what it said.
+    pub(crate) async fn start(&self) -> Program {
+        let options = if self
+            .environment
+            .iter()
+            .any(|(key, _)| key == "ODOMETER_LISTEN")
+        {
+            self.clone()
+        } else {
+            self.clone().env("ODOMETER_LISTEN", "127.0.0.1:0")
+        };
+        let own_directory = keeper::directory("program");
+        let mut process = options
+            .command(own_directory.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        keeper::end_with_the_run(process.id(), "KILL");
+        let output = process.stderr.take().expect("standard error is piped");
+        let mut program = Program {
+            process,
+            ended: None,
+            log: Log::read(output),
+            address: String::new(),
+            _own_directory: own_directory,
+        };
+        let found = wait::until("the program listens", START_LIMIT, async || {
+            if let Some(address) = program.log.address() {
+                return Some(Some(address));
+            }
+            program.has_ended().then_some(None)
+        });
+        match found.await {
+            Some(address) => program.address = address,
+            None => panic!("the program ended before it listened:\n{}", program.log()),
+        }
+        program
+    }
+
+    /// Starts `serve` and waits until it is ready.
+    pub(crate) async fn start_ready(&self) -> Program {
+        let mut program = self.start().await;
+        program.ready().await;
+        program
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Finished {
+        let own_directory = keeper::directory("program");
+        let mut process = self
+            .command(own_directory.path())
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        keeper::end_with_the_run(process.id(), "KILL");
+        let output = process.stdout.take().expect("standard output is piped");
+        let errors = process.stderr.take().expect("standard error is piped");
+        let output = std::thread::spawn(move || read_all(output));
+        let errors = std::thread::spawn(move || read_all(errors));
+        let status = wait_with_limit(&mut process, Duration::from_secs(120));
+        Finished {
+            code: status.and_then(|status| status.code()),
+            output: output.join().expect("reading does not fail"),
+            errors: errors.join().expect("reading does not fail"),
+        }
+    }
+}
+
+/// What a command that ran to its end left.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// `None` when it was killed by a signal, or by the test because it did not end.
+    pub(crate) code: Option<i32>,
+    pub(crate) output: String,
+    pub(crate) errors: String,
+}
+
+impl fmt::Display for Finished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}\n{}{}", self.code, self.output, self.errors)
+    }
+}
+
+/// A running `odometer serve`, killed when dropped.
+pub(crate) struct Program {
+    process: Child,
+    ended: Option<ExitStatus>,
+    log: Log,
+    address: String,
+    _own_directory: TempDir,
+}
+
+impl Program {
+    /// The shipped build with the defaults.
+    pub(crate) fn options() -> Options {
+        Options {
+            program: settings::shipped_program(),
+            environment: Vec::new(),
+            arguments: Vec::new(),
+            directory: None,
+        }
+    }
+
+    /// `http://host:port`.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// `host:port`.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(&self.url())
+    }
+
+    /// Waits until it says that it can issue.
+    pub(crate) async fn ready(&mut self) {
+        let client = self.client();
+        wait::until("the program is ready", READY_LIMIT, async || {
+            assert!(!self.has_ended(), "the program ended:\n{}", self.log());
+            let reply = client.get("/readyz").await;
+            reply.is_ok_and(|reply| reply.status == 200).then_some(())
+        })
+        .await;
+    }
+
+    pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    pub(crate) fn interrupt(&self) {
+        self.signal(Signal::INT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        assert!(self.ended.is_none(), "the program has ended");
+        rustix::process::kill_process(pid(self.process.id()), signal)
+            .expect("our child can be sent a signal");
+    }
+
+    /// Ends it without a word, and waits until it is gone.
+    pub(crate) fn kill(&mut self) {
+        if self.ended.is_none() {
+            self.process.kill().expect("our child can be killed");
+            let status = self.process.wait().expect("our child can be waited for");
+            self.note_end(status);
+        }
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        if self.ended.is_none() {
+            let status = self
+                .process
+                .try_wait()
+                .expect("our child can be waited for");
+            if let Some(status) = status {
+                self.note_end(status);
+            }
+        }
+        self.ended.is_some()
+    }
+
+    fn note_end(&mut self, status: ExitStatus) {
+        keeper::has_ended(self.process.id());
+        self.ended = Some(status);
+    }
+
+    /// Waits until it has ended; its exit code, `None` after a signal.
+    pub(crate) async fn end(&mut self) -> Option<i32> {
+        wait::until("the program ends", END_LIMIT, async || {
+            self.has_ended().then_some(())
+        })
+        .await;
+        self.log.wait_until_closed();
+        self.ended.and_then(|status| status.code())
+    }
+
+    /// Asks it to end and waits until it has, which must be with exit code 0.
+    pub(crate) async fn stop(mut self) -> String {
+        self.terminate();
+        let code = self.end().await;
+        assert_eq!(
+            code,
+            Some(0),
+            "the program did not stop well:\n{}",
+            self.log()
+        );
+        self.log()
+    }
+
+    /// What it wrote to standard error up to now.
+    pub(crate) fn log(&self) -> String {
+        self.log.lines().join("\n")
+    }
+
+    pub(crate) fn log_lines(&self) -> Vec<String> {
+        self.log.lines()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            let lines = self.log.lines();
+            let shown = lines.len().saturating_sub(40);
+            eprintln!("--- the end of the log of {}", self.address);
+            for line in lines.iter().skip(shown) {
+                eprintln!("{line}");
+            }
+        }
+    }
+}
+
+/// Standard error, read by a thread of its own so that the program never waits for the test.
+#[derive(Clone)]
+struct Log {
+    shared: Arc<(Mutex<Lines>, Condvar)>,
+}
+
+#[derive(Default)]
+struct Lines {
+    lines: Vec<String>,
+    closed: bool,
+}
+
+impl Log {
+    fn read(output: impl Read + Send + 'static) -> Self {
+        let log = Self {
+            shared: Arc::default(),
+        };
+        let writer = log.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                writer.with(|lines| lines.lines.push(line));
+            }
+            writer.with(|lines| lines.closed = true);
+            writer.shared.1.notify_all();
+        });
+        log
+    }
+
+    fn with<T>(&self, what: impl FnOnce(&mut Lines) -> T) -> T {
+        what(&mut self.shared.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.with(|lines| lines.lines.clone())
+    }
+
+    /// The `host:port` of the first line with an address.
+    fn address(&self) -> Option<String> {
+        self.with(|lines| lines.lines.iter().find_map(|line| address_in(line)))
+    }
+
+    fn wait_until_closed(&self) {
+        let lines = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let limit = Duration::from_secs(10);
+        let waited = self
+            .shared
+            .1
+            .wait_timeout_while(lines, limit, |lines| !lines.closed);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn address_in(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once("http://")?;
+    let end = rest
+        .find(|c: char| !(c.is_ascii_alphanumeric() || ".:[]".contains(c)))
+        .unwrap_or(rest.len());
+    rest.get(..end).map(str::to_owned)
+}
+
+fn read_all(mut from: impl Read) -> String {
+    let mut bytes = Vec::new();
+    from.read_to_end(&mut bytes).expect("a pipe can be read");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn wait_with_limit(process: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let started = Instant::now();
+    loop {
+        let status = process.try_wait().expect("our child can be waited for");
+        if status.is_some() || started.elapsed() > limit {
+            if status.is_none() {
+                process.kill().expect("our child can be killed");
+                process.wait().expect("our child can be waited for");
+            }
+            keeper::has_ended(process.id());
+            return status;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,94 @@
+//! Requests byte by byte, for what no HTTP library would send.
+
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpStream, tcp::ReadHalf},
+};
+
+use super::Reply;
+
+const REPLY_LIMIT: Duration = Duration::from_secs(30);
+
+/// Sends `request` as it is on a connection of its own and reads the one reply.
+///
+/// # Panics
+/// When no whole reply comes.
+pub(crate) async fn exchange(address: &str, request: &[u8]) -> Reply {
+    let mut stream = TcpStream::connect(address).await.expect("it listens");
+    let (mut reader, mut writer) = stream.split();
+    let exchanged = tokio::time::timeout(REPLY_LIMIT, async {
+        let read = read_reply(&mut reader);
+        tokio::pin!(read);
+        tokio::select! {
+            read = &mut read => read,
+            // A refusal may come before the whole request was read; then writing may fail.
+            _ = writer.write_all(request) => read.await,
+        }
+    });
+    let (reply, received) = exchanged.await.expect("a reply comes within the limit");
+    reply.unwrap_or_else(|| {
+        panic!(
+            "not a whole reply to {:?}: {:?}",
+            String::from_utf8_lossy(request.get(..200).unwrap_or(request)),
+            String::from_utf8_lossy(&received)
+        )
+    })
+}
+
+/// A request line with a name or path of any bytes, and what every request needs.
+pub(crate) fn request(method: &str, target: &[u8], headers: &str, body: &[u8]) -> Vec<u8> {
+    let mut request = Vec::new();
+    request.extend_from_slice(method.as_bytes());
+    request.push(b' ');
+    request.extend_from_slice(target);
+    request.extend_from_slice(b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+    if !body.is_empty() {
+        request.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
+    }
+    request.extend_from_slice(headers.as_bytes());
+    request.extend_from_slice(b"\r\n");
+    request.extend_from_slice(body);
+    request
+}
+
+async fn read_reply(stream: &mut ReadHalf<'_>) -> (Option<Reply>, Vec<u8>) {
+    let mut received = Vec::new();
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        if let Some(reply) = parse(&received) {
+            return (Some(reply), received);
+        }
+        match stream.read(&mut buffer).await {
+            Ok(n) if n > 0 => received.extend_from_slice(buffer.get(..n).unwrap_or_default()),
+            _ => return (None, received),
+        }
+    }
+}
+
+fn parse(received: &[u8]) -> Option<Reply> {
+    let head_end = received.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(received.get(..head_end)?).ok()?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+    let mut headers = HeaderMap::new();
+    for line in lines {
+        let (name, value) = line.split_once(':')?;
+        headers.append(
+            name.parse::<HeaderName>().ok()?,
+            HeaderValue::from_str(value.trim()).ok()?,
+        );
+    }
+    let length: usize = match headers.get("content-length") {
+        Some(length) => length.to_str().ok()?.parse().ok()?,
+        None => 0,
+    };
+    let body = received.get(head_end + 4..head_end + 4 + length)?;
+    Some(Reply {
+        status,
+        headers,
+        body: String::from_utf8_lossy(body).into_owned(),
+    })
+}

@@ -1,0 +1,264 @@
+//! A throwaway database server on loopback, in a directory of its own.
+
+use std::{
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal};
+use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection};
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+use super::{Backend, keeper, mariadb, ports, postgres};
+
+/// The password of every account of every throwaway server: easy to find in a log it must not be in.
+pub(crate) const PASSWORD: &str = "hunter2-never-in-a-log";
+/// The account the program under test uses: owner of its database and nothing else.
+pub(crate) const ACCOUNT: &str = "odometer";
+/// The account the tests use to create databases and to look into them.
+pub(crate) const ADMINISTRATOR: &str = "administrator";
+
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// One server process, ended when dropped or when the run ends.
+pub(crate) struct Server {
+    backend: Backend,
+    directory: TempDir,
+    port: u16,
+    process: Option<Child>,
+}
+
+impl Server {
+    /// The server that the tests of a run share.
+    pub(crate) async fn shared(backend: Backend) -> &'static Self {
+        static POSTGRES: OnceCell<Server> = OnceCell::const_new();
+        static MARIADB: OnceCell<Server> = OnceCell::const_new();
+        let cell = match backend {
+            Backend::Postgres => &POSTGRES,
+            Backend::MariaDb => &MARIADB,
+            Backend::Sqlite => panic!("SQLite has no server"),
+        };
+        cell.get_or_init(|| Self::start(backend)).await
+    }
+
+    /// A server of one's own, for a test that stops it.
+    pub(crate) async fn start(backend: Backend) -> Self {
+        let directory = keeper::directory(backend.name());
+        match backend {
+            Backend::Postgres => postgres::initialise(directory.path()),
+            Backend::MariaDb => mariadb::initialise(directory.path()),
+            Backend::Sqlite => panic!("SQLite has no server"),
+        }
+        Self::start_in(backend, directory).await
+    }
+
+    /// A server on a directory that holds its data already.
+    pub(crate) async fn start_in(backend: Backend, directory: TempDir) -> Self {
+        let mut server = Self {
+            backend,
+            directory,
+            port: ports::free(),
+            process: None,
+        };
+        server.start_again().await;
+        server
+    }
+
+    /// Starts the server on its data and port, and waits until it answers.
+    pub(crate) async fn start_again(&mut self) {
+        assert!(self.process.is_none(), "the server is running");
+        let started = Instant::now();
+        loop {
+            let mut process = self.spawn();
+            if self.answers_before_it_ends(&mut process, started).await {
+                self.process = Some(process);
+                return;
+            }
+            keeper::has_ended(process.id());
+            // After a kill, PostgreSQL refuses to start until the last of its processes is gone.
+            assert!(
+                started.elapsed() < START_LIMIT,
+                "{} does not start:\n{}",
+                self.backend.name(),
+                std::fs::read_to_string(self.log()).unwrap_or_default()
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn spawn(&self) -> Child {
+        let mut command = match self.backend {
+            Backend::Postgres => postgres::command(self.directory.path(), self.port),
+            Backend::MariaDb => mariadb::command(self.directory.path(), self.port),
+            Backend::Sqlite => unreachable!("SQLite has no server"),
+        };
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.log())
+            .expect("the server's directory is ours");
+        let process = command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a file can be had twice"))
+            .stderr(log)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+        keeper::end_with_the_run(process.id(), self.quick_end());
+        process
+    }
+
+    async fn answers_before_it_ends(&self, process: &mut Child, started: Instant) -> bool {
+        loop {
+            if let Some(connection) = self.try_administrate().await {
+                connection.close().await.expect("a connection closes");
+                return true;
+            }
+            if process
+                .try_wait()
+                .expect("a child can be waited for")
+                .is_some()
+                || started.elapsed() > START_LIMIT
+            {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// The name of the signal that ends the server at once and tidily.
+    fn quick_end(&self) -> &'static str {
+        match self.backend {
+            Backend::Postgres => "QUIT",
+            Backend::MariaDb | Backend::Sqlite => "TERM",
+        }
+    }
+
+    /// Kills every process of the server at once, as a power cut would.
+    pub(crate) fn kill(&mut self) {
+        let mut process = self.process.take().expect("the server is running");
+        let number = process.id();
+        let children = children_of(number);
+        process.kill().expect("our child can be killed");
+        for child in children {
+            // It may have noticed already and be gone.
+            let _ = rustix::process::kill_process(child, Signal::KILL);
+        }
+        process.wait().expect("our child can be waited for");
+        keeper::has_ended(number);
+    }
+
+    async fn try_administrate(&self) -> Option<DatabaseConnection> {
+        let mut options = ConnectOptions::new(self.administrator_url(self.first_database()));
+        options
+            .max_connections(1)
+            .connect_timeout(Duration::from_secs(2))
+            .acquire_timeout(Duration::from_secs(2))
+            .sqlx_logging(false);
+        let connection = Box::pin(Database::connect(options)).await.ok()?;
+        match connection.execute_unprepared("SELECT 1").await {
+            Ok(_) => Some(connection),
+            Err(_) => None,
+        }
+    }
+
+    /// Runs `statement` as administrator in the server's first database.
+    pub(crate) async fn administrate(&self, statement: &str) {
+        let connection = self
+            .try_administrate()
+            .await
+            .expect("the server of the test answers");
+        connection
+            .execute_unprepared(statement)
+            .await
+            .unwrap_or_else(|error| panic!("{statement}: {error}"));
+        connection.close().await.expect("a connection closes");
+    }
+
+    /// A database that exists in every server.
+    pub(crate) fn first_database(&self) -> &'static str {
+        match self.backend {
+            Backend::Postgres => "postgres",
+            Backend::MariaDb | Backend::Sqlite => "mysql",
+        }
+    }
+
+    pub(crate) fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.path().join("server.log")
+    }
+
+    /// Where the program under test finds `database`.
+    pub(crate) fn url(&self, database: &str) -> String {
+        self.url_as(ACCOUNT, PASSWORD, self.port, database)
+    }
+
+    pub(crate) fn administrator_url(&self, database: &str) -> String {
+        self.url_as(ADMINISTRATOR, PASSWORD, self.port, database)
+    }
+
+    pub(crate) fn url_as(&self, account: &str, password: &str, port: u16, name: &str) -> String {
+        let scheme = self.backend.scheme();
+        format!("{scheme}://{account}:{password}@127.0.0.1:{port}/{name}")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let Some(mut process) = self.process.take() else {
+            return;
+        };
+        let number = process.id();
+        let signal = match self.backend {
+            Backend::Postgres => Signal::QUIT,
+            Backend::MariaDb | Backend::Sqlite => Signal::TERM,
+        };
+        if rustix::process::kill_process(pid(number), signal).is_ok() && process.wait().is_ok() {
+            keeper::has_ended(number);
+        }
+    }
+}
+
+/// A process id as the system call wants it.
+pub(crate) fn pid(number: u32) -> Pid {
+    i32::try_from(number)
+        .ok()
+        .and_then(Pid::from_raw)
+        .expect("a process id is positive and fits")
+}
+
+fn children_of(parent: u32) -> Vec<Pid> {
+    let listed = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    listed
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|child| child.parse().ok())
+        .map(pid)
+        .collect()
+}
+
+/// Runs `command` to its end.
+///
+/// # Panics
+/// When it cannot be started or fails; the message has what it printed.
+pub(crate) fn run_to_the_end(command: &mut Command) {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?} failed: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

@@ -1,0 +1,52 @@
+//! What the environment says about a run; read here and nowhere else.
+
+use std::{path::PathBuf, time::Duration};
+
+/// Whether tests run at the size their guarantee asks for instead of the size of each commit.
+pub(crate) fn full() -> bool {
+    std::env::var_os("ODOMETER_TESTS_FULL").is_some_and(|value| value == "1")
+}
+
+/// `small` for each commit, `large` at full size.
+pub(crate) fn at_size<T>(small: T, large: T) -> T {
+    if full() { large } else { small }
+}
+
+/// How long one test may take before it counts as hung.
+pub(crate) fn test_limit() -> Duration {
+    at_size(Duration::from_secs(300), Duration::from_secs(4 * 3600))
+}
+
+/// The directory given by `tests/run`, which also looks that nothing of it is left.
+pub(crate) fn run_directory() -> Option<PathBuf> {
+    std::env::var_os("TESTS_RUN_DIRECTORY").map(PathBuf::from)
+}
+
+/// The root of the repository.
+pub(crate) fn repository() -> PathBuf {
+    let tests = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    tests
+        .parent()
+        .expect("the tests lie in the repository")
+        .to_path_buf()
+}
+
+/// The program as it is shipped.
+pub(crate) fn shipped_program() -> PathBuf {
+    program("ODOMETER_BIN", "target/release/odometer")
+}
+
+/// The program with guards that can be taken out.
+pub(crate) fn sabotaged_program() -> PathBuf {
+    program("ODOMETER_SABOTAGE_BIN", "target/sabotage/odometer")
+}
+
+fn program(variable: &str, built: &str) -> PathBuf {
+    let path = std::env::var_os(variable).map_or_else(|| repository().join(built), PathBuf::from);
+    assert!(
+        path.is_file(),
+        "{} is missing: run tests/run, which builds it",
+        path.display()
+    );
+    path
+}
