@@ -33,9 +33,12 @@ pub(crate) fn integer(column: impl IntoIden) -> ColumnDef {
     definition
 }
 
-/// A table that is logged and transactional wherever the server's default is not.
-pub(crate) fn table(name: impl IntoTableRef) -> TableCreateStatement {
+/// A table that is crash-safe also where the server's default is not.
+pub(crate) fn table(backend: DbBackend, name: impl IntoTableRef) -> TableCreateStatement {
     let mut statement = Table::create();
-    statement.table(name).if_not_exists().engine("InnoDB");
+    statement.table(name).if_not_exists();
+    if backend == DbBackend::MySql {
+        statement.engine("InnoDB");
+    }
     statement
 }

@@ -13,7 +13,7 @@ impl MigrationTrait for Migration {
         let backend = manager.get_database_backend();
         manager
             .create_table(
-                table(Meta::Table)
+                table(backend, Meta::Table)
                     .col(
                         ColumnDef::new(Meta::Id)
                             .small_integer()

@@ -13,7 +13,7 @@ impl MigrationTrait for Migration {
         let backend = manager.get_database_backend();
         manager
             .create_table(
-                table(Sequence::Table)
+                table(backend, Sequence::Table)
                     .col(ascii(backend, Sequence::Name, NAME_LENGTH).primary_key())
                     .col(ColumnDef::new(Sequence::Definition).text().not_null())
                     .col(ascii(backend, Sequence::State, 16))

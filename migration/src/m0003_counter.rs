@@ -13,7 +13,7 @@ impl MigrationTrait for Migration {
         let backend = manager.get_database_backend();
         manager
             .create_table(
-                table(Counter::Table)
+                table(backend, Counter::Table)
                     .col(ascii(backend, Counter::Sequence, NAME_LENGTH))
                     .col(ascii(backend, Counter::Period, PERIOD_LENGTH))
                     .col(bigint(Counter::NextValue))

@@ -13,7 +13,7 @@ impl MigrationTrait for Migration {
         let backend = manager.get_database_backend();
         manager
             .create_table(
-                table(Block::Table)
+                table(backend, Block::Table)
                     .col(ColumnDef::new(Block::Id).uuid().not_null().primary_key())
                     .col(ascii(backend, Block::Sequence, NAME_LENGTH))
                     .col(ascii(backend, Block::Period, PERIOD_LENGTH))

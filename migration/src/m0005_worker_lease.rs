@@ -13,7 +13,7 @@ impl MigrationTrait for Migration {
         let backend = manager.get_database_backend();
         manager
             .create_table(
-                table(WorkerLease::Table)
+                table(backend, WorkerLease::Table)
                     .col(ascii(backend, WorkerLease::Pool, NAME_LENGTH))
                     .col(integer(WorkerLease::Worker))
                     .col(integer(WorkerLease::Bits))

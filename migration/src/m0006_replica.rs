@@ -13,7 +13,7 @@ impl MigrationTrait for Migration {
         let backend = manager.get_database_backend();
         manager
             .create_table(
-                table(Replica::Table)
+                table(backend, Replica::Table)
                     .col(ascii(backend, Replica::Holder, 64).primary_key())
                     .col(bigint(Replica::Beat))
                     .col(bigint(Replica::BeatAt))

@@ -165,7 +165,7 @@ fn takers_and_a_fill_lose_nothing() {
 
 #[test]
 fn takers_and_the_fill_of_an_empty_cursor_lose_nothing() {
-    model(3, || {
+    model(2, || {
         let cursor = filled(&[]);
         let first = spawn(&cursor, |cursor| take(cursor, 2));
         let second = spawn(&cursor, |cursor| take_batch(cursor, 2));
@@ -246,7 +246,7 @@ fn what_was_issued_never_falls_while_a_close_is_under_way() {
 /// One taker whose guess may be a block behind, while the owner goes so far that the slot of the
 /// block claimed is written again.
 fn model_of_slot_reuse(taker: fn(&Cursor) -> Vec<i64>) {
-    model(3, move || {
+    model(2, move || {
         let cursor = filled(&[(1, 1), (11, 2)]);
         let first = take_batch(&cursor, 1);
         let taker = spawn(&cursor, taker);

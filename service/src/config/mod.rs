@@ -308,7 +308,7 @@ pub(crate) fn sabotage_words() -> Vec<String> {
 
 /// What is wrong with the scheme of a database URL, never showing the URL itself.
 fn database_problem(url: &str) -> Option<String> {
-    const SCHEMES: [&str; 4] = ["sqlite", "postgres", "postgresql", "mysql"];
+    const SCHEMES: [&str; 5] = ["sqlite", "postgres", "postgresql", "mysql", "mariadb"];
     const MEND: &str = "give sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE or \
         mysql://USER:PASSWORD@HOST/DATABASE";
     if url.is_empty() {

@@ -1,9 +1,9 @@
-//! The warm path: one number out of memory, answered before any routing.
+//! The warm path: numbers out of memory, answered before any routing.
 //!
-//! A `POST /v1/sequences/{name}/next` that asks for nothing special and whose sequence has a
-//! number in memory is answered here. All else, a name written with percent signs too, goes on to
-//! the routes, which decide again from the start: what is done by hand here only ever gives the
-//! reply that `numbers::next` would have given.
+//! A `POST /v1/sequences/{name}/next` without a body and without special headers is answered here
+//! when its sequence has the numbers in memory. All else, a name written with percent signs too,
+//! goes on to the routes, which decide again from the start: what is done by hand here only ever
+//! gives the reply that `numbers::next` would have given.
 
 use std::cell::Cell;
 use std::future::{Ready, ready};
@@ -14,13 +14,14 @@ use actix_web::body::BoxBody;
 use actix_web::dev::{
     RequestHead, Service, ServiceRequest, ServiceResponse, Transform, forward_ready,
 };
-use actix_web::http::header::{self, HeaderName, HeaderValue};
-use actix_web::http::{Method, StatusCode};
+use actix_web::http::Method;
+use actix_web::http::header::HeaderValue;
 use actix_web::{Error, HttpResponse};
 use futures_util::future::Either;
 use metrics::{Counter, Histogram};
 
-use super::{Http, envelope, reply};
+use super::parse::Wanted;
+use super::{Http, envelope, parse, reply};
 use crate::metrics::{Metrics, Route};
 use crate::sequence::Directory;
 
@@ -96,14 +97,11 @@ impl<S> WarmFirst<S> {
         let plain = Plain::read(head)?;
         let until_sample = self.until_sample.get();
         let started = (until_sample == 0).then(Instant::now);
-        let value = self.directory.take_warm(plain.name)?;
-        let body = BoxBody::new(reply::one_json(plain.name, value));
-        let mut response = HttpResponse::with_body(StatusCode::OK, body);
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(reply::JSON));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let mut response = self.take(&plain)?;
         if let Some(id) = plain.request_id {
-            headers.insert(envelope::REQUEST_ID, id.clone());
+            response
+                .headers_mut()
+                .insert(envelope::REQUEST_ID, id.clone());
         }
         self.answered.increment(1);
         self.until_sample.set(match started {
@@ -115,43 +113,62 @@ impl<S> WarmFirst<S> {
         });
         Some(response)
     }
+
+    fn take(&self, plain: &Plain<'_>) -> Option<HttpResponse> {
+        let Some(count) = plain.asked.count else {
+            let value = self.directory.take_warm(plain.name)?;
+            return Some(reply::one(plain.name, value, plain.wanted));
+        };
+        let contiguous = plain.asked.contiguous;
+        let directory = &self.directory;
+        let ranges = directory.take_batch_warm(plain.name, count.get(), contiguous)?;
+        Some(reply::batch(
+            plain.name,
+            &ranges,
+            plain.asked.ids,
+            plain.wanted,
+        ))
+    }
 }
 
-/// A request for one number that asks for nothing else.
+/// A request that asks for numbers and for nothing special beside them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Plain<'a> {
     /// As it stands in the path. What no name can hold is in no directory either.
     name: &'a str,
+    asked: parse::Next,
+    wanted: Wanted,
     request_id: Option<&'a HeaderValue>,
 }
 
 impl<'a> Plain<'a> {
     fn read(head: &'a RequestHead) -> Option<Self> {
-        if head.method != Method::POST || head.uri.query().is_some() {
+        if head.method != Method::POST {
             return None;
         }
         let name = head.uri.path().strip_prefix("/v1/sequences/")?;
         let name = name.strip_suffix("/next")?;
+        let mut wanted = Wanted::Json;
         let mut request_id = None;
         for (header, value) in head.headers() {
-            if header.as_str() == envelope::REQUEST_ID && envelope::is_safe(value) {
-                request_id = Some(value);
-            } else if asks_for_more(header, value) {
-                return None;
+            match header.as_str() {
+                "accept" if names_text(value.as_bytes()) => wanted = parse::wanted(head.headers()),
+                "content-length" if value.as_bytes() != b"0" => return None,
+                "x-request-id" if !envelope::is_safe(value) => return None,
+                "x-request-id" => request_id = Some(value),
+                "transfer-encoding" | "expect" | "origin" | "sec-fetch-site"
+                | "idempotency-key" => return None,
+                _ => {}
             }
         }
-        Some(Self { name, request_id })
-    }
-}
-
-/// Whether a header may change what the reply is.
-fn asks_for_more(name: &HeaderName, value: &HeaderValue) -> bool {
-    match name.as_str() {
-        "accept" => names_text(value.as_bytes()),
-        "content-length" => value.as_bytes() != b"0",
-        "transfer-encoding" | "expect" | "origin" | "sec-fetch-site" | "idempotency-key"
-        | "x-request-id" => true,
-        _ => false,
+        // What is wrong with a query is said by the routes.
+        let asked = parse::next(head.uri.query()).ok()?;
+        Some(Self {
+            name,
+            asked,
+            wanted,
+            request_id,
+        })
     }
 }
 
@@ -196,8 +213,9 @@ mod tests {
     #[test]
     fn what_asks_for_more_goes_on_to_the_routes() {
         for path in [
-            "/v1/sequences/orders/next?",
-            "/v1/sequences/orders/next?count=1",
+            "/v1/sequences/orders/next?count=0",
+            "/v1/sequences/orders/next?period=2026",
+            "/v1/sequences/orders/next?x=1",
             "/v1/sequences/orders/next/",
             "/v1/sequences/orders/blocks",
             "/v1/sequences/next",
@@ -206,8 +224,6 @@ mod tests {
             assert_eq!(name_of(&post(path).to_srv_request()), None, "{path}");
         }
         for header in [
-            ("accept", "Text/Plain"),
-            ("accept", "application/json, text/plain, */*"),
             ("content-length", "2"),
             ("transfer-encoding", "chunked"),
             ("expect", "100-continue"),
@@ -226,6 +242,21 @@ mod tests {
             name_of(&TestRequest::get().uri(NEXT).to_srv_request()),
             None
         );
+    }
+
+    #[test]
+    fn batches_and_text_are_plain_too() {
+        let request = post("/v1/sequences/orders/next?count=7&ids=false")
+            .insert_header(("accept", "Text/Plain"))
+            .to_srv_request();
+        let plain = Plain::read(request.head()).unwrap();
+        assert_eq!(plain.asked.count.map(parse::Count::get), Some(7));
+        assert!(!plain.asked.ids && !plain.asked.contiguous);
+        assert_eq!(plain.wanted, Wanted::Text);
+        let browser = post(NEXT).insert_header(("accept", "application/json, text/plain, */*"));
+        let browser = browser.to_srv_request();
+        let plain = Plain::read(browser.head()).unwrap();
+        assert_eq!((plain.asked.count, plain.wanted), (None, Wanted::Json));
     }
 
     #[test]

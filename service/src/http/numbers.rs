@@ -68,13 +68,13 @@ pub(super) async fn next(
     body::nothing(&request, payload, http.body).await?;
     let Some(count) = asked.count else {
         let value = http.directory.take(&name).await?;
-        return Ok(reply::one(&name, value, wanted));
+        return Ok(reply::one(name.as_str(), value, wanted));
     };
     let directory = &http.directory;
     let ranges = directory
         .take_batch(&name, count.get(), asked.contiguous)
         .await?;
-    Ok(reply::batch(&name, &ranges, asked.ids, wanted))
+    Ok(reply::batch(name.as_str(), &ranges, asked.ids, wanted))
 }
 
 /// Reserves a range for a caller who counts by itself, straight from the store.

@@ -4,15 +4,16 @@
 //! A name holds no character that JSON escapes, so it is copied as it is.
 
 use actix_web::HttpResponse;
-use actix_web::http::header;
+use actix_web::body::BoxBody;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderValue};
 use actix_web::web::Bytes;
 use odometer_core::block::Block;
-use odometer_core::name::SequenceName;
 
 use super::parse::Wanted;
 
 /// Media type of a number.
-pub(super) const JSON: &str = "application/json";
+const JSON: &str = "application/json";
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -23,7 +24,7 @@ const ONE_FRAME: usize = 48;
 const MAX_DIGITS: usize = 19;
 
 /// The JSON of one number.
-pub(super) fn one_json(name: &str, value: i64) -> Bytes {
+fn one_json(name: &str, value: i64) -> Bytes {
     let mut digits = itoa::Buffer::new();
     let digits = digits.format(value);
     let mut body = Vec::with_capacity(ONE_FRAME + name.len() + 2 * digits.len());
@@ -38,16 +39,16 @@ pub(super) fn one_json(name: &str, value: i64) -> Bytes {
 }
 
 /// The reply for one number.
-pub(super) fn one(name: &SequenceName, value: i64, wanted: Wanted) -> HttpResponse {
+pub(super) fn one(name: &str, value: i64, wanted: Wanted) -> HttpResponse {
     match wanted {
-        Wanted::Json => ok(JSON, one_json(name.as_str(), value)),
+        Wanted::Json => ok(JSON, one_json(name, value)),
         Wanted::Text => ok(TEXT, Bytes::from(format!("{value}\n"))),
     }
 }
 
 /// The reply for a batch; `ids` says whether the printed ids stand beside the ranges.
 pub(super) fn batch(
-    name: &SequenceName,
+    name: &str,
     ranges: &[Block],
     ids: bool,
     wanted: Wanted,
@@ -59,17 +60,18 @@ pub(super) fn batch(
 }
 
 fn ok(media_type: &'static str, body: Bytes) -> HttpResponse {
-    HttpResponse::Ok()
-        .insert_header((header::CONTENT_TYPE, media_type))
-        .insert_header((header::CACHE_CONTROL, "no-store"))
-        .body(body)
+    let mut response = HttpResponse::with_body(StatusCode::OK, BoxBody::new(body));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
-fn batch_json(name: &SequenceName, ranges: &[Block], ids: bool) -> Bytes {
+fn batch_json(name: &str, ranges: &[Block], ids: bool) -> Bytes {
     let count: u64 = ranges.iter().map(Block::count).sum();
     let mut body = Vec::with_capacity(256 + room(if ids { ranges } else { &[] }, 3));
     body.extend_from_slice(b"{\"sequence\":\"");
-    body.extend_from_slice(name.as_str().as_bytes());
+    body.extend_from_slice(name.as_bytes());
     body.extend_from_slice(b"\",\"period\":null,\"count\":");
     push(&mut body, count);
     body.extend_from_slice(b",\"ranges\":[");
@@ -134,10 +136,6 @@ mod tests {
 
     use super::*;
 
-    fn orders() -> SequenceName {
-        SequenceName::parse("orders").unwrap()
-    }
-
     fn ranges(of: &[(i64, u64, i64)]) -> Vec<Block> {
         of.iter()
             .map(|(first, count, step)| Block::new(*first, *count, *step).unwrap())
@@ -145,7 +143,7 @@ mod tests {
     }
 
     fn batch_of(of: &[(i64, u64, i64)], ids: bool) -> Value {
-        serde_json::from_slice(&batch_json(&orders(), &ranges(of), ids)).unwrap()
+        serde_json::from_slice(&batch_json("orders", &ranges(of), ids)).unwrap()
     }
 
     #[test]
@@ -165,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_written_as_the_contract_has_it() {
-        let body = batch_json(&orders(), &ranges(&[(1001, 3, 1)]), true);
+        let body = batch_json("orders", &ranges(&[(1001, 3, 1)]), true);
         let expected = r#"{"sequence":"orders","period":null,"count":3,"ranges":[{"first":"1001","last":"1003","count":3,"step":1}],"ids":["1001","1002","1003"]}"#;
         assert_eq!(body, expected);
     }
