@@ -135,3 +135,103 @@ impl Block {
         self.first + offset.cast_signed() * self.step
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        reason = "tests may fail loudly"
+    )]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_block_knows_its_numbers() {
+        let block = Block::new(10, 3, 5).unwrap();
+        assert_eq!((block.first(), block.last(), block.end()), (10, 20, 25));
+        assert_eq!((block.count(), block.step()), (3, 5));
+        assert_eq!(block.values().collect::<Vec<_>>(), [10, 15, 20]);
+        assert_eq!(block.value_at(2), Some(20));
+        assert_eq!(block.value_at(3), None);
+        assert_eq!(block.value_at(u64::MAX), None);
+    }
+
+    #[test]
+    fn what_is_no_block_is_refused() {
+        let negative = InvalidBlock::NegativeFirst { first: -1 };
+        assert_eq!(Block::new(-1, 1, 1), Err(negative));
+        for count in [0, MAX_COUNT + 1, u64::MAX] {
+            assert_eq!(Block::new(0, count, 1), Err(InvalidBlock::Count { count }));
+        }
+        for step in [0, -1, i64::MIN] {
+            assert_eq!(Block::new(0, 1, step), Err(InvalidBlock::Step { step }));
+        }
+    }
+
+    #[test]
+    fn the_number_after_a_block_still_fits() {
+        let last = Block::new(i64::MAX - 1, 1, 1).unwrap();
+        assert_eq!((last.last(), last.end()), (i64::MAX - 1, i64::MAX));
+        for (first, count, step) in [
+            (i64::MAX, 1, 1),
+            (i64::MAX - 1, 2, 1),
+            (1, 1, i64::MAX),
+            (0, MAX_COUNT, i64::MAX),
+        ] {
+            assert_eq!(
+                Block::new(first, count, step),
+                Err(InvalidBlock::TooFar { first, count, step })
+            );
+        }
+    }
+
+    #[test]
+    fn a_block_splits_at_either_end_too() {
+        let block = Block::new(1, 3, 2).unwrap();
+        assert_eq!(block.split_front(0), (None, Some(block)));
+        assert_eq!(block.split_front(3), (Some(block), None));
+        assert_eq!(block.split_front(u64::MAX), (Some(block), None));
+    }
+
+    proptest! {
+        #[test]
+        fn splitting_keeps_every_number(
+            first in 0..i64::MAX / 2,
+            count in 1_u64..100,
+            step in 1_i64..1 << 40,
+            n in 0_u64..110,
+        ) {
+            let block = Block::new(first, count, step).unwrap();
+            let (front, rest) = block.split_front(n);
+            prop_assert_eq!(front.map_or(0, |front| front.count()), n.min(count));
+            let parts = front.iter().chain(&rest).flat_map(Block::values);
+            prop_assert!(parts.eq(block.values()));
+            if let (Some(front), Some(rest)) = (front, rest) {
+                prop_assert_eq!(front.end(), rest.first());
+            }
+        }
+
+        #[test]
+        fn a_block_is_made_exactly_when_its_end_fits(
+            first in any::<i64>(),
+            count in prop_oneof![any::<u64>(), 0..MAX_COUNT + 2],
+            step in prop_oneof![any::<i64>(), -1_i64..1000],
+        ) {
+            let end = i128::from(first) + i128::from(count) * i128::from(step);
+            let fits = first >= 0
+                && (1..=MAX_COUNT).contains(&count)
+                && step >= 1
+                && end <= i128::from(i64::MAX);
+            let block = Block::new(first, count, step);
+            prop_assert_eq!(block.is_ok(), fits);
+            if let Ok(block) = block {
+                prop_assert_eq!(i128::from(block.end()), end);
+                prop_assert_eq!(i128::from(block.last()), end - i128::from(step));
+            }
+        }
+    }
+}

@@ -149,3 +149,85 @@ fn fault(text: &str) -> InvalidName {
         None => InvalidName::TooLong { length: text.len() },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        reason = "tests may fail loudly"
+    )]
+
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_of_all_allowed_characters_are_taken_as_they_are() {
+        let long = "a".repeat(SequenceName::MAX_LENGTH);
+        for text in ["a", "0", "Z", "orders", "a.b_c:d-e", "a..", "9:", &long] {
+            assert_eq!(SequenceName::parse(text).unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn names_that_break_a_rule_are_refused_with_that_rule() {
+        let long = "a".repeat(SequenceName::MAX_LENGTH + 1);
+        let bad = |found, at| InvalidName::BadCharacter { found, at };
+        for (text, fault) in [
+            ("", InvalidName::Empty),
+            (&long, InvalidName::TooLong { length: 129 }),
+            (".a", InvalidName::BadStart { found: '.' }),
+            ("-", InvalidName::BadStart { found: '-' }),
+            (" a", InvalidName::BadStart { found: ' ' }),
+            ("é", InvalidName::BadStart { found: 'é' }),
+            ("a/b", bad('/', 2)),
+            ("a b", bad(' ', 2)),
+            ("ab ", bad(' ', 3)),
+            ("ab\0", bad('\0', 3)),
+            ("aé!", bad('é', 2)),
+            ("a%20b", bad('%', 2)),
+        ] {
+            assert_eq!(SequenceName::parse(text), Err(fault), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_fault_prints_what_is_allowed() {
+        let fault = SequenceName::check("a\0").unwrap_err().to_string();
+        assert_eq!(
+            fault,
+            "The name of a sequence has '\\0' at position 2; after the first character only \
+             ASCII letters, digits, '.', '_', ':' and '-' are allowed."
+        );
+    }
+
+    #[test]
+    fn a_map_of_names_is_searched_with_text() {
+        let name = SequenceName::parse("Orders").unwrap();
+        let map = HashMap::from([(name, 1)]);
+        assert_eq!(map.get("Orders"), Some(&1));
+        assert_eq!(map.get("orders"), None);
+    }
+
+    #[test]
+    fn names_are_checked_when_they_are_read_from_json() {
+        let name: SequenceName = serde_json::from_str("\"a\\u002eb\"").unwrap();
+        assert_eq!(serde_json::to_string(&name).unwrap(), "\"a.b\"");
+        assert!(serde_json::from_str::<SequenceName>("\"a b\"").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_is_a_name_exactly_when_the_pattern_fits(text in "\\PC{0,4}|[a-zA-Z0-9._:-]{0,131}") {
+            let mut bytes = text.bytes();
+            let fits = bytes.next().is_some_and(|byte| byte.is_ascii_alphanumeric())
+                && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte))
+                && text.len() <= 128;
+            prop_assert_eq!(SequenceName::parse(&text).is_ok(), fits);
+        }
+    }
+}

@@ -26,11 +26,7 @@ impl MigrationTrait for Migration {
                     .col(bigint(Counter::WindowLeasedUntil))
                     .col(bigint(Counter::Revision))
                     .col(bigint(Counter::Version))
-                    .primary_key(
-                        Index::create()
-                            .col(Counter::Sequence)
-                            .col(Counter::Period),
-                    )
+                    .primary_key(Index::create().col(Counter::Sequence).col(Counter::Period))
                     .to_owned(),
             )
             .await

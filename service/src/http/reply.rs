@@ -47,12 +47,7 @@ pub(super) fn one(name: &str, value: i64, wanted: Wanted) -> HttpResponse {
 }
 
 /// The reply for a batch; `ids` says whether the printed ids stand beside the ranges.
-pub(super) fn batch(
-    name: &str,
-    ranges: &[Block],
-    ids: bool,
-    wanted: Wanted,
-) -> HttpResponse {
+pub(super) fn batch(name: &str, ranges: &[Block], ids: bool, wanted: Wanted) -> HttpResponse {
     match wanted {
         Wanted::Json => ok(JSON, batch_json(name, ranges, ids)),
         Wanted::Text => ok(TEXT, lines(ranges)),

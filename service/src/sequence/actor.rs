@@ -11,9 +11,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use actix::{
-    Actor, ActorContext, AsyncContext, Context, Handler, WrapFuture, fut::ActorFutureExt,
-};
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler, WrapFuture, fut::ActorFutureExt};
 use odometer_core::block::Block;
 use tokio::sync::oneshot;
 
@@ -198,9 +196,7 @@ impl SequenceActor {
             name: self.issuer.name.clone(),
             known,
             want: match purpose {
-                InFlight::Refill => {
-                    Want::Refill(self.issuer.demand(self.queue.waited_for()))
-                }
+                InFlight::Refill => Want::Refill(self.issuer.demand(self.queue.waited_for())),
                 InFlight::Apart(caller) => caller.want.clone(),
             },
             adopt_from,
@@ -246,11 +242,7 @@ impl SequenceActor {
     }
 
     /// A reservation has ended, well or not.
-    fn ended(
-        &mut self,
-        outcome: Result<Unpublished, StoreError>,
-        context: &mut Context<Self>,
-    ) {
+    fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
         let purpose = self.in_flight.take();
         match (outcome, purpose) {
             (Ok(block), Some(InFlight::Apart(caller))) => self.hand_over(block, caller),
@@ -388,12 +380,10 @@ impl SequenceActor {
 
     /// What a caller reads of a failure of the store; what is left includes what is in memory.
     fn told(&self, error: &StoreError) -> SequenceError {
-        let error = match error {
-            StoreError::Exhausted { left } => StoreError::Exhausted {
-                left: left.saturating_add(self.issuer.remaining()),
-            },
-            other => other.clone(),
-        };
+        let mut error = error.clone();
+        if let StoreError::Exhausted { left } = &mut error {
+            *left = left.saturating_add(self.issuer.remaining());
+        }
         SequenceError::from_store(&self.issuer.name, error)
     }
 
@@ -464,7 +454,11 @@ impl Handler<Take> for SequenceActor {
         if self.queue.is_empty()
             && let Some(batch) = self.issuer.cursor.take_batch(take.count, take.contiguous)
         {
-            if take.answer.send(Ok(batch.ranges.as_slice().to_vec())).is_err() {
+            if take
+                .answer
+                .send(Ok(batch.ranges.as_slice().to_vec()))
+                .is_err()
+            {
                 self.shared
                     .metrics
                     .abandoned(AbandonedCause::CallerGone)
@@ -547,8 +541,7 @@ impl Handler<Unload> for SequenceActor {
     type Result = ();
 
     fn handle(&mut self, _: Unload, context: &mut Self::Context) {
-        let is_idle =
-            self.in_flight.is_none() && self.queue.is_empty() && self.apart.is_empty();
+        let is_idle = self.in_flight.is_none() && self.queue.is_empty() && self.apart.is_empty();
         if !is_idle || self.state == State::Draining {
             return;
         }

@@ -123,18 +123,14 @@ impl Directory {
         count: u64,
         contiguous: bool,
     ) -> Result<Vec<Block>, SequenceError> {
-        if let Some(ranges) = self.take_batch_warm(name, count, contiguous) {
+        if let Some(ranges) = self.take_batch_warm(name.as_str(), count, contiguous) {
             return Ok(ranges);
         }
         self.take_cold(name, count, contiguous).await
     }
 
-    fn take_batch_warm(
-        &self,
-        name: &SequenceName,
-        count: u64,
-        contiguous: bool,
-    ) -> Option<Vec<Block>> {
+    /// A batch from memory, or `None` where memory does not have all of it.
+    pub fn take_batch_warm(&self, name: &str, count: u64, contiguous: bool) -> Option<Vec<Block>> {
         let issuers = self.shared.issuers.pin();
         let issuer = issuers.get(name)?;
         let taken = issuer.cursor.take_batch(count, contiguous)?;
@@ -163,9 +159,7 @@ impl Directory {
     /// # Errors
     /// No block was given.
     pub async fn reserve(&self, name: &SequenceName, size: u64) -> Result<Block, SequenceError> {
-        let ranges = self
-            .ask(name, |answer| HandOver { size, answer })
-            .await?;
+        let ranges = self.ask(name, |answer| HandOver { size, answer }).await?;
         ranges.first().copied().ok_or(SequenceError::Internal)
     }
 
@@ -231,10 +225,7 @@ impl Directory {
     /// There is no such sequence, or neither store nor memory can tell.
     pub async fn describe(&self, name: &SequenceName) -> Result<Description, SequenceError> {
         let issuer = self.shared.issuers.pin().get(name).cloned();
-        let mut state = issuer
-            .as_deref()
-            .map(Issuer::state)
-            .unwrap_or_default();
+        let mut state = issuer.as_deref().map(Issuer::state).unwrap_or_default();
         match self.shared.store.look_up(name).await {
             Ok((listed, seen)) => {
                 if let Some(seen) = seen {
@@ -270,16 +261,14 @@ impl Directory {
     ///
     /// # Errors
     /// The store did not answer.
-    pub async fn list(
-        &self,
-        prefix: &str,
-        after: &str,
-        limit: u64,
-    ) -> Result<Page, SequenceError> {
+    pub async fn list(&self, prefix: &str, after: &str, limit: u64) -> Result<Page, SequenceError> {
         let page = self.shared.store.list(prefix, after, limit).await;
-        page.map_err(|error| match error {
-            StoreError::Unavailable | StoreError::Deadline => SequenceError::StoreUnavailable,
-            _ => SequenceError::Internal,
+        page.map_err(|error| {
+            if matches!(error, StoreError::Unavailable | StoreError::Deadline) {
+                SequenceError::StoreUnavailable
+            } else {
+                SequenceError::Internal
+            }
         })
     }
 
@@ -495,7 +484,9 @@ impl Shared {
         self.metrics
             .abandoned(AbandonedCause::SlotReused)
             .increment(issuer.take_unpublished_reuse());
-        let (size, remaining) = state.block.map_or((0, 0), |block| (block.size, block.remaining));
+        let (size, remaining) = state
+            .block
+            .map_or((0, 0), |block| (block.size, block.remaining));
         metrics.block_size.set(to_float(size));
         metrics.block_remaining.set(to_float(remaining));
         if size > 0 {

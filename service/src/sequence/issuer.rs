@@ -328,7 +328,10 @@ impl Refill {
     fn describe(self) -> String {
         match self.why {
             Some(why) => format!("{} numbers: {why}", self.size),
-            None => format!("{} numbers: adopted, another replica had returned them", self.size),
+            None => format!(
+                "{} numbers: adopted, another replica had returned them",
+                self.size
+            ),
         }
     }
 }

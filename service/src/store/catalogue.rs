@@ -11,9 +11,10 @@ use odometer_core::{
     name::SequenceName,
 };
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, ConnectionTrait, DatabaseConnection, DatabaseTransaction,
-    DbErr, EntityTrait, FromQueryResult, JoinType, PaginatorTrait, QueryFilter, QueryOrder,
-    QuerySelect, TransactionTrait,
+    ActiveValue::Set,
+    ColumnTrait, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbErr, EntityTrait,
+    FromQueryResult, JoinType, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
+    TransactionTrait,
     sea_query::{Expr, ExprTrait, IntoColumnRef, LockType, Query},
 };
 
@@ -208,7 +209,10 @@ async fn change_within(
     if change.must_not_exist {
         return Ok(Err(StoreError::AlreadyExists));
     }
-    if change.must_be_version.is_some_and(|wanted| wanted != row.version) {
+    if change
+        .must_be_version
+        .is_some_and(|wanted| wanted != row.version)
+    {
         return Ok(Err(StoreError::VersionMismatch {
             current: row.version,
         }));
@@ -289,10 +293,7 @@ async fn raise_counters(
     name: &SequenceName,
 ) -> Result<(), DbErr> {
     counter::Entity::update_many()
-        .col_expr(
-            counter::Column::Version,
-            one_more(counter::Column::Version),
-        )
+        .col_expr(counter::Column::Version, one_more(counter::Column::Version))
         .col_expr(
             counter::Column::Revision,
             one_more(counter::Column::Revision),

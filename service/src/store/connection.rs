@@ -38,6 +38,8 @@ pub(super) struct Connection {
     options: ConnectOptions,
     pool: Mutex<Pool>,
     health: watch::Sender<Health>,
+    /// Becomes true when the first look at the database has ended, whatever it found.
+    pub(super) has_looked: watch::Sender<bool>,
     /// Rung when the database was seen to be away.
     pub(super) went_down: Notify,
     timeout: Duration,
@@ -57,7 +59,7 @@ impl Pool {
         let n_connections = options.get_max_connections().unwrap_or(1);
         Ok(Self {
             generation,
-            database: Database::connect(options.clone()).await?,
+            database: Box::pin(Database::connect(options.clone())).await?,
             permits: Arc::new(Semaphore::new(
                 usize::try_from(n_connections).unwrap_or(usize::MAX >> 4),
             )),
@@ -87,6 +89,7 @@ impl Connection {
             options,
             pool: Mutex::new(pool),
             health: watch::Sender::new(Health::NoContact),
+            has_looked: watch::Sender::new(false),
             went_down: Notify::new(),
             timeout: statement_timeout,
         })

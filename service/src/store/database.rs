@@ -30,6 +30,8 @@ use crate::{
 
 /// One database shares its sequences with none.
 pub(super) const STRIPE_COUNT: i32 = 1;
+/// How long the start waits for the first look at the database.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// Rows of the journal that a description shows.
 const BLOCKS_SHOWN: u64 = 100;
 
@@ -82,7 +84,19 @@ impl Database {
             settings.journal_queue,
             Arc::clone(&metrics),
         );
-        let fatal = Monitor::start(Arc::clone(&connection), target, &settings, Arc::clone(&metrics));
+        let mut has_looked = connection.has_looked.subscribe();
+        let fatal = Monitor::start(
+            Arc::clone(&connection),
+            target,
+            &settings,
+            Arc::clone(&metrics),
+        );
+        // A database that is there answers the very first call; one that is away is not waited for.
+        let looked = has_looked.wait_for(|looked| *looked);
+        let _in_time = tokio::time::timeout(FIRST_LOOK, looked).await;
+        if let Some(error) = fatal.borrow().clone() {
+            return Err(error);
+        }
         Ok(Arc::new(Self {
             connection,
             journal,

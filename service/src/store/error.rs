@@ -119,51 +119,55 @@ impl Failure {
 
 impl From<DbErr> for Failure {
     fn from(error: DbErr) -> Self {
-        match &error {
-            // All of these arise before a statement is sent.
-            DbErr::ConnectionAcquire(_) => {
-                Failure::NotCommitted(Cause::NoConnection(error.to_string()))
-            }
-            DbErr::Conn(RuntimeErr::SqlxError(inner)) => Failure::NotCommitted(connecting(inner)),
-            DbErr::Exec(RuntimeErr::SqlxError(inner))
-            | DbErr::Query(RuntimeErr::SqlxError(inner)) => executing(inner),
+        // The first two arise before a statement is sent.
+        if let DbErr::ConnectionAcquire(_) = &error {
+            Failure::NotCommitted(Cause::NoConnection(error.to_string()))
+        } else if let DbErr::Conn(RuntimeErr::SqlxError(inner)) = &error {
+            Failure::NotCommitted(connecting(inner))
+        } else if let DbErr::Exec(RuntimeErr::SqlxError(inner))
+        | DbErr::Query(RuntimeErr::SqlxError(inner)) = &error
+        {
+            executing(inner)
+        } else {
             // Whatever else it is, nothing says that the statement did not run.
-            _ => Failure::MayHaveCommitted(Cause::Server(error.to_string())),
+            Failure::MayHaveCommitted(Cause::Server(error.to_string()))
         }
     }
 }
 
 fn connecting(error: &SqlxError) -> Cause {
     let text = error.to_string();
-    match error {
-        SqlxError::Database(said) if Code::of(said.as_ref()).refuses() => Cause::Refused(text),
-        SqlxError::Configuration(_) => Cause::Refused(text),
-        _ => Cause::NoConnection(text),
+    let is_refused = match error.as_database_error() {
+        Some(said) => Code::of(said).refuses(),
+        None => matches!(error, SqlxError::Configuration(_)),
+    };
+    if is_refused {
+        Cause::Refused(text)
+    } else {
+        Cause::NoConnection(text)
     }
 }
 
 fn executing(error: &SqlxError) -> Failure {
     let text = error.to_string();
-    match error {
-        SqlxError::Database(said) if said.is_unique_violation() => {
-            Failure::NotCommitted(Cause::Duplicate)
-        }
-        SqlxError::Database(said) => {
-            let code = Code::of(said.as_ref());
-            if code.contends() {
-                Failure::NotCommitted(Cause::Contention)
-            } else if code.is_read_only() {
-                Failure::NotCommitted(Cause::ReadOnly(text))
-            } else if code.is_uncertain() {
-                Failure::MayHaveCommitted(Cause::Broken(text))
-            } else {
-                Failure::NotCommitted(Cause::Server(text))
-            }
-        }
-        SqlxError::PoolTimedOut | SqlxError::PoolClosed => {
+    let Some(said) = error.as_database_error() else {
+        return if matches!(error, SqlxError::PoolTimedOut | SqlxError::PoolClosed) {
             Failure::NotCommitted(Cause::NoConnection(text))
-        }
-        _ => Failure::MayHaveCommitted(Cause::Broken(text)),
+        } else {
+            Failure::MayHaveCommitted(Cause::Broken(text))
+        };
+    };
+    let code = Code::of(said);
+    if said.is_unique_violation() {
+        Failure::NotCommitted(Cause::Duplicate)
+    } else if code.contends() {
+        Failure::NotCommitted(Cause::Contention)
+    } else if code.is_read_only() {
+        Failure::NotCommitted(Cause::ReadOnly(text))
+    } else if code.is_uncertain() {
+        Failure::MayHaveCommitted(Cause::Broken(text))
+    } else {
+        Failure::NotCommitted(Cause::Server(text))
     }
 }
 

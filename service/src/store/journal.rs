@@ -17,7 +17,8 @@ use std::{
 use entity::block;
 use odometer_core::{block::Block, name::SequenceName};
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter,
+    ActiveValue::Set,
+    ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter,
     sea_query::{Expr, ExprTrait, OnConflict},
 };
 use tokio::sync::{mpsc, oneshot};
@@ -48,7 +49,9 @@ pub enum Fate {
     /// All of it was issued, or handed over.
     Spent,
     /// From `next_unissued` on it may be adopted by another replica.
-    Returned { next_unissued: i64 },
+    Returned {
+        next_unissued: i64,
+    },
 }
 
 impl Fate {
@@ -172,9 +175,11 @@ impl Writer {
         loop {
             let until = Instant::now() + Duration::from_secs(60);
             let again = Arc::clone(&batch);
-            let attempt = self
-                .connection
-                .run(until, |database| async move { again.write(&database).await });
+            let attempt =
+                self.connection.run(
+                    until,
+                    |database| async move { again.write(&database).await },
+                );
             match attempt.await {
                 Ok(()) => break,
                 Err(failure) => {

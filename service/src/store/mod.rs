@@ -164,10 +164,7 @@ impl Store {
     ///
     /// # Errors
     /// `NotFound`, or why the store did not answer.
-    pub async fn look_up(
-        &self,
-        name: &SequenceName,
-    ) -> Result<(Listed, Option<Seen>), StoreError> {
+    pub async fn look_up(&self, name: &SequenceName) -> Result<(Listed, Option<Seen>), StoreError> {
         self.database().look_up(name).await
     }
 
@@ -219,7 +216,7 @@ pub async fn check(settings: &StoreSettings) -> Result<Vec<String>, StartError> 
             file.display()
         )]);
     }
-    let database = sea_orm::Database::connect(target.single(settings.acquire))
+    let database = Box::pin(sea_orm::Database::connect(target.single(settings.acquire)))
         .await
         .map_err(|error| unreadable(&error))?;
     let verdict = startup::inspect(database.clone())
@@ -235,9 +232,7 @@ pub async fn check(settings: &StoreSettings) -> Result<Vec<String>, StartError> 
             lines.extend(warnings.into_iter().map(|text| format!("warning: {text}")));
             Ok(lines)
         }
-        Verdict::Wrong(reason) | Verdict::Schema(reason) => {
-            Err(StartError::Configuration(reason))
-        }
+        Verdict::Wrong(reason) | Verdict::Schema(reason) => Err(StartError::Configuration(reason)),
         Verdict::Away(reason) => Err(StartError::Other(reason)),
     }
 }

@@ -52,18 +52,16 @@ impl Monitor {
 
     async fn watch(self) {
         if let Err(error) = self.first_contact().await {
-            // Whoever does not wait for it is shutting down.
-            let _gone = self.fatal.send(Some(error));
+            self.fatal.send_replace(Some(error));
+            self.connection.has_looked.send_replace(true);
             return;
         }
         loop {
             self.metrics.store_up.set(1.0);
             self.connection.set_health(Health::Up);
-            let _either = tokio::time::timeout(
-                QUIET_INTERVAL,
-                self.connection.went_down.notified(),
-            )
-            .await;
+            self.connection.has_looked.send_replace(true);
+            let _either =
+                tokio::time::timeout(QUIET_INTERVAL, self.connection.went_down.notified()).await;
             if self.answers().await {
                 continue;
             }
@@ -106,6 +104,7 @@ impl Monitor {
                     reason
                 }
             };
+            self.connection.has_looked.send_replace(true);
             if said != reason {
                 tracing::warn!("waiting for the database: {reason}");
                 said = reason;
@@ -158,7 +157,7 @@ impl Monitor {
 /// Brings the schema of `target` up to this program, on a connection of its own.
 pub(super) async fn migrate(target: &Target, acquire: Duration) -> Result<(), StartError> {
     let options = target.single(acquire);
-    let database = Database::connect(options)
+    let database = Box::pin(Database::connect(options))
         .await
         .map_err(|error| super::unreadable(&error))?;
     let outcome = migration::run(&database).await;

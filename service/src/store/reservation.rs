@@ -3,10 +3,7 @@
 //! The remembered counter is tried first; after a conflict the counter is read
 //! again. At most `attempts` tries within `deadline`, with full jitter between.
 
-use std::{
-    sync::Arc,
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 
 use entity::{block, counter};
 use odometer_core::{
@@ -16,8 +13,7 @@ use odometer_core::{
     sizing::{self, Demand, Granted, Rates, Size, Why},
 };
 use sea_orm::{
-    ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter, QueryOrder,
-    sea_query::Expr,
+    ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr,
 };
 use uuid::Uuid;
 
@@ -180,19 +176,17 @@ impl<'a> Reservation<'a> {
         let left = known.definition.left(known.seen.next_value);
         let granted = match self.granted(&known.definition, left) {
             Ok(granted) => granted,
-            Err(StoreError::Exhausted { .. }) if self.request.known.is_some() && self.known_is_old() => {
+            Err(StoreError::Exhausted { .. })
+                if self.request.known.is_some() && self.known_is_old() =>
+            {
                 // `max` may have been raised elsewhere: look before refusing.
                 self.known = None;
                 return Ok(None);
             }
             Err(error) => return Err(Stop::Told(error)),
         };
-        let block = Block::new(
-            known.seen.next_value,
-            granted.count,
-            known.definition.step,
-        )
-        .map_err(|error| Stop::Told(StoreError::Broken(error.to_string())))?;
+        let block = Block::new(known.seen.next_value, granted.count, known.definition.step)
+            .map_err(|error| Stop::Told(StoreError::Broken(error.to_string())))?;
         self.raise(known, block, granted.why).await
     }
 
@@ -308,7 +302,7 @@ impl<'a> Reservation<'a> {
         let limit = self.database.settings.max_sequences;
         let estimate = self.database.n_sequences.fetch_add(1, Ordering::Relaxed);
         // The estimate knows of this process's births only, so it is renewed now and then.
-        if estimate % 1024 != 0 && estimate < limit {
+        if !estimate.is_multiple_of(1024) && estimate < limit {
             return Ok(());
         }
         let exact = self
@@ -336,7 +330,7 @@ impl<'a> Reservation<'a> {
         };
         match &self.request.want {
             Want::Refill(demand) => {
-                let mut demand = demand.clone();
+                let mut demand = *demand;
                 if let (None, Some(rate)) = (&self.request.known, self.stored_rate) {
                     demand.rates = Rates::resume(rate);
                 }
@@ -414,13 +408,7 @@ impl<'a> Reservation<'a> {
         }
     }
 
-    fn reserved(
-        &self,
-        known: Known,
-        seen: Seen,
-        block: Block,
-        why: Option<Why>,
-    ) -> Reserved {
+    fn reserved(&self, known: Known, seen: Seen, block: Block, why: Option<Why>) -> Reserved {
         Reserved {
             name: self.request.name.clone(),
             id: Uuid::now_v7(),

@@ -37,12 +37,14 @@ pub(super) async fn inspect(database: DatabaseConnection) -> Result<Verdict, DbE
 /// What a failure to reach the database means for the start.
 pub(super) fn verdict_of(failure: &Failure) -> Verdict {
     use super::error::Cause;
-    match failure.cause() {
-        Cause::Refused(said) => Verdict::Wrong(format!(
+    let text = failure.cause().text();
+    if matches!(failure.cause(), Cause::Refused(_)) {
+        Verdict::Wrong(format!(
             "ODOMETER_DATABASE_URL: the database refuses the connection \
-             (user, password or database name): {said}"
-        )),
-        cause => Verdict::Away(format!("the database cannot be reached: {}", cause.text())),
+             (user, password or database name): {text}"
+        ))
+    } else {
+        Verdict::Away(format!("the database cannot be reached: {text}"))
     }
 }
 
@@ -93,7 +95,7 @@ async fn refuses_writes(database: &DatabaseConnection) -> Result<Option<String>,
                 None
             }
         }
-        _ => None,
+        DbBackend::Sqlite | _ => None,
     })
 }
 
@@ -122,7 +124,7 @@ async fn unfit_tables(database: &DatabaseConnection) -> Result<Option<String>, D
                  AND constraint_type = 'PRIMARY KEY'"
             ),
         ),
-        _ => return Ok(None),
+        DbBackend::Sqlite | _ => return Ok(None),
     };
     if number(database, &forgetful).await? != 0 {
         return Ok(Some(
@@ -160,7 +162,7 @@ async fn weak_durability(database: &DatabaseConnection) -> Result<Vec<String>, D
             "SELECT @@innodb_flush_log_at_trx_commit <> 1 AS weak",
             "innodb_flush_log_at_trx_commit is not 1",
         )],
-        _ => &[],
+        DbBackend::Sqlite | _ => &[],
     };
     let mut warnings = Vec::new();
     for (sql, what) in checks {
@@ -179,9 +181,10 @@ async fn flag(database: &DatabaseConnection, sql: &str, column: &str) -> Result<
         return Ok(false);
     };
     // MySQL has no booleans: a comparison is an integer there.
-    match database.get_database_backend() {
-        DbBackend::MySql => Ok(row.try_get::<i64>("", column)? != 0),
-        _ => row.try_get("", column),
+    if database.get_database_backend() == DbBackend::MySql {
+        Ok(row.try_get::<i64>("", column)? != 0)
+    } else {
+        row.try_get("", column)
     }
 }
 

@@ -72,9 +72,10 @@ impl Target {
     /// Options of the pool that serves.
     pub(super) fn pool(&self, settings: &StoreSettings) -> ConnectOptions {
         // SQLite has one writer; more connections starve one another for seconds.
-        let n_connections = match self.backend {
-            DbBackend::Sqlite => 1,
-            _ => settings.pool_max.max(1),
+        let n_connections = if self.backend == DbBackend::Sqlite {
+            1
+        } else {
+            settings.pool_max.max(1)
         };
         let mut options = self.options(settings.acquire);
         options.max_connections(n_connections);
