@@ -518,7 +518,8 @@ mod tests {
             prop_assert!(size.preferred <= policy.max.max(size.at_least).min(MAX_COUNT));
             let least = policy.min.min(policy.max).min(MAX_COUNT);
             prop_assert!(size.preferred >= least);
-            low_water(&policy, &demand.rates, demand.this_second);
+            let low_water = low_water(&policy, &demand.rates, demand.this_second);
+            prop_assert!(low_water > 0 || demand.this_second == 0 || policy.hold.seconds() == 0);
         }
 
         #[test]

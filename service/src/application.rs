@@ -29,6 +29,10 @@ const UPKEEP_PERIOD: Duration = Duration::from_secs(5);
 /// How long a schema that does not fit is waited for: somebody may be migrating it.
 const SCHEMA_WAIT: Duration = Duration::from_secs(60);
 
+/// How long a stopping server goes on at least: in this time connections in use are told to close
+/// with a reply, where a cold stop would cut them between two requests.
+const LINGER: Duration = Duration::from_millis(250);
+
 /// Why a command ended without having done what it should, in one line, and with which exit code.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{sentence}")]
@@ -214,7 +218,7 @@ struct Stopping<'a> {
 impl Stopping<'_> {
     async fn run(&self) {
         self.directory.begin_drain();
-        tokio::time::sleep(self.ready_wait).await;
+        tokio::time::sleep(self.ready_wait.max(LINGER)).await;
         tracing::info!("Accepting no more connections, finishing requests");
         self.server.stop(true).await;
         tracing::info!("Giving back what was not issued");
@@ -305,7 +309,8 @@ async fn keep_up(exposition: Exposition) {
     }
 }
 
-fn store_settings(config: &Config) -> StoreSettings {
+/// What the store is run by, of a configuration.
+pub fn store_settings(config: &Config) -> StoreSettings {
     StoreSettings {
         url: config.database_url.expose().to_owned(),
         pool_max: config.pool.max,
@@ -322,7 +327,8 @@ fn store_settings(config: &Config) -> StoreSettings {
     }
 }
 
-fn sequence_settings(config: &Config) -> SequenceSettings {
+/// What the sequences are run by, of a configuration.
+pub fn sequence_settings(config: &Config) -> SequenceSettings {
     SequenceSettings {
         unknown_create: config.unknown == Unknown::Create,
         template: Arc::clone(&config.template),

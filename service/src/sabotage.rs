@@ -16,18 +16,21 @@ pub(crate) enum Fault {
     FirstRefillInvents,
     /// A restarted actor fills the cursor with the block that the dead one had filled in.
     TakeoverKeepsBlock,
+    /// Each call that finds memory empty starts a reservation of its own.
+    RefillForEach,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
 }
 
 #[cfg(feature = "sabotage")]
 impl Fault {
-    const ALL: [(Fault, &'static str); 6] = [
+    const ALL: [(Fault, &'static str); 7] = [
         (Fault::NoConditions, "no-conditions"),
         (Fault::ActorPanic, "actor-panic"),
         (Fault::FirstRefillError, "first-refill-error"),
         (Fault::FirstRefillInvents, "first-refill-invents"),
         (Fault::TakeoverKeepsBlock, "takeover-keeps-block"),
+        (Fault::RefillForEach, "refill-for-each"),
         (Fault::NoReturn, "no-return"),
     ];
 }

@@ -3,6 +3,7 @@
 
 mod chaos;
 mod crowd;
+mod directory;
 mod first_refill;
 mod lost_replies;
 mod outage;

@@ -14,13 +14,25 @@ async fn ends_with(program: &mut Program, code: i32, said: &str) {
     let ended = program.end().await;
     let log = program.log();
     assert_eq!(ended, Some(code), "{log}");
-    assert!(log.contains(said), "no word of {said}:\n{log}");
+    let lower = log.to_lowercase();
+    assert!(lower.contains(said), "no word of {said}:\n{log}");
     keeps_secrets(&log);
 }
 
+/// Neither a password nor what the database itself said.
 fn keeps_secrets(log: &str) {
-    assert!(!log.contains(PASSWORD), "{log}");
-    assert!(!log.contains(WRONG_PASSWORD), "{log}");
+    for secret in [
+        PASSWORD,
+        WRONG_PASSWORD,
+        "error returned from database",
+        "Access denied",
+        "authentication failed",
+        "Unknown database",
+        "does not exist",
+        "doesn't exist",
+    ] {
+        assert!(!log.contains(secret), "{secret}:\n{log}");
+    }
 }
 
 /// Alive, not ready, refuses with 503, and stops well.
@@ -242,6 +254,7 @@ async fn numbers_go_on_without_a_gap_after_a_stop(backend: Backend) {
         .database(&database.url)
         .env("ODOMETER_DEFAULT__BLOCK__MIN", 100);
     let mut expected = 1;
+    let mut next_values = Vec::new();
     for _ in 0..4 {
         let program = options.start_ready().await;
         for _ in 0..7 {
@@ -249,12 +262,15 @@ async fn numbers_go_on_without_a_gap_after_a_stop(backend: Backend) {
             expected += 1;
         }
         program.stop().await;
+        next_values.push(database.next_value("restarted").await);
     }
-    // One block served them all: its rest was returned and adopted each time.
-    assert_eq!(database.next_value("restarted").await, Some(101));
+    // What the first reserved served them all: its rest was returned and adopted each time.
+    next_values.dedup();
+    assert_eq!(next_values.len(), 1, "{next_values:?}");
     let journal = database.journal("restarted").await;
     let n = |fate: &str| journal.iter().filter(|row| row.fate == fate).count();
-    assert_eq!((n("returned"), n("adopted")), (1, 3), "{journal:?}");
+    assert!(n("returned") >= 1 && n("adopted") >= 3, "{journal:?}");
+    assert_eq!(n("held") + n("abandoned"), 0, "{journal:?}");
 }
 
 async fn take(client: &Client) -> i64 {

@@ -6,13 +6,11 @@
 //! once a block and lies on another line. A guess may lag behind. It never leads, and it never
 //! goes back: what a taker learns from the word by its increment, it writes here.
 //!
-//! Packed as twice the generation, plus one where it is spent: the values ascend as the word does,
-//! modulo 2^32.
+//! It is packed like the word, with offset 0 for a generation that may have numbers left and 1 for
+//! one that is spent: so its values ascend as the word's do, modulo 2^64.
 
 use super::atomic::{AtomicU64, Ordering};
-
-/// Guesses count modulo 2^32: 31 bits of a generation and one more.
-const MASK: u64 = (1 << 32) - 1;
+use super::word::{generation, offset, pack};
 
 /// The guess of a cursor.
 #[derive(Debug)]
@@ -21,13 +19,13 @@ pub(super) struct Guess(AtomicU64);
 /// A generation that may have numbers left.
 #[inline]
 pub(super) fn live(generation: u64) -> u64 {
-    generation << 1
+    pack(generation, 0)
 }
 
 /// A generation known to have none left.
 #[inline]
 pub(super) fn spent(generation: u64) -> u64 {
-    (generation << 1) | 1
+    pack(generation, 1)
 }
 
 impl Guess {
@@ -40,7 +38,7 @@ impl Guess {
     #[inline]
     pub(super) fn worth_a_claim(&self) -> Option<u64> {
         let guess = self.0.load(Ordering::Acquire);
-        (guess & 1 == 0).then_some(guess >> 1)
+        (offset(guess) == 0).then_some(generation(guess))
     }
 
     /// Moves the guess on to what the caller has seen of the word; never back.
@@ -60,6 +58,5 @@ impl Guess {
 
 /// Whether a guess is ahead of another one, by less than half of all there are.
 fn is_later(guess: u64, than: u64) -> bool {
-    let ahead = guess.wrapping_sub(than) & MASK;
-    ahead != 0 && ahead <= MASK / 2
+    guess.wrapping_sub(than).cast_signed() > 0
 }

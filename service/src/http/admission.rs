@@ -1,13 +1,14 @@
 //! Who is let in: the bound on calls being answered off the warm path, calls that a foreign web
 //! page made, and the administrator.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{self, HeaderMap};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpRequest, ResponseError, web};
+use metrics::Gauge;
 
 use super::Http;
 use super::problem::{Code, Problem};
@@ -89,7 +90,7 @@ pub(super) async fn admit(
         let problem = Problem::new(Code::Forbidden, detail);
         return Ok(request.into_response(problem.error_response()));
     }
-    let Some(_place) = Place::take(&http) else {
+    let Some(_place) = http.in_flight.admit() else {
         http.metrics.http_refused.increment(1);
         let detail = "`limits.in_flight` calls are being answered already; try again.";
         let problem = Problem::new(Code::Overloaded, detail);
@@ -98,22 +99,38 @@ pub(super) async fn admit(
     next.call(request).await
 }
 
-/// A place among the calls being answered, free again when dropped.
-struct Place<'a>(&'a Http);
+/// The calls being answered, at most so many.
+pub(super) struct InFlight {
+    now: AtomicUsize,
+    limit: usize,
+    gauge: Gauge,
+}
 
-impl<'a> Place<'a> {
-    fn take(http: &'a Http) -> Option<Self> {
-        let before = http.in_flight.fetch_add(1, Ordering::Relaxed);
-        let place = Self(http);
-        http.metrics.http_in_flight.increment(1.0);
-        (before < http.in_flight_limit).then_some(place)
+impl InFlight {
+    /// None yet, at most `limit` at once; `gauge` shows how many.
+    pub(super) fn new(limit: usize, gauge: Gauge) -> Self {
+        Self {
+            now: AtomicUsize::new(0),
+            limit,
+            gauge,
+        }
+    }
+
+    fn admit(&self) -> Option<Place<'_>> {
+        let before = self.now.fetch_add(1, Ordering::Relaxed);
+        self.gauge.increment(1.0);
+        let place = Place(self);
+        (before < self.limit).then_some(place)
     }
 }
 
+/// A place among the calls being answered, free again when dropped.
+struct Place<'a>(&'a InFlight);
+
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
-        self.0.metrics.http_in_flight.decrement(1.0);
+        self.0.now.fetch_sub(1, Ordering::Relaxed);
+        self.0.gauge.decrement(1.0);
     }
 }
 
@@ -206,6 +223,18 @@ mod tests {
             code_of(&empty, Some("Bearer ")),
             Some(Code::Unauthenticated)
         );
+    }
+
+    #[test]
+    fn no_more_than_the_limit_are_answered_at_once() {
+        let in_flight = InFlight::new(2, Gauge::noop());
+        let first = in_flight.admit();
+        let second = in_flight.admit();
+        assert!(first.is_some() && second.is_some());
+        assert!(in_flight.admit().is_none());
+        assert!(in_flight.admit().is_none());
+        drop(first);
+        assert!(in_flight.admit().is_some());
     }
 
     #[test]

@@ -10,10 +10,11 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
+use odometer_core::name::SequenceName;
 use uuid::{Builder, Uuid};
 
-use super::Http;
 use super::problem::Code;
+use super::{Http, parse};
 use crate::metrics::Route;
 
 /// Names a call in the log. A caller's own is kept where it is safe to print.
@@ -72,12 +73,13 @@ fn request_id(given: Option<&HeaderValue>) -> HeaderValue {
 fn log(response: &ServiceResponse, id: &HeaderValue) {
     let code = response.response().extensions().get::<Code>().copied();
     let code = code.map_or("unknown", Code::as_str);
-    let path = response.request().path();
+    let name = parse::name(response.request().uri().path()).ok();
+    let sequence = name.as_ref().map(SequenceName::as_str);
     let request_id = id.to_str().unwrap_or_default();
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
-        tracing::debug!(request_id, path, code, "call refused");
+        tracing::debug!(sequence, request_id, code, "call refused");
     } else {
-        tracing::error!(request_id, path, code, "call failed");
+        tracing::error!(sequence, request_id, code, "call failed");
     }
 }
 

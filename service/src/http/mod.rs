@@ -8,7 +8,6 @@
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use actix_web::body::BoxBody;
@@ -33,7 +32,7 @@ mod problem;
 mod reply;
 mod sequences;
 
-use admission::Administration;
+use admission::{Administration, InFlight};
 use body::Bounds;
 use problem::{Code, Problem};
 
@@ -69,8 +68,7 @@ struct Http {
     exposition: Exposition,
     body: Bounds,
     administration: Administration,
-    in_flight: AtomicUsize,
-    in_flight_limit: usize,
+    in_flight: InFlight,
     openapi: Bytes,
 }
 
@@ -87,6 +85,7 @@ pub fn serve(
     exposition: Exposition,
     settings: HttpSettings,
 ) -> io::Result<Server> {
+    let in_flight = InFlight::new(settings.in_flight, metrics.http_in_flight.clone());
     let http = Data::new(Http {
         directory,
         metrics,
@@ -96,8 +95,7 @@ pub fn serve(
             timeout: settings.body_timeout,
         },
         administration: Administration::new(settings.loopback, settings.admin_token),
-        in_flight: AtomicUsize::new(0),
-        in_flight_limit: settings.in_flight,
+        in_flight,
         openapi: openapi::document().map_err(io::Error::other)?,
     });
     let mut server = HttpServer::new(move || application(http.clone()))

@@ -146,7 +146,8 @@ impl SequenceActor {
 
     /// Starts the next reservation, if one is needed and none is under way.
     fn advance(&mut self, context: &mut Context<Self>) {
-        if self.in_flight.is_some() || self.state == State::Draining {
+        let is_busy = self.in_flight.is_some() && !sabotage::is(Fault::RefillForEach);
+        if is_busy || self.state == State::Draining {
             return;
         }
         self.queue.forget_gone();

@@ -286,6 +286,12 @@ impl Directory {
         }
     }
 
+    /// Whether this replica is on its way out, so that connections should not be kept.
+    #[inline]
+    pub fn is_draining(&self) -> bool {
+        self.shared.is_draining.load(Ordering::Relaxed)
+    }
+
     /// Not ready from now on; numbers are still issued.
     pub fn begin_drain(&self) {
         self.shared.is_draining.store(true, Ordering::Release);
@@ -479,6 +485,10 @@ impl Shared {
 
     fn publish_issuer(&self, issuer: &Issuer) -> super::description::State {
         let state = issuer.state();
+        // A name that was never reserved from takes no label from one that was.
+        if !issuer.is_known() {
+            return state;
+        }
         let metrics = self.metrics.sequence(issuer.name.as_str());
         metrics.issued.increment(issuer.take_unpublished());
         self.metrics
