@@ -6,7 +6,7 @@ use std::time::Instant;
 use actix_web::Error;
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::StatusCode;
+use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
@@ -41,6 +41,13 @@ pub(super) async fn envelope(
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(REQUEST_ID, id);
     if let Some(http) = http {
+        if http.directory.is_draining() {
+            // A kept connection would be cut between two requests, and a request in between lost.
+            response
+                .response_mut()
+                .head_mut()
+                .set_connection_type(ConnectionType::Close);
+        }
         http.metrics.http(route, status.as_u16()).increment(1);
         http.metrics.http_duration(route).record(started.elapsed());
     }

@@ -94,6 +94,10 @@ where
 
 impl<S> WarmFirst<S> {
     fn answer(&self, head: &RequestHead) -> Option<HttpResponse> {
+        // On the way out replies end their connections, which the envelope sees to.
+        if self.directory.is_draining() {
+            return None;
+        }
         let plain = Plain::read(head)?;
         let until_sample = self.until_sample.get();
         let started = (until_sample == 0).then(Instant::now);

@@ -404,18 +404,25 @@ impl Shared {
 
     /// Takes an unloaded issuer out, remembering below which number it issued or held all.
     pub(super) fn forget(&self, issuer: &Issuer) {
-        let all_below = issuer.memory.lock().all_below;
-        let forgotten = self.forgotten.pin();
-        if forgotten.len() < self.settings.live_sequences || forgotten.contains_key(&issuer.name) {
-            forgotten.insert(issuer.name.clone(), all_below);
-        } else {
-            self.has_forgotten_more.store(true, Ordering::Release);
+        if issuer.is_known() {
+            self.remember(issuer);
         }
         self.publish_issuer(issuer);
         // The name is remembered before it can be loaded again.
         if self.issuers.pin().remove(&issuer.name).is_some() {
             self.n_live.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    fn remember(&self, issuer: &Issuer) {
+        let forgotten = self.forgotten.pin();
+        let earlier = forgotten.get(&issuer.name).copied();
+        if earlier.is_none() && forgotten.len() >= self.settings.live_sequences {
+            self.has_forgotten_more.store(true, Ordering::Release);
+            return;
+        }
+        let all_below = issuer.memory.lock().all_below;
+        forgotten.insert(issuer.name.clone(), all_below.max(earlier.unwrap_or(0)));
     }
 
     /// Below which number this process issued or held all before the name was unloaded.
