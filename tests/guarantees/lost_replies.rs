@@ -25,6 +25,8 @@ async fn a_commit_nobody_heard_of_never_repeats_a_number(backend: Backend) {
     let outcome = lose_replies(backend, &Program::options(), settings::at_size(12, 200)).await;
     assert_eq!(outcome.failures, Vec::<String>::new());
     assert_eq!(outcome.ledger.n_duplicates(), 0);
+    let n_numbers = outcome.ledger.n_numbers();
+    assert!(n_numbers >= 1_000, "vacuous: {n_numbers} numbers");
     assert!(
         outcome.n_uncertain >= MIN_UNCERTAIN,
         "vacuous: {} reservations of unknown outcome",
@@ -37,7 +39,11 @@ for_each_server!(without_its_conditions_lost_replies_repeat_numbers);
 async fn without_its_conditions_lost_replies_repeat_numbers(backend: Backend) {
     let options = Program::options().without_guards("no-conditions");
     let outcome = lose_replies(backend, &options, 2).await;
-    assert!(outcome.ledger.n_duplicates() > 0, "the check finds nothing");
+    let n_numbers = outcome.ledger.n_numbers();
+    assert!(
+        outcome.ledger.n_duplicates() > 0,
+        "the check finds nothing in {n_numbers} numbers"
+    );
 }
 
 struct Outcome {

@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::json;
+
 use crate::support::{
     Answer, Backend, Client, Ledger, Program, Reply, Server, TestDatabase, for_each_server,
     settings, wait,
@@ -29,8 +31,9 @@ async fn a_warm_sequence_outlives_its_database(backend: Backend) {
         .start_ready()
         .await;
     let client = program.client();
+    client.define("warm", &json!({})).await;
     // Known to the program, but with nothing in its memory.
-    client.define("defined", &serde_json::json!({})).await;
+    client.define("defined", &json!({})).await;
 
     let over = Arc::new(AtomicBool::new(false));
     let load = tokio::spawn(use_warm(program.client(), Arc::clone(&over)));

@@ -10,6 +10,8 @@
     reason = "tests may fail loudly"
 )]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use loom::sync::Arc;
 use loom::thread;
 
@@ -21,11 +23,22 @@ use crate::block::Block;
 
 const SHORT_OF_THE_WRAP: u32 = (1 << 31) - 2;
 
-/// Runs a model. Interleavings are complete up to this many preemptions of a thread.
+/// Runs a model in all its interleavings with at most so many preemptions of a thread.
 fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+    let n_runs = std::sync::Arc::new(AtomicUsize::new(0));
+    let counted = std::sync::Arc::clone(&n_runs);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
-    builder.check(run);
+    builder.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        run();
+    });
+    let n_runs = n_runs.load(Ordering::Relaxed);
+    println!("{n_runs} interleavings");
+    assert!(
+        n_runs >= 50,
+        "only {n_runs} interleavings: nothing was tried"
+    );
 }
 
 fn block(first: i64, count: u64) -> Block {
@@ -82,7 +95,7 @@ fn account(cursor: &Cursor, given: &[Vec<i64>], filled: &[i64]) {
 
 #[test]
 fn two_takers_never_share_a_number() {
-    model(4, || {
+    model(8, || {
         let cursor = filled(&[(1, 2), (11, 2)]);
         let other = spawn(&cursor, |cursor| take(cursor, 2));
         let mine = take(&cursor, 2);
@@ -98,7 +111,7 @@ fn two_takers_never_share_a_number() {
 fn a_claim_in_two_steps_is_found_out() {
     model(4, || {
         let cursor = filled(&[(1, 2), (11, 2)]);
-        let other = spawn(&cursor, |cursor| take_in_two_steps(cursor));
+        let other = spawn(&cursor, take_in_two_steps);
         let mine = take_in_two_steps(&cursor);
         account(&cursor, &[mine, other.join().unwrap()], &[1, 2, 11, 12]);
     });
@@ -134,18 +147,17 @@ fn one_of_two_takers_gets_the_low_water_signal() {
 }
 
 #[test]
-fn a_taker_and_a_batch_never_share_a_number() {
-    model(4, || {
-        let cursor = filled(&[(1, 2), (11, 2)]);
-        let other = spawn(&cursor, |cursor| take_batch(cursor, 3));
+fn takers_and_a_batch_never_share_a_number() {
+    model(3, || {
+        let cursor = filled(&[(1, 2), (11, 3)]);
+        let batch = spawn(&cursor, |cursor| take_batch(cursor, 3));
+        let other = spawn(&cursor, |cursor| take(cursor, 1));
         let mine = take(&cursor, 2);
-        let other = other.join().unwrap();
-        assert!(matches!(other.len(), 0 | 3));
-        assert_eq!(
-            cursor.issued(),
-            u64::try_from(mine.len() + other.len()).unwrap()
-        );
-        account(&cursor, &[mine, other], &[1, 2, 11, 12]);
+        let (batch, other) = (batch.join().unwrap(), other.join().unwrap());
+        assert!(matches!(batch.len(), 0 | 3));
+        let given = mine.len() + other.len() + batch.len();
+        assert_eq!(cursor.issued(), u64::try_from(given).unwrap());
+        account(&cursor, &[mine, other, batch], &[1, 2, 11, 12, 13]);
     });
 }
 

@@ -20,7 +20,7 @@
 //!
 //! # Why a take may trust what it reads before its claim
 //!
-//! A take learns from the [guess](guess) that generation *g* is worth a claim, reads *g*'s slot,
+//! A take learns from the guess that generation *g* is worth a claim, reads *g*'s slot,
 //! and claims by `fetch_add`. If the claim finds the word in *g*, what it read is *g*'s block:
 //!
 //! - It is not older. The guess names *g* only after the word did, and reading the guess acquires

@@ -1,13 +1,14 @@
 //! What every call off the warm path gets around it: a request id, `Cache-Control: no-store`, and
 //! a place in the metrics.
 
-use std::time::Instant;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use actix_web::Error;
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 use odometer_core::name::SequenceName;
@@ -19,6 +20,9 @@ use crate::metrics::Route;
 
 /// Names a call in the log. A caller's own is kept where it is safe to print.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Refused calls that each worker logs in a second; the metrics count all of them.
+const REFUSALS_A_SECOND: u32 = 5;
 
 /// The longest request id that is kept, in bytes.
 const MAX_REQUEST_ID: usize = 128;
@@ -75,8 +79,24 @@ fn request_id(given: Option<&HeaderValue>) -> HeaderValue {
     HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))
 }
 
-/// A refusal for reasons of the store is logged where they are seen, once and not a call; here it
-/// only gets the id that ties it to the call.
+thread_local! {
+    /// Refusals that this worker may still log in the second that began then.
+    static REFUSALS: Cell<Option<(Instant, u32)>> = const { Cell::new(None) };
+}
+
+/// Whether one more refusal is logged: an outage refuses thousands of calls a second.
+fn may_log_refusal(now: Instant) -> bool {
+    REFUSALS.with(|refusals| {
+        let (since, n_left) = refusals
+            .get()
+            .filter(|(since, _)| now.saturating_duration_since(*since) < Duration::from_secs(1))
+            .unwrap_or((now, REFUSALS_A_SECOND));
+        refusals.set(Some((since, n_left.saturating_sub(1))));
+        n_left > 0
+    })
+}
+
+/// The reason in the store is logged where it is seen; this line ties it to the call.
 fn log(response: &ServiceResponse, id: &HeaderValue) {
     let code = response.response().extensions().get::<Code>().copied();
     let code = code.map_or("unknown", Code::as_str);
@@ -84,9 +104,11 @@ fn log(response: &ServiceResponse, id: &HeaderValue) {
     let sequence = name.as_ref().map(SequenceName::as_str);
     let request_id = id.to_str().unwrap_or_default();
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
-        tracing::debug!(sequence, request_id, code, "call refused");
+        if may_log_refusal(Instant::now()) {
+            tracing::warn!(sequence, request_id, error = code, "a call was refused");
+        }
     } else {
-        tracing::error!(sequence, request_id, code, "call failed");
+        tracing::error!(sequence, request_id, error = code, "a call failed");
     }
 }
 

@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use super::problem::{Code, Problem};
 use super::{Http, body, openapi, parse};
 use crate::sequence::description::{BlockState, Description, JournalBlock, Page, State};
+use crate::sequence::error::SequenceError;
 
 /// A sequence, as one replica sees it.
 #[derive(Serialize, ToSchema)]
@@ -184,7 +185,8 @@ pub(super) async fn define(
     let condition = parse::condition(request.headers())?;
     let body = body::json(&request, payload, http.body).await?;
     let change = DefinitionChange::from_json(&body)?;
-    let defined = http.directory.define(&name, &change, condition).await?;
+    let defined = http.directory.define(&name, &change, condition).await;
+    let defined = defined.map_err(not_defined)?;
     let mut response = if defined.created {
         HttpResponse::Created()
     } else {
@@ -196,6 +198,15 @@ pub(super) async fn define(
             definition: defined.definition,
             warnings: Vec::new(),
         }))
+}
+
+/// What is not there has no version either: only `If-Match` asks for what has to be there.
+fn not_defined(error: SequenceError) -> Problem {
+    if let SequenceError::NotFound { name } = error {
+        let detail = format!("There is no sequence `{name}` that `If-Match` could hold for.");
+        return Problem::new(Code::VersionMismatch, detail);
+    }
+    Problem::from(error)
 }
 
 /// A definition that is shared, as it is written.
@@ -290,5 +301,95 @@ impl From<Page> for Listing {
             sequences: sequences.collect(),
             next: page.next.map(|name| name.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests may fail loudly"
+)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use odometer_core::name::SequenceName;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn described(state: State) -> Value {
+        let description = Description {
+            name: SequenceName::parse("orders").unwrap(),
+            version: 3,
+            definition: Arc::new(Definition::default()),
+            state,
+            blocks: vec![JournalBlock {
+                first: i64::MAX - 9,
+                last: i64::MAX - 1,
+                step: 2,
+                holder: "h".to_owned(),
+                reserved_at: UNIX_EPOCH + Duration::from_nanos(1_500_000),
+                fate: "held".to_owned(),
+                next_unissued: i64::MAX - 5,
+            }],
+        };
+        serde_json::to_value(Sequence::from(description)).unwrap()
+    }
+
+    #[test]
+    fn what_identifies_is_a_string_and_what_counts_a_number() {
+        let block = BlockState {
+            first: 1001,
+            last: 2000,
+            remaining: 400,
+            size: 1000,
+        };
+        let shown = described(State {
+            high_water_mark: Some(i64::MAX - 1),
+            block: Some(block),
+            rate: 2.5,
+            last_refill: Some(UNIX_EPOCH),
+            runway: Some(7),
+            ..State::default()
+        });
+        assert_eq!(shown["sequence"], "orders");
+        assert_eq!(shown["definition"]["max"], "9007199254740991");
+        let expected = json!({
+            "period": null,
+            "high_water_mark": "9223372036854775806",
+            "block": {"first": "1001", "last": "2000", "remaining": 400, "size": 1000},
+            "next_block": null,
+            "rate": 2.5,
+            "reserve_seconds": null,
+            "last_refill": "1970-01-01T00:00:00.000Z",
+            "why": null,
+            "runway": 7,
+        });
+        assert_eq!(shown["state"], expected);
+        let expected = json!([{
+            "first": "9223372036854775798",
+            "last": "9223372036854775806",
+            "step": 2,
+            "holder": "h",
+            "reserved_at": "1970-01-01T00:00:00.001Z",
+            "fate": "held",
+            "next_unissued": "9223372036854775802",
+        }]);
+        assert_eq!(shown["blocks"], expected);
+    }
+
+    #[test]
+    fn a_condition_on_what_is_not_there_does_not_hold() {
+        let name = SequenceName::parse("orders").unwrap();
+        let problem = not_defined(SequenceError::NotFound { name });
+        assert_eq!(problem.code(), Code::VersionMismatch);
+        let problem = not_defined(SequenceError::Draining);
+        assert_eq!(problem.code(), Code::Draining);
+    }
+
+    #[test]
+    fn an_entity_tag_is_quoted() {
+        assert_eq!(entity_tag(17), "\"17\"");
     }
 }

@@ -285,12 +285,7 @@ impl Issuer {
         let memory = self.memory.lock();
         rest.extend(memory.spare.iter().copied());
         let remaining = rest.iter().map(Block::count).sum();
-        let mut blocks = rest.iter().map(|left| BlockState {
-            first: left.first(),
-            last: left.last(),
-            remaining: left.count(),
-            size: memory.size_of(left),
-        });
+        let mut blocks = rest.iter().map(|left| memory.block_of(left));
         State {
             high_water_mark: memory.known.as_ref().map(|known| known.seen.next_value),
             block: blocks.next(),
@@ -315,12 +310,20 @@ impl Memory {
         self.known = Some(reserved.known.clone());
     }
 
-    /// The size of the block that `left` is the rest of.
-    fn size_of(&self, left: &Block) -> u64 {
-        self.held
+    /// The block that `left` is the rest of.
+    fn block_of(&self, left: &Block) -> BlockState {
+        let whole = self
+            .held
             .iter()
-            .find(|row| (row.block.first()..=row.block.last()).contains(&left.first()))
-            .map_or(left.count(), |row| row.block.count())
+            .map(|row| row.block)
+            .find(|block| (block.first()..=block.last()).contains(&left.first()))
+            .unwrap_or(*left);
+        BlockState {
+            first: whole.first(),
+            last: whole.last(),
+            remaining: left.count(),
+            size: whole.count(),
+        }
     }
 }
 

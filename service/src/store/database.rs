@@ -15,6 +15,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::{
     StoreSettings,
+    answer::{Condition, Defined, JournalBlock, Listed, Page},
     catalogue::{self, Change, Changed},
     connection::{Connection, Health},
     error::{Failure, StartError, StoreError},
@@ -23,10 +24,7 @@ use super::{
     reservation::{Reservation, ReserveRequest, Reserved},
     target::Target,
 };
-use crate::{
-    metrics::{AbandonedCause, Metrics},
-    sequence::description::{Condition, Defined, JournalBlock, Listed, Page},
-};
+use crate::metrics::{AbandonedCause, Metrics};
 
 /// One database shares its sequences with none.
 pub(super) const STRIPE_COUNT: i32 = 1;

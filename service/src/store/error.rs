@@ -1,5 +1,7 @@
 //! What can go wrong in the store, told apart by what it means for the numbers.
 
+use std::fmt;
+
 use odometer_core::definition::DefinitionError;
 use sea_orm::{
     DbErr, RuntimeErr, SqlxError,
@@ -86,7 +88,7 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    /// For the log; holds no URL and no password, since database messages do not.
+    /// For the log: our own words and the server's error code, never a message of the database.
     pub(super) fn text(&self) -> &str {
         match self {
             Cause::NoConnection(text)
@@ -121,22 +123,29 @@ impl From<DbErr> for Failure {
     fn from(error: DbErr) -> Self {
         // The first two arise before a statement is sent.
         if let DbErr::ConnectionAcquire(_) = &error {
-            Failure::NotCommitted(Cause::NoConnection(error.to_string()))
+            Failure::NotCommitted(Cause::NoConnection(
+                "no connection within the time for making one".to_owned(),
+            ))
         } else if let DbErr::Conn(RuntimeErr::SqlxError(inner)) = &error {
             Failure::NotCommitted(connecting(inner))
         } else if let DbErr::Exec(RuntimeErr::SqlxError(inner))
         | DbErr::Query(RuntimeErr::SqlxError(inner)) = &error
         {
             executing(inner)
+        } else if let DbErr::Migration(text) = error {
+            // Written by the migrations themselves, not by a database.
+            Failure::NotCommitted(Cause::Server(text))
         } else {
             // Whatever else it is, nothing says that the statement did not run.
-            Failure::MayHaveCommitted(Cause::Server(error.to_string()))
+            Failure::MayHaveCommitted(Cause::Server(
+                "the reply is not what was asked for".to_owned(),
+            ))
         }
     }
 }
 
 fn connecting(error: &SqlxError) -> Cause {
-    let text = error.to_string();
+    let text = describe(error);
     let is_refused = match error.as_database_error() {
         Some(said) => Code::of(said).refuses(),
         None => matches!(error, SqlxError::Configuration(_)),
@@ -149,7 +158,7 @@ fn connecting(error: &SqlxError) -> Cause {
 }
 
 fn executing(error: &SqlxError) -> Failure {
-    let text = error.to_string();
+    let text = describe(error);
     let Some(said) = error.as_database_error() else {
         return if matches!(error, SqlxError::PoolTimedOut | SqlxError::PoolClosed) {
             Failure::NotCommitted(Cause::NoConnection(text))
@@ -171,6 +180,30 @@ fn executing(error: &SqlxError) -> Failure {
     }
 }
 
+/// An error in our words: what a database says may quote a user, a host or a statement.
+fn describe(error: &SqlxError) -> String {
+    if let Some(said) = error.as_database_error() {
+        return Code::of(said).to_string();
+    }
+    if let SqlxError::Io(error) = error {
+        return error.kind().to_string();
+    }
+    let what = if matches!(error, SqlxError::Tls(_)) {
+        "TLS could not be agreed on"
+    } else if matches!(error, SqlxError::PoolTimedOut) {
+        "no connection within the time for making one"
+    } else if matches!(error, SqlxError::PoolClosed) {
+        "the connections are closed"
+    } else if matches!(error, SqlxError::Protocol(_)) {
+        "what answers does not speak the protocol"
+    } else if matches!(error, SqlxError::Configuration(_)) {
+        "the URL's host, port or parameters cannot be used"
+    } else {
+        "the driver failed"
+    };
+    what.to_owned()
+}
+
 /// A server's error code, in that server's own numbering.
 enum Code<'a> {
     /// SQLSTATE, appendix A of PostgreSQL's manual.
@@ -180,6 +213,17 @@ enum Code<'a> {
     /// SQLite's extended result code.
     Sqlite(i32),
     Other,
+}
+
+impl fmt::Display for Code<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Code::Postgres(code) => write!(formatter, "SQLSTATE {code}"),
+            Code::MySql(code) => write!(formatter, "MySQL error {code}"),
+            Code::Sqlite(code) => write!(formatter, "SQLite result code {code}"),
+            Code::Other => formatter.write_str("an error without a code"),
+        }
+    }
 }
 
 impl<'a> Code<'a> {

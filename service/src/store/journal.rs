@@ -239,7 +239,7 @@ impl Batch {
     async fn write(&self, database: &DatabaseConnection) -> Result<(), DbErr> {
         insert(&self.fresh, database).await?;
         if !self.spent.is_empty() {
-            block::Entity::update_many()
+            let changed = block::Entity::update_many()
                 .col_expr(block::Column::Fate, Expr::val(Fate::Spent.word()))
                 .col_expr(
                     block::Column::NextUnissued,
@@ -249,6 +249,10 @@ impl Batch {
                 .filter(block::Column::Fate.eq(Fate::Held.word()))
                 .exec(database)
                 .await?;
+            if usize::try_from(changed.rows_affected) != Ok(self.spent.len()) {
+                // Blocks that were handed over whole were never held; others are repetitions.
+                insert(&self.spent, database).await?;
+            }
         }
         for row in &self.returned {
             let changed = block::Entity::update_many()

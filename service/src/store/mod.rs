@@ -3,6 +3,7 @@
 //! The only user of SeaORM and of `entity`. It knows rows and statements; who
 //! issues from a block, and to whom, is the `sequence` layer's.
 
+mod answer;
 mod backoff;
 mod catalogue;
 mod connection;
@@ -25,6 +26,7 @@ use sea_orm::DbErr;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+pub use answer::{Condition, Defined, JournalBlock, Listed, Page};
 pub use database::Seen;
 pub use error::{StartError, StoreError};
 pub use journal::{Fate, Row};
@@ -35,10 +37,7 @@ use database::Database;
 use startup::Verdict;
 use target::Target;
 
-use crate::{
-    metrics::Metrics,
-    sequence::description::{Condition, Defined, JournalBlock, Listed, Page},
-};
+use crate::metrics::Metrics;
 
 /// What a store is reached and bounded by.
 #[derive(Clone)]

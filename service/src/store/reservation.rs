@@ -342,10 +342,9 @@ impl<'a> Reservation<'a> {
                     Ok(granted)
                 }
             }
-            Want::Exactly(count) | Want::Handover(count) if *count > left => {
-                Err(StoreError::Exhausted { left })
-            }
+            Want::Exactly(count) if *count > left => Err(StoreError::Exhausted { left }),
             Want::Exactly(count) => Ok(exactly(*count)),
+            Want::Handover(_) if left == 0 => Err(StoreError::Exhausted { left }),
             Want::Handover(count) if *count > sizing::most_at_once(left) => {
                 Err(StoreError::TooLarge {
                     limit: sizing::most_at_once(left),
