@@ -7,6 +7,7 @@
 #![recursion_limit = "256"]
 
 mod contract;
+mod documents;
 mod guarantees;
 mod operation;
 mod source;

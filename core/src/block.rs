@@ -124,6 +124,16 @@ impl Block {
         (front, rest)
     }
 
+    /// How many of its numbers are `first` or above; `first` is one of them, or below, or past the end.
+    #[must_use]
+    pub fn count_from(&self, first: i64) -> u64 {
+        let n_below = first
+            .checked_sub(self.first)
+            .and_then(|span| u64::try_from(span).ok())
+            .map_or(0, |span| span.div_ceil(self.step.unsigned_abs()));
+        self.count.saturating_sub(n_below)
+    }
+
     /// Its numbers, ascending.
     pub fn values(&self) -> impl Iterator<Item = i64> + use<> {
         let block = *self;

@@ -222,7 +222,9 @@ impl Stopping<'_> {
         tracing::info!("Accepting no more connections, finishing requests");
         self.server.stop(true).await;
         tracing::info!("Giving back what was not issued");
-        let drained = self.directory.drain().await;
+        // A fifth of what is left is for the last rows and the connections.
+        let left = self.until.saturating_duration_since(Instant::now());
+        let drained = self.directory.drain(left.mul_f64(0.8)).await;
         tracing::info!(
             returned = drained.returned,
             abandoned = drained.abandoned,

@@ -54,8 +54,9 @@ impl Bench {
     }
 
     async fn stop(self) {
-        self.directory.drain().await;
-        self.store.close(std::time::Duration::from_secs(5)).await;
+        let patience = std::time::Duration::from_secs(5);
+        self.directory.drain(patience).await;
+        self.store.close(patience).await;
     }
 }
 

@@ -11,7 +11,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use actix::{Actor, ActorContext, AsyncContext, Context, Handler, WrapFuture, fut::ActorFutureExt};
+use actix::{
+    Actor, ActorContext, AsyncContext, Context, Handler, SpawnHandle, WrapFuture,
+    fut::ActorFutureExt,
+};
 use odometer_core::block::Block;
 use tokio::sync::oneshot;
 
@@ -25,11 +28,13 @@ use super::{
 use crate::{
     metrics::AbandonedCause,
     sabotage::{self, Fault},
-    store::{Fate, ReserveRequest, Reserved, StoreError, Want},
+    store::{Contact, Fate, ReserveRequest, StoreError, Unpublished, Want},
 };
 
 /// The first wait before a prefetch is tried again.
 const BACKOFF_MIN: Duration = Duration::from_millis(5);
+/// How long an unloaded name waits for its row in the journal before it may be loaded again.
+const UNLOAD_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) struct SequenceActor {
     issuer: Arc<Issuer>,
@@ -43,6 +48,13 @@ pub(super) struct SequenceActor {
     backoff: Duration,
     /// Set when the store said what trying again does not change: no prefetch until asked for.
     is_refused: bool,
+    /// Whether the reservation under way looks for returned blocks first.
+    looks_for_returned: bool,
+    /// Whose turn it is when both kinds of callers wait.
+    is_turn_of_apart: bool,
+    retry: Option<SpawnHandle>,
+    /// The name leaves memory: callers are to look it up again.
+    is_unloading: bool,
     draining: Vec<oneshot::Sender<u64>>,
 }
 
@@ -70,42 +82,6 @@ enum InFlight {
 struct Apart {
     want: Want,
     answer: Answer,
-}
-
-/// A block that nobody else knows of yet: dropped unpublished, it counts as abandoned.
-struct Unpublished {
-    reserved: Option<Reserved>,
-    shared: Arc<Shared>,
-}
-
-impl Unpublished {
-    fn publish(mut self) -> Option<Reserved> {
-        self.reserved.take()
-    }
-}
-
-impl Drop for Unpublished {
-    fn drop(&mut self) {
-        if let Some(reserved) = &self.reserved {
-            self.shared
-                .metrics
-                .abandoned(AbandonedCause::ActorDied)
-                .increment(reserved.block.count());
-            tracing::error!(
-                sequence = self.shared_name(),
-                numbers = reserved.block.count(),
-                "an actor died with a block that it had not filled in"
-            );
-        }
-    }
-}
-
-impl Unpublished {
-    fn shared_name(&self) -> &str {
-        self.reserved
-            .as_ref()
-            .map_or("", |reserved| reserved.name.as_str())
-    }
 }
 
 impl Actor for SequenceActor {
@@ -140,6 +116,10 @@ impl SequenceActor {
             in_flight: None,
             backoff: BACKOFF_MIN,
             is_refused: false,
+            looks_for_returned: false,
+            is_turn_of_apart: false,
+            retry: None,
+            is_unloading: false,
             draining: Vec::new(),
         }
     }
@@ -147,16 +127,19 @@ impl SequenceActor {
     /// Starts the next reservation, if one is needed and none is under way.
     fn advance(&mut self, context: &mut Context<Self>) {
         let is_busy = self.in_flight.is_some() && !sabotage::is(Fault::RefillForEach);
-        if is_busy || self.state == State::Draining {
+        if is_busy || self.state == State::Draining || self.shared.is_drained() {
             return;
         }
         self.queue.forget_gone();
         self.apart.retain(|caller| !caller.answer.is_closed());
         self.fill_from_spare();
-        let next = if !self.queue.is_empty() {
-            Some(InFlight::Refill)
-        } else if !self.apart.is_empty() {
+        let is_turn_of_apart = self.queue.is_empty() || self.is_turn_of_apart;
+        let next = if !self.apart.is_empty() && is_turn_of_apart {
+            self.is_turn_of_apart = false;
             Some(InFlight::Apart(self.apart.remove(0)))
+        } else if !self.queue.is_empty() {
+            self.is_turn_of_apart = true;
+            Some(InFlight::Refill)
         } else if !self.is_refused && self.issuer.wants_prefetch() {
             Some(InFlight::Refill)
         } else {
@@ -182,18 +165,26 @@ impl SequenceActor {
         };
     }
 
-    fn request(&self, purpose: &InFlight) -> ReserveRequest {
-        let memory_of_earlier = self.shared.forgotten_below(&self.issuer.name);
+    fn request(&mut self, purpose: &InFlight) -> ReserveRequest {
+        let earlier = self.shared.forgotten(&self.issuer.name);
         let memory = self.issuer.memory.lock();
-        let adopt_from = match (purpose, memory_of_earlier) {
-            (InFlight::Refill, Some(earlier)) if memory.adopts => {
-                Some(memory.all_below.max(earlier))
+        let adopt_from = match (purpose, &earlier) {
+            (InFlight::Refill, Ok(earlier)) if memory.adopts => {
+                let all_below = earlier.map_or(0, |earlier| earlier.all_below);
+                Some(memory.all_below.max(all_below))
             }
             (InFlight::Refill | InFlight::Apart(_), _) => None,
         };
         let known = memory.known.clone();
+        // Also where nothing may be adopted: then there is nothing to look for.
+        self.looks_for_returned = memory.adopts;
         drop(memory);
+        let last_seen = match &known {
+            Some(known) => Some(known.seen),
+            None => earlier.ok().flatten().map(|earlier| earlier.seen),
+        };
         ReserveRequest {
+            last_seen,
             name: self.issuer.name.clone(),
             known,
             want: match purpose {
@@ -223,17 +214,9 @@ impl SequenceActor {
             return;
         }
         let outcome = self.shared.store.reserve(request);
-        let shared = Arc::clone(&self.shared);
         let arrival = async move {
-            match outcome.await {
-                Ok(Ok(reserved)) => Ok(Unpublished {
-                    reserved: Some(reserved),
-                    shared,
-                }),
-                Ok(Err(error)) => Err(error),
-                // The store's runtime is gone, so the program is on its way out.
-                Err(_gone) => Err(StoreError::Unavailable),
-            }
+            // Where the store's runtime is gone, the program is on its way out.
+            outcome.await.unwrap_or(Err(StoreError::Unavailable))
         };
         context.spawn(
             arrival
@@ -253,12 +236,19 @@ impl SequenceActor {
                 let _gone = caller.answer.send(Err(self.told(&error)));
             }
             (Err(error), _) => {
-                self.fail(&error);
-                let may_pass = matches!(error, StoreError::Unavailable | StoreError::Deadline);
-                self.is_refused = !may_pass;
-                if may_pass && self.state != State::Draining && self.issuer.wants_prefetch() {
-                    self.try_again_later(context);
-                    return;
+                if self.fail(&error) {
+                    let may_pass = matches!(error, StoreError::Unavailable | StoreError::Deadline);
+                    self.is_refused = !may_pass;
+                    if may_pass && self.state != State::Draining && self.issuer.wants_prefetch() {
+                        self.try_again_later(context);
+                        return;
+                    }
+                }
+                let is_stranger =
+                    matches!(error, StoreError::NotFound | StoreError::TooMany { .. });
+                if is_stranger && !self.issuer.is_known() {
+                    // A name that does not exist takes no place from one that does.
+                    context.notify(Unload);
                 }
             }
         }
@@ -317,7 +307,12 @@ impl SequenceActor {
     }
 
     /// A block of its own has arrived for one caller.
-    fn hand_over(&self, block: Unpublished, caller: Apart) {
+    fn hand_over(&mut self, block: Unpublished, caller: Apart) {
+        if caller.answer.is_closed() {
+            // The caller gave up meanwhile. The block lies above all that is held: it is issued here.
+            self.refill(block);
+            return;
+        }
         let Some(reserved) = block.publish() else {
             return;
         };
@@ -325,14 +320,13 @@ impl SequenceActor {
         let count = reserved.block.count();
         if caller.answer.send(Ok(vec![reserved.block])).is_ok() {
             self.issuer.add_handed_over(count);
-            self.shared.store.write_journal(reserved.row(), Fate::Spent);
-            return;
+        } else {
+            self.shared
+                .metrics
+                .abandoned(AbandonedCause::CallerGone)
+                .increment(count);
         }
-        // The caller gave up meanwhile: another replica, or the next start, may have the block.
-        let next_unissued = reserved.block.first();
-        self.shared
-            .store
-            .write_journal(reserved.row(), Fate::Returned { next_unissued });
+        self.shared.store.write_journal(reserved.row(), Fate::Spent);
     }
 
     fn settle(&self) {
@@ -342,17 +336,23 @@ impl SequenceActor {
     }
 
     /// A refill failed: nobody is kept waiting for what is known not to come.
-    fn fail(&mut self, error: &StoreError) {
+    ///
+    /// False where it is worth another try at once: returned blocks may be left at the very end.
+    fn fail(&mut self, error: &StoreError) -> bool {
         if let StoreError::Exhausted { .. } = error {
             self.issuer.memory.lock().adopts = true;
+            if !self.looks_for_returned && !self.queue.is_empty() {
+                return false;
+            }
             self.serve_the_last();
-            return;
+            return true;
         }
         let told = self.told(error);
         for waiter in self.queue.take_all() {
             // Whoever gave up does not need to know.
             let _gone = waiter.answer.send(Err(told.clone()));
         }
+        true
     }
 
     /// The sequence is at its end: who can be served from memory is, the others are refused.
@@ -390,10 +390,35 @@ impl SequenceActor {
 
     /// A prefetch that failed is nobody's call: the actor tries it again by itself.
     fn try_again_later(&mut self, context: &mut Context<Self>) {
+        self.rest();
+        if self.retry.is_some() {
+            return;
+        }
         let pause = self.backoff.mul_f64(rand::random::<f64>());
         self.backoff = (self.backoff * 2).min(self.shared.settings.backoff_max);
-        self.rest();
-        context.run_later(pause, |actor, context| actor.advance(context));
+        self.retry = Some(context.run_later(pause, |actor, context| {
+            actor.retry = None;
+            actor.advance(context);
+        }));
+    }
+
+    fn is_idle(&self) -> bool {
+        self.in_flight.is_none()
+            && self.queue.is_empty()
+            && self.apart.is_empty()
+            && self.state != State::Draining
+    }
+
+    /// Whether a caller gets nothing here.
+    fn refuses(&self, answer: &Answer) -> bool {
+        self.state == State::Draining || answer.is_closed()
+    }
+
+    /// Dropped unanswered, a caller looks the name up again; where all is drained it is told so.
+    fn refuse(&self, answer: Answer) {
+        if !self.is_unloading {
+            let _gone = answer.send(Err(SequenceError::Draining));
+        }
     }
 
     fn finish_draining(&mut self, context: &mut Context<Self>) {
@@ -419,7 +444,7 @@ impl SequenceActor {
             let fate = match next_unissued {
                 Some(_) if sabotage::is(Fault::NoReturn) => continue,
                 Some(next_unissued) => {
-                    n_returned = n_returned.saturating_add(count_from(&row.block, next_unissued));
+                    n_returned = n_returned.saturating_add(row.block.count_from(next_unissued));
                     Fate::Returned { next_unissued }
                 }
                 None => Fate::Spent,
@@ -430,25 +455,12 @@ impl SequenceActor {
     }
 }
 
-/// Numbers of `block` from `first` to its end.
-fn count_from(block: &Block, first: i64) -> u64 {
-    let skipped = first
-        .checked_sub(block.first())
-        .and_then(|span| span.checked_div(block.step()))
-        .and_then(|steps| u64::try_from(steps).ok())
-        .unwrap_or(0);
-    block.count().saturating_sub(skipped)
-}
-
 impl Handler<Take> for SequenceActor {
     type Result = ();
 
     fn handle(&mut self, take: Take, context: &mut Self::Context) {
-        if self.state == State::Draining {
-            let _gone = take.answer.send(Err(SequenceError::Draining));
-            return;
-        }
-        if take.answer.is_closed() {
+        if self.refuses(&take.answer) {
+            self.refuse(take.answer);
             return;
         }
         // What was filled in since the caller looked is taken at once, unless others wait longer.
@@ -484,8 +496,8 @@ impl Handler<HandOver> for SequenceActor {
     type Result = ();
 
     fn handle(&mut self, asked: HandOver, context: &mut Self::Context) {
-        if self.state == State::Draining {
-            let _gone = asked.answer.send(Err(SequenceError::Draining));
+        if self.refuses(&asked.answer) {
+            self.refuse(asked.answer);
             return;
         }
         self.apart.push(Apart {
@@ -526,11 +538,8 @@ impl Handler<Park> for SequenceActor {
     type Result = ();
 
     fn handle(&mut self, _: Park, context: &mut Self::Context) {
-        let is_idle = self.in_flight.is_none()
-            && self.queue.is_empty()
-            && self.apart.is_empty()
-            && self.state != State::Draining;
-        if is_idle {
+        let may_park = self.is_idle() && (self.is_refused || !self.issuer.wants_prefetch());
+        if may_park {
             self.settle();
             *self.issuer.actor.lock() = Link::Parked;
             context.stop();
@@ -542,21 +551,34 @@ impl Handler<Unload> for SequenceActor {
     type Result = ();
 
     fn handle(&mut self, _: Unload, context: &mut Self::Context) {
-        let is_idle = self.in_flight.is_none() && self.queue.is_empty() && self.apart.is_empty();
-        if !is_idle || self.state == State::Draining {
+        let store_answers = self.shared.store.contact() == Contact::Up;
+        if !self.is_idle() || (self.issuer.is_known() && !store_answers) {
             return;
         }
         self.state = State::Draining;
+        self.is_unloading = true;
         // Whoever finds the issuer from here on looks the name up again.
         *self.issuer.actor.lock() = Link::Gone;
-        let settled = self.give_back();
-        self.shared.forget(&self.issuer);
-        tracing::debug!(
-            sequence = self.issuer.name.as_str(),
-            returned = settled,
-            "an idle sequence was unloaded"
+        let n_returned = self.give_back();
+        let shared = Arc::clone(&self.shared);
+        // What is given back has to be there before the name is loaded again, or it is passed over.
+        let written = async move {
+            let flush = shared.store.flush_journal();
+            tokio::time::timeout(UNLOAD_PATIENCE, flush).await.is_ok()
+        };
+        context.spawn(
+            written
+                .into_actor(self)
+                .map(move |_written, actor, context| {
+                    actor.shared.forget(&actor.issuer);
+                    tracing::debug!(
+                        sequence = actor.issuer.name.as_str(),
+                        n_returned,
+                        "an idle sequence was unloaded"
+                    );
+                    context.stop();
+                }),
         );
-        context.stop();
     }
 }
 
@@ -566,6 +588,7 @@ impl Handler<Drain> for SequenceActor {
     fn handle(&mut self, drain: Drain, context: &mut Self::Context) {
         self.draining.push(drain.answer);
         self.state = State::Draining;
+        self.is_unloading = false;
         if self.in_flight.is_none() {
             self.finish_draining(context);
         }

@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use actix::{Actor, Arbiter, ArbiterHandle, Handler, Message, dev::ToEnvelope};
@@ -24,11 +24,14 @@ use super::{
 };
 use crate::{
     metrics::{AbandonedCause, Metrics},
-    store::{Contact, Store, StoreError},
+    store::{Contact, Seen, Store, StoreError},
 };
 
 /// Actors that are drained at once.
 const DRAINED_AT_ONCE: usize = 1000;
+
+/// Before an actor that was gone is asked for anew.
+const BETWEEN_TWO_ACTORS: Duration = Duration::from_millis(2);
 
 /// The front of this layer: every call for a number comes here.
 pub struct Directory {
@@ -42,8 +45,8 @@ pub(super) struct Shared {
     pub(super) settings: SequenceSettings,
     pub(super) metrics: Arc<Metrics>,
     pub(super) issuers: papaya::HashMap<SequenceName, Arc<Issuer>>,
-    /// Names that were unloaded, with the number below which this process issued or held all.
-    forgotten: papaya::HashMap<SequenceName, i64>,
+    /// Names that were unloaded.
+    forgotten: papaya::HashMap<SequenceName, Forgotten>,
     /// Whether `forgotten` has reached its bound; from then on fresh issuers adopt nothing.
     has_forgotten_more: AtomicBool,
     n_live: AtomicUsize,
@@ -57,6 +60,18 @@ pub(super) struct Shared {
     #[cfg(feature = "sabotage")]
     n_refills: std::sync::atomic::AtomicU64,
 }
+
+/// What this process remembers of a name that it unloaded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Forgotten {
+    /// Every number that it issued of the name lies below.
+    pub(super) all_below: i64,
+    /// The counter as it last saw it.
+    pub(super) seen: Seen,
+}
+
+/// The bound of remembered names was reached: whether one was here before is not known.
+pub(super) struct NotRemembered;
 
 impl Directory {
     /// Starts the sweep and an arbiter for the actors; needs a running actix system.
@@ -176,16 +191,24 @@ impl Directory {
         let _place = self.shared.admit_waiter()?;
         let until = Instant::now() + self.shared.settings.refill_deadline;
         loop {
-            if self.shared.is_drained.load(Ordering::Acquire) {
+            let issuer = self.shared.issuer(name)?;
+            // Asked after the issuer was made, so that none is made unseen by the drain.
+            if self.shared.is_drained() {
                 return Err(SequenceError::Draining);
             }
-            let issuer = self.shared.issuer(name)?;
-            let (answer, waiting) = oneshot::channel();
+            let (answer, receiver) = oneshot::channel();
             self.shared.tell(&issuer, message(answer));
+            let mut waiting = Waiting {
+                receiver,
+                metrics: &self.shared.metrics,
+            };
             let left = until.saturating_duration_since(Instant::now());
-            match timeout(left, waiting).await {
+            match timeout(left, &mut waiting.receiver).await {
                 Ok(Ok(outcome)) => return outcome,
-                Ok(Err(_actor_gone)) if Instant::now() < until => tokio::task::yield_now().await,
+                Ok(Err(_actor_gone)) if Instant::now() < until => {
+                    // It died, or the name is just being unloaded.
+                    tokio::time::sleep(BETWEEN_TWO_ACTORS).await;
+                }
                 Ok(Err(_)) | Err(_) => return Err(SequenceError::RefillTimeout),
             }
         }
@@ -299,28 +322,49 @@ impl Directory {
 
     /// Stops every actor and gives back what was not issued.
     ///
-    /// Call it within a deadline: what is not in the journal when it is
-    /// cancelled stays reserved and unissued.
-    pub async fn drain(&self) -> Drained {
+    /// What is not in the journal after `patience` stays reserved and unissued, and counts as
+    /// abandoned.
+    pub async fn drain(&self, patience: Duration) -> Drained {
+        let until = Instant::now() + patience;
         self.begin_drain();
         self.shared.is_drained.store(true, Ordering::Release);
         let issuers: Vec<Arc<Issuer>> = self.shared.issuers.pin().values().cloned().collect();
         let returned = stream::iter(issuers)
-            .map(|issuer| async move {
-                let (answer, waiting) = oneshot::channel();
-                self.shared.tell(&issuer, Drain { answer });
-                waiting.await.unwrap_or(0)
-            })
+            .map(|issuer| self.drain_one(issuer))
             .buffer_unordered(DRAINED_AT_ONCE)
             .fold(0_u64, |sum, n_numbers| async move {
                 sum.saturating_add(n_numbers)
-            })
-            .await;
-        self.shared.store.flush_journal().await;
+            });
+        let returned = timeout(patience, returned).await;
+        let left = until.saturating_duration_since(Instant::now());
+        let _in_time = timeout(left, self.shared.store.flush_journal()).await;
+        // Actors that did not end hold their numbers still.
+        let abandoned = self
+            .shared
+            .store
+            .n_numbers_returning()
+            .saturating_add(self.n_remaining());
+        self.shared
+            .metrics
+            .abandoned(AbandonedCause::Shutdown)
+            .increment(abandoned);
         self.arbiter.stop();
         Drained {
-            returned,
-            abandoned: 0,
+            returned: returned.unwrap_or(0).saturating_sub(abandoned),
+            abandoned,
+        }
+    }
+
+    /// Asks until an actor has drained it: one that stops or dies meanwhile drops the question.
+    async fn drain_one(&self, issuer: Arc<Issuer>) -> u64 {
+        loop {
+            let (answer, waiting) = oneshot::channel();
+            self.shared.tell(&issuer, Drain { answer });
+            match waiting.await {
+                Ok(n_returned) => return n_returned,
+                Err(_) if matches!(&*issuer.actor.lock(), Link::Gone) => return 0,
+                Err(_) => tokio::time::sleep(BETWEEN_TWO_ACTORS).await,
+            }
         }
     }
 
@@ -397,9 +441,22 @@ impl Shared {
                 let address = SequenceActor::start_in_arbiter(&self.arbiter, |_| actor);
                 address.do_send(message);
                 *link = Link::Live(address);
-                self.active.lock().push(Arc::clone(issuer));
+                drop(link);
+                self.enter_active(issuer);
             }
         }
+    }
+
+    /// Lets the sweep look at it each second, once.
+    pub(super) fn enter_active(&self, issuer: &Arc<Issuer>) {
+        if !issuer.is_active.swap(true, Ordering::AcqRel) {
+            self.active.lock().push(Arc::clone(issuer));
+        }
+    }
+
+    /// Whether no number leaves memory any more.
+    pub(super) fn is_drained(&self) -> bool {
+        self.is_drained.load(Ordering::Acquire)
     }
 
     /// Takes an unloaded issuer out, remembering below which number it issued or held all.
@@ -418,22 +475,35 @@ impl Shared {
         let forgotten = self.forgotten.pin();
         let earlier = forgotten.get(&issuer.name).copied();
         if earlier.is_none() && forgotten.len() >= self.settings.live_sequences {
-            self.has_forgotten_more.store(true, Ordering::Release);
+            if !self.has_forgotten_more.swap(true, Ordering::AcqRel) {
+                tracing::warn!(
+                    "as many unloaded names are remembered as limits.live_sequences allows: \
+                     returned blocks are left to other replicas"
+                );
+            }
             return;
         }
-        let all_below = issuer.memory.lock().all_below;
-        forgotten.insert(issuer.name.clone(), all_below.max(earlier.unwrap_or(0)));
+        let memory = issuer.memory.lock();
+        if let Some(known) = &memory.known {
+            let all_below = earlier.map_or(0, |earlier| earlier.all_below);
+            let now = Forgotten {
+                all_below: memory.all_below.max(all_below),
+                seen: known.seen,
+            };
+            forgotten.insert(issuer.name.clone(), now);
+        }
     }
 
-    /// Below which number this process issued or held all before the name was unloaded.
-    ///
-    /// `None` where that is not remembered, and nothing may be adopted.
-    pub(super) fn forgotten_below(&self, name: &SequenceName) -> Option<i64> {
+    /// What is remembered of a name that was unloaded, if it was.
+    pub(super) fn forgotten(
+        &self,
+        name: &SequenceName,
+    ) -> Result<Option<Forgotten>, NotRemembered> {
         let known = self.forgotten.pin().get(name).copied();
-        match known {
-            None if self.has_forgotten_more.load(Ordering::Acquire) => None,
-            known => Some(known.unwrap_or(0)),
+        if known.is_none() && self.has_forgotten_more.load(Ordering::Acquire) {
+            return Err(NotRemembered);
         }
+        Ok(known)
     }
 
     fn has_reserve(&self) -> bool {
@@ -518,6 +588,24 @@ impl Shared {
             metrics.runway_seconds.set(to_float(runway) / state.rate);
         }
         state
+    }
+}
+
+/// A caller's end of the way to its actor: what arrives after the caller has gone is counted.
+struct Waiting<'a> {
+    receiver: oneshot::Receiver<Result<Vec<Block>, SequenceError>>,
+    metrics: &'a Metrics,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.receiver.close();
+        if let Ok(Ok(unwanted)) = self.receiver.try_recv() {
+            let n_numbers = unwanted.iter().map(Block::count).sum();
+            self.metrics
+                .abandoned(AbandonedCause::CallerGone)
+                .increment(n_numbers);
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! new actor starts from here, so whatever has to outlive one is here.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -37,6 +37,8 @@ pub(super) struct Issuer {
     n_slots_reused_published: AtomicU64,
     pub(super) memory: Mutex<Memory>,
     pub(super) actor: Mutex<Link>,
+    /// Whether the sweep looks at it each second.
+    pub(super) is_active: AtomicBool,
 }
 
 /// The way to the actor of a name.
@@ -106,6 +108,7 @@ impl Issuer {
                 failed_once: false,
             }),
             actor: Mutex::new(Link::Parked),
+            is_active: AtomicBool::new(false),
         }
     }
 
@@ -154,7 +157,7 @@ impl Issuer {
         let memory = self.memory.lock();
         Demand {
             rates: memory.rates,
-            this_second: n_issued.saturating_sub(memory.n_sampled),
+            this_second: memory.this_second(n_issued),
             waited_for,
             double_of: memory.double_of,
         }
@@ -164,7 +167,7 @@ impl Issuer {
     pub(super) fn low_water(&self) -> u64 {
         let n_issued = self.n_issued();
         let memory = self.memory.lock();
-        let this_second = n_issued.saturating_sub(memory.n_sampled);
+        let this_second = memory.this_second(n_issued);
         memory.known.as_ref().map_or(0, |known| {
             sizing::low_water(&known.definition.block, &memory.rates, this_second)
         })
@@ -174,8 +177,9 @@ impl Issuer {
     pub(super) fn wants_prefetch(&self) -> bool {
         let low_water = self.low_water();
         self.memory.lock().spare.is_empty()
+            && low_water > 0
             && self.cursor.rest().len() <= 1
-            && self.cursor.remaining() < low_water
+            && self.cursor.remaining() <= low_water
     }
 
     /// Notes what a reservation brought. The block's fate is open from here on.
@@ -308,6 +312,12 @@ impl Memory {
             self.rates = Rates::resume(rate);
         }
         self.known = Some(reserved.known.clone());
+    }
+
+    /// Numbers a second since the last sample, which for a parked name may be a minute ago.
+    fn this_second(&self, n_issued: u64) -> u64 {
+        let n_since = n_issued.saturating_sub(self.n_sampled);
+        n_since / self.sampled_at.elapsed().as_secs().max(1)
     }
 
     /// The block that `left` is the rest of.

@@ -2,7 +2,7 @@
 //! triggered, parking; and now and then one at all names.
 
 use std::{
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -18,6 +18,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Between two looks at all names, at most; parked ones change only by these.
 const WHOLE_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Names that are looked at before the actors get a turn.
+const LOOKED_AT_ONCE: usize = 1000;
+
 /// Runs until the directory is gone.
 pub(super) async fn run(shared: Weak<Shared>) {
     let mut ticks = tokio::time::interval(INTERVAL);
@@ -31,7 +34,7 @@ pub(super) async fn run(shared: Weak<Shared>) {
         let now = Instant::now();
         look_at_active(&shared, now);
         if now >= whole_at {
-            look_at_all(&shared, now);
+            look_at_all(&shared, now).await;
             let settings = &shared.settings;
             whole_at = now
                 + WHOLE_INTERVAL
@@ -50,6 +53,10 @@ fn look_at_active(shared: &Arc<Shared>, now: Instant) {
         issuer.sample(now);
         if !matches!(&*issuer.actor.lock(), Link::Live(address) if address.connected()) {
             // Whoever starts an actor for it again enters it again.
+            issuer.is_active.store(false, Ordering::Release);
+            if matches!(&*issuer.actor.lock(), Link::Live(address) if address.connected()) {
+                shared.enter_active(&issuer);
+            }
             continue;
         }
         if issuer.idle_for(now) >= shared.settings.park_after {
@@ -63,9 +70,13 @@ fn look_at_active(shared: &Arc<Shared>, now: Instant) {
 }
 
 /// All names: those in use without an actor get one, those long idle are unloaded.
-fn look_at_all(shared: &Arc<Shared>, now: Instant) {
+async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
     let all: Vec<Arc<Issuer>> = shared.issuers.pin().values().cloned().collect();
-    for issuer in all {
+    for (n_seen, issuer) in all.into_iter().enumerate() {
+        if n_seen % LOOKED_AT_ONCE == 0 {
+            // The actors live on this thread too.
+            tokio::task::yield_now().await;
+        }
         let is_parked = matches!(&*issuer.actor.lock(), Link::Parked);
         let is_used = is_parked && issuer.sample(now);
         let idle_for = issuer.idle_for(now);

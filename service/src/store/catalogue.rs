@@ -372,10 +372,11 @@ pub(super) fn unexpected(name: &SequenceName, failure: &Failure) -> StoreError {
         Cause::NoConnection(_) | Cause::Refused(_) | Cause::ReadOnly(_) | Cause::Broken(_) => {
             StoreError::Unavailable
         }
-        Cause::Busy | Cause::Contention | Cause::Duplicate => StoreError::Deadline,
+        Cause::Busy | Cause::Silent | Cause::Contention | Cause::Duplicate => StoreError::Deadline,
+        // A full disk, a cancelled statement: it may pass, and until then nothing can be reserved.
         Cause::Server(text) => {
             tracing::error!(sequence = name.as_str(), error = %text, "the database refuses a statement");
-            StoreError::Broken("the database refuses a statement".to_owned())
+            StoreError::Unavailable
         }
     }
 }

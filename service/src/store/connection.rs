@@ -7,7 +7,10 @@
 
 use std::{
     future::Future,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -15,7 +18,8 @@ use parking_lot::Mutex;
 use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr};
 use tokio::{
     runtime::{Handle, Runtime},
-    sync::{Notify, Semaphore, watch},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinHandle,
     time::timeout,
 };
 
@@ -43,6 +47,7 @@ pub(super) struct Connection {
     /// Rung when the database was seen to be away.
     pub(super) went_down: Notify,
     timeout: Duration,
+    is_closed: AtomicBool,
 }
 
 #[derive(Clone)]
@@ -92,6 +97,7 @@ impl Connection {
             has_looked: watch::Sender::new(false),
             went_down: Notify::new(),
             timeout: statement_timeout,
+            is_closed: AtomicBool::new(false),
         })
     }
 
@@ -115,22 +121,19 @@ impl Connection {
     ///
     /// # Errors
     /// How it failed. Cancelling the returned future does not cancel the statement.
-    pub(super) async fn run<T, F, Fut>(&self, until: Instant, operation: F) -> Result<T, Failure>
+    pub(super) async fn run<T, F, Fut>(
+        self: &Arc<Self>,
+        until: Instant,
+        operation: F,
+    ) -> Result<T, Failure>
     where
         T: Send + 'static,
         F: FnOnce(DatabaseConnection) -> Fut,
         Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
     {
-        let pool = self.pool.lock().clone();
-        let turn = timeout(
-            until.saturating_duration_since(Instant::now()),
-            Arc::clone(&pool.permits).acquire_owned(),
-        );
-        let Ok(Ok(permit)) = turn.await else {
-            return Err(Failure::NotCommitted(Cause::Busy));
-        };
+        let (pool, permit) = self.turn(until).await?;
         let operation = operation(pool.database);
-        let task = self.handle.spawn(async move {
+        let mut task = self.handle.spawn(async move {
             let outcome = operation.await;
             drop(permit);
             outcome
@@ -138,21 +141,62 @@ impl Connection {
         let patience = until
             .saturating_duration_since(Instant::now())
             .min(self.timeout);
-        let failure = match timeout(patience, task).await {
+        let failure = match timeout(patience, &mut task).await {
             Ok(Ok(Ok(value))) => return Ok(value),
             Ok(Ok(Err(error))) => Failure::from(error),
-            Ok(Err(stopped)) => Failure::MayHaveCommitted(Cause::Broken(stopped.to_string())),
-            Err(_) if patience < self.timeout => Failure::MayHaveCommitted(Cause::Busy),
-            Err(_) => Failure::MayHaveCommitted(Cause::Broken(format!(
-                "no reply within {} ms",
-                patience.as_millis()
-            ))),
+            Ok(Err(_stopped)) => {
+                Failure::MayHaveCommitted(Cause::Broken("its task was stopped".to_owned()))
+            }
+            Err(_) => {
+                self.watch_silent(task, self.timeout.saturating_sub(patience), pool.generation);
+                Failure::MayHaveCommitted(Cause::Silent)
+            }
         };
         self.learn_from(&failure, pool.generation);
         Err(failure)
     }
 
+    /// Waits for a turn on the pool, and on its successor where it is replaced meanwhile.
+    async fn turn(&self, until: Instant) -> Result<(Pool, OwnedSemaphorePermit), Failure> {
+        loop {
+            let pool = self.pool.lock().clone();
+            let turn = timeout(
+                until.saturating_duration_since(Instant::now()),
+                Arc::clone(&pool.permits).acquire_owned(),
+            );
+            match turn.await {
+                Ok(Ok(permit)) => return Ok((pool, permit)),
+                Ok(Err(_replaced)) if !self.is_closed.load(Ordering::Acquire) => {}
+                Ok(Err(_)) | Err(_) => return Err(Failure::NotCommitted(Cause::Busy)),
+            }
+        }
+    }
+
+    /// A statement that nobody waits for any more: after `store.timeout` in all its pool is replaced.
+    fn watch_silent<T: Send + 'static>(
+        self: &Arc<Self>,
+        task: JoinHandle<T>,
+        left: Duration,
+        generation: u64,
+    ) {
+        let connection = Arc::clone(self);
+        self.handle.spawn(async move {
+            if timeout(left, task).await.is_err() {
+                connection.replace_pool(generation, "a statement got no reply");
+            }
+        });
+    }
+
+    /// Replaces the pool that is in use now.
+    pub(super) fn renew(&self) {
+        let generation = self.pool.lock().generation;
+        self.replace_pool(generation, "the database does not answer as it should");
+    }
+
     fn learn_from(&self, failure: &Failure, generation: u64) {
+        if generation != self.pool.lock().generation {
+            return;
+        }
         if failure.is_away() {
             if self.health() == Health::Up {
                 tracing::error!(
@@ -170,10 +214,10 @@ impl Connection {
     /// Whatever broke one connection broke its siblings: all are replaced at once.
     fn replace_pool(&self, generation: u64, cause: &str) {
         let mut pool = self.pool.lock();
-        if pool.generation != generation {
+        if pool.generation != generation || self.is_closed.load(Ordering::Acquire) {
             return;
         }
-        tracing::warn!(error = cause, "connections to the database are replaced");
+        tracing::debug!(error = cause, "connections to the database are replaced");
         // The pool connects lazily, so opening one does not wait for anything.
         let _inside = self.handle.enter();
         let Some(Ok(fresh)) = futures_util::FutureExt::now_or_never(Pool::open(
@@ -183,12 +227,15 @@ impl Connection {
             return;
         };
         let old = std::mem::replace(&mut *pool, fresh);
+        // Whoever waits for a turn on it waits on the new one.
+        old.permits.close();
         // Closing waits for the connections that are in use, for many minutes if need be.
         self.handle.spawn(async move { old.database.close().await });
     }
 
     /// Closes the pool, waiting at most `patience` for statements in flight, and ends the runtime.
     pub(super) async fn close(&self, patience: Duration) {
+        self.is_closed.store(true, Ordering::Release);
         let database = self.pool.lock().database.clone();
         let closing = self.handle.spawn(async move { database.close().await });
         if timeout(patience, closing).await.is_err() {

@@ -18,13 +18,13 @@ use super::{
     answer::{Condition, Defined, JournalBlock, Listed, Page},
     catalogue::{self, Change, Changed},
     connection::{Connection, Health},
-    error::{Failure, StartError, StoreError},
+    error::{Cause, Failure, StartError, StoreError},
     journal::{Fate, Journal, Row},
     monitor::Monitor,
-    reservation::{Reservation, ReserveRequest, Reserved},
+    reservation::{Reservation, ReserveRequest, Unpublished},
     target::Target,
 };
-use crate::metrics::{AbandonedCause, Metrics};
+use crate::metrics::Metrics;
 
 /// One database shares its sequences with none.
 pub(super) const STRIPE_COUNT: i32 = 1;
@@ -129,7 +129,7 @@ impl Database {
     pub(super) fn reserve(
         self: &Arc<Self>,
         request: ReserveRequest,
-    ) -> oneshot::Receiver<Result<Reserved, StoreError>> {
+    ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
         let (answer, receiver) = oneshot::channel();
         let database = Arc::clone(self);
         self.connection.handle().spawn(async move {
@@ -141,17 +141,10 @@ impl Database {
                 .metrics
                 .reservation_duration
                 .record(started.elapsed().as_secs_f64());
-            if let Err(Ok(unclaimed)) = answer.send(outcome) {
-                database
-                    .metrics
-                    .abandoned(AbandonedCause::ActorDied)
-                    .increment(unclaimed.block.count());
-                tracing::warn!(
-                    sequence = unclaimed.name.as_str(),
-                    numbers = unclaimed.block.count(),
-                    "a block was reserved for an actor that is gone"
-                );
-            }
+            let metrics = Arc::clone(&database.metrics);
+            let outcome = outcome.map(|reserved| Unpublished::new(reserved, metrics));
+            // Dropped with a block in it, the outcome counts the block as abandoned.
+            let _gone = answer.send(outcome);
         });
         receiver
     }
@@ -184,8 +177,11 @@ impl Database {
             max_sequences: self.settings.max_sequences,
         };
         let outcome = self
-            .several_times(name, |database| catalogue::change(database, change.clone()))
-            .await??;
+            .attempts(Repeat::NotCommitted, |database| {
+                catalogue::change(database, change.clone())
+            })
+            .await
+            .map_err(|failure| catalogue::unexpected(name, &failure))??;
         let Changed {
             created,
             definition,
@@ -290,10 +286,12 @@ impl Database {
         F: Fn(DatabaseConnection) -> Fut,
         Fut: Future<Output = Result<T, sea_orm::DbErr>> + Send + 'static,
     {
-        self.attempts(operation).await.map_err(|failure| {
-            tracing::warn!(error = failure.cause().text(), "a listing failed");
-            StoreError::Unavailable
-        })
+        self.attempts(Repeat::Any, operation)
+            .await
+            .map_err(|failure| {
+                tracing::warn!(error = failure.cause().text(), "a listing failed");
+                StoreError::Unavailable
+            })
     }
 
     async fn several_times<T, F, Fut>(
@@ -306,20 +304,18 @@ impl Database {
         F: Fn(DatabaseConnection) -> Fut,
         Fut: Future<Output = Result<T, sea_orm::DbErr>> + Send + 'static,
     {
-        self.attempts(operation)
+        self.attempts(Repeat::Any, operation)
             .await
             .map_err(|failure| catalogue::unexpected(name, &failure))
     }
 
     /// Repeats what can be repeated without harm, within the deadline of one reservation.
-    async fn attempts<T, F, Fut>(&self, operation: F) -> Result<T, Failure>
+    async fn attempts<T, F, Fut>(&self, repeat: Repeat, operation: F) -> Result<T, Failure>
     where
         T: Send + 'static,
         F: Fn(DatabaseConnection) -> Fut,
         Fut: Future<Output = Result<T, sea_orm::DbErr>> + Send + 'static,
     {
-        use super::error::Cause;
-
         let until = Instant::now() + self.settings.deadline;
         if self.health() != Health::Up {
             return Err(Failure::NotCommitted(Cause::NoConnection(
@@ -332,10 +328,12 @@ impl Database {
                 Ok(value) => return Ok(value),
                 Err(failure) => failure,
             };
-            let worth_it = matches!(
+            let may_pass = matches!(
                 failure.cause(),
                 Cause::Contention | Cause::Duplicate | Cause::Broken(_)
             );
+            let worth_it =
+                may_pass && (repeat == Repeat::Any || matches!(failure, Failure::NotCommitted(_)));
             if !worth_it || Instant::now() >= until {
                 return Err(failure);
             }
@@ -365,6 +363,14 @@ fn listed(row: entity::sequence::Model) -> Result<Listed, StoreError> {
         state: row.state,
         version: row.version,
     })
+}
+
+/// After which failures an operation is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeat {
+    Any,
+    /// Repeating one that may have happened would answer for the first try.
+    NotCommitted,
 }
 
 /// Counts the reservations that are under way.

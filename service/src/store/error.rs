@@ -4,7 +4,7 @@ use std::fmt;
 
 use odometer_core::definition::DefinitionError;
 use sea_orm::{
-    DbErr, RuntimeErr, SqlxError,
+    ConnAcquireErr, DbErr, RuntimeErr, SqlxError,
     sqlx::{
         error::DatabaseError, mysql::MySqlDatabaseError, postgres::PgDatabaseError,
         sqlite::SqliteError,
@@ -73,7 +73,9 @@ pub(super) enum Cause {
     NoConnection(String),
     /// Every connection was taken until the deadline.
     Busy,
-    /// The connection broke or fell silent in the middle.
+    /// No reply came in time.
+    Silent,
+    /// The connection broke in the middle, or was one of a pool that is replaced.
     Broken(String),
     /// The server was reached and refuses this user, password or database.
     Refused(String),
@@ -97,6 +99,7 @@ impl Cause {
             | Cause::ReadOnly(text)
             | Cause::Server(text) => text,
             Cause::Busy => "every connection was taken until the deadline",
+            Cause::Silent => "no reply came in time",
             Cause::Contention => "two transactions met",
             Cause::Duplicate => "a row of that key is there already",
         }
@@ -121,8 +124,10 @@ impl Failure {
 
 impl From<DbErr> for Failure {
     fn from(error: DbErr) -> Self {
-        // The first two arise before a statement is sent.
-        if let DbErr::ConnectionAcquire(_) = &error {
+        // The first three arise before a statement is sent.
+        if let DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed) = &error {
+            Failure::NotCommitted(Cause::Broken("its pool was replaced".to_owned()))
+        } else if let DbErr::ConnectionAcquire(_) = &error {
             Failure::NotCommitted(Cause::NoConnection(
                 "no connection within the time for making one".to_owned(),
             ))
@@ -273,8 +278,13 @@ impl<'a> Code<'a> {
     /// The server ends the connection, or the disk failed: the end of the statement is not told.
     fn is_uncertain(&self) -> bool {
         match self {
-            Code::Postgres(code) => code.starts_with("57P") || code.starts_with("08"),
-            Code::MySql(code) => matches!(*code, 1053 | 1080 | 1152 | 1927),
+            Code::Postgres(code) => {
+                code.starts_with("57P") || code.starts_with("08") || *code == "40003"
+            }
+            Code::MySql(code) => matches!(
+                *code,
+                1053 | 1080 | 1152 | 1158..=1161 | 1180 | 1927 | 3169 | 4031
+            ),
             Code::Sqlite(code) => *code & 0xff == 10,
             Code::Other => true,
         }

@@ -44,8 +44,23 @@ impl FileLock {
     }
 }
 
+/// Beside the file that is meant, by whatever way it is named.
 fn lock_path(database: &Path) -> PathBuf {
-    let mut path = database.as_os_str().to_owned();
+    let database = resolve(database).unwrap_or_else(|| database.to_owned());
+    let mut path = database.into_os_string();
     path.push(".lock");
     PathBuf::from(path)
+}
+
+/// Without links; the file itself may not exist yet.
+fn resolve(database: &Path) -> Option<PathBuf> {
+    if let Ok(known) = database.canonicalize() {
+        return Some(known);
+    }
+    let name = database.file_name()?;
+    let folder = database
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+    Some(folder.join(name))
 }

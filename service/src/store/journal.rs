@@ -9,7 +9,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -19,7 +19,7 @@ use odometer_core::{block::Block, name::SequenceName};
 use sea_orm::{
     ActiveValue::Set,
     ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter,
-    sea_query::{Expr, ExprTrait, OnConflict},
+    sea_query::{CaseStatement, Expr, ExprTrait, OnConflict},
 };
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
@@ -31,6 +31,8 @@ use crate::metrics::Metrics;
 const ROWS_AT_ONCE: usize = 500;
 /// Between two attempts while the database is away.
 const BACKOFF: Duration = Duration::from_millis(250);
+/// For one statement and its turn; whoever waits for the end of the journal has a deadline of their own.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A block as the journal knows it.
 #[derive(Clone, Debug)]
@@ -82,6 +84,7 @@ enum Entry {
 pub(super) struct Journal {
     entries: mpsc::UnboundedSender<Entry>,
     n_queued: Arc<AtomicUsize>,
+    n_returning: Arc<AtomicU64>,
     capacity: usize,
     metrics: Arc<Metrics>,
 }
@@ -96,32 +99,43 @@ impl Journal {
     ) -> Self {
         let (entries, queue) = mpsc::unbounded_channel();
         let n_queued = Arc::new(AtomicUsize::new(0));
+        let n_returning = Arc::new(AtomicU64::new(0));
         let writer = Writer {
             connection: Arc::clone(&connection),
             holder,
             n_queued: Arc::clone(&n_queued),
+            n_returning: Arc::clone(&n_returning),
             metrics: Arc::clone(&metrics),
         };
         connection.handle().spawn(writer.write(queue));
         Self {
             entries,
             n_queued,
+            n_returning,
             capacity,
             metrics,
         }
     }
 
-    /// Queues a row. A full queue drops it, counted, unless numbers are given back by it.
+    /// Queues a row. A full queue drops those of blocks in use, counted: the end of such a block,
+    /// of which there are as many as blocks in memory at most, writes the row whole.
     pub(super) fn write(&self, row: Row, fate: Fate) {
-        let is_return = matches!(fate, Fate::Returned { .. });
-        if !is_return && self.n_queued.load(Ordering::Relaxed) >= self.capacity {
+        if fate == Fate::Held && self.n_queued.load(Ordering::Relaxed) >= self.capacity {
             self.metrics.journal_rows_dropped.increment(1);
             return;
         }
+        let n_numbers = n_returned(&row, fate);
         self.n_queued.fetch_add(1, Ordering::Relaxed);
+        self.n_returning.fetch_add(n_numbers, Ordering::Relaxed);
         if self.entries.send(Entry::Write(row, fate)).is_err() {
+            self.n_queued.fetch_sub(1, Ordering::Relaxed);
             self.metrics.journal_rows_dropped.increment(1);
         }
+    }
+
+    /// Numbers that wait to be given back.
+    pub(super) fn n_returning(&self) -> u64 {
+        self.n_returning.load(Ordering::Relaxed)
     }
 
     /// Waits until all that was queued is in the database. Cancelling it loses nothing.
@@ -142,6 +156,7 @@ struct Writer {
     connection: Arc<Connection>,
     holder: String,
     n_queued: Arc<AtomicUsize>,
+    n_returning: Arc<AtomicU64>,
     metrics: Arc<Metrics>,
 }
 
@@ -158,8 +173,10 @@ impl Writer {
                 }
             }
             let n_rows = rows.len();
+            let n_numbers = rows.iter().map(|(row, fate)| n_returned(row, *fate)).sum();
             self.write_until_done(Batch::of(rows, &self.holder)).await;
             self.n_queued.fetch_sub(n_rows, Ordering::Relaxed);
+            self.n_returning.fetch_sub(n_numbers, Ordering::Relaxed);
             for done in flushed {
                 // Whoever stopped waiting does not need to know.
                 let _gone = done.send(());
@@ -172,24 +189,41 @@ impl Writer {
             return;
         }
         let batch = Arc::new(batch);
-        loop {
-            let until = Instant::now() + Duration::from_secs(60);
-            let again = Arc::clone(&batch);
-            let attempt =
-                self.connection.run(
-                    until,
-                    |database| async move { again.write(&database).await },
-                );
-            match attempt.await {
-                Ok(()) => break,
-                Err(failure) => {
-                    tracing::debug!(error = failure.cause().text(), "the journal waits");
-                    tokio::time::sleep(BACKOFF).await;
-                }
-            }
+        // Each step can be repeated by itself, so that a slow database is not asked for all again.
+        for step in [Step::Fresh, Step::Spent, Step::Returned] {
+            self.step_until_done(&batch, step).await;
         }
         self.metrics.journal_rows_written.increment(batch.n_rows());
     }
+
+    async fn step_until_done(&self, batch: &Arc<Batch>, step: Step) {
+        let mut has_said = false;
+        loop {
+            let until = Instant::now() + PATIENCE;
+            let again = Arc::clone(batch);
+            let attempt = self.connection.run(until, |database| async move {
+                again.write(step, &database).await
+            });
+            let Err(failure) = attempt.await else {
+                return;
+            };
+            if !std::mem::replace(&mut has_said, true) {
+                tracing::warn!(
+                    error = failure.cause().text(),
+                    "the journal cannot be written for now; it is tried again"
+                );
+            }
+            tokio::time::sleep(BACKOFF).await;
+        }
+    }
+}
+
+/// The statements of one turn.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Fresh,
+    Spent,
+    Returned,
 }
 
 /// Rows of one turn, sorted by how they are written.
@@ -235,9 +269,16 @@ impl Batch {
         u64::try_from(n_rows).unwrap_or(u64::MAX)
     }
 
-    /// Can be repeated as a whole at any point.
-    async fn write(&self, database: &DatabaseConnection) -> Result<(), DbErr> {
-        insert(&self.fresh, database).await?;
+    /// Can be repeated at any point.
+    async fn write(&self, step: Step, database: &DatabaseConnection) -> Result<(), DbErr> {
+        match step {
+            Step::Fresh => insert(&self.fresh, database).await,
+            Step::Spent => self.write_spent(database).await,
+            Step::Returned => self.write_returned(database).await,
+        }
+    }
+
+    async fn write_spent(&self, database: &DatabaseConnection) -> Result<(), DbErr> {
         if !self.spent.is_empty() {
             let changed = block::Entity::update_many()
                 .col_expr(block::Column::Fate, Expr::val(Fate::Spent.word()))
@@ -254,20 +295,41 @@ impl Batch {
                 insert(&self.spent, database).await?;
             }
         }
-        for row in &self.returned {
-            let changed = block::Entity::update_many()
-                .col_expr(block::Column::Fate, Expr::val(row.fate.as_str()))
-                .col_expr(block::Column::NextUnissued, Expr::val(row.next_unissued))
-                .filter(block::Column::Id.eq(row.id))
-                .filter(block::Column::Fate.eq(Fate::Held.word()))
-                .exec(database)
-                .await?;
-            if changed.rows_affected == 0 {
-                // Its `held` row was dropped from a full queue, or this is a repetition.
-                insert(std::slice::from_ref(row), database).await?;
-            }
+        Ok(())
+    }
+
+    /// One statement for all of them: a drain gives back many names at once.
+    async fn write_returned(&self, database: &DatabaseConnection) -> Result<(), DbErr> {
+        if self.returned.is_empty() {
+            return Ok(());
+        }
+        let next_unissued = self
+            .returned
+            .iter()
+            .fold(CaseStatement::new(), |cases, row| {
+                cases.case(block::Column::Id.eq(row.id), row.next_unissued)
+            })
+            .finally(Expr::col(block::Column::NextUnissued));
+        let changed = block::Entity::update_many()
+            .col_expr(block::Column::Fate, Expr::val("returned"))
+            .col_expr(block::Column::NextUnissued, next_unissued.into())
+            .filter(block::Column::Id.is_in(self.returned.iter().map(|row| row.id)))
+            .filter(block::Column::Fate.eq(Fate::Held.word()))
+            .exec(database)
+            .await?;
+        if usize::try_from(changed.rows_affected) != Ok(self.returned.len()) {
+            // Their `held` rows were dropped from a full queue, or this is a repetition.
+            insert(&self.returned, database).await?;
         }
         Ok(())
+    }
+}
+
+/// How many numbers a row gives back.
+fn n_returned(row: &Row, fate: Fate) -> u64 {
+    match fate {
+        Fate::Held | Fate::Spent => 0,
+        Fate::Returned { next_unissued } => row.block.count_from(next_unissued),
     }
 }
 

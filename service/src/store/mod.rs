@@ -30,7 +30,7 @@ pub use answer::{Condition, Defined, JournalBlock, Listed, Page};
 pub use database::Seen;
 pub use error::{StartError, StoreError};
 pub use journal::{Fate, Row};
-pub use reservation::{Known, ReserveRequest, Reserved, Want};
+pub use reservation::{Known, ReserveRequest, Reserved, Unpublished, Want};
 
 use connection::Health;
 use database::Database;
@@ -119,7 +119,7 @@ impl Store {
     pub fn reserve(
         &self,
         request: ReserveRequest,
-    ) -> oneshot::Receiver<Result<Reserved, StoreError>> {
+    ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
         self.database().reserve(request)
     }
 
@@ -136,6 +136,11 @@ impl Store {
     /// Rows of the journal that wait to be written.
     pub fn n_journal_rows_queued(&self) -> usize {
         self.database().journal.n_queued()
+    }
+
+    /// Numbers that were given back to the journal and are not in the database yet.
+    pub fn n_numbers_returning(&self) -> u64 {
+        self.database().journal.n_returning()
     }
 
     /// Waits until the journal has all that was queued.
@@ -215,7 +220,7 @@ pub async fn check(settings: &StoreSettings) -> Result<Vec<String>, StartError> 
             file.display()
         )]);
     }
-    let database = Box::pin(sea_orm::Database::connect(target.single(settings.acquire)))
+    let database = Box::pin(sea_orm::Database::connect(target.looking(settings.acquire)))
         .await
         .map_err(|error| unreadable(&error))?;
     let verdict = startup::inspect(database.clone())

@@ -132,14 +132,19 @@ impl Monitor {
             .unwrap_or_else(|failure| startup::verdict_of(&failure))
     }
 
+    /// Looks twice: the first look may have met a connection that went stale by itself.
     async fn answers(&self) -> bool {
-        let until = Instant::now() + self.settings.timeout + self.settings.acquire;
-        match self.connection.run(until, startup::inspect).await {
-            Ok(Verdict::Good { .. }) => true,
-            Ok(_) => false,
-            // A pool at its bound is a sign of life, not of death.
-            Err(failure) => matches!(failure.cause(), Cause::Busy),
+        for _look in 0..2 {
+            let until = Instant::now() + self.settings.timeout + self.settings.acquire;
+            match self.connection.run(until, startup::inspect).await {
+                Ok(Verdict::Good { .. }) => return true,
+                // A pool at its bound is a sign of life: a silent one would have been replaced.
+                Err(failure) if matches!(failure.cause(), Cause::Busy) => return true,
+                // The server behind an address may be another one by now.
+                Ok(_) | Err(_) => self.connection.renew(),
+            }
         }
+        false
     }
 
     async fn wait_for_return(&self) {
@@ -149,6 +154,7 @@ impl Monitor {
                 tracing::info!("the database is back");
                 return;
             }
+            self.connection.renew();
             backoff.wait(Instant::now() + QUIET_INTERVAL).await;
         }
     }

@@ -3,7 +3,10 @@
 //! The remembered counter is tried first; after a conflict the counter is read
 //! again. At most `attempts` tries within `deadline`, with full jitter between.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
 
 use entity::{block, counter};
 use odometer_core::{
@@ -26,16 +29,21 @@ use super::{
     journal::Row,
 };
 use crate::{
-    metrics::AbandonedCause,
+    metrics::{AbandonedCause, Metrics},
     sabotage::{self, Fault},
 };
+
+/// Births between two counts of all sequences.
+const RECOUNT_EVERY: u64 = 1024;
 
 /// What a sequence's actor asks for.
 #[derive(Clone, Debug)]
 pub struct ReserveRequest {
     pub name: SequenceName,
-    /// What this process knows of the sequence; `None` on first use.
+    /// What this process knows of the sequence; `None` on first use, and after an unload.
     pub known: Option<Known>,
+    /// The counter as this process last saw it, also before an unload: it never falls below.
+    pub last_seen: Option<Seen>,
     pub want: Want,
     /// Adopt returned blocks that begin at this number or above; `None`: do not look for any.
     pub adopt_from: Option<i64>,
@@ -95,6 +103,42 @@ impl Reserved {
             name: self.name.clone(),
             block: self.block,
             reserved_at: self.reserved_at,
+        }
+    }
+}
+
+/// A block on its way to its actor: dropped before it is published, it counts as abandoned.
+pub struct Unpublished {
+    reserved: Option<Reserved>,
+    metrics: Arc<Metrics>,
+}
+
+impl Unpublished {
+    pub(super) fn new(reserved: Reserved, metrics: Arc<Metrics>) -> Self {
+        Self {
+            reserved: Some(reserved),
+            metrics,
+        }
+    }
+
+    /// From here on the caller answers for the block.
+    pub fn publish(mut self) -> Option<Reserved> {
+        self.reserved.take()
+    }
+}
+
+impl Drop for Unpublished {
+    fn drop(&mut self) {
+        if let Some(reserved) = &self.reserved {
+            let numbers = reserved.block.count();
+            self.metrics
+                .abandoned(AbandonedCause::ActorDied)
+                .increment(numbers);
+            tracing::error!(
+                sequence = reserved.name.as_str(),
+                numbers,
+                "a block was reserved for an actor that is gone"
+            );
         }
     }
 }
@@ -164,7 +208,9 @@ impl<'a> Reservation<'a> {
 
     /// One look and one write; `None` when another one was faster.
     async fn attempt(&mut self) -> Result<Option<Reserved>, Stop> {
-        if self.known.is_none() {
+        // Nothing is adopted on the strength of what is only remembered.
+        if self.known.is_none() || (self.adopt_from.is_some() && self.known_is_old()) {
+            self.known = None;
             self.read().await?;
         }
         let Some(known) = self.known.clone() else {
@@ -176,8 +222,8 @@ impl<'a> Reservation<'a> {
         let left = known.definition.left(known.seen.next_value);
         let granted = match self.granted(&known.definition, left) {
             Ok(granted) => granted,
-            Err(StoreError::Exhausted { .. })
-                if self.request.known.is_some() && self.known_is_old() =>
+            Err(StoreError::Exhausted { .. } | StoreError::TooLarge { .. })
+                if self.known_is_old() =>
             {
                 // `max` may have been raised elsewhere: look before refusing.
                 self.known = None;
@@ -207,8 +253,8 @@ impl<'a> Reservation<'a> {
             .await
             .map_err(Stop::Failed)?;
         let Some(standing) = standing else {
-            if self.request.known.is_some() {
-                return Err(Stop::Told(StoreError::WentBack));
+            if self.request.last_seen.is_some() {
+                return Err(Stop::Told(self.went_back()));
             }
             return self.create().await;
         };
@@ -236,19 +282,24 @@ impl<'a> Reservation<'a> {
 
     /// A counter below what this process has seen means that the store went back.
     fn check_forward(&self, counter: Counter) -> Result<(), Stop> {
-        let Some(known) = &self.request.known else {
-            return Ok(());
-        };
-        if counter.seen.version < known.seen.version
-            || counter.seen.next_value < known.seen.next_value
-        {
-            tracing::error!(
-                sequence = self.request.name.as_str(),
-                "the store went back: its counter is below what this replica has seen"
-            );
-            return Err(Stop::Told(StoreError::WentBack));
+        match self.request.last_seen {
+            Some(seen)
+                if counter.seen.version < seen.version
+                    || counter.seen.next_value < seen.next_value =>
+            {
+                Err(Stop::Told(self.went_back()))
+            }
+            Some(_) | None => Ok(()),
         }
-        Ok(())
+    }
+
+    fn went_back(&self) -> StoreError {
+        self.database.metrics.store_went_back.set(1.0);
+        tracing::error!(
+            sequence = self.request.name.as_str(),
+            "the store went back: its counter is gone or below what this replica has seen"
+        );
+        StoreError::WentBack
     }
 
     fn definition(&self, standing: &catalogue::Standing) -> Result<Arc<Definition>, Stop> {
@@ -288,21 +339,21 @@ impl<'a> Reservation<'a> {
                     sequence = self.request.name.as_str(),
                     "a sequence was created"
                 );
+                Box::pin(self.read()).await
             }
-            // Another replica was faster: its row is read like any other.
-            Err(Failure::NotCommitted(Cause::Duplicate)) => {}
-            Err(failure) => return Err(Stop::Failed(failure)),
+            // Another replica was faster: the next attempt reads its row like any other.
+            Err(Failure::NotCommitted(Cause::Duplicate)) => Ok(()),
+            Err(failure) => Err(Stop::Failed(failure)),
         }
-        Box::pin(self.read()).await
     }
 
     async fn admit_one_more(&self) -> Result<(), Stop> {
-        use std::sync::atomic::Ordering;
-
         let limit = self.database.settings.max_sequences;
         let estimate = self.database.n_sequences.fetch_add(1, Ordering::Relaxed);
-        // The estimate knows of this process's births only, so it is renewed now and then.
-        if !estimate.is_multiple_of(1024) && estimate < limit {
+        // The estimate knows of this process's births only: it is renewed now and then, and near
+        // the limit each time.
+        let is_far = estimate.saturating_add(RECOUNT_EVERY) < limit;
+        if is_far && !estimate.is_multiple_of(RECOUNT_EVERY) {
             return Ok(());
         }
         let exact = self
@@ -311,12 +362,10 @@ impl<'a> Reservation<'a> {
             .run(self.until, catalogue::count)
             .await
             .map_err(Stop::Failed)?;
-        // One above a multiple, so that the next birth is not counted again.
         self.database
             .n_sequences
-            .fetch_max(exact.saturating_add(1), Ordering::Relaxed);
+            .store(exact.saturating_add(1), Ordering::Relaxed);
         if exact >= limit {
-            self.database.n_sequences.store(limit, Ordering::Relaxed);
             return Err(Stop::Told(StoreError::TooMany { limit }));
         }
         Ok(())
@@ -394,6 +443,7 @@ impl<'a> Reservation<'a> {
                 Ok(None)
             }
             Err(failure) => {
+                self.count_failed_write(&failure);
                 if matches!(failure, Failure::MayHaveCommitted(_)) {
                     self.abandon_suspect();
                     self.suspect = Some(Suspect {
@@ -457,6 +507,7 @@ impl<'a> Reservation<'a> {
                 }
                 Ok(false) => {}
                 Err(failure) => {
+                    self.count_failed_write(&failure);
                     if matches!(failure, Failure::MayHaveCommitted(_)) {
                         self.abandon(rest.count());
                     }
@@ -492,15 +543,18 @@ impl<'a> Reservation<'a> {
         );
     }
 
-    /// Whether trying again can help; counts the failure.
-    fn survive(&self, failure: &Failure) -> Result<(), StoreError> {
+    fn count_failed_write(&self, failure: &Failure) {
         let metrics = &self.database.metrics;
         match failure {
             Failure::NotCommitted(_) => metrics.not_committed.increment(1),
             Failure::MayHaveCommitted(_) => metrics.uncertain.increment(1),
         }
+    }
+
+    /// Whether trying again can help.
+    fn survive(&self, failure: &Failure) -> Result<(), StoreError> {
         match failure.cause() {
-            Cause::Contention | Cause::Duplicate | Cause::Broken(_) => Ok(()),
+            Cause::Contention | Cause::Duplicate | Cause::Broken(_) | Cause::Silent => Ok(()),
             Cause::Busy
             | Cause::NoConnection(_)
             | Cause::Refused(_)

@@ -3,7 +3,7 @@
 use migration::{Installed, OLDEST_SCHEMA, SCHEMA_VERSION};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement};
 
-use super::error::Failure;
+use super::error::{Cause, Failure};
 
 /// What a first look at a database found.
 #[derive(Debug)]
@@ -36,7 +36,6 @@ pub(super) async fn inspect(database: DatabaseConnection) -> Result<Verdict, DbE
 
 /// What a failure to reach the database means for the start.
 pub(super) fn verdict_of(failure: &Failure) -> Verdict {
-    use super::error::Cause;
     let text = failure.cause().text();
     if matches!(failure.cause(), Cause::Refused(_)) {
         Verdict::Wrong(format!(
@@ -86,7 +85,7 @@ async fn refuses_writes(database: &DatabaseConnection) -> Result<Option<String>,
             }
         }
         DbBackend::MySql => {
-            let sql = "SELECT @@global.read_only <> 0 AS read_only, @@autocommit <> 1 AS manual";
+            let sql = "SELECT @@global.read_only NOT IN ('0', 'OFF') AS read_only, @@autocommit <> 1 AS manual";
             if flag(database, sql, "read_only").await? {
                 Some("the database server is read-only (read_only=ON)".to_owned())
             } else if flag(database, sql, "manual").await? {

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use sea_orm::{
     ConnectOptions, DbBackend,
-    sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous},
+    sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
 };
 
 use super::{StoreSettings, error::StartError};
@@ -40,10 +40,17 @@ impl Target {
                         "a SQLite database in memory forgets its numbers at the end",
                     ));
                 }
+                if rest.contains("mode=ro") {
+                    return Err(wrong("a read-only SQLite file cannot count"));
+                }
+                // As the driver reads it, so that the lock is that file's and no other's.
+                let options: SqliteConnectOptions = url
+                    .parse()
+                    .map_err(|_| wrong("its SQLite parameters are not known"))?;
                 Ok(Self {
                     backend: DbBackend::Sqlite,
                     url: url.to_owned(),
-                    file: Some(PathBuf::from(path)),
+                    file: Some(options.get_filename().to_owned()),
                 })
             }
             "postgres" | "postgresql" => Self::server(DbBackend::Postgres, url, wrong),
@@ -89,6 +96,13 @@ impl Target {
             .max_connections(1)
             .idle_timeout(None::<Duration>)
             .max_lifetime(None::<Duration>);
+        options
+    }
+
+    /// Options of the connection that only looks.
+    pub(super) fn looking(&self, acquire: Duration) -> ConnectOptions {
+        let mut options = self.single(acquire);
+        options.map_sqlx_sqlite_opts(|sqlite| sqlite.read_only(true));
         options
     }
 

@@ -1,0 +1,285 @@
+//! What decides the size of a block, and that no input leads it astray.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests may fail loudly"
+)]
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::definition::Span;
+
+fn policy(min: u64, max: u64) -> BlockPolicy {
+    BlockPolicy {
+        min,
+        max,
+        ..BlockPolicy::default()
+    }
+}
+
+fn demand(average: f64, last_second: f64) -> Demand {
+    Demand {
+        rates: Rates {
+            average,
+            last_second,
+        },
+        this_second: 0,
+        waited_for: 0,
+        double_of: None,
+    }
+}
+
+fn sized(policy: &BlockPolicy, demand: &Demand) -> (u64, Why) {
+    let size = size(policy, demand);
+    (size.preferred, size.why)
+}
+
+#[test]
+fn each_part_of_the_formula_can_decide() {
+    let wide = policy(1, 1_000_000_000);
+    assert_eq!(sized(&wide, &demand(100.0, 10.0)), (180_000, Why::Average));
+    assert_eq!(sized(&wide, &demand(1.0, 100.0)), (6_000, Why::LastSecond));
+    let busy = Demand {
+        this_second: 200,
+        ..demand(1.0, 100.0)
+    };
+    assert_eq!(sized(&wide, &busy), (12_000, Why::LastSecond));
+    let waited = Demand {
+        waited_for: 9,
+        ..demand(0.001, 0.0)
+    };
+    assert_eq!(sized(&wide, &waited), (9, Why::Waiting));
+    let conflicts = Demand {
+        double_of: Some(70_000),
+        ..demand(1.0, 100.0)
+    };
+    assert_eq!(sized(&wide, &conflicts), (140_000, Why::Conflicts));
+    assert_eq!(
+        sized(&policy(10, 50), &demand(0.0, 0.0)),
+        (10, Why::Minimum)
+    );
+    assert_eq!(sized(&policy(10, 50), &busy), (50, Why::Maximum));
+    assert_eq!(sized(&wide, &demand(0.0, 0.0)), (1, Why::Waiting));
+}
+
+#[test]
+fn what_is_waited_for_is_not_cut_to_the_maximum() {
+    let waited = Demand {
+        waited_for: 80,
+        ..demand(1.0, 100.0)
+    };
+    assert_eq!(
+        size(&policy(10, 50), &waited),
+        Size {
+            preferred: 80,
+            at_least: 80,
+            why: Why::Waiting
+        }
+    );
+}
+
+#[test]
+fn the_end_of_a_range_is_shared_out_and_really_issued() {
+    let size = size(&policy(1, 1_000_000), &demand(100.0, 0.0));
+    let granted = |left| grant(&size, left);
+    let of = |count, why| Granted { count, why };
+    assert_eq!(granted(u64::MAX), of(180_000, Why::Average));
+    assert_eq!(granted(4096 * 1000), of(1000, Why::Left));
+    assert_eq!(granted(4097), of(1, Why::Left));
+    assert_eq!(granted(1), of(1, Why::Left));
+    assert_eq!(granted(0), of(0, Why::Left));
+    let waiting = Size {
+        at_least: 5,
+        ..size
+    };
+    assert_eq!(grant(&waiting, 100), of(5, Why::Waiting));
+    assert_eq!(grant(&waiting, 5), of(5, Why::Waiting));
+    assert_eq!(grant(&waiting, 4), of(4, Why::Left));
+    assert_eq!(most_at_once(0), 0);
+    assert_eq!(most_at_once(4095), 1);
+    assert_eq!(most_at_once(8192), 2);
+    assert_eq!(most_at_once(u64::MAX), MAX_COUNT);
+}
+
+#[test]
+fn the_average_takes_five_minutes_and_the_last_second_one() {
+    let mut rates = Rates::new();
+    for _ in 0..300 {
+        rates.sample(1000, 1.0);
+    }
+    let reached = 1000.0 * (1.0 - (-1.0_f64).exp());
+    assert!((rates.average() - reached).abs() < 1.0, "{rates:?}");
+    assert!((rates.last_second() - 1000.0).abs() < 1e-9);
+    rates.sample(0, 300.0);
+    let fallen = reached * (-1.0_f64).exp();
+    assert!((rates.average() - fallen).abs() < 1.0, "{rates:?}");
+    assert!(rates.last_second().abs() < 1e-9);
+}
+
+#[test]
+fn a_long_gap_counts_like_the_seconds_it_is_made_of() {
+    let (mut at_once, mut one_by_one) = (Rates::resume(50.0), Rates::resume(50.0));
+    at_once.sample(40 * 120, 120.0);
+    for _ in 0..120 {
+        one_by_one.sample(40, 1.0);
+    }
+    assert!((at_once.average() - one_by_one.average()).abs() < 1e-9);
+}
+
+#[test]
+fn a_reserve_has_no_length_without_a_rate() {
+    assert_eq!(Rates::new().reserve_seconds(5), None);
+    assert_eq!(Rates::resume(2.0).reserve_seconds(5), Some(2.5));
+    for rate in [f64::NAN, f64::INFINITY, -1.0, f64::NEG_INFINITY] {
+        assert_eq!(Rates::resume(rate), Rates::new());
+    }
+}
+
+/// Takes a steady rate from nothing, a second at a time, and counts the blocks fetched.
+fn fetched(policy: &BlockPolicy, rate: u64, seconds: u64) -> u64 {
+    let mut rates = Rates::new();
+    let (mut current, mut next, mut signalled, mut n_fetched) = (0_u64, 0_u64, false, 0);
+    for second in 0..seconds {
+        for this_second in 1..=rate {
+            if current == 0 {
+                (current, next, signalled) = (next, 0, false);
+            }
+            let demand = Demand {
+                rates,
+                this_second,
+                waited_for: u64::from(current == 0),
+                double_of: None,
+            };
+            if current == 0 {
+                current = size(policy, &demand).preferred;
+                n_fetched += 1;
+            }
+            current -= 1;
+            if !signalled && current <= low_water(policy, &rates, this_second) {
+                signalled = true;
+                next = size(policy, &demand).preferred;
+                n_fetched += 1;
+            }
+        }
+        rates.sample(rate, 1.0);
+        assert!(second > 0 || n_fetched < 10, "{n_fetched} in a second");
+    }
+    n_fetched
+}
+
+#[test]
+fn a_steady_sequence_fetches_one_block_in_half_an_hour() {
+    let policy = BlockPolicy::default();
+    for rate in [1, 10, 1000] {
+        let first_hour = fetched(&policy, rate, 3_600);
+        let three_hours = fetched(&policy, rate, 3 * 3_600);
+        assert!(first_hour < 30, "{rate}/s: {first_hour} in the first hour");
+        let later = three_hours - first_hour;
+        assert!((3..=5).contains(&later), "{rate}/s: {later} in two hours");
+    }
+}
+
+fn any_rate() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        any::<f64>(),
+        0.0..1e6,
+        Just(0.0),
+        Just(f64::NAN),
+        Just(f64::MAX),
+        Just(f64::MIN_POSITIVE),
+    ]
+}
+
+fn any_number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        any::<u64>(),
+        0_u64..10_000,
+        Just(0),
+        Just(u64::MAX),
+        Just(MAX_COUNT)
+    ]
+}
+
+fn any_policy() -> impl Strategy<Value = BlockPolicy> {
+    (any_number(), any_number(), 0_u64..1 << 40, any::<u64>()).prop_map(
+        |(min, max, hold, refill)| BlockPolicy {
+            min,
+            max,
+            hold: Span::from_seconds(hold),
+            refill: Span::from_seconds(refill),
+        },
+    )
+}
+
+fn any_demand() -> impl Strategy<Value = Demand> {
+    let rates = (any_rate(), any_number(), any_rate());
+    (
+        rates,
+        any_number(),
+        any_number(),
+        prop::option::of(any_number()),
+    )
+        .prop_map(
+            |((average, numbers, seconds), this_second, waited_for, double_of)| {
+                let mut rates = Rates::resume(average);
+                rates.sample(numbers, seconds);
+                Demand {
+                    rates,
+                    this_second,
+                    waited_for,
+                    double_of,
+                }
+            },
+        )
+}
+
+proptest! {
+    #[test]
+    fn rates_stay_finite_and_positive(
+        average in any_rate(),
+        samples in prop::collection::vec((any_number(), any_rate()), 0..20),
+    ) {
+        let mut rates = Rates::resume(average);
+        for (numbers, seconds) in samples {
+            rates.sample(numbers, seconds);
+            for rate in [rates.average(), rates.last_second()] {
+                prop_assert!(rate.is_finite() && rate >= 0.0, "{:?}", rates);
+            }
+            if let Some(seconds) = rates.reserve_seconds(u64::MAX) {
+                prop_assert!(seconds.is_finite() && seconds >= 0.0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_size_lies_between_what_is_waited_for_and_the_bounds(
+        policy in any_policy(),
+        demand in any_demand(),
+    ) {
+        let size = size(&policy, &demand);
+        prop_assert_eq!(size.at_least, demand.waited_for.clamp(1, MAX_COUNT));
+        prop_assert!(size.preferred >= size.at_least);
+        prop_assert!(size.preferred <= policy.max.max(size.at_least).min(MAX_COUNT));
+        let least = policy.min.min(policy.max).min(MAX_COUNT);
+        prop_assert!(size.preferred >= least);
+        let low_water = low_water(&policy, &demand.rates, demand.this_second);
+        prop_assert!(low_water > 0 || demand.this_second == 0 || policy.hold.seconds() == 0);
+    }
+
+    #[test]
+    fn a_grant_is_never_more_than_is_left(
+        policy in any_policy(),
+        demand in any_demand(),
+        left in any_number(),
+    ) {
+        let size = size(&policy, &demand);
+        let granted = grant(&size, left);
+        prop_assert!(granted.count <= left && granted.count <= size.preferred);
+        prop_assert!(granted.count >= size.at_least.min(left));
+        prop_assert!(granted.count >= size.preferred.min(most_at_once(left)));
+        prop_assert!(granted.count <= most_at_once(left).max(size.at_least));
+    }
+}

@@ -1,0 +1,85 @@
+//! Whether an answer is the one that a document shows.
+
+use serde_json::Value;
+
+/// What depends on the moment or the machine: here only the type has to be right.
+const VARYING: [&str; 5] = [
+    "rate",
+    "reserve_seconds",
+    "last_refill",
+    "holder",
+    "reserved_at",
+];
+
+/// What differs between the answer that is shown and the one that came, if anything does.
+///
+/// JSON on one line and text are compared as they are; JSON over several lines by its values.
+pub(super) fn difference(kind: &str, shown: &str, came: &str) -> Option<String> {
+    let (shown, came) = (shown.trim_end(), came.trim_end());
+    if kind == "json" && shown.contains('\n') {
+        let shown: Value = match serde_json::from_str(shown) {
+            Ok(shown) => shown,
+            Err(error) => return Some(format!("what is shown is not JSON: {error}")),
+        };
+        return match serde_json::from_str(came) {
+            Ok(came) => value_difference("", &shown, &came),
+            Err(error) => Some(format!("what came is not JSON: {error}")),
+        };
+    }
+    (shown != came).then(|| "not the same text".to_owned())
+}
+
+fn value_difference(path: &str, shown: &Value, came: &Value) -> Option<String> {
+    match (shown, came) {
+        (Value::Object(shown), Value::Object(came)) => {
+            let keys = |of: &serde_json::Map<String, Value>| -> Vec<String> {
+                of.keys().cloned().collect()
+            };
+            if keys(shown) != keys(came) {
+                return Some(format!("{path}: {:?} and {:?}", keys(shown), keys(came)));
+            }
+            shown.iter().zip(came.values()).find_map(|((key, a), b)| {
+                let path = format!("{path}.{key}");
+                if VARYING.contains(&key.as_str()) {
+                    type_difference(&path, a, b)
+                } else {
+                    value_difference(&path, a, b)
+                }
+            })
+        }
+        (Value::Array(shown), Value::Array(came)) if shown.len() == came.len() => {
+            let pairs = shown.iter().zip(came).enumerate();
+            pairs
+                .into_iter()
+                .find_map(|(at, (a, b))| value_difference(&format!("{path}[{at}]"), a, b))
+        }
+        (shown, came) => (shown != came).then(|| format!("{path}: {shown} and {came}")),
+    }
+}
+
+fn type_difference(path: &str, shown: &Value, came: &Value) -> Option<String> {
+    let same = std::mem::discriminant(shown) == std::mem::discriminant(came);
+    (!same).then(|| format!("{path}: {shown} and {came}"))
+}
+
+#[test]
+fn answers_are_compared_by_form() {
+    let one = r#"{"id":"1"}"#;
+    assert_eq!(difference("json", one, one), None);
+    assert!(difference("json", one, r#"{"id": "1"}"#).is_some());
+    assert!(difference("text", "ready\n", "ready\n").is_none());
+    let shown = "{\n\"a\": [1, {\"rate\": 0.5}]}";
+    assert_eq!(
+        difference("json", shown, r#"{"a":[1,{"rate":7.25}]}"#),
+        None
+    );
+    for other in [
+        r#"{"a":[2,{"rate":0.5}]}"#,
+        r#"{"a":[1,{"rate":"0.5"}]}"#,
+        r#"{"a":[1]}"#,
+        r#"{"a":[1,{"rate":0.5}],"b":1}"#,
+        "nothing",
+    ] {
+        assert!(difference("json", shown, other).is_some(), "{other}");
+    }
+}

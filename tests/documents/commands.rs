@@ -1,0 +1,191 @@
+//! Every command of the documents is run, and answers what they show.
+
+use std::{os::unix::fs::PermissionsExt, time::Duration};
+
+use super::{
+    answers,
+    markdown::{Document, Fence},
+    names,
+    session::{Session, backend_of},
+};
+use crate::support::{Program, run, settings, wait};
+
+/// For what the program does behind a reply, such as reserving ahead.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Whose statements are run by a test of their own.
+const RUNBOOK: &str = "docs/runbook.md";
+
+#[test]
+fn every_command_of_the_readme_answers_what_it_shows() {
+    run(async {
+        let mut session = Session::start();
+        let n_commands = follow(&Document::read("README.md"), &mut session).await;
+        assert!(n_commands >= 20, "vacuous: {n_commands} commands");
+        assert!(session.home().join("odometer.db").is_file());
+    });
+}
+
+#[test]
+fn every_command_of_the_other_documents_works() {
+    run(async {
+        let mut n_commands = 0;
+        for document in Document::all() {
+            if document.path.as_os_str() == "README.md" {
+                continue;
+            }
+            let mut session = Session::start();
+            if document.text.contains("```sh") {
+                session.serve().await;
+                assert_eq!(session.program().client().next("orders").await, 1);
+            }
+            n_commands += follow(&document, &mut session).await;
+        }
+        assert!(n_commands >= 8, "vacuous: {n_commands} commands");
+    });
+}
+
+/// Does what a document says, block by block; how many commands that were.
+async fn follow(document: &Document, session: &mut Session) -> usize {
+    let fences = document.fences();
+    let mut n_commands = 0;
+    let mut printed = None;
+    for (index, fence) in fences.iter().enumerate() {
+        let place = format!("{}:{}", document.path.display(), fence.line);
+        match fence.kind.as_str() {
+            "sh" => {
+                let answer = fences.get(index + 1).filter(|next| is_answer(next));
+                let commands = commands(&fence.text);
+                n_commands += commands.len();
+                for (at, command) in commands.iter().enumerate() {
+                    let shown = answer.filter(|_| at + 1 == commands.len());
+                    obey(session, command, shown, &place).await;
+                }
+                printed = answer.map(|answer| answer.line);
+            }
+            "sql" if document.path.as_os_str() == RUNBOOK => {}
+            "sql" => {
+                let backend = fences[index..]
+                    .iter()
+                    .flat_map(|later| later.text.lines())
+                    .find_map(|line| backend_of(line.strip_prefix("export ")?.split_once('=')?.1))
+                    .unwrap_or_else(|| panic!("{place}: for which server?"));
+                session.administrate(backend, &fence.text).await;
+            }
+            "toml" => is_a_configuration(&fence.text, &place),
+            // A picture, or the answer that was compared already.
+            "text" => {}
+            "json" => assert_eq!(printed, Some(fence.line), "{place}: what answers this?"),
+            other => panic!("{place}: a block of `{other}` that nobody looks at"),
+        }
+    }
+    n_commands
+}
+
+fn is_answer(fence: &Fence) -> bool {
+    fence.follows_a_fence && matches!(fence.kind.as_str(), "json" | "text")
+}
+
+/// Runs one command and compares what it prints with what is shown.
+async fn obey(session: &mut Session, command: &str, shown: Option<&Fence>, place: &str) {
+    if is_of_a_run(command, place) {
+        return;
+    }
+    let mut printed = session.enter(command).await;
+    let Some(shown) = shown else {
+        let is_problem = printed.contains("urn:odometer:problem");
+        assert!(!is_problem, "{place}: {command}\n{printed}");
+        return;
+    };
+    let mut different = answers::difference(&shown.kind, &shown.text, &printed);
+    // What only looks may be asked again.
+    if different.is_some() && command.starts_with("curl -s ") && !command.contains("-X") {
+        let what = format!("{place}: {command} answers\n{}", shown.text);
+        wait::until(&what, ANSWER_LIMIT, async || {
+            printed = session.enter(command).await;
+            different = answers::difference(&shown.kind, &shown.text, &printed);
+            let last = different.as_ref();
+            last.is_none().then_some(())
+        })
+        .await;
+    }
+    assert!(
+        different.is_none(),
+        "{place}: {}\n{command}\nprinted\n{printed}instead of\n{}",
+        different.unwrap_or_default(),
+        shown.text
+    );
+}
+
+/// Whether a command builds or tests, as the run does to which this test belongs. It is not run
+/// within itself; what it names must exist.
+fn is_of_a_run(command: &str, place: &str) -> bool {
+    let mut words = command.split_whitespace().peekable();
+    if command.starts_with("RUSTFLAGS=") {
+        let flags_end = command.rfind('"').expect("RUSTFLAGS=\"…\"") + 1;
+        words = command[flags_end..].split_whitespace().peekable();
+    }
+    match words.next() {
+        Some(script @ (".ci/run" | "tests/run")) => {
+            let path = settings::repository().join(script);
+            let mode = std::fs::metadata(&path).map(|file| file.permissions().mode());
+            assert!(
+                mode.is_ok_and(|mode| mode & 0o111 != 0),
+                "{place}: {script}"
+            );
+            for name in words.filter(|word| *word != "--full") {
+                assert!(names::is_part_of_a_test(name), "{place}: no test {name}");
+            }
+            true
+        }
+        Some("cargo") if words.peek() != Some(&"run") => {
+            let known = ["test", "clippy", "bench", "build"];
+            assert!(
+                words.next().is_some_and(|word| known.contains(&word)),
+                "{place}"
+            );
+            if let Some(package) = words.skip_while(|word| *word != "-p").nth(1) {
+                assert!(names::is_package(package), "{place}: no package {package}");
+            }
+            true
+        }
+        _ => false,
+    }
+}
+
+/// `cargo run` means the program, in the workspace as it is.
+#[test]
+fn cargo_run_starts_the_program() {
+    let workspace = std::fs::read_to_string(settings::repository().join("Cargo.toml"));
+    let workspace = workspace.expect("the workspace is there");
+    assert!(workspace.contains("\ndefault-members = [\"service\"]\n"));
+    let service = std::fs::read_to_string(settings::repository().join("service/Cargo.toml"));
+    let service = service.expect("the service is there");
+    assert!(service.starts_with("[package]\nname = \"odometer\"\n"));
+    assert!(!service.contains("[[bin]]") && !service.contains("default-run"));
+}
+
+fn is_a_configuration(text: &str, place: &str) {
+    let home = crate::support::directory("configured");
+    std::fs::write(home.path().join("odometer.toml"), text).expect("our directory");
+    let finished = Program::options().in_directory(home.path()).run(&["check"]);
+    assert_eq!(finished.code, Some(0), "{place}: {finished}");
+}
+
+/// The command lines of a block, those that go on behind a backslash put together.
+fn commands(text: &str) -> Vec<String> {
+    let joined = text.replace("\\\n", " ");
+    let lines = joined.lines().map(str::trim);
+    lines
+        .filter(|line| !line.is_empty())
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect()
+}
+
+#[test]
+fn command_lines_are_put_together() {
+    assert_eq!(
+        commands("a b \\\n  c\n\n  d\n"),
+        ["a b c".to_owned(), "d".to_owned()]
+    );
+}

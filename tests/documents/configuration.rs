@@ -1,0 +1,99 @@
+//! The table of the configuration: every key, its variable and its default.
+
+use std::collections::BTreeSet;
+
+use odometer::config::{Config, Environment, Flags};
+
+use super::markdown::{Document, inline_code};
+
+/// Keys whose default is no value that could be given.
+const WITHOUT_DEFAULT: [&str; 5] = [
+    "database_url_file",
+    "admin_token",
+    "admin_token_file",
+    "default.*",
+    "http.workers",
+];
+
+struct Row {
+    key: String,
+    variables: Vec<String>,
+    default: Option<String>,
+}
+
+fn rows() -> Vec<Row> {
+    let columns = ["Key", "Environment variable", "Default"];
+    let rows = Document::read("README.md").rows_of(&columns);
+    let own = |words: Vec<&str>| -> Vec<String> { words.into_iter().map(str::to_owned).collect() };
+    rows.iter()
+        .map(|row| Row {
+            key: own(inline_code(&row[0])).remove(0),
+            variables: own(inline_code(&row[1])),
+            default: own(inline_code(&row[2])).pop(),
+        })
+        .collect()
+}
+
+fn by_flag(key: &str, value: &str) -> Result<Config, String> {
+    let flags = Flags {
+        set: vec![format!("{key}={value}")],
+        ..Flags::default()
+    };
+    Config::load(&flags, &Environment::default()).map_err(|error| error.to_string())
+}
+
+/// All that can be seen of a configuration; the URL is not, by design.
+fn seen(config: &Config) -> String {
+    format!("{config:?} {}", config.database_url.expose())
+}
+
+#[test]
+fn every_default_in_the_table_is_the_program_s() {
+    let default = seen(&Config::default());
+    let rows = rows();
+    assert!(rows.len() > 30, "vacuous: {} keys", rows.len());
+    for row in rows {
+        let key = &row.key;
+        let Some(value) = row.default else {
+            assert!(WITHOUT_DEFAULT.contains(&key.as_str()), "{key}");
+            continue;
+        };
+        let config = by_flag(key, &value).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(seen(&config), default, "{key}");
+        assert!(!row.variables.is_empty(), "{key} has no variable");
+        for variable in row.variables {
+            let environment = Environment::of([(variable.as_str(), value.as_str())]);
+            let config = Config::load(&Flags::default(), &environment);
+            let config = config.unwrap_or_else(|error| panic!("{variable}: {error}"));
+            assert_eq!(seen(&config), default, "{variable}");
+        }
+    }
+}
+
+#[test]
+fn the_table_has_every_key_and_no_other() {
+    let mut known = BTreeSet::new();
+    for name in known_below("") {
+        // A section has keys of its own; a key has none.
+        let inside = known_below(&format!("{name}."));
+        if name == "default" {
+            known.insert("default.*".to_owned());
+        } else if inside.is_empty() {
+            known.insert(name);
+        } else {
+            known.extend(inside.iter().map(|key| format!("{name}.{key}")));
+        }
+    }
+    known.extend(["database_url_file", "admin_token_file"].map(str::to_owned));
+    let shown: BTreeSet<String> = rows().into_iter().map(|row| row.key).collect();
+    assert_eq!(shown, known);
+}
+
+/// The names that the refusal of an unknown one lists.
+fn known_below(section: &str) -> Vec<String> {
+    let refused = by_flag(&format!("{section}nonsense"), "1").expect_err("no such key");
+    match refused.split_once("known here are ") {
+        Some((_, known)) => known.split(", ").map(str::to_owned).collect(),
+        None => Vec::new(),
+    }
+}

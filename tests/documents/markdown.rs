@@ -1,0 +1,217 @@
+//! As much of Markdown as the documents use: headings, fenced blocks, tables, inline code, links.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::settings;
+
+/// A document of the repository.
+pub(super) struct Document {
+    /// Its path below the root.
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+}
+
+/// A fenced block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Fence {
+    /// The word after the opening fence.
+    pub(super) kind: String,
+    pub(super) text: String,
+    /// The heading it stands below.
+    pub(super) section: String,
+    /// Whether nothing but blank lines lies between it and the fence before.
+    pub(super) follows_a_fence: bool,
+    /// Where it begins, for messages.
+    pub(super) line: usize,
+}
+
+/// A table: the cells of its first row, and those of the others.
+pub(super) struct Table {
+    pub(super) header: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+impl Document {
+    pub(super) fn read(path: impl AsRef<Path>) -> Self {
+        let path = path.as_ref().to_path_buf();
+        let text = std::fs::read_to_string(settings::repository().join(&path))
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self { path, text }
+    }
+
+    /// Every document there is: those in the root, in `docs` and below it.
+    pub(super) fn all() -> Vec<Self> {
+        let root = settings::repository();
+        let mut found = Vec::new();
+        for folder in ["", "docs", "docs/adr"] {
+            let entries = std::fs::read_dir(root.join(folder)).expect("the folder is there");
+            for entry in entries.flatten() {
+                let path = entry.path();
+                if path.extension().is_some_and(|extension| extension == "md") {
+                    let path = path.strip_prefix(&root).expect("it lies below the root");
+                    found.push(Self::read(path));
+                }
+            }
+        }
+        found.sort_by(|one, other| one.path.cmp(&other.path));
+        found
+    }
+
+    pub(super) fn fences(&self) -> Vec<Fence> {
+        let mut fences: Vec<Fence> = Vec::new();
+        let mut open: Option<Fence> = None;
+        let mut section = String::new();
+        let mut only_blank = false;
+        for (index, line) in self.text.lines().enumerate() {
+            let bare = line.trim();
+            match (&mut open, bare.strip_prefix("```")) {
+                (None, Some(kind)) => {
+                    open = Some(Fence {
+                        kind: kind.to_owned(),
+                        text: String::new(),
+                        section: section.clone(),
+                        follows_a_fence: only_blank,
+                        line: index + 1,
+                    });
+                }
+                (Some(_), Some(_)) => {
+                    fences.extend(open.take());
+                    only_blank = true;
+                }
+                (Some(fence), None) => {
+                    fence.text.push_str(line);
+                    fence.text.push('\n');
+                }
+                (None, None) => {
+                    if let Some(heading) = heading(line) {
+                        heading.clone_into(&mut section);
+                    }
+                    only_blank &= bare.is_empty();
+                }
+            }
+        }
+        assert_eq!(open, None, "a fence of {} is open", self.path.display());
+        fences
+    }
+
+    /// The lines outside fenced blocks.
+    fn prose(&self) -> impl Iterator<Item = &str> {
+        let mut inside = false;
+        self.text.lines().filter(move |line| {
+            let is_fence = line.trim().starts_with("```");
+            inside ^= is_fence;
+            !inside && !is_fence
+        })
+    }
+
+    pub(super) fn headings(&self) -> Vec<&str> {
+        self.prose().filter_map(heading).collect()
+    }
+
+    pub(super) fn tables(&self) -> Vec<Table> {
+        let mut tables: Vec<Table> = Vec::new();
+        let mut inside = false;
+        for line in self.prose() {
+            let row = line
+                .strip_prefix("| ")
+                .and_then(|line| line.strip_suffix('|'));
+            let cells: Option<Vec<String>> =
+                row.map(|row| row.split(" |").map(|cell| cell.trim().to_owned()).collect());
+            match (cells, inside) {
+                (Some(header), false) => {
+                    tables.push(Table {
+                        header,
+                        rows: Vec::new(),
+                    });
+                    inside = true;
+                }
+                (Some(row), true) => tables.last_mut().expect("a table is open").rows.push(row),
+                // The line below the header.
+                (None, _) => inside &= line.starts_with("|--"),
+            }
+        }
+        tables
+    }
+
+    /// The rows of the one table that begins with these columns.
+    pub(super) fn rows_of(&self, columns: &[&str]) -> Vec<Vec<String>> {
+        let mut found: Vec<Table> = self.tables();
+        found.retain(|table| {
+            columns.len() <= table.header.len()
+                && columns.iter().zip(&table.header).all(|(a, b)| a == b)
+        });
+        match found.pop() {
+            Some(table) if found.is_empty() => table.rows,
+            _ => panic!("not one table {columns:?} in {}", self.path.display()),
+        }
+    }
+
+    /// Everything between two backticks outside fenced blocks.
+    pub(super) fn inline_code(&self) -> Vec<&str> {
+        self.prose().flat_map(inline_code).collect()
+    }
+
+    /// The targets of links.
+    pub(super) fn links(&self) -> Vec<&str> {
+        let ends = self.prose().flat_map(|line| line.split("](").skip(1));
+        ends.filter_map(|rest| rest.split(')').next()).collect()
+    }
+}
+
+fn heading(line: &str) -> Option<&str> {
+    let text = line.trim_start_matches('#');
+    (text.len() < line.len())
+        .then(|| text.strip_prefix(' '))
+        .flatten()
+}
+
+/// Everything between two backticks.
+pub(super) fn inline_code(text: &str) -> Vec<&str> {
+    let mut parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        parts.pop();
+    }
+    parts.into_iter().skip(1).step_by(2).collect()
+}
+
+/// What a heading is called in a link.
+pub(super) fn anchor(heading: &str) -> String {
+    heading
+        .to_lowercase()
+        .chars()
+        .filter_map(|c| match c {
+            ' ' => Some('-'),
+            c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn fences_tables_code_and_links_are_found() {
+    let text = "# A title\n\nSee [this](there.md#x) and `code`.\n\n```sh\nls `pwd`\n```\n\n\
+                ```text\nout\n```\n\n## Next, please\n\n1. Do\n\n   ```sql\n   SELECT 1\n   ```\n\n\
+                | A | B |\n|---|---|\n| `x` | |\n| y | z |\n";
+    let document = Document {
+        path: PathBuf::from("a.md"),
+        text: text.to_owned(),
+    };
+    let fences = document.fences();
+    let seen: Vec<_> = fences
+        .iter()
+        .map(|f| (f.kind.as_str(), f.section.as_str(), f.follows_a_fence))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("sh", "A title", false),
+            ("text", "A title", true),
+            ("sql", "Next, please", false)
+        ]
+    );
+    assert_eq!(document.headings(), ["A title", "Next, please"]);
+    assert_eq!(anchor("Next, please"), "next-please");
+    assert_eq!(document.inline_code(), ["code", "x"]);
+    assert_eq!(document.links(), ["there.md#x"]);
+    assert_eq!(document.rows_of(&["A"]), [["`x`", ""], ["y", "z"]]);
+}

@@ -1,0 +1,10 @@
+//! What the documents say is so: commands are run, tables are compared, names are looked up.
+
+mod answers;
+mod commands;
+mod configuration;
+mod markdown;
+mod metrics;
+mod names;
+mod runbook;
+mod session;

@@ -1,0 +1,210 @@
+//! What the documents name exists: tests, files, folders, links, sections.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
+
+use super::markdown::{Document, anchor, inline_code};
+use crate::support::settings;
+
+/// Columns whose cells name tests.
+const COLUMNS_OF_TESTS: [&str; 3] = ["Test", "Control", "Held by the test"];
+/// Longer words than these have underscores in plenty without being tests.
+const NO_TESTS: [&str; 2] = ["odometer_", "innodb_"];
+const CRATES: [&str; 5] = ["core", "entity", "migration", "service", "tests"];
+
+/// Every source of the workspace, with its text.
+static SOURCES: LazyLock<Vec<(PathBuf, String)>> = LazyLock::new(|| {
+    let root = settings::repository();
+    let mut found = Vec::new();
+    for folder in CRATES {
+        collect(&root.join(folder), &mut found);
+    }
+    found
+});
+
+static TESTS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let found = SOURCES.iter().flat_map(|(_, source)| tests_of(source));
+    found.collect()
+});
+
+fn collect(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let source = std::fs::read_to_string(&path).expect("a source can be read");
+            found.push((path, source));
+        }
+    }
+}
+
+/// The names of the tests in a source: marked as such, or given to one of our macros.
+fn tests_of(source: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut is_marked = false;
+    for line in source.lines().map(str::trim) {
+        if line.starts_with("#[") {
+            is_marked |= line.ends_with("test]");
+            continue;
+        }
+        let function = line.strip_prefix("async fn ").or(line.strip_prefix("fn "));
+        if let (true, Some(function)) = (is_marked, function) {
+            found.extend(function.split('(').next().map(str::to_owned));
+        }
+        is_marked = false;
+    }
+    for each in ["for_each_backend!(", "for_each_server!("] {
+        for given in source.split(each).skip(1) {
+            let given = given.split(')').next().unwrap_or_default();
+            let names = given.split(',').map(str::trim);
+            found.extend(names.filter(|name| !name.is_empty()).map(str::to_owned));
+        }
+    }
+    found
+}
+
+/// Whether `tests/run NAME` would find something.
+pub(super) fn is_part_of_a_test(name: &str) -> bool {
+    TESTS.iter().any(|test| test.contains(name))
+}
+
+pub(super) fn is_package(name: &str) -> bool {
+    let line = format!("name = \"{name}\"\n");
+    CRATES.iter().any(|folder| {
+        let manifest = settings::repository().join(folder).join("Cargo.toml");
+        std::fs::read_to_string(manifest).is_ok_and(|text| text.contains(&line))
+    })
+}
+
+#[test]
+fn every_test_that_the_documents_name_exists() {
+    let mut n_named = 0;
+    for document in Document::all() {
+        let mut named: Vec<String> = Vec::new();
+        for table in document.tables() {
+            for (column, title) in table.header.iter().enumerate() {
+                if COLUMNS_OF_TESTS.contains(&title.as_str()) {
+                    let cells = table.rows.iter().filter_map(|row| row.get(column));
+                    named.extend(cells.flat_map(|cell| inline_code(cell)).map(str::to_owned));
+                }
+            }
+        }
+        let words = document.inline_code().into_iter().filter(|word| {
+            word.matches('_').count() >= 4
+                && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+                && word.starts_with(|c: char| c.is_ascii_lowercase())
+                && !NO_TESTS.iter().any(|prefix| word.starts_with(prefix))
+        });
+        named.extend(words.map(str::to_owned));
+        n_named += named.len();
+        for name in named {
+            assert!(
+                TESTS.contains(&name),
+                "{name} of {}",
+                document.path.display()
+            );
+        }
+    }
+    assert!(n_named >= 60, "vacuous: {n_named} tests named");
+}
+
+/// A row of invariants or promises without a test is a wish.
+#[test]
+fn every_invariant_and_every_promise_has_a_test() {
+    for (document, columns) in [
+        ("ARCHITECTURE.md", ["#", "Invariant", "Held by the test"]),
+        ("GUARANTEES.md", ["#", "Promise", "Test"]),
+    ] {
+        let rows = Document::read(document).rows_of(&columns);
+        assert!(rows.len() >= 10, "vacuous: {} rows", rows.len());
+        for row in rows {
+            assert!(!inline_code(&row[2]).is_empty(), "{document}: {row:?}");
+        }
+    }
+}
+
+#[test]
+fn a_test_is_told_from_a_function() {
+    let source = "#[test]\n#[should_panic]\nfn one() {}\nfn two() {}\n#[actix_web::test]\n\
+                  async fn three() {}\n#[inline]\nfn four() {}\nfor_each_backend!(\n    five,\n    \
+                  six,\n);\nasync fn five(_: B) {}\n";
+    assert_eq!(tests_of(source), ["one", "three", "five", "six"]);
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut n_links = 0;
+    for document in Document::all() {
+        let folder = document.path.parent().expect("a document has a folder");
+        for link in document.links() {
+            if link.starts_with("https://") {
+                continue;
+            }
+            n_links += 1;
+            let place = format!("{link} of {}", document.path.display());
+            let (file, fragment) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => document.path.clone(),
+                file => folder.join(file),
+            };
+            assert!(settings::repository().join(&target).exists(), "{place}");
+            if !fragment.is_empty() {
+                let target = Document::read(target);
+                let mut anchors = target.headings().into_iter().map(anchor);
+                assert!(anchors.any(|anchor| anchor == fragment), "{place}");
+            }
+        }
+    }
+    assert!(n_links >= 20, "vacuous: {n_links} links");
+}
+
+/// What an error message calls a section of the runbook is one.
+#[test]
+fn every_section_that_a_message_names_is_in_the_runbook() {
+    const BEFORE: &str = "the runbook, \\\"";
+    let runbook = Document::read("docs/runbook.md");
+    let anchors: Vec<String> = runbook.headings().into_iter().map(anchor).collect();
+    let mut n_named = 0;
+    for (path, source) in SOURCES.iter() {
+        if path.starts_with(settings::repository().join("tests")) {
+            continue;
+        }
+        for named in source.split(BEFORE).skip(1) {
+            let named = named.split('\\').next().unwrap_or_default();
+            n_named += 1;
+            assert!(anchors.contains(&anchor(named)), "{named} of {path:?}");
+        }
+    }
+    assert!(n_named > 0, "vacuous: no message names a section");
+}
+
+#[test]
+fn the_code_map_shows_what_there_is() {
+    let root = settings::repository();
+    let rows = Document::read("ARCHITECTURE.md").rows_of(&["Path", "Owns"]);
+    let mut shown = BTreeSet::new();
+    for row in &rows {
+        let path = inline_code(&row[0]).remove(0);
+        let folder = root.join(path);
+        assert!(folder.is_dir(), "{path}");
+        shown.insert(path.trim_end_matches('/').to_owned());
+        for file in inline_code(&row[1]) {
+            if file.contains('/') {
+                assert!(root.join(file).exists(), "{file}");
+            } else if file.ends_with(".rs") {
+                assert!(folder.join(file).is_file(), "{path}{file}");
+            }
+        }
+    }
+    let there: BTreeSet<String> = SOURCES
+        .iter()
+        .filter_map(|(path, _)| path.strip_prefix(&root).ok()?.parent()?.to_str())
+        .map(str::to_owned)
+        .collect();
+    let missing: Vec<&String> = there.difference(&shown).collect();
+    assert!(missing.is_empty(), "not in the map: {missing:?}");
+}

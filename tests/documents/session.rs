@@ -1,0 +1,145 @@
+//! A reader with a shell who does what a document says.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use tempfile::TempDir;
+
+use crate::support::{Backend, PASSWORD, Program, Server, directory, settings};
+
+/// Where the documents' program listens; here it is another port, picked at each start.
+const SHOWN_ADDRESS: &str = "127.0.0.1:8080";
+const SHOWN_PASSWORD: &str = "PASSWORD";
+/// What the documents call database and account.
+const SHOWN_NAME: &str = "odometer";
+
+/// How the documents start the program.
+const SERVES: [&str; 3] = ["cargo run --release", "odometer serve", "odometer"];
+
+pub(super) struct Session {
+    home: TempDir,
+    /// What was exported.
+    environment: Vec<(String, String)>,
+    program: Option<Program>,
+    /// What stands for database and account on servers.
+    name: String,
+}
+
+impl Session {
+    /// A shell in an empty directory, with `odometer` in its path.
+    pub(super) fn start() -> Self {
+        let home = directory("reader");
+        let programs = home.path().join("bin");
+        std::fs::create_dir(&programs).expect("our directory");
+        std::os::unix::fs::symlink(settings::shipped_program(), programs.join("odometer"))
+            .expect("our directory");
+        Self {
+            home,
+            environment: Vec::new(),
+            program: None,
+            name: format!("d_{}", uuid::Uuid::new_v4().simple()),
+        }
+    }
+
+    pub(super) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    pub(super) fn program(&self) -> &Program {
+        self.program.as_ref().expect("a program was started")
+    }
+
+    /// Does what one command line says; what it printed.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub(super) async fn enter(&mut self, command: &str) -> String {
+        if let Some(exported) = command.strip_prefix("export ") {
+            self.export(exported).await;
+            String::new()
+        } else if SERVES.contains(&command) {
+            self.serve().await;
+            String::new()
+        } else {
+            self.shell(command)
+        }
+    }
+
+    async fn export(&mut self, exported: &str) {
+        let (key, value) = exported.split_once('=').expect("export NAME=VALUE");
+        let value = match backend_of(value) {
+            Some(backend) => {
+                let server = Server::shared(backend).await;
+                let (scheme, _) = value.split_once("://").expect("a URL");
+                let shown = format!("{scheme}://{SHOWN_NAME}:{SHOWN_PASSWORD}@127.0.0.1:");
+                assert!(value.starts_with(&shown), "{value} instead of {shown}…");
+                assert!(value.ends_with(&format!("/{SHOWN_NAME}")), "{value}");
+                server.url_as(&self.name, PASSWORD, server.port(), &self.name)
+            }
+            None => value.to_owned(),
+        };
+        self.environment.retain(|(known, _)| known != key);
+        self.environment.push((key.to_owned(), value));
+    }
+
+    /// Starts the program, after the one that ran was asked to stop, which must go well.
+    pub(super) async fn serve(&mut self) {
+        if let Some(earlier) = self.program.take() {
+            earlier.stop().await;
+        }
+        let mut options = Program::options().in_directory(self.home.path());
+        for (key, value) in &self.environment {
+            options = options.env(key, value);
+        }
+        self.program = Some(options.start_ready().await);
+    }
+
+    /// Runs SQL as the administrator of a server, for the account and database of this reader.
+    pub(super) async fn administrate(&self, backend: Backend, sql: &str) {
+        let server = Server::shared(backend).await;
+        let sql = sql
+            .replace(SHOWN_NAME, &self.name)
+            .replace(&format!("'{SHOWN_PASSWORD}'"), &format!("'{PASSWORD}'"));
+        for statement in sql.split(';').map(str::trim) {
+            if !statement.is_empty() {
+                server.administrate(statement).await;
+            }
+        }
+    }
+
+    fn shell(&self, command: &str) -> String {
+        let command = match &self.program {
+            Some(program) => command.replace(SHOWN_ADDRESS, program.address()),
+            None => command.to_owned(),
+        };
+        let inherited = std::env::var("PATH").unwrap_or_default();
+        let path = format!("{}:{inherited}", self.home.path().join("bin").display());
+        let output = Command::new("timeout")
+            .args(["60", "bash", "-o", "pipefail", "-c", &command])
+            .env_clear()
+            .envs(self.environment.iter().map(|(key, value)| (key, value)))
+            .env("PATH", path)
+            .current_dir(self.home.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("a shell starts");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success(),
+            "{command}\n{printed}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        printed
+    }
+}
+
+/// Which server a URL of the documents is for.
+pub(super) fn backend_of(url: &str) -> Option<Backend> {
+    match url.split_once("://")?.0 {
+        "postgres" => Some(Backend::Postgres),
+        "mysql" => Some(Backend::MariaDb),
+        _ => None,
+    }
+}
