@@ -223,7 +223,9 @@ async fn call_until_over(stage: Arc<Stage>) -> (Ledger, Vec<String>) {
                 continue;
             }
             Answer::Refused(reply) => {
-                let draining = reply.status == 503 && reply.code().as_deref() == Some("draining");
+                let draining = reply.status == 503
+                    && reply.code().as_deref() == Some("draining")
+                    && reply.header("retry-after").is_some();
                 if !(draining && replica.stopping.load(Ordering::SeqCst)) {
                     failures.push(format!("{path}: {reply:?}"));
                 }

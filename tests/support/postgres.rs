@@ -40,8 +40,25 @@ pub(crate) fn command(directory: &Path, port: u16) -> Command {
         .args(["-p", &port.to_string()])
         .args(["-c", "listen_addresses=127.0.0.1"])
         .args(["-c", "max_connections=300"])
-        .args(["-c", "shared_buffers=64MB"]);
+        .args(["-c", "shared_buffers=64MB"])
+        // In its own directory, so that a killed server leaves nothing in the machine's.
+        .args(["-c", "dynamic_shared_memory_type=mmap"]);
     command
+}
+
+/// Removes the piece of System V shared memory by which a server that was killed would know,
+/// at its next start, whether it is still running.
+pub(crate) fn forget_killed(directory: &Path) {
+    let notes = std::fs::read_to_string(directory.join("data/postmaster.pid"));
+    // The seventh line has the key and the number of the piece.
+    let number = notes.ok().and_then(|notes| {
+        let line = notes.lines().nth(6)?;
+        Some(line.split_whitespace().nth(1)?.to_owned())
+    });
+    if let Some(number) = number {
+        // It may be gone already, and a test that fails must not fail once more here.
+        let _ = Command::new("ipcrm").args(["-m", &number]).status();
+    }
 }
 
 /// A copy of the server at `port`, set up to follow it as a standby.

@@ -214,6 +214,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let Some(mut process) = self.process.take() else {
+            if self.backend == Backend::Postgres {
+                postgres::forget_killed(self.directory.path());
+            }
             return;
         };
         let number = process.id();

@@ -4,6 +4,7 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
 use super::check::MAX_STEP;
+use super::once::Once;
 use super::{BlockPolicy, ChangeError, Definition, DefinitionError, Kind, Layout, Order, Overflow};
 use super::{PeriodKind, Span, number};
 
@@ -77,7 +78,7 @@ impl DefinitionChange {
     /// [`ChangeError::NotJson`] for what is not a JSON object, [`ChangeError::Wrong`] for a field
     /// that does not exist or a value of the wrong type.
     pub fn from_json(bytes: &[u8]) -> Result<Self, ChangeError> {
-        let value: Value = serde_json::from_slice(bytes).map_err(|error| ChangeError::NotJson {
+        let Once(value) = serde_json::from_slice(bytes).map_err(|error| ChangeError::NotJson {
             detail: format!("it is not JSON ({error})"),
         })?;
         Self::from_value(&value)

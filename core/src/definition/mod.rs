@@ -7,6 +7,7 @@ mod change;
 mod check;
 mod error;
 mod number;
+mod once;
 mod span;
 #[cfg(test)]
 mod tests;
