@@ -37,6 +37,22 @@ async fn a_thousand_callers_of_a_new_name_share_its_refills(backend: Backend) {
     program.stop().await;
 }
 
+for_each_backend!(a_reservation_for_each_caller_is_found_out);
+
+async fn a_reservation_for_each_caller_is_found_out(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = Program::options()
+        .without_guards("refill-for-each")
+        .database(&database.url)
+        .start_ready()
+        .await;
+    let client = program.client();
+    crowd(std::slice::from_ref(&client), N_CALLERS).await;
+    let n_reserved = Scrape::of(&client).await.n_reservations("reserved");
+    assert!(n_reserved > MOST_RESERVATIONS, "{n_reserved} reservations");
+    program.stop().await;
+}
+
 for_each_server!(replicas_that_use_a_new_name_at_once_create_it_once);
 
 async fn replicas_that_use_a_new_name_at_once_create_it_once(backend: Backend) {

@@ -19,11 +19,11 @@ use odometer_core::block::Block;
 use tokio::sync::oneshot;
 
 use super::{
-    directory::Shared,
     error::SequenceError,
     issuer::{Issuer, Link},
     messages::{Answer, Drain, HandOver, LowWater, Park, Redefined, Take, Unload},
     queue::{Queue, Waiter},
+    shared::Shared,
 };
 use crate::{
     metrics::AbandonedCause,

@@ -9,7 +9,9 @@ mod directory;
 pub mod error;
 mod issuer;
 mod messages;
+mod publish;
 mod queue;
+mod shared;
 mod sweep;
 
 use std::{sync::Arc, time::Duration};

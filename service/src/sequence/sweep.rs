@@ -9,9 +9,9 @@ use std::{
 use tokio::time::MissedTickBehavior;
 
 use super::{
-    directory::Shared,
     issuer::{Issuer, Link},
     messages::{LowWater, Park, Unload},
+    shared::Shared,
 };
 
 const INTERVAL: Duration = Duration::from_secs(1);

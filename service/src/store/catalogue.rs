@@ -169,8 +169,6 @@ pub(super) struct Changed {
     pub(super) created: bool,
     pub(super) definition: Arc<Definition>,
     pub(super) version: i64,
-    /// The counter after the change, where the change raised it.
-    pub(super) seen: Option<Seen>,
     /// False where all was as wanted already; then nothing is committed.
     pub(super) wrote: bool,
 }
@@ -237,7 +235,6 @@ async fn change_within(
             created: false,
             definition: Arc::new(existing),
             version: row.version,
-            seen: None,
             wrote: false,
         }));
     }
@@ -256,7 +253,6 @@ async fn change_within(
         created: false,
         definition: Arc::new(definition),
         version,
-        seen: Some(counter.seen),
         wrote: true,
     }))
 }
@@ -283,7 +279,6 @@ async fn create_within(
         created: true,
         definition: Arc::new(definition),
         version,
-        seen: None,
         wrote: true,
     }))
 }

@@ -164,7 +164,7 @@ impl Database {
         change: &odometer_core::definition::DefinitionChange,
         template: Arc<Definition>,
         condition: Condition,
-    ) -> Result<(Defined, Option<Seen>), StoreError> {
+    ) -> Result<Defined, StoreError> {
         let change = Change {
             name: name.clone(),
             change: change.clone(),
@@ -186,19 +186,17 @@ impl Database {
             created,
             definition,
             version,
-            seen,
             wrote: _,
         } = outcome;
         if created {
             self.metrics.sequences_created.increment(1);
             tracing::info!(sequence = name.as_str(), "a sequence was created");
         }
-        let defined = Defined {
+        Ok(Defined {
             created,
             definition,
             version,
-        };
-        Ok((defined, seen))
+        })
     }
 
     pub(super) async fn list(

@@ -3,6 +3,7 @@
 //! The only user of SeaORM and of `entity`. It knows rows and statements; who
 //! issues from a block, and to whom, is the `sequence` layer's.
 
+mod adoption;
 mod answer;
 mod backoff;
 mod catalogue;
@@ -148,7 +149,7 @@ impl Store {
         self.database().journal.flush().await;
     }
 
-    /// Creates or changes a sequence; with it the counter after the change, where it was raised.
+    /// Creates or changes a sequence.
     ///
     /// # Errors
     /// Why it was not written.
@@ -158,7 +159,7 @@ impl Store {
         change: &DefinitionChange,
         template: Arc<Definition>,
         condition: Condition,
-    ) -> Result<(Defined, Option<Seen>), StoreError> {
+    ) -> Result<Defined, StoreError> {
         self.database()
             .define(name, change, template, condition)
             .await

@@ -8,16 +8,14 @@ use std::{
     time::Instant,
 };
 
-use entity::{block, counter};
+use entity::counter;
 use odometer_core::{
     block::Block,
     definition::Definition,
     name::SequenceName,
     sizing::{self, Demand, Granted, Rates, Size, Why},
 };
-use sea_orm::{
-    ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr,
-};
+use sea_orm::{ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 use uuid::Uuid;
 
 use super::{
@@ -151,14 +149,14 @@ struct Suspect {
 }
 
 pub(super) struct Reservation<'a> {
-    database: &'a Database,
-    request: ReserveRequest,
-    until: Instant,
+    pub(super) database: &'a Database,
+    pub(super) request: ReserveRequest,
+    pub(super) until: Instant,
     backoff: Backoff,
     /// Definition and counter, as far as they are known now.
     known: Option<Known>,
     stored_rate: Option<f64>,
-    adopt_from: Option<i64>,
+    pub(super) adopt_from: Option<i64>,
     n_conflicts: u32,
     suspect: Option<Suspect>,
 }
@@ -457,7 +455,13 @@ impl<'a> Reservation<'a> {
         }
     }
 
-    fn reserved(&self, known: Known, seen: Seen, block: Block, why: Option<Why>) -> Reserved {
+    pub(super) fn reserved(
+        &self,
+        known: Known,
+        seen: Seen,
+        block: Block,
+        why: Option<Why>,
+    ) -> Reserved {
         Reserved {
             name: self.request.name.clone(),
             id: Uuid::now_v7(),
@@ -477,47 +481,6 @@ impl<'a> Reservation<'a> {
         }
     }
 
-    /// Takes over the lowest returned block that may be taken, if there is one.
-    async fn adopt(&mut self, known: &Known) -> Result<Option<Reserved>, Stop> {
-        while let Some(from) = self.adopt_from {
-            let from = from.max(known.floor);
-            let name = self.request.name.clone();
-            let found = self
-                .database
-                .connection
-                .run(self.until, |database| lowest_returned(database, name, from))
-                .await
-                .map_err(Stop::Failed)?;
-            let Some(row) = found else {
-                self.adopt_from = None;
-                break;
-            };
-            let rest = rest_of(&row).map_err(Stop::Told)?;
-            self.adopt_from = Some(rest.end());
-            let adopting = self
-                .database
-                .connection
-                .run(self.until, |database| mark_adopted(database, row.id))
-                .await;
-            match adopting {
-                Ok(true) => {
-                    self.database.metrics.adopted.increment(1);
-                    let adopted = self.reserved(known.clone(), known.seen, rest, None);
-                    return Ok(Some(adopted));
-                }
-                Ok(false) => {}
-                Err(failure) => {
-                    self.count_failed_write(&failure);
-                    if matches!(failure, Failure::MayHaveCommitted(_)) {
-                        self.abandon(rest.count());
-                    }
-                    return Err(Stop::Failed(failure));
-                }
-            }
-        }
-        Ok(None)
-    }
-
     /// Compares the counter read again with the write whose outcome was not told.
     fn settle_suspect(&mut self, seen: Seen) {
         if self.suspect.is_some_and(|suspect| suspect.seen != seen) {
@@ -531,7 +494,7 @@ impl<'a> Reservation<'a> {
         }
     }
 
-    fn abandon(&self, count: u64) {
+    pub(super) fn abandon(&self, count: u64) {
         self.database
             .metrics
             .abandoned(AbandonedCause::Uncertain)
@@ -543,7 +506,7 @@ impl<'a> Reservation<'a> {
         );
     }
 
-    fn count_failed_write(&self, failure: &Failure) {
+    pub(super) fn count_failed_write(&self, failure: &Failure) {
         let metrics = &self.database.metrics;
         match failure {
             Failure::NotCommitted(_) => metrics.not_committed.increment(1),
@@ -565,7 +528,7 @@ impl<'a> Reservation<'a> {
 }
 
 /// Why an attempt ended without a block.
-enum Stop {
+pub(super) enum Stop {
     /// Trying again gives the same answer.
     Told(StoreError),
     Failed(Failure),
@@ -596,41 +559,4 @@ async fn conditional_update(
             .filter(counter::Column::Version.eq(seen.version));
     }
     Ok(update.exec(&database).await?.rows_affected == 1)
-}
-
-async fn lowest_returned(
-    database: DatabaseConnection,
-    name: SequenceName,
-    from: i64,
-) -> Result<Option<block::Model>, DbErr> {
-    block::Entity::find()
-        .filter(block::Column::Sequence.eq(name.as_str()))
-        .filter(block::Column::Period.eq(NO_PERIOD))
-        .filter(block::Column::Fate.eq("returned"))
-        .filter(block::Column::NextUnissued.gte(from))
-        .order_by_asc(block::Column::NextUnissued)
-        .one(&database)
-        .await
-}
-
-async fn mark_adopted(database: DatabaseConnection, id: Uuid) -> Result<bool, DbErr> {
-    let adopted = block::Entity::update_many()
-        .col_expr(block::Column::Fate, Expr::val("adopted"))
-        .filter(block::Column::Id.eq(id))
-        .filter(block::Column::Fate.eq("returned"))
-        .exec(&database)
-        .await?;
-    Ok(adopted.rows_affected == 1)
-}
-
-/// What the holder of a returned block did not issue.
-fn rest_of(row: &block::Model) -> Result<Block, StoreError> {
-    let broken = || StoreError::Broken(format!("the journal's row {} makes no sense", row.id));
-    let span = row
-        .last
-        .checked_sub(row.next_unissued)
-        .and_then(|span| span.checked_div(row.step))
-        .and_then(|steps| u64::try_from(steps).ok())
-        .ok_or_else(broken)?;
-    Block::new(row.next_unissued, span.saturating_add(1), row.step).map_err(|_| broken())
 }

@@ -1,0 +1,68 @@
+//! Tells the metrics what only the cursors know, at each scrape and when a name is unloaded.
+
+use std::sync::atomic::Ordering;
+
+use super::{description::State, issuer::Issuer, shared::Shared};
+use crate::metrics::AbandonedCause;
+
+impl Shared {
+    pub(super) fn publish_metrics(&self) {
+        let mut shortest_reserve = f64::INFINITY;
+        let mut shortest_runway = f64::INFINITY;
+        let issuers = self.issuers.pin();
+        for issuer in issuers.values() {
+            let state = self.publish_issuer(issuer);
+            if let Some(seconds) = state.reserve_seconds {
+                shortest_reserve = shortest_reserve.min(seconds);
+            }
+            if let Some(runway) = state.runway {
+                shortest_runway = shortest_runway.min(to_float(runway));
+            }
+        }
+        let metrics = &self.metrics;
+        metrics.shortest_reserve_seconds.set(shortest_reserve);
+        metrics.shortest_runway.set(shortest_runway);
+        let n_live = u64::try_from(self.n_live.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
+        metrics.live_sequences.set(to_float(n_live));
+        let n_waiters = u64::try_from(self.n_waiters.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
+        metrics.waiters.set(to_float(n_waiters));
+        let n_rows = u64::try_from(self.store.n_journal_rows_queued()).unwrap_or(u64::MAX);
+        metrics.journal_queue.set(to_float(n_rows));
+    }
+
+    pub(super) fn publish_issuer(&self, issuer: &Issuer) -> State {
+        let state = issuer.state();
+        // A name that was never reserved from takes no label from one that was.
+        if !issuer.is_known() {
+            return state;
+        }
+        let metrics = self.metrics.sequence(issuer.name.as_str());
+        metrics.issued.increment(issuer.take_unpublished());
+        self.metrics
+            .abandoned(AbandonedCause::SlotReused)
+            .increment(issuer.take_unpublished_reuse());
+        let (size, remaining) = state
+            .block
+            .map_or((0, 0), |block| (block.size, block.remaining));
+        metrics.block_size.set(to_float(size));
+        metrics.block_remaining.set(to_float(remaining));
+        if size > 0 {
+            metrics
+                .block_utilization
+                .set(1.0 - to_float(remaining) / to_float(size));
+        }
+        if let Some(seconds) = state.reserve_seconds {
+            metrics.reserve_seconds.set(seconds);
+        }
+        if let (Some(runway), true) = (state.runway, state.rate > 0.0) {
+            metrics.runway_seconds.set(to_float(runway) / state.rate);
+        }
+        state
+    }
+}
+
+/// Numbers above 2^53 lose digits, which a gauge does not show anyway.
+#[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+fn to_float(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,231 @@
+//! What the directory, its actors and its sweep share: the names in memory, and the way to actors.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use actix::{Actor, ArbiterHandle, Handler, Message, dev::ToEnvelope};
+use odometer_core::name::SequenceName;
+
+use super::{
+    SequenceSettings,
+    actor::SequenceActor,
+    error::SequenceError,
+    issuer::{Issuer, Link},
+};
+use crate::{
+    metrics::Metrics,
+    store::{Seen, Store},
+};
+
+/// What the directory, its actors and its sweep share.
+pub(super) struct Shared {
+    pub(super) store: Arc<Store>,
+    pub(super) settings: SequenceSettings,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) issuers: papaya::HashMap<SequenceName, Arc<Issuer>>,
+    /// Names that were unloaded.
+    forgotten: papaya::HashMap<SequenceName, Forgotten>,
+    /// Whether `forgotten` has reached its bound; from then on fresh issuers adopt nothing.
+    has_forgotten_more: AtomicBool,
+    pub(super) n_live: AtomicUsize,
+    pub(super) n_waiters: AtomicUsize,
+    pub(super) is_draining: AtomicBool,
+    /// No number leaves memory any more.
+    pub(super) is_drained: AtomicBool,
+    /// Issuers with an actor, for the sweep.
+    pub(super) active: parking_lot::Mutex<Vec<Arc<Issuer>>>,
+    arbiter: ArbiterHandle,
+    #[cfg(feature = "sabotage")]
+    n_refills: std::sync::atomic::AtomicU64,
+}
+
+/// What this process remembers of a name that it unloaded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Forgotten {
+    /// Every number that it issued of the name lies below.
+    pub(super) all_below: i64,
+    /// The counter as it last saw it.
+    pub(super) seen: Seen,
+}
+
+/// The bound of remembered names was reached: whether one was here before is not known.
+pub(super) struct NotRemembered;
+
+impl Shared {
+    pub(super) fn new(
+        store: Arc<Store>,
+        settings: SequenceSettings,
+        metrics: Arc<Metrics>,
+        arbiter: ArbiterHandle,
+    ) -> Self {
+        Self {
+            store,
+            settings,
+            metrics,
+            issuers: papaya::HashMap::new(),
+            forgotten: papaya::HashMap::new(),
+            has_forgotten_more: AtomicBool::new(false),
+            n_live: AtomicUsize::new(0),
+            n_waiters: AtomicUsize::new(0),
+            is_draining: AtomicBool::new(false),
+            is_drained: AtomicBool::new(false),
+            active: parking_lot::Mutex::new(Vec::new()),
+            arbiter,
+            #[cfg(feature = "sabotage")]
+            n_refills: std::sync::atomic::AtomicU64::new(0),
+        }
+    }
+
+    /// The issuer of a name, made where there is none.
+    pub(super) fn issuer(&self, name: &SequenceName) -> Result<Arc<Issuer>, SequenceError> {
+        let issuers = self.issuers.pin();
+        if let Some(issuer) = issuers.get(name) {
+            return Ok(Arc::clone(issuer));
+        }
+        if self.n_live.load(Ordering::Relaxed) >= self.settings.live_sequences {
+            return Err(SequenceError::Overloaded {
+                what: "limits.live_sequences",
+            });
+        }
+        let fresh = Arc::new(Issuer::new(name.clone()));
+        match issuers.try_insert(name.clone(), Arc::clone(&fresh)) {
+            Ok(_) => {
+                self.n_live.fetch_add(1, Ordering::Relaxed);
+                Ok(fresh)
+            }
+            Err(taken) => Ok(Arc::clone(taken.current)),
+        }
+    }
+
+    /// Sends a message to the actor of `issuer`, starting one where none runs.
+    ///
+    /// To an unloaded issuer nothing is sent: the message is dropped, and with
+    /// it the way to answer, by which the sender knows.
+    pub(super) fn tell<M>(self: &Arc<Self>, issuer: &Arc<Issuer>, message: M)
+    where
+        M: Message<Result = ()> + Send + 'static,
+        SequenceActor: Handler<M>,
+        <SequenceActor as Actor>::Context: ToEnvelope<SequenceActor, M>,
+    {
+        let mut link = issuer.actor.lock();
+        match &*link {
+            Link::Gone => {}
+            Link::Live(address) if address.connected() => address.do_send(message),
+            Link::Live(_) | Link::Parked => {
+                if matches!(&*link, Link::Live(_)) {
+                    self.metrics.actor_restarts.increment(1);
+                    tracing::error!(
+                        sequence = issuer.name.as_str(),
+                        "an actor died and is started anew"
+                    );
+                }
+                let actor = SequenceActor::new(Arc::clone(issuer), Arc::clone(self));
+                let address = SequenceActor::start_in_arbiter(&self.arbiter, |_| actor);
+                address.do_send(message);
+                *link = Link::Live(address);
+                drop(link);
+                self.enter_active(issuer);
+            }
+        }
+    }
+
+    /// Lets the sweep look at it each second, once.
+    pub(super) fn enter_active(&self, issuer: &Arc<Issuer>) {
+        if !issuer.is_active.swap(true, Ordering::AcqRel) {
+            self.active.lock().push(Arc::clone(issuer));
+        }
+    }
+
+    /// Whether no number leaves memory any more.
+    pub(super) fn is_drained(&self) -> bool {
+        self.is_drained.load(Ordering::Acquire)
+    }
+
+    /// Takes an unloaded issuer out, remembering below which number it issued or held all.
+    pub(super) fn forget(&self, issuer: &Issuer) {
+        if issuer.is_known() {
+            self.remember(issuer);
+        }
+        self.publish_issuer(issuer);
+        // The name is remembered before it can be loaded again.
+        if self.issuers.pin().remove(&issuer.name).is_some() {
+            self.n_live.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn remember(&self, issuer: &Issuer) {
+        let forgotten = self.forgotten.pin();
+        let earlier = forgotten.get(&issuer.name).copied();
+        if earlier.is_none() && forgotten.len() >= self.settings.live_sequences {
+            if !self.has_forgotten_more.swap(true, Ordering::AcqRel) {
+                tracing::warn!(
+                    "as many unloaded names are remembered as limits.live_sequences allows: \
+                     returned blocks are left to other replicas"
+                );
+            }
+            return;
+        }
+        let memory = issuer.memory.lock();
+        if let Some(known) = &memory.known {
+            let all_below = earlier.map_or(0, |earlier| earlier.all_below);
+            let now = Forgotten {
+                all_below: memory.all_below.max(all_below),
+                seen: known.seen,
+            };
+            forgotten.insert(issuer.name.clone(), now);
+        }
+    }
+
+    /// What is remembered of a name that was unloaded, if it was.
+    pub(super) fn forgotten(
+        &self,
+        name: &SequenceName,
+    ) -> Result<Option<Forgotten>, NotRemembered> {
+        let known = self.forgotten.pin().get(name).copied();
+        if known.is_none() && self.has_forgotten_more.load(Ordering::Acquire) {
+            return Err(NotRemembered);
+        }
+        Ok(known)
+    }
+
+    pub(super) fn has_reserve(&self) -> bool {
+        let issuers = self.issuers.pin();
+        issuers.values().any(|issuer| issuer.cursor.remaining() > 0)
+    }
+
+    pub(super) fn admit_waiter(self: &Arc<Self>) -> Result<Place, SequenceError> {
+        let n_before = self.n_waiters.fetch_add(1, Ordering::Relaxed);
+        let place = Place(Arc::clone(self));
+        if n_before >= self.settings.waiters {
+            self.metrics.waiters_refused.increment(1);
+            return Err(SequenceError::Overloaded {
+                what: "limits.waiters",
+            });
+        }
+        Ok(place)
+    }
+
+    /// For tests: an actor that dies at every fifth of these points.
+    #[cfg(feature = "sabotage")]
+    #[expect(clippy::panic, reason = "the fault that the test asks for")]
+    pub(super) fn panic_now_and_then(&self) {
+        let n_before = self.n_refills.fetch_add(1, Ordering::Relaxed);
+        if n_before % 5 == 4 {
+            panic!("an actor dies, as was asked for");
+        }
+    }
+
+    #[cfg(not(feature = "sabotage"))]
+    pub(super) fn panic_now_and_then(&self) {}
+}
+
+/// A waiter's place under the bound.
+pub(super) struct Place(Arc<Shared>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.n_waiters.fetch_sub(1, Ordering::Relaxed);
+    }
+}

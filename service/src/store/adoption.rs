@@ -1,0 +1,102 @@
+//! Adoption: the rest of a block that another process gave back is taken over.
+
+use entity::block;
+use odometer_core::{block::Block, name::SequenceName};
+use sea_orm::{
+    ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr,
+};
+use uuid::Uuid;
+
+use super::{
+    catalogue::NO_PERIOD,
+    error::{Failure, StoreError},
+    reservation::{Known, Reservation, Reserved, Stop},
+};
+
+impl Reservation<'_> {
+    /// Takes over the lowest returned block that may be taken, if there is one.
+    pub(super) async fn adopt(&mut self, known: &Known) -> Result<Option<Reserved>, Stop> {
+        while let Some(from) = self.adopt_from {
+            let from = from.max(known.floor);
+            let name = self.request.name.clone();
+            let found = self
+                .database
+                .connection
+                .run(self.until, |database| lowest_returned(database, name, from))
+                .await
+                .map_err(Stop::Failed)?;
+            let Some(row) = found else {
+                self.adopt_from = None;
+                break;
+            };
+            let Ok(rest) = rest_of(&row) else {
+                tracing::error!(
+                    sequence = row.sequence,
+                    block = %row.id,
+                    "a returned row of the journal makes no sense and is passed over"
+                );
+                self.adopt_from = row.next_unissued.max(row.last).checked_add(1);
+                continue;
+            };
+            self.adopt_from = Some(rest.end());
+            let adopting = self
+                .database
+                .connection
+                .run(self.until, |database| mark_adopted(database, row.id))
+                .await;
+            match adopting {
+                Ok(true) => {
+                    self.database.metrics.adopted.increment(1);
+                    let adopted = self.reserved(known.clone(), known.seen, rest, None);
+                    return Ok(Some(adopted));
+                }
+                Ok(false) => {}
+                Err(failure) => {
+                    self.count_failed_write(&failure);
+                    if matches!(failure, Failure::MayHaveCommitted(_)) {
+                        self.abandon(rest.count());
+                    }
+                    return Err(Stop::Failed(failure));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+async fn lowest_returned(
+    database: DatabaseConnection,
+    name: SequenceName,
+    from: i64,
+) -> Result<Option<block::Model>, DbErr> {
+    block::Entity::find()
+        .filter(block::Column::Sequence.eq(name.as_str()))
+        .filter(block::Column::Period.eq(NO_PERIOD))
+        .filter(block::Column::Fate.eq("returned"))
+        .filter(block::Column::NextUnissued.gte(from))
+        .order_by_asc(block::Column::NextUnissued)
+        .one(&database)
+        .await
+}
+
+async fn mark_adopted(database: DatabaseConnection, id: Uuid) -> Result<bool, DbErr> {
+    let adopted = block::Entity::update_many()
+        .col_expr(block::Column::Fate, Expr::val("adopted"))
+        .filter(block::Column::Id.eq(id))
+        .filter(block::Column::Fate.eq("returned"))
+        .exec(&database)
+        .await?;
+    Ok(adopted.rows_affected == 1)
+}
+
+/// What the holder of a returned block did not issue.
+fn rest_of(row: &block::Model) -> Result<Block, StoreError> {
+    let broken = || StoreError::Broken(format!("the journal's row {} makes no sense", row.id));
+    let span = row
+        .last
+        .checked_sub(row.next_unissued)
+        .and_then(|span| span.checked_div(row.step))
+        .and_then(|steps| u64::try_from(steps).ok())
+        .ok_or_else(broken)?;
+    Block::new(row.next_unissued, span.saturating_add(1), row.step).map_err(|_| broken())
+}
