@@ -70,7 +70,7 @@ const GAUGES: [(&str, &str); 17] = [
     ("odometer_actors", "Actors running."),
     (
         "odometer_block_remaining",
-        "Numbers left in memory, the block filled ahead included.",
+        "Numbers left of the block being issued.",
     ),
     ("odometer_block_size", "Numbers in the block being issued."),
     (

@@ -19,7 +19,8 @@ use crate::config::{Log, LogFormat};
 
 /// What libraries may say unless the configuration asks for more: a statement at `info` would
 /// drown the log, and actix tells of its workers what we tell of the program.
-const LIBRARIES: &str = "sqlx=warn,sea_orm=warn,sea_orm_migration=warn,actix_server=warn";
+const LIBRARIES: &str =
+    "sqlx=warn,sqlx::postgres::notice=off,sea_orm=warn,sea_orm_migration=warn,actix_server=warn";
 
 /// The target of what is logged at any level.
 pub(crate) const ALWAYS: &str = "odometer::always";

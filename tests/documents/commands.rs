@@ -6,7 +6,7 @@ use super::{
     answers,
     markdown::{Document, Fence},
     names,
-    session::{Session, backend_of},
+    reader::{Reader, backend_of},
 };
 use crate::support::{Program, run, settings, wait};
 
@@ -19,10 +19,10 @@ const RUNBOOK: &str = "docs/runbook.md";
 #[test]
 fn every_command_of_the_readme_answers_what_it_shows() {
     run(async {
-        let mut session = Session::start();
-        let n_commands = follow(&Document::read("README.md"), &mut session).await;
+        let mut reader = Reader::start();
+        let n_commands = follow(&Document::read("README.md"), &mut reader).await;
         assert!(n_commands >= 20, "vacuous: {n_commands} commands");
-        assert!(session.home().join("odometer.db").is_file());
+        assert!(reader.home().join("odometer.db").is_file());
     });
 }
 
@@ -34,19 +34,19 @@ fn every_command_of_the_other_documents_works() {
             if document.path.as_os_str() == "README.md" {
                 continue;
             }
-            let mut session = Session::start();
+            let mut reader = Reader::start();
             if document.text.contains("```sh") {
-                session.serve().await;
-                assert_eq!(session.program().client().next("orders").await, 1);
+                reader.serve().await;
+                assert_eq!(reader.program().client().next("orders").await, 1);
             }
-            n_commands += follow(&document, &mut session).await;
+            n_commands += follow(&document, &mut reader).await;
         }
         assert!(n_commands >= 8, "vacuous: {n_commands} commands");
     });
 }
 
 /// Does what a document says, block by block; how many commands that were.
-async fn follow(document: &Document, session: &mut Session) -> usize {
+async fn follow(document: &Document, reader: &mut Reader) -> usize {
     let fences = document.fences();
     let mut n_commands = 0;
     let mut printed = None;
@@ -59,7 +59,7 @@ async fn follow(document: &Document, session: &mut Session) -> usize {
                 n_commands += commands.len();
                 for (at, command) in commands.iter().enumerate() {
                     let shown = answer.filter(|_| at + 1 == commands.len());
-                    obey(session, command, shown, &place).await;
+                    obey(reader, command, shown, &place).await;
                 }
                 printed = answer.map(|answer| answer.line);
             }
@@ -70,7 +70,7 @@ async fn follow(document: &Document, session: &mut Session) -> usize {
                     .flat_map(|later| later.text.lines())
                     .find_map(|line| backend_of(line.strip_prefix("export ")?.split_once('=')?.1))
                     .unwrap_or_else(|| panic!("{place}: for which server?"));
-                session.administrate(backend, &fence.text).await;
+                reader.administrate(backend, &fence.text).await;
             }
             "toml" => is_a_configuration(&fence.text, &place),
             // A picture, or the answer that was compared already.
@@ -87,11 +87,11 @@ fn is_answer(fence: &Fence) -> bool {
 }
 
 /// Runs one command and compares what it prints with what is shown.
-async fn obey(session: &mut Session, command: &str, shown: Option<&Fence>, place: &str) {
+async fn obey(reader: &mut Reader, command: &str, shown: Option<&Fence>, place: &str) {
     if is_of_a_run(command, place) {
         return;
     }
-    let mut printed = session.enter(command).await;
+    let mut printed = reader.enter(command).await;
     let Some(shown) = shown else {
         let is_problem = printed.contains("urn:odometer:problem");
         assert!(!is_problem, "{place}: {command}\n{printed}");
@@ -102,7 +102,7 @@ async fn obey(session: &mut Session, command: &str, shown: Option<&Fence>, place
     if different.is_some() && command.starts_with("curl -s ") && !command.contains("-X") {
         let what = format!("{place}: {command} answers\n{}", shown.text);
         wait::until(&what, ANSWER_LIMIT, async || {
-            printed = session.enter(command).await;
+            printed = reader.enter(command).await;
             different = answers::difference(&shown.kind, &shown.text, &printed);
             let last = different.as_ref();
             last.is_none().then_some(())

@@ -6,5 +6,5 @@ mod configuration;
 mod markdown;
 mod metrics;
 mod names;
+mod reader;
 mod runbook;
-mod session;

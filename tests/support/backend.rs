@@ -149,6 +149,22 @@ impl TestDatabase {
         connection.close().await.expect("a connection closes");
     }
 
+    /// Lets no write through until it is thawed.
+    pub(crate) async fn freeze(&self) -> Frozen {
+        let connection = self.connect().await;
+        let (freeze, thaw) = match self.backend {
+            Backend::Sqlite => ("BEGIN IMMEDIATE", "COMMIT"),
+            Backend::Postgres => (
+                "BEGIN; LOCK TABLE sequence, counter IN ACCESS EXCLUSIVE MODE",
+                "COMMIT",
+            ),
+            Backend::MariaDb => ("LOCK TABLES sequence WRITE, counter WRITE", "UNLOCK TABLES"),
+        };
+        let frozen = connection.execute_unprepared(freeze).await;
+        frozen.expect("the tables can be locked");
+        Frozen { connection, thaw }
+    }
+
     /// The first number of `sequence` that nobody has reserved; `None` before its birth.
     pub(crate) async fn next_value(&self, sequence: &str) -> Option<i64> {
         let query = format!("SELECT next_value FROM counter WHERE sequence = '{sequence}'");
@@ -178,6 +194,20 @@ impl TestDatabase {
             Backend::Postgres => DbBackend::Postgres,
             Backend::MariaDb => DbBackend::MySql,
         }
+    }
+}
+
+/// A database whose tables are locked.
+pub(crate) struct Frozen {
+    connection: DatabaseConnection,
+    thaw: &'static str,
+}
+
+impl Frozen {
+    pub(crate) async fn thaw(self) {
+        let thawed = self.connection.execute_unprepared(self.thaw).await;
+        thawed.expect("the tables can be unlocked");
+        self.connection.close().await.expect("a connection closes");
     }
 }
 

@@ -149,6 +149,9 @@ impl Shared {
             self.remember(issuer);
         }
         self.publish_issuer(issuer);
+        if issuer.is_known() {
+            self.metrics.sequence(issuer.name.as_str()).clear();
+        }
         // The name is remembered before it can be loaded again.
         if self.issuers.pin().remove(&issuer.name).is_some() {
             self.n_live.fetch_sub(1, Ordering::Relaxed);

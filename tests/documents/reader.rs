@@ -18,7 +18,7 @@ const SHOWN_NAME: &str = "odometer";
 /// How the documents start the program.
 const SERVES: [&str; 3] = ["cargo run --release", "odometer serve", "odometer"];
 
-pub(super) struct Session {
+pub(super) struct Reader {
     home: TempDir,
     /// What was exported.
     environment: Vec<(String, String)>,
@@ -27,7 +27,7 @@ pub(super) struct Session {
     name: String,
 }
 
-impl Session {
+impl Reader {
     /// A shell in an empty directory, with `odometer` in its path.
     pub(super) fn start() -> Self {
         let home = directory("reader");
