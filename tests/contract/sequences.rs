@@ -163,7 +163,16 @@ async fn a_sequence_tells_what_it_does(backend: Backend) {
     let client = program.client();
     client.define("told", &json!({"block": {"min": 100}})).await;
     assert_eq!(client.next("told").await, 1);
-    let told = client.describe("told").await;
+    // Whoever waited for the block is answered before the rest of it is filled in.
+    let told = crate::support::wait::until(
+        "the block is in memory",
+        std::time::Duration::from_secs(5),
+        async || {
+            let told = client.describe("told").await;
+            told["state"]["block"].is_object().then_some(told)
+        },
+    )
+    .await;
     let state = &told["state"];
     assert_eq!(state["period"], Value::Null);
     let high_water_mark = Range::identifier(&state["high_water_mark"]);
