@@ -170,10 +170,10 @@ pub enum AbandonedCause {
     SlotReused,
     /// The rest could not be given back before the deadline of the shutdown.
     Shutdown,
-    /// The rest could not be given back when an idle sequence was unloaded.
-    Unload,
     /// Numbers were taken for a caller who had gone when they arrived.
     CallerGone,
+    /// A floor was raised past numbers in memory, or their sequence was retired.
+    Advanced,
 }
 
 impl AbandonedCause {
@@ -182,8 +182,8 @@ impl AbandonedCause {
         Self::ActorDied,
         Self::SlotReused,
         Self::Shutdown,
-        Self::Unload,
         Self::CallerGone,
+        Self::Advanced,
     ];
 
     fn label(self) -> &'static str {
@@ -192,8 +192,8 @@ impl AbandonedCause {
             Self::ActorDied => "actor_died",
             Self::SlotReused => "slot_reused",
             Self::Shutdown => "shutdown",
-            Self::Unload => "unload",
             Self::CallerGone => "caller_gone",
+            Self::Advanced => "advanced",
         }
     }
 }
@@ -414,16 +414,16 @@ impl Metrics {
             actor_died,
             slot_reused,
             shutdown,
-            unload,
             caller_gone,
+            advanced,
         ] = &self.abandoned;
         match cause {
             AbandonedCause::Uncertain => uncertain,
             AbandonedCause::ActorDied => actor_died,
             AbandonedCause::SlotReused => slot_reused,
             AbandonedCause::Shutdown => shutdown,
-            AbandonedCause::Unload => unload,
             AbandonedCause::CallerGone => caller_gone,
+            AbandonedCause::Advanced => advanced,
         }
     }
 

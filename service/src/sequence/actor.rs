@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use super::{
     error::SequenceError,
     issuer::{Issuer, Link},
-    messages::{Answer, Drain, HandOver, LowWater, Park, Redefined, Take, Unload},
+    messages::{Answer, Change, Drain, HandOver, LowWater, Park, Take, Unload},
     queue::{Queue, Waiter},
     shared::Shared,
 };
@@ -517,19 +517,22 @@ impl Handler<LowWater> for SequenceActor {
     }
 }
 
-impl Handler<Redefined> for SequenceActor {
+impl Handler<Change> for SequenceActor {
     type Result = ();
 
-    fn handle(&mut self, redefined: Redefined, context: &mut Self::Context) {
+    fn handle(&mut self, change: Change, context: &mut Self::Context) {
+        let changed = change.changed;
         if let Some(known) = &mut self.issuer.memory.lock().known
-            && known.definition_version < redefined.version
+            && known.definition_version < changed.version
         {
-            known.definition = redefined.definition;
-            known.definition_version = redefined.version;
+            known.definition = changed.definition;
+            known.definition_version = changed.version;
             // The counter's version was raised with the definition: read before the next write.
             known.trusted = false;
         }
         self.is_refused = false;
+        // Whoever gave up does not need to know.
+        let _gone = change.done.send(());
         self.advance(context);
     }
 }

@@ -13,16 +13,17 @@ use tokio::{sync::oneshot, time::timeout};
 use super::{
     Drained, Readiness, SequenceSettings,
     actor::SequenceActor,
+    changes,
     description::{Condition, Defined, Description, Page},
     error::SequenceError,
     issuer::{Issuer, Link},
-    messages::{Answer, Drain, HandOver, LowWater, Redefined, Take},
+    messages::{Answer, Drain, HandOver, LowWater, Take},
     shared::Shared,
     sweep,
 };
 use crate::{
     metrics::{AbandonedCause, Metrics},
-    store::{Contact, Store, StoreError},
+    store::{Changed, Contact, Store, StoreError},
 };
 
 /// Actors that are drained at once.
@@ -47,6 +48,9 @@ impl Directory {
         let arbiter = Arbiter::new();
         let shared = Arc::new(Shared::new(store, settings, metrics, arbiter.handle()));
         arbiter.spawn(sweep::run(Arc::downgrade(&shared)));
+        if let Some(news) = shared.store.news() {
+            arbiter.spawn(changes::follow(news, Arc::downgrade(&shared)));
+        }
         Arc::new(Self { shared, arbiter })
     }
 
@@ -180,14 +184,14 @@ impl Directory {
             .define(name, change, template, condition)
             .await
             .map_err(|error| SequenceError::from_store(name, error))?;
-        let issuer = self.shared.issuers.pin().get(name).cloned();
-        if let Some(issuer) = issuer {
-            let redefined = Redefined {
-                definition: Arc::clone(&defined.definition),
-                version: defined.version,
-            };
-            self.shared.tell(&issuer, redefined);
-        }
+        let changed = Changed {
+            name: name.clone(),
+            is_live: true,
+            definition: Arc::clone(&defined.definition),
+            version: defined.version,
+            floor: 0,
+        };
+        self.shared.apply(changed).await;
         Ok(defined)
     }
 

@@ -4,13 +4,12 @@
 //! known as such before anything is given to it, and one whose actor died
 //! learns of it at once.
 
-use std::sync::Arc;
-
 use actix::Message;
-use odometer_core::{block::Block, definition::Definition};
+use odometer_core::block::Block;
 use tokio::sync::oneshot;
 
 use super::error::SequenceError;
+use crate::store::Changed;
 
 /// Where numbers for one caller go: ascending ranges, as many numbers as asked for.
 pub(super) type Answer = oneshot::Sender<Result<Vec<Block>, SequenceError>>;
@@ -38,12 +37,13 @@ pub(super) struct HandOver {
 #[rtype(result = "()")]
 pub(super) struct LowWater;
 
-/// The definition was changed through this replica.
+/// The sequence was changed, through this replica or another one.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(super) struct Redefined {
-    pub(super) definition: Arc<Definition>,
-    pub(super) version: i64,
+pub(super) struct Change {
+    pub(super) changed: Changed,
+    /// Told when nothing that the change forbids can be issued here any more.
+    pub(super) done: oneshot::Sender<()>,
 }
 
 /// Nothing was asked for some time: stop, if nothing is under way.

@@ -4,6 +4,7 @@
 //! calls [`Directory`], and the actors call `store`.
 
 mod actor;
+mod changes;
 pub mod description;
 mod directory;
 pub mod error;

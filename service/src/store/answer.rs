@@ -51,3 +51,25 @@ pub struct JournalBlock {
     pub fate: String,
     pub next_unissued: i64,
 }
+
+/// A sequence as it stands after a change of its definition, its floor or its life.
+#[derive(Clone, Debug)]
+pub struct Changed {
+    pub name: SequenceName,
+    /// False once it is retired.
+    pub is_live: bool,
+    pub definition: Arc<Definition>,
+    /// The version of the definition; it only grows.
+    pub version: i64,
+    /// Nothing below it is issued any more.
+    pub floor: i64,
+}
+
+/// What a replica has to know of its store without asking for it.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// Sequences that were changed, here or at another replica.
+    Changed(Vec<Changed>),
+    /// `odometer recover` ran: nothing that is remembered of a counter is worth a try.
+    Recovered,
+}

@@ -10,12 +10,13 @@ use std::{
 };
 
 use odometer_core::{definition::Definition, name::SequenceName};
+use parking_lot::Mutex;
 use sea_orm::DatabaseConnection;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     StoreSettings,
-    answer::{Condition, Defined, JournalBlock, Listed, Page},
+    answer::{Condition, Defined, JournalBlock, Listed, News, Page},
     catalogue::{self, Change, Changed},
     connection::{Connection, Health},
     error::{Cause, Failure, StartError, StoreError},
@@ -30,6 +31,8 @@ use crate::metrics::Metrics;
 pub(super) const STRIPE_COUNT: i32 = 1;
 /// How long the start waits for the first look at the database.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
+/// News that may wait until they are taken notice of.
+const NEWS_AHEAD: usize = 1;
 /// Rows of the journal that a description shows.
 const BLOCKS_SHOWN: u64 = 100;
 
@@ -51,6 +54,8 @@ pub struct Database {
     pub(super) n_sequences: AtomicU64,
     in_flight: AtomicUsize,
     peak_in_flight: AtomicUsize,
+    /// Whoever issues from this store takes the end at which its news arrive.
+    pub(super) news: Mutex<Option<mpsc::Receiver<News>>>,
     /// Held as long as this process may write the SQLite file.
     _lock: Option<super::file_lock::FileLock>,
 }
@@ -82,6 +87,7 @@ impl Database {
             settings.journal_queue,
             Arc::clone(&metrics),
         );
+        let (_tell, news) = mpsc::channel(NEWS_AHEAD);
         let mut has_looked = connection.has_looked.subscribe();
         let fatal = Monitor::start(
             Arc::clone(&connection),
@@ -104,6 +110,7 @@ impl Database {
             n_sequences: AtomicU64::new(0),
             in_flight: AtomicUsize::new(0),
             peak_in_flight: AtomicUsize::new(0),
+            news: Mutex::new(Some(news)),
             _lock: lock,
         }))
     }

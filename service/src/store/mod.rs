@@ -24,10 +24,10 @@ use odometer_core::{
     name::SequenceName,
 };
 use sea_orm::DbErr;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-pub use answer::{Condition, Defined, JournalBlock, Listed, Page};
+pub use answer::{Changed, Condition, Defined, JournalBlock, Listed, News, Page};
 pub use database::Seen;
 pub use error::{StartError, StoreError};
 pub use journal::{Fate, Row};
@@ -187,6 +187,11 @@ impl Store {
     /// Why the store did not answer.
     pub async fn list(&self, prefix: &str, after: &str, limit: u64) -> Result<Page, StoreError> {
         self.database().list(prefix, after, limit).await
+    }
+
+    /// What changes in the store, as this replica learns of it; `None` from the second call on.
+    pub fn news(&self) -> Option<mpsc::Receiver<News>> {
+        self.database().news.lock().take()
     }
 
     /// Writes the rest of the journal, closes the connections and ends the store's runtime.
