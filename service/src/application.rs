@@ -355,6 +355,7 @@ fn http_settings(config: &Config) -> HttpSettings {
         shutdown_timeout: stopping / 2,
         loopback: config.listen.ip().is_loopback(),
         admin_token: config.admin_token.clone(),
+        definition_refresh: config.definition_refresh,
     }
 }
 

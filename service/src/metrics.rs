@@ -205,8 +205,14 @@ pub enum Route {
     Next,
     /// `POST /v1/sequences/{name}/blocks`.
     Blocks,
-    /// `GET` and `PUT /v1/sequences/{name}`.
+    /// `GET`, `PUT` and `DELETE /v1/sequences/{name}`.
     Sequence,
+    /// `POST /v1/sequences/{name}/advance`.
+    Advance,
+    /// `POST /v1/sequences/{name}/restore`.
+    Restore,
+    /// `DELETE /v1/sequences/{name}/periods/{key}`.
+    Period,
     /// `GET /v1/sequences`.
     Sequences,
     /// `GET /livez`.
@@ -222,10 +228,13 @@ pub enum Route {
 }
 
 impl Route {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 12] = [
         Self::Next,
         Self::Blocks,
         Self::Sequence,
+        Self::Advance,
+        Self::Restore,
+        Self::Period,
         Self::Sequences,
         Self::Livez,
         Self::Readyz,
@@ -239,6 +248,9 @@ impl Route {
             Self::Next => "next",
             Self::Blocks => "blocks",
             Self::Sequence => "sequence",
+            Self::Advance => "advance",
+            Self::Restore => "restore",
+            Self::Period => "period",
             Self::Sequences => "sequences",
             Self::Livez => "livez",
             Self::Readyz => "readyz",
@@ -463,6 +475,9 @@ impl Metrics {
             next,
             blocks,
             sequence,
+            advance,
+            restore,
+            period,
             sequences,
             livez,
             readyz,
@@ -474,6 +489,9 @@ impl Metrics {
             Route::Next => next,
             Route::Blocks => blocks,
             Route::Sequence => sequence,
+            Route::Advance => advance,
+            Route::Restore => restore,
+            Route::Period => period,
             Route::Sequences => sequences,
             Route::Livez => livez,
             Route::Readyz => readyz,

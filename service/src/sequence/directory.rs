@@ -7,14 +7,14 @@ use std::{
 
 use actix::{Actor, Arbiter, Handler, Message, dev::ToEnvelope};
 use futures_util::{StreamExt, stream};
-use odometer_core::{block::Block, definition::DefinitionChange, name::SequenceName};
+use odometer_core::{block::Block, name::SequenceName};
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{
     Drained, Readiness, SequenceSettings,
     actor::SequenceActor,
     changes,
-    description::{Condition, Defined, Description, Page},
+    description::{Description, Page},
     error::SequenceError,
     issuer::{Issuer, Link},
     messages::{Answer, Drain, HandOver, LowWater, Take},
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     metrics::{AbandonedCause, Metrics},
-    store::{Changed, Contact, Store, StoreError},
+    store::{Contact, LIVE, Store, StoreError},
 };
 
 /// Actors that are drained at once.
@@ -167,34 +167,6 @@ impl Directory {
         }
     }
 
-    /// Creates or changes a sequence; here it holds at once.
-    ///
-    /// # Errors
-    /// Nothing was changed.
-    pub async fn define(
-        &self,
-        name: &SequenceName,
-        change: &DefinitionChange,
-        condition: Condition,
-    ) -> Result<Defined, SequenceError> {
-        let template = Arc::clone(&self.shared.settings.template);
-        let defined = self
-            .shared
-            .store
-            .define(name, change, template, condition)
-            .await
-            .map_err(|error| SequenceError::from_store(name, error))?;
-        let changed = Changed {
-            name: name.clone(),
-            is_live: true,
-            definition: Arc::clone(&defined.definition),
-            version: defined.version,
-            floor: 0,
-        };
-        self.shared.apply(changed).await;
-        Ok(defined)
-    }
-
     /// All that is known of a sequence; from memory alone where the store does not answer.
     ///
     /// # Errors
@@ -213,6 +185,7 @@ impl Directory {
                     name: name.clone(),
                     version: listed.version,
                     definition: listed.definition,
+                    is_retired: Some(listed.state != LIVE),
                     state,
                     blocks,
                 })
@@ -225,6 +198,7 @@ impl Directory {
                     name: name.clone(),
                     version: known.definition_version,
                     definition: known.definition,
+                    is_retired: None,
                     state,
                     blocks: Vec::new(),
                 })

@@ -4,12 +4,15 @@
 //! calls [`Directory`], and the actors call `store`.
 
 mod actor;
+pub mod audit;
 mod changes;
 pub mod description;
 mod directory;
 pub mod error;
 mod issuer;
+mod lifecycle;
 mod messages;
+mod near;
 mod publish;
 mod queue;
 mod shared;

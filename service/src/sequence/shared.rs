@@ -13,6 +13,7 @@ use super::{
     actor::SequenceActor,
     error::SequenceError,
     issuer::{Issuer, Link},
+    near::Allowance,
 };
 use crate::{
     metrics::Metrics,
@@ -36,6 +37,8 @@ pub(super) struct Shared {
     pub(super) is_drained: AtomicBool,
     /// Issuers with an actor, for the sweep.
     pub(super) active: parking_lot::Mutex<Vec<Arc<Issuer>>>,
+    /// For names like one that does not exist.
+    pub(super) searches: Allowance,
     arbiter: ArbiterHandle,
     #[cfg(feature = "sabotage")]
     n_refills: std::sync::atomic::AtomicU64,
@@ -72,6 +75,7 @@ impl Shared {
             is_draining: AtomicBool::new(false),
             is_drained: AtomicBool::new(false),
             active: parking_lot::Mutex::new(Vec::new()),
+            searches: Allowance::new(),
             arbiter,
             #[cfg(feature = "sabotage")]
             n_refills: std::sync::atomic::AtomicU64::new(0),

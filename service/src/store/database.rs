@@ -16,12 +16,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     StoreSettings,
-    answer::{Condition, Defined, JournalBlock, Listed, News, Page},
-    catalogue::{self, Change, Changed},
+    answer::{Altered, Condition, JournalBlock, Listed, News, Page},
+    catalogue,
+    change::{self, Act, Change},
     connection::{Connection, Health},
     error::{Cause, Failure, StartError, StoreError},
     journal::{Fate, Journal, Row},
     monitor::Monitor,
+    near,
     reservation::{Reservation, ReserveRequest, Unpublished},
     target::Target,
 };
@@ -165,45 +167,48 @@ impl Database {
         self.journal.write(row, fate);
     }
 
-    pub(super) async fn define(
+    pub(super) async fn alter(
         &self,
         name: &SequenceName,
-        change: &odometer_core::definition::DefinitionChange,
-        template: Arc<Definition>,
+        act: Act,
         condition: Condition,
-    ) -> Result<Defined, StoreError> {
+    ) -> Result<Altered, StoreError> {
         let change = Change {
             name: name.clone(),
-            change: change.clone(),
-            template,
-            must_not_exist: condition == Condition::MustNotExist,
-            must_be_version: match condition {
-                Condition::Version(version) => Some(version),
-                Condition::None | Condition::MustNotExist => None,
-            },
+            act,
+            condition,
             max_sequences: self.settings.max_sequences,
         };
+        let is_dry_run = change.act.is_dry_run();
         let outcome = self
             .attempts(Repeat::NotCommitted, |database| {
-                catalogue::change(database, change.clone())
+                change::run(database, change.clone())
             })
-            .await
-            .map_err(|failure| catalogue::unexpected(name, &failure))??;
-        let Changed {
-            created,
-            definition,
-            version,
-            wrote: _,
-        } = outcome;
-        if created {
+            .await;
+        let altered = match outcome {
+            Ok(outcome) => outcome?,
+            Err(Failure::MayHaveCommitted(_)) if !is_dry_run => {
+                return Err(StoreError::MayHaveChanged);
+            }
+            Err(failure) => {
+                // Says in the log what it was, where that is nothing that passes.
+                let _told = catalogue::unexpected(name, &failure);
+                return Err(StoreError::NotChanged);
+            }
+        };
+        if altered.before.is_none() && altered.is_written {
             self.metrics.sequences_created.increment(1);
-            tracing::info!(sequence = name.as_str(), "a sequence was created");
         }
-        Ok(Defined {
-            created,
-            definition,
-            version,
-        })
+        Ok(altered)
+    }
+
+    /// Names of live sequences that a caller of `name` may have meant, found in bounded time.
+    pub(super) async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
+        let name = name.clone();
+        let search = |database| async move { near::search(&database, name.as_str()).await };
+        let until = Instant::now() + patience;
+        // A suggestion is a courtesy: without the database there is none.
+        self.connection.run(until, search).await.unwrap_or_default()
     }
 
     pub(super) async fn list(

@@ -7,27 +7,31 @@ mod adoption;
 mod answer;
 mod backoff;
 mod catalogue;
+mod change;
 mod connection;
 mod database;
 mod error;
 mod file_lock;
 mod journal;
 mod monitor;
+mod near;
 mod reservation;
 mod startup;
 mod target;
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use odometer_core::{
-    definition::{Definition, DefinitionChange},
-    name::SequenceName,
-};
+use odometer_core::name::SequenceName;
 use sea_orm::DbErr;
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
 use uuid::Uuid;
 
-pub use answer::{Changed, Condition, Defined, JournalBlock, Listed, News, Page};
+pub use answer::{Altered, Changed, Condition, JournalBlock, Listed, News, Page, Snapshot};
+pub use catalogue::LIVE;
+pub use change::Act;
 pub use database::Seen;
 pub use error::{StartError, StoreError};
 pub use journal::{Fate, Row};
@@ -149,20 +153,31 @@ impl Store {
         self.database().journal.flush().await;
     }
 
-    /// Creates or changes a sequence.
+    /// Changes a sequence: its definition, its floor, or its life.
     ///
     /// # Errors
-    /// Why it was not written.
-    pub async fn define(
+    /// Why it was not changed, or that it may have been.
+    pub async fn alter(
         &self,
         name: &SequenceName,
-        change: &DefinitionChange,
-        template: Arc<Definition>,
+        act: Act,
         condition: Condition,
-    ) -> Result<Defined, StoreError> {
-        self.database()
-            .define(name, change, template, condition)
-            .await
+    ) -> Result<Altered, StoreError> {
+        self.database().alter(name, act, condition).await
+    }
+
+    /// Runs to the end what must not stop half-way when its caller gives up.
+    pub fn finish<F>(&self, work: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.database().connection.handle().spawn(work)
+    }
+
+    /// Names of live sequences that a caller of `name` may have meant, at most a few hundred; none
+    /// where that takes longer than `patience`.
+    pub async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
+        self.database().names_like(name, patience).await
     }
 
     /// A definition and its counter as they are stored.
