@@ -30,7 +30,7 @@ use crate::{
 const DRAINED_AT_ONCE: usize = 1000;
 
 /// Before an actor that was gone is asked for anew.
-const BETWEEN_TWO_ACTORS: Duration = Duration::from_millis(2);
+pub(super) const BETWEEN_TWO_ACTORS: Duration = Duration::from_millis(2);
 
 /// The front of this layer: every call for a number comes here.
 pub struct Directory {

@@ -13,6 +13,7 @@ use super::{
     actor::SequenceActor,
     error::SequenceError,
     issuer::{Issuer, Link},
+    ownership::Ownership,
 };
 use crate::{
     metrics::Metrics,
@@ -121,7 +122,11 @@ impl Shared {
                         "an actor died and is started anew"
                     );
                 }
-                let actor = SequenceActor::new(Arc::clone(issuer), Arc::clone(self));
+                let Some(ownership) = Ownership::take_over(issuer, issuer.terms.current()) else {
+                    // Another one was faster: whoever waits for an answer asks anew.
+                    return;
+                };
+                let actor = SequenceActor::new(ownership, Arc::clone(self));
                 let address = SequenceActor::start_in_arbiter(&self.arbiter, |_| actor);
                 address.do_send(message);
                 *link = Link::Live(address);
