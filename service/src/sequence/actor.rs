@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use super::{
     error::SequenceError,
     issuer::Link,
-    messages::{Answer, Change, Drain, HandOver, LowWater, Park, Take, Unload},
+    messages::{Answer, Change, Drain, HandOver, Load, LowWater, Park, Take, Unload},
     ownership::Ownership,
     queue::{Queue, Waiter},
     shared::Shared,
@@ -54,6 +54,8 @@ pub(super) struct SequenceActor {
     /// Whose turn it is when both kinds of callers wait.
     is_turn_of_apart: bool,
     retry: Option<SpawnHandle>,
+    /// Who wants numbers in memory before anybody asks for one.
+    loading: Vec<oneshot::Sender<()>>,
     /// The name leaves memory: callers are to look it up again.
     is_unloading: bool,
     draining: Vec<oneshot::Sender<u64>>,
@@ -122,6 +124,7 @@ impl SequenceActor {
             looks_for_returned: false,
             is_turn_of_apart: false,
             retry: None,
+            loading: Vec::new(),
             is_unloading: false,
             draining: Vec::new(),
         }
@@ -143,7 +146,7 @@ impl SequenceActor {
         } else if !self.queue.is_empty() {
             self.is_turn_of_apart = true;
             Some(InFlight::Refill)
-        } else if !self.is_refused && self.issuer.wants_prefetch() {
+        } else if !self.is_refused && (self.issuer.wants_prefetch() || self.wants_load()) {
             Some(InFlight::Refill)
         } else {
             None
@@ -159,6 +162,10 @@ impl SequenceActor {
             _ => State::Prefetching,
         };
         self.reserve(request, context);
+    }
+
+    fn wants_load(&self) -> bool {
+        !self.loading.is_empty() && self.issuer.remaining() == 0
     }
 
     fn rest(&mut self) {
@@ -231,6 +238,7 @@ impl SequenceActor {
     /// A reservation has ended, well or not.
     fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
         let purpose = self.in_flight.take();
+        let loading = std::mem::take(&mut self.loading);
         match (outcome, purpose) {
             (Ok(block), Some(InFlight::Apart(caller))) => self.hand_over(block, caller),
             (Ok(block), _) => self.refill(block),
@@ -258,6 +266,10 @@ impl SequenceActor {
                     context.notify(Unload);
                 }
             }
+        }
+        for done in loading {
+            // Whoever waits no longer does not need to know.
+            let _gone = done.send(());
         }
         if self.state == State::Draining {
             self.finish_draining(context);
@@ -527,6 +539,17 @@ impl Handler<LowWater> for SequenceActor {
 
     fn handle(&mut self, _: LowWater, context: &mut Self::Context) {
         self.settle();
+        self.advance(context);
+    }
+}
+
+impl Handler<Load> for SequenceActor {
+    type Result = ();
+
+    fn handle(&mut self, load: Load, context: &mut Self::Context) {
+        if self.issuer.remaining() == 0 && self.state != State::Draining {
+            self.loading.push(load.done);
+        }
         self.advance(context);
     }
 }

@@ -10,6 +10,7 @@ mod directory;
 pub mod error;
 mod holding;
 mod issuer;
+mod loading;
 mod messages;
 mod ownership;
 mod publish;
@@ -48,6 +49,8 @@ pub struct SequenceSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     Ready,
+    /// The names used most recently are on their way into memory.
+    Loading,
     Draining,
     /// The database has not answered since the start, or is away and nothing is left in memory.
     NoContact,

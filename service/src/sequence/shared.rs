@@ -32,6 +32,8 @@ pub(super) struct Shared {
     has_forgotten_more: AtomicBool,
     pub(super) n_live: AtomicUsize,
     pub(super) n_waiters: AtomicUsize,
+    /// Whether the names used most recently have their numbers.
+    pub(super) is_loaded: AtomicBool,
     pub(super) is_draining: AtomicBool,
     /// No number leaves memory any more.
     pub(super) is_drained: AtomicBool,
@@ -70,6 +72,7 @@ impl Shared {
             has_forgotten_more: AtomicBool::new(false),
             n_live: AtomicUsize::new(0),
             n_waiters: AtomicUsize::new(0),
+            is_loaded: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             is_drained: AtomicBool::new(false),
             active: parking_lot::Mutex::new(Vec::new()),

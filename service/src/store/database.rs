@@ -22,6 +22,7 @@ use super::{
     error::{Cause, Failure, StartError, StoreError},
     journal::{Fate, Journal, Row},
     monitor::Monitor,
+    recent,
     reservation::{Reservation, ReserveRequest, Unpublished},
     target::Target,
 };
@@ -204,6 +205,14 @@ impl Database {
             definition,
             version,
         })
+    }
+
+    pub(super) async fn recently_used(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<SequenceName>, StoreError> {
+        self.several_times_anonymous(|database| recent::names(database, limit))
+            .await
     }
 
     pub(super) async fn list(
