@@ -17,6 +17,8 @@ mod m0004_block;
 mod m0005_worker_lease;
 mod m0006_replica;
 mod m0007_stamp;
+#[cfg(feature = "next")]
+mod next;
 
 use sea_orm_migration::{
     prelude::*,
@@ -49,7 +51,7 @@ impl MigratorTrait for Migrator {
     }
 }
 
-/// Brings the database to [`SCHEMA_VERSION`]; does nothing where it is there already.
+/// Brings the database to [`SCHEMA_VERSION`]; does nothing where it is there already, or further.
 ///
 /// `connection` must be a pool of exactly one connection, because the lock
 /// belongs to the connection that took it. Waits up to a minute for another
@@ -58,23 +60,56 @@ impl MigratorTrait for Migrator {
 /// # Errors
 /// What the database said, or that the lock stayed taken for a minute.
 pub async fn run(connection: &DatabaseConnection) -> Result<(), DbErr> {
+    run_all::<Migrator>(connection, SCHEMA_VERSION).await
+}
+
+/// As [`run`], and one step further: for tests of a version beside the one that follows it.
+///
+/// # Errors
+/// As [`run`].
+#[cfg(feature = "next")]
+pub async fn run_next(connection: &DatabaseConnection) -> Result<(), DbErr> {
+    run_all::<next::Migrator>(connection, next::SCHEMA_VERSION).await
+}
+
+async fn run_all<M: MigratorTrait>(
+    connection: &DatabaseConnection,
+    version: i32,
+) -> Result<(), DbErr> {
     match connection.get_database_backend() {
         DbBackend::Postgres => {
             // DDL is transactional here: all steps happen, or none.
             let transaction = connection.begin().await?;
             lock::take_postgres(&transaction).await?;
-            Migrator::up(&transaction, None).await?;
+            if is_older(Installed::read(&transaction).await?, version) {
+                M::up(&transaction, None).await?;
+            }
             transaction.commit().await
         }
         DbBackend::MySql => {
             lock::take_mysql(connection).await?;
-            let outcome = Migrator::up(connection, None).await;
+            let outcome = up_where_older::<M>(connection, version).await;
             lock::give_back_mysql(connection).await?;
             outcome
         }
         // One process owns a SQLite file: the service holds a lock beside it.
-        DbBackend::Sqlite | _ => Migrator::up(connection, None).await,
+        DbBackend::Sqlite | _ => up_where_older::<M>(connection, version).await,
     }
+}
+
+async fn up_where_older<M: MigratorTrait>(
+    connection: &DatabaseConnection,
+    version: i32,
+) -> Result<(), DbErr> {
+    if is_older(Installed::read(connection).await?, version) {
+        M::up(connection, None).await?;
+    }
+    Ok(())
+}
+
+/// A newer version's steps are unknown here, and none of ours is missing then.
+fn is_older(installed: Option<Installed>, version: i32) -> bool {
+    installed.is_none_or(|installed| installed.schema_version <= version)
 }
 
 /// The schema that a database says it has.
@@ -91,7 +126,11 @@ impl Installed {
     ///
     /// # Errors
     /// What the database said.
-    pub async fn read(connection: &DatabaseConnection) -> Result<Option<Self>, DbErr> {
+    pub async fn read<C>(connection: &C) -> Result<Option<Self>, DbErr>
+    where
+        C: ConnectionTrait,
+        for<'a> &'a C: IntoSchemaManagerConnection<'a>,
+    {
         if !SchemaManager::new(connection).has_table("meta").await? {
             return Ok(None);
         }

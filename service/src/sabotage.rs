@@ -18,19 +18,26 @@ pub(crate) enum Fault {
     TakeoverKeepsBlock,
     /// Each call that finds memory empty starts a reservation of its own.
     RefillForEach,
+    /// Blocks in memory, and those on their way, are issued below a raised floor.
+    FloorUnheld,
+    /// The schema is brought one step further than this version knows.
+    #[cfg(feature = "sabotage")]
+    NextSchema,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
 }
 
 #[cfg(feature = "sabotage")]
 impl Fault {
-    const ALL: [(Fault, &'static str); 7] = [
+    const ALL: [(Fault, &'static str); 9] = [
         (Fault::NoConditions, "no-conditions"),
         (Fault::ActorPanic, "actor-panic"),
         (Fault::FirstRefillError, "first-refill-error"),
         (Fault::FirstRefillInvents, "first-refill-invents"),
         (Fault::TakeoverKeepsBlock, "takeover-keeps-block"),
         (Fault::RefillForEach, "refill-for-each"),
+        (Fault::FloorUnheld, "floor-unheld"),
+        (Fault::NextSchema, "next-schema"),
         (Fault::NoReturn, "no-return"),
     ];
 }

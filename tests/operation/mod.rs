@@ -2,8 +2,10 @@
 
 mod configuration;
 mod idle;
+mod loading;
 mod log;
 mod metrics;
 mod migrations;
+mod next_schema;
 mod shutdown;
 mod start_up;

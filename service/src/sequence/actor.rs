@@ -20,8 +20,9 @@ use tokio::sync::oneshot;
 
 use super::{
     error::SequenceError,
-    issuer::{Issuer, Link},
-    messages::{Answer, Change, Drain, HandOver, LowWater, Park, Take, Unload},
+    issuer::Link,
+    messages::{Answer, Change, Drain, HandOver, Load, LowWater, Park, Take, Unload},
+    ownership::Ownership,
     queue::{Queue, Waiter},
     shared::Shared,
 };
@@ -37,7 +38,7 @@ const BACKOFF_MIN: Duration = Duration::from_millis(5);
 const UNLOAD_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) struct SequenceActor {
-    issuer: Arc<Issuer>,
+    issuer: Ownership,
     shared: Arc<Shared>,
     state: State,
     /// Callers that wait for a refill.
@@ -53,6 +54,8 @@ pub(super) struct SequenceActor {
     /// Whose turn it is when both kinds of callers wait.
     is_turn_of_apart: bool,
     retry: Option<SpawnHandle>,
+    /// Who wants numbers in memory before anybody asks for one.
+    loading: Vec<oneshot::Sender<()>>,
     /// The name leaves memory: callers are to look it up again.
     is_unloading: bool,
     draining: Vec<oneshot::Sender<u64>>,
@@ -92,6 +95,8 @@ impl Actor for SequenceActor {
         if sabotage::is(Fault::TakeoverKeepsBlock) {
             self.issuer.refill_with_what_was_held();
         }
+        // The one before may have died with a change half done.
+        self.enforce();
         if self.issuer.remaining() > 0 {
             self.state = State::Serving;
         }
@@ -106,7 +111,7 @@ impl Drop for SequenceActor {
 }
 
 impl SequenceActor {
-    pub(super) fn new(issuer: Arc<Issuer>, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(issuer: Ownership, shared: Arc<Shared>) -> Self {
         Self {
             issuer,
             shared,
@@ -119,6 +124,7 @@ impl SequenceActor {
             looks_for_returned: false,
             is_turn_of_apart: false,
             retry: None,
+            loading: Vec::new(),
             is_unloading: false,
             draining: Vec::new(),
         }
@@ -132,7 +138,7 @@ impl SequenceActor {
         }
         self.queue.forget_gone();
         self.apart.retain(|caller| !caller.answer.is_closed());
-        self.fill_from_spare();
+        self.issuer.refill_cursor();
         let is_turn_of_apart = self.queue.is_empty() || self.is_turn_of_apart;
         let next = if !self.apart.is_empty() && is_turn_of_apart {
             self.is_turn_of_apart = false;
@@ -140,7 +146,7 @@ impl SequenceActor {
         } else if !self.queue.is_empty() {
             self.is_turn_of_apart = true;
             Some(InFlight::Refill)
-        } else if !self.is_refused && self.issuer.wants_prefetch() {
+        } else if !self.is_refused && (self.issuer.wants_prefetch() || self.wants_load()) {
             Some(InFlight::Refill)
         } else {
             None
@@ -156,6 +162,10 @@ impl SequenceActor {
             _ => State::Prefetching,
         };
         self.reserve(request, context);
+    }
+
+    fn wants_load(&self) -> bool {
+        !self.loading.is_empty() && self.issuer.remaining() == 0
     }
 
     fn rest(&mut self) {
@@ -228,6 +238,7 @@ impl SequenceActor {
     /// A reservation has ended, well or not.
     fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
         let purpose = self.in_flight.take();
+        let loading = std::mem::take(&mut self.loading);
         match (outcome, purpose) {
             (Ok(block), Some(InFlight::Apart(caller))) => self.hand_over(block, caller),
             (Ok(block), _) => self.refill(block),
@@ -237,6 +248,10 @@ impl SequenceActor {
             }
             (Err(error), _) => {
                 if self.fail(&error) {
+                    if matches!(error, StoreError::Retired) {
+                        // Elsewhere, and no news of it yet: what is in memory is not issued either.
+                        self.give_back();
+                    }
                     let may_pass = matches!(error, StoreError::Unavailable | StoreError::Deadline);
                     self.is_refused = !may_pass;
                     if may_pass && self.state != State::Draining && self.issuer.wants_prefetch() {
@@ -252,6 +267,10 @@ impl SequenceActor {
                 }
             }
         }
+        for done in loading {
+            // Whoever waits no longer does not need to know.
+            let _gone = done.send(());
+        }
         if self.state == State::Draining {
             self.finish_draining(context);
             return;
@@ -266,21 +285,17 @@ impl SequenceActor {
         }
         self.backoff = BACKOFF_MIN;
         self.is_refused = false;
-        let Some(reserved) = block.publish() else {
+        let Some(reserved) = self.issuer.publish(block) else {
             return;
         };
-        self.issuer.note_reserved(&reserved);
-        self.queue.forget_gone();
-        if self.queue.is_empty() {
-            self.put(vec![reserved.block]);
-        } else {
-            let mut blocks = self.issuer.cursor.close();
-            blocks.append(&mut self.issuer.memory.lock().spare);
-            blocks.push(reserved.block);
-            let (left, n_issued) = self.queue.deal(blocks);
-            self.issuer.add_direct(n_issued);
-            self.put(left);
+        let n_cut = self.issuer.lay_in(&reserved);
+        self.count_advanced(n_cut);
+        // A change may have come while the block was on its way, or have been read with it.
+        if self.enforce() {
+            return;
         }
+        self.queue.forget_gone();
+        self.issuer.deal(&mut self.queue);
         self.shared.store.write_journal(reserved.row(), Fate::Held);
         self.settle();
         if sabotage::is(Fault::ActorPanic) {
@@ -288,22 +303,26 @@ impl SequenceActor {
         }
     }
 
-    /// Puts blocks behind what is in the cursor, and what does not fit into the spare.
-    fn put(&self, blocks: Vec<Block>) {
-        self.issuer.memory.lock().spare.extend(blocks);
-        self.fill_from_spare();
+    /// Makes memory obey the last change that is known; true where nothing may be issued any more.
+    fn enforce(&mut self) -> bool {
+        if self.issuer.memory.lock().is_retired() {
+            self.is_refused = true;
+            self.give_back();
+            self.refuse_all(&SequenceError::Retired {
+                name: self.issuer.name.clone(),
+            });
+            return true;
+        }
+        let n_cut = self.issuer.clip();
+        self.count_advanced(n_cut);
+        false
     }
 
-    fn fill_from_spare(&self) {
-        let low_water = self.issuer.low_water();
-        let mut memory = self.issuer.memory.lock();
-        while self.issuer.cursor.room() > 0 && !memory.spare.is_empty() {
-            let block = memory.spare.remove(0);
-            if self.issuer.cursor.fill(block, low_water).is_err() {
-                memory.spare.insert(0, block);
-                break;
-            }
-        }
+    fn count_advanced(&self, n_cut: u64) {
+        self.shared
+            .metrics
+            .abandoned(AbandonedCause::Advanced)
+            .increment(n_cut);
     }
 
     /// A block of its own has arrived for one caller.
@@ -313,10 +332,18 @@ impl SequenceActor {
             self.refill(block);
             return;
         }
-        let Some(reserved) = block.publish() else {
+        let Some(reserved) = self.issuer.publish(block) else {
             return;
         };
         self.issuer.note_handed_over(&reserved);
+        if self.is_outdated(reserved.block) {
+            let next_unissued = reserved.block.first();
+            let fate = Fate::Returned { next_unissued };
+            self.shared.store.write_journal(reserved.row(), fate);
+            // It gets another one, or is told that the sequence is retired.
+            self.apart.insert(0, caller);
+            return;
+        }
         let count = reserved.block.count();
         if caller.answer.send(Ok(vec![reserved.block])).is_ok() {
             self.issuer.add_handed_over(count);
@@ -327,6 +354,12 @@ impl SequenceActor {
                 .increment(count);
         }
         self.shared.store.write_journal(reserved.row(), Fate::Spent);
+    }
+
+    /// Whether a change that came while the block was on its way forbids it.
+    fn is_outdated(&self, block: Block) -> bool {
+        let memory = self.issuer.memory.lock();
+        (memory.is_retired() || block.first() < memory.floor()) && !sabotage::is(Fault::FloorUnheld)
     }
 
     fn settle(&self) {
@@ -348,35 +381,28 @@ impl SequenceActor {
             return true;
         }
         let told = self.told(error);
+        self.refuse_all(&told);
+        true
+    }
+
+    fn refuse_all(&mut self, told: &SequenceError) {
         for waiter in self.queue.take_all() {
             // Whoever gave up does not need to know.
             let _gone = waiter.answer.send(Err(told.clone()));
         }
-        true
     }
 
     /// The sequence is at its end: who can be served from memory is, the others are refused.
     fn serve_the_last(&mut self) {
-        let mut left = self.issuer.cursor.close();
-        left.append(&mut self.issuer.memory.lock().spare);
-        let mut n_issued: u64 = 0;
-        for waiter in self.queue.take_all() {
-            let n_left = left.iter().map(Block::count).sum();
-            if waiter.count > n_left {
-                let _gone = waiter.answer.send(Err(SequenceError::Exhausted {
-                    name: self.issuer.name.clone(),
-                    left: n_left,
-                }));
-                continue;
-            }
-            let mut alone = Queue::default();
-            alone.push(waiter);
-            let (rest, n_now) = alone.deal(left);
-            left = rest;
-            n_issued = n_issued.saturating_add(n_now);
-        }
-        self.issuer.add_direct(n_issued);
-        self.put(left);
+        let name = &self.issuer.name;
+        self.issuer.deal_the_last(&mut self.queue, |waiter, left| {
+            let refused = SequenceError::Exhausted {
+                name: name.clone(),
+                left,
+            };
+            // Whoever gave up does not need to know.
+            let _gone = waiter.answer.send(Err(refused));
+        });
     }
 
     /// What a caller reads of a failure of the store; what is left includes what is in memory.
@@ -517,20 +543,24 @@ impl Handler<LowWater> for SequenceActor {
     }
 }
 
+impl Handler<Load> for SequenceActor {
+    type Result = ();
+
+    fn handle(&mut self, load: Load, context: &mut Self::Context) {
+        if self.issuer.remaining() == 0 && self.state != State::Draining {
+            self.loading.push(load.done);
+        }
+        self.advance(context);
+    }
+}
+
 impl Handler<Change> for SequenceActor {
     type Result = ();
 
     fn handle(&mut self, change: Change, context: &mut Self::Context) {
-        let changed = change.changed;
-        if let Some(known) = &mut self.issuer.memory.lock().known
-            && known.definition_version < changed.version
-        {
-            known.definition = changed.definition;
-            known.definition_version = changed.version;
-            // The counter's version was raised with the definition: read before the next write.
-            known.trusted = false;
-        }
+        self.issuer.memory.lock().note_changed(&change.changed);
         self.is_refused = false;
+        self.enforce();
         // Whoever gave up does not need to know.
         let _gone = change.done.send(());
         self.advance(context);
@@ -573,7 +603,7 @@ impl Handler<Unload> for SequenceActor {
             written
                 .into_actor(self)
                 .map(move |_written, actor, context| {
-                    actor.shared.forget(&actor.issuer);
+                    actor.shared.forget(actor.issuer.issuer());
                     tracing::debug!(
                         sequence = actor.issuer.name.as_str(),
                         n_returned,

@@ -17,6 +17,7 @@ use super::{
     description::{Description, Page},
     error::SequenceError,
     issuer::{Issuer, Link},
+    loading,
     messages::{Answer, Drain, HandOver, LowWater, Take},
     shared::Shared,
     sweep,
@@ -30,7 +31,7 @@ use crate::{
 const DRAINED_AT_ONCE: usize = 1000;
 
 /// Before an actor that was gone is asked for anew.
-const BETWEEN_TWO_ACTORS: Duration = Duration::from_millis(2);
+pub(super) const BETWEEN_TWO_ACTORS: Duration = Duration::from_millis(2);
 
 /// The front of this layer: every call for a number comes here.
 pub struct Directory {
@@ -48,6 +49,7 @@ impl Directory {
         let arbiter = Arbiter::new();
         let shared = Arc::new(Shared::new(store, settings, metrics, arbiter.handle()));
         arbiter.spawn(sweep::run(Arc::downgrade(&shared)));
+        arbiter.spawn(loading::run(Arc::downgrade(&shared)));
         if let Some(news) = shared.store.news() {
             arbiter.spawn(changes::follow(news, Arc::downgrade(&shared)));
         }
@@ -228,7 +230,8 @@ impl Directory {
             return Readiness::Draining;
         }
         match self.shared.store.contact() {
-            Contact::Up => Readiness::Ready,
+            Contact::Up if self.shared.is_loaded.load(Ordering::Acquire) => Readiness::Ready,
+            Contact::Up => Readiness::Loading,
             Contact::None => Readiness::NoContact,
             Contact::WrongSchema => Readiness::WrongSchema,
             Contact::Lost if self.shared.has_reserve() => Readiness::Ready,

@@ -9,10 +9,13 @@ mod changes;
 pub mod description;
 mod directory;
 pub mod error;
+mod holding;
 mod issuer;
 mod lifecycle;
+mod loading;
 mod messages;
 mod near;
+mod ownership;
 mod publish;
 mod queue;
 mod shared;
@@ -49,6 +52,8 @@ pub struct SequenceSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     Ready,
+    /// The names used most recently are on their way into memory.
+    Loading,
     Draining,
     /// The database has not answered since the start, or is away and nothing is left in memory.
     NoContact,

@@ -14,6 +14,7 @@ use super::{
     error::SequenceError,
     issuer::{Issuer, Link},
     near::Allowance,
+    ownership::Ownership,
 };
 use crate::{
     metrics::Metrics,
@@ -32,6 +33,8 @@ pub(super) struct Shared {
     has_forgotten_more: AtomicBool,
     pub(super) n_live: AtomicUsize,
     pub(super) n_waiters: AtomicUsize,
+    /// Whether the names used most recently have their numbers.
+    pub(super) is_loaded: AtomicBool,
     pub(super) is_draining: AtomicBool,
     /// No number leaves memory any more.
     pub(super) is_drained: AtomicBool,
@@ -72,6 +75,7 @@ impl Shared {
             has_forgotten_more: AtomicBool::new(false),
             n_live: AtomicUsize::new(0),
             n_waiters: AtomicUsize::new(0),
+            is_loaded: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             is_drained: AtomicBool::new(false),
             active: parking_lot::Mutex::new(Vec::new()),
@@ -125,7 +129,11 @@ impl Shared {
                         "an actor died and is started anew"
                     );
                 }
-                let actor = SequenceActor::new(Arc::clone(issuer), Arc::clone(self));
+                let Some(ownership) = Ownership::take_over(issuer, issuer.terms.current()) else {
+                    // Another one was faster: whoever waits for an answer asks anew.
+                    return;
+                };
+                let actor = SequenceActor::new(ownership, Arc::clone(self));
                 let address = SequenceActor::start_in_arbiter(&self.arbiter, |_| actor);
                 address.do_send(message);
                 *link = Link::Live(address);

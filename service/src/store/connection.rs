@@ -109,6 +109,13 @@ impl Connection {
         *self.health.borrow()
     }
 
+    /// Resolves when the database answers, with a schema that fits.
+    pub(super) async fn reached(&self) {
+        let mut health = self.health.subscribe();
+        // The sending end lives as long as this.
+        let _up = health.wait_for(|health| *health == Health::Up).await;
+    }
+
     pub(super) fn set_health(&self, health: Health) {
         self.health.send_if_modified(|known| {
             let changed = *known != health;

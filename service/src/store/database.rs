@@ -24,6 +24,7 @@ use super::{
     journal::{Fate, Journal, Row},
     monitor::Monitor,
     near,
+    recent,
     reservation::{Reservation, ReserveRequest, Unpublished},
     target::Target,
 };
@@ -209,6 +210,14 @@ impl Database {
         let until = Instant::now() + patience;
         // A suggestion is a courtesy: without the database there is none.
         self.connection.run(until, search).await.unwrap_or_default()
+    }
+
+    pub(super) async fn recently_used(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<SequenceName>, StoreError> {
+        self.several_times_anonymous(|database| recent::names(database, limit))
+            .await
     }
 
     pub(super) async fn list(

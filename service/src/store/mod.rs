@@ -15,6 +15,7 @@ mod file_lock;
 mod journal;
 mod monitor;
 mod near;
+mod recent;
 mod reservation;
 mod startup;
 mod target;
@@ -118,6 +119,19 @@ impl Store {
             Health::Up => Contact::Up,
             Health::Down => Contact::Lost,
         }
+    }
+
+    /// Resolves when the database answers, with a schema that fits.
+    pub async fn reached(&self) {
+        self.database().connection.reached().await;
+    }
+
+    /// At most `limit` names that are in use, those used most recently first.
+    ///
+    /// # Errors
+    /// Why the store did not answer.
+    pub async fn recently_used(&self, limit: usize) -> Result<Vec<SequenceName>, StoreError> {
+        self.database().recently_used(limit).await
     }
 
     /// Reserves in a task that nobody cancels; the outcome arrives at the receiver.
