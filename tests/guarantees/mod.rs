@@ -8,4 +8,5 @@ mod first_refill;
 mod lost_replies;
 mod outage;
 mod panics;
+mod refresh;
 mod rolling_restart;

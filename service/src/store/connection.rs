@@ -46,6 +46,8 @@ pub(super) struct Connection {
     pub(super) has_looked: watch::Sender<bool>,
     /// Rung when the database was seen to be away.
     pub(super) went_down: Notify,
+    /// Rung when what is known of the store is to be read anew at once.
+    pub(super) refresh: Notify,
     timeout: Duration,
     is_closed: AtomicBool,
 }
@@ -96,6 +98,7 @@ impl Connection {
             health: watch::Sender::new(Health::NoContact),
             has_looked: watch::Sender::new(false),
             went_down: Notify::new(),
+            refresh: Notify::new(),
             timeout: statement_timeout,
             is_closed: AtomicBool::new(false),
         })
@@ -107,6 +110,10 @@ impl Connection {
 
     pub(super) fn health(&self) -> Health {
         *self.health.borrow()
+    }
+
+    pub(super) fn health_changes(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
     }
 
     pub(super) fn set_health(&self, health: Health) {

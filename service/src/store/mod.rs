@@ -13,6 +13,7 @@ mod error;
 mod file_lock;
 mod journal;
 mod monitor;
+mod refresh;
 mod reservation;
 mod startup;
 mod target;
@@ -62,6 +63,8 @@ pub struct StoreSettings {
     pub journal_queue: usize,
     /// Whether PostgreSQL and MySQL are migrated at the start; SQLite always is.
     pub migrate: bool,
+    /// How old what is known of definitions may be.
+    pub definition_refresh: Duration,
     /// How long a schema that does not fit is waited for.
     pub schema_wait: Duration,
 }
