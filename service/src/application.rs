@@ -325,6 +325,7 @@ pub fn store_settings(config: &Config) -> StoreSettings {
         max_sequences: config.max_sequences,
         journal_queue: config.journal.queue,
         migrate: config.migrate,
+        definition_refresh: config.definition_refresh,
         schema_wait: SCHEMA_WAIT,
     }
 }

@@ -46,6 +46,8 @@ pub(super) struct Connection {
     pub(super) has_looked: watch::Sender<bool>,
     /// Rung when the database was seen to be away.
     pub(super) went_down: Notify,
+    /// Rung when what is known of the store is to be read anew at once.
+    pub(super) refresh: Notify,
     timeout: Duration,
     is_closed: AtomicBool,
 }
@@ -96,6 +98,7 @@ impl Connection {
             health: watch::Sender::new(Health::NoContact),
             has_looked: watch::Sender::new(false),
             went_down: Notify::new(),
+            refresh: Notify::new(),
             timeout: statement_timeout,
             is_closed: AtomicBool::new(false),
         })
@@ -109,11 +112,8 @@ impl Connection {
         *self.health.borrow()
     }
 
-    /// Resolves when the database answers, with a schema that fits.
-    pub(super) async fn reached(&self) {
-        let mut health = self.health.subscribe();
-        // The sending end lives as long as this.
-        let _up = health.wait_for(|health| *health == Health::Up).await;
+    pub(super) fn health_changes(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
     }
 
     pub(super) fn set_health(&self, health: Health) {

@@ -25,6 +25,7 @@ use super::{
     monitor::Monitor,
     near,
     recent,
+    refresh::Refresher,
     reservation::{Reservation, ReserveRequest, Unpublished},
     target::Target,
 };
@@ -90,13 +91,14 @@ impl Database {
             settings.journal_queue,
             Arc::clone(&metrics),
         );
-        let (_tell, news) = mpsc::channel(NEWS_AHEAD);
+        let (tell, news) = mpsc::channel(NEWS_AHEAD);
         let mut has_looked = connection.has_looked.subscribe();
         let fatal = Monitor::start(
             Arc::clone(&connection),
             target,
             &settings,
             Arc::clone(&metrics),
+            Refresher::new(Arc::clone(&connection), &settings, tell),
         );
         // A database that is there answers the very first call; one that is away is not waited for.
         let looked = has_looked.wait_for(|looked| *looked);

@@ -16,6 +16,7 @@ mod journal;
 mod monitor;
 mod near;
 mod recent;
+mod refresh;
 mod reservation;
 mod startup;
 mod target;
@@ -67,6 +68,8 @@ pub struct StoreSettings {
     pub journal_queue: usize,
     /// Whether PostgreSQL and MySQL are migrated at the start; SQLite always is.
     pub migrate: bool,
+    /// How old what is known of definitions may be.
+    pub definition_refresh: Duration,
     /// How long a schema that does not fit is waited for.
     pub schema_wait: Duration,
 }
@@ -123,7 +126,9 @@ impl Store {
 
     /// Resolves when the database answers, with a schema that fits.
     pub async fn reached(&self) {
-        self.database().connection.reached().await;
+        let mut health = self.database().connection.health_changes();
+        // The sending end lives as long as the store.
+        let _up = health.wait_for(|health| *health == Health::Up).await;
     }
 
     /// At most `limit` names that are in use, those used most recently first.

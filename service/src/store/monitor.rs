@@ -14,6 +14,7 @@ use super::{
     backoff::Backoff,
     connection::{Connection, Health},
     error::{Cause, Failure, StartError},
+    refresh::Refresher,
     startup::{self, Verdict},
     target::Target,
 };
@@ -38,6 +39,7 @@ impl Monitor {
         target: Target,
         settings: &StoreSettings,
         metrics: Arc<Metrics>,
+        refresher: Refresher,
     ) -> watch::Receiver<Option<StartError>> {
         let (fatal, receiver) = watch::channel(None);
         let monitor = Self {
@@ -47,16 +49,17 @@ impl Monitor {
             metrics,
             fatal,
         };
-        connection.handle().spawn(monitor.watch());
+        connection.handle().spawn(monitor.watch(refresher));
         receiver
     }
 
-    async fn watch(self) {
-        if let Err(error) = self.first_contact().await {
+    async fn watch(self, mut refresher: Refresher) {
+        if let Err(error) = self.first_contact(&mut refresher).await {
             self.fatal.send_replace(Some(error));
             self.connection.has_looked.send_replace(true);
             return;
         }
+        self.connection.handle().spawn(refresher.run());
         loop {
             self.metrics.store_up.set(1.0);
             self.connection.set_health(Health::Up);
@@ -73,7 +76,7 @@ impl Monitor {
     }
 
     /// Until the database can be used, or it is clear that waiting does not help.
-    async fn first_contact(&self) -> Result<(), StartError> {
+    async fn first_contact(&self, refresher: &mut Refresher) -> Result<(), StartError> {
         let mut backoff = Backoff::new(&self.settings);
         let mut schema_wrong_since: Option<Instant> = None;
         let mut said = String::new();
@@ -81,6 +84,11 @@ impl Monitor {
             let mut verdict = self.look().await;
             if matches!(verdict, Verdict::Schema(_)) && self.migrates() {
                 verdict = self.migrate().await;
+            }
+            if let Verdict::Good { .. } = verdict
+                && let Err(failure) = refresher.meet().await
+            {
+                verdict = startup::verdict_of(&failure);
             }
             let reason = match verdict {
                 Verdict::Good { warnings } => {
