@@ -6,12 +6,9 @@ use odometer::{
     application::store_settings,
     config::{Config, Secret},
     metrics::Metrics,
-    store::{Changed, Condition, News, Store},
+    store::{Act, Changed, Condition, News, Store},
 };
-use odometer_core::{
-    definition::{Definition, DefinitionChange},
-    name::SequenceName,
-};
+use odometer_core::name::SequenceName;
 use tokio::sync::mpsc;
 
 use crate::support::{Backend, TestDatabase, for_each_server};
@@ -80,10 +77,13 @@ fn name(name: &str) -> SequenceName {
 
 async fn define(store: &Store, sequence: &str) {
     store
-        .define(
+        .alter(
             &name(sequence),
-            &DefinitionChange::default(),
-            Arc::new(Definition::default()),
+            Act::Define {
+                change: Box::default(),
+                template: Arc::default(),
+                dry_run: false,
+            },
             Condition::None,
         )
         .await
