@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod first_minute;
+mod lifecycle;
 mod names;
 mod numbers;
 mod openapi;

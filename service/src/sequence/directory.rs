@@ -193,14 +193,18 @@ impl Directory {
                 })
             }
             Err(error @ (StoreError::Unavailable | StoreError::Deadline)) => {
-                let known = issuer.and_then(|issuer| issuer.memory.lock().known.clone());
+                let (known, is_retired) = issuer.map_or((None, false), |issuer| {
+                    let memory = issuer.memory.lock();
+                    (memory.known.clone(), memory.is_retired())
+                });
                 let known = known.ok_or_else(|| SequenceError::from_store(name, error))?;
                 state.high_water_mark = None;
                 Ok(Description {
                     name: name.clone(),
                     version: known.definition_version,
                     definition: known.definition,
-                    is_retired: None,
+                    // Whether it lives is not known: it may have been retired elsewhere.
+                    is_retired: is_retired.then_some(true),
                     state,
                     blocks: Vec::new(),
                 })
