@@ -20,11 +20,15 @@ pub(crate) enum Fault {
     RefillForEach,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
+    /// Nothing notices a store that went back: neither the beat nor what was seen of a counter.
+    NoWentBackChecks,
+    /// `recover` leaves returned blocks to be adopted.
+    RecoverKeepsReturned,
 }
 
 #[cfg(feature = "sabotage")]
 impl Fault {
-    const ALL: [(Fault, &'static str); 7] = [
+    const ALL: [(Fault, &'static str); 9] = [
         (Fault::NoConditions, "no-conditions"),
         (Fault::ActorPanic, "actor-panic"),
         (Fault::FirstRefillError, "first-refill-error"),
@@ -32,6 +36,8 @@ impl Fault {
         (Fault::TakeoverKeepsBlock, "takeover-keeps-block"),
         (Fault::RefillForEach, "refill-for-each"),
         (Fault::NoReturn, "no-return"),
+        (Fault::NoWentBackChecks, "no-went-back-checks"),
+        (Fault::RecoverKeepsReturned, "recover-keeps-returned"),
     ];
 }
 

@@ -8,6 +8,7 @@ mod check;
 mod error;
 mod number;
 mod once;
+mod skip;
 mod span;
 #[cfg(test)]
 mod tests;

@@ -6,13 +6,16 @@
 mod adoption;
 mod answer;
 mod backoff;
+mod beat;
 mod catalogue;
 mod connection;
 mod database;
 mod error;
 mod file_lock;
 mod journal;
+mod look;
 mod monitor;
+mod recover;
 mod refresh;
 mod reservation;
 mod startup;
@@ -32,6 +35,7 @@ pub use answer::{Changed, Condition, Defined, JournalBlock, Listed, News, Page};
 pub use database::Seen;
 pub use error::{StartError, StoreError};
 pub use journal::{Fate, Row};
+pub use recover::{Recovered, recover};
 pub use reservation::{Known, ReserveRequest, Reserved, Unpublished, Want};
 
 use connection::Health;
