@@ -25,11 +25,15 @@ pub(crate) enum Fault {
     NextSchema,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
+    /// Nothing notices a store that went back: neither the beat nor what was seen of a counter.
+    NoWentBackChecks,
+    /// `recover` leaves returned blocks to be adopted.
+    RecoverKeepsReturned,
 }
 
 #[cfg(feature = "sabotage")]
 impl Fault {
-    const ALL: [(Fault, &'static str); 9] = [
+    const ALL: &'static [(Fault, &'static str)] = &[
         (Fault::NoConditions, "no-conditions"),
         (Fault::ActorPanic, "actor-panic"),
         (Fault::FirstRefillError, "first-refill-error"),
@@ -39,6 +43,8 @@ impl Fault {
         (Fault::FloorUnheld, "floor-unheld"),
         (Fault::NextSchema, "next-schema"),
         (Fault::NoReturn, "no-return"),
+        (Fault::NoWentBackChecks, "no-went-back-checks"),
+        (Fault::RecoverKeepsReturned, "recover-keeps-returned"),
     ];
 }
 
@@ -52,9 +58,9 @@ pub(crate) fn is(fault: Fault) -> bool {
         .get_or_init(|| {
             let words = crate::config::sabotage_words();
             Fault::ALL
-                .into_iter()
+                .iter()
                 .filter(|(_, word)| words.iter().any(|chosen| chosen == word))
-                .map(|(fault, _)| fault)
+                .map(|(fault, _)| *fault)
                 .collect()
         })
         .contains(&fault)

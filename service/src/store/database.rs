@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{
     StoreSettings,
     answer::{Altered, Condition, JournalBlock, Listed, News, Page},
+    beat::Beat,
     catalogue,
     change::{self, Act, Change},
     connection::{Connection, Health},
@@ -49,6 +50,7 @@ pub struct Seen {
 
 pub struct Database {
     pub(super) connection: Arc<Connection>,
+    pub(super) beat: Arc<Beat>,
     pub(super) journal: Journal,
     pub(super) settings: StoreSettings,
     pub(super) metrics: Arc<Metrics>,
@@ -84,9 +86,11 @@ impl Database {
             .await
             .map_err(|error| super::unreadable(&error))?;
         let connection = Arc::new(connection);
+        let holder: Arc<str> = super::holder_name().into();
+        let beat = Arc::new(Beat::new(Arc::clone(&holder), Arc::clone(&metrics)));
         let journal = Journal::start(
             Arc::clone(&connection),
-            super::holder_name(),
+            holder.to_string(),
             settings.journal_queue,
             Arc::clone(&metrics),
         );
@@ -97,7 +101,7 @@ impl Database {
             target,
             &settings,
             Arc::clone(&metrics),
-            Refresher::new(Arc::clone(&connection), &settings, tell),
+            Refresher::new(Arc::clone(&connection), Arc::clone(&beat), &settings, tell),
         );
         // A database that is there answers the very first call; one that is away is not waited for.
         let looked = has_looked.wait_for(|looked| *looked);
@@ -107,6 +111,7 @@ impl Database {
         }
         Ok(Arc::new(Self {
             connection,
+            beat,
             journal,
             settings,
             metrics,
@@ -341,6 +346,9 @@ impl Database {
             return Err(Failure::NotCommitted(Cause::NoConnection(
                 "the database is away".to_owned(),
             )));
+        }
+        if repeat == Repeat::NotCommitted && self.beat.has_gone_back() {
+            return Err(Failure::NotCommitted(Cause::WentBack));
         }
         let mut backoff = super::backoff::Backoff::new(&self.settings);
         loop {

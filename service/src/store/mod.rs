@@ -6,6 +6,7 @@
 mod adoption;
 mod answer;
 mod backoff;
+mod beat;
 mod catalogue;
 mod change;
 mod connection;
@@ -13,9 +14,11 @@ mod database;
 mod error;
 mod file_lock;
 mod journal;
+mod look;
 mod monitor;
 mod near;
 mod recent;
+mod recover;
 mod refresh;
 mod reservation;
 mod startup;
@@ -37,6 +40,7 @@ pub use change::Act;
 pub use database::Seen;
 pub use error::{StartError, StoreError};
 pub use journal::{Fate, Row};
+pub use recover::{Recovered, recover};
 pub use reservation::{Known, ReserveRequest, Reserved, Unpublished, Want};
 
 use connection::Health;
