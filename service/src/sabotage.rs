@@ -20,11 +20,15 @@ pub(crate) enum Fault {
     RefillForEach,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
+    /// `explain` takes what left memory as issued, and what has no row as never reserved.
+    ExplainGuesses,
+    /// Old rows of the journal are removed whatever may come of them.
+    PruneAll,
 }
 
 #[cfg(feature = "sabotage")]
 impl Fault {
-    const ALL: [(Fault, &'static str); 7] = [
+    const ALL: [(Fault, &'static str); 9] = [
         (Fault::NoConditions, "no-conditions"),
         (Fault::ActorPanic, "actor-panic"),
         (Fault::FirstRefillError, "first-refill-error"),
@@ -32,6 +36,8 @@ impl Fault {
         (Fault::TakeoverKeepsBlock, "takeover-keeps-block"),
         (Fault::RefillForEach, "refill-for-each"),
         (Fault::NoReturn, "no-return"),
+        (Fault::ExplainGuesses, "explain-guesses"),
+        (Fault::PruneAll, "prune-all"),
     ];
 }
 

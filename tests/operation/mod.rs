@@ -2,6 +2,7 @@
 
 mod configuration;
 mod idle;
+mod journal;
 mod log;
 mod metrics;
 mod migrations;

@@ -117,6 +117,7 @@ fn route_of(pattern: Option<&str>) -> Route {
         Some("/v1/sequences/{name}/next") => Route::Next,
         Some("/v1/sequences/{name}/blocks") => Route::Blocks,
         Some("/v1/sequences/{name}") => Route::Sequence,
+        Some("/v1/sequences/{name}/explain") => Route::Explain,
         Some("/v1/sequences") => Route::Sequences,
         Some("/livez") => Route::Livez,
         Some("/readyz") => Route::Readyz,

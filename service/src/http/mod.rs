@@ -23,6 +23,7 @@ use crate::sequence::Directory;
 mod admission;
 mod body;
 mod envelope;
+mod explain;
 mod health;
 mod hot;
 mod numbers;
@@ -151,6 +152,9 @@ fn urls(config: &mut ServiceConfig) {
                         .route(web::head().to(sequences::read))
                         .route(web::put().to(sequences::define)),
                 )
+                .service(readable("/sequences/{name}/explain", || {
+                    web::to(explain::explain)
+                }))
                 .service(readable("/sequences", || web::to(sequences::list)))
                 .default_service(web::to(route_not_found)),
         )

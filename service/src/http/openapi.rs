@@ -14,7 +14,7 @@ use utoipa::openapi::{
 use utoipa::{OpenApi as _, ToSchema};
 
 use super::problem::{self, Code};
-use super::{health, numbers, sequences};
+use super::{explain, health, numbers, sequences};
 
 /// An object without fields.
 #[derive(Deserialize, ToSchema)]
@@ -153,6 +153,7 @@ pub(super) struct BlockFields {
         sequences::list,
         sequences::read,
         sequences::define,
+        explain::explain,
         health::livez,
         health::readyz,
         health::metrics,
@@ -215,6 +216,21 @@ const READING: &[Code] = &[
     Code::Internal,
 ];
 
+const EXPLAINING: &[Code] = &[
+    Code::InvalidName,
+    Code::InvalidPeriod,
+    Code::InvalidId,
+    Code::InvalidParameter,
+    Code::Forbidden,
+    Code::SequenceNotFound,
+    Code::MethodNotAllowed,
+    Code::StoreUnavailable,
+    Code::StoreWentBack,
+    Code::RefillTimeout,
+    Code::Overloaded,
+    Code::Internal,
+];
+
 const DEFINING: &[Code] = &[
     Code::InvalidName,
     Code::InvalidDefinition,
@@ -270,6 +286,7 @@ fn refusals_of(path: &str, item: &mut PathItem) {
     let reading = match path {
         "/v1/sequences" => LISTING,
         "/v1/sequences/{name}" => READING,
+        "/v1/sequences/{name}/explain" => EXPLAINING,
         "/readyz" => &readyz,
         _ => &only_method,
     };
@@ -390,6 +407,7 @@ mod tests {
             "/v1/sequences",
             "/v1/sequences/{name}",
             "/v1/sequences/{name}/blocks",
+            "/v1/sequences/{name}/explain",
             "/v1/sequences/{name}/next",
         ];
         assert_eq!(keys(&served["paths"]), BTreeSet::from(expected));

@@ -219,7 +219,7 @@ fn entity_tag(version: i64) -> String {
 }
 
 /// RFC 3339 in UTC, to the millisecond; a time beyond what it can write is left out.
-fn rfc_3339(time: SystemTime) -> Option<String> {
+pub(super) fn rfc_3339(time: SystemTime) -> Option<String> {
     let time = Timestamp::try_from(time).ok()?;
     Some(format!("{time:.3}"))
 }

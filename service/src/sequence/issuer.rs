@@ -57,7 +57,7 @@ pub(super) struct Memory {
     /// As last seen in the store; `None` before the first reservation.
     pub(super) known: Option<Known>,
     /// Blocks whose fate is open, ascending.
-    held: Vec<Row>,
+    pub(super) held: Vec<Row>,
     /// Blocks that did not fit into the cursor, ascending and above all in it.
     pub(super) spare: Vec<Block>,
     rates: Rates,

@@ -8,6 +8,7 @@ mod changes;
 pub mod description;
 mod directory;
 pub mod error;
+pub mod explain;
 mod issuer;
 mod messages;
 mod publish;

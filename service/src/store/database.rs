@@ -22,6 +22,8 @@ use super::{
     error::{Cause, Failure, StartError, StoreError},
     journal::{Fate, Journal, Row},
     monitor::Monitor,
+    overlap::Overlaps,
+    prune::Pruner,
     reservation::{Reservation, ReserveRequest, Unpublished},
     target::Target,
 };
@@ -47,6 +49,8 @@ pub struct Seen {
 pub struct Database {
     pub(super) connection: Arc<Connection>,
     pub(super) journal: Journal,
+    /// This process, as the journal calls it.
+    pub(super) holder: String,
     pub(super) settings: StoreSettings,
     pub(super) metrics: Arc<Metrics>,
     fatal: watch::Receiver<Option<StartError>>,
@@ -81,10 +85,18 @@ impl Database {
             .await
             .map_err(|error| super::unreadable(&error))?;
         let connection = Arc::new(connection);
+        let holder = super::holder_name();
         let journal = Journal::start(
             Arc::clone(&connection),
-            super::holder_name(),
+            holder.clone(),
             settings.journal_queue,
+            Arc::clone(&metrics),
+        );
+        Overlaps::watch(Arc::clone(&connection), Arc::clone(&metrics));
+        Pruner::start(
+            Arc::clone(&connection),
+            holder.clone(),
+            &settings,
             Arc::clone(&metrics),
         );
         let (_tell, news) = mpsc::channel(NEWS_AHEAD);
@@ -104,6 +116,7 @@ impl Database {
         Ok(Arc::new(Self {
             connection,
             journal,
+            holder,
             settings,
             metrics,
             fatal,
@@ -270,19 +283,7 @@ impl Database {
                 catalogue::blocks(database, name.clone(), BLOCKS_SHOWN)
             })
             .await?;
-        Ok(rows
-            .into_iter()
-            .map(|row| JournalBlock {
-                first: row.first,
-                last: row.last,
-                step: row.step,
-                holder: row.holder,
-                reserved_at: UNIX_EPOCH
-                    + Duration::from_millis(u64::try_from(row.reserved_at).unwrap_or(0)),
-                fate: row.fate,
-                next_unissued: row.next_unissued,
-            })
-            .collect())
+        Ok(rows.into_iter().map(journal_block).collect())
     }
 
     async fn several_times_anonymous<T, F, Fut>(&self, operation: F) -> Result<T, StoreError>
@@ -299,7 +300,7 @@ impl Database {
             })
     }
 
-    async fn several_times<T, F, Fut>(
+    pub(super) async fn several_times<T, F, Fut>(
         &self,
         name: &SequenceName,
         operation: F,
@@ -355,6 +356,19 @@ impl Database {
             );
         }
         self.connection.close(patience / 2).await;
+    }
+}
+
+pub(super) fn journal_block(row: entity::block::Model) -> JournalBlock {
+    JournalBlock {
+        first: row.first,
+        last: row.last,
+        step: row.step,
+        holder: row.holder,
+        reserved_at: UNIX_EPOCH
+            + Duration::from_millis(u64::try_from(row.reserved_at).unwrap_or(0)),
+        fate: row.fate,
+        next_unissued: row.next_unissued,
     }
 }
 
