@@ -29,6 +29,10 @@ pub(crate) enum Fault {
     NoWentBackChecks,
     /// `recover` leaves returned blocks to be adopted.
     RecoverKeepsReturned,
+    /// `explain` takes what left memory as issued, and what has no row as never reserved.
+    ExplainGuesses,
+    /// Old rows of the journal are removed whatever may come of them.
+    PruneAll,
 }
 
 #[cfg(feature = "sabotage")]
@@ -45,6 +49,8 @@ impl Fault {
         (Fault::NoReturn, "no-return"),
         (Fault::NoWentBackChecks, "no-went-back-checks"),
         (Fault::RecoverKeepsReturned, "recover-keeps-returned"),
+        (Fault::ExplainGuesses, "explain-guesses"),
+        (Fault::PruneAll, "prune-all"),
     ];
 }
 

@@ -4,6 +4,7 @@
 mod chaos;
 mod crowd;
 mod directory;
+mod explain;
 mod first_refill;
 mod floors;
 mod lost_replies;

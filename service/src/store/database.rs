@@ -24,7 +24,10 @@ use super::{
     error::{Cause, Failure, StartError, StoreError},
     journal::{Fate, Journal, Row},
     monitor::Monitor,
-    near, recent,
+    near,
+    overlap::Overlaps,
+    prune::Pruner,
+    recent,
     refresh::Refresher,
     reservation::{Reservation, ReserveRequest, Unpublished},
     target::Target,
@@ -52,6 +55,8 @@ pub struct Database {
     pub(super) connection: Arc<Connection>,
     pub(super) beat: Arc<Beat>,
     pub(super) journal: Journal,
+    /// This process, as the journal calls it.
+    pub(super) holder: Arc<str>,
     pub(super) settings: StoreSettings,
     pub(super) metrics: Arc<Metrics>,
     fatal: watch::Receiver<Option<StartError>>,
@@ -95,6 +100,13 @@ impl Database {
             Arc::clone(&metrics),
         );
         let (tell, news) = mpsc::channel(NEWS_AHEAD);
+        Overlaps::watch(Arc::clone(&connection), Arc::clone(&metrics));
+        Pruner::start(
+            Arc::clone(&connection),
+            holder.to_string(),
+            &settings,
+            Arc::clone(&metrics),
+        );
         let mut has_looked = connection.has_looked.subscribe();
         let fatal = Monitor::start(
             Arc::clone(&connection),
@@ -113,6 +125,7 @@ impl Database {
             connection,
             beat,
             journal,
+            holder,
             settings,
             metrics,
             fatal,
@@ -290,19 +303,7 @@ impl Database {
                 catalogue::blocks(database, name.clone(), BLOCKS_SHOWN)
             })
             .await?;
-        Ok(rows
-            .into_iter()
-            .map(|row| JournalBlock {
-                first: row.first,
-                last: row.last,
-                step: row.step,
-                holder: row.holder,
-                reserved_at: UNIX_EPOCH
-                    + Duration::from_millis(u64::try_from(row.reserved_at).unwrap_or(0)),
-                fate: row.fate,
-                next_unissued: row.next_unissued,
-            })
-            .collect())
+        Ok(rows.into_iter().map(journal_block).collect())
     }
 
     async fn several_times_anonymous<T, F, Fut>(&self, operation: F) -> Result<T, StoreError>
@@ -319,7 +320,7 @@ impl Database {
             })
     }
 
-    async fn several_times<T, F, Fut>(
+    pub(super) async fn several_times<T, F, Fut>(
         &self,
         name: &SequenceName,
         operation: F,
@@ -378,6 +379,19 @@ impl Database {
             );
         }
         self.connection.close(patience / 2).await;
+    }
+}
+
+pub(super) fn journal_block(row: entity::block::Model) -> JournalBlock {
+    JournalBlock {
+        first: row.first,
+        last: row.last,
+        step: row.step,
+        holder: row.holder,
+        reserved_at: UNIX_EPOCH
+            + Duration::from_millis(u64::try_from(row.reserved_at).unwrap_or(0)),
+        fate: row.fate,
+        next_unissued: row.next_unissued,
     }
 }
 
