@@ -20,7 +20,7 @@ mod m0007_stamp;
 
 use sea_orm_migration::{
     prelude::*,
-    sea_orm::{DatabaseConnection, DbBackend, TransactionTrait},
+    sea_orm::{DatabaseConnection, DbBackend, Statement, TransactionTrait},
 };
 
 /// The schema that these migrations make, and the one this version of Odometer works with.
@@ -62,6 +62,8 @@ pub async fn run(connection: &DatabaseConnection) -> Result<(), DbErr> {
         DbBackend::Postgres => {
             // DDL is transactional here: all steps happen, or none.
             let transaction = connection.begin().await?;
+            // A pooler may give a connection on which statements of these names are known already.
+            transaction.execute_unprepared("DEALLOCATE ALL").await?;
             lock::take_postgres(&transaction).await?;
             Migrator::up(&transaction, None).await?;
             transaction.commit().await
@@ -91,8 +93,8 @@ impl Installed {
     ///
     /// # Errors
     /// What the database said.
-    pub async fn read(connection: &DatabaseConnection) -> Result<Option<Self>, DbErr> {
-        if !SchemaManager::new(connection).has_table("meta").await? {
+    pub async fn read(connection: &impl ConnectionTrait) -> Result<Option<Self>, DbErr> {
+        if !has_meta(connection).await? {
             return Ok(None);
         }
         let query = Query::select()
@@ -107,4 +109,30 @@ impl Installed {
             compatible_from: row.try_get("", "compatible_from")?,
         }))
     }
+}
+
+/// Whether there is a schema at all, where this connection looks for tables.
+async fn has_meta(connection: &impl ConnectionTrait) -> Result<bool, DbErr> {
+    let backend = connection.get_database_backend();
+    let sql = match backend {
+        DbBackend::Postgres => {
+            "SELECT count(*) AS n FROM pg_class \
+             WHERE relname = 'meta' AND relkind = 'r' AND pg_table_is_visible(oid)"
+        }
+        DbBackend::MySql => {
+            "SELECT count(*) AS n FROM information_schema.tables \
+             WHERE table_schema = DATABASE() AND table_name = 'meta'"
+        }
+        DbBackend::Sqlite | _ => {
+            "SELECT count(*) AS n FROM sqlite_master WHERE type = 'table' AND name = 'meta'"
+        }
+    };
+    let row = connection
+        .query_one_raw(Statement::from_string(backend, sql))
+        .await?;
+    let n: i64 = match row {
+        Some(row) => row.try_get("", "n")?,
+        None => 0,
+    };
+    Ok(n > 0)
 }

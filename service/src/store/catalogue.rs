@@ -12,15 +12,15 @@ use odometer_core::{
 };
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbErr, EntityTrait,
-    FromQueryResult, JoinType, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
-    TransactionTrait,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, PaginatorTrait,
+    QueryFilter, QueryOrder, QuerySelect,
     sea_query::{Expr, ExprTrait, IntoColumnRef, LockType, Query},
 };
 
 use super::{
     database::Seen,
     error::{Cause, Failure, StoreError},
+    session::{DatabaseConnection, DatabaseTransaction},
 };
 
 /// The period of a sequence that has none.
@@ -367,9 +367,13 @@ pub(super) fn unexpected(name: &SequenceName, failure: &Failure) -> StoreError {
         Cause::NoConnection(_) | Cause::Refused(_) | Cause::ReadOnly(_) | Cause::Broken(_) => {
             StoreError::Unavailable
         }
-        Cause::Busy | Cause::Silent | Cause::Contention | Cause::Duplicate => StoreError::Deadline,
-        // A full disk, a cancelled statement: it may pass, and until then nothing can be reserved.
-        Cause::Server(text) => {
+        // Said where every statement passes, and not for each name.
+        Cause::DiskFull => StoreError::Unavailable,
+        Cause::Busy | Cause::Silent | Cause::Interrupted | Cause::Contention | Cause::Duplicate => {
+            StoreError::Deadline
+        }
+        // It may pass, and until then nothing can be reserved.
+        Cause::Denied(text) | Cause::Server(text) => {
             tracing::error!(sequence = name.as_str(), error = %text, "the database refuses a statement");
             StoreError::Unavailable
         }
