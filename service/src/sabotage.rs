@@ -18,19 +18,25 @@ pub(crate) enum Fault {
     TakeoverKeepsBlock,
     /// Each call that finds memory empty starts a reservation of its own.
     RefillForEach,
+    /// Statements are prepared behind a pooler, too.
+    PrepareAnyway,
+    /// The database is told nothing of how long a statement may take.
+    NoServerBounds,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
 }
 
 #[cfg(feature = "sabotage")]
 impl Fault {
-    const ALL: [(Fault, &'static str); 7] = [
+    const ALL: [(Fault, &'static str); 9] = [
         (Fault::NoConditions, "no-conditions"),
         (Fault::ActorPanic, "actor-panic"),
         (Fault::FirstRefillError, "first-refill-error"),
         (Fault::FirstRefillInvents, "first-refill-invents"),
         (Fault::TakeoverKeepsBlock, "takeover-keeps-block"),
         (Fault::RefillForEach, "refill-for-each"),
+        (Fault::PrepareAnyway, "prepare-anyway"),
+        (Fault::NoServerBounds, "no-server-bounds"),
         (Fault::NoReturn, "no-return"),
     ];
 }

@@ -1,9 +1,12 @@
 //! What those who run Odometer rely on: start, stop, schema, log, metrics, idle sequences.
 
 mod configuration;
+mod connections;
 mod idle;
 mod log;
 mod metrics;
 mod migrations;
+mod pooler;
 mod shutdown;
 mod start_up;
+mod tls;

@@ -11,6 +11,7 @@ use sea_orm::sqlx::{
 };
 
 use super::route::Route;
+use crate::sabotage::{self, Fault};
 
 /// The server's bound lies above the time that a statement is waited for, so that it is we who
 /// give up first and know why.
@@ -39,10 +40,11 @@ pub(super) fn postgres(
 ) -> PgConnectOptions {
     let options = options.application_name("odometer");
     if is_pooled {
-        return options.extra_float_digits(None).statement_cache_capacity(0);
+        return options.extra_float_digits(None);
     }
     // What the URL says itself is stronger.
     let said = options.get_options().unwrap_or_default().to_owned();
+    let longest = longest.filter(|_| !sabotage::is(Fault::NoServerBounds));
     let ours = longest.into_iter().flat_map(settings);
     let ours = ours.filter(|(name, _)| !said.contains(name));
     options.options(ours).options([(MARK, "yes")])
@@ -61,6 +63,9 @@ pub(super) fn postgres_within(longest: Option<Duration>) -> String {
 /// # Errors
 /// The server did not say.
 pub(super) async fn is_straight(connection: &mut PgConnection) -> Result<bool, SqlxError> {
+    if sabotage::is(Fault::PrepareAnyway) {
+        return Ok(true);
+    }
     let asked = format!("SELECT current_setting('{MARK}', true) AS mark");
     let row = raw_sql(AssertSqlSafe(asked)).fetch_one(connection).await?;
     let mark: Option<String> = row.try_get("mark")?;
@@ -88,7 +93,7 @@ pub(super) fn watch(pool: PgPoolOptions, route: &Route, is_pooled: bool) -> PgPo
 
 /// What MySQL and MariaDB are told on each connection.
 pub(super) fn mysql(pool: MySqlPoolOptions, longest: Option<Duration>) -> MySqlPoolOptions {
-    let Some(longest) = longest else {
+    let Some(longest) = longest.filter(|_| !sabotage::is(Fault::NoServerBounds)) else {
         return pool;
     };
     let statement = mysql_settings(longest);
