@@ -23,6 +23,10 @@ pub(crate) enum Fault {
     /// The schema is brought one step further than this version knows.
     #[cfg(feature = "sabotage")]
     NextSchema,
+    /// Statements are prepared behind a pooler, too.
+    PrepareAnyway,
+    /// The database is told nothing of how long a statement may take.
+    NoServerBounds,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
     /// Nothing notices a store that went back: neither the beat nor what was seen of a counter.
@@ -46,6 +50,8 @@ impl Fault {
         (Fault::RefillForEach, "refill-for-each"),
         (Fault::FloorUnheld, "floor-unheld"),
         (Fault::NextSchema, "next-schema"),
+        (Fault::PrepareAnyway, "prepare-anyway"),
+        (Fault::NoServerBounds, "no-server-bounds"),
         (Fault::NoReturn, "no-return"),
         (Fault::NoWentBackChecks, "no-went-back-checks"),
         (Fault::RecoverKeepsReturned, "recover-keeps-returned"),

@@ -2,9 +2,7 @@
 
 use entity::block;
 use odometer_core::{block::Block, name::SequenceName};
-use sea_orm::{
-    ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr,
-};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr};
 use uuid::Uuid;
 
 use super::{
@@ -12,6 +10,7 @@ use super::{
     catalogue::NO_PERIOD,
     error::{Failure, StoreError},
     reservation::{Known, Reservation, Reserved, Stop},
+    session::DatabaseConnection,
 };
 
 impl Reservation<'_> {

@@ -11,8 +11,7 @@ use odometer_core::{
     name::SequenceName,
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbErr, EntityTrait,
-    PaginatorTrait, QueryFilter, QuerySelect, TransactionTrait,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, LockType},
 };
 
@@ -21,6 +20,7 @@ use super::{
     catalogue::{self, LIVE, NO_PERIOD, RETIRED, now_ms, one_more},
     error::StoreError,
     look::Ground,
+    session::{DatabaseConnection, DatabaseTransaction},
 };
 
 /// What is to become of a sequence.

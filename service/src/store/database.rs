@@ -11,7 +11,6 @@ use std::{
 
 use odometer_core::{definition::Definition, name::SequenceName};
 use parking_lot::Mutex;
-use sea_orm::DatabaseConnection;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
@@ -30,6 +29,7 @@ use super::{
     recent,
     refresh::Refresher,
     reservation::{Reservation, ReserveRequest, Unpublished},
+    session::DatabaseConnection,
     target::Target,
 };
 use crate::metrics::Metrics;
@@ -359,7 +359,7 @@ impl Database {
             };
             let may_pass = matches!(
                 failure.cause(),
-                Cause::Contention | Cause::Duplicate | Cause::Broken(_)
+                Cause::Contention | Cause::Interrupted | Cause::Duplicate | Cause::Broken(_)
             );
             let worth_it =
                 may_pass && (repeat == Repeat::Any || matches!(failure, Failure::NotCommitted(_)));

@@ -13,7 +13,8 @@ use super::{
     StoreSettings,
     backoff::Backoff,
     connection::{Connection, Health},
-    error::{Cause, Failure, StartError},
+    error::{Cause, StartError},
+    probe,
     refresh::Refresher,
     startup::{self, Verdict},
     target::Target,
@@ -80,6 +81,9 @@ impl Monitor {
         let mut backoff = Backoff::new(&self.settings);
         let mut schema_wrong_since: Option<Instant> = None;
         let mut said = String::new();
+        for warning in &self.target.warnings {
+            tracing::warn!("{warning}");
+        }
         loop {
             let mut verdict = self.look().await;
             if matches!(verdict, Verdict::Schema(_)) && self.migrates() {
@@ -135,6 +139,13 @@ impl Monitor {
     }
 
     async fn look(&self) -> Verdict {
+        let was_pooled = self.target.route.is_pooled();
+        if let Err(failure) = probe::reach(&self.target, self.settings.acquire).await {
+            return startup::verdict_of(&failure);
+        }
+        if self.target.route.is_pooled() != was_pooled {
+            self.connection.renew();
+        }
         let until = Instant::now() + self.settings.timeout + self.settings.acquire;
         let look = self.connection.run(until, startup::inspect);
         look.await
@@ -158,10 +169,19 @@ impl Monitor {
 
     async fn wait_for_return(&self) {
         let mut backoff = Backoff::new(&self.settings);
+        let mut said = String::new();
         loop {
-            if let Verdict::Good { .. } = self.look().await {
-                tracing::info!("the database is back");
-                return;
+            match self.look().await {
+                Verdict::Good { .. } => {
+                    tracing::info!("the database is back");
+                    return;
+                }
+                Verdict::Away(reason) | Verdict::Schema(reason) | Verdict::Wrong(reason) => {
+                    if said != reason {
+                        tracing::warn!("waiting for the database: {reason}");
+                        said = reason;
+                    }
+                }
             }
             self.connection.renew();
             backoff.wait(Instant::now() + QUIET_INTERVAL).await;
@@ -171,8 +191,24 @@ impl Monitor {
 
 /// Brings the schema of `target` up to this program, on a connection of its own.
 pub(super) async fn migrate(target: &Target, acquire: Duration) -> Result<(), StartError> {
-    let options = target.single(acquire);
-    let database = Box::pin(Database::connect(options))
+    let outcome = match probe::reach(target, acquire).await {
+        Ok(()) => migrate_at_once(target, acquire).await?,
+        Err(failure) => Err(startup::verdict_of(&failure)),
+    };
+    outcome.map_err(|verdict| match verdict {
+        Verdict::Wrong(reason) => StartError::Configuration(reason),
+        Verdict::Away(reason) | Verdict::Schema(reason) => StartError::Other(reason),
+        Verdict::Good { .. } => StartError::Other("the migration failed".to_owned()),
+    })
+}
+
+/// Migrations run in one transaction of PostgreSQL, which a pooler leaves on one connection, so
+/// they may be prepared there.
+async fn migrate_at_once(
+    target: &Target,
+    acquire: Duration,
+) -> Result<Result<(), Verdict>, StartError> {
+    let database = Box::pin(Database::connect(target.single(acquire)))
         .await
         .map_err(|error| super::unreadable(&error))?;
     let outcome = match migrate_on(&database).await {
@@ -189,14 +225,9 @@ pub(super) async fn migrate(target: &Target, acquire: Duration) -> Result<(), St
         // A newer version was here, and left nothing that this one can work with.
         return Err(StartError::Configuration(reason));
     }
-    outcome.map(|_installed| ()).map_err(|error| {
-        let failure = Failure::from(error);
-        match startup::verdict_of(&failure) {
-            Verdict::Wrong(reason) => StartError::Configuration(reason),
-            Verdict::Away(reason) | Verdict::Schema(reason) => StartError::Other(reason),
-            Verdict::Good { .. } => StartError::Other("the migration failed".to_owned()),
-        }
-    })
+    Ok(outcome
+        .map(|_installed| ())
+        .map_err(|error| startup::verdict_of_migration(&error.into())))
 }
 
 async fn migrate_on(database: &DatabaseConnection) -> Result<(), DbErr> {

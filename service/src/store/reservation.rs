@@ -15,7 +15,7 @@ use odometer_core::{
     name::SequenceName,
     sizing::{self, Demand, Granted, Rates, Size, Why},
 };
-use sea_orm::{ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 use uuid::Uuid;
 
 use super::{
@@ -27,6 +27,7 @@ use super::{
     error::{Cause, Failure, StoreError},
     journal::Row,
     look,
+    session::DatabaseConnection,
 };
 use crate::{
     metrics::{AbandonedCause, Metrics},
@@ -563,8 +564,14 @@ impl<'a> Reservation<'a> {
     /// Whether trying again can help.
     fn survive(&self, failure: &Failure) -> Result<(), StoreError> {
         match failure.cause() {
-            Cause::Contention | Cause::Duplicate | Cause::Broken(_) | Cause::Silent => Ok(()),
+            Cause::Contention
+            | Cause::Interrupted
+            | Cause::Duplicate
+            | Cause::Broken(_)
+            | Cause::Silent => Ok(()),
             Cause::Busy
+            | Cause::DiskFull
+            | Cause::Denied(_)
             | Cause::NoConnection(_)
             | Cause::Refused(_)
             | Cause::ReadOnly(_)
