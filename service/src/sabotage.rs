@@ -20,11 +20,17 @@ pub(crate) enum Fault {
     RefillForEach,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
+    /// Connections that went silent or broke are neither replaced nor given up.
+    KeepDeadPool,
+    /// What may have been reserved is not counted as abandoned.
+    Uncounted,
+    /// A block is reserved only when memory is empty, never ahead of time.
+    NoPrefetch,
 }
 
 #[cfg(feature = "sabotage")]
 impl Fault {
-    const ALL: [(Fault, &'static str); 7] = [
+    const ALL: [(Fault, &'static str); 10] = [
         (Fault::NoConditions, "no-conditions"),
         (Fault::ActorPanic, "actor-panic"),
         (Fault::FirstRefillError, "first-refill-error"),
@@ -32,6 +38,9 @@ impl Fault {
         (Fault::TakeoverKeepsBlock, "takeover-keeps-block"),
         (Fault::RefillForEach, "refill-for-each"),
         (Fault::NoReturn, "no-return"),
+        (Fault::KeepDeadPool, "keep-dead-pool"),
+        (Fault::Uncounted, "uncounted"),
+        (Fault::NoPrefetch, "no-prefetch"),
     ];
 }
 

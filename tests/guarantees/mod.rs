@@ -5,6 +5,7 @@ mod chaos;
 mod crowd;
 mod directory;
 mod first_refill;
+mod frozen;
 mod lost_replies;
 mod outage;
 mod panics;

@@ -13,6 +13,7 @@ mod error;
 mod file_lock;
 mod journal;
 mod monitor;
+mod pool;
 mod reservation;
 mod startup;
 mod target;
@@ -137,6 +138,11 @@ impl Store {
     /// Rows of the journal that wait to be written.
     pub fn n_journal_rows_queued(&self) -> usize {
         self.database().journal.n_queued()
+    }
+
+    /// Tasks alive in the store's runtime.
+    pub fn n_tasks(&self) -> usize {
+        self.database().connection.n_tasks()
     }
 
     /// Numbers that were given back to the journal and are not in the database yet.
