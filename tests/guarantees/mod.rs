@@ -3,10 +3,13 @@
 
 mod chaos;
 mod crowd;
+mod cuts;
 mod directory;
+mod fairness;
 mod first_refill;
 mod frozen;
 mod lost_replies;
 mod outage;
 mod panics;
+mod reserve;
 mod rolling_restart;

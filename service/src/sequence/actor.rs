@@ -158,6 +158,14 @@ impl SequenceActor {
         self.reserve(request, context);
     }
 
+    /// As `advance`; what is under way is asked for by somebody from now on.
+    fn advance_for_caller(&mut self, context: &mut Context<Self>) {
+        if self.in_flight.is_some() && !(self.queue.is_empty() && self.apart.is_empty()) {
+            self.issuer.urgency.notify_one();
+        }
+        self.advance(context);
+    }
+
     fn rest(&mut self) {
         self.state = match self.issuer.cursor.remaining() {
             0 => State::Empty,
@@ -197,6 +205,7 @@ impl SequenceActor {
                 .settings
                 .unknown_create
                 .then(|| Arc::clone(&self.shared.settings.template)),
+            urgency: Arc::clone(&self.issuer.urgency),
         }
     }
 
@@ -394,7 +403,8 @@ impl SequenceActor {
         if self.retry.is_some() {
             return;
         }
-        let pause = self.backoff.mul_f64(rand::random::<f64>());
+        let bound = self.backoff.max(self.issuer.patience());
+        let pause = bound.mul_f64(rand::random::<f64>());
         self.backoff = (self.backoff * 2).min(self.shared.settings.backoff_max);
         self.retry = Some(context.run_later(pause, |actor, context| {
             actor.retry = None;
@@ -488,7 +498,7 @@ impl Handler<Take> for SequenceActor {
                 answer: take.answer,
             });
         }
-        self.advance(context);
+        self.advance_for_caller(context);
     }
 }
 
@@ -504,7 +514,7 @@ impl Handler<HandOver> for SequenceActor {
             want: Want::Handover(asked.size),
             answer: asked.answer,
         });
-        self.advance(context);
+        self.advance_for_caller(context);
     }
 }
 
@@ -513,7 +523,10 @@ impl Handler<LowWater> for SequenceActor {
 
     fn handle(&mut self, _: LowWater, context: &mut Self::Context) {
         self.settle();
-        self.advance(context);
+        // Where a try has failed, the next one is due at a time of its own, not of all names.
+        if self.retry.is_none() {
+            self.advance(context);
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod monitor;
 mod pool;
 mod reservation;
 mod startup;
+mod suspect;
 mod target;
 
 use std::{sync::Arc, time::Duration};
