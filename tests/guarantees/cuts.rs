@@ -14,6 +14,7 @@ use std::{
 };
 
 use serde_json::Value;
+use tokio::task::JoinHandle;
 
 use crate::support::{
     Answer, Backend, Client, CutPoint, Ledger, Options, Program, Proxy, Range, Scrape, Server,
@@ -30,14 +31,15 @@ const BLOCKS_A_CUT: u64 = 2;
 const BETWEEN_CUTS: u64 = 400;
 /// A cut that no reservation was under is made again, so often at most.
 const MOST_TRIES: usize = 50;
-/// Cuts after which a replica is stopped and started, so that blocks are returned and adopted.
-const CUTS_A_START: usize = 5;
+/// Requests until a cut, at most: some of those by which a start adopts what was returned.
+const MOST_PASSED: usize = 12;
 
 for_each_server!(every_number_lost_to_a_cut_is_counted);
 
 async fn every_number_lost_to_a_cut_is_counted(backend: Backend) {
     for point in points() {
-        let outcome = cuts(backend, &Program::options(), 1, point, size()).await;
+        let run = Run::new(1, point, size());
+        let outcome = run.cuts(backend, &Program::options()).await;
         println!("{point:?}: {outcome}");
         outcome.check();
         // Alone with its counter, the program knows exactly what became of it.
@@ -49,7 +51,8 @@ for_each_server!(replicas_whose_connections_are_cut_count_no_less_than_is_lost);
 
 async fn replicas_whose_connections_are_cut_count_no_less_than_is_lost(backend: Backend) {
     for point in points() {
-        let outcome = cuts(backend, &Program::options(), 2, point, size()).await;
+        let run = Run::new(2, point, size());
+        let outcome = run.cuts(backend, &Program::options()).await;
         println!("{point:?}: {outcome}");
         outcome.check();
         assert!(outcome.n_lost <= outcome.n_counted, "{point:?}: {outcome}");
@@ -60,7 +63,8 @@ for_each_server!(without_its_conditions_cuts_repeat_numbers);
 
 async fn without_its_conditions_cuts_repeat_numbers(backend: Backend) {
     let options = Program::options().without_guards("no-conditions");
-    let outcome = cuts(backend, &options, 2, CutPoint::BeforeReply, 2).await;
+    let run = Run::new(2, CutPoint::BeforeReply, 2);
+    let outcome = run.cuts(backend, &options).await;
     assert!(
         outcome.ledger.n_duplicates() > 0,
         "the check finds nothing: {outcome}"
@@ -71,7 +75,10 @@ for_each_server!(numbers_lost_and_not_counted_are_found_out);
 
 async fn numbers_lost_and_not_counted_are_found_out(backend: Backend) {
     let options = Program::options().without_guards("uncounted");
-    let outcome = cuts(backend, &options, 1, CutPoint::BeforeReply, 2).await;
+    let mut run = Run::new(1, CutPoint::BeforeReply, 10);
+    // It says nothing of the numbers that it lost.
+    run.met = Met::Uncertain;
+    let outcome = run.cuts(backend, &options).await;
     assert!(
         outcome.n_lost > outcome.n_counted,
         "the check finds nothing: {outcome}"
@@ -130,6 +137,7 @@ impl Outcome {
         assert_eq!(self.failures, Vec::<String>::new());
         assert_eq!(self.ledger.n_duplicates(), 0, "{self}");
         assert!(self.n_met >= size(), "vacuous: {self}");
+        assert!(self.n_adopted > 0, "vacuous: {self}");
         let most = u64::try_from(self.n_cuts).expect("few") * BLOCKS_A_CUT * MOST_AT_ONCE;
         assert!(self.n_lost <= most, "{self}");
     }
@@ -165,44 +173,88 @@ impl Outcome {
     }
 }
 
-async fn cuts(
-    backend: Backend,
-    options: &Options,
+/// By what a cut that a reservation was under is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Met {
+    /// The outcome of a write was not told.
+    Uncertain,
+    /// And it was done, so that its numbers are lost.
+    Abandoned,
+}
+
+struct Run {
     n_replicas: usize,
     point: CutPoint,
+    met: Met,
+    /// Cuts that a reservation was under.
     n_wanted: usize,
-) -> Outcome {
-    let server = Server::shared(backend).await;
-    let proxy = Proxy::to(server.port()).await;
-    let database = TestDatabase::prepared(backend).await;
-    let options = options
-        .clone()
-        .database(&database.url_through(&proxy, server))
-        .env("ODOMETER_DEFAULT__BLOCK__MIN", 5)
-        .env("ODOMETER_DEFAULT__BLOCK__MAX", MOST_AT_ONCE);
-    let mut outcome = Outcome::default();
-    while outcome.n_met < n_wanted {
+}
+
+impl Run {
+    fn new(n_replicas: usize, point: CutPoint, n_wanted: usize) -> Self {
+        let met = match point {
+            CutPoint::BeforeForwarding => Met::Uncertain,
+            CutPoint::BeforeReply | CutPoint::WithinReply(_) => Met::Abandoned,
+        };
+        Self {
+            n_replicas,
+            point,
+            met,
+            n_wanted,
+        }
+    }
+
+    async fn cuts(&self, backend: Backend, options: &Options) -> Outcome {
+        let server = Server::shared(backend).await;
+        let proxy = Proxy::to(server.port()).await;
+        let database = TestDatabase::prepared(backend).await;
+        let options = options
+            .clone()
+            .database(&database.url_through(&proxy, server))
+            .env("ODOMETER_DEFAULT__BLOCK__MIN", 5)
+            .env("ODOMETER_DEFAULT__BLOCK__MAX", MOST_AT_ONCE);
+        let cuts_a_start = settings::at_size(1, 5);
+        let mut outcome = Outcome::default();
+        while outcome.n_met < self.n_wanted && outcome.n_cuts < MOST_TRIES * self.n_wanted {
+            let n_wanted_now = (outcome.n_met + cuts_a_start).min(self.n_wanted);
+            // Stopped and started in between, so that blocks are returned and adopted.
+            self.start_cut_stop(&options, &proxy, n_wanted_now, &mut outcome)
+                .await;
+        }
+        outcome.look_at(&database).await;
+        outcome
+    }
+
+    async fn start_cut_stop(
+        &self,
+        options: &Options,
+        proxy: &Proxy,
+        n_wanted: usize,
+        outcome: &mut Outcome,
+    ) {
         let mut programs = Vec::new();
-        for _ in 0..n_replicas {
+        for _ in 0..self.n_replicas {
             programs.push(options.start_ready().await);
         }
         let load = Arc::new(Load::default());
-        let callers: Vec<_> = programs
-            .iter()
-            .cycle()
-            .take(N_CALLERS)
-            .map(|program| tokio::spawn(call_until_over(program.client(), Arc::clone(&load))))
-            .collect();
-        let n_wanted_now = (outcome.n_met + CUTS_A_START).min(n_wanted);
+        let mut callers = Vec::new();
         for _ in 0..MOST_TRIES {
-            if outcome.n_met >= n_wanted_now {
+            if outcome.n_met >= n_wanted {
                 break;
             }
-            let n_before = n_uncertain(&programs).await;
-            cut(&proxy, point).await;
+            let n_before = self.n_met(&programs).await;
+            let n_cuts = proxy.n_cuts();
+            proxy.cut_after(rand::random_range(0..MOST_PASSED), self.point);
+            if callers.is_empty() {
+                callers.extend(call(&programs, &load));
+            }
+            wait::until("a request is cut", Duration::from_secs(60), async || {
+                (proxy.n_cuts() > n_cuts).then_some(())
+            })
+            .await;
             load.goes_on().await;
             outcome.n_cuts += 1;
-            outcome.n_met += usize::from(n_uncertain(&programs).await > n_before);
+            outcome.n_met += usize::from(self.n_met(&programs).await > n_before);
         }
         load.over.store(true, Ordering::Relaxed);
         for caller in callers {
@@ -213,31 +265,28 @@ async fn cuts(
         for program in programs {
             outcome.stop(program).await;
         }
-        if outcome.n_cuts >= MOST_TRIES * n_wanted {
-            break;
+    }
+
+    async fn n_met(&self, programs: &[Program]) -> u64 {
+        let mut n_met = 0;
+        for program in programs {
+            let scrape = Scrape::of(&program.client()).await;
+            n_met += to_count(match self.met {
+                Met::Uncertain => scrape.n_reservations("uncertain"),
+                Met::Abandoned => scrape.n_abandoned(),
+            });
         }
+        n_met
     }
-    outcome.look_at(&database).await;
-    outcome
 }
 
-/// Cuts one connection at `point`, and waits until it is.
-async fn cut(proxy: &Proxy, point: CutPoint) {
-    let n_before = proxy.n_cuts();
-    proxy.cut_next(point);
-    wait::until("a request is cut", Duration::from_secs(20), async || {
-        (proxy.n_cuts() > n_before).then_some(())
-    })
-    .await;
-}
-
-async fn n_uncertain(programs: &[Program]) -> u64 {
-    let mut n_uncertain = 0;
-    for program in programs {
-        let scrape = Scrape::of(&program.client()).await;
-        n_uncertain += to_count(scrape.n_reservations("uncertain"));
-    }
-    n_uncertain
+fn call(programs: &[Program], load: &Arc<Load>) -> Vec<JoinHandle<(Ledger, Vec<String>)>> {
+    programs
+        .iter()
+        .cycle()
+        .take(N_CALLERS)
+        .map(|program| tokio::spawn(call_until_over(program.client(), Arc::clone(load))))
+        .collect()
 }
 
 #[derive(Default)]

@@ -1,11 +1,8 @@
 //! One name that is hammered leaves the database's connections to others.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use serde_json::json;
@@ -76,7 +73,5 @@ async fn hammer(client: Client, over: Arc<AtomicBool>) -> u64 {
             Answer::NoReply(error) => panic!("no reply: {error:?}"),
         }
     }
-    // A moment for the first calls of the others to be under way.
-    tokio::time::sleep(Duration::from_millis(1)).await;
     n_given
 }

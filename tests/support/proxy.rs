@@ -1,7 +1,7 @@
 //! A TCP proxy between the program and its database that cuts where it is told to.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -48,8 +48,8 @@ pub(crate) struct Proxy {
 
 struct State {
     link: watch::Sender<Link>,
-    /// The cut that the next request is to meet.
-    next_cut: Mutex<Option<CutPoint>>,
+    /// How many requests pass until one is cut, and where.
+    next_cut: Mutex<Option<(usize, CutPoint)>>,
     n_cuts: AtomicUsize,
     /// Connections that the program holds open.
     n_open: AtomicUsize,
@@ -92,9 +92,9 @@ impl Proxy {
         self.state.link.send_replace(link);
     }
 
-    /// Cuts the connection of the next request, whichever it is.
-    pub(crate) fn cut_next(&self, point: CutPoint) {
-        *self.state.next_cut() = Some(point);
+    /// Lets `n_passed` requests pass and cuts the connection of the next one, whichever it is.
+    pub(crate) fn cut_after(&self, n_passed: usize, point: CutPoint) {
+        *self.state.next_cut() = Some((n_passed, point));
     }
 
     /// How many requests have met their cut.
@@ -116,8 +116,25 @@ impl Drop for Proxy {
 }
 
 impl State {
-    fn next_cut(&self) -> std::sync::MutexGuard<'_, Option<CutPoint>> {
+    fn next_cut(&self) -> MutexGuard<'_, Option<(usize, CutPoint)>> {
         self.next_cut.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a request that has come is to meet.
+    fn take_cut(&self) -> Option<CutPoint> {
+        let mut next_cut = self.next_cut();
+        match next_cut.as_mut() {
+            Some((0, point)) => {
+                let point = *point;
+                *next_cut = None;
+                Some(point)
+            }
+            Some((n_passed, _)) => {
+                *n_passed -= 1;
+                None
+            }
+            None => None,
+        }
     }
 
     fn count_cut(&self) {
@@ -177,7 +194,7 @@ async fn requests(
 ) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(n @ 1..) = from.read(&mut buffer).await {
-        let point = state.next_cut().take();
+        let point = state.take_cut();
         if point == Some(CutPoint::BeforeForwarding) {
             state.count_cut();
             return;
