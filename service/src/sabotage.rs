@@ -37,6 +37,12 @@ pub(crate) enum Fault {
     ExplainGuesses,
     /// Old rows of the journal are removed whatever may come of them.
     PruneAll,
+    /// Connections that went silent or broke are neither replaced nor given up.
+    KeepDeadPool,
+    /// What may have been reserved is not counted as abandoned.
+    Uncounted,
+    /// A block is reserved only when memory is empty, never ahead of time.
+    NoPrefetch,
 }
 
 #[cfg(feature = "sabotage")]
@@ -57,6 +63,9 @@ impl Fault {
         (Fault::RecoverKeepsReturned, "recover-keeps-returned"),
         (Fault::ExplainGuesses, "explain-guesses"),
         (Fault::PruneAll, "prune-all"),
+        (Fault::KeepDeadPool, "keep-dead-pool"),
+        (Fault::Uncounted, "uncounted"),
+        (Fault::NoPrefetch, "no-prefetch"),
     ];
 }
 

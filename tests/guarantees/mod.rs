@@ -3,12 +3,16 @@
 
 mod chaos;
 mod crowd;
+mod cuts;
 mod directory;
 mod explain;
+mod fairness;
 mod first_refill;
 mod floors;
+mod frozen;
 mod lost_replies;
 mod outage;
 mod panics;
 mod refresh;
+mod reserve;
 mod rolling_restart;

@@ -29,7 +29,7 @@ pub(crate) use keeper::directory;
 pub(crate) use ledger::{Ledger, Range};
 pub(crate) use pgbouncer::PgBouncer;
 pub(crate) use program::{Finished, Options, Program};
-pub(crate) use proxy::{Link, Proxy};
+pub(crate) use proxy::{CutPoint, Link, Proxy};
 pub(crate) use scrape::Scrape;
 pub(crate) use server::{ACCOUNT, PASSWORD, Server};
 

@@ -21,6 +21,7 @@ mod look;
 mod monitor;
 mod near;
 mod overlap;
+mod pool;
 mod probe;
 mod prune;
 mod recent;
@@ -30,6 +31,7 @@ mod reservation;
 mod route;
 mod session;
 mod startup;
+mod suspect;
 mod target;
 mod tls;
 mod trace;
@@ -178,6 +180,11 @@ impl Store {
     /// Rows of the journal that wait to be written.
     pub fn n_journal_rows_queued(&self) -> usize {
         self.database().journal.n_queued()
+    }
+
+    /// Tasks alive in the store's runtime.
+    pub fn n_tasks(&self) -> usize {
+        self.database().connection.n_tasks()
     }
 
     /// Numbers that were given back to the journal and are not in the database yet.
