@@ -1,9 +1,12 @@
 //! What a caller may rely on, word by word: `docs/` and the OpenAPI say the same.
 
+mod administration;
 mod bad_input;
 mod first_minute;
 mod lifecycle;
 mod names;
 mod numbers;
 mod openapi;
+mod rehearsal;
 mod sequences;
+mod slow_clients;
