@@ -8,7 +8,7 @@ use odometer::{
     metrics::Metrics,
     store::{Act, Changed, Condition, News, Store},
 };
-use odometer_core::name::SequenceName;
+use odometer_core::{definition::Definition, name::SequenceName};
 use tokio::sync::mpsc;
 
 use crate::support::{Backend, TestDatabase, for_each_server};
@@ -76,18 +76,13 @@ fn name(name: &str) -> SequenceName {
 }
 
 async fn define(store: &Store, sequence: &str) {
-    store
-        .alter(
-            &name(sequence),
-            Act::Define {
-                change: Box::default(),
-                template: Arc::default(),
-                dry_run: false,
-            },
-            Condition::None,
-        )
-        .await
-        .expect("it is defined");
+    let act = Act::Define {
+        change: Box::default(),
+        template: Arc::new(Definition::default()),
+        dry_run: false,
+    };
+    let defined = store.alter(&name(sequence), act, Condition::None).await;
+    defined.expect("it is defined");
 }
 
 async fn next_changes(news: &mut mpsc::Receiver<News>) -> Vec<Changed> {

@@ -12,8 +12,7 @@
 use std::{sync::Arc, time::Duration};
 
 use actix::{
-    Actor, ActorContext, AsyncContext, Context, Handler, SpawnHandle, WrapFuture,
-    fut::ActorFutureExt,
+    Actor, ActorContext, AsyncContext, Context, SpawnHandle, WrapFuture, fut::ActorFutureExt,
 };
 use odometer_core::block::Block;
 use tokio::sync::oneshot;
@@ -21,48 +20,48 @@ use tokio::sync::oneshot;
 use super::{
     error::SequenceError,
     issuer::Link,
-    messages::{Answer, Change, Drain, HandOver, Load, LowWater, Park, Take, Unload},
+    messages::{Answer, Unload},
     ownership::Ownership,
-    queue::{Queue, Waiter},
+    queue::Queue,
     shared::Shared,
 };
 use crate::{
     metrics::AbandonedCause,
     sabotage::{self, Fault},
-    store::{Contact, Fate, ReserveRequest, StoreError, Unpublished, Want},
+    store::{Fate, ReserveRequest, StoreError, Unpublished, Want},
 };
 
 /// The first wait before a prefetch is tried again.
 const BACKOFF_MIN: Duration = Duration::from_millis(5);
 /// How long an unloaded name waits for its row in the journal before it may be loaded again.
-const UNLOAD_PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const UNLOAD_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) struct SequenceActor {
-    issuer: Ownership,
-    shared: Arc<Shared>,
-    state: State,
+    pub(super) issuer: Ownership,
+    pub(super) shared: Arc<Shared>,
+    pub(super) state: State,
     /// Callers that wait for a refill.
-    queue: Queue,
+    pub(super) queue: Queue,
     /// Callers that wait for a range of their own, straight from the store.
-    apart: Vec<Apart>,
-    in_flight: Option<InFlight>,
+    pub(super) apart: Vec<Apart>,
+    pub(super) in_flight: Option<InFlight>,
     backoff: Duration,
     /// Set when the store said what trying again does not change: no prefetch until asked for.
-    is_refused: bool,
+    pub(super) is_refused: bool,
     /// Whether the reservation under way looks for returned blocks first.
     looks_for_returned: bool,
     /// Whose turn it is when both kinds of callers wait.
     is_turn_of_apart: bool,
     retry: Option<SpawnHandle>,
     /// Who wants numbers in memory before anybody asks for one.
-    loading: Vec<oneshot::Sender<()>>,
+    pub(super) loading: Vec<oneshot::Sender<()>>,
     /// The name leaves memory: callers are to look it up again.
-    is_unloading: bool,
-    draining: Vec<oneshot::Sender<u64>>,
+    pub(super) is_unloading: bool,
+    pub(super) draining: Vec<oneshot::Sender<u64>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// Nothing in memory, nothing under way.
     Empty,
     /// Nothing in memory, a block on its way.
@@ -76,15 +75,15 @@ enum State {
 }
 
 /// What the reservation under way is for.
-enum InFlight {
+pub(super) enum InFlight {
     Refill,
     Apart(Apart),
 }
 
 /// A caller that gets a reservation of its own.
-struct Apart {
-    want: Want,
-    answer: Answer,
+pub(super) struct Apart {
+    pub(super) want: Want,
+    pub(super) answer: Answer,
 }
 
 impl Actor for SequenceActor {
@@ -131,7 +130,7 @@ impl SequenceActor {
     }
 
     /// Starts the next reservation, if one is needed and none is under way.
-    fn advance(&mut self, context: &mut Context<Self>) {
+    pub(super) fn advance(&mut self, context: &mut Context<Self>) {
         let is_busy = self.in_flight.is_some() && !sabotage::is(Fault::RefillForEach);
         if is_busy || self.state == State::Draining || self.shared.is_drained() {
             return;
@@ -294,6 +293,9 @@ impl SequenceActor {
         if self.enforce() {
             return;
         }
+        if sabotage::is(Fault::ActorPanic) {
+            self.shared.panic_now_and_then();
+        }
         self.queue.forget_gone();
         self.issuer.deal(&mut self.queue);
         self.shared.store.write_journal(reserved.row(), Fate::Held);
@@ -304,7 +306,7 @@ impl SequenceActor {
     }
 
     /// Makes memory obey the last change that is known; true where nothing may be issued any more.
-    fn enforce(&mut self) -> bool {
+    pub(super) fn enforce(&mut self) -> bool {
         if self.issuer.memory.lock().is_retired() {
             self.is_refused = true;
             self.give_back();
@@ -362,7 +364,7 @@ impl SequenceActor {
         (memory.is_retired() || block.first() < memory.floor()) && !sabotage::is(Fault::FloorUnheld)
     }
 
-    fn settle(&self) {
+    pub(super) fn settle(&self) {
         for row in self.issuer.settle() {
             self.shared.store.write_journal(row, Fate::Spent);
         }
@@ -428,7 +430,7 @@ impl SequenceActor {
         }));
     }
 
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.in_flight.is_none()
             && self.queue.is_empty()
             && self.apart.is_empty()
@@ -436,18 +438,18 @@ impl SequenceActor {
     }
 
     /// Whether a caller gets nothing here.
-    fn refuses(&self, answer: &Answer) -> bool {
+    pub(super) fn refuses(&self, answer: &Answer) -> bool {
         self.state == State::Draining || answer.is_closed()
     }
 
     /// Dropped unanswered, a caller looks the name up again; where all is drained it is told so.
-    fn refuse(&self, answer: Answer) {
+    pub(super) fn refuse(&self, answer: Answer) {
         if !self.is_unloading {
             let _gone = answer.send(Err(SequenceError::Draining));
         }
     }
 
-    fn finish_draining(&mut self, context: &mut Context<Self>) {
+    pub(super) fn finish_draining(&mut self, context: &mut Context<Self>) {
         for waiter in self.queue.take_all() {
             let _gone = waiter.answer.send(Err(SequenceError::Draining));
         }
@@ -464,7 +466,7 @@ impl SequenceActor {
     }
 
     /// Closes the cursor and gives back what was not issued; how many numbers that is.
-    fn give_back(&self) -> u64 {
+    pub(super) fn give_back(&self) -> u64 {
         let mut n_returned: u64 = 0;
         for (row, next_unissued) in self.issuer.clear() {
             let fate = match next_unissued {
@@ -478,152 +480,5 @@ impl SequenceActor {
             self.shared.store.write_journal(row, fate);
         }
         n_returned
-    }
-}
-
-impl Handler<Take> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, take: Take, context: &mut Self::Context) {
-        if self.refuses(&take.answer) {
-            self.refuse(take.answer);
-            return;
-        }
-        // What was filled in since the caller looked is taken at once, unless others wait longer.
-        if self.queue.is_empty()
-            && let Some(batch) = self.issuer.cursor.take_batch(take.count, take.contiguous)
-        {
-            if take
-                .answer
-                .send(Ok(batch.ranges.as_slice().to_vec()))
-                .is_err()
-            {
-                self.shared
-                    .metrics
-                    .abandoned(AbandonedCause::CallerGone)
-                    .increment(take.count);
-            }
-        } else if take.contiguous {
-            self.apart.push(Apart {
-                want: Want::Exactly(take.count),
-                answer: take.answer,
-            });
-        } else {
-            self.queue.push(Waiter {
-                count: take.count,
-                answer: take.answer,
-            });
-        }
-        self.advance(context);
-    }
-}
-
-impl Handler<HandOver> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, asked: HandOver, context: &mut Self::Context) {
-        if self.refuses(&asked.answer) {
-            self.refuse(asked.answer);
-            return;
-        }
-        self.apart.push(Apart {
-            want: Want::Handover(asked.size),
-            answer: asked.answer,
-        });
-        self.advance(context);
-    }
-}
-
-impl Handler<LowWater> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, _: LowWater, context: &mut Self::Context) {
-        self.settle();
-        self.advance(context);
-    }
-}
-
-impl Handler<Load> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, load: Load, context: &mut Self::Context) {
-        if self.issuer.remaining() == 0 && self.state != State::Draining {
-            self.loading.push(load.done);
-        }
-        self.advance(context);
-    }
-}
-
-impl Handler<Change> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, change: Change, context: &mut Self::Context) {
-        self.issuer.memory.lock().note_changed(&change.changed);
-        self.is_refused = false;
-        self.enforce();
-        // Whoever gave up does not need to know.
-        let _gone = change.done.send(());
-        self.advance(context);
-    }
-}
-
-impl Handler<Park> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Park, context: &mut Self::Context) {
-        let may_park = self.is_idle() && (self.is_refused || !self.issuer.wants_prefetch());
-        if may_park {
-            self.settle();
-            *self.issuer.actor.lock() = Link::Parked;
-            context.stop();
-        }
-    }
-}
-
-impl Handler<Unload> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Unload, context: &mut Self::Context) {
-        let store_answers = self.shared.store.contact() == Contact::Up;
-        if !self.is_idle() || (self.issuer.is_known() && !store_answers) {
-            return;
-        }
-        self.state = State::Draining;
-        self.is_unloading = true;
-        // Whoever finds the issuer from here on looks the name up again.
-        *self.issuer.actor.lock() = Link::Gone;
-        let n_returned = self.give_back();
-        let shared = Arc::clone(&self.shared);
-        // What is given back has to be there before the name is loaded again, or it is passed over.
-        let written = async move {
-            let flush = shared.store.flush_journal();
-            tokio::time::timeout(UNLOAD_PATIENCE, flush).await.is_ok()
-        };
-        context.spawn(
-            written
-                .into_actor(self)
-                .map(move |_written, actor, context| {
-                    actor.shared.forget(actor.issuer.issuer());
-                    tracing::debug!(
-                        sequence = actor.issuer.name.as_str(),
-                        n_returned,
-                        "an idle sequence was unloaded"
-                    );
-                    context.stop();
-                }),
-        );
-    }
-}
-
-impl Handler<Drain> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, drain: Drain, context: &mut Self::Context) {
-        self.draining.push(drain.answer);
-        self.state = State::Draining;
-        self.is_unloading = false;
-        if self.in_flight.is_none() {
-            self.finish_draining(context);
-        }
     }
 }

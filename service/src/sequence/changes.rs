@@ -42,20 +42,20 @@ impl Shared {
             };
             self.tell(&issuer, change);
             let is_done = waiting.await.is_ok();
-            // Where the name is unloaded there is nothing in memory either.
-            if is_done || matches!(&*issuer.actor.lock(), Link::Gone) {
+            // Where the name is unloaded there is nothing in memory either, and after a drain
+            // nothing leaves it.
+            let is_gone = self.is_drained() || matches!(&*issuer.actor.lock(), Link::Gone);
+            if is_done || is_gone {
                 return;
             }
             tokio::time::sleep(BETWEEN_TWO_ACTORS).await;
         }
     }
 
-    /// Every counter is read before it is written next.
+    /// Every sequence is read before anything is reserved of it next.
     fn distrust_all(&self) {
         for issuer in self.issuers.pin().values() {
-            if let Some(known) = &mut issuer.memory.lock().known {
-                known.trusted = false;
-            }
+            issuer.memory.lock().distrust();
         }
     }
 }

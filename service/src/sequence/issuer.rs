@@ -29,6 +29,9 @@ use super::{
 };
 use crate::store::{Changed, Known, Reserved, Row};
 
+/// Below every version of a definition.
+const NO_VERSION: i64 = -1;
+
 /// One name in memory.
 pub(super) struct Issuer {
     pub(super) name: SequenceName,
@@ -316,6 +319,17 @@ impl Memory {
             known.definition_version = changed.version;
             // The counter's version was raised with it: read before the next write.
             known.trusted = false;
+        }
+    }
+
+    /// The store is another one than before: what it said of definition and life is read again.
+    /// What was seen of the counter, and the floor, hold on.
+    pub(super) fn distrust(&mut self) {
+        self.is_retired = false;
+        self.life_version = NO_VERSION;
+        if let Some(known) = &mut self.known {
+            known.trusted = false;
+            known.definition_version = NO_VERSION;
         }
     }
 

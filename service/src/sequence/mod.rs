@@ -13,6 +13,7 @@ mod holding;
 mod issuer;
 mod lifecycle;
 mod loading;
+mod mailbox;
 mod messages;
 mod near;
 mod ownership;
