@@ -23,13 +23,15 @@ pub(crate) enum Fault {
     /// The schema is brought one step further than this version knows.
     #[cfg(feature = "sabotage")]
     NextSchema,
+    /// A change ends with the call that asked for it.
+    ChangeUnfinished,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
 }
 
 #[cfg(feature = "sabotage")]
 impl Fault {
-    const ALL: [(Fault, &'static str); 9] = [
+    const ALL: [(Fault, &'static str); 10] = [
         (Fault::NoConditions, "no-conditions"),
         (Fault::ActorPanic, "actor-panic"),
         (Fault::FirstRefillError, "first-refill-error"),
@@ -38,6 +40,7 @@ impl Fault {
         (Fault::RefillForEach, "refill-for-each"),
         (Fault::FloorUnheld, "floor-unheld"),
         (Fault::NextSchema, "next-schema"),
+        (Fault::ChangeUnfinished, "change-unfinished"),
         (Fault::NoReturn, "no-return"),
     ];
 }

@@ -4,13 +4,9 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use super::lifecycle::{call, program};
-use crate::support::{
-    Backend, Client, Link, Program, Proxy, Reply, Server, TestDatabase, for_each_server, raw, run,
-    wait,
-};
+use crate::support::{Backend, Client, Program, Reply, TestDatabase, run, wait};
 
 const TOKEN: &str = "a-token-of-the-administrator";
 const LOG_LIMIT: Duration = Duration::from_secs(10);
@@ -226,95 +222,4 @@ fn each_change_that_was_made_is_logged_once_with_what_it_changed() {
         assert_eq!(of(&noted[3], "after"), json!({"state": "retired"}));
         assert_eq!(of(&noted[4], "after"), json!({"state": "live"}));
     });
-}
-
-for_each_server!(
-    a_change_is_finished_for_a_caller_that_hangs_up,
-    a_change_of_which_the_database_says_nothing_may_have_been_made,
-);
-
-async fn a_change_is_finished_for_a_caller_that_hangs_up(backend: Backend) {
-    let (database, program) = program(backend).await;
-    let client = program.client();
-    client
-        .define("left", &json!({"block": {"min": 1000}}))
-        .await;
-    assert_eq!(client.next("left").await, 1);
-    let frozen = database.freeze().await;
-    let mut stream = TcpStream::connect(program.address())
-        .await
-        .expect("it listens");
-    let request = raw::request("DELETE", b"/v1/sequences/left", "", b"");
-    stream.write_all(&request).await.expect("it reads");
-    // The call is being answered, and cannot be yet.
-    wait::until("the call has arrived", LOG_LIMIT, async || {
-        let scrape = client.get("/metrics").await.expect("a reply").body;
-        let in_flight = scrape
-            .lines()
-            .find_map(|line| line.strip_prefix("odometer_http_in_flight_requests "));
-        (in_flight? != "0").then_some(())
-    })
-    .await;
-    drop(stream);
-    // It was created, and nothing else.
-    audited(&program, 1).await;
-    frozen.thaw().await;
-    wait::until("it is retired, also in memory", LOG_LIMIT, async || {
-        let reply = client
-            .post("/v1/sequences/left/next")
-            .await
-            .expect("a reply");
-        (reply.status == 410).then_some(())
-    })
-    .await;
-    let noted = audited(&program, 2).await;
-    assert_eq!(
-        noted.last().map(|line| &line["what"]),
-        Some(&json!("retire")),
-        "{noted:?}"
-    );
-}
-
-async fn a_change_of_which_the_database_says_nothing_may_have_been_made(backend: Backend) {
-    let server = Server::shared(backend).await;
-    let proxy = Proxy::to(server.port()).await;
-    let database = TestDatabase::prepared(backend).await;
-    let direct = format!(":{}/", server.port());
-    let through_proxy = database
-        .url
-        .replace(&direct, &format!(":{}/", proxy.port()));
-    let program = Program::options()
-        .database(&through_proxy)
-        .env("ODOMETER_STORE__TIMEOUT", "1s")
-        .start_ready()
-        .await;
-    let client = program.client();
-    client.define("unsure", &json!({})).await;
-    proxy.set(Link::RepliesLost);
-    let floor = json!({"floor": 100});
-    let reply = call(&client, Method::POST, "unsure/advance", Some(&floor), &[]).await;
-    refused(&reply, 503, "store_unavailable", "no reply of the database");
-    assert_eq!(reply.header("retry-after"), Some("1"));
-    let detail = reply.json()["detail"].to_string();
-    assert!(detail.contains("may have been"), "{detail}");
-    let noted = audited(&program, 2).await;
-    let last = noted.last().expect("a line");
-    assert_eq!(last["what"], "advance", "{last}");
-    assert!(
-        last["message"].to_string().contains("may have been"),
-        "{last}"
-    );
-    proxy.set(Link::Cut);
-    proxy.set(Link::Whole);
-    // Made again it is made, whatever came of the first.
-    wait::until(
-        "the database is back",
-        Duration::from_secs(30),
-        async || {
-            let reply = call(&client, Method::POST, "unsure/advance", Some(&floor), &[]).await;
-            (reply.status == 200).then_some(())
-        },
-    )
-    .await;
-    assert_eq!(client.next("unsure").await, 100);
 }
