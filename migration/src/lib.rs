@@ -17,6 +17,7 @@ mod m0004_block;
 mod m0005_worker_lease;
 mod m0006_replica;
 mod m0007_stamp;
+mod m0008_journal_index;
 #[cfg(feature = "next")]
 mod next;
 
@@ -26,9 +27,11 @@ use sea_orm_migration::{
 };
 
 /// The schema that these migrations make, and the one this version of Odometer works with.
-pub const SCHEMA_VERSION: i32 = 1;
+pub const SCHEMA_VERSION: i32 = 2;
 /// The oldest schema that this version of Odometer can work with.
 pub const OLDEST_SCHEMA: i32 = 1;
+/// The first schema with the indexes by which the journal is checked and pruned.
+pub const JOURNAL_INDEX: i32 = 2;
 
 struct Migrator;
 
@@ -43,6 +46,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0005_worker_lease::Migration),
             Box::new(m0006_replica::Migration),
             Box::new(m0007_stamp::Migration),
+            Box::new(m0008_journal_index::Migration),
         ]
     }
 

@@ -27,11 +27,19 @@ pub(crate) enum Fault {
     ChangeUnfinished,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
+    /// Nothing notices a store that went back: neither the beat nor what was seen of a counter.
+    NoWentBackChecks,
+    /// `recover` leaves returned blocks to be adopted.
+    RecoverKeepsReturned,
+    /// `explain` takes what left memory as issued, and what has no row as never reserved.
+    ExplainGuesses,
+    /// Old rows of the journal are removed whatever may come of them.
+    PruneAll,
 }
 
 #[cfg(feature = "sabotage")]
 impl Fault {
-    const ALL: [(Fault, &'static str); 10] = [
+    const ALL: &'static [(Fault, &'static str)] = &[
         (Fault::NoConditions, "no-conditions"),
         (Fault::ActorPanic, "actor-panic"),
         (Fault::FirstRefillError, "first-refill-error"),
@@ -42,6 +50,10 @@ impl Fault {
         (Fault::NextSchema, "next-schema"),
         (Fault::ChangeUnfinished, "change-unfinished"),
         (Fault::NoReturn, "no-return"),
+        (Fault::NoWentBackChecks, "no-went-back-checks"),
+        (Fault::RecoverKeepsReturned, "recover-keeps-returned"),
+        (Fault::ExplainGuesses, "explain-guesses"),
+        (Fault::PruneAll, "prune-all"),
     ];
 }
 
@@ -55,9 +67,9 @@ pub(crate) fn is(fault: Fault) -> bool {
         .get_or_init(|| {
             let words = crate::config::sabotage_words();
             Fault::ALL
-                .into_iter()
+                .iter()
                 .filter(|(_, word)| words.iter().any(|chosen| chosen == word))
-                .map(|(fault, _)| fault)
+                .map(|(fault, _)| *fault)
                 .collect()
         })
         .contains(&fault)

@@ -71,6 +71,7 @@ struct Outcome {
 struct Call {
     replica: usize,
     sent: Instant,
+    answered: Instant,
     ranges: Vec<Range>,
 }
 
@@ -80,7 +81,7 @@ struct Rule {
     replica: usize,
     here: Instant,
     everywhere: Instant,
-    /// For calls sent before this moment.
+    /// For calls answered before this moment.
     until: Option<Instant>,
     /// Nothing below is given; `None`: nothing at all.
     floor: Option<i64>,
@@ -244,7 +245,7 @@ fn broken(rules: &[Rule], calls: &[Call]) -> Vec<String> {
             } else {
                 rule.everywhere
             };
-            let applies = call.sent > from && rule.until.is_none_or(|until| call.sent < until);
+            let applies = call.sent > from && rule.until.is_none_or(|until| call.answered < until);
             let floor = rule.floor.unwrap_or(i64::MAX);
             if let Some(below) = call.ranges.iter().find(|range| range.first < floor)
                 && applies
@@ -285,6 +286,7 @@ async fn call_until_over(stage: Arc<Stage>, client: Client, replica: usize) {
             Answer::Given(ranges) => stage.calls.lock().expect("nobody panics").push(Call {
                 replica,
                 sent,
+                answered: Instant::now(),
                 ranges,
             }),
             Answer::Refused(reply) if reply.code().as_deref() == Some("sequence_retired") => {}

@@ -5,6 +5,7 @@ mod changes;
 mod chaos;
 mod crowd;
 mod directory;
+mod explain;
 mod first_refill;
 mod floors;
 mod lost_replies;

@@ -2,6 +2,7 @@
 
 mod configuration;
 mod idle;
+mod journal;
 mod loading;
 mod log;
 mod metrics;

@@ -8,6 +8,7 @@ mod check;
 mod error;
 mod number;
 mod once;
+mod skip;
 mod span;
 #[cfg(test)]
 mod tests;
@@ -203,14 +204,6 @@ impl Definition {
         }
         let steps = self.max.abs_diff(next_value) / self.step.unsigned_abs().max(1);
         steps.saturating_add(1)
-    }
-
-    /// The number after the last one that is issued; no number of the sequence is at or above it.
-    #[must_use]
-    pub fn end(&self) -> i64 {
-        let steps = (self.max - self.start) / self.step;
-        // At most `max + step`, which fits: see `check_ranges`.
-        self.start + steps * self.step + self.step
     }
 
     /// The lowest number of the sequence that is not below `floor`; [`Definition::end`] where there

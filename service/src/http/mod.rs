@@ -23,6 +23,7 @@ use crate::sequence::Directory;
 mod admission;
 mod body;
 mod envelope;
+mod explain;
 mod health;
 mod hot;
 mod lifecycle;
@@ -170,6 +171,9 @@ fn urls(config: &mut ServiceConfig) {
                     resource("/sequences/{name}/periods/{key}", "DELETE")
                         .route(web::delete().to(lifecycle::remove_period)),
                 )
+                .service(readable("/sequences/{name}/explain", || {
+                    web::to(explain::explain)
+                }))
                 .service(readable("/sequences", || web::to(sequences::list)))
                 .default_service(web::to(route_not_found)),
         )

@@ -14,7 +14,7 @@ use utoipa::openapi::{
 use utoipa::{OpenApi as _, ToSchema};
 
 use super::problem::{self, Code};
-use super::{health, lifecycle, numbers, sequences};
+use super::{explain, health, lifecycle, numbers, sequences};
 
 /// An object without fields.
 #[derive(Deserialize, ToSchema)]
@@ -182,6 +182,7 @@ pub(super) struct BlockFields {
         lifecycle::retire,
         lifecycle::restore,
         lifecycle::remove_period,
+        explain::explain,
         health::livez,
         health::readyz,
         health::metrics,
@@ -240,6 +241,21 @@ const READING: &[Code] = &[
     Code::SequenceNotFound,
     Code::MethodNotAllowed,
     Code::StoreUnavailable,
+    Code::Overloaded,
+    Code::Internal,
+];
+
+const EXPLAINING: &[Code] = &[
+    Code::InvalidName,
+    Code::InvalidPeriod,
+    Code::InvalidId,
+    Code::InvalidParameter,
+    Code::Forbidden,
+    Code::SequenceNotFound,
+    Code::MethodNotAllowed,
+    Code::StoreUnavailable,
+    Code::StoreWentBack,
+    Code::RefillTimeout,
     Code::Overloaded,
     Code::Internal,
 ];
@@ -358,6 +374,7 @@ fn refusals_of(path: &str, item: &mut PathItem) {
     let reading = match path {
         "/v1/sequences" => LISTING,
         "/v1/sequences/{name}" => READING,
+        "/v1/sequences/{name}/explain" => EXPLAINING,
         "/readyz" => &readyz,
         _ => &only_method,
     };
@@ -489,6 +506,7 @@ mod tests {
             "/v1/sequences/{name}",
             "/v1/sequences/{name}/advance",
             "/v1/sequences/{name}/blocks",
+            "/v1/sequences/{name}/explain",
             "/v1/sequences/{name}/next",
             "/v1/sequences/{name}/periods/{key}",
             "/v1/sequences/{name}/restore",

@@ -136,6 +136,22 @@ pub(super) fn listing(query: Option<&str>) -> Result<Listing, Problem> {
     })
 }
 
+/// Reads the query of `explain`: the number asked about, as it is printed.
+pub(super) fn id(query: Option<&str>) -> Result<i64, Problem> {
+    let given = Given::read(query, &["id", "period"])?;
+    given.no_period()?;
+    let refused = |detail| Problem::new(Code::InvalidId, detail);
+    let text = given
+        .get("id")
+        .ok_or_else(|| refused("`id` says which number is asked about, as in `?id=42`."))?;
+    let printed = digits(text)
+        .and_then(|value| i64::try_from(value).ok())
+        .filter(|value| value.to_string() == text);
+    printed.ok_or_else(|| {
+        refused("`id` is a whole number up to 2^63 - 1, as a reply has it: digits alone, the first not 0.")
+    })
+}
+
 /// Refuses a query where a call takes none.
 pub(super) fn no_query(query: Option<&str>) -> Result<(), Problem> {
     Given::read(query, &[]).map(|_| ())
@@ -435,6 +451,7 @@ fn code_of(parameter: &str) -> Code {
     match parameter {
         "count" | "size" => Code::InvalidCount,
         "period" => Code::InvalidPeriod,
+        "id" => Code::InvalidId,
         _ => Code::InvalidParameter,
     }
 }
@@ -617,6 +634,36 @@ mod tests {
         assert_eq!(size_of(Some("size=1&size=1")), Err(Code::InvalidCount));
         assert_eq!(size_of(Some("count=1")), Err(Code::InvalidParameter));
         assert_eq!(size_of(Some("size=1&period=a")), Err(Code::InvalidPeriod));
+    }
+
+    #[test]
+    fn an_id_is_written_as_a_reply_has_it() {
+        let id_of = |query| id(query).map_err(|problem| problem.code());
+        for (query, value) in [
+            ("id=0", 0),
+            ("id=42", 42),
+            ("id=9223372036854775807", i64::MAX),
+        ] {
+            assert_eq!(id_of(Some(query)), Ok(value), "{query}");
+        }
+        for query in [
+            "",
+            "id",
+            "id=",
+            "id=-1",
+            "id=%2B1",
+            "id=042",
+            "id=4%20",
+            "id=1.0",
+            "id=x",
+            "id=9223372036854775808",
+            "id=1&id=1",
+        ] {
+            assert_eq!(id_of(Some(query)), Err(Code::InvalidId), "{query}");
+        }
+        assert_eq!(id_of(None), Err(Code::InvalidId));
+        assert_eq!(id_of(Some("id=1&period=a")), Err(Code::InvalidPeriod));
+        assert_eq!(id_of(Some("value=1")), Err(Code::InvalidParameter));
     }
 
     #[test]

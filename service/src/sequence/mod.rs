@@ -9,6 +9,7 @@ mod changes;
 pub mod description;
 mod directory;
 pub mod error;
+pub mod explain;
 mod holding;
 mod issuer;
 mod lifecycle;

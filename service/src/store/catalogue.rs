@@ -16,9 +16,12 @@ use sea_orm::{
 };
 
 use super::{
+    beat::Witness,
     database::Seen,
     error::{Cause, Failure, StoreError},
+    look::Ground,
 };
+use crate::sabotage::{self, Fault};
 
 /// The period of a sequence that has none.
 pub(super) const NO_PERIOD: &str = "";
@@ -94,14 +97,37 @@ pub(super) async fn read(
 /// Inserts a definition and its counter in one transaction.
 ///
 /// Two that insert at once meet at the primary key: one gets `Duplicate` and reads.
+///
+/// `above` is what the name has seen before a recovery: where it would begin below, it is not born.
 pub(super) async fn bear(
     database: DatabaseConnection,
     name: SequenceName,
     definition: Arc<Definition>,
-) -> Result<(), DbErr> {
+    witness: Witness,
+    above: i64,
+) -> Result<Birth, DbErr> {
     let transaction = database.begin().await?;
-    insert(&transaction, &name, &definition, 0).await?;
-    transaction.commit().await
+    let Some(ground) = Ground::hold(&transaction, &witness).await? else {
+        transaction.rollback().await?;
+        return Ok(Birth::Contradicted);
+    };
+    if ground.first(&definition) < above && !sabotage::is(Fault::NoWentBackChecks) {
+        transaction.rollback().await?;
+        return Ok(Birth::TooLow);
+    }
+    insert(&transaction, &name, &definition, 0, ground).await?;
+    transaction.commit().await?;
+    Ok(Birth::Born)
+}
+
+/// What became of a birth.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Birth {
+    Born,
+    /// The store went back.
+    Contradicted,
+    /// It would begin below what was seen of it.
+    TooLow,
 }
 
 pub(super) async fn insert(
@@ -109,8 +135,16 @@ pub(super) async fn insert(
     name: &SequenceName,
     definition: &Definition,
     version: i64,
+    ground: Ground,
 ) -> Result<(), DbErr> {
     let now = now_ms();
+    let next_value = ground.first(definition);
+    if definition.exhausted(next_value) {
+        tracing::warn!(
+            sequence = name.as_str(),
+            "a sequence is born exhausted: what `odometer recover` skipped is more than all of it"
+        );
+    }
     let row = sequence::ActiveModel {
         name: Set(name.as_str().to_owned()),
         definition: Set(definition.to_stored()),
@@ -126,7 +160,7 @@ pub(super) async fn insert(
     let row = counter::ActiveModel {
         sequence: Set(name.as_str().to_owned()),
         period: Set(NO_PERIOD.to_owned()),
-        next_value: Set(definition.start),
+        next_value: Set(next_value),
         floor: Set(definition.start),
         state: Set(LIVE.to_owned()),
         rate: Set(0.0),
@@ -135,7 +169,7 @@ pub(super) async fn insert(
         window_open: Set(false),
         window_leased_until: Set(0),
         revision: Set(0),
-        version: Set(0),
+        version: Set(ground.version()),
     };
     counter::Entity::insert(row)
         .exec_without_returning(transaction)
@@ -222,6 +256,7 @@ pub(super) fn unexpected(name: &SequenceName, failure: &Failure) -> StoreError {
         Cause::NoConnection(_) | Cause::Refused(_) | Cause::ReadOnly(_) | Cause::Broken(_) => {
             StoreError::Unavailable
         }
+        Cause::WentBack => StoreError::WentBack,
         Cause::Busy | Cause::Silent | Cause::Contention | Cause::Duplicate => StoreError::Deadline,
         // A full disk, a cancelled statement: it may pass, and until then nothing can be reserved.
         Cause::Server(text) => {

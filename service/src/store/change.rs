@@ -20,6 +20,7 @@ use super::{
     answer::{Altered, Condition, Snapshot},
     catalogue::{self, LIVE, NO_PERIOD, RETIRED, now_ms, one_more},
     error::StoreError,
+    look::Ground,
 };
 
 /// What is to become of a sequence.
@@ -217,15 +218,18 @@ async fn create(
     let mut version = 0;
     if !dry_run {
         version = raise_definitions_version(transaction).await?;
-        catalogue::insert(transaction, &change.name, &definition, version).await?;
+    }
+    let ground = Ground::read(transaction).await?;
+    if !dry_run {
+        catalogue::insert(transaction, &change.name, &definition, version, ground).await?;
     }
     Ok(Ok(Altered {
         before: None,
         after: Snapshot {
             is_live: true,
             version,
-            floor: definition.start,
-            next_value: definition.start,
+            floor: ground.first(&definition),
+            next_value: ground.first(&definition),
             rate: 0.0,
             definition: Arc::new(definition),
         },

@@ -17,13 +17,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{
     StoreSettings,
     answer::{Altered, Condition, JournalBlock, Listed, News, Page},
+    beat::Beat,
     catalogue,
     change::{self, Act, Change},
     connection::{Connection, Health},
     error::{Cause, Failure, StartError, StoreError},
     journal::{Fate, Journal, Row},
     monitor::Monitor,
-    near, recent,
+    near,
+    overlap::Overlaps,
+    prune::Pruner,
+    recent,
     refresh::Refresher,
     reservation::{Reservation, ReserveRequest, Unpublished},
     target::Target,
@@ -49,7 +53,10 @@ pub struct Seen {
 
 pub struct Database {
     pub(super) connection: Arc<Connection>,
+    pub(super) beat: Arc<Beat>,
     pub(super) journal: Journal,
+    /// This process, as the journal calls it.
+    pub(super) holder: Arc<str>,
     pub(super) settings: StoreSettings,
     pub(super) metrics: Arc<Metrics>,
     fatal: watch::Receiver<Option<StartError>>,
@@ -84,20 +91,29 @@ impl Database {
             .await
             .map_err(|error| super::unreadable(&error))?;
         let connection = Arc::new(connection);
+        let holder: Arc<str> = super::holder_name().into();
+        let beat = Arc::new(Beat::new(Arc::clone(&holder), Arc::clone(&metrics)));
         let journal = Journal::start(
             Arc::clone(&connection),
-            super::holder_name(),
+            holder.to_string(),
             settings.journal_queue,
             Arc::clone(&metrics),
         );
         let (tell, news) = mpsc::channel(NEWS_AHEAD);
+        Overlaps::watch(Arc::clone(&connection), Arc::clone(&metrics));
+        Pruner::start(
+            Arc::clone(&connection),
+            holder.to_string(),
+            &settings,
+            Arc::clone(&metrics),
+        );
         let mut has_looked = connection.has_looked.subscribe();
         let fatal = Monitor::start(
             Arc::clone(&connection),
             target,
             &settings,
             Arc::clone(&metrics),
-            Refresher::new(Arc::clone(&connection), &settings, tell),
+            Refresher::new(Arc::clone(&connection), Arc::clone(&beat), &settings, tell),
         );
         // A database that is there answers the very first call; one that is away is not waited for.
         let looked = has_looked.wait_for(|looked| *looked);
@@ -107,7 +123,9 @@ impl Database {
         }
         Ok(Arc::new(Self {
             connection,
+            beat,
             journal,
+            holder,
             settings,
             metrics,
             fatal,
@@ -285,19 +303,7 @@ impl Database {
                 catalogue::blocks(database, name.clone(), BLOCKS_SHOWN)
             })
             .await?;
-        Ok(rows
-            .into_iter()
-            .map(|row| JournalBlock {
-                first: row.first,
-                last: row.last,
-                step: row.step,
-                holder: row.holder,
-                reserved_at: UNIX_EPOCH
-                    + Duration::from_millis(u64::try_from(row.reserved_at).unwrap_or(0)),
-                fate: row.fate,
-                next_unissued: row.next_unissued,
-            })
-            .collect())
+        Ok(rows.into_iter().map(journal_block).collect())
     }
 
     async fn several_times_anonymous<T, F, Fut>(&self, operation: F) -> Result<T, StoreError>
@@ -314,7 +320,7 @@ impl Database {
             })
     }
 
-    async fn several_times<T, F, Fut>(
+    pub(super) async fn several_times<T, F, Fut>(
         &self,
         name: &SequenceName,
         operation: F,
@@ -341,6 +347,9 @@ impl Database {
             return Err(Failure::NotCommitted(Cause::NoConnection(
                 "the database is away".to_owned(),
             )));
+        }
+        if repeat == Repeat::NotCommitted && self.beat.has_gone_back() {
+            return Err(Failure::NotCommitted(Cause::WentBack));
         }
         let mut backoff = super::backoff::Backoff::new(&self.settings);
         loop {
@@ -370,6 +379,19 @@ impl Database {
             );
         }
         self.connection.close(patience / 2).await;
+    }
+}
+
+pub(super) fn journal_block(row: entity::block::Model) -> JournalBlock {
+    JournalBlock {
+        first: row.first,
+        last: row.last,
+        step: row.step,
+        holder: row.holder,
+        reserved_at: UNIX_EPOCH
+            + Duration::from_millis(u64::try_from(row.reserved_at).unwrap_or(0)),
+        fate: row.fate,
+        next_unissued: row.next_unissued,
     }
 }
 

@@ -95,6 +95,8 @@ pub(super) enum Cause {
     Contention,
     /// A row of that key is there already.
     Duplicate,
+    /// The database went back to an earlier state: nothing is written there.
+    WentBack,
     /// Anything else the server said.
     Server(String),
 }
@@ -112,6 +114,7 @@ impl Cause {
             Cause::Silent => "no reply came in time",
             Cause::Contention => "two transactions met",
             Cause::Duplicate => "a row of that key is there already",
+            Cause::WentBack => "the database went back to an earlier state",
         }
     }
 }

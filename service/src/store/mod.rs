@@ -6,20 +6,27 @@
 mod adoption;
 mod answer;
 mod backoff;
+mod beat;
 mod catalogue;
 mod change;
 mod connection;
 mod database;
 mod error;
 mod file_lock;
+mod holders;
 mod journal;
+mod look;
 mod monitor;
 mod near;
+mod overlap;
+mod prune;
 mod recent;
+mod recover;
 mod refresh;
 mod reservation;
 mod startup;
 mod target;
+mod trace;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -37,7 +44,9 @@ pub use change::Act;
 pub use database::Seen;
 pub use error::{StartError, StoreError};
 pub use journal::{Fate, Row};
+pub use recover::{Recovered, recover};
 pub use reservation::{Known, ReserveRequest, Reserved, Unpublished, Want};
+pub use trace::{Holder, Trace, Traced};
 
 use connection::Health;
 use database::Database;
@@ -66,6 +75,8 @@ pub struct StoreSettings {
     pub max_sequences: u64,
     /// Rows of the journal that may wait to be written.
     pub journal_queue: usize,
+    /// How long a row of the journal is kept once nothing can come of its block any more.
+    pub journal_retain: Duration,
     /// Whether PostgreSQL and MySQL are migrated at the start; SQLite always is.
     pub migrate: bool,
     /// How old what is known of definitions may be.
@@ -213,6 +224,19 @@ impl Store {
     /// Why the store did not answer.
     pub async fn blocks(&self, name: &SequenceName) -> Result<Vec<JournalBlock>, StoreError> {
         self.database().blocks(name).await
+    }
+
+    /// What is known of one number.
+    ///
+    /// # Errors
+    /// `NotFound`, or why the store did not answer.
+    pub async fn trace(&self, name: &SequenceName, value: i64) -> Result<Trace, StoreError> {
+        self.database().trace(name, value).await
+    }
+
+    /// This process, as the journal calls it.
+    pub fn holder(&self) -> &str {
+        &self.database().holder
     }
 
     /// A page of definitions.

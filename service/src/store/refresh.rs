@@ -1,4 +1,5 @@
-//! The poll: what was changed in the store since the last look, for all names at once.
+//! The poll: raises this replica's beat, and reads what was changed in the store since the last
+//! look, for all names at once.
 //!
 //! It runs twice in `definition_refresh`, when the database comes back, and when it is rung for.
 
@@ -19,6 +20,7 @@ use tokio::sync::mpsc;
 use super::{
     StoreSettings,
     answer::{Changed, News},
+    beat::{self, Beat},
     catalogue::NO_PERIOD,
     connection::{Connection, Health},
     error::Failure,
@@ -28,32 +30,48 @@ use super::{
 const PAGE: usize = 1000;
 /// How long whoever issues may take to make room for the next piece of news.
 const NEWS_PATIENCE: Duration = Duration::from_secs(1);
+/// Between two deletions of what ended processes left.
+const BETWEEN_DELETIONS: Duration = Duration::from_secs(3600);
 
 /// Reads what other replicas changed, and tells it.
 pub(super) struct Refresher {
     connection: Arc<Connection>,
+    beat: Arc<Beat>,
     tell: mpsc::Sender<News>,
     /// Between two polls.
     interval: Duration,
     patience: Duration,
     /// Every change up to this `definitions_version` was told, or was made before the first contact.
     told_up_to: i64,
+    /// Which installation this is; empty before the first contact.
+    cluster_id: String,
+    /// When the latest recovery was that is known of.
+    recovered_at: Option<i64>,
+    /// A recovery that was seen is still to be told of.
+    owes_recovered: bool,
+    deleted_old_at: Option<Instant>,
     has_complained: bool,
 }
 
 impl Refresher {
     pub(super) fn new(
         connection: Arc<Connection>,
+        beat: Arc<Beat>,
         settings: &StoreSettings,
         tell: mpsc::Sender<News>,
     ) -> Self {
         Self {
             connection,
+            beat,
             tell,
             // Twice, so that a change is known everywhere within the whole of it.
             interval: settings.definition_refresh / 2,
             patience: settings.timeout + settings.acquire,
             told_up_to: 0,
+            cluster_id: String::new(),
+            recovered_at: None,
+            owes_recovered: false,
+            deleted_old_at: None,
             has_complained: false,
         }
     }
@@ -64,7 +82,11 @@ impl Refresher {
     /// # Errors
     /// The database did not answer; it is to be called again.
     pub(super) async fn meet(&mut self) -> Result<(), Failure> {
-        self.told_up_to = self.read_meta().await?.definitions_version;
+        let meta = self.read_meta().await?;
+        self.beat.establish(&self.connection, self.patience).await?;
+        self.told_up_to = meta.definitions_version;
+        self.recovered_at = meta.recovered_at;
+        self.cluster_id = meta.cluster_id;
         Ok(())
     }
 
@@ -102,8 +124,61 @@ impl Refresher {
 
     async fn poll(&mut self) -> Result<(), Failure> {
         let meta = self.read_meta().await?;
-        if meta.definitions_version > self.told_up_to {
+        if meta.recovered_at > self.recovered_at {
+            self.recover(&meta).await?;
+        } else if let Some(how) = self.what_went_back(&meta) {
+            self.beat.note_went_back(how);
+        }
+        self.tell_recovered().await;
+        self.beat.raise(&self.connection, self.patience).await?;
+        if !self.beat.has_gone_back() && meta.definitions_version > self.told_up_to {
             self.tell_changes(meta.definitions_version).await?;
+        }
+        self.delete_old().await
+    }
+
+    fn what_went_back(&self, meta: &meta::Model) -> Option<&'static str> {
+        if meta.cluster_id != self.cluster_id {
+            Some("it is another installation's than before")
+        } else if meta.recovered_at < self.recovered_at {
+            Some("it does not know of its last recovery")
+        } else if meta.definitions_version < self.told_up_to {
+            Some("it does not know of changes that were made in it")
+        } else {
+            None
+        }
+    }
+
+    /// Somebody ran `odometer recover`: from here on the store is trusted again.
+    async fn recover(&mut self, meta: &meta::Model) -> Result<(), Failure> {
+        self.beat.establish(&self.connection, self.patience).await?;
+        self.told_up_to = meta.definitions_version;
+        self.recovered_at = meta.recovered_at;
+        self.cluster_id.clone_from(&meta.cluster_id);
+        self.owes_recovered = true;
+        self.beat.recovered();
+        tracing::info!(
+            skipped = meta.recovered_skip,
+            "the store was recovered, and is reserved from again"
+        );
+        Ok(())
+    }
+
+    async fn tell_recovered(&mut self) {
+        if self.owes_recovered {
+            let sent = self.tell.send_timeout(News::Recovered, NEWS_PATIENCE).await;
+            self.owes_recovered = sent.is_err();
+        }
+    }
+
+    async fn delete_old(&mut self) -> Result<(), Failure> {
+        let is_due = self
+            .deleted_old_at
+            .is_none_or(|deleted| deleted.elapsed() >= BETWEEN_DELETIONS);
+        if is_due {
+            let until = Instant::now() + self.patience;
+            self.connection.run(until, beat::delete_old).await?;
+            self.deleted_old_at = Some(Instant::now());
         }
         Ok(())
     }
