@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     PrepareAnyway,
     /// The database is told nothing of how long a statement may take.
     NoServerBounds,
+    /// A change ends with the call that asked for it.
+    ChangeUnfinished,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
     /// Nothing notices a store that went back: neither the beat nor what was seen of a counter.
@@ -58,6 +60,7 @@ impl Fault {
         (Fault::NextSchema, "next-schema"),
         (Fault::PrepareAnyway, "prepare-anyway"),
         (Fault::NoServerBounds, "no-server-bounds"),
+        (Fault::ChangeUnfinished, "change-unfinished"),
         (Fault::NoReturn, "no-return"),
         (Fault::NoWentBackChecks, "no-went-back-checks"),
         (Fault::RecoverKeepsReturned, "recover-keeps-returned"),

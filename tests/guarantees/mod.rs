@@ -1,6 +1,7 @@
 //! What Odometer promises under faults, each with a control that finds the fault
 //! when the guards are out.
 
+mod changes;
 mod chaos;
 mod crowd;
 mod cuts;
