@@ -10,3 +10,4 @@ mod outage;
 mod panics;
 mod refresh;
 mod rolling_restart;
+mod went_back;

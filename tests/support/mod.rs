@@ -5,6 +5,7 @@
 
 mod backend;
 mod client;
+mod dump;
 mod keeper;
 mod ledger;
 mod mariadb;
