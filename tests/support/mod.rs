@@ -21,6 +21,7 @@ pub(crate) mod wait;
 
 pub(crate) use backend::{Backend, TestDatabase, for_each_backend, for_each_server};
 pub(crate) use client::{Answer, Client, Reply};
+pub(crate) use dump::Dump;
 pub(crate) use keeper::directory;
 pub(crate) use ledger::{Ledger, Range};
 pub(crate) use program::{Finished, Options, Program};
