@@ -17,6 +17,9 @@ mod m0004_block;
 mod m0005_worker_lease;
 mod m0006_replica;
 mod m0007_stamp;
+mod m0008_journal_index;
+#[cfg(feature = "next")]
+mod next;
 
 use sea_orm_migration::{
     prelude::*,
@@ -24,9 +27,11 @@ use sea_orm_migration::{
 };
 
 /// The schema that these migrations make, and the one this version of Odometer works with.
-pub const SCHEMA_VERSION: i32 = 1;
+pub const SCHEMA_VERSION: i32 = 2;
 /// The oldest schema that this version of Odometer can work with.
 pub const OLDEST_SCHEMA: i32 = 1;
+/// The first schema with the indexes by which the journal is checked and pruned.
+pub const JOURNAL_INDEX: i32 = 2;
 
 struct Migrator;
 
@@ -41,6 +46,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0005_worker_lease::Migration),
             Box::new(m0006_replica::Migration),
             Box::new(m0007_stamp::Migration),
+            Box::new(m0008_journal_index::Migration),
         ]
     }
 
@@ -49,7 +55,7 @@ impl MigratorTrait for Migrator {
     }
 }
 
-/// Brings the database to [`SCHEMA_VERSION`]; does nothing where it is there already.
+/// Brings the database to [`SCHEMA_VERSION`]; does nothing where it is there already, or further.
 ///
 /// `connection` must be a pool of exactly one connection, because the lock
 /// belongs to the connection that took it. Waits up to a minute for another
@@ -58,23 +64,56 @@ impl MigratorTrait for Migrator {
 /// # Errors
 /// What the database said, or that the lock stayed taken for a minute.
 pub async fn run(connection: &DatabaseConnection) -> Result<(), DbErr> {
+    run_all::<Migrator>(connection, SCHEMA_VERSION).await
+}
+
+/// As [`run`], and one step further: for tests of a version beside the one that follows it.
+///
+/// # Errors
+/// As [`run`].
+#[cfg(feature = "next")]
+pub async fn run_next(connection: &DatabaseConnection) -> Result<(), DbErr> {
+    run_all::<next::Migrator>(connection, next::SCHEMA_VERSION).await
+}
+
+async fn run_all<M: MigratorTrait>(
+    connection: &DatabaseConnection,
+    version: i32,
+) -> Result<(), DbErr> {
     match connection.get_database_backend() {
         DbBackend::Postgres => {
             // DDL is transactional here: all steps happen, or none.
             let transaction = connection.begin().await?;
             lock::take_postgres(&transaction).await?;
-            Migrator::up(&transaction, None).await?;
+            if is_older(Installed::read(&transaction).await?, version) {
+                M::up(&transaction, None).await?;
+            }
             transaction.commit().await
         }
         DbBackend::MySql => {
             lock::take_mysql(connection).await?;
-            let outcome = Migrator::up(connection, None).await;
+            let outcome = up_where_older::<M>(connection, version).await;
             lock::give_back_mysql(connection).await?;
             outcome
         }
         // One process owns a SQLite file: the service holds a lock beside it.
-        DbBackend::Sqlite | _ => Migrator::up(connection, None).await,
+        DbBackend::Sqlite | _ => up_where_older::<M>(connection, version).await,
     }
+}
+
+async fn up_where_older<M: MigratorTrait>(
+    connection: &DatabaseConnection,
+    version: i32,
+) -> Result<(), DbErr> {
+    if is_older(Installed::read(connection).await?, version) {
+        M::up(connection, None).await?;
+    }
+    Ok(())
+}
+
+/// A newer version's steps are unknown here, and none of ours is missing then.
+fn is_older(installed: Option<Installed>, version: i32) -> bool {
+    installed.is_none_or(|installed| installed.schema_version <= version)
 }
 
 /// The schema that a database says it has.
@@ -91,7 +130,11 @@ impl Installed {
     ///
     /// # Errors
     /// What the database said.
-    pub async fn read(connection: &DatabaseConnection) -> Result<Option<Self>, DbErr> {
+    pub async fn read<C>(connection: &C) -> Result<Option<Self>, DbErr>
+    where
+        C: ConnectionTrait,
+        for<'a> &'a C: IntoSchemaManagerConnection<'a>,
+    {
         if !SchemaManager::new(connection).has_table("meta").await? {
             return Ok(None);
         }

@@ -373,6 +373,7 @@ pub fn store_settings(config: &Config) -> StoreSettings {
         backoff_max: config.refill.backoff_max,
         max_sequences: config.max_sequences,
         journal_queue: config.journal.queue,
+        journal_retain: config.journal.retain,
         migrate: config.migrate,
         definition_refresh: config.definition_refresh,
         schema_wait: SCHEMA_WAIT,
@@ -405,6 +406,7 @@ fn http_settings(config: &Config) -> HttpSettings {
         shutdown_timeout: stopping / 2,
         loopback: config.listen.ip().is_loopback(),
         admin_token: config.admin_token.clone(),
+        definition_refresh: config.definition_refresh,
     }
 }
 

@@ -24,7 +24,7 @@ const METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
 /// Every counter and what it counts.
-const COUNTERS: [(&str, &str); 11] = [
+const COUNTERS: [(&str, &str); 13] = [
     (
         "odometer_abandoned_numbers_total",
         "Numbers reserved that will neither be issued nor returned, by cause.",
@@ -39,8 +39,16 @@ const COUNTERS: [(&str, &str); 11] = [
     ),
     ("odometer_http_requests_total", "Requests answered."),
     (
+        "odometer_journal_checks_total",
+        "Times that all of the journal was looked through for blocks that overlap.",
+    ),
+    (
         "odometer_journal_rows_dropped_total",
         "Journal rows given up.",
+    ),
+    (
+        "odometer_journal_rows_pruned_total",
+        "Journal rows removed because of their age.",
     ),
     (
         "odometer_journal_rows_written_total",
@@ -66,7 +74,7 @@ const COUNTERS: [(&str, &str); 11] = [
 ];
 
 /// Every gauge and what it shows.
-const GAUGES: [(&str, &str); 17] = [
+const GAUGES: [(&str, &str); 18] = [
     ("odometer_actors", "Actors running."),
     (
         "odometer_block_remaining",
@@ -84,6 +92,10 @@ const GAUGES: [(&str, &str); 17] = [
     (
         "odometer_http_in_flight_requests",
         "Requests being answered off the warm path.",
+    ),
+    (
+        "odometer_journal_overlaps",
+        "Pairs of blocks in the journal that have numbers in common.",
     ),
     (
         "odometer_journal_queue",
@@ -205,8 +217,16 @@ pub enum Route {
     Next,
     /// `POST /v1/sequences/{name}/blocks`.
     Blocks,
-    /// `GET` and `PUT /v1/sequences/{name}`.
+    /// `GET`, `PUT` and `DELETE /v1/sequences/{name}`.
     Sequence,
+    /// `POST /v1/sequences/{name}/advance`.
+    Advance,
+    /// `POST /v1/sequences/{name}/restore`.
+    Restore,
+    /// `DELETE /v1/sequences/{name}/periods/{key}`.
+    Period,
+    /// `GET /v1/sequences/{name}/explain`.
+    Explain,
     /// `GET /v1/sequences`.
     Sequences,
     /// `GET /livez`.
@@ -222,10 +242,14 @@ pub enum Route {
 }
 
 impl Route {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 13] = [
         Self::Next,
         Self::Blocks,
         Self::Sequence,
+        Self::Advance,
+        Self::Restore,
+        Self::Period,
+        Self::Explain,
         Self::Sequences,
         Self::Livez,
         Self::Readyz,
@@ -239,6 +263,10 @@ impl Route {
             Self::Next => "next",
             Self::Blocks => "blocks",
             Self::Sequence => "sequence",
+            Self::Advance => "advance",
+            Self::Restore => "restore",
+            Self::Period => "period",
+            Self::Explain => "explain",
             Self::Sequences => "sequences",
             Self::Livez => "livez",
             Self::Readyz => "readyz",
@@ -291,6 +319,12 @@ pub struct Metrics {
     pub journal_rows_dropped: Counter,
     /// Journal rows waiting to be written.
     pub journal_queue: Gauge,
+    /// Journal rows removed because of their age.
+    pub journal_rows_pruned: Counter,
+    /// Times that all of the journal was looked through for blocks that overlap.
+    pub journal_checks: Counter,
+    /// Pairs of blocks in the journal that have numbers in common.
+    pub journal_overlaps: Gauge,
     /// The least seconds any sequence in use can go on without the store; +Inf when none is in use.
     pub shortest_reserve_seconds: Gauge,
     /// The least numbers left to any live sequence; +Inf when none is live.
@@ -387,6 +421,9 @@ impl Metrics {
             journal_rows_written: make.counter("odometer_journal_rows_written_total"),
             journal_rows_dropped: make.counter("odometer_journal_rows_dropped_total"),
             journal_queue: make.gauge("odometer_journal_queue"),
+            journal_rows_pruned: make.counter("odometer_journal_rows_pruned_total"),
+            journal_checks: make.counter("odometer_journal_checks_total"),
+            journal_overlaps: make.gauge("odometer_journal_overlaps"),
             shortest_reserve_seconds: make.unbounded_gauge("odometer_shortest_reserve_seconds"),
             shortest_runway: make.unbounded_gauge("odometer_shortest_runway_numbers"),
             shortest_runway_seconds: make.unbounded_gauge("odometer_shortest_runway_seconds"),
@@ -463,6 +500,10 @@ impl Metrics {
             next,
             blocks,
             sequence,
+            advance,
+            restore,
+            period,
+            explain,
             sequences,
             livez,
             readyz,
@@ -474,6 +515,10 @@ impl Metrics {
             Route::Next => next,
             Route::Blocks => blocks,
             Route::Sequence => sequence,
+            Route::Advance => advance,
+            Route::Restore => restore,
+            Route::Period => period,
+            Route::Explain => explain,
             Route::Sequences => sequences,
             Route::Livez => livez,
             Route::Readyz => readyz,

@@ -1,7 +1,9 @@
 //! What a caller may rely on, word by word: `docs/` and the OpenAPI say the same.
 
 mod bad_input;
+mod explain;
 mod first_minute;
+mod lifecycle;
 mod names;
 mod numbers;
 mod openapi;

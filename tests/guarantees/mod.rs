@@ -4,7 +4,9 @@
 mod chaos;
 mod crowd;
 mod directory;
+mod explain;
 mod first_refill;
+mod floors;
 mod lost_replies;
 mod outage;
 mod panics;

@@ -6,12 +6,9 @@ use odometer::{
     application::store_settings,
     config::{Config, Secret},
     metrics::Metrics,
-    store::{Changed, Condition, News, Store},
+    store::{Act, Changed, Condition, News, Store},
 };
-use odometer_core::{
-    definition::{Definition, DefinitionChange},
-    name::SequenceName,
-};
+use odometer_core::{definition::Definition, name::SequenceName};
 use tokio::sync::mpsc;
 
 use crate::support::{Backend, TestDatabase, for_each_server};
@@ -79,15 +76,13 @@ fn name(name: &str) -> SequenceName {
 }
 
 async fn define(store: &Store, sequence: &str) {
-    store
-        .define(
-            &name(sequence),
-            &DefinitionChange::default(),
-            Arc::new(Definition::default()),
-            Condition::None,
-        )
-        .await
-        .expect("it is defined");
+    let act = Act::Define {
+        change: Box::default(),
+        template: Arc::new(Definition::default()),
+        dry_run: false,
+    };
+    let defined = store.alter(&name(sequence), act, Condition::None).await;
+    defined.expect("it is defined");
 }
 
 async fn next_changes(news: &mut mpsc::Receiver<News>) -> Vec<Changed> {

@@ -2,8 +2,11 @@
 
 mod configuration;
 mod idle;
+mod journal;
+mod loading;
 mod log;
 mod metrics;
 mod migrations;
+mod next_schema;
 mod shutdown;
 mod start_up;

@@ -245,6 +245,7 @@ impl Config {
         const MS: Duration = Duration::from_millis(1);
         const SECOND: Duration = Duration::from_secs(1);
         const MINUTES: Duration = Duration::from_secs(600);
+        const HOUR: Duration = Duration::from_secs(3600);
         const DAY: Duration = Duration::from_secs(86_400);
         const YEAR: Duration = Duration::from_secs(366 * 86_400);
         [
@@ -265,6 +266,7 @@ impl Config {
             ("shutdown.deadline", self.shutdown.deadline, SECOND, DAY),
             ("idle.park", self.idle.park, SECOND, YEAR),
             ("idle.unload", self.idle.unload, SECOND, YEAR),
+            ("journal.retain", self.journal.retain, HOUR, 100 * YEAR),
         ]
         .into_iter()
         .find(|(_, value, least, most)| value < least || value > most)

@@ -215,11 +215,17 @@ pub struct Journal {
     /// Rows that may wait to be written; more are given up and counted.
     #[serde(deserialize_with = "value::number")]
     pub queue: usize,
+    /// How long a row is kept once nothing can come of its block any more.
+    #[serde(deserialize_with = "value::duration")]
+    pub retain: Duration,
 }
 
 impl Default for Journal {
     fn default() -> Self {
-        Self { queue: 65_536 }
+        Self {
+            queue: 65_536,
+            retain: Duration::from_secs(30 * 86_400),
+        }
     }
 }
 

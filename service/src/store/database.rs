@@ -16,13 +16,18 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     StoreSettings,
-    answer::{Condition, Defined, JournalBlock, Listed, News, Page},
+    answer::{Altered, Condition, JournalBlock, Listed, News, Page},
     beat::Beat,
-    catalogue::{self, Change, Changed},
+    catalogue,
+    change::{self, Act, Change},
     connection::{Connection, Health},
     error::{Cause, Failure, StartError, StoreError},
     journal::{Fate, Journal, Row},
     monitor::Monitor,
+    near,
+    overlap::Overlaps,
+    prune::Pruner,
+    recent,
     refresh::Refresher,
     reservation::{Reservation, ReserveRequest, Unpublished},
     target::Target,
@@ -50,6 +55,8 @@ pub struct Database {
     pub(super) connection: Arc<Connection>,
     pub(super) beat: Arc<Beat>,
     pub(super) journal: Journal,
+    /// This process, as the journal calls it.
+    pub(super) holder: Arc<str>,
     pub(super) settings: StoreSettings,
     pub(super) metrics: Arc<Metrics>,
     fatal: watch::Receiver<Option<StartError>>,
@@ -93,6 +100,13 @@ impl Database {
             Arc::clone(&metrics),
         );
         let (tell, news) = mpsc::channel(NEWS_AHEAD);
+        Overlaps::watch(Arc::clone(&connection), Arc::clone(&metrics));
+        Pruner::start(
+            Arc::clone(&connection),
+            holder.to_string(),
+            &settings,
+            Arc::clone(&metrics),
+        );
         let mut has_looked = connection.has_looked.subscribe();
         let fatal = Monitor::start(
             Arc::clone(&connection),
@@ -111,6 +125,7 @@ impl Database {
             connection,
             beat,
             journal,
+            holder,
             settings,
             metrics,
             fatal,
@@ -172,45 +187,56 @@ impl Database {
         self.journal.write(row, fate);
     }
 
-    pub(super) async fn define(
+    pub(super) async fn alter(
         &self,
         name: &SequenceName,
-        change: &odometer_core::definition::DefinitionChange,
-        template: Arc<Definition>,
+        act: Act,
         condition: Condition,
-    ) -> Result<Defined, StoreError> {
+    ) -> Result<Altered, StoreError> {
         let change = Change {
             name: name.clone(),
-            change: change.clone(),
-            template,
-            must_not_exist: condition == Condition::MustNotExist,
-            must_be_version: match condition {
-                Condition::Version(version) => Some(version),
-                Condition::None | Condition::MustNotExist => None,
-            },
+            act,
+            condition,
             max_sequences: self.settings.max_sequences,
         };
+        let is_dry_run = change.act.is_dry_run();
         let outcome = self
             .attempts(Repeat::NotCommitted, |database| {
-                catalogue::change(database, change.clone())
+                change::run(database, change.clone())
             })
-            .await
-            .map_err(|failure| catalogue::unexpected(name, &failure))??;
-        let Changed {
-            created,
-            definition,
-            version,
-            wrote: _,
-        } = outcome;
-        if created {
+            .await;
+        let altered = match outcome {
+            Ok(outcome) => outcome?,
+            Err(Failure::MayHaveCommitted(_)) if !is_dry_run => {
+                return Err(StoreError::MayHaveChanged);
+            }
+            Err(failure) => {
+                // Says in the log what it was, where that is nothing that passes.
+                let _told = catalogue::unexpected(name, &failure);
+                return Err(StoreError::NotChanged);
+            }
+        };
+        if altered.before.is_none() && altered.is_written {
             self.metrics.sequences_created.increment(1);
-            tracing::info!(sequence = name.as_str(), "a sequence was created");
         }
-        Ok(Defined {
-            created,
-            definition,
-            version,
-        })
+        Ok(altered)
+    }
+
+    /// Names of live sequences that a caller of `name` may have meant, found in bounded time.
+    pub(super) async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
+        let name = name.clone();
+        let search = |database| async move { near::search(&database, name.as_str()).await };
+        let until = Instant::now() + patience;
+        // A suggestion is a courtesy: without the database there is none.
+        self.connection.run(until, search).await.unwrap_or_default()
+    }
+
+    pub(super) async fn recently_used(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<SequenceName>, StoreError> {
+        self.several_times_anonymous(|database| recent::names(database, limit))
+            .await
     }
 
     pub(super) async fn list(
@@ -277,19 +303,7 @@ impl Database {
                 catalogue::blocks(database, name.clone(), BLOCKS_SHOWN)
             })
             .await?;
-        Ok(rows
-            .into_iter()
-            .map(|row| JournalBlock {
-                first: row.first,
-                last: row.last,
-                step: row.step,
-                holder: row.holder,
-                reserved_at: UNIX_EPOCH
-                    + Duration::from_millis(u64::try_from(row.reserved_at).unwrap_or(0)),
-                fate: row.fate,
-                next_unissued: row.next_unissued,
-            })
-            .collect())
+        Ok(rows.into_iter().map(journal_block).collect())
     }
 
     async fn several_times_anonymous<T, F, Fut>(&self, operation: F) -> Result<T, StoreError>
@@ -306,7 +320,7 @@ impl Database {
             })
     }
 
-    async fn several_times<T, F, Fut>(
+    pub(super) async fn several_times<T, F, Fut>(
         &self,
         name: &SequenceName,
         operation: F,
@@ -365,6 +379,19 @@ impl Database {
             );
         }
         self.connection.close(patience / 2).await;
+    }
+}
+
+pub(super) fn journal_block(row: entity::block::Model) -> JournalBlock {
+    JournalBlock {
+        first: row.first,
+        last: row.last,
+        step: row.step,
+        holder: row.holder,
+        reserved_at: UNIX_EPOCH
+            + Duration::from_millis(u64::try_from(row.reserved_at).unwrap_or(0)),
+        fate: row.fate,
+        next_unissued: row.next_unissued,
     }
 }
 

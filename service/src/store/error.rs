@@ -50,6 +50,16 @@ pub enum StoreError {
     AlreadyExists,
     #[error("the sequence is at version {current}")]
     VersionMismatch { current: i64 },
+    #[error("a floor may be at most {highest}")]
+    FloorTooHigh { highest: i64, max: i64 },
+    #[error("{skipped} of {left} numbers left would be skipped")]
+    ConfirmNeeded { skipped: u64, left: u64 },
+    /// A change that certainly was not made.
+    #[error("the change was not made")]
+    NotChanged,
+    /// A change whose outcome was not told.
+    #[error("the change may have been made")]
+    MayHaveChanged,
     #[error("the store holds less than was seen in it")]
     WentBack,
     /// Said once in the log where it was found.

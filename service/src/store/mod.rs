@@ -8,35 +8,45 @@ mod answer;
 mod backoff;
 mod beat;
 mod catalogue;
+mod change;
 mod connection;
 mod database;
 mod error;
 mod file_lock;
+mod holders;
 mod journal;
 mod look;
 mod monitor;
+mod near;
+mod overlap;
+mod prune;
+mod recent;
 mod recover;
 mod refresh;
 mod reservation;
 mod startup;
 mod target;
+mod trace;
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use odometer_core::{
-    definition::{Definition, DefinitionChange},
-    name::SequenceName,
-};
+use odometer_core::name::SequenceName;
 use sea_orm::DbErr;
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
 use uuid::Uuid;
 
-pub use answer::{Changed, Condition, Defined, JournalBlock, Listed, News, Page};
+pub use answer::{Altered, Changed, Condition, JournalBlock, Listed, News, Page, Snapshot};
+pub use catalogue::LIVE;
+pub use change::Act;
 pub use database::Seen;
 pub use error::{StartError, StoreError};
 pub use journal::{Fate, Row};
 pub use recover::{Recovered, recover};
 pub use reservation::{Known, ReserveRequest, Reserved, Unpublished, Want};
+pub use trace::{Holder, Trace, Traced};
 
 use connection::Health;
 use database::Database;
@@ -65,6 +75,8 @@ pub struct StoreSettings {
     pub max_sequences: u64,
     /// Rows of the journal that may wait to be written.
     pub journal_queue: usize,
+    /// How long a row of the journal is kept once nothing can come of its block any more.
+    pub journal_retain: Duration,
     /// Whether PostgreSQL and MySQL are migrated at the start; SQLite always is.
     pub migrate: bool,
     /// How old what is known of definitions may be.
@@ -123,6 +135,21 @@ impl Store {
         }
     }
 
+    /// Resolves when the database answers, with a schema that fits.
+    pub async fn reached(&self) {
+        let mut health = self.database().connection.health_changes();
+        // The sending end lives as long as the store.
+        let _up = health.wait_for(|health| *health == Health::Up).await;
+    }
+
+    /// At most `limit` names that are in use, those used most recently first.
+    ///
+    /// # Errors
+    /// Why the store did not answer.
+    pub async fn recently_used(&self, limit: usize) -> Result<Vec<SequenceName>, StoreError> {
+        self.database().recently_used(limit).await
+    }
+
     /// Reserves in a task that nobody cancels; the outcome arrives at the receiver.
     pub fn reserve(
         &self,
@@ -156,20 +183,31 @@ impl Store {
         self.database().journal.flush().await;
     }
 
-    /// Creates or changes a sequence.
+    /// Changes a sequence: its definition, its floor, or its life.
     ///
     /// # Errors
-    /// Why it was not written.
-    pub async fn define(
+    /// Why it was not changed, or that it may have been.
+    pub async fn alter(
         &self,
         name: &SequenceName,
-        change: &DefinitionChange,
-        template: Arc<Definition>,
+        act: Act,
         condition: Condition,
-    ) -> Result<Defined, StoreError> {
-        self.database()
-            .define(name, change, template, condition)
-            .await
+    ) -> Result<Altered, StoreError> {
+        self.database().alter(name, act, condition).await
+    }
+
+    /// Runs to the end what must not stop half-way when its caller gives up.
+    pub fn finish<F>(&self, work: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.database().connection.handle().spawn(work)
+    }
+
+    /// Names of live sequences that a caller of `name` may have meant, at most a few hundred; none
+    /// where that takes longer than `patience`.
+    pub async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
+        self.database().names_like(name, patience).await
     }
 
     /// A definition and its counter as they are stored.
@@ -186,6 +224,19 @@ impl Store {
     /// Why the store did not answer.
     pub async fn blocks(&self, name: &SequenceName) -> Result<Vec<JournalBlock>, StoreError> {
         self.database().blocks(name).await
+    }
+
+    /// What is known of one number.
+    ///
+    /// # Errors
+    /// `NotFound`, or why the store did not answer.
+    pub async fn trace(&self, name: &SequenceName, value: i64) -> Result<Trace, StoreError> {
+        self.database().trace(name, value).await
+    }
+
+    /// This process, as the journal calls it.
+    pub fn holder(&self) -> &str {
+        &self.database().holder
     }
 
     /// A page of definitions.

@@ -5,7 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sea_orm::{Database, DbBackend};
+use migration::Installed;
+use sea_orm::{Database, DatabaseConnection, DbBackend, DbErr};
 use tokio::sync::watch;
 
 use super::{
@@ -174,10 +175,21 @@ pub(super) async fn migrate(target: &Target, acquire: Duration) -> Result<(), St
     let database = Box::pin(Database::connect(options))
         .await
         .map_err(|error| super::unreadable(&error))?;
-    let outcome = migration::run(&database).await;
+    let outcome = match migrate_on(&database).await {
+        Ok(()) => Installed::read(&database).await,
+        Err(error) => Err(error),
+    };
     // Nothing was left on the connection that closing could lose.
     let _closed = database.close().await;
-    outcome.map_err(|error| {
+    if let Some(reason) = outcome
+        .as_ref()
+        .ok()
+        .and_then(|installed| startup::unfit_schema(*installed))
+    {
+        // A newer version was here, and left nothing that this one can work with.
+        return Err(StartError::Configuration(reason));
+    }
+    outcome.map(|_installed| ()).map_err(|error| {
         let failure = Failure::from(error);
         match startup::verdict_of(&failure) {
             Verdict::Wrong(reason) => StartError::Configuration(reason),
@@ -185,4 +197,12 @@ pub(super) async fn migrate(target: &Target, acquire: Duration) -> Result<(), St
             Verdict::Good { .. } => StartError::Other("the migration failed".to_owned()),
         }
     })
+}
+
+async fn migrate_on(database: &DatabaseConnection) -> Result<(), DbErr> {
+    #[cfg(feature = "sabotage")]
+    if crate::sabotage::is(crate::sabotage::Fault::NextSchema) {
+        return migration::run_next(database).await;
+    }
+    migration::run(database).await
 }

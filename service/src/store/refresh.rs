@@ -188,10 +188,11 @@ impl Refresher {
         self.connection.run(until, read_meta).await
     }
 
-    /// Tells of every sequence whose last change lies above what was told, up to `up_to`.
+    /// Tells of every sequence whose last change lies above what was told.
     ///
     /// Changes are numbered under the lock of `meta`'s row, so whoever sees `up_to` there sees
-    /// every change below it, too.
+    /// every change below it, too. Later ones are told already where they are met, and again by
+    /// the next poll: a sequence that was changed twice is not passed over for being too new.
     async fn tell_changes(&mut self, up_to: i64) -> Result<(), Failure> {
         let mut after = (self.told_up_to, None);
         loop {
@@ -199,9 +200,7 @@ impl Refresher {
             let position = after.clone();
             let rows = self
                 .connection
-                .run(until, move |database| {
-                    changed_after(database, position, up_to)
-                })
+                .run(until, move |database| changed_after(database, position))
                 .await?;
             let Some(last) = rows.last() else {
                 break;
@@ -273,7 +272,6 @@ impl ChangedRow {
 async fn changed_after(
     database: DatabaseConnection,
     (version, name): (i64, Option<String>),
-    up_to: i64,
 ) -> Result<Vec<ChangedRow>, DbErr> {
     let with_counter = Expr::col((counter::Entity, counter::Column::Sequence))
         .equals((sequence::Entity, sequence::Column::Name))
@@ -297,7 +295,6 @@ async fn changed_after(
         .from(sequence::Entity)
         .join(JoinType::LeftJoin, counter::Entity, with_counter)
         .cond_where(behind)
-        .and_where(sequence::Column::Version.lte(up_to))
         .order_by((sequence::Entity, sequence::Column::Version), Order::Asc)
         .order_by((sequence::Entity, sequence::Column::Name), Order::Asc)
         .limit(u64::try_from(PAGE).unwrap_or(u64::MAX))

@@ -121,9 +121,37 @@ impl Unpublished {
         }
     }
 
-    /// From here on the caller answers for the block.
-    pub fn publish(mut self) -> Option<Reserved> {
-        self.reserved.take()
+    /// From here on the caller answers for the block, if it is still the one it was reserved for.
+    pub fn publish_for(mut self, is_owner: bool) -> Option<Reserved> {
+        if is_owner { self.reserved.take() } else { None }
+    }
+
+    /// A block that no database knows of.
+    #[cfg(test)]
+    pub(crate) fn for_tests(name: SequenceName, block: Block, metrics: Arc<Metrics>) -> Self {
+        let known = Known {
+            definition: Arc::default(),
+            definition_version: 0,
+            seen: Seen {
+                next_value: block.end(),
+                version: 1,
+            },
+            floor: 0,
+            trusted: true,
+        };
+        let reserved = Reserved {
+            name,
+            id: Uuid::now_v7(),
+            block,
+            adopted: false,
+            known,
+            stored_rate: None,
+            n_conflicts: 0,
+            why: None,
+            reserved_at: now_ms(),
+            more_to_adopt: false,
+        };
+        Self::new(reserved, metrics)
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn verdict_of(failure: &Failure) -> Verdict {
     }
 }
 
-fn unfit_schema(installed: Option<Installed>) -> Option<String> {
+pub(super) fn unfit_schema(installed: Option<Installed>) -> Option<String> {
     let Some(installed) = installed else {
         return Some(
             "the database has no schema of Odometer: run `odometer migrate`, or `odometer serve --migrate`"

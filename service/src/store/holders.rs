@@ -1,0 +1,37 @@
+//! Which of the processes that the journal names still live, by their beats.
+
+use std::{collections::HashSet, time::Duration};
+
+use entity::replica;
+use sea_orm::{ColumnTrait, DatabaseConnection, DbBackend, EntityTrait, QueryFilter};
+
+use super::catalogue::now_ms;
+
+/// A process is taken for dead after this long without a beat, at least: one that was cut off from
+/// the database for a while still issues from its memory.
+const LEAST_SILENCE: Duration = Duration::from_secs(3600);
+
+/// How long a process may have been silent and still count as living. Replicas beat twice in
+/// `definition_refresh`.
+pub(super) fn longest_silence(definition_refresh: Duration) -> Duration {
+    LEAST_SILENCE.max(definition_refresh.saturating_mul(2))
+}
+
+/// Those of `holders` that were heard of within `silence`; whoever asks is not among those asked for.
+pub(super) async fn living(
+    database: &DatabaseConnection,
+    holders: HashSet<String>,
+    silence: Duration,
+) -> Result<HashSet<String>, sea_orm::DbErr> {
+    // Whoever asks owns the file of SQLite, so all others have ended.
+    if holders.is_empty() || database.get_database_backend() == DbBackend::Sqlite {
+        return Ok(HashSet::new());
+    }
+    let since = now_ms().saturating_sub(i64::try_from(silence.as_millis()).unwrap_or(i64::MAX));
+    let heard = replica::Entity::find()
+        .filter(replica::Column::Holder.is_in(holders))
+        .filter(replica::Column::BeatAt.gte(since))
+        .all(database)
+        .await?;
+    Ok(heard.into_iter().map(|row| row.holder).collect())
+}

@@ -1,0 +1,459 @@
+//! Looks in the background that no two blocks of the journal have numbers in common.
+//!
+//! The whole journal is walked in the order of its numbers, a bounded number of rows at a time;
+//! while that takes longer than one turn, blocks reserved lately are compared with their neighbours
+//! besides. Every replica does it: the reads are few, and nobody has to be elected.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use entity::{block, meta};
+use migration::{Installed, JOURNAL_INDEX};
+use sea_orm::{
+    ColumnTrait, Condition, DatabaseConnection, DbErr, EntityTrait, QueryFilter, QueryOrder,
+    QuerySelect, Select,
+    sea_query::{Expr, ExprTrait},
+};
+use uuid::Uuid;
+
+use super::{
+    catalogue::now_ms,
+    connection::{Connection, Health},
+    error::Failure,
+};
+use crate::metrics::Metrics;
+
+/// Between two turns: half of it to all of it, so that replicas do not look at once.
+const INTERVAL: Duration = Duration::from_secs(12);
+/// Before the first turn, at most.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+/// For one statement and its turn on the pool.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Rows of one statement: few enough to be read from a slow disk within `store.timeout`.
+const PAGE: usize = 500;
+const PAGES_A_TURN: usize = 20;
+/// Between two pages of a turn, so that a single connection is free for reservations.
+const BETWEEN_PAGES: Duration = Duration::from_millis(20);
+/// What counts as reserved lately: a few turns.
+const LATELY: Duration = Duration::from_secs(120);
+/// Blocks reserved lately that a turn compares with their neighbours.
+const LATELY_A_TURN: usize = 50;
+/// Neighbours below a block, adopted rests included.
+const NEIGHBOURS: u64 = 50;
+/// Pairs that are remembered, and that one page may name; beyond, they are not looked at.
+const MOST_PAIRS: usize = 1000;
+const MOST_PAIRS_A_PAGE: usize = 100;
+
+/// Two blocks that seem to overlap, the lower first.
+type Pair = (block::Model, block::Model);
+
+pub(super) struct Overlaps {
+    connection: Arc<Connection>,
+    metrics: Arc<Metrics>,
+    has_index: bool,
+    /// The last row that was looked at in this pass.
+    position: Option<Position>,
+    /// Of the rows of the same sequence up to there, the one that reaches highest.
+    highest: Option<block::Model>,
+    pass: u64,
+    /// Pairs that overlap, by ids, and the pass that found them last.
+    found: BTreeMap<(Uuid, Uuid), u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Position {
+    sequence: String,
+    period: String,
+    first: i64,
+    id: Uuid,
+}
+
+impl Overlaps {
+    /// Starts to look, on the connection's runtime, for as long as that lives.
+    pub(super) fn watch(connection: Arc<Connection>, metrics: Arc<Metrics>) {
+        let overlaps = Self {
+            connection: Arc::clone(&connection),
+            metrics,
+            has_index: false,
+            position: None,
+            highest: None,
+            pass: 0,
+            found: BTreeMap::new(),
+        };
+        connection.handle().spawn(overlaps.run());
+    }
+
+    async fn run(mut self) {
+        tokio::time::sleep(FIRST_WAIT.mul_f64(rand::random::<f64>())).await;
+        loop {
+            if self.connection.health() == Health::Up
+                && let Err(failure) = self.turn().await
+            {
+                tracing::debug!(
+                    error = failure.cause().text(),
+                    "the journal was not looked through"
+                );
+            }
+            let pause = 0.5 + 0.5 * rand::random::<f64>();
+            tokio::time::sleep(INTERVAL.mul_f64(pause)).await;
+        }
+    }
+
+    async fn turn(&mut self) -> Result<(), Failure> {
+        if !self.has_index {
+            self.has_index = self.query(has_index).await?;
+            if !self.has_index {
+                return Ok(());
+            }
+        }
+        if !self.walk().await? {
+            self.look_at_the_latest().await?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with the pass; true where it came to its end.
+    async fn walk(&mut self) -> Result<bool, Failure> {
+        for _page in 0..PAGES_A_TURN {
+            let position = self.position.clone();
+            let rows = self.query(|database| page(database, position)).await?;
+            let is_last = rows.len() < PAGE;
+            let next = rows.last().map(Position::of);
+            let mut highest = self.highest.clone();
+            let suspects = sweep(&mut highest, rows);
+            self.judge(suspects).await?;
+            if is_last {
+                self.end_pass();
+                return Ok(true);
+            }
+            (self.position, self.highest) = (next, highest);
+            tokio::time::sleep(BETWEEN_PAGES).await;
+        }
+        Ok(false)
+    }
+
+    fn end_pass(&mut self) {
+        (self.position, self.highest) = (None, None);
+        let pass = self.pass;
+        // Those that this pass did not meet again were mended, or pruned.
+        self.found.retain(|_, seen_in| *seen_in >= pass);
+        self.pass = pass.saturating_add(1);
+        self.publish();
+        self.metrics.journal_checks.increment(1);
+    }
+
+    /// Some of the blocks reserved lately, each with those below it.
+    async fn look_at_the_latest(&mut self) -> Result<(), Failure> {
+        let latest = self.query(latest).await?;
+        let from = rand::random_range(0..latest.len().max(1));
+        let chosen = latest.iter().cycle().skip(from).take(latest.len());
+        for row in chosen.take(LATELY_A_TURN).cloned().collect::<Vec<_>>() {
+            let rows = self.query(|database| neighbours(database, row)).await?;
+            let suspects = sweep(&mut None, rows.into_iter().rev());
+            self.judge(suspects).await?;
+            tokio::time::sleep(BETWEEN_PAGES).await;
+        }
+        Ok(())
+    }
+
+    /// Reads suspects again, both in one statement: they may have come from two moments.
+    async fn judge(&mut self, mut suspects: Vec<Pair>) -> Result<(), Failure> {
+        suspects.truncate(MOST_PAIRS_A_PAGE);
+        if suspects.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<Uuid> = suspects.iter().flat_map(|(a, b)| [a.id, b.id]).collect();
+        let (rows, recovered_at) = self.query(|database| again(database, ids)).await?;
+        for (one, other) in suspects {
+            let (Some(one), Some(other)) = (rows.get(&one.id), rows.get(&other.id)) else {
+                continue;
+            };
+            if overlap(one, other) && !is_of_before(recovered_at, one, other) {
+                self.note(one, other);
+            }
+        }
+        self.publish();
+        Ok(())
+    }
+
+    fn note(&mut self, one: &block::Model, other: &block::Model) {
+        let key = (Ord::min(one.id, other.id), Ord::max(one.id, other.id));
+        if self.found.len() >= MOST_PAIRS && !self.found.contains_key(&key) {
+            return;
+        }
+        if self.found.insert(key, self.pass).is_none() {
+            tracing::error!(
+                sequence = one.sequence,
+                block = %one.id,
+                holder = one.holder,
+                first = one.first,
+                last = one.last,
+                other_block = %other.id,
+                other_holder = other.holder,
+                other_first = other.first,
+                other_last = other.last,
+                "two blocks of the journal overlap, so numbers may have been given twice; \
+                 see the runbook, \"Blocks that overlap\""
+            );
+        }
+    }
+
+    fn publish(&self) {
+        let n_found = u32::try_from(self.found.len()).unwrap_or(u32::MAX);
+        self.metrics.journal_overlaps.set(f64::from(n_found));
+    }
+
+    async fn query<T, F, Fut>(&self, operation: F) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: FnOnce(DatabaseConnection) -> Fut,
+        Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
+    {
+        let until = Instant::now() + PATIENCE;
+        self.connection.run(until, operation).await
+    }
+}
+
+impl Position {
+    fn of(row: &block::Model) -> Self {
+        Self {
+            sequence: row.sequence.clone(),
+            period: row.period.clone(),
+            first: row.first,
+            id: row.id,
+        }
+    }
+}
+
+/// Whether the journal can be walked without sorting it each time.
+async fn has_index(database: DatabaseConnection) -> Result<bool, DbErr> {
+    let installed = Installed::read(&database).await?;
+    Ok(installed.is_some_and(|installed| installed.schema_version >= JOURNAL_INDEX))
+}
+
+/// Rows of which anything counts, in the order of their numbers.
+fn in_order() -> Select<block::Entity> {
+    let counts = Condition::any()
+        .add(block::Column::Fate.is_not_in(["returned", "adopted", "abandoned"]))
+        .add(Expr::col(block::Column::NextUnissued).gt(Expr::col(block::Column::First)));
+    block::Entity::find()
+        .filter(counts)
+        .order_by_asc(block::Column::Sequence)
+        .order_by_asc(block::Column::Period)
+        .order_by_asc(block::Column::First)
+        .order_by_asc(block::Column::Id)
+}
+
+/// The rows after a position. One condition for each place where an index can be entered: no
+/// database finds its way into one by an `OR` of them.
+async fn page(
+    database: DatabaseConnection,
+    after: Option<Position>,
+) -> Result<Vec<block::Model>, DbErr> {
+    let Some(after) = after else {
+        return in_order().limit(limit(0)).all(&database).await;
+    };
+    let later_there = Condition::any()
+        .add(block::Column::First.gt(after.first))
+        .add(block::Column::Id.gt(after.id));
+    let mut rows = in_order()
+        .filter(block::Column::Sequence.eq(after.sequence.clone()))
+        .filter(block::Column::Period.eq(after.period.clone()))
+        .filter(block::Column::First.gte(after.first))
+        .filter(later_there)
+        .limit(limit(0))
+        .all(&database)
+        .await?;
+    let later_periods = block::Column::Sequence
+        .eq(after.sequence.clone())
+        .and(block::Column::Period.gt(after.period));
+    let later_names = block::Column::Sequence.gt(after.sequence);
+    for later in [later_periods, later_names] {
+        if rows.len() < PAGE {
+            let more = in_order().filter(later).limit(limit(rows.len()));
+            rows.extend(more.all(&database).await?);
+        }
+    }
+    Ok(rows)
+}
+
+fn limit(n_read: usize) -> u64 {
+    u64::try_from(PAGE.saturating_sub(n_read)).unwrap_or_default()
+}
+
+async fn latest(database: DatabaseConnection) -> Result<Vec<block::Model>, DbErr> {
+    let lately = i64::try_from(LATELY.as_millis()).unwrap_or_default();
+    block::Entity::find()
+        .filter(block::Column::ReservedAt.gte(now_ms().saturating_sub(lately)))
+        .order_by_desc(block::Column::ReservedAt)
+        .limit(limit(0))
+        .all(&database)
+        .await
+}
+
+/// A block and those that begin below its end, the highest first.
+async fn neighbours(
+    database: DatabaseConnection,
+    row: block::Model,
+) -> Result<Vec<block::Model>, DbErr> {
+    block::Entity::find()
+        .filter(block::Column::Sequence.eq(row.sequence))
+        .filter(block::Column::Period.eq(row.period))
+        .filter(block::Column::First.lte(row.last))
+        .order_by_desc(block::Column::First)
+        .limit(NEIGHBOURS)
+        .all(&database)
+        .await
+}
+
+/// Rows by their ids, and when `odometer recover` last ran.
+async fn again(
+    database: DatabaseConnection,
+    ids: Vec<Uuid>,
+) -> Result<(HashMap<Uuid, block::Model>, Option<i64>), DbErr> {
+    let rows = block::Entity::find()
+        .filter(block::Column::Id.is_in(ids))
+        .all(&database)
+        .await?;
+    let meta = meta::Entity::find_by_id(1_i16).one(&database).await?;
+    let recovered_at = meta.and_then(|meta| meta.recovered_at);
+    let rows = rows.into_iter().map(|row| (row.id, row)).collect();
+    Ok((rows, recovered_at))
+}
+
+/// The last number that a row answers for: of what was given back, another row does.
+///
+/// An abandoned rest counts as given back: `odometer recover` abandons blocks that were returned
+/// when the store was saved, and whoever adopted one after that writes a row of its own.
+fn last_counted(row: &block::Model) -> i64 {
+    match row.fate.as_str() {
+        "returned" | "adopted" | "abandoned" => row.next_unissued.saturating_sub(row.step),
+        _ => row.last,
+    }
+}
+
+/// Pairs of `rows`, which come in order, of which the second begins within the first. Where any two
+/// overlap, one that begins lower reaches into the next.
+fn sweep(
+    highest: &mut Option<block::Model>,
+    rows: impl IntoIterator<Item = block::Model>,
+) -> Vec<Pair> {
+    let mut pairs = Vec::new();
+    for row in rows {
+        if last_counted(&row) < row.first {
+            continue;
+        }
+        let before = highest
+            .take_if(|before| before.sequence == row.sequence && before.period == row.period);
+        *highest = Some(match before {
+            Some(before) => {
+                if overlap(&before, &row) {
+                    pairs.push((before.clone(), row.clone()));
+                }
+                if last_counted(&before) < last_counted(&row) {
+                    row
+                } else {
+                    before
+                }
+            }
+            None => row,
+        });
+    }
+    pairs
+}
+
+fn overlap(one: &block::Model, other: &block::Model) -> bool {
+    one.first <= last_counted(other) && other.first <= last_counted(one)
+}
+
+/// Whether both are of the time before the store went back: rows of then may be of two histories,
+/// and `odometer recover` has raised every counter above both.
+fn is_of_before(recovered_at: Option<i64>, one: &block::Model, other: &block::Model) -> bool {
+    recovered_at.is_some_and(|at| one.reserved_at < at && other.reserved_at < at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(sequence: &str, first: i64, last: i64, fate: &str, next_unissued: i64) -> block::Model {
+        block::Model {
+            id: Uuid::new_v4(),
+            sequence: sequence.to_owned(),
+            period: String::new(),
+            first,
+            last,
+            step: 1,
+            holder: "h".to_owned(),
+            reserved_at: 0,
+            fate: fate.to_owned(),
+            next_unissued,
+        }
+    }
+
+    fn n_pairs(rows: Vec<block::Model>) -> usize {
+        sweep(&mut None, rows).len()
+    }
+
+    #[test]
+    fn rests_that_were_adopted_lie_within_their_block_and_do_not_overlap_it() {
+        let chain = vec![
+            row("a", 1, 100, "adopted", 41),
+            // Adopted and returned again without a number issued.
+            row("a", 41, 100, "adopted", 41),
+            row("a", 41, 100, "adopted", 61),
+            row("a", 61, 100, "returned", 70),
+            row("a", 101, 200, "held", 101),
+            row("b", 1, 100, "spent", 101),
+        ];
+        assert_eq!(n_pairs(chain), 0);
+    }
+
+    #[test]
+    fn blocks_with_a_number_in_common_are_found() {
+        let spent = row("a", 1, 100, "spent", 101);
+        for (other, expected) in [
+            (row("a", 100, 150, "held", 100), 1),
+            (row("a", 101, 150, "held", 101), 0),
+            (row("a", 50, 60, "spent", 61), 1),
+            (row("a", 50, 60, "returned", 51), 1),
+            (row("a", 50, 60, "returned", 50), 0),
+            (row("b", 50, 60, "spent", 61), 0),
+        ] {
+            assert_eq!(
+                n_pairs(vec![spent.clone(), other.clone()]),
+                expected,
+                "{other:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_long_block_is_compared_with_all_that_begin_within_it() {
+        let rows = vec![
+            row("a", 1, 1000, "held", 1),
+            row("a", 10, 20, "held", 10),
+            row("a", 30, 40, "held", 30),
+            row("a", 1000, 1001, "held", 1000),
+            row("a", 1001, 1002, "held", 1001),
+        ];
+        assert_eq!(n_pairs(rows), 4);
+    }
+
+    #[test]
+    fn the_walk_goes_on_where_it_stopped() {
+        let mut highest = None;
+        assert!(sweep(&mut highest, [row("a", 1, 1000, "held", 1)]).is_empty());
+        assert_eq!(
+            sweep(&mut highest, [row("a", 500, 501, "held", 500)]).len(),
+            1
+        );
+        assert_eq!(
+            sweep(&mut highest, [row("b", 500, 501, "held", 500)]).len(),
+            0
+        );
+    }
+}

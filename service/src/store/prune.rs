@@ -1,0 +1,259 @@
+//! Removes old rows of the journal, a bounded number at a time.
+//!
+//! What can still give numbers stays however old it is: rests that may be adopted, and blocks in
+//! the memory of a process that lives. Nothing else of the program rests on a row being there.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use entity::{block, counter};
+use migration::{Installed, JOURNAL_INDEX};
+use sea_orm::{
+    ColumnTrait, Condition, DatabaseConnection, DbErr, EntityTrait, QueryFilter, QueryOrder,
+    QuerySelect,
+};
+use uuid::Uuid;
+
+use super::{
+    StoreSettings,
+    catalogue::now_ms,
+    connection::{Connection, Health},
+    error::Failure,
+    holders,
+};
+use crate::{
+    metrics::Metrics,
+    sabotage::{self, Fault},
+};
+
+/// Before the first pass, and between two: half of it to all of it.
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+const BETWEEN_PASSES: Duration = Duration::from_secs(1200);
+/// Rows that one step looks at.
+const STEP: u64 = 500;
+const BETWEEN_STEPS: Duration = Duration::from_millis(250);
+/// For the statements of one step and their turn on the pool.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) struct Pruner {
+    connection: Arc<Connection>,
+    metrics: Arc<Metrics>,
+    rule: Rule,
+    has_warned: bool,
+}
+
+/// What is kept.
+#[derive(Clone, Debug)]
+struct Rule {
+    /// Blocks of this process are never taken for those of a dead one.
+    holder: String,
+    retain: Duration,
+    silence: Duration,
+}
+
+/// A row that was looked at, in the order of age.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    reserved_at: i64,
+    id: Uuid,
+}
+
+/// What one step came to.
+struct Step {
+    n_removed: u64,
+    /// Where the next one goes on; `None` at the end.
+    next: Option<Position>,
+}
+
+impl Pruner {
+    /// Starts it, on the connection's runtime, for as long as that lives.
+    pub(super) fn start(
+        connection: Arc<Connection>,
+        holder: String,
+        settings: &StoreSettings,
+        metrics: Arc<Metrics>,
+    ) {
+        let pruner = Self {
+            connection: Arc::clone(&connection),
+            metrics,
+            rule: Rule {
+                holder,
+                retain: settings.journal_retain,
+                silence: holders::longest_silence(settings.definition_refresh),
+            },
+            has_warned: false,
+        };
+        connection.handle().spawn(pruner.run());
+    }
+
+    async fn run(mut self) {
+        let mut pause = FIRST_WAIT;
+        loop {
+            let jitter = 0.5 + 0.5 * rand::random::<f64>();
+            tokio::time::sleep(pause.mul_f64(jitter)).await;
+            pause = FIRST_WAIT;
+            if self.connection.health() != Health::Up {
+                continue;
+            }
+            match self.pass().await {
+                Ok(()) => pause = BETWEEN_PASSES,
+                Err(failure) if !std::mem::replace(&mut self.has_warned, true) => {
+                    tracing::warn!(
+                        error = failure.cause().text(),
+                        "old rows of the journal cannot be removed for now; it is tried again"
+                    );
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn pass(&mut self) -> Result<(), Failure> {
+        let mut position = None;
+        loop {
+            let rule = self.rule.clone();
+            let until = Instant::now() + PATIENCE;
+            let step = self
+                .connection
+                .run(until, |database| step(database, rule, position))
+                .await?;
+            self.metrics.journal_rows_pruned.increment(step.n_removed);
+            if step.n_removed > 0 {
+                tracing::debug!(
+                    rows = step.n_removed,
+                    "old rows of the journal were removed"
+                );
+            }
+            self.has_warned = false;
+            if step.next.is_none() {
+                return Ok(());
+            }
+            position = step.next;
+            tokio::time::sleep(BETWEEN_STEPS).await;
+        }
+    }
+}
+
+async fn step(
+    database: DatabaseConnection,
+    rule: Rule,
+    after: Option<Position>,
+) -> Result<Step, DbErr> {
+    let mut step = Step {
+        n_removed: 0,
+        next: None,
+    };
+    let installed = Installed::read(&database).await?;
+    if installed.is_none_or(|installed| installed.schema_version < JOURNAL_INDEX) {
+        return Ok(step);
+    }
+    let retain = i64::try_from(rule.retain.as_millis()).unwrap_or(i64::MAX);
+    let rows = oldest(&database, now_ms().saturating_sub(retain), after).await?;
+    let more = u64::try_from(rows.len()) == Ok(STEP);
+    step.next = rows.last().filter(|_| more).map(|row| Position {
+        reserved_at: row.reserved_at,
+        id: row.id,
+    });
+    let living = living(&database, &rule, &rows).await?;
+    let floors = floors(&database, &rows).await?;
+    let (rests, others): (Vec<_>, Vec<_>) = rows
+        .iter()
+        .filter(|row| is_over(row, &rule, &living, &floors))
+        .partition(|row| row.fate == "returned");
+    // Told apart once more by the statement: a block may have been given back since it was read.
+    let is_rest = block::Column::Fate.eq("returned");
+    let is_none = block::Column::Fate.ne("returned");
+    for (rows, still) in [(rests, is_rest), (others, is_none)] {
+        if !rows.is_empty() {
+            let removed = block::Entity::delete_many()
+                .filter(block::Column::Id.is_in(rows.iter().map(|row| row.id)))
+                .filter(still)
+                .exec(&database)
+                .await?;
+            step.n_removed = step.n_removed.saturating_add(removed.rows_affected);
+        }
+    }
+    Ok(step)
+}
+
+/// Whether nothing can come of a row's block any more.
+fn is_over(
+    row: &block::Model,
+    rule: &Rule,
+    living: &HashSet<String>,
+    floors: &HashMap<(String, String), i64>,
+) -> bool {
+    if sabotage::is(Fault::PruneAll) {
+        return true;
+    }
+    match row.fate.as_str() {
+        "spent" | "adopted" | "abandoned" => true,
+        "held" => row.holder != rule.holder && !living.contains(&row.holder),
+        // A floor never falls, and nothing below it is adopted.
+        "returned" => floors
+            .get(&(row.sequence.clone(), row.period.clone()))
+            .is_some_and(|floor| row.last < *floor),
+        // A word of a later version: not ours to judge.
+        _ => false,
+    }
+}
+
+/// The oldest rows after a position.
+async fn oldest(
+    database: &DatabaseConnection,
+    before: i64,
+    after: Option<Position>,
+) -> Result<Vec<block::Model>, DbErr> {
+    let mut find = block::Entity::find()
+        .filter(block::Column::ReservedAt.lt(before))
+        .order_by_asc(block::Column::ReservedAt)
+        .order_by_asc(block::Column::Id)
+        .limit(STEP);
+    if let Some(after) = after {
+        let later = Condition::any()
+            .add(block::Column::ReservedAt.gt(after.reserved_at))
+            .add(block::Column::Id.gt(after.id));
+        find = find
+            .filter(block::Column::ReservedAt.gte(after.reserved_at))
+            .filter(later);
+    }
+    find.all(database).await
+}
+
+async fn living(
+    database: &DatabaseConnection,
+    rule: &Rule,
+    rows: &[block::Model],
+) -> Result<HashSet<String>, DbErr> {
+    let holders = rows
+        .iter()
+        .filter(|row| row.fate == "held" && row.holder != rule.holder)
+        .map(|row| row.holder.clone())
+        .collect();
+    holders::living(database, holders, rule.silence).await
+}
+
+/// The floors of the sequences and periods that returned rows belong to.
+async fn floors(
+    database: &DatabaseConnection,
+    rows: &[block::Model],
+) -> Result<HashMap<(String, String), i64>, DbErr> {
+    let returned: Vec<_> = rows.iter().filter(|row| row.fate == "returned").collect();
+    if returned.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let names: HashSet<&str> = returned.iter().map(|row| row.sequence.as_str()).collect();
+    let periods: HashSet<&str> = returned.iter().map(|row| row.period.as_str()).collect();
+    let counters = counter::Entity::find()
+        .filter(counter::Column::Sequence.is_in(names))
+        .filter(counter::Column::Period.is_in(periods))
+        .all(database)
+        .await?;
+    Ok(counters
+        .into_iter()
+        .map(|row| ((row.sequence, row.period), row.floor))
+        .collect())
+}

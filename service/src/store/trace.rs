@@ -1,0 +1,145 @@
+//! What the store knows of one number: the counter, the rows of the journal whose range holds it,
+//! and who of their holders lives.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use entity::{block, meta};
+use odometer_core::{definition::Definition, name::SequenceName};
+use sea_orm::{
+    ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+};
+
+use super::{
+    answer::JournalBlock,
+    catalogue::{self, NO_PERIOD, Standing},
+    database::{self, Database, Seen},
+    error::StoreError,
+    holders,
+};
+
+/// Rows that are looked at below a number. A row is covered by the rests of its block that were
+/// returned and adopted since, the youngest of which is nearest; other blocks lie apart.
+const ROWS_BELOW: u64 = 200;
+
+/// What the store knows of one number.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    pub definition: Arc<Definition>,
+    pub seen: Seen,
+    /// Whether `odometer recover` ever ran here: it marks blocks as abandoned whose rest may have
+    /// been issued after the moment that the store went back to.
+    pub was_recovered: bool,
+    /// The rows whose range holds the number, the youngest rest of a block first.
+    pub rows: Vec<Traced>,
+}
+
+/// A row of the journal, and what is known of its holder.
+#[derive(Clone, Debug)]
+pub struct Traced {
+    pub block: JournalBlock,
+    pub holder: Holder,
+}
+
+/// Who a block belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// The process that was asked.
+    This,
+    /// Another one, heard of lately.
+    Living,
+    /// One that was not heard of for long, or never.
+    Gone,
+}
+
+struct Found {
+    standing: Standing,
+    was_recovered: bool,
+    rows: Vec<block::Model>,
+    living: HashSet<String>,
+}
+
+impl Database {
+    /// Looks a number up; `NotFound` where there is no such sequence.
+    pub(super) async fn trace(&self, name: &SequenceName, value: i64) -> Result<Trace, StoreError> {
+        let silence = holders::longest_silence(self.settings.definition_refresh);
+        let found = self
+            .several_times(name, |database| {
+                look(
+                    database,
+                    name.clone(),
+                    value,
+                    self.holder.to_string(),
+                    silence,
+                )
+            })
+            .await?
+            .ok_or(StoreError::NotFound)?;
+        let definition = Definition::from_stored(&found.standing.definition)
+            .map_err(|error| StoreError::Broken(error.to_string()))?;
+        let counter = found
+            .standing
+            .counter()
+            .ok_or_else(|| catalogue::without_counter(name))?;
+        let rows = found.rows.into_iter().map(|row| Traced {
+            holder: if *row.holder == *self.holder {
+                Holder::This
+            } else if found.living.contains(&row.holder) {
+                Holder::Living
+            } else {
+                Holder::Gone
+            },
+            block: database::journal_block(row),
+        });
+        Ok(Trace {
+            definition: Arc::new(definition),
+            seen: counter.seen,
+            was_recovered: found.was_recovered,
+            rows: rows.collect(),
+        })
+    }
+}
+
+/// The counter is read first: what is below it then may have a row by the time the rows are read,
+/// and what is not below it was not reserved when the question came.
+async fn look(
+    database: DatabaseConnection,
+    name: SequenceName,
+    value: i64,
+    this: String,
+    silence: Duration,
+) -> Result<Option<Found>, DbErr> {
+    let Some(standing) = catalogue::read(&database, name.as_str()).await? else {
+        return Ok(None);
+    };
+    let mut rows = block::Entity::find()
+        .filter(block::Column::Sequence.eq(name.as_str()))
+        .filter(block::Column::Period.eq(NO_PERIOD))
+        .filter(block::Column::First.lte(value))
+        .order_by_desc(block::Column::First)
+        .order_by_desc(block::Column::ReservedAt)
+        .order_by_desc(block::Column::Id)
+        .limit(ROWS_BELOW)
+        .all(&database)
+        .await?;
+    rows.retain(|row| holds(row, value));
+    let others = rows
+        .iter()
+        .filter(|row| row.fate == "held" && row.holder != this)
+        .map(|row| row.holder.clone())
+        .collect();
+    let living = holders::living(&database, others, silence).await?;
+    // Read last: what is not marked as recovered now was not when the rows were read.
+    let meta = meta::Entity::find_by_id(1_i16).one(&database).await?;
+    Ok(Some(Found {
+        standing,
+        was_recovered: meta.is_none_or(|meta| meta.recovered_at.is_some()),
+        rows,
+        living,
+    }))
+}
+
+/// Whether `value` is one of a block's numbers.
+fn holds(row: &block::Model, value: i64) -> bool {
+    let offset = value.checked_sub(row.first);
+    value <= row.last && offset.is_some_and(|offset| offset.checked_rem(row.step) == Some(0))
+}

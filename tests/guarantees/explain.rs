@@ -1,0 +1,411 @@
+//! What `explain` says of a number is so, in a run with kills, stops and callers that hang up.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{
+        Arc, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::support::{
+    Answer, Backend, Client, Ledger, Options, Program, Range, TestDatabase, for_each_backend,
+    settings, wait,
+};
+
+const N_CALLERS: usize = 8;
+const N_SEQUENCES: usize = 4;
+/// Numbers given between two faults.
+const BETWEEN_FAULTS: u64 = 1_000;
+/// The most that one call asks for.
+const MOST_AT_ONCE: u64 = 20;
+/// Numbers near the high-water mark, where most of what is held and returned lies.
+const NEAR: i64 = 400;
+const LIMIT: Duration = Duration::from_secs(60);
+/// Names with one story each, beside those of the run.
+const HELD: &str = "still-held";
+const RETURNED: &str = "given-back";
+const LOST: &str = "died-with-its-holder";
+
+for_each_backend!(explain_never_says_what_is_not_so);
+
+async fn explain_never_says_what_is_not_so(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let outcome = explained(&database, &Program::options()).await;
+    assert_eq!(outcome.not_so, Vec::<String>::new());
+    println!("{backend:?}: {:?}", outcome.n_said);
+    let mut wanted = vec![
+        ("not_reserved, not given", 5),
+        ("held, not given", 20),
+        ("issued_or_lost, given", 30),
+        ("issued_or_lost, not given", 10),
+    ];
+    if backend != Backend::Sqlite {
+        wanted.push(("returned, not given", 10));
+    }
+    for (said, least) in wanted {
+        let n_said = outcome.n_said.get(said).copied().unwrap_or_default();
+        assert!(n_said >= least, "vacuous: {n_said} × {said}");
+    }
+}
+
+for_each_backend!(an_explanation_that_guesses_is_found_out);
+
+async fn an_explanation_that_guesses_is_found_out(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().without_guards("explain-guesses");
+    let outcome = explained(&database, &options).await;
+    let is_guess = |claim: &String| claim.contains("said to be issued,");
+    assert!(
+        outcome.not_so.iter().any(is_guess),
+        "the check finds nothing: {:?}",
+        outcome.n_said
+    );
+}
+
+#[derive(Default)]
+struct Outcome {
+    /// Claims that are not so.
+    not_so: Vec<String>,
+    n_said: BTreeMap<String, usize>,
+}
+
+/// One claim about one number.
+struct Said {
+    sequence: String,
+    value: i64,
+    fate: String,
+}
+
+async fn explained(database: &TestDatabase, options: &Options) -> Outcome {
+    let options = options
+        .clone()
+        .database(&database.url)
+        .env("ODOMETER_DEFAULT__BLOCK__MIN", 20)
+        .env("ODOMETER_DEFAULT__BLOCK__MAX", 100);
+    let mut run = Run::start(database, options).await;
+    for round in 0..settings::at_size(4, 40) {
+        run.wait_for_load().await;
+        if round % 3 == 2 {
+            run.stop_and_replace(0).await;
+        } else {
+            run.kill_and_replace(0).await;
+        }
+    }
+    let ledger = run.end_of_calls().await;
+    let ledger = run.tell_stories(ledger).await;
+    run.let_the_living_beat().await;
+
+    let mut outcome = Outcome::default();
+    let mut said = Vec::new();
+    let clients: Vec<Client> = run.programs.iter().map(Program::client).collect();
+    for (sequence, value) in run.questions().await {
+        let client = &clients[rand::random_range(0..clients.len())];
+        let fate = ask(client, &sequence, value).await;
+        said.push(Said {
+            sequence,
+            value,
+            fate,
+        });
+    }
+    let marks = run.high_water_marks().await;
+    for claim in &said {
+        let is_given = ledger
+            .given(&claim.sequence)
+            .iter()
+            .any(|range| range.values().contains(&claim.value));
+        let given = if is_given { "given" } else { "not given" };
+        let key = format!("{}, {given}", claim.fate);
+        *outcome.n_said.entry(key).or_default() += 1;
+        outcome.note(claim, is_given, marks[&claim.sequence]);
+    }
+    // What the living still hold comes to light when they stop.
+    let rests = run.stop_all().await;
+    for claim in &said {
+        let is_left = rests.contains(&(claim.sequence.clone(), claim.value));
+        if is_left && ["issued_or_lost", "issued", "abandoned"].contains(&&*claim.fate) {
+            outcome
+                .not_so
+                .push(claim.called("and was given back since"));
+        }
+    }
+    outcome
+}
+
+impl Said {
+    fn called(&self, but: &str) -> String {
+        let Self {
+            sequence,
+            value,
+            fate,
+        } = self;
+        format!("{value} of {sequence} was said to be {fate}, {but}")
+    }
+}
+
+impl Outcome {
+    /// `mark` was read after the claim: what lay at or above it then had been reserved by nobody.
+    fn note(&mut self, claim: &Said, is_given: bool, mark: i64) {
+        let is_free = claim.value >= mark;
+        let wrong = match claim.fate.as_str() {
+            "not_reserved" | "returned" | "abandoned" if is_given => Some("but a caller has it"),
+            "issued" if !is_given => Some("but nobody was given it"),
+            "not_reserved" if claim.value < mark - NEAR => Some("but lies far below the mark"),
+            "not_reserved" => None,
+            _ if is_free => Some("but nobody has reserved it"),
+            _ => None,
+        };
+        self.not_so.extend(wrong.map(|but| claim.called(but)));
+    }
+}
+
+async fn ask(client: &Client, sequence: &str, value: i64) -> String {
+    let path = format!("/v1/sequences/{sequence}/explain?id={value}");
+    let reply = client.get(&path).await.expect("a reply");
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let reply = reply.json();
+    assert_eq!(Range::identifier(&reply["value"]), value);
+    let fate = reply["fate"].as_str().expect("a fate").to_owned();
+    let has_row = !matches!(fate.as_str(), "not_reserved" | "no_record");
+    for field in ["holder", "reserved_at", "block"] {
+        assert_eq!(reply[field].is_null(), !has_row, "{reply}");
+    }
+    fate
+}
+
+/// One start of a replica, as the callers see it.
+struct Incarnation {
+    client: Client,
+    is_ending: AtomicBool,
+}
+
+struct Stage {
+    replicas: Vec<RwLock<Arc<Incarnation>>>,
+    n_given: AtomicU64,
+    over: AtomicBool,
+}
+
+struct Run<'a> {
+    database: &'a TestDatabase,
+    options: Options,
+    programs: Vec<Program>,
+    stage: Arc<Stage>,
+    callers: Vec<tokio::task::JoinHandle<Ledger>>,
+}
+
+impl<'a> Run<'a> {
+    async fn start(database: &'a TestDatabase, options: Options) -> Self {
+        let mut programs = Vec::new();
+        for _ in 0..database.backend.replicas(3) {
+            programs.push(options.start_ready().await);
+        }
+        let replicas = programs.iter().map(|p| RwLock::new(incarnation(p)));
+        let stage = Arc::new(Stage {
+            replicas: replicas.collect(),
+            n_given: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+        });
+        let callers = (0..N_CALLERS).map(|_| tokio::spawn(call_until_over(Arc::clone(&stage))));
+        Self {
+            database,
+            options,
+            programs,
+            callers: callers.collect(),
+            stage,
+        }
+    }
+
+    async fn wait_for_load(&self) {
+        let before = self.stage.n_given.load(Ordering::Relaxed);
+        wait::until("numbers are given", LIMIT, async || {
+            let now = self.stage.n_given.load(Ordering::Relaxed);
+            (now >= before + BETWEEN_FAULTS).then_some(())
+        })
+        .await;
+    }
+
+    async fn kill_and_replace(&mut self, replica: usize) {
+        self.stage.end(replica);
+        self.programs[replica].kill();
+        self.programs[replica] = self.options.start_ready().await;
+        self.stage.replace(replica, &self.programs[replica]);
+    }
+
+    async fn stop_and_replace(&mut self, replica: usize) {
+        self.stage.end(replica);
+        // The order does not matter: the last place is as good as any.
+        self.programs.swap_remove(replica).stop().await;
+        self.programs.push(self.options.start_ready().await);
+        for (at, program) in self.programs.iter().enumerate() {
+            self.stage.replace(at, program);
+        }
+    }
+
+    async fn end_of_calls(&mut self) -> Ledger {
+        self.stage.over.store(true, Ordering::Relaxed);
+        let mut ledger = Ledger::default();
+        for caller in self.callers.drain(..) {
+            ledger.merge(caller.await.expect("a caller does not panic"));
+        }
+        ledger
+    }
+
+    /// One name held by the living, one given back, one lost with its holder.
+    async fn tell_stories(&mut self, mut ledger: Ledger) -> Ledger {
+        let mut take = async |program: &Program, name: &str| {
+            let value = program.client().next(name).await;
+            ledger.record(name, &[Range::single(value)]);
+        };
+        let dying = self.programs.last().expect("one lives");
+        take(dying, LOST).await;
+        wait::until("its row is written", LIMIT, async || {
+            let journal = self.database.journal(LOST).await;
+            journal.iter().any(|row| row.fate == "held").then_some(())
+        })
+        .await;
+        let mut dying = self.programs.pop().expect("one lives");
+        dying.kill();
+        // Longer ago than any silence that is allowed.
+        self.database
+            .execute(&format!(
+                "UPDATE replica SET beat_at = 0 WHERE holder IN \
+                 (SELECT holder FROM block WHERE sequence = '{LOST}')"
+            ))
+            .await;
+        let stopping = self.options.start_ready().await;
+        take(&stopping, RETURNED).await;
+        stopping.stop().await;
+        if self.programs.is_empty() {
+            self.programs.push(self.options.start_ready().await);
+        }
+        take(&self.programs[0], HELD).await;
+        ledger
+    }
+
+    /// Whoever lives has a row that says so.
+    async fn let_the_living_beat(&self) {
+        let now = std::time::SystemTime::UNIX_EPOCH.elapsed();
+        let now = now.expect("it is later than 1970").as_millis();
+        for (at, program) in self.programs.iter().enumerate() {
+            let client = program.client();
+            let name = format!("lives-{at}");
+            let value = client.next(&name).await;
+            let path = format!("/v1/sequences/{name}/explain?id={value}");
+            let reply = client.get(&path).await.expect("a reply").json();
+            let holder = reply["holder"].as_str().expect("it is held").to_owned();
+            let known = format!("SELECT COUNT(*) FROM replica WHERE holder = '{holder}'");
+            if self.database.number(&known).await == Some(0) {
+                let beat = format!("INSERT INTO replica VALUES ('{holder}', 1, {now})");
+                self.database.execute(&beat).await;
+            }
+        }
+    }
+
+    async fn high_water_marks(&self) -> BTreeMap<String, i64> {
+        let mut marks = BTreeMap::new();
+        for sequence in names() {
+            let mark = self.database.next_value(&sequence).await;
+            marks.insert(sequence, mark.expect("it was used"));
+        }
+        marks
+    }
+
+    /// Random numbers of all sequences, half of them near the end, and all of the stories.
+    async fn questions(&self) -> Vec<(String, i64)> {
+        let marks = self.high_water_marks().await;
+        let mut questions = Vec::new();
+        for n in 0..settings::at_size(300, 1_000) {
+            let sequence = name(rand::random_range(0..N_SEQUENCES));
+            let mark = marks[&sequence];
+            let from = if n % 2 == 0 { 1 } else { (mark - NEAR).max(1) };
+            questions.push((sequence, rand::random_range(from..mark + NEAR / 4)));
+        }
+        for story in [HELD, RETURNED, LOST] {
+            let all = 1..marks[story] + 2;
+            questions.extend(all.map(|value| (story.to_owned(), value)));
+        }
+        questions
+    }
+
+    /// Every number that nobody issued when all had stopped.
+    async fn stop_all(self) -> HashSet<(String, i64)> {
+        for program in self.programs {
+            program.stop().await;
+        }
+        let mut rests = HashSet::new();
+        for sequence in names() {
+            for row in self.database.journal(&sequence).await {
+                if row.fate == "returned" {
+                    let rest = row.next_unissued..=row.last;
+                    rests.extend(rest.map(|value| (sequence.clone(), value)));
+                }
+            }
+        }
+        rests
+    }
+}
+
+fn names() -> Vec<String> {
+    let stories = [HELD, RETURNED, LOST].map(str::to_owned);
+    (0..N_SEQUENCES).map(name).chain(stories).collect()
+}
+
+fn name(number: usize) -> String {
+    format!("explained-{number}")
+}
+
+fn incarnation(program: &Program) -> Arc<Incarnation> {
+    Arc::new(Incarnation {
+        client: program.client(),
+        is_ending: AtomicBool::new(false),
+    })
+}
+
+impl Stage {
+    fn current(&self, replica: usize) -> Arc<Incarnation> {
+        let current = self.replicas[replica].read();
+        Arc::clone(&current.expect("nobody panics with it"))
+    }
+
+    fn end(&self, replica: usize) {
+        let current = self.current(replica);
+        current.is_ending.store(true, Ordering::SeqCst);
+    }
+
+    fn replace(&self, replica: usize, by: &Program) {
+        let current = self.replicas[replica].write();
+        *current.expect("nobody panics with it") = incarnation(by);
+    }
+}
+
+async fn call_until_over(stage: Arc<Stage>) -> Ledger {
+    let mut ledger = Ledger::default();
+    while !stage.over.load(Ordering::Relaxed) {
+        let replica = stage.current(rand::random_range(0..stage.replicas.len()));
+        if replica.is_ending.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            continue;
+        }
+        let sequence = name(rand::random_range(0..N_SEQUENCES));
+        let n = rand::random_range(1..=MOST_AT_ONCE);
+        let path = match rand::random_range(0..4) {
+            0 | 1 => format!("/v1/sequences/{sequence}/next"),
+            2 => format!("/v1/sequences/{sequence}/next?count={n}"),
+            _ => format!("/v1/sequences/{sequence}/blocks?size={n}"),
+        };
+        // One call in five hangs up before its reply can be there, or just when it comes.
+        let patience = if rand::random_range(0..5) == 0 {
+            Duration::from_micros(rand::random_range(0..2_000))
+        } else {
+            LIMIT
+        };
+        let answer = tokio::time::timeout(patience, replica.client.ask(&path)).await;
+        if let Ok(Answer::Given(ranges)) = answer {
+            let n_given = ranges.iter().map(|range| range.count).sum();
+            stage.n_given.fetch_add(n_given, Ordering::Relaxed);
+            ledger.record(&sequence, &ranges);
+        }
+    }
+    ledger
+}

@@ -1,0 +1,245 @@
+//! The journal as operators meet it: it is looked through, pruned, and shown.
+
+use std::time::Duration;
+
+use crate::support::{
+    Backend, Client, Options, Program, Scrape, TestDatabase, for_each_backend, for_each_server,
+    wait,
+};
+
+/// What is promised for an overlap.
+const REPORT_LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn options(database: &TestDatabase) -> Options {
+    in_blocks_of_a_hundred(&Program::options(), database)
+}
+
+/// One block at a time: a reserve of a second is far below what is left of it.
+fn in_blocks_of_a_hundred(options: &Options, database: &TestDatabase) -> Options {
+    options
+        .clone()
+        .database(&database.url)
+        .env("ODOMETER_DEFAULT__BLOCK__MIN", 100)
+        .env("ODOMETER_DEFAULT__BLOCK__HOLD", "1s")
+        .env("ODOMETER_DEFAULT__BLOCK__REFILL", "1s")
+}
+
+/// An expression for an id that no row has.
+fn fresh_id(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Sqlite => "randomblob(16)",
+        Backend::Postgres => "gen_random_uuid()",
+        Backend::MariaDb => "UNHEX(REPLACE(UUID(), '-', ''))",
+    }
+}
+
+async fn n_overlaps(client: &Client) -> f64 {
+    let scrape = Scrape::of(client).await;
+    assert!(scrape.has("odometer_journal_overlaps"));
+    scrape.sum("odometer_journal_overlaps", &[])
+}
+
+async fn n_checks(client: &Client) -> f64 {
+    let scrape = Scrape::of(client).await;
+    scrape.sum("odometer_journal_checks_total", &[])
+}
+
+/// Waits until the journal of `sequence` has a row of this fate.
+async fn has_row(database: &TestDatabase, sequence: &str, fate: &str) {
+    wait::until("the row is written", LIMIT, async || {
+        let journal = database.journal(sequence).await;
+        journal.iter().any(|row| row.fate == fate).then_some(())
+    })
+    .await;
+}
+
+for_each_backend!(a_planted_overlap_is_reported_within_a_minute);
+
+async fn a_planted_overlap_is_reported_within_a_minute(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = options(&database).start_ready().await;
+    let client = program.client();
+    assert_eq!(client.next("doubled").await, 1);
+    has_row(&database, "doubled", "held").await;
+    let id = fresh_id(backend);
+    let plant = format!(
+        "INSERT INTO block SELECT {id}, sequence, period, last, last + 10, step, 'planted', \
+         reserved_at, 'spent', last + 11 FROM block WHERE sequence = 'doubled' AND first = 1"
+    );
+    database.execute(&plant).await;
+    wait::until("the overlap is reported", REPORT_LIMIT, async || {
+        (n_overlaps(&client).await > 0.0).then_some(())
+    })
+    .await;
+    let reports = |program: &Program| -> Vec<String> {
+        let lines = program.log_lines();
+        let reports = lines.into_iter().filter(|line| line.contains("overlap"));
+        reports.collect()
+    };
+    let said = reports(&program);
+    assert!(said.iter().any(|line| line.contains("planted")), "{said:?}");
+    assert!(said.iter().all(|line| line.contains("ERROR")), "{said:?}");
+
+    // It is said once, and no longer counted once it is gone.
+    let n_before = n_checks(&client).await;
+    wait::until("it was looked again", LIMIT, async || {
+        (n_checks(&client).await > n_before).then_some(())
+    })
+    .await;
+    assert_eq!(reports(&program), said);
+    database
+        .execute("DELETE FROM block WHERE holder = 'planted'")
+        .await;
+    wait::until("the overlap is gone", LIMIT, async || {
+        (n_overlaps(&client).await == 0.0).then_some(())
+    })
+    .await;
+    program.stop().await;
+}
+
+for_each_backend!(blocks_returned_and_adopted_are_no_overlap);
+
+async fn blocks_returned_and_adopted_are_no_overlap(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = options(&database);
+    for expected in 1..=3 {
+        let program = options.start_ready().await;
+        assert_eq!(program.client().next("adopted").await, expected);
+        assert_eq!(program.client().next("returned").await, expected);
+        program.stop().await;
+    }
+    let program = options.start_ready().await;
+    let client = program.client();
+    assert_eq!(client.next("adopted").await, 4);
+    has_row(&database, "adopted", "held").await;
+    let n_before = n_checks(&client).await;
+    // The second from here on began after all of that was written.
+    wait::until("the journal was looked through", LIMIT, async || {
+        (n_checks(&client).await >= n_before + 2.0).then_some(())
+    })
+    .await;
+    assert_eq!(n_overlaps(&client).await, 0.0);
+    let mut journal = database.journal("adopted").await;
+    journal.append(&mut database.journal("returned").await);
+    let n = |fate: &str| journal.iter().filter(|row| row.fate == fate).count();
+    assert!(
+        n("adopted") >= 4 && n("returned") >= 1,
+        "vacuous: {journal:?}"
+    );
+    program.stop().await;
+}
+
+for_each_backend!(old_rows_are_removed_and_what_may_be_issued_stays);
+
+async fn old_rows_are_removed_and_what_may_be_issued_stays(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let (next, holders) = prune(&database, &Program::options()).await;
+    let mut expected = vec!["a number may come of it"];
+    if backend != Backend::Sqlite {
+        // There no other process can live.
+        expected.push("lives");
+    }
+    assert_eq!(holders, expected);
+    assert_eq!(next, 2, "the rest was not adopted");
+}
+
+for_each_backend!(pruning_whatever_is_old_is_found_out);
+
+async fn pruning_whatever_is_old_is_found_out(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().without_guards("prune-all");
+    let (next, holders) = prune(&database, &options).await;
+    assert_eq!((next, holders), (101, Vec::new()));
+}
+
+/// Prunes a journal of old rows; the number that comes next of one that was given back, and the
+/// holders of what is left.
+async fn prune(database: &TestDatabase, program: &Options) -> (i64, Vec<String>) {
+    let options = in_blocks_of_a_hundred(program, database);
+    let program = options.start_ready().await;
+    for name in ["kept", "raised"] {
+        assert_eq!(program.client().next(name).await, 1);
+    }
+    program.stop().await;
+    let kept = database.journal("kept").await;
+    assert_eq!((kept.len(), kept[0].fate.as_str()), (1, "returned"));
+    database
+        .execute("UPDATE block SET holder = 'a number may come of it' WHERE sequence = 'kept'")
+        .await;
+    database
+        .execute("UPDATE counter SET floor = 101 WHERE sequence = 'raised'")
+        .await;
+    let id = fresh_id(database.backend);
+    let planted = ["spent", "adopted", "abandoned", "held", "lives"];
+    for (at, fate) in planted.into_iter().enumerate() {
+        let (holder, fate) = match fate {
+            "lives" => ("lives", "held"),
+            fate => ("has ended", fate),
+        };
+        let first = 1_000 * (at + 1);
+        let last = first + 99;
+        let plant = format!(
+            "INSERT INTO block VALUES \
+             ({id}, 'kept', '', {first}, {last}, 1, '{holder}', 0, '{fate}', {first})"
+        );
+        database.execute(&plant).await;
+    }
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed();
+    let now = now.expect("it is later than 1970").as_millis();
+    let beat = format!("INSERT INTO replica VALUES ('lives', 1, {now})");
+    database.execute(&beat).await;
+    database.execute("UPDATE block SET reserved_at = 0").await;
+
+    let program = options.start_ready().await;
+    let client = program.client();
+    wait::until("the journal was pruned", LIMIT, async || {
+        let scrape = Scrape::of(&client).await;
+        let n_pruned = scrape.sum("odometer_journal_rows_pruned_total", &[]);
+        // The rest below its floor, and those planted with a holder that has ended.
+        (n_pruned >= 5.0).then_some(())
+    })
+    .await;
+    let rows = database
+        .query("SELECT DISTINCT holder FROM block WHERE reserved_at = 0 ORDER BY holder")
+        .await;
+    let holders = rows
+        .iter()
+        .map(|row| row.try_get_by_index(0).expect("a text"));
+    let holders = holders.collect();
+    let next = client.next("kept").await;
+    program.stop().await;
+    (next, holders)
+}
+
+for_each_server!(a_description_shows_the_blocks_of_all_replicas);
+
+async fn a_description_shows_the_blocks_of_all_replicas(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = options(&database);
+    let (one, other) = (options.start_ready().await, options.start_ready().await);
+    let first = one.client().next("shared").await;
+    let second = other.client().next("shared").await;
+    for program in [&one, &other] {
+        let blocks = wait::until("both rows are written", LIMIT, async || {
+            let shown = program.client().describe("shared").await;
+            let blocks = shown["blocks"].as_array().expect("rows").clone();
+            (blocks.len() >= 2).then_some(blocks)
+        })
+        .await;
+        let number = |at: usize, field: &str| -> i64 {
+            let text = blocks[at][field].as_str().expect("a text");
+            text.parse().expect("a number")
+        };
+        assert_eq!(blocks.len(), 2, "{blocks:?}");
+        // The youngest first.
+        assert!(number(0, "first") > number(1, "last"), "{blocks:?}");
+        for (at, value) in [(0, first.max(second)), (1, first.min(second))] {
+            let range = number(at, "first")..=number(at, "last");
+            assert!(range.contains(&value), "{value}: {blocks:?}");
+        }
+        assert_ne!(blocks[0]["holder"], blocks[1]["holder"]);
+    }
+    one.stop().await;
+    other.stop().await;
+}
