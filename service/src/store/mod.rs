@@ -15,6 +15,7 @@ mod holders;
 mod journal;
 mod monitor;
 mod overlap;
+mod pairs;
 mod prune;
 mod reservation;
 mod startup;
