@@ -6,6 +6,7 @@ mod idle;
 mod log;
 mod metrics;
 mod migrations;
+mod mysql_login;
 mod pooler;
 mod shutdown;
 mod start_up;
