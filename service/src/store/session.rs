@@ -102,7 +102,7 @@ impl DatabaseConnection {
     /// Whether somebody answers.
     pub(super) async fn ping(&self) -> Result<(), DbErr> {
         match self {
-            Self::Prepared(made) => made.ping().await,
+            Self::Prepared(made) => Box::pin(made.ping()).await,
             Self::Unprepared(_) => self.execute_unprepared("SELECT 1").await.map(|_one| ()),
         }
     }
