@@ -23,7 +23,7 @@ mod next;
 
 use sea_orm_migration::{
     prelude::*,
-    sea_orm::{DatabaseConnection, DbBackend, TransactionTrait},
+    sea_orm::{DatabaseConnection, DbBackend, Statement, TransactionTrait},
 };
 
 /// The schema that these migrations make, and the one this version of Odometer works with.
@@ -84,6 +84,8 @@ async fn run_all<M: MigratorTrait>(
         DbBackend::Postgres => {
             // DDL is transactional here: all steps happen, or none.
             let transaction = connection.begin().await?;
+            // A pooler may give a connection on which statements of these names are known already.
+            transaction.execute_unprepared("DEALLOCATE ALL").await?;
             lock::take_postgres(&transaction).await?;
             if is_older(Installed::read(&transaction).await?, version) {
                 M::up(&transaction, None).await?;
@@ -130,12 +132,8 @@ impl Installed {
     ///
     /// # Errors
     /// What the database said.
-    pub async fn read<C>(connection: &C) -> Result<Option<Self>, DbErr>
-    where
-        C: ConnectionTrait,
-        for<'a> &'a C: IntoSchemaManagerConnection<'a>,
-    {
-        if !SchemaManager::new(connection).has_table("meta").await? {
+    pub async fn read(connection: &impl ConnectionTrait) -> Result<Option<Self>, DbErr> {
+        if !has_meta(connection).await? {
             return Ok(None);
         }
         let query = Query::select()
@@ -150,4 +148,30 @@ impl Installed {
             compatible_from: row.try_get("", "compatible_from")?,
         }))
     }
+}
+
+/// Whether there is a schema at all, where this connection looks for tables.
+async fn has_meta(connection: &impl ConnectionTrait) -> Result<bool, DbErr> {
+    let backend = connection.get_database_backend();
+    let sql = match backend {
+        DbBackend::Postgres => {
+            "SELECT count(*) AS n FROM pg_class \
+             WHERE relname = 'meta' AND relkind = 'r' AND pg_table_is_visible(oid)"
+        }
+        DbBackend::MySql => {
+            "SELECT count(*) AS n FROM information_schema.tables \
+             WHERE table_schema = DATABASE() AND table_name = 'meta'"
+        }
+        DbBackend::Sqlite | _ => {
+            "SELECT count(*) AS n FROM sqlite_master WHERE type = 'table' AND name = 'meta'"
+        }
+    };
+    let row = connection
+        .query_one_raw(Statement::from_string(backend, sql))
+        .await?;
+    let n: i64 = match row {
+        Some(row) => row.try_get("", "n")?,
+        None => 0,
+    };
+    Ok(n > 0)
 }

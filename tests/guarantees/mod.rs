@@ -4,12 +4,16 @@
 mod changes;
 mod chaos;
 mod crowd;
+mod cuts;
 mod directory;
 mod explain;
+mod fairness;
 mod first_refill;
 mod floors;
+mod frozen;
 mod lost_replies;
 mod outage;
 mod panics;
 mod refresh;
+mod reserve;
 mod rolling_restart;

@@ -1,6 +1,7 @@
 //! What those who run Odometer rely on: start, stop, schema, log, metrics, idle sequences.
 
 mod configuration;
+mod connections;
 mod idle;
 mod journal;
 mod loading;
@@ -8,5 +9,7 @@ mod log;
 mod metrics;
 mod migrations;
 mod next_schema;
+mod pooler;
 mod shutdown;
 mod start_up;
+mod tls;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal};
-use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection};
+use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, Statement};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -28,6 +28,8 @@ pub(crate) struct Server {
     directory: TempDir,
     port: u16,
     process: Option<Child>,
+    /// What it is started with beside what every server has.
+    arguments: Vec<String>,
 }
 
 impl Server {
@@ -45,22 +47,35 @@ impl Server {
 
     /// A server of one's own, for a test that stops it.
     pub(crate) async fn start(backend: Backend) -> Self {
-        let directory = keeper::directory(backend.name());
+        Self::start_with(backend, keeper::directory(backend.name()), Vec::new()).await
+    }
+
+    /// A server that writes its data to an empty `directory`, started with more `arguments`.
+    pub(crate) async fn start_with(
+        backend: Backend,
+        directory: TempDir,
+        arguments: Vec<String>,
+    ) -> Self {
         match backend {
             Backend::Postgres => postgres::initialise(directory.path()),
             Backend::MariaDb => mariadb::initialise(directory.path()),
             Backend::Sqlite => panic!("SQLite has no server"),
         }
-        Self::start_in(backend, directory).await
+        Self::start_on(backend, directory, arguments).await
     }
 
     /// A server on a directory that holds its data already.
     pub(crate) async fn start_in(backend: Backend, directory: TempDir) -> Self {
+        Self::start_on(backend, directory, Vec::new()).await
+    }
+
+    async fn start_on(backend: Backend, directory: TempDir, arguments: Vec<String>) -> Self {
         let mut server = Self {
             backend,
             directory,
             port: ports::free(),
             process: None,
+            arguments,
         };
         server.start_again().await;
         server
@@ -100,6 +115,7 @@ impl Server {
             .open(self.log())
             .expect("the server's directory is ours");
         let process = command
+            .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file can be had twice"))
             .stderr(log)
@@ -147,6 +163,45 @@ impl Server {
         }
         process.wait().expect("our child can be waited for");
         keeper::has_ended(number);
+    }
+
+    /// Stops every process of the server where it stands: it answers nothing and closes nothing.
+    pub(crate) fn freeze(&self) {
+        self.signal_all(Signal::STOP);
+    }
+
+    /// Lets a frozen server go on.
+    pub(crate) fn thaw(&self) {
+        self.signal_all(Signal::CONT);
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        let process = self.process.as_ref().expect("the server is running");
+        let number = process.id();
+        rustix::process::kill_process(pid(number), signal).expect("our child can be sent a signal");
+        // The parent first: stopped, it starts no further children.
+        for child in children_of(number) {
+            // It may have ended meanwhile.
+            let _ = rustix::process::kill_process(child, signal);
+        }
+    }
+
+    /// How many connections the program's account has, as the server counts them.
+    pub(crate) async fn n_connections(&self) -> i64 {
+        let query = match self.backend {
+            Backend::Postgres => {
+                format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{ACCOUNT}'")
+            }
+            Backend::MariaDb | Backend::Sqlite => format!(
+                "SELECT count(*) FROM information_schema.processlist WHERE user = '{ACCOUNT}'"
+            ),
+        };
+        let connection = self.try_administrate().await.expect("the server answers");
+        let statement = Statement::from_string(connection.get_database_backend(), query);
+        let row = connection.query_one_raw(statement).await;
+        let row = row.expect("the query is right").expect("it has a row");
+        connection.close().await.expect("a connection closes");
+        row.try_get_by_index(0).expect("a number")
     }
 
     async fn try_administrate(&self) -> Option<DatabaseConnection> {
@@ -213,6 +268,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.process.is_some() {
+            // A frozen one would never end.
+            self.thaw();
+        }
         let Some(mut process) = self.process.take() else {
             if self.backend == Backend::Postgres {
                 postgres::forget_killed(self.directory.path());

@@ -16,7 +16,7 @@ use odometer_core::name::SequenceName;
 use parking_lot::Mutex;
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, DatabaseConnection, DbBackend, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, ExprTrait, OnConflict, Query},
 };
 
@@ -24,6 +24,7 @@ use super::{
     catalogue::now_ms,
     connection::Connection,
     error::{Failure, StoreError},
+    session::DatabaseConnection,
 };
 use crate::{
     metrics::Metrics,

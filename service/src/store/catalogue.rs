@@ -9,9 +9,8 @@ use entity::{block, counter, sequence};
 use odometer_core::{definition::Definition, name::SequenceName};
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbErr, EntityTrait,
-    FromQueryResult, JoinType, Order, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
-    TransactionTrait,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, Order,
+    PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
     sea_query::{Expr, ExprTrait, IntoColumnRef, Query},
 };
 
@@ -20,6 +19,7 @@ use super::{
     database::Seen,
     error::{Cause, Failure, StoreError},
     look::Ground,
+    session::{DatabaseConnection, DatabaseTransaction},
 };
 use crate::sabotage::{self, Fault};
 
@@ -257,9 +257,13 @@ pub(super) fn unexpected(name: &SequenceName, failure: &Failure) -> StoreError {
             StoreError::Unavailable
         }
         Cause::WentBack => StoreError::WentBack,
-        Cause::Busy | Cause::Silent | Cause::Contention | Cause::Duplicate => StoreError::Deadline,
-        // A full disk, a cancelled statement: it may pass, and until then nothing can be reserved.
-        Cause::Server(text) => {
+        // Said where every statement passes, and not for each name.
+        Cause::DiskFull => StoreError::Unavailable,
+        Cause::Busy | Cause::Silent | Cause::Interrupted | Cause::Contention | Cause::Duplicate => {
+            StoreError::Deadline
+        }
+        // It may pass, and until then nothing can be reserved.
+        Cause::Denied(text) | Cause::Server(text) => {
             tracing::error!(sequence = name.as_str(), error = %text, "the database refuses a statement");
             StoreError::Unavailable
         }

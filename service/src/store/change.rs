@@ -11,8 +11,7 @@ use odometer_core::{
     name::SequenceName,
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbErr, EntityTrait,
-    PaginatorTrait, QueryFilter, QuerySelect, TransactionTrait,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, LockType},
 };
 
@@ -23,6 +22,7 @@ use super::{
     database::Seen,
     error::StoreError,
     look::Ground,
+    session::{DatabaseConnection, DatabaseTransaction},
 };
 use crate::sabotage::{self, Fault};
 

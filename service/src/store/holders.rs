@@ -3,9 +3,10 @@
 use std::{collections::HashSet, time::Duration};
 
 use entity::replica;
-use sea_orm::{ColumnTrait, DatabaseConnection, DbBackend, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, QueryFilter};
 
 use super::catalogue::now_ms;
+use super::session::DatabaseConnection;
 
 /// A process is taken for dead after this long without a beat, at least: one that was cut off from
 /// the database for a while still issues from its memory.

@@ -3,14 +3,14 @@
 use entity::{counter, meta, replica, sequence};
 use odometer_core::definition::Definition;
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
-    FromQueryResult, JoinType,
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, FromQueryResult, JoinType,
     sea_query::{Expr, ExprTrait, LockType, Query},
 };
 
 use super::{
     beat::Witness,
     catalogue::{NO_PERIOD, Standing},
+    session::{DatabaseConnection, DatabaseTransaction},
 };
 
 /// Versions of counters leave so much room for each millisecond between two recoveries, so that

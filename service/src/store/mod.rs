@@ -7,8 +7,10 @@ mod adoption;
 mod answer;
 mod backoff;
 mod beat;
+mod bounds;
 mod catalogue;
 mod change;
+mod code;
 mod connection;
 mod database;
 mod error;
@@ -19,13 +21,19 @@ mod look;
 mod monitor;
 mod near;
 mod overlap;
+mod pool;
+mod probe;
 mod prune;
 mod recent;
 mod recover;
 mod refresh;
 mod reservation;
+mod route;
+mod session;
 mod startup;
+mod suspect;
 mod target;
+mod tls;
 mod trace;
 
 use std::{future::Future, sync::Arc, time::Duration};
@@ -50,6 +58,7 @@ pub use trace::{Holder, Trace, Traced};
 
 use connection::Health;
 use database::Database;
+use session::DatabaseConnection;
 use startup::Verdict;
 use target::Target;
 
@@ -173,6 +182,11 @@ impl Store {
         self.database().journal.n_queued()
     }
 
+    /// Tasks alive in the store's runtime.
+    pub fn n_tasks(&self) -> usize {
+        self.database().connection.n_tasks()
+    }
+
     /// Numbers that were given back to the journal and are not in the database yet.
     pub fn n_numbers_returning(&self) -> u64 {
         self.database().journal.n_returning()
@@ -288,20 +302,24 @@ pub async fn check(settings: &StoreSettings) -> Result<Vec<String>, StartError> 
             file.display()
         )]);
     }
-    let database = Box::pin(sea_orm::Database::connect(target.looking(settings.acquire)))
-        .await
-        .map_err(|error| unreadable(&error))?;
-    let verdict = startup::inspect(database.clone())
-        .await
-        .unwrap_or_else(|error| startup::verdict_of(&error.into()));
-    // Nothing was left on the connection that closing could lose.
-    let _closed = database.close().await;
+    let (acquire, longest) = (settings.acquire, Some(settings.timeout));
+    let looking = |target: &Target| target.looking(acquire);
+    let verdict = match DatabaseConnection::reach(&target, acquire, longest, looking).await {
+        Ok(database) => {
+            let verdict = startup::inspect(database.clone()).await;
+            // Nothing was left on the connection that closing could lose.
+            let _closed = database.close().await;
+            verdict.unwrap_or_else(|error| startup::verdict_of(&error.into()))
+        }
+        Err(verdict) => verdict,
+    };
     match verdict {
         Verdict::Good { warnings } => {
             let mut lines = vec![
                 "database: reached, with a schema that fits and settings that last".to_owned(),
             ];
-            lines.extend(warnings.into_iter().map(|text| format!("warning: {text}")));
+            let warnings = target.warnings.into_iter().chain(warnings);
+            lines.extend(warnings.map(|text| format!("warning: {text}")));
             Ok(lines)
         }
         Verdict::Wrong(reason) | Verdict::Schema(reason) => Err(StartError::Configuration(reason)),

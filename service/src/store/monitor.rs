@@ -1,19 +1,25 @@
 //! Watches whether the database is there: at the start, after a loss, and now and then.
 
 use std::{
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use migration::Installed;
 use sea_orm::{Database, DatabaseConnection, DbBackend, DbErr};
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{sleep_until, timeout, timeout_at},
+};
 
 use super::{
     StoreSettings,
     backoff::Backoff,
     connection::{Connection, Health},
-    error::{Cause, Failure, StartError},
+    error::StartError,
+    pool, probe,
     refresh::Refresher,
     startup::{self, Verdict},
     target::Target,
@@ -22,6 +28,11 @@ use crate::metrics::Metrics;
 
 /// Between two looks at a database that answers.
 const QUIET_INTERVAL: Duration = Duration::from_secs(5);
+/// A look that takes longer is reason for a second one on a new connection.
+const ALARM_AFTER: Duration = Duration::from_secs(1);
+/// Looks under way while the database is away; the time that a connection may take is shared out
+/// among them.
+const LOOKS_AT_ONCE: u8 = 4;
 
 /// The task that finds out whether numbers can be reserved.
 pub(super) struct Monitor {
@@ -64,9 +75,8 @@ impl Monitor {
             self.metrics.store_up.set(1.0);
             self.connection.set_health(Health::Up);
             self.connection.has_looked.send_replace(true);
-            let _either =
-                tokio::time::timeout(QUIET_INTERVAL, self.connection.went_down.notified()).await;
-            if self.answers().await {
+            let alarm = timeout(QUIET_INTERVAL, self.connection.went_down.notified()).await;
+            if self.answers(alarm.is_ok()).await {
                 continue;
             }
             self.connection.set_health(Health::Down);
@@ -80,6 +90,9 @@ impl Monitor {
         let mut backoff = Backoff::new(&self.settings);
         let mut schema_wrong_since: Option<Instant> = None;
         let mut said = String::new();
+        for warning in &self.target.warnings {
+            tracing::warn!("{warning}");
+        }
         loop {
             let mut verdict = self.look().await;
             if matches!(verdict, Verdict::Schema(_)) && self.migrates() {
@@ -135,44 +148,128 @@ impl Monitor {
     }
 
     async fn look(&self) -> Verdict {
+        let was_pooled = self.target.route.is_pooled();
+        if let Err(failure) = probe::reach(&self.target, self.settings.acquire).await {
+            return startup::verdict_of(&failure);
+        }
+        if self.target.route.is_pooled() != was_pooled {
+            self.connection.renew();
+        }
         let until = Instant::now() + self.settings.timeout + self.settings.acquire;
         let look = self.connection.run(until, startup::inspect);
         look.await
             .unwrap_or_else(|failure| startup::verdict_of(&failure))
     }
 
-    /// Looks twice: the first look may have met a connection that went stale by itself.
-    async fn answers(&self) -> bool {
-        for _look in 0..2 {
-            let until = Instant::now() + self.settings.timeout + self.settings.acquire;
-            match self.connection.run(until, startup::inspect).await {
-                Ok(Verdict::Good { .. }) => return true,
-                // A pool at its bound is a sign of life: a silent one would have been replaced.
-                Err(failure) if matches!(failure.cause(), Cause::Busy) => return true,
-                // The server behind an address may be another one by now.
-                Ok(_) | Err(_) => self.connection.renew(),
-            }
+    /// Whether the database answers, on a connection of the pool or on a new one.
+    ///
+    /// A pool's connections may be dead while the database is there, and a database that has no
+    /// connection to spare may answer those that it has.
+    async fn answers(&self, is_alarm: bool) -> bool {
+        let started = Instant::now();
+        let mut by_pool = pin!(self.look_by_pool());
+        // As long as all is quiet one look is enough.
+        if !is_alarm && timeout(ALARM_AFTER, &mut by_pool).await.is_ok() {
+            return true;
         }
-        false
+        let mut apart = pin!(self.look_apart());
+        tokio::select! {
+            biased;
+            () = &mut by_pool => true,
+            found = &mut apart => match found {
+                Verdict::Good { .. } => true,
+                Verdict::Away(_) | Verdict::Schema(_) | Verdict::Wrong(_) => {
+                    let left = self.settings.acquire.saturating_sub(started.elapsed());
+                    timeout(left, by_pool).await.is_ok()
+                }
+            },
+        }
     }
 
-    async fn wait_for_return(&self) {
-        let mut backoff = Backoff::new(&self.settings);
-        loop {
-            if let Verdict::Good { .. } = self.look().await {
-                tracing::info!("the database is back");
-                return;
+    /// Resolves when a connection of the pool answers well, else never.
+    async fn look_by_pool(&self) {
+        let connection = Arc::clone(&self.connection);
+        let until = Instant::now() + self.settings.timeout + self.settings.acquire;
+        // A task of its own: it is watched to its end, also when nobody waits for it any more.
+        let look = self.connection.handle().spawn(async move {
+            match connection.run(until, startup::inspect).await {
+                Ok(Verdict::Good { .. }) => true,
+                Ok(_) => {
+                    // The server behind an address may be another one by now.
+                    connection.renew();
+                    false
+                }
+                Err(_) => false,
             }
-            self.connection.renew();
-            backoff.wait(Instant::now() + QUIET_INTERVAL).await;
+        });
+        if !matches!(look.await, Ok(true)) {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Looks by a connection of its own. A dropped look ends with its connection.
+    async fn look_apart(&self) -> Verdict {
+        let doors = self.target.looking_doors(&self.settings);
+        let patience = self.settings.acquire + self.settings.timeout;
+        match pool::once(&doors, patience, startup::inspect).await {
+            Ok(Some(verdict)) => verdict,
+            Ok(None) => Verdict::Away("it got no reply".to_owned()),
+            Err(error) => startup::verdict_of(&error.into()),
+        }
+    }
+
+    /// A look that got no reply is not waited for before the next one: what was sent into a cut
+    /// network is lost, and the first look after its end is the one that is answered.
+    async fn wait_for_return(&self) {
+        let mut looks = FuturesUnordered::new();
+        let mut said = String::new();
+        loop {
+            if looks.len() < usize::from(LOOKS_AT_ONCE) {
+                looks.push(self.look_apart());
+            }
+            let jitter = rand::random_range(0.5..1.0);
+            let pause = (self.settings.acquire / u32::from(LOOKS_AT_ONCE)).mul_f64(jitter);
+            let until = tokio::time::Instant::now() + pause;
+            while let Ok(Some(found)) = timeout_at(until, looks.next()).await {
+                match found {
+                    Verdict::Good { .. } => {
+                        tracing::info!("the database is back");
+                        self.connection.renew_after_outage();
+                        return;
+                    }
+                    Verdict::Away(reason) | Verdict::Schema(reason) | Verdict::Wrong(reason) => {
+                        if said != reason {
+                            tracing::warn!("waiting for the database: {reason}");
+                            said = reason;
+                        }
+                    }
+                }
+            }
+            sleep_until(until).await;
         }
     }
 }
 
 /// Brings the schema of `target` up to this program, on a connection of its own.
 pub(super) async fn migrate(target: &Target, acquire: Duration) -> Result<(), StartError> {
-    let options = target.single(acquire);
-    let database = Box::pin(Database::connect(options))
+    let outcome = match probe::reach(target, acquire).await {
+        Ok(()) => migrate_at_once(target, acquire).await?,
+        Err(failure) => Err(startup::verdict_of(&failure)),
+    };
+    outcome.map_err(|verdict| match verdict {
+        Verdict::Wrong(reason) => StartError::Configuration(reason),
+        Verdict::Away(reason) | Verdict::Schema(reason) => StartError::Other(reason),
+        Verdict::Good { .. } => StartError::Other("the migration failed".to_owned()),
+    })
+}
+
+/// Migrations run in one transaction of PostgreSQL, which a pooler leaves on one connection, so
+/// they may be prepared there.
+async fn migrate_at_once(
+    target: &Target,
+    acquire: Duration,
+) -> Result<Result<(), Verdict>, StartError> {
+    let database = Box::pin(Database::connect(target.single(acquire)))
         .await
         .map_err(|error| super::unreadable(&error))?;
     let outcome = match migrate_on(&database).await {
@@ -189,14 +286,9 @@ pub(super) async fn migrate(target: &Target, acquire: Duration) -> Result<(), St
         // A newer version was here, and left nothing that this one can work with.
         return Err(StartError::Configuration(reason));
     }
-    outcome.map(|_installed| ()).map_err(|error| {
-        let failure = Failure::from(error);
-        match startup::verdict_of(&failure) {
-            Verdict::Wrong(reason) => StartError::Configuration(reason),
-            Verdict::Away(reason) | Verdict::Schema(reason) => StartError::Other(reason),
-            Verdict::Good { .. } => StartError::Other("the migration failed".to_owned()),
-        }
-    })
+    Ok(outcome
+        .map(|_installed| ())
+        .map_err(|error| startup::verdict_of_migration(&error.into())))
 }
 
 async fn migrate_on(database: &DatabaseConnection) -> Result<(), DbErr> {

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use sea_orm::{DatabaseConnection, DbErr, Order};
+use sea_orm::{DbErr, Order};
 
 use super::catalogue;
+use super::session::DatabaseConnection;
 
 /// Names read of each of at most seven ranges.
 const EACH: u64 = 50;

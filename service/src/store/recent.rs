@@ -4,11 +4,10 @@ use std::collections::HashSet;
 
 use entity::{block, counter, sequence};
 use odometer_core::name::SequenceName;
-use sea_orm::{
-    ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use super::catalogue::{LIVE, NO_PERIOD};
+use super::session::DatabaseConnection;
 
 /// Rows of the journal that are read to find them: the youngest.
 const ROWS_READ: u64 = 2_000;

@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, time::Duration};
 use entity::{block, counter, meta, sequence};
 use odometer_core::definition::Definition;
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, Database, DatabaseConnection, DatabaseTransaction, DbBackend,
-    DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, TransactionTrait,
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryOrder,
+    QuerySelect,
     sea_query::{CaseStatement, Expr, ExprTrait, Query},
 };
 
@@ -20,6 +20,7 @@ use super::{
     error::{Cause, Failure, StartError},
     file_lock::FileLock,
     look::version_at,
+    session::{DatabaseConnection, DatabaseTransaction},
     startup::{self, Verdict},
     target::Target,
 };
@@ -68,13 +69,23 @@ pub async fn recover(
         )));
     }
     let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
-    let database = Box::pin(Database::connect(target.single(settings.acquire)))
-        .await
-        .map_err(|error| super::unreadable(&error))?;
+    let acquire = settings.acquire;
+    // A recovery of very many sequences takes its time.
+    let reached =
+        DatabaseConnection::reach(&target, acquire, None, |target| target.single(acquire));
+    let database = Box::pin(reached).await.map_err(refused)?;
     let outcome = recover_fit(&database, n_steps, is_dry_run).await;
     // Nothing was left on the connection that closing could lose.
     let _closed = database.close().await;
     outcome
+}
+
+fn refused(verdict: Verdict) -> StartError {
+    match verdict {
+        Verdict::Wrong(reason) | Verdict::Schema(reason) => StartError::Configuration(reason),
+        Verdict::Away(reason) => StartError::Other(reason),
+        Verdict::Good { .. } => StartError::Other("the database cannot be used".to_owned()),
+    }
 }
 
 async fn recover_fit(
@@ -83,12 +94,9 @@ async fn recover_fit(
     is_dry_run: bool,
 ) -> Result<Recovered, StartError> {
     let verdict = startup::inspect(database.clone()).await;
-    match verdict.unwrap_or_else(|error| startup::verdict_of(&error.into())) {
-        Verdict::Good { .. } => {}
-        Verdict::Wrong(reason) | Verdict::Schema(reason) => {
-            return Err(StartError::Configuration(reason));
-        }
-        Verdict::Away(reason) => return Err(StartError::Other(reason)),
+    let verdict = verdict.unwrap_or_else(|error| startup::verdict_of(&error.into()));
+    if !matches!(verdict, Verdict::Good { .. }) {
+        return Err(refused(verdict));
     }
     let mut n_tried = 0;
     loop {

@@ -11,8 +11,7 @@ use std::{
 use entity::{counter, meta, sequence};
 use odometer_core::{definition::Definition, name::SequenceName};
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DatabaseConnection, DbErr, EntityTrait,
-    FromQueryResult, JoinType, Order,
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, Order,
     sea_query::{Expr, ExprTrait, Query},
 };
 use tokio::sync::mpsc;
@@ -24,6 +23,7 @@ use super::{
     catalogue::NO_PERIOD,
     connection::{Connection, Health},
     error::Failure,
+    session::DatabaseConnection,
 };
 
 /// Sequences of one statement, and of one piece of news.

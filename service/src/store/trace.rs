@@ -5,9 +5,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use entity::{block, meta};
 use odometer_core::{definition::Definition, name::SequenceName};
-use sea_orm::{
-    ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
     answer::JournalBlock,
@@ -15,6 +13,7 @@ use super::{
     database::{self, Database, Seen},
     error::StoreError,
     holders,
+    session::DatabaseConnection,
 };
 
 /// Rows that are looked at below a number. A row is covered by the rests of its block that were
