@@ -136,7 +136,7 @@ const GAUGES: [(&str, &str); 19] = [
     ),
     (
         "odometer_store_went_back",
-        "1 while the store is found to have gone back, 0 otherwise.",
+        "1 from when the store was found to have gone back until a recovery is seen, 0 otherwise.",
     ),
     ("odometer_waiters", "Callers held until a refill is done."),
 ];

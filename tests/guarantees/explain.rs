@@ -34,7 +34,12 @@ async fn explain_never_says_what_is_not_so(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let outcome = explained(&database, &Program::options()).await;
     assert_eq!(outcome.not_so, Vec::<String>::new());
-    println!("{backend:?}: {:?}", outcome.n_said);
+    let n_asked_at_once = outcome.n_asked_at_once;
+    println!(
+        "{backend:?}: {n_asked_at_once} asked at once, {:?}",
+        outcome.n_said
+    );
+    assert!(n_asked_at_once >= 20, "vacuous: {n_asked_at_once}");
     let mut wanted = vec![
         ("not_reserved, not given", 5),
         ("held, not given", 20),
@@ -68,6 +73,8 @@ async fn an_explanation_that_guesses_is_found_out(backend: Backend) {
 struct Outcome {
     /// Claims that are not so.
     not_so: Vec<String>,
+    /// Questions about a number that was given a moment ago.
+    n_asked_at_once: usize,
     n_said: BTreeMap<String, usize>,
 }
 
@@ -93,11 +100,15 @@ async fn explained(database: &TestDatabase, options: &Options) -> Outcome {
             run.kill_and_replace(0).await;
         }
     }
-    let ledger = run.end_of_calls().await;
+    let (ledger, calls) = run.end_of_calls().await;
     let ledger = run.tell_stories(ledger).await;
     run.let_the_living_beat().await;
 
-    let mut outcome = Outcome::default();
+    let mut outcome = Outcome {
+        not_so: calls.not_so,
+        n_asked_at_once: calls.n_asked_at_once,
+        n_said: BTreeMap::new(),
+    };
     let mut said = Vec::new();
     let clients: Vec<Client> = run.programs.iter().map(Program::client).collect();
     for (sequence, value) in run.questions().await {
@@ -191,7 +202,7 @@ struct Run<'a> {
     options: Options,
     programs: Vec<Program>,
     stage: Arc<Stage>,
-    callers: Vec<tokio::task::JoinHandle<Ledger>>,
+    callers: Vec<tokio::task::JoinHandle<(Ledger, Outcome)>>,
 }
 
 impl<'a> Run<'a> {
@@ -242,13 +253,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn end_of_calls(&mut self) -> Ledger {
+    async fn end_of_calls(&mut self) -> (Ledger, Outcome) {
         self.stage.over.store(true, Ordering::Relaxed);
         let mut ledger = Ledger::default();
+        let mut outcome = Outcome::default();
         for caller in self.callers.drain(..) {
-            ledger.merge(caller.await.expect("a caller does not panic"));
+            let (given, told) = caller.await.expect("a caller does not panic");
+            ledger.merge(given);
+            outcome.not_so.extend(told.not_so);
+            outcome.n_asked_at_once += told.n_asked_at_once;
         }
-        ledger
+        (ledger, outcome)
     }
 
     /// One name held by the living, one given back, one lost with its holder.
@@ -379,8 +394,9 @@ impl Stage {
     }
 }
 
-async fn call_until_over(stage: Arc<Stage>) -> Ledger {
+async fn call_until_over(stage: Arc<Stage>) -> (Ledger, Outcome) {
     let mut ledger = Ledger::default();
+    let mut outcome = Outcome::default();
     while !stage.over.load(Ordering::Relaxed) {
         let replica = stage.current(rand::random_range(0..stage.replicas.len()));
         if replica.is_ending.load(Ordering::SeqCst) {
@@ -405,7 +421,38 @@ async fn call_until_over(stage: Arc<Stage>) -> Ledger {
             let n_given = ranges.iter().map(|range| range.count).sum();
             stage.n_given.fetch_add(n_given, Ordering::Relaxed);
             ledger.record(&sequence, &ranges);
+            if rand::random_range(0..10) == 0 {
+                let last = ranges.last().expect("numbers were given").last();
+                stage.ask_at_once(&sequence, last, &mut outcome).await;
+            }
         }
     }
-    ledger
+    (ledger, outcome)
+}
+
+impl Stage {
+    /// Asks any replica about a number that a caller has just been given. One that is ending need
+    /// not answer.
+    async fn ask_at_once(&self, sequence: &str, value: i64, outcome: &mut Outcome) {
+        let replica = self.current(rand::random_range(0..self.replicas.len()));
+        let path = format!("/v1/sequences/{sequence}/explain?id={value}");
+        let Ok(reply) = replica.client.get(&path).await else {
+            return;
+        };
+        if reply.status != 200 {
+            return;
+        }
+        outcome.n_asked_at_once += 1;
+        let reply = reply.json();
+        let claim = Said {
+            sequence: sequence.to_owned(),
+            value,
+            fate: reply["fate"].as_str().expect("a fate").to_owned(),
+        };
+        if ["not_reserved", "returned", "abandoned"].contains(&claim.fate.as_str()) {
+            outcome
+                .not_so
+                .push(claim.called("but a caller had just been given it"));
+        }
+    }
 }

@@ -17,3 +17,4 @@ mod panics;
 mod refresh;
 mod reserve;
 mod rolling_restart;
+mod went_back;

@@ -98,6 +98,79 @@ async fn a_planted_overlap_is_reported_within_a_minute(backend: Backend) {
     program.stop().await;
 }
 
+for_each_backend!(in_a_long_journal_new_blocks_are_looked_at_first);
+
+async fn in_a_long_journal_new_blocks_are_looked_at_first(backend: Backend) {
+    // More than several turns look at.
+    const DOUBLINGS: usize = 16;
+    let database = TestDatabase::prepared(backend).await;
+    let program = options(&database).start_ready().await;
+    let client = program.client();
+    assert_eq!(client.next("a-long-one").await, 1);
+    assert_eq!(client.next("new").await, 1);
+    for name in ["a-long-one", "new"] {
+        has_row(&database, name, "held").await;
+    }
+    let id = fresh_id(backend);
+    let yesterday = 86_400_000;
+    for doubling in 0..DOUBLINGS {
+        let further = 100 << doubling;
+        let double = format!(
+            "INSERT INTO block SELECT {id}, sequence, period, first + {further}, last + {further}, \
+             step, 'earlier', reserved_at - {yesterday}, 'held', first FROM block \
+             WHERE sequence = 'a-long-one'"
+        );
+        database.execute(&double).await;
+    }
+    let n_rows = "SELECT COUNT(*) FROM block";
+    assert_eq!(database.number(n_rows).await, Some((1 << DOUBLINGS) + 1));
+    let n_before = n_checks(&client).await;
+    let plant = format!(
+        "INSERT INTO block SELECT {id}, sequence, period, last, last + 10, step, 'planted', \
+         reserved_at, 'spent', last + 11 FROM block WHERE sequence = 'new'"
+    );
+    database.execute(&plant).await;
+    wait::until("the overlap is reported", REPORT_LIMIT, async || {
+        (n_overlaps(&client).await == 1.0).then_some(())
+    })
+    .await;
+    // Its sequence is the last of a pass, so this was no pass's doing.
+    assert_eq!(n_checks(&client).await, n_before);
+    program.stop().await;
+}
+
+for_each_backend!(a_schema_without_its_indexes_still_serves_and_waits_for_them);
+
+async fn a_schema_without_its_indexes_still_serves_and_waits_for_them(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    if backend == Backend::Sqlite {
+        // Which is made at the first start.
+        options(&database).start_ready().await.stop().await;
+    }
+    let on = if backend == Backend::MariaDb {
+        " ON block"
+    } else {
+        ""
+    };
+    for index in ["block_by_first", "block_by_age"] {
+        database.execute(&format!("DROP INDEX {index}{on}")).await;
+    }
+    database.execute("UPDATE meta SET schema_version = 1").await;
+    let program = options(&database).start_ready().await;
+    let client = program.client();
+    assert_eq!(client.next("served").await, 1);
+    let path = "/v1/sequences/served/explain?id=50";
+    let reply = client.get(path).await.expect("a reply");
+    assert_eq!(reply.json()["fate"], "held", "{reply:?}");
+    assert_eq!(n_checks(&client).await, 0.0);
+    database.execute("UPDATE meta SET schema_version = 2").await;
+    wait::until("the journal was looked through", LIMIT, async || {
+        (n_checks(&client).await > 0.0).then_some(())
+    })
+    .await;
+    program.stop().await;
+}
+
 for_each_backend!(blocks_returned_and_adopted_are_no_overlap);
 
 async fn blocks_returned_and_adopted_are_no_overlap(backend: Backend) {

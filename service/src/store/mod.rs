@@ -21,6 +21,7 @@ mod look;
 mod monitor;
 mod near;
 mod overlap;
+mod pairs;
 mod pool;
 mod probe;
 mod prune;
