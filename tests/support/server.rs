@@ -205,7 +205,11 @@ impl Server {
     }
 
     async fn try_administrate(&self) -> Option<DatabaseConnection> {
-        let mut options = ConnectOptions::new(self.administrator_url(self.first_database()));
+        self.try_administrate_in(self.first_database()).await
+    }
+
+    async fn try_administrate_in(&self, database: &str) -> Option<DatabaseConnection> {
+        let mut options = ConnectOptions::new(self.administrator_url(database));
         options
             .max_connections(1)
             .connect_timeout(Duration::from_secs(2))
@@ -220,8 +224,13 @@ impl Server {
 
     /// Runs `statement` as administrator in the server's first database.
     pub(crate) async fn administrate(&self, statement: &str) {
+        self.administrate_in(self.first_database(), statement).await;
+    }
+
+    /// Runs `statement` as administrator in `database`.
+    pub(crate) async fn administrate_in(&self, database: &str, statement: &str) {
         let connection = self
-            .try_administrate()
+            .try_administrate_in(database)
             .await
             .expect("the server of the test answers");
         connection

@@ -76,13 +76,20 @@ impl Connection {
     ///
     /// # Errors
     /// Options that the driver cannot read.
-    pub(super) fn new(
+    pub(super) async fn new(
         runtime: Runtime,
         options: Doors,
         statement_timeout: Duration,
     ) -> Result<Self, DbErr> {
         let handle = runtime.handle().clone();
-        let pool = Pool::open(&options, 0)?;
+        let pool = match Pool::open(&options, 0).await {
+            Ok(pool) => pool,
+            Err(error) => {
+                // It must not be waited for here.
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
         Ok(Self {
             runtime: Mutex::new(Some(runtime)),
             handle,
@@ -237,7 +244,8 @@ impl Connection {
     /// longer, so that nobody stays behind a connection that will never answer.
     pub(super) fn renew_after_outage(self: &Arc<Self>) {
         let generation = self.renew();
-        if sabotage::is(Fault::KeepDeadPool) {
+        if self.pool.lock().generation == generation {
+            // Nothing took its place.
             return;
         }
         let connection = Arc::clone(self);
@@ -284,11 +292,11 @@ impl Connection {
     fn replace_pool(&self, generation: u64, cause: &str) {
         let mut pool = self.pool.lock();
         let is_replaced = pool.generation != generation || self.is_closed.load(Ordering::Acquire);
-        if is_replaced || sabotage::is(Fault::KeepDeadPool) {
+        if is_replaced || !pool.is_of_a_server() || sabotage::is(Fault::KeepDeadPool) {
             return;
         }
         tracing::debug!(error = cause, "connections to the database are replaced");
-        let Ok(fresh) = Pool::open(&self.options, generation.saturating_add(1)) else {
+        let Ok(fresh) = Pool::open_at_once(&self.options, generation.saturating_add(1)) else {
             tracing::error!("connections to the database could not be replaced");
             return;
         };

@@ -95,6 +95,7 @@ impl Database {
             .build()
             .map_err(|error| StartError::Other(error.to_string()))?;
         let connection = Connection::new(runtime, target.pool(&settings), settings.timeout)
+            .await
             .map_err(|error| super::unreadable(&error))?;
         let connection = Arc::new(connection);
         let holder: Arc<str> = super::holder_name().into();

@@ -167,7 +167,9 @@ impl Monitor {
     /// connection to spare may answer those that it has.
     async fn answers(&self, is_alarm: bool) -> bool {
         let started = Instant::now();
-        let mut by_pool = pin!(self.look_by_pool());
+        // Silence alone may be a slow database, which need not answer many questions in time.
+        let is_silent = is_alarm && self.connection.health() == Health::Up;
+        let mut by_pool = pin!(self.look_by_pool(is_silent));
         // As long as all is quiet one look is enough.
         if !is_alarm && timeout(ALARM_AFTER, &mut by_pool).await.is_ok() {
             return true;
@@ -186,21 +188,26 @@ impl Monitor {
         }
     }
 
-    /// Resolves when a connection of the pool answers well, else never.
-    async fn look_by_pool(&self) {
+    /// Resolves when a connection of the pool answers well, or answers at all where that is the
+    /// question; else never.
+    async fn look_by_pool(&self, is_silent: bool) {
         let connection = Arc::clone(&self.connection);
         let until = Instant::now() + self.settings.timeout + self.settings.acquire;
         // A task of its own: it is watched to its end, also when nobody waits for it any more.
         let look = self.connection.handle().spawn(async move {
-            match connection.run(until, startup::inspect).await {
-                Ok(Verdict::Good { .. }) => true,
-                Ok(_) => {
-                    // The server behind an address may be another one by now.
-                    connection.renew();
-                    false
+            let answer = connection.run(until, async move |database| {
+                if is_silent {
+                    return database.ping().await.map(|()| true);
                 }
-                Err(_) => false,
+                let verdict = startup::inspect(database).await?;
+                Ok(matches!(verdict, Verdict::Good { .. }))
+            });
+            let answer = answer.await;
+            if let Ok(false) = answer {
+                // The server behind an address may be another one by now.
+                connection.renew();
             }
+            matches!(answer, Ok(true))
         });
         if !matches!(look.await, Ok(true)) {
             std::future::pending::<()>().await;

@@ -3,7 +3,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use sea_orm::DbErr;
+use sea_orm::{ConnectionTrait, DbBackend, DbErr};
 use tokio::{
     runtime::{Handle, Runtime},
     sync::Semaphore,
@@ -58,9 +58,26 @@ impl Drop for PoolRuntime {
 
 impl Pool {
     /// A pool that connects when it is first used.
-    pub(super) fn open(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
+    ///
+    /// # Errors
+    /// Options that the driver cannot read; for a SQLite file also that it cannot be opened.
+    pub(super) async fn open(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
         let (options, is_pooled) = doors.current();
-        let n_connections = options.get_max_connections().unwrap_or(1);
+        let (options, longest) = (options.clone(), Some(doors.longest));
+        let runtime = PoolRuntime::start()?;
+        let n_connections = options.get_max_connections();
+        let connecting = runtime.handle()?.spawn(async move {
+            Box::pin(DatabaseConnection::open(options, is_pooled, longest)).await
+        });
+        let database = connecting
+            .await
+            .map_err(|error| DbErr::Custom(error.to_string()))??;
+        Ok(Self::of(database, n_connections, generation, runtime))
+    }
+
+    /// As `open`, of a server, without waiting for anything.
+    pub(super) fn open_at_once(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
+        let (options, is_pooled) = doors.current();
         let runtime = PoolRuntime::start()?;
         let inside = runtime.handle()?.enter();
         let longest = Some(doors.longest);
@@ -70,16 +87,30 @@ impl Pool {
             longest,
         ));
         let database = FutureExt::now_or_never(connecting)
-            .unwrap_or_else(|| Err(DbErr::Custom("the pool does not wait".to_owned())))?;
+            .unwrap_or_else(|| Err(DbErr::Custom("the driver waits".to_owned())))?;
         drop(inside);
-        Ok(Self {
+        let n_connections = options.get_max_connections();
+        Ok(Self::of(database, n_connections, generation, runtime))
+    }
+
+    fn of(
+        database: DatabaseConnection,
+        n_connections: Option<u32>,
+        generation: u64,
+        runtime: PoolRuntime,
+    ) -> Self {
+        let n_permits = usize::try_from(n_connections.unwrap_or(1)).unwrap_or(usize::MAX >> 4);
+        Self {
             generation,
             database,
-            permits: Arc::new(Semaphore::new(
-                usize::try_from(n_connections).unwrap_or(usize::MAX >> 4),
-            )),
+            permits: Arc::new(Semaphore::new(n_permits)),
             runtime: Arc::new(runtime),
-        })
+        }
+    }
+
+    /// Whether its connections lead to a server, and can be dead without anybody being told.
+    pub(super) fn is_of_a_server(&self) -> bool {
+        self.database.get_database_backend() != DbBackend::Sqlite
     }
 
     /// Tasks alive in its runtime.
@@ -104,7 +135,7 @@ where
     F: FnOnce(DatabaseConnection) -> Fut,
     Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
 {
-    let pool = Pool::open(doors, 0)?;
+    let pool = Pool::open(doors, 0).await?;
     let task = pool
         .runtime
         .handle()?
