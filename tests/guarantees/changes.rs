@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use crate::support::{
-    Backend, Client, Link, Options, Program, Proxy, Reply, Server, TestDatabase, for_each_server,
-    raw, wait,
+    Backend, Client, Link, Options, Program, Proxy, Reply, Server, TestDatabase, for_each_backend,
+    for_each_server, raw, wait,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -40,6 +40,52 @@ async fn a_change_that_ends_with_its_call_is_found_out(backend: Backend) {
     assert_eq!(reply.status, 200, "{reply:?}");
     let audit = audit(&program, 1).await;
     assert_eq!(audit[0]["what"], "create", "{audit:?}");
+}
+
+for_each_backend!(
+    a_store_that_went_back_takes_no_change,
+    changes_of_a_store_that_went_back_are_found_out,
+);
+
+async fn a_store_that_went_back_takes_no_change(backend: Backend) {
+    for reply in changes_after_the_store_went_back(backend, &Program::options()).await {
+        assert_eq!(reply.status, 503, "{reply:?}");
+        assert_eq!(reply.code().as_deref(), Some("store_went_back"));
+    }
+}
+
+async fn changes_of_a_store_that_went_back_are_found_out(backend: Backend) {
+    let options = Program::options().without_guards("no-went-back-checks");
+    for reply in changes_after_the_store_went_back(backend, &options).await {
+        assert!(matches!(reply.status, 200 | 201), "{reply:?}");
+    }
+}
+
+/// The replies to changes of a sequence whose counter is older than it was, of one that is gone,
+/// and of one that nobody has seen, where this replica's own row is gone.
+async fn changes_after_the_store_went_back(backend: Backend, options: &Options) -> [Reply; 3] {
+    let database = TestDatabase::prepared(backend).await;
+    let program = options.clone().database(&database.url).start_ready().await;
+    let client = program.client();
+    for name in ["older", "gone"] {
+        client.define(name, &json!({"block": {"min": 100}})).await;
+        assert_eq!(client.next(name).await, 1);
+    }
+    let put = async |name: &str| -> Reply {
+        let path = format!("/v1/sequences/{name}");
+        let body = json!({"description": "after"});
+        client.put(&path, &body).await.expect("a reply")
+    };
+    let older = "UPDATE counter SET next_value = 1, version = 0 WHERE sequence = 'older'";
+    database.execute(older).await;
+    let older = put("older").await;
+    for table in ["counter WHERE sequence", "sequence WHERE name"] {
+        let gone = format!("DELETE FROM {table} = 'gone'");
+        database.execute(&gone).await;
+    }
+    let gone = put("gone").await;
+    database.execute("DELETE FROM replica").await;
+    [older, gone, put("fresh").await]
 }
 
 /// Retires a sequence with numbers in memory by a call that hangs up before the database lets it

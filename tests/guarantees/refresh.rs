@@ -81,7 +81,9 @@ async fn define(store: &Store, sequence: &str) {
         template: Arc::new(Definition::default()),
         dry_run: false,
     };
-    let defined = store.alter(&name(sequence), act, Condition::None).await;
+    let defined = store
+        .alter(&name(sequence), act, Condition::None, None)
+        .await;
     defined.expect("it is defined");
 }
 

@@ -91,7 +91,7 @@ impl Directory {
     }
 
     /// The counter as this process last saw it.
-    fn last_seen(&self, name: &SequenceName) -> Option<Seen> {
+    pub(super) fn last_seen(&self, name: &SequenceName) -> Option<Seen> {
         let issuer = self.shared.issuers.pin().get(name).cloned();
         let known = issuer.and_then(|issuer| Some(issuer.memory.lock().known.as_ref()?.seen));
         let forgotten = || self.shared.forgotten(name).ok().flatten();

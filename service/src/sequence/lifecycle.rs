@@ -55,7 +55,9 @@ impl Directory {
         condition: Condition,
     ) -> Result<Rehearsed, SequenceError> {
         let act = self.definition(change, true);
-        let altered = self.shared.store.alter(name, act, condition).await;
+        let last_seen = self.last_seen(name);
+        let store = &self.shared.store;
+        let altered = store.alter(name, act, condition, last_seen).await;
         let altered = altered.map_err(|error| SequenceError::from_store(name, error))?;
         let warnings = warnings(&altered);
         let after = altered.after;
@@ -145,8 +147,10 @@ impl Directory {
         author: Author,
     ) -> Result<Altered, SequenceError> {
         let (shared, of) = (Arc::clone(&self.shared), name.clone());
+        let last_seen = self.last_seen(name);
         let work = async move {
-            let altered = match shared.store.alter(&of, act.clone(), condition).await {
+            let outcome = shared.store.alter(&of, act.clone(), condition, last_seen);
+            let altered = match outcome.await {
                 Ok(altered) => altered,
                 Err(error) => {
                     if matches!(error, StoreError::MayHaveChanged) {

@@ -17,11 +17,14 @@ use sea_orm::{
 
 use super::{
     answer::{Altered, Condition, Snapshot},
+    beat::Witness,
     catalogue::{self, LIVE, NO_PERIOD, RETIRED, now_ms, one_more},
+    database::Seen,
     error::StoreError,
     look::Ground,
     session::{DatabaseConnection, DatabaseTransaction},
 };
+use crate::sabotage::{self, Fault};
 
 /// What is to become of a sequence.
 #[derive(Clone, Debug)]
@@ -60,6 +63,20 @@ pub(super) struct Change {
     pub(super) condition: Condition,
     /// Refuse to create when there are as many already.
     pub(super) max_sequences: u64,
+    /// By which the store is known not to have gone back; a dry run needs none.
+    pub(super) witness: Option<Witness>,
+    /// The counter as this process last saw it: it never falls below.
+    pub(super) last_seen: Option<Seen>,
+}
+
+impl Change {
+    /// Whether the store has forgotten what this process has seen of the sequence.
+    fn went_back(&self, next_value: i64, version: Option<i64>) -> bool {
+        let is_below = self.last_seen.is_some_and(|seen| {
+            next_value < seen.next_value || version.is_some_and(|version| version < seen.version)
+        });
+        is_below && !sabotage::is(Fault::NoWentBackChecks)
+    }
 }
 
 /// Does it, or finds why not; nothing is committed where nothing changes.
@@ -106,6 +123,9 @@ async fn within(
     else {
         return Ok(Err(catalogue::without_counter(&change.name)));
     };
+    if change.went_back(counter.seen.next_value, Some(counter.seen.version)) {
+        return Ok(Err(StoreError::WentBack));
+    }
     let before = Snapshot {
         is_live: row.state == LIVE,
         definition: Arc::new(definition),
@@ -121,6 +141,9 @@ async fn within(
     let is_written = !is_dry_run && after != before;
     if is_written {
         after.version = raise_definitions_version(transaction).await?;
+        if ground(transaction, &change).await?.is_none() {
+            return Ok(Err(StoreError::WentBack));
+        }
         write(transaction, &change.name, &after).await?;
     }
     Ok(Ok(Altered {
@@ -219,7 +242,13 @@ async fn create(
     if !dry_run {
         version = raise_definitions_version(transaction).await?;
     }
-    let ground = Ground::read(transaction).await?;
+    let Some(ground) = ground(transaction, &change).await? else {
+        return Ok(Err(StoreError::WentBack));
+    };
+    // A name that was seen here and is gone is born only above what was seen of it.
+    if change.went_back(ground.first(&definition), None) {
+        return Ok(Err(StoreError::WentBack));
+    }
     if !dry_run {
         catalogue::insert(transaction, &change.name, &definition, version, ground).await?;
     }
@@ -228,13 +257,27 @@ async fn create(
         after: Snapshot {
             is_live: true,
             version,
-            floor: ground.first(&definition),
+            floor: definition.start,
             next_value: ground.first(&definition),
             rate: 0.0,
             definition: Arc::new(definition),
         },
         is_written: !dry_run,
     }))
+}
+
+/// What the change stands on; `None` where the store went back.
+///
+/// Whoever is going to write has changed `meta`'s row before and so holds it: no recovery passes
+/// between this look and the end.
+async fn ground(
+    transaction: &DatabaseTransaction,
+    change: &Change,
+) -> Result<Option<Ground>, DbErr> {
+    match &change.witness {
+        Some(witness) => Ground::hold(transaction, witness).await,
+        None => Ground::read(transaction).await.map(Some),
+    }
 }
 
 async fn write(

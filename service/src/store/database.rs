@@ -216,20 +216,35 @@ impl Database {
         name: &SequenceName,
         act: Act,
         condition: Condition,
+        last_seen: Option<Seen>,
     ) -> Result<Altered, StoreError> {
+        let is_dry_run = act.is_dry_run();
+        let witness = match self.beat.witness() {
+            Ok(_) if is_dry_run => None,
+            Ok(witness) => Some(witness),
+            Err(StoreError::Unavailable) => return Err(StoreError::NotChanged),
+            Err(error) => return Err(error),
+        };
         let change = Change {
             name: name.clone(),
             act,
             condition,
             max_sequences: self.settings.max_sequences,
+            witness,
+            last_seen,
         };
-        let is_dry_run = change.act.is_dry_run();
         let outcome = self
             .attempts(Repeat::NotCommitted, |database| {
                 change::run(database, change.clone())
             })
             .await;
         let altered = match outcome {
+            Ok(Err(StoreError::WentBack)) => {
+                // The next poll looks whether it is all names, or is recovered already.
+                self.beat.note_name_went_back(name);
+                self.connection.refresh.notify_one();
+                return Err(StoreError::WentBack);
+            }
             Ok(outcome) => outcome?,
             Err(Failure::MayHaveCommitted(_)) if !is_dry_run => {
                 return Err(StoreError::MayHaveChanged);

@@ -200,6 +200,8 @@ impl Store {
 
     /// Changes a sequence: its definition, its floor, or its life.
     ///
+    /// `last_seen` is its counter as this process last saw it.
+    ///
     /// # Errors
     /// Why it was not changed, or that it may have been.
     pub async fn alter(
@@ -207,8 +209,10 @@ impl Store {
         name: &SequenceName,
         act: Act,
         condition: Condition,
+        last_seen: Option<Seen>,
     ) -> Result<Altered, StoreError> {
-        self.database().alter(name, act, condition).await
+        let database = self.database();
+        database.alter(name, act, condition, last_seen).await
     }
 
     /// Runs to the end what must not stop half-way when its caller gives up.
