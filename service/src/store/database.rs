@@ -249,6 +249,7 @@ impl Database {
             Err(Failure::MayHaveCommitted(_)) if !is_dry_run => {
                 return Err(StoreError::MayHaveChanged);
             }
+            Err(Failure::NotCommitted(Cause::WentBack)) => return Err(StoreError::WentBack),
             Err(failure) => {
                 // Says in the log what it was, where that is nothing that passes.
                 let _told = catalogue::unexpected(name, &failure);
