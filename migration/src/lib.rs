@@ -18,10 +18,12 @@ mod m0005_worker_lease;
 mod m0006_replica;
 mod m0007_stamp;
 mod m0008_journal_index;
+#[cfg(feature = "next")]
+mod next;
 
 use sea_orm_migration::{
     prelude::*,
-    sea_orm::{DatabaseConnection, DbBackend, TransactionTrait},
+    sea_orm::{DatabaseConnection, DbBackend, Statement, TransactionTrait},
 };
 
 /// The schema that these migrations make, and the one this version of Odometer works with.
@@ -53,7 +55,7 @@ impl MigratorTrait for Migrator {
     }
 }
 
-/// Brings the database to [`SCHEMA_VERSION`]; does nothing where it is there already.
+/// Brings the database to [`SCHEMA_VERSION`]; does nothing where it is there already, or further.
 ///
 /// `connection` must be a pool of exactly one connection, because the lock
 /// belongs to the connection that took it. Waits up to a minute for another
@@ -62,23 +64,58 @@ impl MigratorTrait for Migrator {
 /// # Errors
 /// What the database said, or that the lock stayed taken for a minute.
 pub async fn run(connection: &DatabaseConnection) -> Result<(), DbErr> {
+    run_all::<Migrator>(connection, SCHEMA_VERSION).await
+}
+
+/// As [`run`], and one step further: for tests of a version beside the one that follows it.
+///
+/// # Errors
+/// As [`run`].
+#[cfg(feature = "next")]
+pub async fn run_next(connection: &DatabaseConnection) -> Result<(), DbErr> {
+    run_all::<next::Migrator>(connection, next::SCHEMA_VERSION).await
+}
+
+async fn run_all<M: MigratorTrait>(
+    connection: &DatabaseConnection,
+    version: i32,
+) -> Result<(), DbErr> {
     match connection.get_database_backend() {
         DbBackend::Postgres => {
             // DDL is transactional here: all steps happen, or none.
             let transaction = connection.begin().await?;
+            // A pooler may give a connection on which statements of these names are known already.
+            transaction.execute_unprepared("DEALLOCATE ALL").await?;
             lock::take_postgres(&transaction).await?;
-            Migrator::up(&transaction, None).await?;
+            if is_older(Installed::read(&transaction).await?, version) {
+                M::up(&transaction, None).await?;
+            }
             transaction.commit().await
         }
         DbBackend::MySql => {
             lock::take_mysql(connection).await?;
-            let outcome = Migrator::up(connection, None).await;
+            let outcome = up_where_older::<M>(connection, version).await;
             lock::give_back_mysql(connection).await?;
             outcome
         }
         // One process owns a SQLite file: the service holds a lock beside it.
-        DbBackend::Sqlite | _ => Migrator::up(connection, None).await,
+        DbBackend::Sqlite | _ => up_where_older::<M>(connection, version).await,
     }
+}
+
+async fn up_where_older<M: MigratorTrait>(
+    connection: &DatabaseConnection,
+    version: i32,
+) -> Result<(), DbErr> {
+    if is_older(Installed::read(connection).await?, version) {
+        M::up(connection, None).await?;
+    }
+    Ok(())
+}
+
+/// A newer version's steps are unknown here, and none of ours is missing then.
+fn is_older(installed: Option<Installed>, version: i32) -> bool {
+    installed.is_none_or(|installed| installed.schema_version <= version)
 }
 
 /// The schema that a database says it has.
@@ -95,8 +132,8 @@ impl Installed {
     ///
     /// # Errors
     /// What the database said.
-    pub async fn read(connection: &DatabaseConnection) -> Result<Option<Self>, DbErr> {
-        if !SchemaManager::new(connection).has_table("meta").await? {
+    pub async fn read(connection: &impl ConnectionTrait) -> Result<Option<Self>, DbErr> {
+        if !has_meta(connection).await? {
             return Ok(None);
         }
         let query = Query::select()
@@ -111,4 +148,30 @@ impl Installed {
             compatible_from: row.try_get("", "compatible_from")?,
         }))
     }
+}
+
+/// Whether there is a schema at all, where this connection looks for tables.
+async fn has_meta(connection: &impl ConnectionTrait) -> Result<bool, DbErr> {
+    let backend = connection.get_database_backend();
+    let sql = match backend {
+        DbBackend::Postgres => {
+            "SELECT count(*) AS n FROM pg_class \
+             WHERE relname = 'meta' AND relkind = 'r' AND pg_table_is_visible(oid)"
+        }
+        DbBackend::MySql => {
+            "SELECT count(*) AS n FROM information_schema.tables \
+             WHERE table_schema = DATABASE() AND table_name = 'meta'"
+        }
+        DbBackend::Sqlite | _ => {
+            "SELECT count(*) AS n FROM sqlite_master WHERE type = 'table' AND name = 'meta'"
+        }
+    };
+    let row = connection
+        .query_one_raw(Statement::from_string(backend, sql))
+        .await?;
+    let n: i64 = match row {
+        Some(row) => row.try_get("", "n")?,
+        None => 0,
+    };
+    Ok(n > 0)
 }

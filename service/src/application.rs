@@ -271,6 +271,55 @@ pub async fn check(config: &Config, name: Option<&str>) -> Result<Vec<String>, F
     Ok(lines)
 }
 
+/// Lets every sequence go on `skip` steps further, after the database went back to an earlier state;
+/// changes nothing where `is_dry_run`. The lines say what was, or would be, done.
+///
+/// # Errors
+/// `skip` is missing or says nothing, or nothing was changed.
+pub async fn recover(
+    config: &Config,
+    skip: Option<u64>,
+    is_dry_run: bool,
+) -> Result<Vec<String>, Failure> {
+    let Some(skip) = skip.filter(|skip| *skip > 0) else {
+        return Err(Failure::configuration(
+            "--skip: give N, more numbers than any sequence can have reserved since the state \
+             that was restored, what replicas hold ahead included; too many only cost a gap, too \
+             few repeat numbers",
+        ));
+    };
+    let recovered = Box::pin(store::recover(&store_settings(config), skip, is_dry_run)).await?;
+    let mut lines = vec![format!(
+        "{} sequences go on {skip} steps further",
+        recovered.n_sequences
+    )];
+    if let Some(name) = recovered.highest_riser {
+        lines.push(format!(
+            "the highest rise is {}, of {name}",
+            recovered.highest_rise
+        ));
+    }
+    if recovered.n_at_their_end > 0 {
+        lines.push(format!(
+            "{} sequences end before that and are exhausted",
+            recovered.n_at_their_end
+        ));
+    }
+    lines.push(format!(
+        "{} returned blocks with {} numbers are given up",
+        recovered.n_blocks, recovered.n_numbers
+    ));
+    lines.push(if is_dry_run {
+        "dry run: nothing was changed".to_owned()
+    } else {
+        format!(
+            "replicas that run go on by themselves within {} s (definition_refresh)",
+            config.definition_refresh.as_secs_f64()
+        )
+    });
+    Ok(lines)
+}
+
 /// A listener with a backlog of its own; needs a tokio runtime.
 fn bind(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     let socket = match address {
@@ -357,6 +406,7 @@ fn http_settings(config: &Config) -> HttpSettings {
         shutdown_timeout: stopping / 2,
         loopback: config.listen.ip().is_loopback(),
         admin_token: config.admin_token.clone(),
+        definition_refresh: config.definition_refresh,
     }
 }
 

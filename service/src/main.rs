@@ -34,6 +34,16 @@ enum Command {
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
+    /// After a restore or a failover to an older state: let every sequence go on above what may
+    /// have been issued since.
+    Recover {
+        /// More numbers than any sequence can have reserved since the state that was restored.
+        #[arg(long, value_name = "N")]
+        skip: Option<u64>,
+        /// Say what would be done, and change nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -76,12 +86,22 @@ async fn run(command: Command, config: Config) -> Result<(), Failure> {
         Command::Migrate => application::migrate(&config).await,
         Command::Check { name } => application::check(&config, name.as_deref())
             .await
-            .map(|lines| lines.iter().for_each(|line| println!("{line}"))),
+            .map(print),
+        Command::Recover { skip, dry_run } => application::recover(&config, skip, dry_run)
+            .await
+            .map(print),
     };
     if let Err(failure) = &outcome {
         tracing::error!(exit_code = failure.exit_code(), "{failure}");
     }
     outcome
+}
+
+/// What a command found out or did is its output, on standard output.
+fn print(lines: Vec<String>) {
+    for line in lines {
+        println!("{line}");
+    }
 }
 
 async fn serve(config: &Config) -> Result<(), Failure> {

@@ -217,8 +217,14 @@ pub enum Route {
     Next,
     /// `POST /v1/sequences/{name}/blocks`.
     Blocks,
-    /// `GET` and `PUT /v1/sequences/{name}`.
+    /// `GET`, `PUT` and `DELETE /v1/sequences/{name}`.
     Sequence,
+    /// `POST /v1/sequences/{name}/advance`.
+    Advance,
+    /// `POST /v1/sequences/{name}/restore`.
+    Restore,
+    /// `DELETE /v1/sequences/{name}/periods/{key}`.
+    Period,
     /// `GET /v1/sequences/{name}/explain`.
     Explain,
     /// `GET /v1/sequences`.
@@ -236,10 +242,13 @@ pub enum Route {
 }
 
 impl Route {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 13] = [
         Self::Next,
         Self::Blocks,
         Self::Sequence,
+        Self::Advance,
+        Self::Restore,
+        Self::Period,
         Self::Explain,
         Self::Sequences,
         Self::Livez,
@@ -254,6 +263,9 @@ impl Route {
             Self::Next => "next",
             Self::Blocks => "blocks",
             Self::Sequence => "sequence",
+            Self::Advance => "advance",
+            Self::Restore => "restore",
+            Self::Period => "period",
             Self::Explain => "explain",
             Self::Sequences => "sequences",
             Self::Livez => "livez",
@@ -488,6 +500,9 @@ impl Metrics {
             next,
             blocks,
             sequence,
+            advance,
+            restore,
+            period,
             explain,
             sequences,
             livez,
@@ -500,6 +515,9 @@ impl Metrics {
             Route::Next => next,
             Route::Blocks => blocks,
             Route::Sequence => sequence,
+            Route::Advance => advance,
+            Route::Restore => restore,
+            Route::Period => period,
             Route::Explain => explain,
             Route::Sequences => sequences,
             Route::Livez => livez,

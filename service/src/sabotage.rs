@@ -18,8 +18,21 @@ pub(crate) enum Fault {
     TakeoverKeepsBlock,
     /// Each call that finds memory empty starts a reservation of its own.
     RefillForEach,
+    /// Blocks in memory, and those on their way, are issued below a raised floor.
+    FloorUnheld,
+    /// The schema is brought one step further than this version knows.
+    #[cfg(feature = "sabotage")]
+    NextSchema,
+    /// Statements are prepared behind a pooler, too.
+    PrepareAnyway,
+    /// The database is told nothing of how long a statement may take.
+    NoServerBounds,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
+    /// Nothing notices a store that went back: neither the beat nor what was seen of a counter.
+    NoWentBackChecks,
+    /// `recover` leaves returned blocks to be adopted.
+    RecoverKeepsReturned,
     /// `explain` takes what left memory as issued, and what has no row as never reserved.
     ExplainGuesses,
     /// Old rows of the journal are removed whatever may come of them.
@@ -28,14 +41,20 @@ pub(crate) enum Fault {
 
 #[cfg(feature = "sabotage")]
 impl Fault {
-    const ALL: [(Fault, &'static str); 9] = [
+    const ALL: &'static [(Fault, &'static str)] = &[
         (Fault::NoConditions, "no-conditions"),
         (Fault::ActorPanic, "actor-panic"),
         (Fault::FirstRefillError, "first-refill-error"),
         (Fault::FirstRefillInvents, "first-refill-invents"),
         (Fault::TakeoverKeepsBlock, "takeover-keeps-block"),
         (Fault::RefillForEach, "refill-for-each"),
+        (Fault::FloorUnheld, "floor-unheld"),
+        (Fault::NextSchema, "next-schema"),
+        (Fault::PrepareAnyway, "prepare-anyway"),
+        (Fault::NoServerBounds, "no-server-bounds"),
         (Fault::NoReturn, "no-return"),
+        (Fault::NoWentBackChecks, "no-went-back-checks"),
+        (Fault::RecoverKeepsReturned, "recover-keeps-returned"),
         (Fault::ExplainGuesses, "explain-guesses"),
         (Fault::PruneAll, "prune-all"),
     ];
@@ -51,9 +70,9 @@ pub(crate) fn is(fault: Fault) -> bool {
         .get_or_init(|| {
             let words = crate::config::sabotage_words();
             Fault::ALL
-                .into_iter()
+                .iter()
                 .filter(|(_, word)| words.iter().any(|chosen| chosen == word))
-                .map(|(fault, _)| fault)
+                .map(|(fault, _)| *fault)
                 .collect()
         })
         .contains(&fault)

@@ -18,9 +18,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::config::{Log, LogFormat};
 
 /// What libraries may say unless the configuration asks for more: a statement at `info` would
-/// drown the log, and actix tells of its workers what we tell of the program.
-const LIBRARIES: &str =
-    "sqlx=warn,sqlx::postgres::notice=off,sea_orm=warn,sea_orm_migration=warn,actix_server=warn";
+/// drown the log, and actix tells of its workers what we tell of the program. What the pool and
+/// the reader of URLs say may quote the database or the URL.
+const LIBRARIES: &str = "sqlx=warn,sqlx::postgres::notice=off,sqlx_core::pool=off,\
+     sqlx_postgres::options=off,sqlx_mysql::options=off,sea_orm=warn,sea_orm_migration=warn,actix_server=warn";
 
 /// The target of what is logged at any level.
 pub(crate) const ALWAYS: &str = "odometer::always";

@@ -3,6 +3,7 @@
 mod bad_input;
 mod explain;
 mod first_minute;
+mod lifecycle;
 mod names;
 mod numbers;
 mod openapi;

@@ -1,10 +1,15 @@
 //! What those who run Odometer rely on: start, stop, schema, log, metrics, idle sequences.
 
 mod configuration;
+mod connections;
 mod idle;
 mod journal;
+mod loading;
 mod log;
 mod metrics;
 mod migrations;
+mod next_schema;
+mod pooler;
 mod shutdown;
 mod start_up;
+mod tls;

@@ -179,6 +179,8 @@ async fn a_schema_of_another_time_ends_it_after_a_minute(backend: Backend) {
     too_new
         .execute("UPDATE meta SET schema_version = 99, compatible_from = 99")
         .await;
+    let migrated = Program::options().database(&too_new.url).run(&["migrate"]);
+    assert_eq!(migrated.code, Some(78), "{migrated}");
     // Newer, but made so that this version can work with it.
     let newer = TestDatabase::prepared(backend).await;
     newer.execute("UPDATE meta SET schema_version = 99").await;

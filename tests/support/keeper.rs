@@ -77,6 +77,11 @@ pub(crate) fn has_ended(process: u32) {
     KEEPER.order(&format!("ended {process}"));
 }
 
+/// Has `path` unmounted when the run is gone.
+pub(crate) fn unmount_with_the_run(path: &Path) {
+    KEEPER.order(&format!("mount {}", path.display()));
+}
+
 /// A new directory below the run's, gone with it or with the value returned.
 pub(crate) fn directory(name: &str) -> tempfile::TempDir {
     tempfile::Builder::new()

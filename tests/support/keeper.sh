@@ -4,6 +4,7 @@
 # however it ends, the pipe closes. One order a line:
 #   process PID SIGNAL    end PID with SIGNAL when the run is gone
 #   ended PID             PID was ended already
+#   mount PATH            unmount PATH when the run is gone
 #   directory PATH        remove PATH when the run is gone
 lives() {
   # A zombie has ended, whether its new parent looks after it or not.
@@ -12,10 +13,12 @@ lives() {
 
 declare -A signals=()
 directories=()
+mounts=()
 while read -r order subject signal; do
   case "$order" in
     process) signals[$subject]=$signal ;;
     ended) unset "signals[$subject]" ;;
+    mount) mounts+=("$subject") ;;
     directory) directories+=("$subject") ;;
   esac
 done
@@ -29,6 +32,9 @@ for process in "${!signals[@]}"; do
     sleep 0.1
   done
   kill -KILL "$process" 2>/dev/null
+done
+for mount in "${mounts[@]}"; do
+  umount -l -- "$mount" 2>/dev/null
 done
 for directory in "${directories[@]}"; do
   rm -rf -- "$directory"

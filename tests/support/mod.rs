@@ -4,10 +4,13 @@
 //! signals, on standard error and in its tables.
 
 mod backend;
+mod certificates;
 mod client;
+mod disk;
 mod keeper;
 mod ledger;
 mod mariadb;
+mod pgbouncer;
 mod ports;
 pub(crate) mod postgres;
 mod program;
@@ -19,13 +22,16 @@ pub(crate) mod settings;
 pub(crate) mod wait;
 
 pub(crate) use backend::{Backend, TestDatabase, for_each_backend, for_each_server};
+pub(crate) use certificates::{Authority, Certificate};
 pub(crate) use client::{Answer, Client, Reply};
+pub(crate) use disk::SmallDisk;
 pub(crate) use keeper::directory;
 pub(crate) use ledger::{Ledger, Range};
+pub(crate) use pgbouncer::PgBouncer;
 pub(crate) use program::{Finished, Options, Program};
 pub(crate) use proxy::{Link, Proxy};
 pub(crate) use scrape::Scrape;
-pub(crate) use server::{PASSWORD, Server};
+pub(crate) use server::{ACCOUNT, PASSWORD, Server};
 
 /// Runs one test on a runtime of its own, with the deadline that every test has.
 pub(crate) fn run(test: impl Future<Output = ()>) {

@@ -117,7 +117,7 @@ fn program(name: &str) -> Command {
 }
 
 /// PostgreSQL refuses root: then it runs as the account that its package makes.
-fn owner() -> Option<(u32, u32)> {
+pub(crate) fn owner() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }

@@ -28,6 +28,8 @@ pub(crate) struct Server {
     directory: TempDir,
     port: u16,
     process: Option<Child>,
+    /// What it is started with beside what every server has.
+    arguments: Vec<String>,
 }
 
 impl Server {
@@ -45,22 +47,35 @@ impl Server {
 
     /// A server of one's own, for a test that stops it.
     pub(crate) async fn start(backend: Backend) -> Self {
-        let directory = keeper::directory(backend.name());
+        Self::start_with(backend, keeper::directory(backend.name()), Vec::new()).await
+    }
+
+    /// A server that writes its data to an empty `directory`, started with more `arguments`.
+    pub(crate) async fn start_with(
+        backend: Backend,
+        directory: TempDir,
+        arguments: Vec<String>,
+    ) -> Self {
         match backend {
             Backend::Postgres => postgres::initialise(directory.path()),
             Backend::MariaDb => mariadb::initialise(directory.path()),
             Backend::Sqlite => panic!("SQLite has no server"),
         }
-        Self::start_in(backend, directory).await
+        Self::start_on(backend, directory, arguments).await
     }
 
     /// A server on a directory that holds its data already.
     pub(crate) async fn start_in(backend: Backend, directory: TempDir) -> Self {
+        Self::start_on(backend, directory, Vec::new()).await
+    }
+
+    async fn start_on(backend: Backend, directory: TempDir, arguments: Vec<String>) -> Self {
         let mut server = Self {
             backend,
             directory,
             port: ports::free(),
             process: None,
+            arguments,
         };
         server.start_again().await;
         server
@@ -100,6 +115,7 @@ impl Server {
             .open(self.log())
             .expect("the server's directory is ours");
         let process = command
+            .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file can be had twice"))
             .stderr(log)

@@ -8,9 +8,11 @@ mod check;
 mod error;
 mod number;
 mod once;
+mod skip;
 mod span;
 #[cfg(test)]
 mod tests;
+mod warning;
 
 pub use change::{BlockChange, DefinitionChange};
 pub use error::{ChangeError, DefinitionError, StoredDefinitionError};
@@ -202,6 +204,19 @@ impl Definition {
         }
         let steps = self.max.abs_diff(next_value) / self.step.unsigned_abs().max(1);
         steps.saturating_add(1)
+    }
+
+    /// The lowest number of the sequence that is not below `floor`; [`Definition::end`] where there
+    /// is none, and `None` where `floor` lies above that.
+    #[must_use]
+    pub fn first_from(&self, floor: i64) -> Option<i64> {
+        if floor <= self.start {
+            return Some(self.start);
+        }
+        let step = self.step.unsigned_abs().max(1);
+        let steps = i64::try_from(floor.abs_diff(self.start).div_ceil(step)).ok()?;
+        let number = steps.checked_mul(self.step)?.checked_add(self.start)?;
+        (number <= self.end()).then_some(number)
     }
 
     /// Whether no number is left from `next_value` on.

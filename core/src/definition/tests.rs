@@ -408,3 +408,51 @@ proptest! {
         let _ = DefinitionChange::from_json(&bytes);
     }
 }
+
+#[test]
+fn a_floor_is_the_next_number_of_the_sequence() {
+    let definition = Definition {
+        start: 5,
+        step: 10,
+        max: 100,
+        ..Definition::default()
+    };
+    assert_eq!(definition.end(), 105);
+    for (floor, first) in [
+        (i64::MIN, Some(5)),
+        (5, Some(5)),
+        (6, Some(15)),
+        (15, Some(15)),
+        (95, Some(95)),
+        (96, Some(105)),
+        (105, Some(105)),
+        (106, None),
+        (i64::MAX, None),
+    ] {
+        assert_eq!(definition.first_from(floor), first, "{floor}");
+    }
+}
+
+#[test]
+fn the_end_of_the_longest_sequences_fits() {
+    for step in [1, 2, 7, (1 << 53) - 1] {
+        for start in [0, 1, i64::MAX - step - 1] {
+            let definition = Definition {
+                start,
+                step,
+                max: i64::MAX - step,
+                ..Definition::default()
+            };
+            let end = definition.end();
+            assert!(
+                end > definition.max && end - step <= definition.max,
+                "{step}"
+            );
+            assert_eq!(definition.first_from(end), Some(end));
+            assert_eq!(
+                definition.first_from(end.saturating_add(1)).is_some(),
+                end == i64::MAX
+            );
+        }
+    }
+}

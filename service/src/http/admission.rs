@@ -5,14 +5,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::header::{self, HeaderMap};
+use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::middleware::Next;
-use actix_web::{Error, HttpRequest, ResponseError, web};
+use actix_web::{Error, HttpMessage, HttpRequest, ResponseError, web};
 use metrics::Gauge;
 
 use super::Http;
+use super::envelope::RequestId;
 use super::problem::{Code, Problem};
 use crate::config::Secret;
+use crate::sequence::audit::Author;
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Characters of it that are logged.
+const MAX_FORWARDED_FOR: usize = 256;
 
 /// Who may change sequences on this listener.
 #[derive(Clone, Debug)]
@@ -35,17 +42,17 @@ impl Administration {
         }
     }
 
-    /// Lets an administrator pass.
+    /// Lets an administrator pass, and says what is known of them.
     ///
     /// # Errors
     /// 401 without the right token, 403 where there is none that would be right.
-    pub(super) fn admit(&self, request: &HttpRequest) -> Result<(), Problem> {
+    pub(super) fn admit(&self, request: &HttpRequest) -> Result<Author, Problem> {
         match self {
-            Self::Open => Ok(()),
+            Self::Open => Ok(author("loopback", request)),
             Self::Token(token)
                 if bearer(request.headers()).is_some_and(|given| same(given, token)) =>
             {
-                Ok(())
+                Ok(author("administrator", request))
             }
             Self::Token(_) => Err(Problem::new(
                 Code::Unauthenticated,
@@ -58,6 +65,31 @@ impl Administration {
             )),
         }
     }
+}
+
+fn author(who: &'static str, request: &HttpRequest) -> Author {
+    let peer = request.peer_addr();
+    let forwarded_for = request.headers().get(FORWARDED_FOR);
+    let id = request.extensions().get::<RequestId>().cloned();
+    let id = id.as_ref().and_then(|RequestId(id)| id.to_str().ok());
+    Author {
+        who,
+        peer: peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string()),
+        forwarded_for: forwarded_for.map(printable),
+        request_id: id.unwrap_or_default().to_owned(),
+    }
+}
+
+/// What a proxy, or whoever says to be one, wrote: what addresses are made of, and not for ever.
+fn printable(forwarded_for: &HeaderValue) -> String {
+    let written = forwarded_for
+        .as_bytes()
+        .iter()
+        .map(|byte| char::from(*byte));
+    written
+        .filter(|found| found.is_ascii_alphanumeric() || ".:,[]-_ ".contains(*found))
+        .take(MAX_FORWARDED_FOR)
+        .collect()
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -223,6 +255,32 @@ mod tests {
             code_of(&empty, Some("Bearer ")),
             Some(Code::Unauthenticated)
         );
+    }
+
+    #[test]
+    fn an_author_is_told_without_the_token() {
+        let token = Administration::new(false, Some(Secret::new("s3cret")));
+        let request = TestRequest::delete()
+            .peer_addr(([192, 0, 2, 7], 5000).into())
+            .insert_header((header::AUTHORIZATION, "Bearer s3cret"))
+            .insert_header(("x-forwarded-for", "198.51.100.1, [2001:db8::1]\t\"x\""))
+            .to_http_request();
+        let id = HeaderValue::from_static("a-1");
+        request.extensions_mut().insert(RequestId(id));
+        let Ok(author) = token.admit(&request) else {
+            unreachable!("the token is right")
+        };
+        assert_eq!(author.who, "administrator");
+        assert_eq!(author.peer, "192.0.2.7:5000");
+        assert_eq!(author.request_id, "a-1");
+        let forwarded_for = author.forwarded_for.as_deref();
+        assert_eq!(forwarded_for, Some("198.51.100.1, [2001:db8::1]x"));
+        assert!(!format!("{author:?}").contains("s3cret"));
+        let open = Administration::new(true, None);
+        let who = open.admit(&request).map(|author| author.who);
+        assert_eq!(who.ok(), Some("loopback"));
+        let long = HeaderValue::from_str(&"1".repeat(1000));
+        assert_eq!(long.map(|long| printable(&long).len()).ok(), Some(256));
     }
 
     #[test]

@@ -4,13 +4,13 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use actix_web::Error;
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
+use actix_web::{Error, HttpMessage};
 use odometer_core::name::SequenceName;
 use uuid::{Builder, Uuid};
 
@@ -20,6 +20,10 @@ use crate::metrics::Route;
 
 /// Names a call in the log. A caller's own is kept where it is safe to print.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// What names this call, for those who answer it.
+#[derive(Clone, Debug)]
+pub(super) struct RequestId(pub(super) HeaderValue);
 
 /// Refused calls that each worker logs in a second; the metrics count all of them.
 const REFUSALS_A_SECOND: u32 = 5;
@@ -35,6 +39,7 @@ pub(super) async fn envelope(
     let started = Instant::now();
     let id = request_id(request.headers().get(REQUEST_ID));
     let http = request.app_data::<Data<Http>>().cloned();
+    request.extensions_mut().insert(RequestId(id.clone()));
     let mut response = next.call(request).await?;
     let route = route_of(response.request().match_pattern().as_deref());
     let status = response.status();
@@ -117,6 +122,9 @@ fn route_of(pattern: Option<&str>) -> Route {
         Some("/v1/sequences/{name}/next") => Route::Next,
         Some("/v1/sequences/{name}/blocks") => Route::Blocks,
         Some("/v1/sequences/{name}") => Route::Sequence,
+        Some("/v1/sequences/{name}/advance") => Route::Advance,
+        Some("/v1/sequences/{name}/restore") => Route::Restore,
+        Some("/v1/sequences/{name}/periods/{key}") => Route::Period,
         Some("/v1/sequences/{name}/explain") => Route::Explain,
         Some("/v1/sequences") => Route::Sequences,
         Some("/livez") => Route::Livez,

@@ -36,6 +36,10 @@ pub(super) async fn readyz(http: Data<Http>) -> Result<HttpResponse, Problem> {
     match http.directory.readiness() {
         Readiness::Ready => Ok(text("ready\n")),
         Readiness::Draining => Err(Problem::new(Code::Draining, "This replica is stopping.")),
+        Readiness::Loading => Err(Problem::new(
+            Code::StoreUnavailable,
+            "The names used most recently are being loaded.",
+        )),
         Readiness::NoContact => Err(Problem::new(
             Code::StoreUnavailable,
             "The database does not answer, and there is no number left in memory.",

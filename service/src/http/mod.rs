@@ -26,6 +26,8 @@ mod envelope;
 mod explain;
 mod health;
 mod hot;
+mod lifecycle;
+mod near;
 mod numbers;
 mod openapi;
 mod parse;
@@ -60,6 +62,8 @@ pub struct HttpSettings {
     pub loopback: bool,
     /// What an administrator has to show on any other listener.
     pub admin_token: Option<Secret>,
+    /// After how long a change holds at every replica that reaches the database.
+    pub definition_refresh: Duration,
 }
 
 /// What the routes share.
@@ -69,6 +73,7 @@ struct Http {
     exposition: Exposition,
     body: Bounds,
     administration: Administration,
+    definition_refresh: Duration,
     in_flight: InFlight,
     openapi: Bytes,
 }
@@ -96,6 +101,7 @@ pub fn serve(
             timeout: settings.body_timeout,
         },
         administration: Administration::new(settings.loopback, settings.admin_token),
+        definition_refresh: settings.definition_refresh,
         in_flight,
         openapi: openapi::document().map_err(io::Error::other)?,
     });
@@ -147,10 +153,23 @@ fn urls(config: &mut ServiceConfig) {
                         .route(web::post().to(numbers::blocks)),
                 )
                 .service(
-                    resource("/sequences/{name}", "GET, HEAD, PUT")
+                    resource("/sequences/{name}", "GET, HEAD, PUT, DELETE")
                         .route(web::get().to(sequences::read))
                         .route(web::head().to(sequences::read))
-                        .route(web::put().to(sequences::define)),
+                        .route(web::put().to(sequences::define))
+                        .route(web::delete().to(lifecycle::retire)),
+                )
+                .service(
+                    resource("/sequences/{name}/advance", "POST")
+                        .route(web::post().to(lifecycle::advance)),
+                )
+                .service(
+                    resource("/sequences/{name}/restore", "POST")
+                        .route(web::post().to(lifecycle::restore)),
+                )
+                .service(
+                    resource("/sequences/{name}/periods/{key}", "DELETE")
+                        .route(web::delete().to(lifecycle::remove_period)),
                 )
                 .service(readable("/sequences/{name}/explain", || {
                     web::to(explain::explain)

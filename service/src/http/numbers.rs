@@ -1,14 +1,13 @@
 //! Taking numbers: `next`, one or a batch, and `blocks`.
 
-use actix_web::http::header::HeaderMap;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use odometer_core::block::Block;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::problem::{Code, Problem};
-use super::{Http, body, parse, reply};
+use super::problem::Problem;
+use super::{Http, body, near, parse, reply};
 
 /// A range reserved for a caller who counts by itself.
 #[derive(Serialize, ToSchema)]
@@ -62,18 +61,20 @@ pub(super) async fn next(
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
-    no_idempotency_key(request.headers())?;
+    parse::no_idempotency_key(request.headers())?;
     let asked = parse::next(request.uri().query())?;
     let wanted = parse::wanted(request.headers());
     body::nothing(&request, payload, http.body).await?;
     let Some(count) = asked.count else {
-        let value = http.directory.take(&name).await?;
+        let value = http.directory.take(&name).await;
+        let value = near::or_refused(&http, value).await?;
         return Ok(reply::one(name.as_str(), value, wanted));
     };
     let directory = &http.directory;
     let ranges = directory
         .take_batch(&name, count.get(), asked.contiguous)
-        .await?;
+        .await;
+    let ranges = near::or_refused(&http, ranges).await?;
     Ok(reply::batch(name.as_str(), &ranges, asked.ids, wanted))
 }
 
@@ -102,10 +103,11 @@ pub(super) async fn blocks(
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
-    no_idempotency_key(request.headers())?;
+    parse::no_idempotency_key(request.headers())?;
     let size = parse::block_size(request.uri().query())?;
     body::nothing(&request, payload, http.body).await?;
-    let block: Block = http.directory.reserve(&name, size.get()).await?;
+    let block = http.directory.reserve(&name, size.get()).await;
+    let block: Block = near::or_refused(&http, block).await?;
     Ok(HttpResponse::Ok().json(Reserved {
         sequence: name.to_string(),
         period: None,
@@ -114,15 +116,4 @@ pub(super) async fn blocks(
         count: block.count(),
         step: block.step(),
     }))
-}
-
-fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
-    if headers.contains_key("idempotency-key") {
-        return Err(Problem::new(
-            Code::InvalidParameter,
-            "`Idempotency-Key` is not honoured yet, so it is refused: a call that is sent again \
-             gets another number.",
-        ));
-    }
-    Ok(())
 }

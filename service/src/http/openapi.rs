@@ -14,7 +14,7 @@ use utoipa::openapi::{
 use utoipa::{OpenApi as _, ToSchema};
 
 use super::problem::{self, Code};
-use super::{explain, health, numbers, sequences};
+use super::{explain, health, lifecycle, numbers, sequences};
 
 /// An object without fields.
 #[derive(Deserialize, ToSchema)]
@@ -75,6 +75,31 @@ pub(super) struct Range {
     count: u64,
     #[schema(example = 1)]
     step: i64,
+}
+
+/// What a definition has become, or with `dry_run=true` would become.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "describes what is written as one or the other")]
+pub(super) enum WrittenOrRehearsed {
+    Written(sequences::Written),
+    Rehearsed(sequences::Rehearsal),
+}
+
+/// What to raise the floor to.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes JSON that is read by hand")]
+pub(super) struct Floor {
+    /// Nothing below it is issued any more; a number will do as well.
+    #[schema(example = "5001")]
+    floor: String,
+    /// Whether more than 1 % of what is left may be skipped.
+    #[schema(required = false, default = false)]
+    confirm: bool,
+    /// The period, for sequences that have periods.
+    #[schema(required = false)]
+    period: Option<String>,
 }
 
 /// What a sequence is. Numbers that identify are strings; in a request a number will do.
@@ -153,6 +178,10 @@ pub(super) struct BlockFields {
         sequences::list,
         sequences::read,
         sequences::define,
+        lifecycle::advance,
+        lifecycle::retire,
+        lifecycle::restore,
+        lifecycle::remove_period,
         explain::explain,
         health::livez,
         health::readyz,
@@ -253,6 +282,65 @@ const DEFINING: &[Code] = &[
     Code::Internal,
 ];
 
+const ADVANCING: &[Code] = &[
+    Code::InvalidName,
+    Code::InvalidPeriod,
+    Code::InvalidParameter,
+    Code::InvalidBody,
+    Code::Unauthenticated,
+    Code::Forbidden,
+    Code::SequenceNotFound,
+    Code::MethodNotAllowed,
+    Code::ConfirmNeeded,
+    Code::NotForKind,
+    Code::SequenceRetired,
+    Code::PeriodRemoved,
+    Code::VersionMismatch,
+    Code::BodyTooLarge,
+    Code::UnsupportedMediaType,
+    Code::StoreUnavailable,
+    Code::StoreWentBack,
+    Code::Overloaded,
+    Code::Draining,
+    Code::Internal,
+];
+
+/// Of `DELETE` and `restore`.
+const LIVING: &[Code] = &[
+    Code::InvalidName,
+    Code::InvalidParameter,
+    Code::InvalidBody,
+    Code::Unauthenticated,
+    Code::Forbidden,
+    Code::SequenceNotFound,
+    Code::MethodNotAllowed,
+    Code::VersionMismatch,
+    Code::BodyTooLarge,
+    Code::UnsupportedMediaType,
+    Code::StoreUnavailable,
+    Code::StoreWentBack,
+    Code::Overloaded,
+    Code::Draining,
+    Code::Internal,
+];
+
+const REMOVING: &[Code] = &[
+    Code::InvalidName,
+    Code::InvalidParameter,
+    Code::InvalidBody,
+    Code::Unauthenticated,
+    Code::Forbidden,
+    Code::SequenceNotFound,
+    Code::MethodNotAllowed,
+    Code::NotForKind,
+    Code::BodyTooLarge,
+    Code::UnsupportedMediaType,
+    Code::StoreUnavailable,
+    Code::Overloaded,
+    Code::Draining,
+    Code::Internal,
+];
+
 /// The whole description, as it is served.
 ///
 /// # Errors
@@ -290,10 +378,20 @@ fn refusals_of(path: &str, item: &mut PathItem) {
         "/readyz" => &readyz,
         _ => &only_method,
     };
+    let posting = match path {
+        "/v1/sequences/{name}/advance" => ADVANCING,
+        "/v1/sequences/{name}/restore" => LIVING,
+        _ => TAKING,
+    };
+    let deleting = match path {
+        "/v1/sequences/{name}" => LIVING,
+        _ => REMOVING,
+    };
     let operations = [
         (&mut item.get, reading),
-        (&mut item.post, TAKING),
+        (&mut item.post, posting),
         (&mut item.put, DEFINING),
+        (&mut item.delete, deleting),
     ];
     for (operation, codes) in operations {
         if let Some(operation) = operation {
@@ -406,9 +504,12 @@ mod tests {
             "/readyz",
             "/v1/sequences",
             "/v1/sequences/{name}",
+            "/v1/sequences/{name}/advance",
             "/v1/sequences/{name}/blocks",
             "/v1/sequences/{name}/explain",
             "/v1/sequences/{name}/next",
+            "/v1/sequences/{name}/periods/{key}",
+            "/v1/sequences/{name}/restore",
         ];
         assert_eq!(keys(&served["paths"]), BTreeSet::from(expected));
     }

@@ -8,6 +8,9 @@ use std::borrow::Cow;
 use actix_web::http::header::{self, HeaderMap, HeaderName};
 use odometer_core::name::SequenceName;
 use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
 use url::form_urlencoded;
 
 use super::problem::{Code, Problem};
@@ -154,16 +157,10 @@ pub(super) fn no_query(query: Option<&str>) -> Result<(), Problem> {
     Given::read(query, &[]).map(|_| ())
 }
 
-/// Reads the query of a change of a definition.
-pub(super) fn change(query: Option<&str>) -> Result<(), Problem> {
+/// Reads the query of a change of a definition: whether it is only to be checked.
+pub(super) fn dry_run(query: Option<&str>) -> Result<bool, Problem> {
     let given = Given::read(query, &["dry_run"])?;
-    match given.flag("dry_run")? {
-        None | Some(false) => Ok(()),
-        Some(true) => Err(Problem::new(
-            Code::InvalidParameter,
-            "`dry_run` is not built yet; leave it out.",
-        )),
-    }
+    Ok(given.flag("dry_run")?.unwrap_or(false))
 }
 
 /// Reads `If-None-Match` and `If-Match` of a change.
@@ -183,6 +180,85 @@ pub(super) fn condition(headers: &HeaderMap) -> Result<Condition, Problem> {
             "Give `If-None-Match` or `If-Match`, not both.",
         )),
     }
+}
+
+/// Reads `If-Match` of a change of what has to be there.
+pub(super) fn matching(headers: &HeaderMap) -> Result<Condition, Problem> {
+    if headers.contains_key(header::IF_NONE_MATCH) {
+        let detail = "`If-None-Match` has no use here: this call creates nothing.";
+        return Err(Problem::new(Code::InvalidParameter, detail));
+    }
+    condition(headers)
+}
+
+/// Refuses `Idempotency-Key` until it is honoured.
+pub(super) fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
+    if headers.contains_key("idempotency-key") {
+        return Err(Problem::new(
+            Code::InvalidParameter,
+            "`Idempotency-Key` is not honoured yet, so it is refused: a call for numbers that is \
+             sent again gets others.",
+        ));
+    }
+    Ok(())
+}
+
+/// The body of `advance`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Advance {
+    /// Nothing below it is to be issued.
+    pub(super) floor: i64,
+    /// More than 1 % of what is left may be skipped.
+    pub(super) confirm: bool,
+}
+
+/// Reads the body of `advance`.
+pub(super) fn advance(body: &[u8]) -> Result<Advance, Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        floor: Value,
+        #[serde(default)]
+        confirm: bool,
+        period: Option<IgnoredAny>,
+    }
+    let fields: Fields = serde_json::from_slice(body).map_err(|error| {
+        let detail = format!(
+            "The body has to be a JSON object such as {{\"floor\": \"5001\", \"confirm\": false}}: {}.",
+            cut(&error.to_string(), 160)
+        );
+        Problem::new(Code::InvalidBody, detail)
+    })?;
+    if fields.period.is_some() {
+        return Err(no_periods());
+    }
+    let floor = match &fields.floor {
+        Value::String(text) if !text.is_empty() => digits(text),
+        Value::Number(number) => number.as_u64(),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+            None
+        }
+    };
+    let floor = floor.and_then(|floor| i64::try_from(floor).ok());
+    let floor = floor.ok_or_else(|| {
+        let detail = format!(
+            "`floor` is a whole number from 0 to {}, as a string or a number.",
+            i64::MAX
+        );
+        Problem::new(Code::InvalidBody, detail)
+    })?;
+    Ok(Advance {
+        floor,
+        confirm: fields.confirm,
+    })
+}
+
+/// Every sequence counts without periods as yet.
+fn no_periods() -> Problem {
+    Problem::new(
+        Code::InvalidPeriod,
+        "The sequence counts without periods; leave `period` out.",
+    )
 }
 
 /// Whether the caller wants text rather than JSON: only where `text/plain` is named, and neither
@@ -320,14 +396,10 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Every sequence counts without periods as yet.
     fn no_period(&self) -> Result<(), Problem> {
         match self.get("period") {
             None => Ok(()),
-            Some(_) => Err(Problem::new(
-                Code::InvalidPeriod,
-                "The sequence counts without periods; leave `period` out.",
-            )),
+            Some(_) => Err(no_periods()),
         }
     }
 
@@ -359,8 +431,12 @@ fn unknown(key: &str, known: &[&str]) -> Problem {
 
 /// What a caller wrote, short enough to be repeated to them.
 fn shortened(text: &str) -> String {
+    cut(text, 64)
+}
+
+fn cut(text: &str, most: usize) -> String {
     text.chars()
-        .take(64)
+        .take(most)
         .map(|found| {
             if found.is_control() {
                 '\u{fffd}'
@@ -699,10 +775,74 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_is_not_built() {
-        assert!(change(None).is_ok());
-        assert!(change(Some("dry_run=false")).is_ok());
-        assert!(change(Some("dry_run=true")).is_err());
-        assert!(change(Some("dry-run=true")).is_err());
+    fn a_dry_run_is_asked_for_by_a_flag() {
+        assert_eq!(dry_run(None), Ok(false));
+        assert_eq!(dry_run(Some("dry_run=false")), Ok(false));
+        assert_eq!(dry_run(Some("dry_run=true")), Ok(true));
+        for query in [
+            "dry-run=true",
+            "dry_run",
+            "dry_run=1",
+            "dry_run=true&dry_run=true",
+        ] {
+            let code = dry_run(Some(query)).map_err(|problem| problem.code());
+            assert_eq!(code, Err(Code::InvalidParameter), "{query}");
+        }
+    }
+
+    #[test]
+    fn a_floor_is_a_whole_number_as_a_string_or_a_number() {
+        let read = |body: &str| advance(body.as_bytes()).map_err(|problem| problem.code());
+        for (body, floor, confirm) in [
+            (r#"{"floor":"0"}"#, 0, false),
+            (r#"{"floor":5001,"confirm":false}"#, 5001, false),
+            (
+                r#"{"confirm":true,"floor":"9223372036854775807"}"#,
+                i64::MAX,
+                true,
+            ),
+        ] {
+            assert_eq!(read(body), Ok(Advance { floor, confirm }), "{body}");
+        }
+        for body in [
+            "",
+            "{}",
+            "[]",
+            "5",
+            "null",
+            r#"{"floor":null}"#,
+            r#"{"floor":""}"#,
+            r#"{"floor":"-1"}"#,
+            r#"{"floor":-1}"#,
+            r#"{"floor":"+1"}"#,
+            r#"{"floor":" 1"}"#,
+            r#"{"floor":1.5}"#,
+            r#"{"floor":1e3}"#,
+            r#"{"floor":true}"#,
+            r#"{"floor":"9223372036854775808"}"#,
+            r#"{"floor":1,"floor":1}"#,
+            r#"{"floor":1,"confirm":"true"}"#,
+            r#"{"floor":1,"confirm":null}"#,
+            r#"{"floor":1,"flor":1}"#,
+            r#"{"floor":1}{}"#,
+        ] {
+            assert_eq!(read(body), Err(Code::InvalidBody), "{body}");
+        }
+        let periods = read(r#"{"floor":1,"period":"2026"}"#);
+        assert_eq!(periods, Err(Code::InvalidPeriod));
+    }
+
+    #[test]
+    fn what_creates_nothing_takes_only_if_match() {
+        let code_of = |given: &[_]| matching(&headers(given)).map_err(|problem| problem.code());
+        assert_eq!(code_of(&[]), Ok(Condition::None));
+        assert_eq!(
+            code_of(&[("if-match", "\"17\"")]),
+            Ok(Condition::Version(17))
+        );
+        assert_eq!(
+            code_of(&[("if-none-match", "*")]),
+            Err(Code::InvalidParameter)
+        );
     }
 }

@@ -190,7 +190,11 @@ impl From<SequenceError> for Problem {
             SequenceError::Definition(refused) => definition_code(refused),
             SequenceError::AlreadyExists { .. } => Code::AlreadyExists,
             SequenceError::VersionMismatch { .. } => Code::VersionMismatch,
-            SequenceError::StoreUnavailable => Code::StoreUnavailable,
+            SequenceError::FloorTooHigh { .. } => Code::InvalidBody,
+            SequenceError::ConfirmNeeded { .. } => Code::ConfirmNeeded,
+            SequenceError::StoreUnavailable
+            | SequenceError::NotChanged
+            | SequenceError::MayHaveChanged => Code::StoreUnavailable,
             SequenceError::StoreWentBack => Code::StoreWentBack,
             SequenceError::RefillTimeout => Code::RefillTimeout,
             SequenceError::Overloaded { .. } => Code::Overloaded,
@@ -301,6 +305,8 @@ mod tests {
     fn errors_of_sequences_have_their_codes() {
         let cases = [
             (SequenceError::StoreUnavailable, Code::StoreUnavailable),
+            (SequenceError::NotChanged, Code::StoreUnavailable),
+            (SequenceError::MayHaveChanged, Code::StoreUnavailable),
             (SequenceError::StoreWentBack, Code::StoreWentBack),
             (SequenceError::RefillTimeout, Code::RefillTimeout),
             (SequenceError::Draining, Code::Draining),

@@ -12,8 +12,8 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::problem::{Code, Problem};
-use super::{Http, body, openapi, parse};
-use crate::sequence::description::{BlockState, Description, JournalBlock, Page, State};
+use super::{Http, body, near, openapi, parse};
+use crate::sequence::description::{BlockState, Description, JournalBlock, Page, Rehearsed, State};
 use crate::sequence::error::SequenceError;
 
 /// A sequence, as one replica sees it.
@@ -33,6 +33,8 @@ pub(super) struct Sequence {
 /// How a sequence stands on the replica that was asked.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SequenceState {
+    /// Whether nothing is issued until it is restored; null while the store does not answer.
+    retired: Option<bool>,
     /// The period being counted in; null where the sequence counts without periods.
     period: Option<String>,
     /// The first number that nobody has reserved; null while the store does not answer.
@@ -111,6 +113,22 @@ pub(super) struct Written {
     warnings: Vec<String>,
 }
 
+/// What a definition would become; nothing was changed.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Rehearsal {
+    #[serde(serialize_with = "definition")]
+    #[schema(value_type = openapi::DefinitionFields)]
+    definition: Arc<Definition>,
+    /// What is allowed but may surprise.
+    warnings: Vec<String>,
+    /// The ids that this replica would give next, three where there are so many.
+    #[schema(example = json!(["1001", "1002", "1003"]))]
+    samples: Vec<String>,
+    /// Numbers that nobody has reserved yet.
+    #[schema(example = 9_007_199_254_739_991_u64)]
+    runway: u64,
+}
+
 /// Lists definitions in the byte order of their names.
 #[utoipa::path(
     get,
@@ -146,7 +164,8 @@ pub(super) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
 pub(super) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
     parse::no_query(request.uri().query())?;
-    let description = http.directory.describe(&name).await?;
+    let description = http.directory.describe(&name).await;
+    let description = near::or_refused(&http, description).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(description.version)))
         .json(Sequence::from(description)))
@@ -160,14 +179,17 @@ pub(super) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     params(
         ("name" = String, Path, description = "The sequence.",
             min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
-        ("dry_run" = Option<bool>, Query, description = "Refused until it is built."),
+        ("dry_run" = Option<bool>, Query,
+            description = "`true` checks everything and changes nothing; the status is 200."),
         ("If-None-Match" = Option<String>, Header, description = "`*` creates only."),
         ("If-Match" = Option<String>, Header, description = "Changes this version only."),
     ),
     request_body(content = openapi::DefinitionFields, description = "The fields to set; absent \
         ones come from the template, or keep their value."),
     responses(
-        (status = 200, description = "Changed, or as it was asked for already.", body = Written,
+        (status = 200, description = "Changed, or as it was asked for already; with `dry_run=true` \
+            a `Rehearsal`, of what would come of it.",
+            content((super::openapi::WrittenOrRehearsed = "application/json")),
             headers(("ETag" = String, description = "The version of the definition."))),
         (status = 201, description = "Created.", body = Written,
             headers(("ETag" = String, description = "The version of the definition."))),
@@ -179,13 +201,19 @@ pub(super) async fn define(
     payload: Payload,
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
-    http.administration.admit(&request)?;
+    let author = http.administration.admit(&request)?;
     let name = parse::name(request.uri().path())?;
-    parse::change(request.uri().query())?;
+    let dry_run = parse::dry_run(request.uri().query())?;
     let condition = parse::condition(request.headers())?;
     let body = body::json(&request, payload, http.body).await?;
     let change = DefinitionChange::from_json(&body)?;
-    let defined = http.directory.define(&name, &change, condition).await;
+    let directory = &http.directory;
+    if dry_run {
+        let rehearsed = directory.rehearse(&name, change, condition).await;
+        let rehearsed = rehearsed.map_err(not_defined)?;
+        return Ok(HttpResponse::Ok().json(Rehearsal::from(rehearsed)));
+    }
+    let defined = directory.define(&name, change, condition, author).await;
     let defined = defined.map_err(not_defined)?;
     let mut response = if defined.created {
         HttpResponse::Created()
@@ -196,7 +224,7 @@ pub(super) async fn define(
         .insert_header((header::ETAG, entity_tag(defined.version)))
         .json(Written {
             definition: defined.definition,
-            warnings: Vec::new(),
+            warnings: defined.warnings,
         }))
 }
 
@@ -214,7 +242,7 @@ fn definition<S: Serializer>(shared: &Definition, serializer: S) -> Result<S::Ok
     shared.serialize(serializer)
 }
 
-fn entity_tag(version: i64) -> String {
+pub(super) fn entity_tag(version: i64) -> String {
     format!("\"{version}\"")
 }
 
@@ -239,7 +267,7 @@ impl From<Description> for Sequence {
         Self {
             sequence: description.name.to_string(),
             definition: description.definition,
-            state: description.state.into(),
+            state: SequenceState::new(description.is_retired, description.state),
             blocks: description
                 .blocks
                 .into_iter()
@@ -249,9 +277,10 @@ impl From<Description> for Sequence {
     }
 }
 
-impl From<State> for SequenceState {
-    fn from(state: State) -> Self {
+impl SequenceState {
+    fn new(is_retired: Option<bool>, state: State) -> Self {
         Self {
+            retired: is_retired,
             period: None,
             high_water_mark: state.high_water_mark.map(|number| number.to_string()),
             block: state.block.map(HeldBlock::from),
@@ -290,6 +319,18 @@ impl From<JournalBlock> for JournalRow {
     }
 }
 
+impl From<Rehearsed> for Rehearsal {
+    fn from(rehearsed: Rehearsed) -> Self {
+        let samples = rehearsed.samples.iter().map(ToString::to_string);
+        Self {
+            definition: rehearsed.definition,
+            warnings: rehearsed.warnings,
+            samples: samples.collect(),
+            runway: rehearsed.runway,
+        }
+    }
+}
+
 impl From<Page> for Listing {
     fn from(page: Page) -> Self {
         let sequences = page.sequences.into_iter().map(|listed| ListedSequence {
@@ -323,6 +364,7 @@ mod tests {
             name: SequenceName::parse("orders").unwrap(),
             version: 3,
             definition: Arc::new(Definition::default()),
+            is_retired: Some(false),
             state,
             blocks: vec![JournalBlock {
                 first: i64::MAX - 9,
@@ -356,6 +398,7 @@ mod tests {
         assert_eq!(shown["sequence"], "orders");
         assert_eq!(shown["definition"]["max"], "9007199254740991");
         let expected = json!({
+            "retired": false,
             "period": null,
             "high_water_mark": "9223372036854775806",
             "block": {"first": "1001", "last": "2000", "remaining": 400, "size": 1000},

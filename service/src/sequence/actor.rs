@@ -12,54 +12,56 @@
 use std::{sync::Arc, time::Duration};
 
 use actix::{
-    Actor, ActorContext, AsyncContext, Context, Handler, SpawnHandle, WrapFuture,
-    fut::ActorFutureExt,
+    Actor, ActorContext, AsyncContext, Context, SpawnHandle, WrapFuture, fut::ActorFutureExt,
 };
 use odometer_core::block::Block;
 use tokio::sync::oneshot;
 
 use super::{
     error::SequenceError,
-    issuer::{Issuer, Link},
-    messages::{Answer, Change, Drain, HandOver, LowWater, Park, Take, Unload},
-    queue::{Queue, Waiter},
+    issuer::Link,
+    messages::{Answer, Unload},
+    ownership::Ownership,
+    queue::Queue,
     shared::Shared,
 };
 use crate::{
     metrics::AbandonedCause,
     sabotage::{self, Fault},
-    store::{Contact, Fate, ReserveRequest, StoreError, Unpublished, Want},
+    store::{Fate, ReserveRequest, StoreError, Unpublished, Want},
 };
 
 /// The first wait before a prefetch is tried again.
 const BACKOFF_MIN: Duration = Duration::from_millis(5);
 /// How long an unloaded name waits for its row in the journal before it may be loaded again.
-const UNLOAD_PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const UNLOAD_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) struct SequenceActor {
-    issuer: Arc<Issuer>,
-    shared: Arc<Shared>,
-    state: State,
+    pub(super) issuer: Ownership,
+    pub(super) shared: Arc<Shared>,
+    pub(super) state: State,
     /// Callers that wait for a refill.
-    queue: Queue,
+    pub(super) queue: Queue,
     /// Callers that wait for a range of their own, straight from the store.
-    apart: Vec<Apart>,
-    in_flight: Option<InFlight>,
+    pub(super) apart: Vec<Apart>,
+    pub(super) in_flight: Option<InFlight>,
     backoff: Duration,
     /// Set when the store said what trying again does not change: no prefetch until asked for.
-    is_refused: bool,
+    pub(super) is_refused: bool,
     /// Whether the reservation under way looks for returned blocks first.
     looks_for_returned: bool,
     /// Whose turn it is when both kinds of callers wait.
     is_turn_of_apart: bool,
     retry: Option<SpawnHandle>,
+    /// Who wants numbers in memory before anybody asks for one.
+    pub(super) loading: Vec<oneshot::Sender<()>>,
     /// The name leaves memory: callers are to look it up again.
-    is_unloading: bool,
-    draining: Vec<oneshot::Sender<u64>>,
+    pub(super) is_unloading: bool,
+    pub(super) draining: Vec<oneshot::Sender<u64>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// Nothing in memory, nothing under way.
     Empty,
     /// Nothing in memory, a block on its way.
@@ -73,15 +75,15 @@ enum State {
 }
 
 /// What the reservation under way is for.
-enum InFlight {
+pub(super) enum InFlight {
     Refill,
     Apart(Apart),
 }
 
 /// A caller that gets a reservation of its own.
-struct Apart {
-    want: Want,
-    answer: Answer,
+pub(super) struct Apart {
+    pub(super) want: Want,
+    pub(super) answer: Answer,
 }
 
 impl Actor for SequenceActor {
@@ -92,6 +94,8 @@ impl Actor for SequenceActor {
         if sabotage::is(Fault::TakeoverKeepsBlock) {
             self.issuer.refill_with_what_was_held();
         }
+        // The one before may have died with a change half done.
+        self.enforce();
         if self.issuer.remaining() > 0 {
             self.state = State::Serving;
         }
@@ -106,7 +110,7 @@ impl Drop for SequenceActor {
 }
 
 impl SequenceActor {
-    pub(super) fn new(issuer: Arc<Issuer>, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(issuer: Ownership, shared: Arc<Shared>) -> Self {
         Self {
             issuer,
             shared,
@@ -119,20 +123,21 @@ impl SequenceActor {
             looks_for_returned: false,
             is_turn_of_apart: false,
             retry: None,
+            loading: Vec::new(),
             is_unloading: false,
             draining: Vec::new(),
         }
     }
 
     /// Starts the next reservation, if one is needed and none is under way.
-    fn advance(&mut self, context: &mut Context<Self>) {
+    pub(super) fn advance(&mut self, context: &mut Context<Self>) {
         let is_busy = self.in_flight.is_some() && !sabotage::is(Fault::RefillForEach);
         if is_busy || self.state == State::Draining || self.shared.is_drained() {
             return;
         }
         self.queue.forget_gone();
         self.apart.retain(|caller| !caller.answer.is_closed());
-        self.fill_from_spare();
+        self.issuer.refill_cursor();
         let is_turn_of_apart = self.queue.is_empty() || self.is_turn_of_apart;
         let next = if !self.apart.is_empty() && is_turn_of_apart {
             self.is_turn_of_apart = false;
@@ -140,7 +145,7 @@ impl SequenceActor {
         } else if !self.queue.is_empty() {
             self.is_turn_of_apart = true;
             Some(InFlight::Refill)
-        } else if !self.is_refused && self.issuer.wants_prefetch() {
+        } else if !self.is_refused && (self.issuer.wants_prefetch() || self.wants_load()) {
             Some(InFlight::Refill)
         } else {
             None
@@ -156,6 +161,10 @@ impl SequenceActor {
             _ => State::Prefetching,
         };
         self.reserve(request, context);
+    }
+
+    fn wants_load(&self) -> bool {
+        !self.loading.is_empty() && self.issuer.remaining() == 0
     }
 
     fn rest(&mut self) {
@@ -228,6 +237,7 @@ impl SequenceActor {
     /// A reservation has ended, well or not.
     fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
         let purpose = self.in_flight.take();
+        let loading = std::mem::take(&mut self.loading);
         match (outcome, purpose) {
             (Ok(block), Some(InFlight::Apart(caller))) => self.hand_over(block, caller),
             (Ok(block), _) => self.refill(block),
@@ -237,6 +247,10 @@ impl SequenceActor {
             }
             (Err(error), _) => {
                 if self.fail(&error) {
+                    if matches!(error, StoreError::Retired) {
+                        // Elsewhere, and no news of it yet: what is in memory is not issued either.
+                        self.give_back();
+                    }
                     let may_pass = matches!(error, StoreError::Unavailable | StoreError::Deadline);
                     self.is_refused = !may_pass;
                     if may_pass && self.state != State::Draining && self.issuer.wants_prefetch() {
@@ -252,6 +266,10 @@ impl SequenceActor {
                 }
             }
         }
+        for done in loading {
+            // Whoever waits no longer does not need to know.
+            let _gone = done.send(());
+        }
         if self.state == State::Draining {
             self.finish_draining(context);
             return;
@@ -266,21 +284,20 @@ impl SequenceActor {
         }
         self.backoff = BACKOFF_MIN;
         self.is_refused = false;
-        let Some(reserved) = block.publish() else {
+        let Some(reserved) = self.issuer.publish(block) else {
             return;
         };
-        self.issuer.note_reserved(&reserved);
-        self.queue.forget_gone();
-        if self.queue.is_empty() {
-            self.put(vec![reserved.block]);
-        } else {
-            let mut blocks = self.issuer.cursor.close();
-            blocks.append(&mut self.issuer.memory.lock().spare);
-            blocks.push(reserved.block);
-            let (left, n_issued) = self.queue.deal(blocks);
-            self.issuer.add_direct(n_issued);
-            self.put(left);
+        let n_cut = self.issuer.lay_in(&reserved);
+        self.count_advanced(n_cut);
+        // A change may have come while the block was on its way, or have been read with it.
+        if self.enforce() {
+            return;
         }
+        if sabotage::is(Fault::ActorPanic) {
+            self.shared.panic_now_and_then();
+        }
+        self.queue.forget_gone();
+        self.issuer.deal(&mut self.queue);
         self.shared.store.write_journal(reserved.row(), Fate::Held);
         self.settle();
         if sabotage::is(Fault::ActorPanic) {
@@ -288,22 +305,26 @@ impl SequenceActor {
         }
     }
 
-    /// Puts blocks behind what is in the cursor, and what does not fit into the spare.
-    fn put(&self, blocks: Vec<Block>) {
-        self.issuer.memory.lock().spare.extend(blocks);
-        self.fill_from_spare();
+    /// Makes memory obey the last change that is known; true where nothing may be issued any more.
+    pub(super) fn enforce(&mut self) -> bool {
+        if self.issuer.memory.lock().is_retired() {
+            self.is_refused = true;
+            self.give_back();
+            self.refuse_all(&SequenceError::Retired {
+                name: self.issuer.name.clone(),
+            });
+            return true;
+        }
+        let n_cut = self.issuer.clip();
+        self.count_advanced(n_cut);
+        false
     }
 
-    fn fill_from_spare(&self) {
-        let low_water = self.issuer.low_water();
-        let mut memory = self.issuer.memory.lock();
-        while self.issuer.cursor.room() > 0 && !memory.spare.is_empty() {
-            let block = memory.spare.remove(0);
-            if self.issuer.cursor.fill(block, low_water).is_err() {
-                memory.spare.insert(0, block);
-                break;
-            }
-        }
+    fn count_advanced(&self, n_cut: u64) {
+        self.shared
+            .metrics
+            .abandoned(AbandonedCause::Advanced)
+            .increment(n_cut);
     }
 
     /// A block of its own has arrived for one caller.
@@ -313,10 +334,18 @@ impl SequenceActor {
             self.refill(block);
             return;
         }
-        let Some(reserved) = block.publish() else {
+        let Some(reserved) = self.issuer.publish(block) else {
             return;
         };
         self.issuer.note_handed_over(&reserved);
+        if self.is_outdated(reserved.block) {
+            let next_unissued = reserved.block.first();
+            let fate = Fate::Returned { next_unissued };
+            self.shared.store.write_journal(reserved.row(), fate);
+            // It gets another one, or is told that the sequence is retired.
+            self.apart.insert(0, caller);
+            return;
+        }
         let count = reserved.block.count();
         if caller.answer.send(Ok(vec![reserved.block])).is_ok() {
             self.issuer.add_handed_over(count);
@@ -329,7 +358,13 @@ impl SequenceActor {
         self.shared.store.write_journal(reserved.row(), Fate::Spent);
     }
 
-    fn settle(&self) {
+    /// Whether a change that came while the block was on its way forbids it.
+    fn is_outdated(&self, block: Block) -> bool {
+        let memory = self.issuer.memory.lock();
+        (memory.is_retired() || block.first() < memory.floor()) && !sabotage::is(Fault::FloorUnheld)
+    }
+
+    pub(super) fn settle(&self) {
         for row in self.issuer.settle() {
             self.shared.store.write_journal(row, Fate::Spent);
         }
@@ -348,35 +383,28 @@ impl SequenceActor {
             return true;
         }
         let told = self.told(error);
+        self.refuse_all(&told);
+        true
+    }
+
+    fn refuse_all(&mut self, told: &SequenceError) {
         for waiter in self.queue.take_all() {
             // Whoever gave up does not need to know.
             let _gone = waiter.answer.send(Err(told.clone()));
         }
-        true
     }
 
     /// The sequence is at its end: who can be served from memory is, the others are refused.
     fn serve_the_last(&mut self) {
-        let mut left = self.issuer.cursor.close();
-        left.append(&mut self.issuer.memory.lock().spare);
-        let mut n_issued: u64 = 0;
-        for waiter in self.queue.take_all() {
-            let n_left = left.iter().map(Block::count).sum();
-            if waiter.count > n_left {
-                let _gone = waiter.answer.send(Err(SequenceError::Exhausted {
-                    name: self.issuer.name.clone(),
-                    left: n_left,
-                }));
-                continue;
-            }
-            let mut alone = Queue::default();
-            alone.push(waiter);
-            let (rest, n_now) = alone.deal(left);
-            left = rest;
-            n_issued = n_issued.saturating_add(n_now);
-        }
-        self.issuer.add_direct(n_issued);
-        self.put(left);
+        let name = &self.issuer.name;
+        self.issuer.deal_the_last(&mut self.queue, |waiter, left| {
+            let refused = SequenceError::Exhausted {
+                name: name.clone(),
+                left,
+            };
+            // Whoever gave up does not need to know.
+            let _gone = waiter.answer.send(Err(refused));
+        });
     }
 
     /// What a caller reads of a failure of the store; what is left includes what is in memory.
@@ -402,7 +430,7 @@ impl SequenceActor {
         }));
     }
 
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.in_flight.is_none()
             && self.queue.is_empty()
             && self.apart.is_empty()
@@ -410,18 +438,18 @@ impl SequenceActor {
     }
 
     /// Whether a caller gets nothing here.
-    fn refuses(&self, answer: &Answer) -> bool {
+    pub(super) fn refuses(&self, answer: &Answer) -> bool {
         self.state == State::Draining || answer.is_closed()
     }
 
     /// Dropped unanswered, a caller looks the name up again; where all is drained it is told so.
-    fn refuse(&self, answer: Answer) {
+    pub(super) fn refuse(&self, answer: Answer) {
         if !self.is_unloading {
             let _gone = answer.send(Err(SequenceError::Draining));
         }
     }
 
-    fn finish_draining(&mut self, context: &mut Context<Self>) {
+    pub(super) fn finish_draining(&mut self, context: &mut Context<Self>) {
         for waiter in self.queue.take_all() {
             let _gone = waiter.answer.send(Err(SequenceError::Draining));
         }
@@ -438,7 +466,7 @@ impl SequenceActor {
     }
 
     /// Closes the cursor and gives back what was not issued; how many numbers that is.
-    fn give_back(&self) -> u64 {
+    pub(super) fn give_back(&self) -> u64 {
         let mut n_returned: u64 = 0;
         for (row, next_unissued) in self.issuer.clear() {
             let fate = match next_unissued {
@@ -452,148 +480,5 @@ impl SequenceActor {
             self.shared.store.write_journal(row, fate);
         }
         n_returned
-    }
-}
-
-impl Handler<Take> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, take: Take, context: &mut Self::Context) {
-        if self.refuses(&take.answer) {
-            self.refuse(take.answer);
-            return;
-        }
-        // What was filled in since the caller looked is taken at once, unless others wait longer.
-        if self.queue.is_empty()
-            && let Some(batch) = self.issuer.cursor.take_batch(take.count, take.contiguous)
-        {
-            if take
-                .answer
-                .send(Ok(batch.ranges.as_slice().to_vec()))
-                .is_err()
-            {
-                self.shared
-                    .metrics
-                    .abandoned(AbandonedCause::CallerGone)
-                    .increment(take.count);
-            }
-        } else if take.contiguous {
-            self.apart.push(Apart {
-                want: Want::Exactly(take.count),
-                answer: take.answer,
-            });
-        } else {
-            self.queue.push(Waiter {
-                count: take.count,
-                answer: take.answer,
-            });
-        }
-        self.advance(context);
-    }
-}
-
-impl Handler<HandOver> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, asked: HandOver, context: &mut Self::Context) {
-        if self.refuses(&asked.answer) {
-            self.refuse(asked.answer);
-            return;
-        }
-        self.apart.push(Apart {
-            want: Want::Handover(asked.size),
-            answer: asked.answer,
-        });
-        self.advance(context);
-    }
-}
-
-impl Handler<LowWater> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, _: LowWater, context: &mut Self::Context) {
-        self.settle();
-        self.advance(context);
-    }
-}
-
-impl Handler<Change> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, change: Change, context: &mut Self::Context) {
-        let changed = change.changed;
-        if let Some(known) = &mut self.issuer.memory.lock().known
-            && known.definition_version < changed.version
-        {
-            known.definition = changed.definition;
-            known.definition_version = changed.version;
-            // The counter's version was raised with the definition: read before the next write.
-            known.trusted = false;
-        }
-        self.is_refused = false;
-        // Whoever gave up does not need to know.
-        let _gone = change.done.send(());
-        self.advance(context);
-    }
-}
-
-impl Handler<Park> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Park, context: &mut Self::Context) {
-        let may_park = self.is_idle() && (self.is_refused || !self.issuer.wants_prefetch());
-        if may_park {
-            self.settle();
-            *self.issuer.actor.lock() = Link::Parked;
-            context.stop();
-        }
-    }
-}
-
-impl Handler<Unload> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Unload, context: &mut Self::Context) {
-        let store_answers = self.shared.store.contact() == Contact::Up;
-        if !self.is_idle() || (self.issuer.is_known() && !store_answers) {
-            return;
-        }
-        self.state = State::Draining;
-        self.is_unloading = true;
-        // Whoever finds the issuer from here on looks the name up again.
-        *self.issuer.actor.lock() = Link::Gone;
-        let n_returned = self.give_back();
-        let shared = Arc::clone(&self.shared);
-        // What is given back has to be there before the name is loaded again, or it is passed over.
-        let written = async move {
-            let flush = shared.store.flush_journal();
-            tokio::time::timeout(UNLOAD_PATIENCE, flush).await.is_ok()
-        };
-        context.spawn(
-            written
-                .into_actor(self)
-                .map(move |_written, actor, context| {
-                    actor.shared.forget(&actor.issuer);
-                    tracing::debug!(
-                        sequence = actor.issuer.name.as_str(),
-                        n_returned,
-                        "an idle sequence was unloaded"
-                    );
-                    context.stop();
-                }),
-        );
-    }
-}
-
-impl Handler<Drain> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, drain: Drain, context: &mut Self::Context) {
-        self.draining.push(drain.answer);
-        self.state = State::Draining;
-        self.is_unloading = false;
-        if self.in_flight.is_none() {
-            self.finish_draining(context);
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{messages::Change, shared::Shared};
+use super::{directory::BETWEEN_TWO_ACTORS, issuer::Link, messages::Change, shared::Shared};
 use crate::store::{Changed, News};
 
 /// Runs until the store or the directory is gone.
@@ -32,18 +32,30 @@ impl Shared {
         let Some(issuer) = issuer else {
             return;
         };
-        let (done, waiting) = oneshot::channel();
-        self.tell(&issuer, Change { changed, done });
-        // Dropped where the name is unloaded: then there is nothing in memory either.
-        let _gone = waiting.await;
+        // Known before the actor is told, so that it holds even if that one dies of it.
+        issuer.memory.lock().note_changed(&changed);
+        loop {
+            let (done, waiting) = oneshot::channel();
+            let change = Change {
+                changed: changed.clone(),
+                done,
+            };
+            self.tell(&issuer, change);
+            let is_done = waiting.await.is_ok();
+            // Where the name is unloaded there is nothing in memory either, and after a drain
+            // nothing leaves it.
+            let is_gone = self.is_drained() || matches!(&*issuer.actor.lock(), Link::Gone);
+            if is_done || is_gone {
+                return;
+            }
+            tokio::time::sleep(BETWEEN_TWO_ACTORS).await;
+        }
     }
 
-    /// Every counter is read before it is written next.
+    /// Every sequence is read before anything is reserved of it next.
     fn distrust_all(&self) {
         for issuer in self.issuers.pin().values() {
-            if let Some(known) = &mut issuer.memory.lock().known {
-                known.trusted = false;
-            }
+            issuer.memory.lock().distrust();
         }
     }
 }

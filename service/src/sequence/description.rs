@@ -4,7 +4,41 @@ use std::{sync::Arc, time::SystemTime};
 
 use odometer_core::{definition::Definition, name::SequenceName};
 
-pub use crate::store::{Condition, Defined, JournalBlock, Listed, Page};
+pub use crate::store::{Condition, JournalBlock, Listed, Page};
+
+/// What a definition has become.
+#[derive(Clone, Debug)]
+pub struct Defined {
+    pub created: bool,
+    pub definition: Arc<Definition>,
+    pub version: i64,
+    /// What is allowed and may surprise, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// What a definition would become.
+#[derive(Clone, Debug)]
+pub struct Rehearsed {
+    pub definition: Arc<Definition>,
+    pub warnings: Vec<String>,
+    /// The numbers that this replica would give next, three where there are so many.
+    pub samples: Vec<i64>,
+    /// Numbers that nobody has reserved yet.
+    pub runway: u64,
+}
+
+/// How a sequence stands after a change of its floor or of its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether it stood otherwise before.
+    pub changed: bool,
+    /// Nothing below it is issued.
+    pub floor: i64,
+    /// The first number that nobody has reserved.
+    pub high_water_mark: i64,
+    /// The version of the definition.
+    pub version: i64,
+}
 
 /// All that is known of one sequence.
 #[derive(Clone, Debug)]
@@ -12,6 +46,8 @@ pub struct Description {
     pub name: SequenceName,
     pub version: i64,
     pub definition: Arc<Definition>,
+    /// `None` where the store did not answer.
+    pub is_retired: Option<bool>,
     pub state: State,
     /// The youngest rows of the journal, those of all replicas.
     pub blocks: Vec<JournalBlock>,

@@ -7,30 +7,31 @@ use std::{
 
 use actix::{Actor, Arbiter, Handler, Message, dev::ToEnvelope};
 use futures_util::{StreamExt, stream};
-use odometer_core::{block::Block, definition::DefinitionChange, name::SequenceName};
+use odometer_core::{block::Block, name::SequenceName};
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{
     Drained, Readiness, SequenceSettings,
     actor::SequenceActor,
     changes,
-    description::{Condition, Defined, Description, Page},
+    description::{Description, Page},
     error::SequenceError,
     issuer::{Issuer, Link},
+    loading,
     messages::{Answer, Drain, HandOver, LowWater, Take},
     shared::Shared,
     sweep,
 };
 use crate::{
     metrics::{AbandonedCause, Metrics},
-    store::{Changed, Contact, Store, StoreError},
+    store::{Contact, LIVE, Store, StoreError},
 };
 
 /// Actors that are drained at once.
 const DRAINED_AT_ONCE: usize = 1000;
 
 /// Before an actor that was gone is asked for anew.
-const BETWEEN_TWO_ACTORS: Duration = Duration::from_millis(2);
+pub(super) const BETWEEN_TWO_ACTORS: Duration = Duration::from_millis(2);
 
 /// The front of this layer: every call for a number comes here.
 pub struct Directory {
@@ -48,6 +49,7 @@ impl Directory {
         let arbiter = Arbiter::new();
         let shared = Arc::new(Shared::new(store, settings, metrics, arbiter.handle()));
         arbiter.spawn(sweep::run(Arc::downgrade(&shared)));
+        arbiter.spawn(loading::run(Arc::downgrade(&shared)));
         if let Some(news) = shared.store.news() {
             arbiter.spawn(changes::follow(news, Arc::downgrade(&shared)));
         }
@@ -167,34 +169,6 @@ impl Directory {
         }
     }
 
-    /// Creates or changes a sequence; here it holds at once.
-    ///
-    /// # Errors
-    /// Nothing was changed.
-    pub async fn define(
-        &self,
-        name: &SequenceName,
-        change: &DefinitionChange,
-        condition: Condition,
-    ) -> Result<Defined, SequenceError> {
-        let template = Arc::clone(&self.shared.settings.template);
-        let defined = self
-            .shared
-            .store
-            .define(name, change, template, condition)
-            .await
-            .map_err(|error| SequenceError::from_store(name, error))?;
-        let changed = Changed {
-            name: name.clone(),
-            is_live: true,
-            definition: Arc::clone(&defined.definition),
-            version: defined.version,
-            floor: 0,
-        };
-        self.shared.apply(changed).await;
-        Ok(defined)
-    }
-
     /// All that is known of a sequence; from memory alone where the store does not answer.
     ///
     /// # Errors
@@ -213,18 +187,24 @@ impl Directory {
                     name: name.clone(),
                     version: listed.version,
                     definition: listed.definition,
+                    is_retired: Some(listed.state != LIVE),
                     state,
                     blocks,
                 })
             }
             Err(error @ (StoreError::Unavailable | StoreError::Deadline)) => {
-                let known = issuer.and_then(|issuer| issuer.memory.lock().known.clone());
+                let (known, is_retired) = issuer.map_or((None, false), |issuer| {
+                    let memory = issuer.memory.lock();
+                    (memory.known.clone(), memory.is_retired())
+                });
                 let known = known.ok_or_else(|| SequenceError::from_store(name, error))?;
                 state.high_water_mark = None;
                 Ok(Description {
                     name: name.clone(),
                     version: known.definition_version,
                     definition: known.definition,
+                    // Whether it lives is not known: it may have been retired elsewhere.
+                    is_retired: is_retired.then_some(true),
                     state,
                     blocks: Vec::new(),
                 })
@@ -254,7 +234,8 @@ impl Directory {
             return Readiness::Draining;
         }
         match self.shared.store.contact() {
-            Contact::Up => Readiness::Ready,
+            Contact::Up if self.shared.is_loaded.load(Ordering::Acquire) => Readiness::Ready,
+            Contact::Up => Readiness::Loading,
             Contact::None => Readiness::NoContact,
             Contact::WrongSchema => Readiness::WrongSchema,
             Contact::Lost if self.shared.has_reserve() => Readiness::Ready,

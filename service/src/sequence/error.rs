@@ -28,6 +28,24 @@ pub enum SequenceError {
     AlreadyExists { name: SequenceName },
     #[error("The sequence has changed: its version is \"{current}\" now.")]
     VersionMismatch { current: i64 },
+    #[error("`floor` may be at most {highest}, the number after the last one: `max` is {max}.")]
+    FloorTooHigh { highest: i64, max: i64 },
+    #[error(
+        "{skipped} of the {left} numbers left of sequence `{name}` would be skipped, more than 1 %; \
+         give `confirm` as true if that is meant."
+    )]
+    ConfirmNeeded {
+        name: SequenceName,
+        skipped: u64,
+        left: u64,
+    },
+    #[error("The database did not take the change, nothing was changed; try again.")]
+    NotChanged,
+    #[error(
+        "The database has not said whether the change was made: it may have been. Making it again \
+         is safe."
+    )]
+    MayHaveChanged,
     #[error("The database cannot be reached and no number is left in memory; try again.")]
     StoreUnavailable,
     #[error(
@@ -60,6 +78,14 @@ impl SequenceError {
             StoreError::Definition(error) => Self::Definition(error),
             StoreError::AlreadyExists => Self::AlreadyExists { name },
             StoreError::VersionMismatch { current } => Self::VersionMismatch { current },
+            StoreError::FloorTooHigh { highest, max } => Self::FloorTooHigh { highest, max },
+            StoreError::ConfirmNeeded { skipped, left } => Self::ConfirmNeeded {
+                name,
+                skipped,
+                left,
+            },
+            StoreError::NotChanged => Self::NotChanged,
+            StoreError::MayHaveChanged => Self::MayHaveChanged,
             StoreError::WentBack => Self::StoreWentBack,
             StoreError::Broken(_) => Self::Internal,
         }

@@ -5,7 +5,11 @@
 //! new actor starts from here, so whatever has to outlive one is here.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::{Duration, Instant, SystemTime},
 };
 
@@ -21,8 +25,12 @@ use parking_lot::Mutex;
 use super::{
     actor::SequenceActor,
     description::{BlockState, State},
+    ownership::Terms,
 };
-use crate::store::{Known, Reserved, Row};
+use crate::store::{Changed, Known, Reserved, Row};
+
+/// Below every version of a definition.
+const NO_VERSION: i64 = -1;
 
 /// One name in memory.
 pub(super) struct Issuer {
@@ -36,6 +44,7 @@ pub(super) struct Issuer {
     n_published: AtomicU64,
     n_slots_reused_published: AtomicU64,
     pub(super) memory: Mutex<Memory>,
+    pub(super) terms: Terms,
     pub(super) actor: Mutex<Link>,
     /// Whether the sweep looks at it each second.
     pub(super) is_active: AtomicBool,
@@ -56,10 +65,15 @@ pub(super) enum Link {
 pub(super) struct Memory {
     /// As last seen in the store; `None` before the first reservation.
     pub(super) known: Option<Known>,
+    /// Nothing below it is issued.
+    floor: i64,
+    /// Whether the last change that is known of was the sequence's end, and that change's version.
+    is_retired: bool,
+    life_version: i64,
     /// Blocks whose fate is open, ascending.
     pub(super) held: Vec<Row>,
     /// Blocks that did not fit into the cursor, ascending and above all in it.
-    pub(super) spare: Vec<Block>,
+    pub(super) spare: VecDeque<Block>,
     rates: Rates,
     n_sampled: u64,
     sampled_at: Instant,
@@ -95,8 +109,11 @@ impl Issuer {
             n_slots_reused_published: AtomicU64::new(0),
             memory: Mutex::new(Memory {
                 known: None,
+                floor: 0,
+                is_retired: false,
+                life_version: 0,
                 held: Vec::new(),
-                spare: Vec::new(),
+                spare: VecDeque::new(),
                 rates: Rates::new(),
                 n_sampled: 0,
                 sampled_at: now,
@@ -107,6 +124,7 @@ impl Issuer {
                 last_refill: None,
                 failed_once: false,
             }),
+            terms: Terms::default(),
             actor: Mutex::new(Link::Parked),
             is_active: AtomicBool::new(false),
         }
@@ -147,7 +165,8 @@ impl Issuer {
 
     /// Numbers in memory.
     pub(super) fn remaining(&self) -> u64 {
-        let spare = self.memory.lock().spare.iter().map(Block::count).sum();
+        let memory = self.memory.lock();
+        let spare = memory.spare.iter().map(Block::count).sum();
         self.cursor.remaining().saturating_add(spare)
     }
 
@@ -182,80 +201,11 @@ impl Issuer {
             && self.cursor.remaining() <= low_water
     }
 
-    /// Notes what a reservation brought. The block's fate is open from here on.
-    pub(super) fn note_reserved(&self, reserved: &Reserved) {
-        let mut memory = self.memory.lock();
-        memory.know(reserved);
-        memory.adopts = reserved.more_to_adopt;
-        memory.all_below = memory.all_below.max(reserved.block.end());
-        memory.double_of = (reserved.n_conflicts >= 2).then_some(reserved.block.count());
-        memory.held.push(reserved.row());
-        memory.last_refill = Some(Refill {
-            at: SystemTime::now(),
-            size: reserved.block.count(),
-            why: reserved.why,
-        });
-        memory.used_at = Instant::now();
-    }
-
     /// Notes a reservation whose block leaves as a whole.
     pub(super) fn note_handed_over(&self, reserved: &Reserved) {
         let mut memory = self.memory.lock();
         memory.know(reserved);
         memory.used_at = Instant::now();
-    }
-
-    /// The rows of blocks that are wholly issued; each is told once. For the actor alone: while it
-    /// deals out a block the numbers are in its hands, and neither in the cursor nor spare.
-    pub(super) fn settle(&self) -> Vec<Row> {
-        let mut memory = self.memory.lock();
-        if memory.held.is_empty() {
-            return Vec::new();
-        }
-        let first_left = self
-            .cursor
-            .rest()
-            .first()
-            .or(memory.spare.first())
-            .map_or(memory.all_below, Block::first);
-        let is_spent = |row: &Row| row.block.end() <= first_left;
-        let (spent, held) = std::mem::take(&mut memory.held)
-            .into_iter()
-            .partition(is_spent);
-        memory.held = held;
-        spent
-    }
-
-    /// Takes everything out of memory: each open block with the first number not issued of it.
-    pub(super) fn clear(&self) -> Vec<(Row, Option<i64>)> {
-        let mut left = self.cursor.close();
-        let mut memory = self.memory.lock();
-        left.append(&mut memory.spare);
-        let held = std::mem::take(&mut memory.held);
-        let settled: Vec<(Row, Option<i64>)> = held
-            .into_iter()
-            .map(|row| {
-                let next_unissued = left
-                    .iter()
-                    .map(Block::first)
-                    .find(|first| (row.block.first()..=row.block.last()).contains(first));
-                (row, next_unissued)
-            })
-            .collect();
-        // What is given back may be adopted by this process again.
-        if let Some(first) = left.first() {
-            memory.all_below = memory.all_below.min(first.first());
-        }
-        settled
-    }
-
-    /// The fault of a takeover that starts from the block instead of from the cursor.
-    pub(super) fn refill_with_what_was_held(&self) {
-        let newest = self.memory.lock().held.last().map(|row| row.block);
-        if let Some(newest) = newest {
-            // Where there is no room the fault does not show, and the control counts that.
-            let _room = self.cursor.fill(newest, 0);
-        }
     }
 
     /// Samples the rate; true where something was issued since the last sample.
@@ -285,8 +235,8 @@ impl Issuer {
 
     /// How it stands, as far as memory knows.
     pub(super) fn state(&self) -> State {
-        let mut rest = self.cursor.rest();
         let memory = self.memory.lock();
+        let mut rest = self.cursor.rest();
         rest.extend(memory.spare.iter().copied());
         let remaining = rest.iter().map(Block::count).sum();
         let mut blocks = rest.iter().map(|left| memory.block_of(left));
@@ -307,11 +257,80 @@ impl Issuer {
 }
 
 impl Memory {
+    /// Notes what a reservation brought, but for the block itself.
+    pub(super) fn note_reserved(&mut self, reserved: &Reserved) {
+        self.know(reserved);
+        self.adopts = reserved.more_to_adopt;
+        self.all_below = self.all_below.max(reserved.block.end());
+        self.double_of = (reserved.n_conflicts >= 2).then_some(reserved.block.count());
+        self.held.push(reserved.row());
+        self.last_refill = Some(Refill {
+            at: SystemTime::now(),
+            size: reserved.block.count(),
+            why: reserved.why,
+        });
+        self.used_at = Instant::now();
+    }
+
     fn know(&mut self, reserved: &Reserved) {
         if let (None, Some(rate)) = (&self.known, reserved.stored_rate) {
             self.rates = Rates::resume(rate);
         }
-        self.known = Some(reserved.known.clone());
+        let newer = self
+            .known
+            .take()
+            .filter(|known| known.definition_version > reserved.known.definition_version);
+        let mut known = reserved.known.clone();
+        if let Some(newer) = newer {
+            // A change arrived while the reservation was under way; the counter has moved since.
+            known.definition = newer.definition;
+            known.definition_version = newer.definition_version;
+            known.trusted = false;
+        }
+        self.floor = self.floor.max(known.floor);
+        if known.definition_version > self.life_version {
+            // Who could reserve has seen it alive.
+            self.is_retired = false;
+        }
+        self.known = Some(known);
+    }
+
+    /// Nothing below it is issued any more.
+    pub(super) fn floor(&self) -> i64 {
+        self.floor
+    }
+
+    /// Whether the sequence is retired, as far as it is known here.
+    pub(super) fn is_retired(&self) -> bool {
+        self.is_retired
+    }
+
+    /// Notes a change, however late it arrives; from then on its floor holds.
+    pub(super) fn note_changed(&mut self, changed: &Changed) {
+        self.floor = self.floor.max(changed.floor);
+        if changed.version >= self.life_version {
+            self.life_version = changed.version;
+            self.is_retired = !changed.is_live;
+        }
+        if let Some(known) = &mut self.known
+            && known.definition_version < changed.version
+        {
+            known.definition = Arc::clone(&changed.definition);
+            known.definition_version = changed.version;
+            // The counter's version was raised with it: read before the next write.
+            known.trusted = false;
+        }
+    }
+
+    /// The store is another one than before: what it said of definition and life is read again.
+    /// What was seen of the counter, and the floor, hold on.
+    pub(super) fn distrust(&mut self) {
+        self.is_retired = false;
+        self.life_version = NO_VERSION;
+        if let Some(known) = &mut self.known {
+            known.trusted = false;
+            known.definition_version = NO_VERSION;
+        }
     }
 
     /// Numbers a second since the last sample, which for a parked name may be a minute ago.

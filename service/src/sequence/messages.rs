@@ -37,6 +37,14 @@ pub(super) struct HandOver {
 #[rtype(result = "()")]
 pub(super) struct LowWater;
 
+/// Numbers are wanted in memory before anybody asks for one.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Load {
+    /// Told when they are there, or when they will not come for now.
+    pub(super) done: oneshot::Sender<()>,
+}
+
 /// The sequence was changed, through this replica or another one.
 #[derive(Message)]
 #[rtype(result = "()")]

@@ -4,13 +4,20 @@
 //! calls [`Directory`], and the actors call `store`.
 
 mod actor;
+pub mod audit;
 mod changes;
 pub mod description;
 mod directory;
 pub mod error;
 pub mod explain;
+mod holding;
 mod issuer;
+mod lifecycle;
+mod loading;
+mod mailbox;
 mod messages;
+mod near;
+mod ownership;
 mod publish;
 mod queue;
 mod shared;
@@ -47,6 +54,8 @@ pub struct SequenceSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     Ready,
+    /// The names used most recently are on their way into memory.
+    Loading,
     Draining,
     /// The database has not answered since the start, or is away and nothing is left in memory.
     NoContact,

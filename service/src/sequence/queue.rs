@@ -44,12 +44,11 @@ impl Queue {
         std::mem::take(&mut self.waiters).into_iter()
     }
 
-    /// Answers callers in order out of `blocks`, until one wants more than there is.
+    /// Answers callers in order out of `left`, until one wants more than there is.
     ///
-    /// Gives back what is left and how many numbers were issued. A caller that
-    /// gave up is passed over: its numbers go to the next one.
-    pub(super) fn deal(&mut self, blocks: Vec<Block>) -> (Vec<Block>, u64) {
-        let mut left = VecDeque::from(blocks);
+    /// Says how many numbers were issued. A caller that gave up is passed over: its numbers go to
+    /// the next one.
+    pub(super) fn deal(&mut self, left: &mut VecDeque<Block>) -> u64 {
         let mut available: u64 = left.iter().map(Block::count).sum();
         let mut n_issued: u64 = 0;
         while let Some(waiter) = self.waiters.pop_front() {
@@ -60,17 +59,17 @@ impl Queue {
                 self.waiters.push_front(waiter);
                 break;
             }
-            let ranges = take_front(&mut left, waiter.count);
+            let ranges = take_front(left, waiter.count);
             match waiter.answer.send(Ok(ranges)) {
                 Ok(()) => {
                     available = available.saturating_sub(waiter.count);
                     n_issued = n_issued.saturating_add(waiter.count);
                 }
-                Err(Ok(unwanted)) => put_back(&mut left, unwanted),
+                Err(Ok(unwanted)) => put_back(left, unwanted),
                 Err(Err(_)) => {}
             }
         }
-        (left.into(), n_issued)
+        n_issued
     }
 }
 
@@ -134,10 +133,11 @@ mod tests {
         let mut queue = Queue::default();
         let mut first = wait(&mut queue, 3);
         let mut second = wait(&mut queue, 4);
-        let (left, n_issued) = queue.deal(vec![block(1, 5), block(11, 5)]);
+        let mut left = VecDeque::from([block(1, 5), block(11, 5)]);
+        let n_issued = queue.deal(&mut left);
         assert_eq!(got(&mut first), vec![block(1, 3)]);
         assert_eq!(got(&mut second), vec![block(4, 2), block(11, 2)]);
-        assert_eq!((left, n_issued), (vec![block(13, 3)], 7));
+        assert_eq!((left, n_issued), (VecDeque::from([block(13, 3)]), 7));
         assert!(queue.is_empty());
     }
 
@@ -146,9 +146,10 @@ mod tests {
         let mut queue = Queue::default();
         drop(wait(&mut queue, 3));
         let mut second = wait(&mut queue, 2);
-        let (left, n_issued) = queue.deal(vec![block(1, 5)]);
+        let mut left = VecDeque::from([block(1, 5)]);
+        let n_issued = queue.deal(&mut left);
         assert_eq!(got(&mut second), vec![block(1, 2)]);
-        assert_eq!((left, n_issued), (vec![block(3, 3)], 2));
+        assert_eq!((left, n_issued), (VecDeque::from([block(3, 3)]), 2));
     }
 
     #[test]
@@ -156,8 +157,9 @@ mod tests {
         let mut queue = Queue::default();
         let mut first = wait(&mut queue, 6);
         let mut second = wait(&mut queue, 1);
-        let (left, n_issued) = queue.deal(vec![block(1, 5)]);
-        assert_eq!((left, n_issued), (vec![block(1, 5)], 0));
+        let mut left = VecDeque::from([block(1, 5)]);
+        let n_issued = queue.deal(&mut left);
+        assert_eq!((left, n_issued), (VecDeque::from([block(1, 5)]), 0));
         assert!(first.try_recv().is_err() && second.try_recv().is_err());
         assert_eq!(queue.waited_for(), 7);
     }

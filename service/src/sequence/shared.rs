@@ -13,6 +13,8 @@ use super::{
     actor::SequenceActor,
     error::SequenceError,
     issuer::{Issuer, Link},
+    near::Allowance,
+    ownership::Ownership,
 };
 use crate::{
     metrics::Metrics,
@@ -31,11 +33,15 @@ pub(super) struct Shared {
     has_forgotten_more: AtomicBool,
     pub(super) n_live: AtomicUsize,
     pub(super) n_waiters: AtomicUsize,
+    /// Whether the names used most recently have their numbers.
+    pub(super) is_loaded: AtomicBool,
     pub(super) is_draining: AtomicBool,
     /// No number leaves memory any more.
     pub(super) is_drained: AtomicBool,
     /// Issuers with an actor, for the sweep.
     pub(super) active: parking_lot::Mutex<Vec<Arc<Issuer>>>,
+    /// For names like one that does not exist.
+    pub(super) searches: Allowance,
     arbiter: ArbiterHandle,
     #[cfg(feature = "sabotage")]
     n_refills: std::sync::atomic::AtomicU64,
@@ -69,9 +75,11 @@ impl Shared {
             has_forgotten_more: AtomicBool::new(false),
             n_live: AtomicUsize::new(0),
             n_waiters: AtomicUsize::new(0),
+            is_loaded: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             is_drained: AtomicBool::new(false),
             active: parking_lot::Mutex::new(Vec::new()),
+            searches: Allowance::new(),
             arbiter,
             #[cfg(feature = "sabotage")]
             n_refills: std::sync::atomic::AtomicU64::new(0),
@@ -121,7 +129,11 @@ impl Shared {
                         "an actor died and is started anew"
                     );
                 }
-                let actor = SequenceActor::new(Arc::clone(issuer), Arc::clone(self));
+                let Some(ownership) = Ownership::take_over(issuer, issuer.terms.current()) else {
+                    // Another one was faster: whoever waits for an answer asks anew.
+                    return;
+                };
+                let actor = SequenceActor::new(ownership, Arc::clone(self));
                 let address = SequenceActor::start_in_arbiter(&self.arbiter, |_| actor);
                 address.do_send(message);
                 *link = Link::Live(address);

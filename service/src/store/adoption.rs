@@ -2,20 +2,24 @@
 
 use entity::block;
 use odometer_core::{block::Block, name::SequenceName};
-use sea_orm::{
-    ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr,
-};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr};
 use uuid::Uuid;
 
 use super::{
+    beat::Witness,
     catalogue::NO_PERIOD,
     error::{Failure, StoreError},
     reservation::{Known, Reservation, Reserved, Stop},
+    session::DatabaseConnection,
 };
 
 impl Reservation<'_> {
     /// Takes over the lowest returned block that may be taken, if there is one.
-    pub(super) async fn adopt(&mut self, known: &Known) -> Result<Option<Reserved>, Stop> {
+    pub(super) async fn adopt(
+        &mut self,
+        known: &Known,
+        witness: &Witness,
+    ) -> Result<Option<Reserved>, Stop> {
         while let Some(from) = self.adopt_from {
             let from = from.max(known.floor);
             let name = self.request.name.clone();
@@ -39,10 +43,13 @@ impl Reservation<'_> {
                 continue;
             };
             self.adopt_from = Some(rest.end());
+            let borne_out = witness.clone();
             let adopting = self
                 .database
                 .connection
-                .run(self.until, |database| mark_adopted(database, row.id))
+                .run(self.until, |database| {
+                    mark_adopted(database, row.id, borne_out)
+                })
                 .await;
             match adopting {
                 Ok(true) => {
@@ -79,11 +86,17 @@ async fn lowest_returned(
         .await
 }
 
-async fn mark_adopted(database: DatabaseConnection, id: Uuid) -> Result<bool, DbErr> {
+async fn mark_adopted(
+    database: DatabaseConnection,
+    id: Uuid,
+    witness: Witness,
+) -> Result<bool, DbErr> {
     let adopted = block::Entity::update_many()
         .col_expr(block::Column::Fate, Expr::val("adopted"))
         .filter(block::Column::Id.eq(id))
         .filter(block::Column::Fate.eq("returned"))
+        // In a store that went back it may have been adopted, and issued, already.
+        .filter(witness.holds())
         .exec(&database)
         .await?;
     Ok(adopted.rows_affected == 1)

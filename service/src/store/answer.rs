@@ -14,12 +14,29 @@ pub enum Condition {
     Version(i64),
 }
 
-/// The outcome of a definition that was written, or that was there already.
-#[derive(Clone, Debug)]
-pub struct Defined {
-    pub created: bool,
+/// A sequence as its rows say, in one transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    pub is_live: bool,
     pub definition: Arc<Definition>,
+    /// The version of the definition.
     pub version: i64,
+    /// Nothing below it is issued.
+    pub floor: i64,
+    /// The high-water mark.
+    pub next_value: i64,
+    /// Numbers a second, as a refill last stored them.
+    pub rate: f64,
+}
+
+/// What became of a sequence that was to be changed.
+#[derive(Clone, Debug)]
+pub struct Altered {
+    /// `None` where it did not exist.
+    pub before: Option<Snapshot>,
+    pub after: Snapshot,
+    /// False where all was as wanted already, and after a dry run.
+    pub is_written: bool,
 }
 
 /// One line of a listing.

@@ -1,31 +1,33 @@
-//! Definitions and counters as rows: read, born, changed, listed.
+//! Definitions and counters as rows: read, born, listed.
 
 use std::{
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use entity::{block, counter, meta, sequence};
-use odometer_core::{
-    definition::{Definition, DefinitionChange},
-    name::SequenceName,
-};
+use entity::{block, counter, sequence};
+use odometer_core::{definition::Definition, name::SequenceName};
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbErr, EntityTrait,
-    FromQueryResult, JoinType, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
-    TransactionTrait,
-    sea_query::{Expr, ExprTrait, IntoColumnRef, LockType, Query},
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, Order,
+    PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
+    sea_query::{Expr, ExprTrait, IntoColumnRef, Query},
 };
 
 use super::{
+    beat::Witness,
     database::Seen,
     error::{Cause, Failure, StoreError},
+    look::Ground,
+    session::{DatabaseConnection, DatabaseTransaction},
 };
+use crate::sabotage::{self, Fault};
 
 /// The period of a sequence that has none.
 pub(super) const NO_PERIOD: &str = "";
-pub(super) const LIVE: &str = "live";
+/// The state of a sequence that issues.
+pub const LIVE: &str = "live";
+pub(super) const RETIRED: &str = "retired";
 
 /// A definition and its counter, read in one statement.
 #[derive(Clone, Debug, FromQueryResult)]
@@ -95,23 +97,54 @@ pub(super) async fn read(
 /// Inserts a definition and its counter in one transaction.
 ///
 /// Two that insert at once meet at the primary key: one gets `Duplicate` and reads.
+///
+/// `above` is what the name has seen before a recovery: where it would begin below, it is not born.
 pub(super) async fn bear(
     database: DatabaseConnection,
     name: SequenceName,
     definition: Arc<Definition>,
-) -> Result<(), DbErr> {
+    witness: Witness,
+    above: i64,
+) -> Result<Birth, DbErr> {
     let transaction = database.begin().await?;
-    insert(&transaction, &name, &definition, 0).await?;
-    transaction.commit().await
+    let Some(ground) = Ground::hold(&transaction, &witness).await? else {
+        transaction.rollback().await?;
+        return Ok(Birth::Contradicted);
+    };
+    if ground.first(&definition) < above && !sabotage::is(Fault::NoWentBackChecks) {
+        transaction.rollback().await?;
+        return Ok(Birth::TooLow);
+    }
+    insert(&transaction, &name, &definition, 0, ground).await?;
+    transaction.commit().await?;
+    Ok(Birth::Born)
 }
 
-async fn insert(
+/// What became of a birth.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Birth {
+    Born,
+    /// The store went back.
+    Contradicted,
+    /// It would begin below what was seen of it.
+    TooLow,
+}
+
+pub(super) async fn insert(
     transaction: &DatabaseTransaction,
     name: &SequenceName,
     definition: &Definition,
     version: i64,
+    ground: Ground,
 ) -> Result<(), DbErr> {
     let now = now_ms();
+    let next_value = ground.first(definition);
+    if definition.exhausted(next_value) {
+        tracing::warn!(
+            sequence = name.as_str(),
+            "a sequence is born exhausted: what `odometer recover` skipped is more than all of it"
+        );
+    }
     let row = sequence::ActiveModel {
         name: Set(name.as_str().to_owned()),
         definition: Set(definition.to_stored()),
@@ -127,7 +160,7 @@ async fn insert(
     let row = counter::ActiveModel {
         sequence: Set(name.as_str().to_owned()),
         period: Set(NO_PERIOD.to_owned()),
-        next_value: Set(definition.start),
+        next_value: Set(next_value),
         floor: Set(definition.start),
         state: Set(LIVE.to_owned()),
         rate: Set(0.0),
@@ -136,7 +169,7 @@ async fn insert(
         window_open: Set(false),
         window_leased_until: Set(0),
         revision: Set(0),
-        version: Set(0),
+        version: Set(ground.version()),
     };
     counter::Entity::insert(row)
         .exec_without_returning(transaction)
@@ -147,170 +180,6 @@ async fn insert(
 /// How many sequences there are.
 pub(super) async fn count(database: DatabaseConnection) -> Result<u64, DbErr> {
     sequence::Entity::find().count(&database).await
-}
-
-/// A definition to be written.
-#[derive(Clone, Debug)]
-pub(super) struct Change {
-    pub(super) name: SequenceName,
-    pub(super) change: DefinitionChange,
-    pub(super) template: Arc<Definition>,
-    /// Refuse when there is a sequence of that name.
-    pub(super) must_not_exist: bool,
-    /// Refuse when the sequence is at another version.
-    pub(super) must_be_version: Option<i64>,
-    /// Refuse to create when there are as many already.
-    pub(super) max_sequences: u64,
-}
-
-/// What a change came to.
-#[derive(Clone, Debug)]
-pub(super) struct Changed {
-    pub(super) created: bool,
-    pub(super) definition: Arc<Definition>,
-    pub(super) version: i64,
-    /// False where all was as wanted already; then nothing is committed.
-    pub(super) wrote: bool,
-}
-
-/// Writes a definition: one transaction that locks the row, raises the counters
-/// so that remembered values conflict everywhere, checks, and writes.
-pub(super) async fn change(
-    database: DatabaseConnection,
-    change: Change,
-) -> Result<Result<Changed, StoreError>, DbErr> {
-    let transaction = database.begin().await?;
-    let outcome = change_within(&transaction, change).await?;
-    if outcome.as_ref().is_ok_and(|changed| changed.wrote) {
-        transaction.commit().await?;
-    } else {
-        transaction.rollback().await?;
-    }
-    Ok(outcome)
-}
-
-async fn change_within(
-    transaction: &DatabaseTransaction,
-    change: Change,
-) -> Result<Result<Changed, StoreError>, DbErr> {
-    let mut find = sequence::Entity::find_by_id(change.name.as_str().to_owned());
-    // SQLite has one writer and no row locks.
-    if transaction.get_database_backend() != sea_orm::DbBackend::Sqlite {
-        find = find.lock(LockType::Update);
-    }
-    let Some(row) = find.one(transaction).await? else {
-        return create_within(transaction, change).await;
-    };
-    if row.state != LIVE {
-        return Ok(Err(StoreError::Retired));
-    }
-    if change.must_not_exist {
-        return Ok(Err(StoreError::AlreadyExists));
-    }
-    if change
-        .must_be_version
-        .is_some_and(|wanted| wanted != row.version)
-    {
-        return Ok(Err(StoreError::VersionMismatch {
-            current: row.version,
-        }));
-    }
-    let existing = match Definition::from_stored(&row.definition) {
-        Ok(existing) => existing,
-        Err(error) => return Ok(Err(StoreError::Broken(error.to_string()))),
-    };
-    raise_counters(transaction, &change.name).await?;
-    let Some(counter) = read(transaction, change.name.as_str())
-        .await?
-        .and_then(|standing| standing.counter())
-    else {
-        return Ok(Err(without_counter(&change.name)));
-    };
-    let definition = match change.change.apply(&existing, counter.seen.next_value) {
-        Ok(definition) => definition,
-        Err(error) => return Ok(Err(StoreError::Definition(error))),
-    };
-    if definition == existing {
-        return Ok(Ok(Changed {
-            created: false,
-            definition: Arc::new(existing),
-            version: row.version,
-            wrote: false,
-        }));
-    }
-    let version = raise_definitions_version(transaction).await?;
-    sequence::Entity::update_many()
-        .col_expr(
-            sequence::Column::Definition,
-            Expr::val(definition.to_stored()),
-        )
-        .col_expr(sequence::Column::Version, Expr::val(version))
-        .col_expr(sequence::Column::ChangedAt, Expr::val(now_ms()))
-        .filter(sequence::Column::Name.eq(change.name.as_str()))
-        .exec(transaction)
-        .await?;
-    Ok(Ok(Changed {
-        created: false,
-        definition: Arc::new(definition),
-        version,
-        wrote: true,
-    }))
-}
-
-async fn create_within(
-    transaction: &DatabaseTransaction,
-    change: Change,
-) -> Result<Result<Changed, StoreError>, DbErr> {
-    if change.must_be_version.is_some() {
-        return Ok(Err(StoreError::NotFound));
-    }
-    if sequence::Entity::find().count(transaction).await? >= change.max_sequences {
-        return Ok(Err(StoreError::TooMany {
-            limit: change.max_sequences,
-        }));
-    }
-    let definition = match change.change.create(&change.template) {
-        Ok(definition) => definition,
-        Err(error) => return Ok(Err(StoreError::Definition(error))),
-    };
-    let version = raise_definitions_version(transaction).await?;
-    insert(transaction, &change.name, &definition, version).await?;
-    Ok(Ok(Changed {
-        created: true,
-        definition: Arc::new(definition),
-        version,
-        wrote: true,
-    }))
-}
-
-async fn raise_counters(
-    transaction: &DatabaseTransaction,
-    name: &SequenceName,
-) -> Result<(), DbErr> {
-    counter::Entity::update_many()
-        .col_expr(counter::Column::Version, one_more(counter::Column::Version))
-        .col_expr(
-            counter::Column::Revision,
-            one_more(counter::Column::Revision),
-        )
-        .filter(counter::Column::Sequence.eq(name.as_str()))
-        .exec(transaction)
-        .await?;
-    Ok(())
-}
-
-async fn raise_definitions_version(transaction: &DatabaseTransaction) -> Result<i64, DbErr> {
-    meta::Entity::update_many()
-        .col_expr(
-            meta::Column::DefinitionsVersion,
-            one_more(meta::Column::DefinitionsVersion),
-        )
-        .filter(meta::Column::Id.eq(1))
-        .exec(transaction)
-        .await?;
-    let row = meta::Entity::find_by_id(1_i16).one(transaction).await?;
-    row.map(|row| row.definitions_version)
-        .ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
 }
 
 /// A page of definitions, names in byte order.
@@ -331,6 +200,26 @@ pub(super) async fn list(
             .filter(sequence::Column::Name.lt(format!("{prefix}~")));
     }
     find.all(&database).await
+}
+
+/// Names of live sequences from the lower bound on and below the upper one, the first in this order.
+pub(super) async fn names(
+    database: &DatabaseConnection,
+    bounds: (&str, &str),
+    direction: Order,
+    limit: u64,
+) -> Result<Vec<String>, DbErr> {
+    sequence::Entity::find()
+        .select_only()
+        .column(sequence::Column::Name)
+        .filter(sequence::Column::Name.gte(bounds.0))
+        .filter(sequence::Column::Name.lt(bounds.1))
+        .filter(sequence::Column::State.eq(LIVE))
+        .order_by(sequence::Column::Name, direction)
+        .limit(limit)
+        .into_tuple()
+        .all(database)
+        .await
 }
 
 /// The youngest rows of the journal of one sequence.
@@ -367,9 +256,14 @@ pub(super) fn unexpected(name: &SequenceName, failure: &Failure) -> StoreError {
         Cause::NoConnection(_) | Cause::Refused(_) | Cause::ReadOnly(_) | Cause::Broken(_) => {
             StoreError::Unavailable
         }
-        Cause::Busy | Cause::Silent | Cause::Contention | Cause::Duplicate => StoreError::Deadline,
-        // A full disk, a cancelled statement: it may pass, and until then nothing can be reserved.
-        Cause::Server(text) => {
+        Cause::WentBack => StoreError::WentBack,
+        // Said where every statement passes, and not for each name.
+        Cause::DiskFull => StoreError::Unavailable,
+        Cause::Busy | Cause::Silent | Cause::Interrupted | Cause::Contention | Cause::Duplicate => {
+            StoreError::Deadline
+        }
+        // It may pass, and until then nothing can be reserved.
+        Cause::Denied(text) | Cause::Server(text) => {
             tracing::error!(sequence = name.as_str(), error = %text, "the database refuses a statement");
             StoreError::Unavailable
         }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr};
+use sea_orm::DbErr;
 use tokio::{
     runtime::{Handle, Runtime},
     sync::{Notify, OwnedSemaphorePermit, Semaphore, watch},
@@ -23,7 +23,14 @@ use tokio::{
     time::timeout,
 };
 
-use super::error::{Cause, Failure};
+use super::{
+    error::{Cause, Failure},
+    route::Doors,
+    session::DatabaseConnection,
+};
+
+/// Between two lines of the log about a disk that is full.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What is known of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,15 +46,19 @@ pub(super) enum Health {
 pub(super) struct Connection {
     runtime: Mutex<Option<Runtime>>,
     handle: Handle,
-    options: ConnectOptions,
+    options: Doors,
     pool: Mutex<Pool>,
     health: watch::Sender<Health>,
     /// Becomes true when the first look at the database has ended, whatever it found.
     pub(super) has_looked: watch::Sender<bool>,
     /// Rung when the database was seen to be away.
     pub(super) went_down: Notify,
+    /// Rung when what is known of the store is to be read anew at once.
+    pub(super) refresh: Notify,
     timeout: Duration,
     is_closed: AtomicBool,
+    /// When it was last said that the disk is full.
+    complained: Mutex<Option<Instant>>,
 }
 
 #[derive(Clone)]
@@ -60,11 +71,13 @@ struct Pool {
 }
 
 impl Pool {
-    async fn open(options: &ConnectOptions, generation: u64) -> Result<Self, DbErr> {
+    async fn open(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
+        let (options, is_pooled) = doors.current();
         let n_connections = options.get_max_connections().unwrap_or(1);
         Ok(Self {
             generation,
-            database: Box::pin(Database::connect(options.clone())).await?,
+            database: DatabaseConnection::open(options.clone(), is_pooled, Some(doors.longest))
+                .await?,
             permits: Arc::new(Semaphore::new(
                 usize::try_from(n_connections).unwrap_or(usize::MAX >> 4),
             )),
@@ -79,7 +92,7 @@ impl Connection {
     /// Options that the driver cannot read.
     pub(super) async fn new(
         runtime: Runtime,
-        options: ConnectOptions,
+        options: Doors,
         statement_timeout: Duration,
     ) -> Result<Self, DbErr> {
         let handle = runtime.handle().clone();
@@ -96,8 +109,10 @@ impl Connection {
             health: watch::Sender::new(Health::NoContact),
             has_looked: watch::Sender::new(false),
             went_down: Notify::new(),
+            refresh: Notify::new(),
             timeout: statement_timeout,
             is_closed: AtomicBool::new(false),
+            complained: Mutex::new(None),
         })
     }
 
@@ -107,6 +122,10 @@ impl Connection {
 
     pub(super) fn health(&self) -> Health {
         *self.health.borrow()
+    }
+
+    pub(super) fn health_changes(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
     }
 
     pub(super) fn set_health(&self, health: Health) {
@@ -208,6 +227,19 @@ impl Connection {
             self.went_down.notify_one();
         } else if matches!(failure.cause(), Cause::Broken(_)) {
             self.replace_pool(generation, failure.cause().text());
+        } else if matches!(failure.cause(), Cause::DiskFull) {
+            self.complain();
+        }
+    }
+
+    fn complain(&self) {
+        let mut complained = self.complained.lock();
+        if complained.is_none_or(|last| last.elapsed() >= COMPLAINT_INTERVAL) {
+            *complained = Some(Instant::now());
+            tracing::error!(
+                "the database's disk is full: nothing can be reserved until there is room; \
+                 numbers in memory are still issued"
+            );
         }
     }
 

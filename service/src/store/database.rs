@@ -11,20 +11,25 @@ use std::{
 
 use odometer_core::{definition::Definition, name::SequenceName};
 use parking_lot::Mutex;
-use sea_orm::DatabaseConnection;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     StoreSettings,
-    answer::{Condition, Defined, JournalBlock, Listed, News, Page},
-    catalogue::{self, Change, Changed},
+    answer::{Altered, Condition, JournalBlock, Listed, News, Page},
+    beat::Beat,
+    catalogue,
+    change::{self, Act, Change},
     connection::{Connection, Health},
     error::{Cause, Failure, StartError, StoreError},
     journal::{Fate, Journal, Row},
     monitor::Monitor,
+    near,
     overlap::Overlaps,
     prune::Pruner,
+    recent,
+    refresh::Refresher,
     reservation::{Reservation, ReserveRequest, Unpublished},
+    session::DatabaseConnection,
     target::Target,
 };
 use crate::metrics::Metrics;
@@ -48,9 +53,10 @@ pub struct Seen {
 
 pub struct Database {
     pub(super) connection: Arc<Connection>,
+    pub(super) beat: Arc<Beat>,
     pub(super) journal: Journal,
     /// This process, as the journal calls it.
-    pub(super) holder: String,
+    pub(super) holder: Arc<str>,
     pub(super) settings: StoreSettings,
     pub(super) metrics: Arc<Metrics>,
     fatal: watch::Receiver<Option<StartError>>,
@@ -85,27 +91,29 @@ impl Database {
             .await
             .map_err(|error| super::unreadable(&error))?;
         let connection = Arc::new(connection);
-        let holder = super::holder_name();
+        let holder: Arc<str> = super::holder_name().into();
+        let beat = Arc::new(Beat::new(Arc::clone(&holder), Arc::clone(&metrics)));
         let journal = Journal::start(
             Arc::clone(&connection),
-            holder.clone(),
+            holder.to_string(),
             settings.journal_queue,
             Arc::clone(&metrics),
         );
+        let (tell, news) = mpsc::channel(NEWS_AHEAD);
         Overlaps::watch(Arc::clone(&connection), Arc::clone(&metrics));
         Pruner::start(
             Arc::clone(&connection),
-            holder.clone(),
+            holder.to_string(),
             &settings,
             Arc::clone(&metrics),
         );
-        let (_tell, news) = mpsc::channel(NEWS_AHEAD);
         let mut has_looked = connection.has_looked.subscribe();
         let fatal = Monitor::start(
             Arc::clone(&connection),
             target,
             &settings,
             Arc::clone(&metrics),
+            Refresher::new(Arc::clone(&connection), Arc::clone(&beat), &settings, tell),
         );
         // A database that is there answers the very first call; one that is away is not waited for.
         let looked = has_looked.wait_for(|looked| *looked);
@@ -115,6 +123,7 @@ impl Database {
         }
         Ok(Arc::new(Self {
             connection,
+            beat,
             journal,
             holder,
             settings,
@@ -178,45 +187,56 @@ impl Database {
         self.journal.write(row, fate);
     }
 
-    pub(super) async fn define(
+    pub(super) async fn alter(
         &self,
         name: &SequenceName,
-        change: &odometer_core::definition::DefinitionChange,
-        template: Arc<Definition>,
+        act: Act,
         condition: Condition,
-    ) -> Result<Defined, StoreError> {
+    ) -> Result<Altered, StoreError> {
         let change = Change {
             name: name.clone(),
-            change: change.clone(),
-            template,
-            must_not_exist: condition == Condition::MustNotExist,
-            must_be_version: match condition {
-                Condition::Version(version) => Some(version),
-                Condition::None | Condition::MustNotExist => None,
-            },
+            act,
+            condition,
             max_sequences: self.settings.max_sequences,
         };
+        let is_dry_run = change.act.is_dry_run();
         let outcome = self
             .attempts(Repeat::NotCommitted, |database| {
-                catalogue::change(database, change.clone())
+                change::run(database, change.clone())
             })
-            .await
-            .map_err(|failure| catalogue::unexpected(name, &failure))??;
-        let Changed {
-            created,
-            definition,
-            version,
-            wrote: _,
-        } = outcome;
-        if created {
+            .await;
+        let altered = match outcome {
+            Ok(outcome) => outcome?,
+            Err(Failure::MayHaveCommitted(_)) if !is_dry_run => {
+                return Err(StoreError::MayHaveChanged);
+            }
+            Err(failure) => {
+                // Says in the log what it was, where that is nothing that passes.
+                let _told = catalogue::unexpected(name, &failure);
+                return Err(StoreError::NotChanged);
+            }
+        };
+        if altered.before.is_none() && altered.is_written {
             self.metrics.sequences_created.increment(1);
-            tracing::info!(sequence = name.as_str(), "a sequence was created");
         }
-        Ok(Defined {
-            created,
-            definition,
-            version,
-        })
+        Ok(altered)
+    }
+
+    /// Names of live sequences that a caller of `name` may have meant, found in bounded time.
+    pub(super) async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
+        let name = name.clone();
+        let search = |database| async move { near::search(&database, name.as_str()).await };
+        let until = Instant::now() + patience;
+        // A suggestion is a courtesy: without the database there is none.
+        self.connection.run(until, search).await.unwrap_or_default()
+    }
+
+    pub(super) async fn recently_used(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<SequenceName>, StoreError> {
+        self.several_times_anonymous(|database| recent::names(database, limit))
+            .await
     }
 
     pub(super) async fn list(
@@ -328,6 +348,9 @@ impl Database {
                 "the database is away".to_owned(),
             )));
         }
+        if repeat == Repeat::NotCommitted && self.beat.has_gone_back() {
+            return Err(Failure::NotCommitted(Cause::WentBack));
+        }
         let mut backoff = super::backoff::Backoff::new(&self.settings);
         loop {
             let failure = match self.connection.run(until, &operation).await {
@@ -336,7 +359,7 @@ impl Database {
             };
             let may_pass = matches!(
                 failure.cause(),
-                Cause::Contention | Cause::Duplicate | Cause::Broken(_)
+                Cause::Contention | Cause::Interrupted | Cause::Duplicate | Cause::Broken(_)
             );
             let worth_it =
                 may_pass && (repeat == Repeat::Any || matches!(failure, Failure::NotCommitted(_)));

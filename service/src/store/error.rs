@@ -1,16 +1,12 @@
 //! What can go wrong in the store, told apart by what it means for the numbers.
 
-use std::fmt;
+use std::io;
 
 use odometer_core::definition::DefinitionError;
-use sea_orm::{
-    ConnAcquireErr, DbErr, RuntimeErr, SqlxError,
-    sqlx::{
-        error::DatabaseError, mysql::MySqlDatabaseError, postgres::PgDatabaseError,
-        sqlite::SqliteError,
-    },
-};
+use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, SqlxError};
 use thiserror::Error;
+
+use super::{code::Code, tls};
 
 /// Why the program cannot start, or cannot go on.
 #[derive(Clone, Debug, Error)]
@@ -50,6 +46,16 @@ pub enum StoreError {
     AlreadyExists,
     #[error("the sequence is at version {current}")]
     VersionMismatch { current: i64 },
+    #[error("a floor may be at most {highest}")]
+    FloorTooHigh { highest: i64, max: i64 },
+    #[error("{skipped} of {left} numbers left would be skipped")]
+    ConfirmNeeded { skipped: u64, left: u64 },
+    /// A change that certainly was not made.
+    #[error("the change was not made")]
+    NotChanged,
+    /// A change whose outcome was not told.
+    #[error("the change may have been made")]
+    MayHaveChanged,
     #[error("the store holds less than was seen in it")]
     WentBack,
     /// Said once in the log where it was found.
@@ -81,10 +87,18 @@ pub(super) enum Cause {
     Refused(String),
     /// The server is read-only: a standby, or set so.
     ReadOnly(String),
+    /// This user lacks a right; the text says for what.
+    Denied(String),
+    /// The server has no room left for what was to be written.
+    DiskFull,
     /// Two transactions met; trying again is all there is to do.
     Contention,
+    /// The server ended the statement because it took too long, or because it was told to.
+    Interrupted,
     /// A row of that key is there already.
     Duplicate,
+    /// The database went back to an earlier state: nothing is written there.
+    WentBack,
     /// Anything else the server said.
     Server(String),
 }
@@ -97,11 +111,15 @@ impl Cause {
             | Cause::Broken(text)
             | Cause::Refused(text)
             | Cause::ReadOnly(text)
+            | Cause::Denied(text)
             | Cause::Server(text) => text,
+            Cause::DiskFull => "the database's disk is full",
             Cause::Busy => "every connection was taken until the deadline",
             Cause::Silent => "no reply came in time",
             Cause::Contention => "two transactions met",
+            Cause::Interrupted => "the database ended the statement, as it took too long",
             Cause::Duplicate => "a row of that key is there already",
+            Cause::WentBack => "the database went back to an earlier state",
         }
     }
 }
@@ -149,16 +167,25 @@ impl From<DbErr> for Failure {
     }
 }
 
+impl Failure {
+    /// Of an attempt to connect that the driver made by itself.
+    pub(super) fn to_connect(error: &SqlxError) -> Self {
+        Failure::NotCommitted(connecting(error))
+    }
+}
+
 fn connecting(error: &SqlxError) -> Cause {
-    let text = describe(error);
-    let is_refused = match error.as_database_error() {
-        Some(said) => Code::of(said).refuses(),
-        None => matches!(error, SqlxError::Configuration(_)),
-    };
-    if is_refused {
-        Cause::Refused(text)
-    } else {
-        Cause::NoConnection(text)
+    if let Some(said) = error.as_database_error() {
+        let code = Code::of(said);
+        return match code.refusal() {
+            Some(what) => Cause::Refused(format!("{what} ({code})")),
+            None => Cause::NoConnection(code.why_away()),
+        };
+    }
+    match tls::of(error) {
+        Some(tls::Fault::Lasting(text)) => Cause::Refused(text),
+        Some(tls::Fault::Passing(text)) => Cause::NoConnection(text),
+        None => Cause::NoConnection(describe(error)),
     }
 }
 
@@ -174,14 +201,10 @@ fn executing(error: &SqlxError) -> Failure {
     let code = Code::of(said);
     if said.is_unique_violation() {
         Failure::NotCommitted(Cause::Duplicate)
-    } else if code.contends() {
-        Failure::NotCommitted(Cause::Contention)
-    } else if code.is_read_only() {
-        Failure::NotCommitted(Cause::ReadOnly(text))
     } else if code.is_uncertain() {
         Failure::MayHaveCommitted(Cause::Broken(text))
     } else {
-        Failure::NotCommitted(Cause::Server(text))
+        Failure::NotCommitted(code.cause(text))
     }
 }
 
@@ -191,7 +214,7 @@ fn describe(error: &SqlxError) -> String {
         return Code::of(said).to_string();
     }
     if let SqlxError::Io(error) = error {
-        return error.kind().to_string();
+        return network(error);
     }
     let what = if matches!(error, SqlxError::Tls(_)) {
         "TLS could not be agreed on"
@@ -209,84 +232,18 @@ fn describe(error: &SqlxError) -> String {
     what.to_owned()
 }
 
-/// A server's error code, in that server's own numbering.
-enum Code<'a> {
-    /// SQLSTATE, appendix A of PostgreSQL's manual.
-    Postgres(&'a str),
-    /// Error numbers of MySQL and MariaDB; their SQLSTATEs are too coarse.
-    MySql(u16),
-    /// SQLite's extended result code.
-    Sqlite(i32),
-    Other,
-}
-
-impl fmt::Display for Code<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Code::Postgres(code) => write!(formatter, "SQLSTATE {code}"),
-            Code::MySql(code) => write!(formatter, "MySQL error {code}"),
-            Code::Sqlite(code) => write!(formatter, "SQLite result code {code}"),
-            Code::Other => formatter.write_str("an error without a code"),
-        }
+/// What keeps a connection from being made or used, by the system's word for it.
+fn network(error: &io::Error) -> String {
+    // Looking a name up fails without a kind of its own.
+    let is_name = error.to_string().contains("failed to lookup address");
+    if is_name {
+        return "the name of its host is not known".to_owned();
     }
-}
-
-impl<'a> Code<'a> {
-    fn of(said: &'a dyn DatabaseError) -> Self {
-        if let Some(said) = said.try_downcast_ref::<PgDatabaseError>() {
-            Code::Postgres(said.code())
-        } else if let Some(said) = said.try_downcast_ref::<MySqlDatabaseError>() {
-            Code::MySql(said.number())
-        } else if said.try_downcast_ref::<SqliteError>().is_some() {
-            let code = said.code().and_then(|code| code.parse().ok());
-            code.map_or(Code::Other, Code::Sqlite)
-        } else {
-            Code::Other
-        }
+    if error.kind() == io::ErrorKind::ConnectionRefused {
+        return "nothing listens at its host and port".to_owned();
     }
-
-    /// Authentication, privileges, no such database.
-    fn refuses(&self) -> bool {
-        match self {
-            Code::Postgres(code) => matches!(*code, "28P01" | "28000" | "3D000" | "42501"),
-            Code::MySql(code) => matches!(*code, 1044 | 1045 | 1049 | 1698 | 1251),
-            // Cannot open (no such directory), not a database.
-            Code::Sqlite(code) => matches!(*code & 0xff, 14 | 26),
-            Code::Other => false,
-        }
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        return "what listens there closed the connection".to_owned();
     }
-
-    /// Serialization failure, deadlock, lock wait timeout; SQLite's busy and locked.
-    fn contends(&self) -> bool {
-        match self {
-            Code::Postgres(code) => matches!(*code, "40001" | "40P01" | "55P03"),
-            Code::MySql(code) => matches!(*code, 1205 | 1213 | 1020),
-            Code::Sqlite(code) => matches!(*code & 0xff, 5 | 6),
-            Code::Other => false,
-        }
-    }
-
-    fn is_read_only(&self) -> bool {
-        match self {
-            Code::Postgres(code) => *code == "25006",
-            Code::MySql(code) => matches!(*code, 1290 | 1792 | 1836),
-            Code::Sqlite(code) => *code & 0xff == 8,
-            Code::Other => false,
-        }
-    }
-
-    /// The server ends the connection, or the disk failed: the end of the statement is not told.
-    fn is_uncertain(&self) -> bool {
-        match self {
-            Code::Postgres(code) => {
-                code.starts_with("57P") || code.starts_with("08") || *code == "40003"
-            }
-            Code::MySql(code) => matches!(
-                *code,
-                1053 | 1080 | 1152 | 1158..=1161 | 1180 | 1927 | 3169 | 4031
-            ),
-            Code::Sqlite(code) => *code & 0xff == 10,
-            Code::Other => true,
-        }
-    }
+    error.kind().to_string()
 }

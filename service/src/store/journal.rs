@@ -18,13 +18,13 @@ use entity::block;
 use odometer_core::{block::Block, name::SequenceName};
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter,
+    ColumnTrait, DbErr, EntityTrait, QueryFilter,
     sea_query::{CaseStatement, Expr, ExprTrait, OnConflict},
 };
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use super::connection::Connection;
+use super::{connection::Connection, session::DatabaseConnection};
 use crate::metrics::Metrics;
 
 /// Rows of one statement; ten columns each stay far below every database's bound of parameters.

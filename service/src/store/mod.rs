@@ -6,41 +6,58 @@
 mod adoption;
 mod answer;
 mod backoff;
+mod beat;
+mod bounds;
 mod catalogue;
+mod change;
+mod code;
 mod connection;
 mod database;
 mod error;
 mod file_lock;
 mod holders;
 mod journal;
+mod look;
 mod monitor;
+mod near;
 mod overlap;
 mod pairs;
+mod probe;
 mod prune;
+mod recent;
+mod recover;
+mod refresh;
 mod reservation;
+mod route;
+mod session;
 mod startup;
 mod target;
+mod tls;
 mod trace;
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use odometer_core::{
-    definition::{Definition, DefinitionChange},
-    name::SequenceName,
-};
+use odometer_core::name::SequenceName;
 use sea_orm::DbErr;
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
 use uuid::Uuid;
 
-pub use answer::{Changed, Condition, Defined, JournalBlock, Listed, News, Page};
+pub use answer::{Altered, Changed, Condition, JournalBlock, Listed, News, Page, Snapshot};
+pub use catalogue::LIVE;
+pub use change::Act;
 pub use database::Seen;
 pub use error::{StartError, StoreError};
 pub use journal::{Fate, Row};
+pub use recover::{Recovered, recover};
 pub use reservation::{Known, ReserveRequest, Reserved, Unpublished, Want};
 pub use trace::{Holder, Trace, Traced};
 
 use connection::Health;
 use database::Database;
+use session::DatabaseConnection;
 use startup::Verdict;
 use target::Target;
 
@@ -126,6 +143,21 @@ impl Store {
         }
     }
 
+    /// Resolves when the database answers, with a schema that fits.
+    pub async fn reached(&self) {
+        let mut health = self.database().connection.health_changes();
+        // The sending end lives as long as the store.
+        let _up = health.wait_for(|health| *health == Health::Up).await;
+    }
+
+    /// At most `limit` names that are in use, those used most recently first.
+    ///
+    /// # Errors
+    /// Why the store did not answer.
+    pub async fn recently_used(&self, limit: usize) -> Result<Vec<SequenceName>, StoreError> {
+        self.database().recently_used(limit).await
+    }
+
     /// Reserves in a task that nobody cancels; the outcome arrives at the receiver.
     pub fn reserve(
         &self,
@@ -159,20 +191,31 @@ impl Store {
         self.database().journal.flush().await;
     }
 
-    /// Creates or changes a sequence.
+    /// Changes a sequence: its definition, its floor, or its life.
     ///
     /// # Errors
-    /// Why it was not written.
-    pub async fn define(
+    /// Why it was not changed, or that it may have been.
+    pub async fn alter(
         &self,
         name: &SequenceName,
-        change: &DefinitionChange,
-        template: Arc<Definition>,
+        act: Act,
         condition: Condition,
-    ) -> Result<Defined, StoreError> {
-        self.database()
-            .define(name, change, template, condition)
-            .await
+    ) -> Result<Altered, StoreError> {
+        self.database().alter(name, act, condition).await
+    }
+
+    /// Runs to the end what must not stop half-way when its caller gives up.
+    pub fn finish<F>(&self, work: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.database().connection.handle().spawn(work)
+    }
+
+    /// Names of live sequences that a caller of `name` may have meant, at most a few hundred; none
+    /// where that takes longer than `patience`.
+    pub async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
+        self.database().names_like(name, patience).await
     }
 
     /// A definition and its counter as they are stored.
@@ -249,20 +292,24 @@ pub async fn check(settings: &StoreSettings) -> Result<Vec<String>, StartError> 
             file.display()
         )]);
     }
-    let database = Box::pin(sea_orm::Database::connect(target.looking(settings.acquire)))
-        .await
-        .map_err(|error| unreadable(&error))?;
-    let verdict = startup::inspect(database.clone())
-        .await
-        .unwrap_or_else(|error| startup::verdict_of(&error.into()));
-    // Nothing was left on the connection that closing could lose.
-    let _closed = database.close().await;
+    let (acquire, longest) = (settings.acquire, Some(settings.timeout));
+    let looking = |target: &Target| target.looking(acquire);
+    let verdict = match DatabaseConnection::reach(&target, acquire, longest, looking).await {
+        Ok(database) => {
+            let verdict = startup::inspect(database.clone()).await;
+            // Nothing was left on the connection that closing could lose.
+            let _closed = database.close().await;
+            verdict.unwrap_or_else(|error| startup::verdict_of(&error.into()))
+        }
+        Err(verdict) => verdict,
+    };
     match verdict {
         Verdict::Good { warnings } => {
             let mut lines = vec![
                 "database: reached, with a schema that fits and settings that last".to_owned(),
             ];
-            lines.extend(warnings.into_iter().map(|text| format!("warning: {text}")));
+            let warnings = target.warnings.into_iter().chain(warnings);
+            lines.extend(warnings.map(|text| format!("warning: {text}")));
             Ok(lines)
         }
         Verdict::Wrong(reason) | Verdict::Schema(reason) => Err(StartError::Configuration(reason)),

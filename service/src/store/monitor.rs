@@ -5,14 +5,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sea_orm::{Database, DbBackend};
+use migration::Installed;
+use sea_orm::{Database, DatabaseConnection, DbBackend, DbErr};
 use tokio::sync::watch;
 
 use super::{
     StoreSettings,
     backoff::Backoff,
     connection::{Connection, Health},
-    error::{Cause, Failure, StartError},
+    error::{Cause, StartError},
+    probe,
+    refresh::Refresher,
     startup::{self, Verdict},
     target::Target,
 };
@@ -37,6 +40,7 @@ impl Monitor {
         target: Target,
         settings: &StoreSettings,
         metrics: Arc<Metrics>,
+        refresher: Refresher,
     ) -> watch::Receiver<Option<StartError>> {
         let (fatal, receiver) = watch::channel(None);
         let monitor = Self {
@@ -46,16 +50,17 @@ impl Monitor {
             metrics,
             fatal,
         };
-        connection.handle().spawn(monitor.watch());
+        connection.handle().spawn(monitor.watch(refresher));
         receiver
     }
 
-    async fn watch(self) {
-        if let Err(error) = self.first_contact().await {
+    async fn watch(self, mut refresher: Refresher) {
+        if let Err(error) = self.first_contact(&mut refresher).await {
             self.fatal.send_replace(Some(error));
             self.connection.has_looked.send_replace(true);
             return;
         }
+        self.connection.handle().spawn(refresher.run());
         loop {
             self.metrics.store_up.set(1.0);
             self.connection.set_health(Health::Up);
@@ -72,14 +77,22 @@ impl Monitor {
     }
 
     /// Until the database can be used, or it is clear that waiting does not help.
-    async fn first_contact(&self) -> Result<(), StartError> {
+    async fn first_contact(&self, refresher: &mut Refresher) -> Result<(), StartError> {
         let mut backoff = Backoff::new(&self.settings);
         let mut schema_wrong_since: Option<Instant> = None;
         let mut said = String::new();
+        for warning in &self.target.warnings {
+            tracing::warn!("{warning}");
+        }
         loop {
             let mut verdict = self.look().await;
             if matches!(verdict, Verdict::Schema(_)) && self.migrates() {
                 verdict = self.migrate().await;
+            }
+            if let Verdict::Good { .. } = verdict
+                && let Err(failure) = refresher.meet().await
+            {
+                verdict = startup::verdict_of(&failure);
             }
             let reason = match verdict {
                 Verdict::Good { warnings } => {
@@ -126,6 +139,13 @@ impl Monitor {
     }
 
     async fn look(&self) -> Verdict {
+        let was_pooled = self.target.route.is_pooled();
+        if let Err(failure) = probe::reach(&self.target, self.settings.acquire).await {
+            return startup::verdict_of(&failure);
+        }
+        if self.target.route.is_pooled() != was_pooled {
+            self.connection.renew();
+        }
         let until = Instant::now() + self.settings.timeout + self.settings.acquire;
         let look = self.connection.run(until, startup::inspect);
         look.await
@@ -149,10 +169,19 @@ impl Monitor {
 
     async fn wait_for_return(&self) {
         let mut backoff = Backoff::new(&self.settings);
+        let mut said = String::new();
         loop {
-            if let Verdict::Good { .. } = self.look().await {
-                tracing::info!("the database is back");
-                return;
+            match self.look().await {
+                Verdict::Good { .. } => {
+                    tracing::info!("the database is back");
+                    return;
+                }
+                Verdict::Away(reason) | Verdict::Schema(reason) | Verdict::Wrong(reason) => {
+                    if said != reason {
+                        tracing::warn!("waiting for the database: {reason}");
+                        said = reason;
+                    }
+                }
             }
             self.connection.renew();
             backoff.wait(Instant::now() + QUIET_INTERVAL).await;
@@ -162,19 +191,49 @@ impl Monitor {
 
 /// Brings the schema of `target` up to this program, on a connection of its own.
 pub(super) async fn migrate(target: &Target, acquire: Duration) -> Result<(), StartError> {
-    let options = target.single(acquire);
-    let database = Box::pin(Database::connect(options))
+    let outcome = match probe::reach(target, acquire).await {
+        Ok(()) => migrate_at_once(target, acquire).await?,
+        Err(failure) => Err(startup::verdict_of(&failure)),
+    };
+    outcome.map_err(|verdict| match verdict {
+        Verdict::Wrong(reason) => StartError::Configuration(reason),
+        Verdict::Away(reason) | Verdict::Schema(reason) => StartError::Other(reason),
+        Verdict::Good { .. } => StartError::Other("the migration failed".to_owned()),
+    })
+}
+
+/// Migrations run in one transaction of PostgreSQL, which a pooler leaves on one connection, so
+/// they may be prepared there.
+async fn migrate_at_once(
+    target: &Target,
+    acquire: Duration,
+) -> Result<Result<(), Verdict>, StartError> {
+    let database = Box::pin(Database::connect(target.single(acquire)))
         .await
         .map_err(|error| super::unreadable(&error))?;
-    let outcome = migration::run(&database).await;
+    let outcome = match migrate_on(&database).await {
+        Ok(()) => Installed::read(&database).await,
+        Err(error) => Err(error),
+    };
     // Nothing was left on the connection that closing could lose.
     let _closed = database.close().await;
-    outcome.map_err(|error| {
-        let failure = Failure::from(error);
-        match startup::verdict_of(&failure) {
-            Verdict::Wrong(reason) => StartError::Configuration(reason),
-            Verdict::Away(reason) | Verdict::Schema(reason) => StartError::Other(reason),
-            Verdict::Good { .. } => StartError::Other("the migration failed".to_owned()),
-        }
-    })
+    if let Some(reason) = outcome
+        .as_ref()
+        .ok()
+        .and_then(|installed| startup::unfit_schema(*installed))
+    {
+        // A newer version was here, and left nothing that this one can work with.
+        return Err(StartError::Configuration(reason));
+    }
+    Ok(outcome
+        .map(|_installed| ())
+        .map_err(|error| startup::verdict_of_migration(&error.into())))
+}
+
+async fn migrate_on(database: &DatabaseConnection) -> Result<(), DbErr> {
+    #[cfg(feature = "sabotage")]
+    if crate::sabotage::is(crate::sabotage::Fault::NextSchema) {
+        return migration::run_next(database).await;
+    }
+    migration::run(database).await
 }

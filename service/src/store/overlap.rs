@@ -13,8 +13,7 @@ use std::{
 use entity::{block, meta};
 use migration::{Installed, JOURNAL_INDEX};
 use sea_orm::{
-    ColumnTrait, Condition, DatabaseConnection, DbErr, EntityTrait, QueryFilter, QueryOrder,
-    QuerySelect, Select,
+    ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select,
     sea_query::{Expr, ExprTrait},
 };
 use uuid::Uuid;
@@ -24,6 +23,7 @@ use super::{
     connection::{Connection, Health},
     error::Failure,
     pairs::{Pair, is_of_before, overlap, sweep},
+    session::DatabaseConnection,
 };
 use crate::metrics::Metrics;
 

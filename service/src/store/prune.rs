@@ -11,10 +11,7 @@ use std::{
 
 use entity::{block, counter};
 use migration::{Installed, JOURNAL_INDEX};
-use sea_orm::{
-    ColumnTrait, Condition, DatabaseConnection, DbErr, EntityTrait, QueryFilter, QueryOrder,
-    QuerySelect,
-};
+use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use uuid::Uuid;
 
 use super::{
@@ -23,6 +20,7 @@ use super::{
     connection::{Connection, Health},
     error::Failure,
     holders,
+    session::DatabaseConnection,
 };
 use crate::{
     metrics::Metrics,

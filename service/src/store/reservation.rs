@@ -15,16 +15,19 @@ use odometer_core::{
     name::SequenceName,
     sizing::{self, Demand, Granted, Rates, Size, Why},
 };
-use sea_orm::{ColumnTrait, DatabaseConnection, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 use uuid::Uuid;
 
 use super::{
     backoff::Backoff,
-    catalogue::{self, Counter, LIVE, NO_PERIOD, now_ms},
+    beat::Witness,
+    catalogue::{self, Birth, Counter, LIVE, NO_PERIOD, now_ms},
     connection::Health,
     database::{Database, STRIPE_COUNT, Seen},
     error::{Cause, Failure, StoreError},
     journal::Row,
+    look,
+    session::DatabaseConnection,
 };
 use crate::{
     metrics::{AbandonedCause, Metrics},
@@ -119,9 +122,37 @@ impl Unpublished {
         }
     }
 
-    /// From here on the caller answers for the block.
-    pub fn publish(mut self) -> Option<Reserved> {
-        self.reserved.take()
+    /// From here on the caller answers for the block, if it is still the one it was reserved for.
+    pub fn publish_for(mut self, is_owner: bool) -> Option<Reserved> {
+        if is_owner { self.reserved.take() } else { None }
+    }
+
+    /// A block that no database knows of.
+    #[cfg(test)]
+    pub(crate) fn for_tests(name: SequenceName, block: Block, metrics: Arc<Metrics>) -> Self {
+        let known = Known {
+            definition: Arc::default(),
+            definition_version: 0,
+            seen: Seen {
+                next_value: block.end(),
+                version: 1,
+            },
+            floor: 0,
+            trusted: true,
+        };
+        let reserved = Reserved {
+            name,
+            id: Uuid::now_v7(),
+            block,
+            adopted: false,
+            known,
+            stored_rate: None,
+            n_conflicts: 0,
+            why: None,
+            reserved_at: now_ms(),
+            more_to_adopt: false,
+        };
+        Self::new(reserved, metrics)
     }
 }
 
@@ -189,7 +220,8 @@ impl<'a> Reservation<'a> {
             if self.database.health() != Health::Up {
                 return Err(StoreError::Unavailable);
             }
-            match self.attempt().await {
+            let witness = self.database.beat.witness()?;
+            match self.attempt(&witness).await {
                 Ok(Some(reserved)) => return Ok(reserved),
                 Ok(None) => {}
                 Err(Stop::Told(error)) => return Err(error),
@@ -205,16 +237,16 @@ impl<'a> Reservation<'a> {
     }
 
     /// One look and one write; `None` when another one was faster.
-    async fn attempt(&mut self) -> Result<Option<Reserved>, Stop> {
+    async fn attempt(&mut self, witness: &Witness) -> Result<Option<Reserved>, Stop> {
         // Nothing is adopted on the strength of what is only remembered.
         if self.known.is_none() || (self.adopt_from.is_some() && self.known_is_old()) {
             self.known = None;
-            self.read().await?;
+            self.read(witness).await?;
         }
         let Some(known) = self.known.clone() else {
             return Ok(None);
         };
-        if let Some(adopted) = self.adopt(&known).await? {
+        if let Some(adopted) = self.adopt(&known, witness).await? {
             return Ok(Some(adopted));
         }
         let left = known.definition.left(known.seen.next_value);
@@ -231,7 +263,7 @@ impl<'a> Reservation<'a> {
         };
         let block = Block::new(known.seen.next_value, granted.count, known.definition.step)
             .map_err(|error| Stop::Told(StoreError::Broken(error.to_string())))?;
-        self.raise(known, block, granted.why).await
+        self.raise(witness, known, block, granted.why).await
     }
 
     /// Whether what is known was remembered, not read in this reservation.
@@ -240,21 +272,26 @@ impl<'a> Reservation<'a> {
     }
 
     /// Reads definition and counter, creating both for a name never seen.
-    async fn read(&mut self) -> Result<(), Stop> {
-        let name = self.request.name.clone();
-        let standing = self
+    async fn read(&mut self, witness: &Witness) -> Result<(), Stop> {
+        let (name, borne_out) = (self.request.name.to_string(), witness.clone());
+        let look = self
             .database
             .connection
-            .run(self.until, |database| async move {
-                catalogue::read(&database, name.as_str()).await
-            })
+            .run(self.until, |database| look::look(database, borne_out, name))
             .await
             .map_err(Stop::Failed)?;
-        let Some(standing) = standing else {
-            if self.request.last_seen.is_some() {
+        if !witness.is_borne_out_by(look.beat) {
+            return Err(Stop::Told(self.contradicted(witness)));
+        }
+        let Some(standing) = look.standing else {
+            // After a recovery it may be born again, above all that was seen of it.
+            let may_be_born = self.request.last_seen.is_none()
+                || self.database.beat.has_recovered()
+                || sabotage::is(Fault::NoWentBackChecks);
+            if !may_be_born {
                 return Err(Stop::Told(self.went_back()));
             }
-            return self.create().await;
+            return self.create(witness).await;
         };
         if standing.state != LIVE {
             return Err(Stop::Told(StoreError::Retired));
@@ -282,8 +319,9 @@ impl<'a> Reservation<'a> {
     fn check_forward(&self, counter: Counter) -> Result<(), Stop> {
         match self.request.last_seen {
             Some(seen)
-                if counter.seen.version < seen.version
-                    || counter.seen.next_value < seen.next_value =>
+                if (counter.seen.version < seen.version
+                    || counter.seen.next_value < seen.next_value)
+                    && !sabotage::is(Fault::NoWentBackChecks) =>
             {
                 Err(Stop::Told(self.went_back()))
             }
@@ -291,12 +329,17 @@ impl<'a> Reservation<'a> {
         }
     }
 
+    /// This name went back, as far as can be told from here.
     fn went_back(&self) -> StoreError {
-        self.database.metrics.store_went_back.set(1.0);
-        tracing::error!(
-            sequence = self.request.name.as_str(),
-            "the store went back: its counter is gone or below what this replica has seen"
-        );
+        self.database.beat.note_name_went_back(&self.request.name);
+        StoreError::WentBack
+    }
+
+    /// All names went back.
+    fn contradicted(&self, witness: &Witness) -> StoreError {
+        self.database.beat.contradicted(witness);
+        // It may be recovered already.
+        self.database.connection.refresh.notify_one();
         StoreError::WentBack
     }
 
@@ -317,27 +360,30 @@ impl<'a> Reservation<'a> {
         })
     }
 
-    async fn create(&mut self) -> Result<(), Stop> {
+    async fn create(&mut self, witness: &Witness) -> Result<(), Stop> {
         let Some(template) = self.request.template.clone() else {
             return Err(Stop::Told(StoreError::NotFound));
         };
         self.admit_one_more().await?;
-        let name = self.request.name.clone();
+        let (name, borne_out) = (self.request.name.clone(), witness.clone());
+        let above = self.request.last_seen.map_or(0, |seen| seen.next_value);
         let birth = self
             .database
             .connection
             .run(self.until, |database| {
-                catalogue::bear(database, name, template)
+                catalogue::bear(database, name, template, borne_out, above)
             })
             .await;
         match birth {
-            Ok(()) => {
+            Ok(Birth::Contradicted) => Err(Stop::Told(self.contradicted(witness))),
+            Ok(Birth::TooLow) => Err(Stop::Told(self.went_back())),
+            Ok(Birth::Born) => {
                 self.database.metrics.sequences_created.increment(1);
                 tracing::info!(
                     sequence = self.request.name.as_str(),
                     "a sequence was created"
                 );
-                Box::pin(self.read()).await
+                Box::pin(self.read(witness)).await
             }
             // Another replica was faster: the next attempt reads its row like any other.
             Err(Failure::NotCommitted(Cause::Duplicate)) => Ok(()),
@@ -404,11 +450,12 @@ impl<'a> Reservation<'a> {
     /// The conditional update: exactly one row, or it did not happen.
     async fn raise(
         &mut self,
+        witness: &Witness,
         known: Known,
         block: Block,
         why: Why,
     ) -> Result<Option<Reserved>, Stop> {
-        let name = self.request.name.clone();
+        let (name, borne_out) = (self.request.name.clone(), witness.clone());
         let seen = known.seen;
         let rate = match &self.request.want {
             Want::Refill(demand) if self.request.known.is_some() => Some(demand.rates.average()),
@@ -418,7 +465,7 @@ impl<'a> Reservation<'a> {
             .database
             .connection
             .run(self.until, |database| {
-                conditional_update(database, name, seen, block.end(), rate)
+                conditional_update(database, name, borne_out, seen, block.end(), rate)
             })
             .await;
         match outcome {
@@ -517,11 +564,18 @@ impl<'a> Reservation<'a> {
     /// Whether trying again can help.
     fn survive(&self, failure: &Failure) -> Result<(), StoreError> {
         match failure.cause() {
-            Cause::Contention | Cause::Duplicate | Cause::Broken(_) | Cause::Silent => Ok(()),
+            Cause::Contention
+            | Cause::Interrupted
+            | Cause::Duplicate
+            | Cause::Broken(_)
+            | Cause::Silent => Ok(()),
             Cause::Busy
+            | Cause::DiskFull
+            | Cause::Denied(_)
             | Cause::NoConnection(_)
             | Cause::Refused(_)
             | Cause::ReadOnly(_)
+            | Cause::WentBack
             | Cause::Server(_) => Err(catalogue::unexpected(&self.request.name, failure)),
         }
     }
@@ -537,6 +591,7 @@ pub(super) enum Stop {
 async fn conditional_update(
     database: DatabaseConnection,
     name: SequenceName,
+    witness: Witness,
     seen: Seen,
     next_value: i64,
     rate: Option<f64>,
@@ -549,7 +604,9 @@ async fn conditional_update(
         )
         .filter(counter::Column::Sequence.eq(name.as_str()))
         .filter(counter::Column::Period.eq(NO_PERIOD))
-        .filter(counter::Column::StripeCount.eq(STRIPE_COUNT));
+        .filter(counter::Column::StripeCount.eq(STRIPE_COUNT))
+        // What is remembered may be what an older state of the store holds, too.
+        .filter(witness.holds());
     if let Some(rate) = rate {
         update = update.col_expr(counter::Column::Rate, Expr::val(rate));
     }

@@ -1,9 +1,12 @@
 //! What is checked of a database before anything is issued from it.
 
 use migration::{Installed, OLDEST_SCHEMA, SCHEMA_VERSION};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 
-use super::error::{Cause, Failure};
+use super::{
+    error::{Cause, Failure},
+    session::DatabaseConnection,
+};
 
 /// What a first look at a database found.
 #[derive(Debug)]
@@ -23,6 +26,9 @@ pub(super) async fn inspect(database: DatabaseConnection) -> Result<Verdict, DbE
     if let Some(reason) = refuses_writes(&database).await? {
         return Ok(Verdict::Away(reason));
     }
+    if lacks_rights(&database).await? {
+        return Ok(Verdict::Wrong(MAY_NOT_USE.to_owned()));
+    }
     if let Some(reason) = unfit_schema(Installed::read(&database).await?) {
         return Ok(Verdict::Schema(reason));
     }
@@ -38,16 +44,31 @@ pub(super) async fn inspect(database: DatabaseConnection) -> Result<Verdict, DbE
 pub(super) fn verdict_of(failure: &Failure) -> Verdict {
     let text = failure.cause().text();
     if matches!(failure.cause(), Cause::Refused(_)) {
-        Verdict::Wrong(format!(
-            "ODOMETER_DATABASE_URL: the database refuses the connection \
-             (user, password or database name): {text}"
-        ))
+        Verdict::Wrong(format!("ODOMETER_DATABASE_URL: {text}"))
+    } else if matches!(failure.cause(), Cause::Denied(_)) {
+        Verdict::Wrong(format!("{MAY_NOT_USE} ({text})"))
     } else {
         Verdict::Away(format!("the database cannot be reached: {text}"))
     }
 }
 
-fn unfit_schema(installed: Option<Installed>) -> Option<String> {
+/// What a failure to change the schema means.
+pub(super) fn verdict_of_migration(failure: &Failure) -> Verdict {
+    if matches!(failure.cause(), Cause::Denied(_)) {
+        return Verdict::Wrong(format!(
+            "ODOMETER_DATABASE_URL: this user may not create or change tables ({}): give \
+             `odometer migrate` the URL of one that may",
+            failure.cause().text()
+        ));
+    }
+    verdict_of(failure)
+}
+
+/// Of a user that lacks rights on the tables.
+const MAY_NOT_USE: &str = "ODOMETER_DATABASE_URL: this user may not read or write the tables of \
+                           Odometer: grant it SELECT, INSERT, UPDATE and DELETE on all of them";
+
+pub(super) fn unfit_schema(installed: Option<Installed>) -> Option<String> {
     let Some(installed) = installed else {
         return Some(
             "the database has no schema of Odometer: run `odometer migrate`, or `odometer serve --migrate`"
@@ -96,6 +117,16 @@ async fn refuses_writes(database: &DatabaseConnection) -> Result<Option<String>,
         }
         DbBackend::Sqlite | _ => None,
     })
+}
+
+/// Whether there are tables that this user may not use; MySQL hides such tables, and says so later.
+async fn lacks_rights(database: &DatabaseConnection) -> Result<bool, DbErr> {
+    const SQL: &str = "SELECT count(*) AS n FROM pg_class WHERE relkind = 'r' \
+         AND relname IN ('meta', 'sequence', 'counter', 'block', 'replica', 'worker_lease') \
+         AND pg_table_is_visible(oid) AND NOT (has_table_privilege(oid, 'SELECT') \
+         AND has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE') \
+         AND has_table_privilege(oid, 'DELETE'))";
+    Ok(database.get_database_backend() == DbBackend::Postgres && number(database, SQL).await? != 0)
 }
 
 /// Tables that would forget their rows in a crash, or that lost their primary keys.

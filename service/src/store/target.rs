@@ -4,10 +4,58 @@ use std::{path::PathBuf, time::Duration};
 
 use sea_orm::{
     ConnectOptions, DbBackend,
-    sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
+    sqlx::{
+        mysql::MySqlConnectOptions,
+        postgres::PgConnectOptions,
+        sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
+    },
 };
 
-use super::{StoreSettings, error::StartError};
+use super::{
+    StoreSettings, bounds,
+    error::StartError,
+    route::{Doors, Route},
+    tls,
+};
+
+/// Parameters of a URL that the drivers know; others are not passed on to them, because they log
+/// what they do not know.
+const POSTGRES_PARAMETERS: [&str; 18] = [
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
+const MYSQL_PARAMETERS: [&str; 14] = [
+    "sslmode",
+    "ssl-mode",
+    "sslca",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "charset",
+    "collation",
+    "socket",
+    "timezone",
+    "time-zone",
+];
 
 /// A database as the configuration names it; the URL in it is secret.
 #[derive(Clone)]
@@ -16,6 +64,10 @@ pub(super) struct Target {
     url: String,
     /// The file of a SQLite database.
     pub(super) file: Option<PathBuf>,
+    /// Shared by all clones: what one of them finds out holds for all.
+    pub(super) route: Route,
+    /// What an operator should know of the URL, a sentence each.
+    pub(super) warnings: Vec<String>,
 }
 
 impl Target {
@@ -51,6 +103,8 @@ impl Target {
                     backend: DbBackend::Sqlite,
                     url: url.to_owned(),
                     file: Some(options.get_filename().to_owned()),
+                    route: Route::straight(),
+                    warnings: Vec::new(),
                 })
             }
             "postgres" | "postgresql" => Self::server(DbBackend::Postgres, url, wrong),
@@ -69,29 +123,75 @@ impl Target {
         if parsed.path().trim_matches('/').is_empty() {
             return Err(wrong("it names no database"));
         }
+        if let Some(problem) = tls::unusable_file(&parsed) {
+            return Err(StartError::Configuration(format!(
+                "ODOMETER_DATABASE_URL: {problem}; give the path of a PEM file"
+            )));
+        }
+        let (parsed, route, mut warnings) = sift(backend, parsed);
+        let url = parsed.to_string();
+        let unreadable = |_| wrong("the driver cannot read its host, port or parameters");
+        warnings.extend(match backend {
+            DbBackend::Postgres => {
+                tls::postgres_warning(&url.parse::<PgConnectOptions>().map_err(unreadable)?)
+            }
+            DbBackend::MySql | DbBackend::Sqlite | _ => {
+                tls::mysql_warning(&url.parse::<MySqlConnectOptions>().map_err(unreadable)?)
+            }
+        });
         Ok(Self {
             backend,
-            url: url.to_owned(),
+            url,
             file: None,
+            route,
+            warnings,
         })
     }
 
+    /// What the driver of PostgreSQL connects by; `longest` as in [`Target::options`].
+    ///
+    /// # Errors
+    /// The driver cannot read the URL.
+    pub(super) fn postgres(
+        &self,
+        longest: Option<Duration>,
+    ) -> Result<PgConnectOptions, sea_orm::SqlxError> {
+        let options: PgConnectOptions = self.url.parse()?;
+        Ok(bounds::postgres(options, longest, self.route.is_pooled()))
+    }
+
+    /// What the driver of MySQL connects by.
+    ///
+    /// # Errors
+    /// The driver cannot read the URL.
+    pub(super) fn mysql(&self) -> Result<MySqlConnectOptions, sea_orm::SqlxError> {
+        self.url.parse()
+    }
+
     /// Options of the pool that serves.
-    pub(super) fn pool(&self, settings: &StoreSettings) -> ConnectOptions {
+    pub(super) fn pool(&self, settings: &StoreSettings) -> Doors {
         // SQLite has one writer; more connections starve one another for seconds.
         let n_connections = if self.backend == DbBackend::Sqlite {
             1
         } else {
             settings.pool_max.max(1)
         };
-        let mut options = self.options(settings.acquire);
-        options.max_connections(n_connections);
-        options
+        let open = |is_pooled| {
+            let mut options = self.options(settings.acquire, Some(settings.timeout), is_pooled);
+            options.max_connections(n_connections);
+            options
+        };
+        Doors::new(
+            open(false),
+            open(true),
+            self.route.clone(),
+            settings.timeout,
+        )
     }
 
-    /// Options of the one connection that migrates or checks.
+    /// Options of the one connection that migrates, which may take its time.
     pub(super) fn single(&self, acquire: Duration) -> ConnectOptions {
-        let mut options = self.options(acquire);
+        let mut options = self.options(acquire, None, self.route.is_pooled());
         options
             .max_connections(1)
             .idle_timeout(None::<Duration>)
@@ -106,7 +206,14 @@ impl Target {
         options
     }
 
-    fn options(&self, acquire: Duration) -> ConnectOptions {
+    /// `longest` is how long a statement is waited for, beyond which the server ends it by itself.
+    fn options(
+        &self,
+        acquire: Duration,
+        longest: Option<Duration>,
+        is_pooled: bool,
+    ) -> ConnectOptions {
+        let route = self.route.clone();
         let mut options = ConnectOptions::new(self.url.clone());
         options
             .connect_lazy(true)
@@ -121,9 +228,54 @@ impl Target {
                     .synchronous(SqliteSynchronous::Full)
                     .busy_timeout(Duration::from_secs(5))
             })
-            .map_sqlx_postgres_opts(|postgres| postgres.application_name("odometer"));
+            .map_sqlx_postgres_opts(move |postgres| bounds::postgres(postgres, longest, is_pooled))
+            .map_sqlx_postgres_pool_opts(move |pool| bounds::watch(pool, &route, is_pooled))
+            .map_sqlx_mysql_pool_opts(move |pool| bounds::mysql(pool, longest));
         options
     }
+}
+
+/// The URL as the driver is given it, what it says of the way to the server, and what is said of
+/// the rest.
+fn sift(backend: DbBackend, mut url: url::Url) -> (url::Url, Route, Vec<String>) {
+    let known: &[&str] = if backend == DbBackend::Postgres {
+        &POSTGRES_PARAMETERS
+    } else {
+        &MYSQL_PARAMETERS
+    };
+    let route = Route::straight();
+    let mut kept = Vec::new();
+    let mut warnings = Vec::new();
+    for (key, value) in url.query_pairs().into_owned() {
+        let is_about_statements = (key == "pgbouncer" && value == "true")
+            || (key == "statement-cache-capacity" && value == "0");
+        if backend == DbBackend::Postgres && is_about_statements {
+            route.set_pooled();
+        } else if key != "pgbouncer"
+            && (known.contains(&key.as_str()) || key.starts_with("options["))
+        {
+            kept.push((key, value));
+        } else if key.len() <= 40
+            && key
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+        {
+            warnings.push(format!(
+                "ODOMETER_DATABASE_URL: its parameter `{key}` is not known and has no effect"
+            ));
+        } else {
+            warnings.push(
+                "ODOMETER_DATABASE_URL: one of its parameters is not known and has no effect"
+                    .to_owned(),
+            );
+        }
+    }
+    if kept.is_empty() {
+        url.set_query(None);
+    } else {
+        url.query_pairs_mut().clear().extend_pairs(kept);
+    }
+    (url, route, warnings)
 }
 
 #[cfg(test)]
@@ -142,6 +294,32 @@ mod tests {
             "mariadb://u:p@h/d",
         ] {
             assert!(Target::parse(url).is_ok(), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_the_driver_does_not_know_is_kept_from_it() {
+        let target = Target::parse("postgres://u:p@localhost/d?pasword=tiger&sslmode=require");
+        let target = target.unwrap();
+        assert_eq!(target.url, "postgres://u:p@localhost/d?sslmode=require");
+        assert_eq!(target.warnings.len(), 1);
+        assert!(
+            target.warnings[0].contains("`pasword`"),
+            "{:?}",
+            target.warnings
+        );
+        assert!(!target.route.is_pooled());
+        let odd = Target::parse("mysql://u:p@localhost/d?x%20tiger=1").unwrap();
+        assert!(!odd.warnings[0].contains("tiger"), "{:?}", odd.warnings);
+    }
+
+    #[test]
+    fn a_url_may_say_that_there_is_a_pooler() {
+        for said in ["pgbouncer=true", "statement-cache-capacity=0"] {
+            let target = Target::parse(&format!("postgres://u:p@localhost:6432/d?{said}"));
+            let target = target.unwrap();
+            assert!(target.route.is_pooled(), "{said}");
+            assert!(target.warnings.is_empty(), "{:?}", target.warnings);
         }
     }
 

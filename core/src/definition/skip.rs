@@ -1,0 +1,85 @@
+//! Going on some steps further, as after a restore of an older state.
+
+use super::Definition;
+
+impl Definition {
+    /// The first number behind the last that may be issued: of the numbers that whole steps reach
+    /// from `start`, the lowest above `max`.
+    #[must_use]
+    pub fn end(&self) -> i64 {
+        let step = self.step.max(1);
+        let n_steps = self.max.saturating_sub(self.start) / step;
+        // `max` is at most 2^63 − 1 − `step`, so this one still fits.
+        self.start
+            .saturating_add(n_steps.saturating_mul(step))
+            .saturating_add(step)
+    }
+
+    /// How far `n_steps` steps reach, before any end is looked at.
+    #[must_use]
+    pub fn rise(&self, n_steps: u64) -> i64 {
+        let n_steps = i64::try_from(n_steps).unwrap_or(i64::MAX);
+        self.step.saturating_mul(n_steps)
+    }
+
+    /// `next_value` after `n_steps` more steps, at most [`end`](Self::end), never lower than it was.
+    #[must_use]
+    pub fn skipped(&self, next_value: i64, n_steps: u64) -> i64 {
+        let skipped = next_value.saturating_add(self.rise(n_steps));
+        skipped.min(self.end()).max(next_value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_end_is_the_first_number_that_is_not_issued() {
+        for (start, step, max, end) in [
+            (1, 1, 10, 11),
+            (1, 3, 10, 13),
+            (1, 3, 9, 10),
+            (5, 10, 5, 15),
+            (0, 1, i64::MAX - 1, i64::MAX),
+        ] {
+            let definition = Definition {
+                start,
+                step,
+                max,
+                ..Definition::default()
+            };
+            assert_eq!(definition.end(), end, "{start} {step} {max}");
+            assert!(definition.exhausted(definition.end()));
+            assert!(!definition.exhausted(definition.end() - step));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_skip_goes_by_whole_steps_and_never_past_the_end(
+            start in 0_i64..1 << 40,
+            step in 1_i64..1 << 30,
+            n_in_all in 0_i64..1 << 20,
+            n_used in 0_i64..1 << 20,
+            n_steps in prop_oneof![0..1_u64 << 21, any::<u64>()],
+        ) {
+            let definition = Definition {
+                start,
+                step,
+                max: start + n_in_all * step,
+                ..Definition::default()
+            };
+            let next_value = start + n_used.min(n_in_all + 1) * step;
+            let skipped = definition.skipped(next_value, n_steps);
+            prop_assert!(skipped >= next_value);
+            prop_assert!(skipped <= definition.end());
+            prop_assert_eq!((skipped - start) % step, 0);
+            if skipped < definition.end() {
+                prop_assert_eq!(u64::try_from((skipped - next_value) / step), Ok(n_steps));
+            }
+        }
+    }
+}

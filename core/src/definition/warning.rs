@@ -1,0 +1,178 @@
+//! What a definition is allowed to be and may surprise all the same, as sentences for people.
+
+use super::Definition;
+use crate::sizing;
+
+/// Above it JavaScript, and whatever else counts in floating point, loses digits.
+const EXACT: i64 = (1 << 53) - 1;
+
+const SECONDS_A_DAY: f64 = 86_400.0;
+
+/// A sequence that lasts for less than this is worth a word, in days.
+const SHORT_RUNWAY_DAYS: f64 = 365.0;
+
+impl Definition {
+    /// What may surprise about a sequence so defined whose high-water mark is `next_value` and
+    /// which issues `rate` numbers a second, 0 where that is not known.
+    #[must_use]
+    pub fn warnings(&self, next_value: i64, rate: f64) -> Vec<String> {
+        let left = self.left(next_value);
+        [
+            self.loses_digits(),
+            self.refills_before_it_holds(),
+            self.cannot_hold(left, rate),
+            self.is_nearly_used_up(left),
+            self.lasts_shortly(left, rate),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    fn loses_digits(&self) -> Option<String> {
+        (self.max > EXACT).then(|| {
+            format!(
+                "`max` is above {EXACT} (2^53 - 1): programs that read numbers as floating point, \
+                 as JavaScript does, lose digits there; let them take `id` as a string."
+            )
+        })
+    }
+
+    fn refills_before_it_holds(&self) -> Option<String> {
+        let (hold, refill) = (self.block.hold, self.block.refill);
+        (refill < hold).then(|| {
+            format!(
+                "`block.refill` ({refill}) is shorter than `block.hold` ({hold}): a block lasts for \
+                 `refill`, so what is in memory does not always last for `hold`."
+            )
+        })
+    }
+
+    /// While the next block is fetched there is one in memory, so a reserve is kept of one block.
+    fn cannot_hold(&self, left: u64, rate: f64) -> Option<String> {
+        let hold = self.block.hold;
+        let (most, limit) = match sizing::most_at_once(left) {
+            of_left if of_left < self.block.max => (of_left, "1/4096 of what is left"),
+            _ => (self.block.max, "`block.max`"),
+        };
+        let needed = rate * hold.as_secs_f64();
+        let is_short = rate > 0.0 && left > 0 && (most as f64) < needed;
+        is_short.then(|| {
+            format!(
+                "At {} numbers a second `block.hold` ({hold}) takes {needed:.0} numbers, and a \
+                 block has at most {most}, {limit}: what is in memory does not always last for `hold`.",
+                shown(rate)
+            )
+        })
+    }
+
+    fn is_nearly_used_up(&self, left: u64) -> Option<String> {
+        let whole = self.left(self.start);
+        (left < whole.div_ceil(10)).then(|| {
+            format!("{left} of {whole} numbers are left, less than a tenth; `max` may be raised.")
+        })
+    }
+
+    fn lasts_shortly(&self, left: u64, rate: f64) -> Option<String> {
+        let days = left as f64 / rate / SECONDS_A_DAY;
+        (rate > 0.0 && left > 0 && days < SHORT_RUNWAY_DAYS).then(|| {
+            format!(
+                "At {} numbers a second the {left} numbers left last for {} days.",
+                shown(rate),
+                shown(days)
+            )
+        })
+    }
+}
+
+/// Short, and not 0 where it is more.
+fn shown(number: f64) -> String {
+    if number >= 10.0 {
+        format!("{number:.0}")
+    } else if number >= 0.01 {
+        format!("{number:.2}")
+    } else {
+        format!("{number:.1e}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{BlockPolicy, Span};
+    use super::*;
+
+    const NO_RATE: f64 = 0.0;
+
+    fn up_to(max: i64) -> Definition {
+        Definition {
+            max,
+            ..Definition::default()
+        }
+    }
+
+    /// The one warning of a definition, or nothing.
+    fn only(definition: &Definition, next_value: i64, rate: f64) -> String {
+        let warnings = definition.warnings(next_value, rate);
+        assert!(warnings.len() <= 1, "{warnings:?}");
+        warnings.concat()
+    }
+
+    #[test]
+    fn the_defaults_surprise_nobody() {
+        assert_eq!(only(&Definition::default(), 1, NO_RATE), "");
+        assert_eq!(only(&Definition::default(), 1, 1000.0), "");
+    }
+
+    #[test]
+    fn numbers_that_lose_digits_are_told() {
+        assert_eq!(only(&up_to(EXACT), 1, NO_RATE), "");
+        let told = only(&up_to(EXACT + 1), 1, NO_RATE);
+        assert!(told.contains("9007199254740991"), "{told}");
+    }
+
+    #[test]
+    fn a_refill_shorter_than_the_hold_is_told() {
+        let mut definition = Definition::default();
+        definition.block.refill = definition.block.hold;
+        assert_eq!(only(&definition, 1, NO_RATE), "");
+        definition.block.refill = Span::from_minutes(5);
+        let told = only(&definition, 1, NO_RATE);
+        assert!(told.contains("(5m)") && told.contains("(15m)"), "{told}");
+    }
+
+    #[test]
+    fn blocks_too_small_for_the_hold_are_told_with_what_bounds_them() {
+        let definition = Definition {
+            block: BlockPolicy {
+                max: 9_000,
+                ..BlockPolicy::default()
+            },
+            ..Definition::default()
+        };
+        assert_eq!(only(&definition, 1, 10.0), "");
+        let told = only(&definition, 1, 10.5);
+        assert!(
+            told.contains("9450") && told.contains("`block.max`"),
+            "{told}"
+        );
+        let told = up_to(4096 * 1000).warnings(1, 2.0).concat();
+        assert!(told.contains("at most 1000, 1/4096"), "{told}");
+    }
+
+    #[test]
+    fn an_end_that_is_near_is_told_in_numbers_and_in_days() {
+        assert_eq!(only(&up_to(100), 91, NO_RATE), "");
+        let told = only(&up_to(100), 92, NO_RATE);
+        assert!(told.starts_with("9 of 100 "), "{told}");
+        let told = only(&up_to(100), 101, 5.0);
+        assert!(told.starts_with("0 of 100 "), "{told}");
+        // A day at 100 numbers a second, with blocks that hold a minute.
+        let mut day = up_to(8_640_000);
+        day.block.hold = Span::from_seconds(1);
+        let told = only(&day, 1, 100.0);
+        assert!(
+            told.contains("8640000") && told.contains("1.00 days"),
+            "{told}"
+        );
+    }
+}

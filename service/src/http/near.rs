@@ -1,0 +1,60 @@
+//! Refusals of a name that does not exist, with the names that may have been meant.
+
+use super::Http;
+use super::problem::{Code, Problem};
+use crate::sequence::error::SequenceError;
+
+/// What was asked for, or the refusal.
+///
+/// # Errors
+/// The problem that the error is; where there is no such sequence, with up to three near names.
+pub(super) async fn or_refused<T>(
+    http: &Http,
+    outcome: Result<T, SequenceError>,
+) -> Result<T, Problem> {
+    match outcome {
+        Ok(value) => Ok(value),
+        Err(error) => Err(refusal(http, error).await),
+    }
+}
+
+async fn refusal(http: &Http, error: SequenceError) -> Problem {
+    let SequenceError::NotFound { name } = &error else {
+        return error.into();
+    };
+    match suggestion(&http.directory.near(name).await) {
+        None => error.into(),
+        Some(suggestion) => {
+            let detail = format!("{error} {suggestion}");
+            Problem::new(Code::SequenceNotFound, detail)
+        }
+    }
+}
+
+fn suggestion(names: &[String]) -> Option<String> {
+    let (last, others) = names.split_last()?;
+    Some(if others.is_empty() {
+        format!("Did you mean `{last}`?")
+    } else {
+        format!("Did you mean `{}` or `{last}`?", others.join("`, `"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suggestion_names_all() {
+        let said = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            suggestion(&names)
+        };
+        assert_eq!(said(&[]), None);
+        assert_eq!(said(&["a"]).as_deref(), Some("Did you mean `a`?"));
+        assert_eq!(
+            said(&["a", "b", "c"]).as_deref(),
+            Some("Did you mean `a`, `b` or `c`?")
+        );
+    }
+}

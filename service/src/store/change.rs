@@ -1,0 +1,379 @@
+//! Changes of a sequence: of its definition, of its floor, of its life. Each is one transaction
+//! that locks the sequence's row, raises its counters so that remembered values conflict
+//! everywhere, checks, writes, and raises `definitions_version`, by which other replicas learn of
+//! it.
+
+use std::sync::Arc;
+
+use entity::{counter, meta, sequence};
+use odometer_core::{
+    definition::{Definition, DefinitionChange},
+    name::SequenceName,
+};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect,
+    sea_query::{Expr, LockType},
+};
+
+use super::{
+    answer::{Altered, Condition, Snapshot},
+    catalogue::{self, LIVE, NO_PERIOD, RETIRED, now_ms, one_more},
+    error::StoreError,
+    look::Ground,
+    session::{DatabaseConnection, DatabaseTransaction},
+};
+
+/// What is to become of a sequence.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// It gets this definition, and is created where it does not exist.
+    Define {
+        change: Box<DefinitionChange>,
+        /// What a new sequence has where the change says nothing.
+        template: Arc<Definition>,
+        /// Everything is checked and nothing is written.
+        dry_run: bool,
+    },
+    /// Nothing below `floor` is issued any more.
+    Advance {
+        floor: i64,
+        /// Whether more than 1 % of what is left may be skipped.
+        confirm: bool,
+    },
+    /// Nothing is issued any more.
+    Retire,
+    /// It goes on above everything that was ever reserved.
+    Restore,
+}
+
+impl Act {
+    pub(super) fn is_dry_run(&self) -> bool {
+        matches!(self, Act::Define { dry_run: true, .. })
+    }
+}
+
+/// An act on one sequence, and what must hold for it.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) name: SequenceName,
+    pub(super) act: Act,
+    pub(super) condition: Condition,
+    /// Refuse to create when there are as many already.
+    pub(super) max_sequences: u64,
+}
+
+/// Does it, or finds why not; nothing is committed where nothing changes.
+pub(super) async fn run(
+    database: DatabaseConnection,
+    change: Change,
+) -> Result<Result<Altered, StoreError>, DbErr> {
+    let transaction = database.begin().await?;
+    let outcome = within(&transaction, change).await?;
+    if outcome.as_ref().is_ok_and(|altered| altered.is_written) {
+        transaction.commit().await?;
+    } else {
+        transaction.rollback().await?;
+    }
+    Ok(outcome)
+}
+
+async fn within(
+    transaction: &DatabaseTransaction,
+    change: Change,
+) -> Result<Result<Altered, StoreError>, DbErr> {
+    let is_dry_run = change.act.is_dry_run();
+    let mut find = sequence::Entity::find_by_id(change.name.as_str().to_owned());
+    // SQLite has one writer and no row locks; a dry run holds nobody up.
+    if !is_dry_run && transaction.get_database_backend() != sea_orm::DbBackend::Sqlite {
+        find = find.lock(LockType::Update);
+    }
+    let Some(row) = find.one(transaction).await? else {
+        return create(transaction, change).await;
+    };
+    if let Err(error) = admit(&change, &row) {
+        return Ok(Err(error));
+    }
+    let definition = match Definition::from_stored(&row.definition) {
+        Ok(definition) => definition,
+        Err(error) => return Ok(Err(StoreError::Broken(error.to_string()))),
+    };
+    if !is_dry_run {
+        raise_counters(transaction, &change.name).await?;
+    }
+    let Some(counter) = catalogue::read(transaction, change.name.as_str())
+        .await?
+        .and_then(|standing| standing.counter())
+    else {
+        return Ok(Err(catalogue::without_counter(&change.name)));
+    };
+    let before = Snapshot {
+        is_live: row.state == LIVE,
+        definition: Arc::new(definition),
+        version: row.version,
+        floor: counter.floor,
+        next_value: counter.seen.next_value,
+        rate: counter.rate,
+    };
+    let mut after = match act(&change.name, &before, &change.act) {
+        Ok(after) => after,
+        Err(error) => return Ok(Err(error)),
+    };
+    let is_written = !is_dry_run && after != before;
+    if is_written {
+        after.version = raise_definitions_version(transaction).await?;
+        write(transaction, &change.name, &after).await?;
+    }
+    Ok(Ok(Altered {
+        before: Some(before),
+        after,
+        is_written,
+    }))
+}
+
+/// Whether the act may be tried on the sequence as it is.
+fn admit(change: &Change, row: &sequence::Model) -> Result<(), StoreError> {
+    let is_for_the_living = matches!(change.act, Act::Define { .. } | Act::Advance { .. });
+    if row.state != LIVE && is_for_the_living {
+        return Err(StoreError::Retired);
+    }
+    match change.condition {
+        Condition::MustNotExist => Err(StoreError::AlreadyExists),
+        Condition::Version(wanted) if wanted != row.version => Err(StoreError::VersionMismatch {
+            current: row.version,
+        }),
+        Condition::Version(_) | Condition::None => Ok(()),
+    }
+}
+
+/// What an act makes of a sequence; the same where it changes nothing.
+fn act(name: &SequenceName, before: &Snapshot, act: &Act) -> Result<Snapshot, StoreError> {
+    let mut after = before.clone();
+    match act {
+        Act::Define { change, .. } => {
+            let definition = change.apply(&before.definition, before.next_value);
+            after.definition = Arc::new(definition.map_err(StoreError::Definition)?);
+        }
+        Act::Advance { floor, confirm } => {
+            let floor = raised_floor(before, *floor, *confirm)?;
+            after.floor = before.floor.max(floor);
+            after.next_value = before.next_value.max(floor);
+        }
+        Act::Retire => after.is_live = false,
+        Act::Restore if !before.is_live => {
+            after.is_live = true;
+            // What a replica still holds of it, or gave back, lies below.
+            after.floor = before.floor.max(before.next_value);
+        }
+        Act::Restore => {}
+    }
+    if after.next_value < before.next_value || after.floor < before.floor {
+        return Err(StoreError::Broken(format!(
+            "a change of `{name}` would take it back"
+        )));
+    }
+    Ok(after)
+}
+
+/// The number of the sequence that `floor` comes to, where so many may be skipped.
+fn raised_floor(before: &Snapshot, floor: i64, confirm: bool) -> Result<i64, StoreError> {
+    let definition = &before.definition;
+    let Some(floor) = definition.first_from(floor) else {
+        return Err(StoreError::FloorTooHigh {
+            highest: definition.end(),
+            max: definition.max,
+        });
+    };
+    let left = definition.left(before.next_value);
+    let skipped = left.saturating_sub(definition.left(floor));
+    if !confirm && skipped > left / 100 {
+        return Err(StoreError::ConfirmNeeded { skipped, left });
+    }
+    Ok(floor)
+}
+
+async fn create(
+    transaction: &DatabaseTransaction,
+    change: Change,
+) -> Result<Result<Altered, StoreError>, DbErr> {
+    let Act::Define {
+        change: wanted,
+        template,
+        dry_run,
+    } = &change.act
+    else {
+        return Ok(Err(StoreError::NotFound));
+    };
+    if matches!(change.condition, Condition::Version(_)) {
+        return Ok(Err(StoreError::NotFound));
+    }
+    if sequence::Entity::find().count(transaction).await? >= change.max_sequences {
+        return Ok(Err(StoreError::TooMany {
+            limit: change.max_sequences,
+        }));
+    }
+    let definition = match wanted.create(template) {
+        Ok(definition) => definition,
+        Err(error) => return Ok(Err(StoreError::Definition(error))),
+    };
+    let mut version = 0;
+    if !dry_run {
+        version = raise_definitions_version(transaction).await?;
+    }
+    let ground = Ground::read(transaction).await?;
+    if !dry_run {
+        catalogue::insert(transaction, &change.name, &definition, version, ground).await?;
+    }
+    Ok(Ok(Altered {
+        before: None,
+        after: Snapshot {
+            is_live: true,
+            version,
+            floor: ground.first(&definition),
+            next_value: ground.first(&definition),
+            rate: 0.0,
+            definition: Arc::new(definition),
+        },
+        is_written: !dry_run,
+    }))
+}
+
+async fn write(
+    transaction: &DatabaseTransaction,
+    name: &SequenceName,
+    after: &Snapshot,
+) -> Result<(), DbErr> {
+    let state = if after.is_live { LIVE } else { RETIRED };
+    sequence::Entity::update_many()
+        .col_expr(
+            sequence::Column::Definition,
+            Expr::val(after.definition.to_stored()),
+        )
+        .col_expr(sequence::Column::State, Expr::val(state))
+        .col_expr(sequence::Column::Version, Expr::val(after.version))
+        .col_expr(sequence::Column::ChangedAt, Expr::val(now_ms()))
+        .filter(sequence::Column::Name.eq(name.as_str()))
+        .exec(transaction)
+        .await?;
+    // Its row is locked since the counters were raised: nobody has reserved meanwhile.
+    counter::Entity::update_many()
+        .col_expr(counter::Column::NextValue, Expr::val(after.next_value))
+        .col_expr(counter::Column::Floor, Expr::val(after.floor))
+        .filter(counter::Column::Sequence.eq(name.as_str()))
+        .filter(counter::Column::Period.eq(NO_PERIOD))
+        .exec(transaction)
+        .await?;
+    Ok(())
+}
+
+async fn raise_counters(
+    transaction: &DatabaseTransaction,
+    name: &SequenceName,
+) -> Result<(), DbErr> {
+    counter::Entity::update_many()
+        .col_expr(counter::Column::Version, one_more(counter::Column::Version))
+        .col_expr(
+            counter::Column::Revision,
+            one_more(counter::Column::Revision),
+        )
+        .filter(counter::Column::Sequence.eq(name.as_str()))
+        .exec(transaction)
+        .await?;
+    Ok(())
+}
+
+/// Held until the transaction ends, so versions become visible in their order.
+async fn raise_definitions_version(transaction: &DatabaseTransaction) -> Result<i64, DbErr> {
+    meta::Entity::update_many()
+        .col_expr(
+            meta::Column::DefinitionsVersion,
+            one_more(meta::Column::DefinitionsVersion),
+        )
+        .filter(meta::Column::Id.eq(1))
+        .exec(transaction)
+        .await?;
+    let row = meta::Entity::find_by_id(1_i16).one(transaction).await?;
+    row.map(|row| row.definitions_version)
+        .ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    fn name() -> SequenceName {
+        SequenceName::parse("orders").unwrap()
+    }
+
+    fn at(next_value: i64, floor: i64) -> Snapshot {
+        Snapshot {
+            is_live: true,
+            definition: Arc::new(Definition {
+                start: 1,
+                step: 2,
+                max: 2000,
+                ..Definition::default()
+            }),
+            version: 7,
+            floor,
+            next_value,
+            rate: 0.0,
+        }
+    }
+
+    fn advance(before: &Snapshot, floor: i64, confirm: bool) -> Result<(i64, i64), StoreError> {
+        let after = act(&name(), before, &Act::Advance { floor, confirm })?;
+        Ok((after.floor, after.next_value))
+    }
+
+    #[test]
+    fn a_floor_only_rises_and_lies_on_a_number() {
+        let before = at(101, 51);
+        for (floor, expected) in [
+            (0, (51, 101)),
+            (51, (51, 101)),
+            // Below the high-water mark, above the old floor: what is in memory dies.
+            (52, (53, 101)),
+            (101, (101, 101)),
+            (102, (103, 103)),
+        ] {
+            assert_eq!(advance(&before, floor, false).unwrap(), expected, "{floor}");
+        }
+    }
+
+    #[test]
+    fn skipping_much_has_to_be_confirmed() {
+        // 950 numbers are left: nine may be skipped, ten may not.
+        let before = at(101, 1);
+        assert_eq!(advance(&before, 119, false).unwrap(), (119, 119));
+        let refused = advance(&before, 121, false).unwrap_err();
+        let expected = StoreError::ConfirmNeeded {
+            skipped: 10,
+            left: 950,
+        };
+        assert_eq!(refused.to_string(), expected.to_string());
+        assert_eq!(advance(&before, 121, true).unwrap(), (121, 121));
+        // The number after the last one leaves nothing.
+        assert_eq!(advance(&before, 2000, true).unwrap(), (2001, 2001));
+        for beyond in [2002, i64::MAX] {
+            let refused = advance(&before, beyond, true).unwrap_err();
+            assert!(
+                matches!(refused, StoreError::FloorTooHigh { highest: 2001, .. }),
+                "{refused}"
+            );
+        }
+        // With nothing left nothing is skipped.
+        assert_eq!(advance(&at(2001, 1), 2001, false).unwrap(), (2001, 2001));
+    }
+
+    #[test]
+    fn a_restored_sequence_goes_on_above_all_that_was_reserved() {
+        let live = at(101, 51);
+        let retired = act(&name(), &live, &Act::Retire).unwrap();
+        assert_eq!((retired.is_live, retired.floor), (false, 51));
+        assert_eq!(act(&name(), &retired, &Act::Retire).unwrap(), retired);
+        let restored = act(&name(), &retired, &Act::Restore).unwrap();
+        assert_eq!((restored.is_live, restored.floor), (true, 101));
+        assert_eq!(act(&name(), &live, &Act::Restore).unwrap(), live);
+    }
+}

@@ -1,0 +1,130 @@
+//! What a reservation reads, and what a birth stands on: with the beat, in one statement each.
+
+use entity::{counter, meta, replica, sequence};
+use odometer_core::definition::Definition;
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, FromQueryResult, JoinType,
+    sea_query::{Expr, ExprTrait, LockType, Query},
+};
+
+use super::{
+    beat::Witness,
+    catalogue::{NO_PERIOD, Standing},
+    session::{DatabaseConnection, DatabaseTransaction},
+};
+
+/// Versions of counters leave so much room for each millisecond between two recoveries, so that
+/// none that was ever seen comes again.
+const VERSIONS_EACH_MS: i64 = 1 << 10;
+
+/// A sequence and its counter, and this replica's beat, as they stood at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    /// `None` where the row is gone.
+    pub(super) beat: Option<i64>,
+    /// `None` where there is no sequence of that name.
+    pub(super) standing: Option<Standing>,
+}
+
+pub(super) async fn look(
+    database: DatabaseConnection,
+    witness: Witness,
+    name: String,
+) -> Result<Look, DbErr> {
+    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(witness.holder());
+    let of_the_name = Expr::col((sequence::Entity, sequence::Column::Name)).eq(name);
+    let its_counter = Expr::col((counter::Entity, counter::Column::Sequence))
+        .equals((sequence::Entity, sequence::Column::Name))
+        .and(Expr::col((counter::Entity, counter::Column::Period)).eq(NO_PERIOD));
+    let query = Query::select()
+        .column((replica::Entity, replica::Column::Beat))
+        .column((sequence::Entity, sequence::Column::Definition))
+        .column((sequence::Entity, sequence::Column::State))
+        .expr_as(
+            Expr::col((sequence::Entity, sequence::Column::Version)),
+            "definition_version",
+        )
+        .columns([
+            (counter::Entity, counter::Column::NextValue),
+            (counter::Entity, counter::Column::Version),
+            (counter::Entity, counter::Column::Floor),
+            (counter::Entity, counter::Column::Rate),
+        ])
+        // Its one row is there whatever else is not.
+        .from(meta::Entity)
+        .join(JoinType::LeftJoin, replica::Entity, own_row)
+        .join(JoinType::LeftJoin, sequence::Entity, of_the_name)
+        .join(JoinType::LeftJoin, counter::Entity, its_counter)
+        .and_where(meta::Column::Id.eq(1))
+        .to_owned();
+    let Some(row) = database.query_one(&query).await? else {
+        return Err(DbErr::RecordNotFound("meta".to_owned()));
+    };
+    let definition: Option<String> = row.try_get("", "definition")?;
+    let standing = definition.map(|_there| Standing::from_query_result(&row, ""));
+    Ok(Look {
+        beat: row.try_get("", "beat")?,
+        standing: standing.transpose()?,
+    })
+}
+
+/// What the counter of a new sequence begins from.
+#[derive(Clone, Copy, Debug, Default, FromQueryResult)]
+pub(super) struct Ground {
+    recovered_skip: i64,
+    recovered_at: Option<i64>,
+}
+
+impl Ground {
+    /// Held still until the end of the transaction, so that no recovery passes between it and the
+    /// birth; `None` where the witness is contradicted.
+    pub(super) async fn hold(
+        transaction: &DatabaseTransaction,
+        witness: &Witness,
+    ) -> Result<Option<Self>, DbErr> {
+        Self::read_where(transaction, Some(witness.holds())).await
+    }
+
+    /// For a transaction that has changed `meta`'s row, and thereby holds it.
+    pub(super) async fn read(transaction: &DatabaseTransaction) -> Result<Self, DbErr> {
+        let read = Self::read_where(transaction, None).await?;
+        read.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
+    }
+
+    async fn read_where(
+        transaction: &DatabaseTransaction,
+        condition: Option<Expr>,
+    ) -> Result<Option<Self>, DbErr> {
+        let mut query = Query::select();
+        query
+            .columns([meta::Column::RecoveredSkip, meta::Column::RecoveredAt])
+            .from(meta::Entity)
+            .and_where(meta::Column::Id.eq(1));
+        if let Some(condition) = condition {
+            query.and_where(condition);
+            // SQLite has one writer and no row locks.
+            if transaction.get_database_backend() != DbBackend::Sqlite {
+                query.lock(LockType::Share);
+            }
+        }
+        let row = transaction.query_one(&query).await?;
+        row.map(|row| Self::from_query_result(&row, "")).transpose()
+    }
+
+    /// Where a sequence that is born now begins: as far above its start as all recoveries together
+    /// skipped, because it may have been there before one of them.
+    pub(super) fn first(&self, definition: &Definition) -> i64 {
+        let n_steps = u64::try_from(self.recovered_skip).unwrap_or(0);
+        definition.skipped(definition.start, n_steps)
+    }
+
+    /// The version of its counter.
+    pub(super) fn version(&self) -> i64 {
+        self.recovered_at.map_or(0, version_at)
+    }
+}
+
+/// The version that a counter has at least after a recovery at this moment.
+pub(super) fn version_at(recovered_at: i64) -> i64 {
+    recovered_at.saturating_mul(VERSIONS_EACH_MS)
+}

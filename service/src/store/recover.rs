@@ -1,0 +1,324 @@
+//! `odometer recover`: after the database went back, everything goes on above what may have been
+//! issued since.
+//!
+//! One transaction, which holds `meta`'s row from its beginning: nothing is born or changed
+//! meanwhile, and what is reserved meanwhile either comes first or conflicts.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use entity::{block, counter, meta, sequence};
+use odometer_core::definition::Definition;
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryOrder,
+    QuerySelect,
+    sea_query::{CaseStatement, Expr, ExprTrait, Query},
+};
+
+use super::{
+    StoreSettings,
+    catalogue::{now_ms, one_more},
+    error::{Cause, Failure, StartError},
+    file_lock::FileLock,
+    look::version_at,
+    session::{DatabaseConnection, DatabaseTransaction},
+    startup::{self, Verdict},
+    target::Target,
+};
+use crate::sabotage::{self, Fault};
+
+/// Sequences of one step.
+const PAGE: u64 = 1000;
+/// Versions rise by so much at least, so that nothing remembered of the time before fits.
+const VERSIONS: i64 = 1 << 40;
+/// The least time for which no worker id is leased afterwards: the longest that a lease reaches
+/// ahead where no sequence says so.
+const HOLD_MIN: Duration = Duration::from_secs(15 * 60);
+/// Tries, where another transaction is in the way.
+const ATTEMPTS: u32 = 20;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(250);
+
+/// What a recovery came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    pub n_sequences: u64,
+    /// Counters that could not go all the way, because the sequence ends before.
+    pub n_at_their_end: u64,
+    /// By how much the counter rose that rose most, and whose it is.
+    pub highest_rise: i64,
+    pub highest_riser: Option<String>,
+    /// Returned blocks that nobody adopts any more, and the numbers in them.
+    pub n_blocks: i64,
+    pub n_numbers: i64,
+}
+
+/// Lets every sequence of the database go on `n_steps` steps further; changes nothing where
+/// `is_dry_run`.
+///
+/// # Errors
+/// Why nothing was changed.
+pub async fn recover(
+    settings: &StoreSettings,
+    n_steps: u64,
+    is_dry_run: bool,
+) -> Result<Recovered, StartError> {
+    let target = Target::parse(&settings.url)?;
+    if let Some(file) = target.file.as_deref().filter(|file| !file.exists()) {
+        return Err(StartError::Configuration(format!(
+            "ODOMETER_DATABASE_URL: the SQLite file {} is not there",
+            file.display()
+        )));
+    }
+    let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
+    let acquire = settings.acquire;
+    // A recovery of very many sequences takes its time.
+    let reached =
+        DatabaseConnection::reach(&target, acquire, None, |target| target.single(acquire));
+    let database = Box::pin(reached).await.map_err(refused)?;
+    let outcome = recover_fit(&database, n_steps, is_dry_run).await;
+    // Nothing was left on the connection that closing could lose.
+    let _closed = database.close().await;
+    outcome
+}
+
+fn refused(verdict: Verdict) -> StartError {
+    match verdict {
+        Verdict::Wrong(reason) | Verdict::Schema(reason) => StartError::Configuration(reason),
+        Verdict::Away(reason) => StartError::Other(reason),
+        Verdict::Good { .. } => StartError::Other("the database cannot be used".to_owned()),
+    }
+}
+
+async fn recover_fit(
+    database: &DatabaseConnection,
+    n_steps: u64,
+    is_dry_run: bool,
+) -> Result<Recovered, StartError> {
+    let verdict = startup::inspect(database.clone()).await;
+    let verdict = verdict.unwrap_or_else(|error| startup::verdict_of(&error.into()));
+    if !matches!(verdict, Verdict::Good { .. }) {
+        return Err(refused(verdict));
+    }
+    let mut n_tried = 0;
+    loop {
+        n_tried += 1;
+        let failure = match Box::pin(recover_once(database, n_steps, is_dry_run)).await {
+            Ok(outcome) => return outcome,
+            Err(error) => Failure::from(error),
+        };
+        if !matches!(failure, Failure::NotCommitted(Cause::Contention)) || n_tried >= ATTEMPTS {
+            return Err(StartError::Other(format!(
+                "the database could not be changed, and is as it was unless its reply was lost: {}",
+                failure.cause().text()
+            )));
+        }
+        tokio::time::sleep(BETWEEN_ATTEMPTS).await;
+    }
+}
+
+/// A definition that cannot be read ends it without a change.
+async fn recover_once(
+    database: &DatabaseConnection,
+    n_steps: u64,
+    is_dry_run: bool,
+) -> Result<Result<Recovered, StartError>, DbErr> {
+    let transaction = database.begin().await?;
+    let meta = hold_meta(&transaction).await?;
+    let now_ms = now_ms();
+    let later = meta
+        .recovered_at
+        .map_or(0, |earlier| earlier.saturating_add(1));
+    let recovered_at = Ord::max(now_ms, later);
+    let mut recovery = Recovery {
+        transaction: &transaction,
+        n_steps,
+        version: version_at(recovered_at),
+        longest_hold: HOLD_MIN,
+        outcome: Recovered::default(),
+    };
+    let counters = recovery.raise_counters().await?;
+    if let Err(error) = counters {
+        transaction.rollback().await?;
+        return Ok(Err(error));
+    }
+    recovery.give_up_returned().await?;
+    let (outcome, longest_hold) = (recovery.outcome, recovery.longest_hold);
+    let hold_ms = i64::try_from(longest_hold.as_millis()).unwrap_or(i64::MAX);
+    let skipped = i64::try_from(n_steps).unwrap_or(i64::MAX);
+    meta::Entity::update_many()
+        .col_expr(meta::Column::RecoveredAt, Expr::val(recovered_at))
+        .col_expr(
+            meta::Column::RecoveredSkip,
+            Expr::val(meta.recovered_skip.saturating_add(skipped)),
+        )
+        .col_expr(
+            meta::Column::LeasesFrom,
+            Expr::val(now_ms.saturating_add(hold_ms)),
+        )
+        .col_expr(
+            meta::Column::DefinitionsVersion,
+            Expr::val(Ord::max(
+                version_at(recovered_at),
+                meta.definitions_version.saturating_add(VERSIONS),
+            )),
+        )
+        .filter(meta::Column::Id.eq(1))
+        .exec(&transaction)
+        .await?;
+    if is_dry_run {
+        transaction.rollback().await?;
+    } else {
+        transaction.commit().await?;
+    }
+    Ok(Ok(outcome))
+}
+
+/// `meta`'s row, which whoever creates or changes a sequence needs as well.
+async fn hold_meta(transaction: &DatabaseTransaction) -> Result<meta::Model, DbErr> {
+    let mut find = meta::Entity::find_by_id(1_i16);
+    // SQLite has one writer and no row locks.
+    if transaction.get_database_backend() != DbBackend::Sqlite {
+        find = find.lock_exclusive();
+    }
+    find.one(transaction)
+        .await?
+        .ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
+}
+
+/// A recovery on its way.
+struct Recovery<'a> {
+    transaction: &'a DatabaseTransaction,
+    n_steps: u64,
+    /// What the version of each counter is at least afterwards.
+    version: i64,
+    longest_hold: Duration,
+    outcome: Recovered,
+}
+
+/// Sequences that rise by the same amount, up to the same end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rise {
+    rise: i64,
+    end: i64,
+}
+
+impl Recovery<'_> {
+    /// Page by page, in the order of names, retired sequences like others.
+    async fn raise_counters(&mut self) -> Result<Result<(), StartError>, DbErr> {
+        let mut after = String::new();
+        loop {
+            let page = sequence::Entity::find()
+                .filter(sequence::Column::Name.gt(after.as_str()))
+                .order_by_asc(sequence::Column::Name)
+                .limit(PAGE)
+                .all(self.transaction)
+                .await?;
+            let Some(last) = page.last() else {
+                return Ok(Ok(()));
+            };
+            after.clone_from(&last.name);
+            let mut groups: BTreeMap<Rise, Vec<String>> = BTreeMap::new();
+            for row in page {
+                let definition = match Definition::from_stored(&row.definition) {
+                    Ok(definition) => definition,
+                    Err(error) => {
+                        return Ok(Err(StartError::Other(format!(
+                            "nothing was changed: sequence `{}`: {error}",
+                            row.name
+                        ))));
+                    }
+                };
+                let hold = Duration::from_secs(definition.block.hold.seconds());
+                self.longest_hold = Ord::max(self.longest_hold, hold);
+                self.outcome.n_sequences += 1;
+                let rise = Rise {
+                    rise: definition.rise(self.n_steps),
+                    end: definition.end(),
+                };
+                groups.entry(rise).or_default().push(row.name);
+            }
+            for (rise, names) in groups {
+                self.note_rises(rise, &names).await?;
+                self.raise(rise, &names).await?;
+            }
+        }
+    }
+
+    /// What raising these counters will come to.
+    async fn note_rises(&mut self, rise: Rise, names: &[String]) -> Result<(), DbErr> {
+        let rows = counter::Entity::find()
+            .filter(counter::Column::Sequence.is_in(names))
+            .order_by_asc(counter::Column::Sequence)
+            .all(self.transaction)
+            .await?;
+        for row in rows {
+            let left = rise.end.saturating_sub(row.next_value);
+            let rises_by = Ord::max(Ord::min(rise.rise, left), 0);
+            if rises_by < rise.rise {
+                self.outcome.n_at_their_end += 1;
+            }
+            if rises_by > self.outcome.highest_rise {
+                self.outcome.highest_rise = rises_by;
+                self.outcome.highest_riser = Some(row.sequence);
+            }
+        }
+        Ok(())
+    }
+
+    async fn raise(&self, Rise { rise, end }: Rise, names: &[String]) -> Result<(), DbErr> {
+        let next_value = || Expr::col(counter::Column::NextValue);
+        let raised = CaseStatement::new()
+            .case(next_value().gt(end), next_value())
+            .case(next_value().gt(end.saturating_sub(rise)), end)
+            .finally(next_value().add(rise));
+        let version = || Expr::col(counter::Column::Version);
+        let versions = CaseStatement::new()
+            .case(
+                version().lt(self.version.saturating_sub(VERSIONS)),
+                self.version,
+            )
+            .finally(version().add(VERSIONS));
+        counter::Entity::update_many()
+            .col_expr(counter::Column::NextValue, raised.into())
+            .col_expr(counter::Column::Version, versions.into())
+            .col_expr(
+                counter::Column::Revision,
+                one_more(counter::Column::Revision),
+            )
+            .col_expr(counter::Column::Window, one_more(counter::Column::Window))
+            .col_expr(counter::Column::WindowOpen, Expr::val(false))
+            .filter(counter::Column::Sequence.is_in(names))
+            .exec(self.transaction)
+            .await?;
+        Ok(())
+    }
+
+    /// What was returned before may have been adopted since, and issued.
+    async fn give_up_returned(&mut self) -> Result<(), DbErr> {
+        let n_numbers = match self.transaction.get_database_backend() {
+            DbBackend::MySql => {
+                "CAST(COALESCE(SUM((last - next_unissued) DIV step + 1), 0) AS SIGNED)"
+            }
+            DbBackend::Postgres | DbBackend::Sqlite | _ => {
+                "CAST(COALESCE(SUM((last - next_unissued) / step + 1), 0) AS BIGINT)"
+            }
+        };
+        let query = Query::select()
+            .expr_as(Expr::cust("COUNT(*)"), "n_blocks")
+            .expr_as(Expr::cust(n_numbers), "n_numbers")
+            .from(block::Entity)
+            .and_where(block::Column::Fate.eq("returned"))
+            .to_owned();
+        if let Some(row) = self.transaction.query_one(&query).await? {
+            self.outcome.n_blocks = row.try_get("", "n_blocks")?;
+            self.outcome.n_numbers = row.try_get("", "n_numbers")?;
+        }
+        if !sabotage::is(Fault::RecoverKeepsReturned) {
+            block::Entity::update_many()
+                .col_expr(block::Column::Fate, Expr::val("abandoned"))
+                .filter(block::Column::Fate.eq("returned"))
+                .exec(self.transaction)
+                .await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,306 @@
+//! The poll: raises this replica's beat, and reads what was changed in the store since the last
+//! look, for all names at once.
+//!
+//! It runs twice in `definition_refresh`, when the database comes back, and when it is rung for.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use entity::{counter, meta, sequence};
+use odometer_core::{definition::Definition, name::SequenceName};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, Order,
+    sea_query::{Expr, ExprTrait, Query},
+};
+use tokio::sync::mpsc;
+
+use super::{
+    StoreSettings,
+    answer::{Changed, News},
+    beat::{self, Beat},
+    catalogue::NO_PERIOD,
+    connection::{Connection, Health},
+    error::Failure,
+    session::DatabaseConnection,
+};
+
+/// Sequences of one statement, and of one piece of news.
+const PAGE: usize = 1000;
+/// How long whoever issues may take to make room for the next piece of news.
+const NEWS_PATIENCE: Duration = Duration::from_secs(1);
+/// Between two deletions of what ended processes left.
+const BETWEEN_DELETIONS: Duration = Duration::from_secs(3600);
+
+/// Reads what other replicas changed, and tells it.
+pub(super) struct Refresher {
+    connection: Arc<Connection>,
+    beat: Arc<Beat>,
+    tell: mpsc::Sender<News>,
+    /// Between two polls.
+    interval: Duration,
+    patience: Duration,
+    /// Every change up to this `definitions_version` was told, or was made before the first contact.
+    told_up_to: i64,
+    /// Which installation this is; empty before the first contact.
+    cluster_id: String,
+    /// When the latest recovery was that is known of.
+    recovered_at: Option<i64>,
+    /// A recovery that was seen is still to be told of.
+    owes_recovered: bool,
+    deleted_old_at: Option<Instant>,
+    has_complained: bool,
+}
+
+impl Refresher {
+    pub(super) fn new(
+        connection: Arc<Connection>,
+        beat: Arc<Beat>,
+        settings: &StoreSettings,
+        tell: mpsc::Sender<News>,
+    ) -> Self {
+        Self {
+            connection,
+            beat,
+            tell,
+            // Twice, so that a change is known everywhere within the whole of it.
+            interval: settings.definition_refresh / 2,
+            patience: settings.timeout + settings.acquire,
+            told_up_to: 0,
+            cluster_id: String::new(),
+            recovered_at: None,
+            owes_recovered: false,
+            deleted_old_at: None,
+            has_complained: false,
+        }
+    }
+
+    /// The first look, before anything is reserved: nothing is in memory yet, so what was changed
+    /// up to now is no news.
+    ///
+    /// # Errors
+    /// The database did not answer; it is to be called again.
+    pub(super) async fn meet(&mut self) -> Result<(), Failure> {
+        let meta = self.read_meta().await?;
+        self.beat.establish(&self.connection, self.patience).await?;
+        self.told_up_to = meta.definitions_version;
+        self.recovered_at = meta.recovered_at;
+        self.cluster_id = meta.cluster_id;
+        Ok(())
+    }
+
+    /// Polls until the program ends.
+    pub(super) async fn run(mut self) {
+        let mut health = self.connection.health_changes();
+        loop {
+            // While it is away nothing can be read, and then at once.
+            if health.wait_for(|now| *now == Health::Up).await.is_err() {
+                return;
+            }
+            let next = Instant::now() + self.interval;
+            match self.poll().await {
+                Ok(()) => self.has_complained = false,
+                Err(failure) if !std::mem::replace(&mut self.has_complained, true) => {
+                    tracing::warn!(
+                        error = failure.cause().text(),
+                        "what other replicas changed cannot be read for now; it is tried again"
+                    );
+                }
+                Err(_) => {}
+            }
+            let pause = tokio::time::sleep_until(next.into());
+            tokio::select! {
+                () = pause => {}
+                () = self.connection.refresh.notified() => {}
+                went = health.wait_for(|now| *now != Health::Up) => {
+                    if went.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn poll(&mut self) -> Result<(), Failure> {
+        let meta = self.read_meta().await?;
+        if meta.recovered_at > self.recovered_at {
+            self.recover(&meta).await?;
+        } else if let Some(how) = self.what_went_back(&meta) {
+            self.beat.note_went_back(how);
+        }
+        self.tell_recovered().await;
+        self.beat.raise(&self.connection, self.patience).await?;
+        if !self.beat.has_gone_back() && meta.definitions_version > self.told_up_to {
+            self.tell_changes(meta.definitions_version).await?;
+        }
+        self.delete_old().await
+    }
+
+    fn what_went_back(&self, meta: &meta::Model) -> Option<&'static str> {
+        if meta.cluster_id != self.cluster_id {
+            Some("it is another installation's than before")
+        } else if meta.recovered_at < self.recovered_at {
+            Some("it does not know of its last recovery")
+        } else if meta.definitions_version < self.told_up_to {
+            Some("it does not know of changes that were made in it")
+        } else {
+            None
+        }
+    }
+
+    /// Somebody ran `odometer recover`: from here on the store is trusted again.
+    async fn recover(&mut self, meta: &meta::Model) -> Result<(), Failure> {
+        self.beat.establish(&self.connection, self.patience).await?;
+        self.told_up_to = meta.definitions_version;
+        self.recovered_at = meta.recovered_at;
+        self.cluster_id.clone_from(&meta.cluster_id);
+        self.owes_recovered = true;
+        self.beat.recovered();
+        tracing::info!(
+            skipped = meta.recovered_skip,
+            "the store was recovered, and is reserved from again"
+        );
+        Ok(())
+    }
+
+    async fn tell_recovered(&mut self) {
+        if self.owes_recovered {
+            let sent = self.tell.send_timeout(News::Recovered, NEWS_PATIENCE).await;
+            self.owes_recovered = sent.is_err();
+        }
+    }
+
+    async fn delete_old(&mut self) -> Result<(), Failure> {
+        let is_due = self
+            .deleted_old_at
+            .is_none_or(|deleted| deleted.elapsed() >= BETWEEN_DELETIONS);
+        if is_due {
+            let until = Instant::now() + self.patience;
+            self.connection.run(until, beat::delete_old).await?;
+            self.deleted_old_at = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    async fn read_meta(&self) -> Result<meta::Model, Failure> {
+        let until = Instant::now() + self.patience;
+        self.connection.run(until, read_meta).await
+    }
+
+    /// Tells of every sequence whose last change lies above what was told.
+    ///
+    /// Changes are numbered under the lock of `meta`'s row, so whoever sees `up_to` there sees
+    /// every change below it, too. Later ones are told already where they are met, and again by
+    /// the next poll: a sequence that was changed twice is not passed over for being too new.
+    async fn tell_changes(&mut self, up_to: i64) -> Result<(), Failure> {
+        let mut after = (self.told_up_to, None);
+        loop {
+            let until = Instant::now() + self.patience;
+            let position = after.clone();
+            let rows = self
+                .connection
+                .run(until, move |database| changed_after(database, position))
+                .await?;
+            let Some(last) = rows.last() else {
+                break;
+            };
+            after = (last.version, Some(last.name.clone()));
+            let is_last = rows.len() < PAGE;
+            let news = rows.into_iter().filter_map(ChangedRow::into_news).collect();
+            let sent = self
+                .tell
+                .send_timeout(News::Changed(news), NEWS_PATIENCE)
+                .await;
+            if sent.is_err() {
+                // Nobody listens, or not yet: the next poll tells all of it again, which is harmless.
+                return Ok(());
+            }
+            if is_last {
+                break;
+            }
+        }
+        self.told_up_to = up_to;
+        Ok(())
+    }
+}
+
+async fn read_meta(database: DatabaseConnection) -> Result<meta::Model, DbErr> {
+    meta::Entity::find_by_id(1_i16)
+        .one(&database)
+        .await?
+        .ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
+}
+
+/// A changed sequence with the floor of its counter.
+#[derive(Debug, FromQueryResult)]
+struct ChangedRow {
+    name: String,
+    definition: String,
+    state: String,
+    version: i64,
+    /// Absent where the counter is.
+    floor: Option<i64>,
+}
+
+impl ChangedRow {
+    fn into_news(self) -> Option<Changed> {
+        let broken = |error: String| {
+            tracing::error!(
+                sequence = self.name,
+                error,
+                "a stored definition cannot be read"
+            );
+        };
+        let name = SequenceName::parse(&self.name)
+            .map_err(|error| broken(error.to_string()))
+            .ok()?;
+        let definition = Definition::from_stored(&self.definition)
+            .map_err(|error| broken(error.to_string()))
+            .ok()?;
+        Some(Changed {
+            name,
+            is_live: self.state == super::catalogue::LIVE,
+            definition: Arc::new(definition),
+            version: self.version,
+            floor: self.floor.unwrap_or(0),
+        })
+    }
+}
+
+/// A page of what was changed behind a position, in the order of the changes.
+async fn changed_after(
+    database: DatabaseConnection,
+    (version, name): (i64, Option<String>),
+) -> Result<Vec<ChangedRow>, DbErr> {
+    let with_counter = Expr::col((counter::Entity, counter::Column::Sequence))
+        .equals((sequence::Entity, sequence::Column::Name))
+        .and(Expr::col((counter::Entity, counter::Column::Period)).eq(NO_PERIOD));
+    let mut behind = Condition::any().add(sequence::Column::Version.gt(version));
+    if let Some(name) = name {
+        behind = behind.add(
+            sequence::Column::Version
+                .eq(version)
+                .and(sequence::Column::Name.gt(name)),
+        );
+    }
+    let query = Query::select()
+        .columns([
+            (sequence::Entity, sequence::Column::Name),
+            (sequence::Entity, sequence::Column::Definition),
+            (sequence::Entity, sequence::Column::State),
+            (sequence::Entity, sequence::Column::Version),
+        ])
+        .column((counter::Entity, counter::Column::Floor))
+        .from(sequence::Entity)
+        .join(JoinType::LeftJoin, counter::Entity, with_counter)
+        .cond_where(behind)
+        .order_by((sequence::Entity, sequence::Column::Version), Order::Asc)
+        .order_by((sequence::Entity, sequence::Column::Name), Order::Asc)
+        .limit(u64::try_from(PAGE).unwrap_or(u64::MAX))
+        .to_owned();
+    let rows = database.query_all(&query).await?;
+    rows.iter()
+        .map(|row| ChangedRow::from_query_result(row, ""))
+        .collect()
+}

@@ -1,0 +1,306 @@
+//! A floor is raised, a sequence is retired and restored, while three replicas serve it.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{
+    Answer, Backend, Client, Ledger, Options, Program, Range, Scrape, TestDatabase,
+    for_each_server, settings, wait,
+};
+
+const N_REPLICAS: usize = 3;
+const N_CALLERS: usize = 9;
+const MOST_AT_ONCE: u64 = 20;
+/// How far above everything given a floor is raised: a few blocks, so that memory is met.
+const RAISE: i64 = 1_000;
+/// How soon a change holds everywhere.
+const REFRESH: Duration = Duration::from_secs(3);
+/// Calls that must have been answered on each side of each change.
+const MIN_CALLS: u64 = 50;
+
+for_each_server!(nothing_below_a_floor_and_nothing_of_a_retired_sequence_is_issued);
+
+async fn nothing_below_a_floor_and_nothing_of_a_retired_sequence_is_issued(backend: Backend) {
+    let n_rounds = settings::at_size(2, 100);
+    let database = TestDatabase::prepared(backend).await;
+    let outcome = run(&database, &Program::options(), n_rounds, Life::Whole).await;
+    assert_eq!(outcome.violations, Vec::<String>::new());
+    assert_eq!(outcome.ledger.n_duplicates(), 0, "numbers given twice");
+    assert!(
+        outcome.n_cut > 0.0,
+        "vacuous: no number was in memory below a floor"
+    );
+    println!(
+        "{backend:?}: {n_rounds} rounds, {} numbers, 0 twice, {} cut from memory",
+        outcome.ledger.n_numbers(),
+        outcome.n_cut
+    );
+}
+
+for_each_server!(without_closing_the_cursor_numbers_below_a_floor_are_found);
+
+async fn without_closing_the_cursor_numbers_below_a_floor_are_found(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().without_guards("floor-unheld");
+    let outcome = run(&database, &options, 1, Life::FloorsOnly).await;
+    assert!(!outcome.violations.is_empty(), "the check finds nothing");
+}
+
+/// Whether sequences are also retired and restored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Whole,
+    FloorsOnly,
+}
+
+struct Outcome {
+    ledger: Ledger,
+    violations: Vec<String>,
+    n_cut: f64,
+}
+
+/// One call that asked for numbers, and what came of it.
+struct Call {
+    replica: usize,
+    sent: Instant,
+    answered: Instant,
+    ranges: Vec<Range>,
+}
+
+/// From when on what no longer holds.
+struct Rule {
+    /// On this replica from the first moment on, on the others from the second.
+    replica: usize,
+    here: Instant,
+    everywhere: Instant,
+    /// For calls answered before this moment.
+    until: Option<Instant>,
+    /// Nothing below is given; `None`: nothing at all.
+    floor: Option<i64>,
+}
+
+#[derive(Default)]
+struct Stage {
+    over: AtomicBool,
+    n_calls: AtomicU64,
+    calls: Mutex<Vec<Call>>,
+    refusals: Mutex<Vec<String>>,
+}
+
+async fn run(database: &TestDatabase, options: &Options, n_rounds: usize, life: Life) -> Outcome {
+    let options = options
+        .clone()
+        .database(&database.url)
+        .env(
+            "ODOMETER_DEFINITION_REFRESH",
+            format!("{}s", REFRESH.as_secs()),
+        )
+        .env("ODOMETER_DEFAULT__BLOCK__MIN", 2 * RAISE)
+        .env("ODOMETER_DEFAULT__BLOCK__MAX", 4 * RAISE);
+    let mut programs = Vec::new();
+    for _ in 0..N_REPLICAS {
+        programs.push(options.start_ready().await);
+    }
+    let clients: Vec<Client> = programs.iter().map(Program::client).collect();
+    let stage = Arc::new(Stage::default());
+    let callers: Vec<_> = (0..N_CALLERS)
+        .map(|caller| {
+            let replica = caller % N_REPLICAS;
+            let client = clients[replica].clone();
+            tokio::spawn(call_until_over(Arc::clone(&stage), client, replica))
+        })
+        .collect();
+    let mut rules = Vec::new();
+    for _round in 0..n_rounds {
+        stage.goes_on().await;
+        let replica = rand::random_range(0..N_REPLICAS);
+        rules.push(raise_floor(&stage, &clients[replica], replica).await);
+        if life == Life::Whole {
+            let replica = rand::random_range(0..N_REPLICAS);
+            rules.extend(retire_and_restore(&stage, &clients, replica).await);
+        }
+    }
+    stage.goes_on().await;
+    stage.over.store(true, Ordering::Relaxed);
+    for caller in callers {
+        caller.await.expect("a caller does not panic");
+    }
+    let mut n_cut = 0.0;
+    for client in &clients {
+        let abandoned = "odometer_abandoned_numbers_total";
+        n_cut += Scrape::of(client)
+            .await
+            .sum(abandoned, &[("cause", "advanced")]);
+    }
+    let calls = std::mem::take(&mut *stage.calls.lock().expect("nobody panics with it"));
+    let mut violations = broken(&rules, &calls);
+    violations.append(&mut stage.refusals.lock().expect("nobody panics with it"));
+    let mut ledger = Ledger::default();
+    for call in &calls {
+        ledger.record("floors", &call.ranges);
+    }
+    Outcome {
+        ledger,
+        violations,
+        n_cut,
+    }
+}
+
+/// Raises the floor above everything given, and above what is in memory of some replica.
+async fn raise_floor(stage: &Stage, client: &Client, replica: usize) -> Rule {
+    let highest = {
+        let calls = stage.calls.lock().expect("nobody panics with it");
+        let ranges = calls.iter().flat_map(|call| &call.ranges);
+        ranges.map(Range::last).max().expect("numbers were given")
+    };
+    let body = json!({"floor": (highest + RAISE).to_string(), "confirm": true});
+    let reply = change(client, Method::POST, "/advance", Some(&body)).await;
+    let here = Instant::now();
+    assert_eq!(reply["advanced"], true, "{reply}");
+    let everywhere = moment(&reply["everywhere_by"]);
+    tokio::time::sleep_until(everywhere.into()).await;
+    stage.goes_on().await;
+    Rule {
+        replica,
+        here,
+        everywhere,
+        until: None,
+        floor: Some(Range::identifier(&reply["floor"])),
+    }
+}
+
+async fn retire_and_restore(stage: &Stage, clients: &[Client], replica: usize) -> [Rule; 2] {
+    change(&clients[replica], Method::DELETE, "", None).await;
+    let here = Instant::now();
+    let everywhere = here + REFRESH;
+    tokio::time::sleep_until(everywhere.into()).await;
+    // The restore ends what was forbidden, and asks by another replica than the retirement.
+    stage.goes_on().await;
+    let until = Instant::now();
+    let restorer = (replica + 1) % N_REPLICAS;
+    let reply = change(&clients[restorer], Method::POST, "/restore", None).await;
+    let restored = Instant::now();
+    assert_eq!(reply["restored"], true, "{reply}");
+    stage.goes_on().await;
+    [
+        Rule {
+            replica,
+            here,
+            everywhere,
+            until: Some(until),
+            floor: None,
+        },
+        Rule {
+            replica: restorer,
+            here: restored,
+            everywhere: restored,
+            until: None,
+            floor: Some(Range::identifier(&reply["high_water_mark"])),
+        },
+    ]
+}
+
+async fn change(client: &Client, method: Method, action: &str, body: Option<&Value>) -> Value {
+    let path = format!("/v1/sequences/floors{action}");
+    let body = body.map(|body| body.to_string().into_bytes());
+    let headers: &[(&str, &str)] = match body {
+        Some(_) => &[("content-type", "application/json")],
+        None => &[],
+    };
+    let reply = client.send(method, &path, headers, body).await;
+    let reply = reply.expect("a reply");
+    assert!(matches!(reply.status, 200 | 204), "{path}: {reply:?}");
+    if reply.body.is_empty() {
+        Value::Null
+    } else {
+        reply.json()
+    }
+}
+
+/// The moment of an RFC 3339 time of this machine's clock.
+fn moment(time: &Value) -> Instant {
+    let time: jiff::Timestamp = time
+        .as_str()
+        .and_then(|time| time.parse().ok())
+        .unwrap_or_else(|| panic!("not a time: {time}"));
+    let left = SystemTime::from(time).duration_since(SystemTime::now());
+    Instant::now() + left.unwrap_or_default()
+}
+
+/// What was given although a rule forbade it.
+fn broken(rules: &[Rule], calls: &[Call]) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (n_rule, rule) in rules.iter().enumerate() {
+        for call in calls {
+            let from = if call.replica == rule.replica {
+                rule.here
+            } else {
+                rule.everywhere
+            };
+            let applies = call.sent > from && rule.until.is_none_or(|until| call.answered < until);
+            let floor = rule.floor.unwrap_or(i64::MAX);
+            if let Some(below) = call.ranges.iter().find(|range| range.first < floor)
+                && applies
+            {
+                let late = call.sent - from;
+                let replica = call.replica;
+                broken.push(format!(
+                    "rule {n_rule}: {below:?} below {floor} at replica {replica}, {late:?} late"
+                ));
+            }
+        }
+    }
+    broken.truncate(10);
+    broken
+}
+
+impl Stage {
+    /// Waits until all callers have called some times more.
+    async fn goes_on(&self) {
+        let wanted = self.n_calls.load(Ordering::Relaxed) + MIN_CALLS;
+        wait::until("calls are answered", Duration::from_secs(30), async || {
+            (self.n_calls.load(Ordering::Relaxed) >= wanted).then_some(())
+        })
+        .await;
+    }
+}
+
+async fn call_until_over(stage: Arc<Stage>, client: Client, replica: usize) {
+    while !stage.over.load(Ordering::Relaxed) {
+        let n = rand::random_range(1..=MOST_AT_ONCE);
+        let path = match rand::random_range(0..4) {
+            0 => format!("/v1/sequences/floors/blocks?size={n}"),
+            1 => format!("/v1/sequences/floors/next?count={n}"),
+            _ => "/v1/sequences/floors/next".to_owned(),
+        };
+        let sent = Instant::now();
+        match client.ask(&path).await {
+            Answer::Given(ranges) => stage.calls.lock().expect("nobody panics").push(Call {
+                replica,
+                sent,
+                answered: Instant::now(),
+                ranges,
+            }),
+            Answer::Refused(reply) if reply.code().as_deref() == Some("sequence_retired") => {}
+            Answer::Refused(reply) => stage.refuse(format!("{path}: {reply:?}")),
+            Answer::NoReply(error) => stage.refuse(format!("{path}: {error:?}")),
+        }
+        stage.n_calls.fetch_add(1, Ordering::Relaxed);
+        // A hundred calls a second each leave the machine to what is tested.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+impl Stage {
+    fn refuse(&self, refusal: String) {
+        self.refusals.lock().expect("nobody panics").push(refusal);
+    }
+}

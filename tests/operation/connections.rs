@@ -1,0 +1,325 @@
+//! Databases that have no connection, no right, no room or no patience for us, each with its
+//! sentence.
+
+use std::time::Duration;
+
+use crate::support::{
+    ACCOUNT, Backend, Options, PASSWORD, Program, Server, SmallDisk, TestDatabase, directory,
+    for_each_backend, for_each_server, run, wait,
+};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Waits until the log says `said`, which must hold no secret.
+async fn says(program: &Program, said: &str) {
+    wait::until(&format!("it says {said:?}"), LIMIT, async || {
+        program.log().contains(said).then_some(())
+    })
+    .await;
+    assert!(!program.log().contains(PASSWORD), "{}", program.log());
+}
+
+/// A URL with another account; both accounts have the same password.
+fn as_account(url: &str, account: &str) -> String {
+    url.replace(&format!("//{ACCOUNT}:"), &format!("//{account}:"))
+}
+
+fn account() -> String {
+    format!("a_{}", &uuid::Uuid::new_v4().simple().to_string()[..12])
+}
+
+for_each_server!(a_place_where_no_database_is_has_its_sentence);
+
+async fn a_place_where_no_database_is_has_its_sentence(backend: Backend) {
+    let scheme = backend.scheme();
+    for (place, said) in [
+        ("no-such-host.invalid", "the name of its host is not known"),
+        ("127.0.0.1:1", "nothing listens at its host and port"),
+    ] {
+        let url = format!("{scheme}://odometer:{PASSWORD}@{place}/odometer");
+        let options = Program::options().database(&url);
+        let finished = options.run(&["check"]);
+        assert_eq!(finished.code, Some(1), "{finished}");
+        assert!(finished.errors.contains(said), "{finished}");
+        let program = options.start().await;
+        says(&program, said).await;
+        program.stop().await;
+    }
+}
+
+for_each_server!(a_server_without_a_connection_left_counts_as_away);
+
+async fn a_server_without_a_connection_left_counts_as_away(backend: Backend) {
+    let server = Server::shared(backend).await;
+    let database = TestDatabase::prepared(backend).await;
+    let account = account();
+    let (_, name) = database.url.rsplit_once('/').expect("a database's name");
+    let (make, more) = match backend {
+        Backend::Postgres => (
+            vec![format!(
+                "CREATE ROLE {account} LOGIN PASSWORD '{PASSWORD}' IN ROLE {ACCOUNT} CONNECTION LIMIT 0"
+            )],
+            format!("ALTER ROLE {account} CONNECTION LIMIT 20"),
+        ),
+        Backend::MariaDb | Backend::Sqlite => (
+            vec![
+                format!(
+                    "CREATE USER {account}@'%' IDENTIFIED BY '{PASSWORD}' WITH MAX_USER_CONNECTIONS 1"
+                ),
+                format!("GRANT ALL ON {name}.* TO {account}@'%'"),
+            ],
+            format!("ALTER USER {account}@'%' WITH MAX_USER_CONNECTIONS 20"),
+        ),
+    };
+    for statement in make {
+        server.administrate(&statement).await;
+    }
+    let options = Program::options().database(&as_account(&database.url, &account));
+    // The one connection that MariaDB allows.
+    let taken = match backend {
+        Backend::Postgres => None,
+        Backend::MariaDb | Backend::Sqlite => {
+            Some(hold_a_connection(&as_account(&database.url, &account)).await)
+        }
+    };
+    let finished = options.run(&["check"]);
+    assert_eq!(finished.code, Some(1), "{finished}");
+    assert!(finished.errors.contains("no connection left"), "{finished}");
+    let mut program = options.start().await;
+    says(&program, "no connection left").await;
+    server.administrate(&more).await;
+    program.ready().await;
+    assert_eq!(program.client().next("served").await, 1);
+    program.stop().await;
+    drop(taken);
+}
+
+async fn hold_a_connection(url: &str) -> sea_orm::DatabaseConnection {
+    let mut options = sea_orm::ConnectOptions::new(url.to_owned());
+    options.min_connections(1).max_connections(1);
+    Box::pin(sea_orm::Database::connect(options))
+        .await
+        .expect("the first connection is had")
+}
+
+for_each_server!(a_user_without_rights_on_the_schema_serves_and_cannot_migrate);
+
+async fn a_user_without_rights_on_the_schema_serves_and_cannot_migrate(backend: Backend) {
+    let server = Server::shared(backend).await;
+    let database = TestDatabase::empty(backend).await;
+    let account = account();
+    let (_, name) = database.url.rsplit_once('/').expect("a database's name");
+    let rights = "SELECT, INSERT, UPDATE, DELETE";
+    let user = match backend {
+        Backend::Postgres => format!("CREATE ROLE {account} LOGIN PASSWORD '{PASSWORD}'"),
+        Backend::MariaDb | Backend::Sqlite => {
+            format!("CREATE USER {account}@'%' IDENTIFIED BY '{PASSWORD}'")
+        }
+    };
+    server.administrate(&user).await;
+    if backend == Backend::MariaDb {
+        // Beforehand, as MariaDB takes grants on tables that are still to come.
+        let grant = format!("GRANT {rights} ON {name}.* TO {account}@'%'");
+        server.administrate(&grant).await;
+    }
+    let options = Program::options().database(&as_account(&database.url, &account));
+
+    let finished = options.run(&["migrate"]);
+    assert_eq!(finished.code, Some(78), "{finished}");
+    assert!(
+        finished.errors.contains("may not create or change tables"),
+        "{finished}"
+    );
+    assert_eq!(finished.errors.trim().lines().count(), 1, "{finished}");
+    let program = options.start().await;
+    says(&program, "has no schema of Odometer").await;
+    program.stop().await;
+
+    database.migrate();
+    if backend == Backend::Postgres {
+        let finished = options.run(&["check"]);
+        assert_eq!(finished.code, Some(78), "{finished}");
+        let said = "grant it SELECT, INSERT, UPDATE and DELETE";
+        assert!(finished.errors.contains(said), "{finished}");
+        let grant = format!("GRANT {rights} ON ALL TABLES IN SCHEMA public TO {account}");
+        database.execute(&grant).await;
+    }
+    let finished = options.run(&["check"]);
+    assert_eq!(finished.code, Some(0), "{finished}");
+    let program = options.start_ready().await;
+    assert_eq!(program.client().next("served").await, 1);
+    program
+        .client()
+        .define(
+            "served",
+            &serde_json::json!({ "description": "by two users" }),
+        )
+        .await;
+    program.stop().await;
+    let journal = database.journal("served").await;
+    assert!(
+        journal.iter().any(|row| row.fate == "returned"),
+        "{journal:?}"
+    );
+}
+
+#[test]
+fn a_secret_in_a_file_may_end_its_line_and_may_be_changed() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Postgres).await;
+        let home = directory("secrets");
+        let file = home.path().join("url");
+        let options = Program::options().env("ODOMETER_DATABASE_URL_FILE", file.display());
+        for end in ["", "\n", "\r\n"] {
+            std::fs::write(&file, format!("{}{end}", database.url)).expect("our file");
+            let finished = options.run(&["check"]);
+            assert_eq!(finished.code, Some(0), "{end:?}: {finished}");
+        }
+        let former = database.url.replace(PASSWORD, "the-former-one");
+        std::fs::write(&file, format!("{former}\n")).expect("our file");
+        let finished = options.run(&["check"]);
+        assert_eq!(finished.code, Some(78), "{finished}");
+        assert!(finished.errors.contains("user or password"), "{finished}");
+        assert!(!finished.errors.contains("former"), "{finished}");
+        std::fs::write(&file, format!("{}\n", database.url)).expect("our file");
+        assert_eq!(options.run(&["check"]).code, Some(0));
+    });
+}
+
+fn impatient(database: &TestDatabase) -> Options {
+    Program::options()
+        .database(&database.url)
+        .env("ODOMETER_STORE__TIMEOUT", "1s")
+        .env("ODOMETER_REFILL__DEADLINE", "1s")
+}
+
+/// Our statements that wait for a lock now, each by what tells it from a later one.
+async fn waiting(database: &TestDatabase) -> Vec<String> {
+    let (_, name) = database.url.rsplit_once('/').expect("a database's name");
+    let query = match database.backend {
+        Backend::Postgres => format!(
+            "SELECT concat(pid, ' ', query_start) AS one FROM pg_stat_activity \
+             WHERE datname = '{name}' AND usename = '{ACCOUNT}' AND wait_event_type = 'Lock'"
+        ),
+        Backend::MariaDb | Backend::Sqlite => format!(
+            "SELECT CAST(query_id AS CHAR CHARACTER SET utf8mb4) AS one \
+             FROM information_schema.processlist \
+             WHERE db = '{name}' AND user = '{ACCOUNT}' AND state LIKE 'Waiting for table%'"
+        ),
+    };
+    let rows = database.query(&query).await;
+    rows.iter()
+        .map(|row| row.try_get("", "one").expect("a text"))
+        .collect()
+}
+
+/// Waits until one of our statements waits for the lock that the test holds.
+async fn abandoned(database: &TestDatabase, program: &Program) -> String {
+    let path = "/v1/sequences/locked/blocks?size=1";
+    let reply = program.client().post(path).await.expect("a reply");
+    assert_eq!(reply.status, 503, "{reply:?}");
+    assert_eq!(reply.code().as_deref(), Some("refill_timeout"), "{reply:?}");
+    let found = wait::until("a statement waits for the lock", LIMIT, async || {
+        let found = waiting(database).await.pop();
+        if found.is_none() {
+            let _again = program.client().post(path).await;
+        }
+        found
+    });
+    found.await
+}
+
+for_each_server!(a_statement_that_nobody_waits_for_ends_on_the_server);
+
+async fn a_statement_that_nobody_waits_for_ends_on_the_server(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = impatient(&database).start_ready().await;
+    assert_eq!(program.client().next("locked").await, 1);
+    let frozen = database.freeze().await;
+    let one = abandoned(&database, &program).await;
+    wait::until("the server has ended it", LIMIT, async || {
+        (!waiting(&database).await.contains(&one)).then_some(())
+    })
+    .await;
+    frozen.thaw().await;
+    let client = program.client();
+    wait::until("it serves again", LIMIT, async || {
+        let reply = client.post("/v1/sequences/locked/blocks?size=1").await;
+        reply.is_ok_and(|reply| reply.status == 200).then_some(())
+    })
+    .await;
+}
+
+for_each_server!(without_bounds_on_the_server_the_statement_lives_on);
+
+async fn without_bounds_on_the_server_the_statement_lives_on(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = impatient(&database).without_guards("no-server-bounds");
+    let program = options.start_ready().await;
+    assert_eq!(program.client().next("locked").await, 1);
+    let frozen = database.freeze().await;
+    let one = abandoned(&database, &program).await;
+    // Several times as long as the bound would be; the lock is held all the while.
+    let ended = tokio::time::timeout(Duration::from_secs(8), async {
+        while waiting(&database).await.contains(&one) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    assert!(ended.await.is_err(), "it ended without a bound");
+    frozen.thaw().await;
+}
+
+for_each_backend!(a_full_disk_is_told_of_and_waited_for);
+
+async fn a_full_disk_is_told_of_and_waited_for(backend: Backend) {
+    let megabytes = if backend == Backend::Sqlite { 4 } else { 256 };
+    let disk = SmallDisk::mount(megabytes);
+    let (url, _server) = if backend == Backend::Sqlite {
+        (
+            format!("sqlite:{}", disk.path().join("o.db").display()),
+            None,
+        )
+    } else {
+        let server = Server::start_with(backend, disk.directory(), Vec::new()).await;
+        let database = TestDatabase::prepared_on(&server).await;
+        (database.url, Some(server))
+    };
+    let program = Program::options().database(&url).start_ready().await;
+    let client = program.client();
+    client
+        .define("warm", &serde_json::json!({ "block": { "min": 100_000 } }))
+        .await;
+    assert_eq!(client.next("warm").await, 1);
+
+    disk.fill();
+    let mut n_born = 0;
+    let refused = wait::until("a call is refused", LIMIT, async || {
+        n_born += 1;
+        let path = format!("/v1/sequences/new-{n_born}/next");
+        let reply = client.post(&path).await.expect("a reply");
+        (reply.status != 200).then_some(reply)
+    })
+    .await;
+    assert_eq!(
+        refused.code().as_deref(),
+        Some("store_unavailable"),
+        "{refused:?}"
+    );
+    let said = "the database's disk is full";
+    says(&program, said).await;
+    for _ in 0..10 {
+        let path = format!("/v1/sequences/new-{n_born}/next");
+        let reply = client.post(&path).await.expect("a reply");
+        assert_eq!(reply.status, 503, "{reply:?}");
+    }
+    assert_eq!(program.log().matches("nothing can be reserved").count(), 1);
+    assert!(client.next("warm").await > 1, "what is in memory is issued");
+
+    disk.free();
+    wait::until("it serves again", LIMIT, async || {
+        let reply = client.post("/v1/sequences/afterwards/next").await;
+        reply.is_ok_and(|reply| reply.status == 200).then_some(())
+    })
+    .await;
+    program.stop().await;
+}

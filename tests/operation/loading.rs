@@ -1,0 +1,41 @@
+//! What is in memory before a replica calls itself ready.
+
+use std::time::Duration;
+
+use crate::support::{Backend, Program, TestDatabase, for_each_backend, wait};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+for_each_backend!(names_in_use_have_numbers_before_their_replica_is_ready);
+
+async fn names_in_use_have_numbers_before_their_replica_is_ready(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options()
+        .database(&database.url)
+        .env("ODOMETER_REFILL__DEADLINE", "1s");
+    let program = options.start_ready().await;
+    let client = program.client();
+    assert_eq!(client.next("rare").await, 1);
+    // In use until a refill has written down at which rate.
+    let mut highest = 0;
+    wait::until("its rate is stored", LIMIT, async || {
+        for _call in 0..20 {
+            highest = client.next("busy").await;
+        }
+        let busy = "SELECT COUNT(*) FROM counter WHERE sequence = 'busy' AND rate > 0.1";
+        (database.number(busy).await == Some(1)).then_some(())
+    })
+    .await;
+    program.stop().await;
+
+    let program = options.start_ready().await;
+    let client = program.client();
+    let frozen = database.freeze().await;
+    assert_eq!(client.next("busy").await, highest + 1);
+    // One number in a quarter of an hour is worth no reserve: the store has to be asked.
+    let rare = client.post("/v1/sequences/rare/next").await;
+    let rare = rare.expect("a reply");
+    assert_eq!(rare.status, 503, "{rare:?}");
+    frozen.thaw().await;
+    program.stop().await;
+}

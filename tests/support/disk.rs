@@ -1,0 +1,80 @@
+//! A small file system of one's own that can be filled.
+
+use std::{
+    io::{ErrorKind, Write},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use tempfile::TempDir;
+
+use super::{keeper, server::run_to_the_end};
+
+/// A mounted tmpfs, unmounted when dropped or when the run ends.
+pub(crate) struct SmallDisk {
+    directory: TempDir,
+}
+
+impl SmallDisk {
+    /// # Panics
+    /// When it cannot be mounted, which needs root.
+    pub(crate) fn mount(megabytes: u32) -> Self {
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "a small disk can be mounted by root alone: run the tests as root, or in a container"
+        );
+        let directory = keeper::directory("disk");
+        run_to_the_end(
+            Command::new("mount")
+                .args(["-t", "tmpfs", "-o", &format!("size={megabytes}m,mode=0711")])
+                .arg("tmpfs")
+                .arg(directory.path()),
+        );
+        keeper::unmount_with_the_run(directory.path());
+        Self { directory }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A directory on it.
+    pub(crate) fn directory(&self) -> TempDir {
+        let made = TempDir::new_in(self.path()).expect("our disk");
+        let mode = std::fs::Permissions::from_mode(0o711);
+        std::fs::set_permissions(made.path(), mode).expect("our directory");
+        made
+    }
+
+    /// Leaves no room on it.
+    pub(crate) fn fill(&self) {
+        let mut filler = std::fs::File::create(self.filler()).expect("our disk");
+        for size in [1 << 16, 1 << 12] {
+            let piece = vec![7; size];
+            loop {
+                match filler.write_all(&piece) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == ErrorKind::StorageFull => break,
+                    Err(error) => panic!("the disk cannot be filled: {error}"),
+                }
+            }
+        }
+    }
+
+    /// Gives the room back.
+    pub(crate) fn free(&self) {
+        std::fs::remove_file(self.filler()).expect("it was filled");
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.path().join("filler")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Whoever still has a file open on it keeps it until then.
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}

@@ -1,0 +1,105 @@
+//! A throwaway PgBouncer in transaction mode before a throwaway PostgreSQL.
+
+use std::{
+    os::unix::{fs::chown, process::CommandExt},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use tempfile::TempDir;
+
+use super::{
+    keeper, ports, postgres,
+    server::{ACCOUNT, PASSWORD, Server, pid},
+    wait,
+};
+
+/// One pooler process, ended when dropped or when the run ends.
+pub(crate) struct PgBouncer {
+    process: Child,
+    port: u16,
+    directory: TempDir,
+}
+
+impl PgBouncer {
+    /// Starts it before `server`; `more` are further lines of its configuration.
+    pub(crate) async fn start(server: &Server, more: &str) -> Self {
+        let directory = keeper::directory("pgbouncer");
+        let port = ports::free();
+        let path = directory.path();
+        let users = path.join("users.txt");
+        std::fs::write(&users, format!("\"{ACCOUNT}\" \"{PASSWORD}\"\n")).expect("our directory");
+        let configuration = path.join("pgbouncer.ini");
+        let text = format!(
+            "[databases]\n* = host=127.0.0.1 port={}\n\
+             [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+             auth_type = scram-sha-256\nauth_file = {}\npool_mode = transaction\n\
+             default_pool_size = 4\nserver_round_robin = 1\nlogfile = {}\n{more}\n",
+            server.port(),
+            users.display(),
+            path.join("log").display(),
+        );
+        std::fs::write(&configuration, text).expect("our directory");
+        let mut command = Command::new(program());
+        command
+            .arg("-q")
+            .arg(&configuration)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        // It refuses root, as PostgreSQL does.
+        if let Some((user, group)) = postgres::owner() {
+            for owned in [path, users.as_path(), configuration.as_path()] {
+                chown(owned, Some(user), Some(group)).expect("root may give a file away");
+            }
+            command.uid(user).gid(group);
+        }
+        let process = command.spawn().expect("the pooler starts");
+        keeper::end_with_the_run(process.id(), "KILL");
+        let pooler = Self {
+            process,
+            port,
+            directory,
+        };
+        wait::until("the pooler listens", Duration::from_secs(20), async || {
+            tokio::net::TcpStream::connect(("127.0.0.1", port))
+                .await
+                .ok()
+        })
+        .await;
+        pooler
+    }
+
+    /// `url` of the server behind it, by way of the pooler.
+    pub(crate) fn url(&self, url: &str) -> String {
+        let (account, place) = url.split_once('@').expect("a URL with an account");
+        let (_, database) = place.split_once('/').expect("a URL with a database");
+        format!("{account}@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// What it wrote to its log.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        let number = self.process.id();
+        let signal = rustix::process::Signal::INT;
+        if rustix::process::kill_process(pid(number), signal).is_ok() && self.process.wait().is_ok()
+        {
+            keeper::has_ended(number);
+        }
+    }
+}
+
+fn program() -> PathBuf {
+    let path = PathBuf::from("/usr/sbin/pgbouncer");
+    assert!(
+        path.is_file(),
+        "PgBouncer is missing: apt-get install pgbouncer"
+    );
+    path
+}
