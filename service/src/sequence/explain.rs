@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use odometer_core::{definition::Definition, name::SequenceName};
+use odometer_core::{block::Block, definition::Definition, name::SequenceName};
 
 use super::{directory::Directory, error::SequenceError, issuer::Issuer};
 use crate::{
@@ -119,13 +119,10 @@ fn in_memory(issuer: &Arc<Issuer>, value: i64) -> Option<(NumberFate, Row)> {
         (block.first()..=block.last()).contains(&value)
             && (value - block.first()) % block.step() == 0
     })?;
-    // Numbers leave in ascending order. While the actor deals a block out nothing is in the cursor,
-    // and nothing can be said.
-    let is_taken = issuer
-        .cursor
-        .rest()
-        .first()
-        .is_some_and(|rest| value < rest.first());
+    // Numbers leave in ascending order, and while the memory is held each that is left is here.
+    let rest = issuer.cursor.rest();
+    let first_left = rest.first().or(memory.spare.front()).map(Block::first);
+    let is_taken = first_left.is_none_or(|first| value < first);
     let fate = if is_taken { taken() } else { NumberFate::Held };
     Some((fate, row.clone()))
 }

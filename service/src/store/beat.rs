@@ -296,7 +296,7 @@ pub(super) async fn delete_old(database: DatabaseConnection) -> Result<u64, DbEr
 }
 
 /// The database's own clock, which all replicas share, in milliseconds since the Unix epoch.
-fn now(backend: DbBackend) -> Expr {
+pub(super) fn now(backend: DbBackend) -> Expr {
     Expr::cust(match backend {
         DbBackend::Postgres => "CAST(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000 AS BIGINT)",
         DbBackend::MySql => "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",

@@ -3,10 +3,12 @@
 use std::{collections::HashSet, time::Duration};
 
 use entity::replica;
-use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, QueryFilter};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
+    sea_query::{Expr, ExprTrait},
+};
 
-use super::catalogue::now_ms;
-use super::session::DatabaseConnection;
+use super::{beat, session::DatabaseConnection};
 
 /// A process is taken for dead after this long without a beat, at least: one that was cut off from
 /// the database for a while still issues from its memory.
@@ -23,15 +25,16 @@ pub(super) async fn living(
     database: &DatabaseConnection,
     holders: HashSet<String>,
     silence: Duration,
-) -> Result<HashSet<String>, sea_orm::DbErr> {
+) -> Result<HashSet<String>, DbErr> {
     // Whoever asks owns the file of SQLite, so all others have ended.
     if holders.is_empty() || database.get_database_backend() == DbBackend::Sqlite {
         return Ok(HashSet::new());
     }
-    let since = now_ms().saturating_sub(i64::try_from(silence.as_millis()).unwrap_or(i64::MAX));
+    let silence_ms = i64::try_from(silence.as_millis()).unwrap_or(i64::MAX);
+    let since = beat::now(database.get_database_backend()).sub(silence_ms);
     let heard = replica::Entity::find()
         .filter(replica::Column::Holder.is_in(holders))
-        .filter(replica::Column::BeatAt.gte(since))
+        .filter(Expr::col(replica::Column::BeatAt).gte(since))
         .all(database)
         .await?;
     Ok(heard.into_iter().map(|row| row.holder).collect())

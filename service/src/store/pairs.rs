@@ -144,4 +144,21 @@ mod tests {
             0
         );
     }
+
+    #[test]
+    fn rows_of_the_time_before_a_recovery_are_passed_over() {
+        let row = |reserved_at| block::Model {
+            reserved_at,
+            ..row("a", 1, 100, "held", 1)
+        };
+        for (one, other, recovered_at, expected) in [
+            (10, 20, None, false),
+            (10, 20, Some(30), true),
+            (10, 30, Some(30), false),
+            (40, 20, Some(30), false),
+        ] {
+            let is_of_before = is_of_before(recovered_at, &row(one), &row(other));
+            assert_eq!(is_of_before, expected, "{one} {other} {recovered_at:?}");
+        }
+    }
 }

@@ -9,10 +9,12 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySel
 
 use super::{
     answer::JournalBlock,
-    catalogue::{self, NO_PERIOD, Standing},
+    beat::Witness,
+    catalogue::{self, NO_PERIOD},
     database::{self, Database, Seen},
     error::StoreError,
     holders,
+    look::{self, Look},
     session::DatabaseConnection,
 };
 
@@ -51,7 +53,7 @@ pub enum Holder {
 }
 
 struct Found {
-    standing: Standing,
+    look: Look,
     was_recovered: bool,
     rows: Vec<block::Model>,
     living: HashSet<String>,
@@ -60,23 +62,21 @@ struct Found {
 impl Database {
     /// Looks a number up; `NotFound` where there is no such sequence.
     pub(super) async fn trace(&self, name: &SequenceName, value: i64) -> Result<Trace, StoreError> {
+        let witness = self.beat.witness()?;
         let silence = holders::longest_silence(self.settings.definition_refresh);
         let found = self
             .several_times(name, |database| {
-                look(
-                    database,
-                    name.clone(),
-                    value,
-                    self.holder.to_string(),
-                    silence,
-                )
+                find(database, witness.clone(), name.clone(), value, silence)
             })
-            .await?
-            .ok_or(StoreError::NotFound)?;
-        let definition = Definition::from_stored(&found.standing.definition)
+            .await?;
+        if !witness.is_borne_out_by(found.look.beat) {
+            self.beat.contradicted(&witness);
+            return Err(StoreError::WentBack);
+        }
+        let standing = found.look.standing.ok_or(StoreError::NotFound)?;
+        let definition = Definition::from_stored(&standing.definition)
             .map_err(|error| StoreError::Broken(error.to_string()))?;
-        let counter = found
-            .standing
+        let counter = standing
             .counter()
             .ok_or_else(|| catalogue::without_counter(name))?;
         let rows = found.rows.into_iter().map(|row| Traced {
@@ -98,18 +98,15 @@ impl Database {
     }
 }
 
-/// The counter is read first: what is below it then may have a row by the time the rows are read,
-/// and what is not below it was not reserved when the question came.
-async fn look(
+/// The rows, and the counter after them together with the beat: by that it is known that the store
+/// had not gone back when any of it was read.
+async fn find(
     database: DatabaseConnection,
+    witness: Witness,
     name: SequenceName,
     value: i64,
-    this: String,
     silence: Duration,
-) -> Result<Option<Found>, DbErr> {
-    let Some(standing) = catalogue::read(&database, name.as_str()).await? else {
-        return Ok(None);
-    };
+) -> Result<Found, DbErr> {
     let mut rows = block::Entity::find()
         .filter(block::Column::Sequence.eq(name.as_str()))
         .filter(block::Column::Period.eq(NO_PERIOD))
@@ -123,18 +120,19 @@ async fn look(
     rows.retain(|row| holds(row, value));
     let others = rows
         .iter()
-        .filter(|row| row.fate == "held" && row.holder != this)
+        .filter(|row| row.fate == "held" && row.holder != witness.holder())
         .map(|row| row.holder.clone())
         .collect();
     let living = holders::living(&database, others, silence).await?;
-    // Read last: what is not marked as recovered now was not when the rows were read.
+    // What is not marked as recovered now was not when the rows were read.
     let meta = meta::Entity::find_by_id(1_i16).one(&database).await?;
-    Ok(Some(Found {
-        standing,
+    let look = look::look(database, witness, name.as_str().to_owned()).await?;
+    Ok(Found {
+        look,
         was_recovered: meta.is_none_or(|meta| meta.recovered_at.is_some()),
         rows,
         living,
-    }))
+    })
 }
 
 /// Whether `value` is one of a block's numbers.
