@@ -22,13 +22,15 @@ pub(crate) enum Fault {
     PrepareAnyway,
     /// The database is told nothing of how long a statement may take.
     NoServerBounds,
+    /// A database may show any certificate.
+    AnyCertificate,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
 }
 
 #[cfg(feature = "sabotage")]
 impl Fault {
-    const ALL: [(Fault, &'static str); 9] = [
+    const ALL: [(Fault, &'static str); 10] = [
         (Fault::NoConditions, "no-conditions"),
         (Fault::ActorPanic, "actor-panic"),
         (Fault::FirstRefillError, "first-refill-error"),
@@ -37,6 +39,7 @@ impl Fault {
         (Fault::RefillForEach, "refill-for-each"),
         (Fault::PrepareAnyway, "prepare-anyway"),
         (Fault::NoServerBounds, "no-server-bounds"),
+        (Fault::AnyCertificate, "any-certificate"),
         (Fault::NoReturn, "no-return"),
     ];
 }

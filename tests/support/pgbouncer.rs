@@ -19,7 +19,7 @@ use super::{
 pub(crate) struct PgBouncer {
     process: Child,
     port: u16,
-    directory: TempDir,
+    _directory: TempDir,
 }
 
 impl PgBouncer {
@@ -60,7 +60,7 @@ impl PgBouncer {
         let pooler = Self {
             process,
             port,
-            directory,
+            _directory: directory,
         };
         wait::until("the pooler listens", Duration::from_secs(20), async || {
             tokio::net::TcpStream::connect(("127.0.0.1", port))
@@ -76,11 +76,6 @@ impl PgBouncer {
         let (account, place) = url.split_once('@').expect("a URL with an account");
         let (_, database) = place.split_once('/').expect("a URL with a database");
         format!("{account}@127.0.0.1:{}/{database}", self.port)
-    }
-
-    /// What it wrote to its log.
-    pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 }
 
