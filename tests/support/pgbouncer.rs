@@ -71,6 +71,10 @@ impl PgBouncer {
         pooler
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// `url` of the server behind it, by way of the pooler.
     pub(crate) fn url(&self, url: &str) -> String {
         let (account, place) = url.split_once('@').expect("a URL with an account");

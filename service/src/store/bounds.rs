@@ -85,7 +85,7 @@ pub(super) fn watch(pool: PgPoolOptions, route: &Route, is_pooled: bool) -> PgPo
             if is_straight(connection).await? {
                 return Ok(());
             }
-            route.set_pooled();
+            route.meet_pooler();
             Err(SqlxError::Protocol("a pooler is in between".to_owned()))
         })
     })
