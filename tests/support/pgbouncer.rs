@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{
     keeper, ports, postgres,
-    server::{ACCOUNT, PASSWORD, Server, pid},
+    server::{ACCOUNT, PASSWORD, Server},
     wait,
 };
 
@@ -86,9 +86,8 @@ impl PgBouncer {
 impl Drop for PgBouncer {
     fn drop(&mut self) {
         let number = self.process.id();
-        let signal = rustix::process::Signal::INT;
-        if rustix::process::kill_process(pid(number), signal).is_ok() && self.process.wait().is_ok()
-        {
+        // It keeps nothing, and asked kindly it waits for its clients.
+        if self.process.kill().is_ok() && self.process.wait().is_ok() {
             keeper::has_ended(number);
         }
     }
