@@ -29,6 +29,8 @@ pub(crate) enum Fault {
     NoServerBounds,
     /// A change ends with the call that asked for it.
     ChangeUnfinished,
+    /// A database may show any certificate.
+    AnyCertificate,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
     /// Nothing notices a store that went back: neither the beat nor what was seen of a counter.
@@ -61,6 +63,7 @@ impl Fault {
         (Fault::PrepareAnyway, "prepare-anyway"),
         (Fault::NoServerBounds, "no-server-bounds"),
         (Fault::ChangeUnfinished, "change-unfinished"),
+        (Fault::AnyCertificate, "any-certificate"),
         (Fault::NoReturn, "no-return"),
         (Fault::NoWentBackChecks, "no-went-back-checks"),
         (Fault::RecoverKeepsReturned, "recover-keeps-returned"),

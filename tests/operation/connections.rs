@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::support::{
-    ACCOUNT, Backend, Options, PASSWORD, Program, Server, SmallDisk, TestDatabase, directory,
-    for_each_backend, for_each_server, run, wait,
+    ACCOUNT, Backend, Options, PASSWORD, PgBouncer, Program, Server, SmallDisk, TestDatabase,
+    directory, for_each_backend, for_each_server, run, wait,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -186,9 +186,9 @@ fn a_secret_in_a_file_may_end_its_line_and_may_be_changed() {
     });
 }
 
-fn impatient(database: &TestDatabase) -> Options {
+fn impatient(url: &str) -> Options {
     Program::options()
-        .database(&database.url)
+        .database(url)
         .env("ODOMETER_STORE__TIMEOUT", "1s")
         .env("ODOMETER_REFILL__DEADLINE", "1s")
 }
@@ -233,12 +233,27 @@ for_each_server!(a_statement_that_nobody_waits_for_ends_on_the_server);
 
 async fn a_statement_that_nobody_waits_for_ends_on_the_server(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    let program = impatient(&database).start_ready().await;
+    ends_on_the_server(&database, &database.url).await;
+}
+
+#[test]
+fn behind_a_pooler_it_ends_on_the_server_as_well() {
+    run(async {
+        let server = Server::shared(Backend::Postgres).await;
+        let pooler = PgBouncer::start(server, "").await;
+        let database = TestDatabase::prepared(Backend::Postgres).await;
+        ends_on_the_server(&database, &pooler.url(&database.url)).await;
+    });
+}
+
+/// With `url` as the way to `database`.
+async fn ends_on_the_server(database: &TestDatabase, url: &str) {
+    let program = impatient(url).start_ready().await;
     assert_eq!(program.client().next("locked").await, 1);
     let frozen = database.freeze().await;
-    let one = abandoned(&database, &program).await;
+    let one = abandoned(database, &program).await;
     wait::until("the server has ended it", LIMIT, async || {
-        (!waiting(&database).await.contains(&one)).then_some(())
+        (!waiting(database).await.contains(&one)).then_some(())
     })
     .await;
     frozen.thaw().await;
@@ -254,7 +269,7 @@ for_each_server!(without_bounds_on_the_server_the_statement_lives_on);
 
 async fn without_bounds_on_the_server_the_statement_lives_on(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    let options = impatient(&database).without_guards("no-server-bounds");
+    let options = impatient(&database.url).without_guards("no-server-bounds");
     let program = options.start_ready().await;
     assert_eq!(program.client().next("locked").await, 1);
     let frozen = database.freeze().await;

@@ -1,8 +1,19 @@
 //! PostgreSQL behind a pooler that gives each transaction another connection.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
+    time::Duration,
+};
 
 use serde_json::json;
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
 
 use crate::support::{
     Backend, Ledger, PASSWORD, PgBouncer, Program, Server, TestDatabase, run, settings, wait,
@@ -10,6 +21,8 @@ use crate::support::{
 
 /// What a pooler that was set up for other drivers passes over.
 const LENIENT: &str = "ignore_startup_parameters = extra_float_digits,options";
+/// What the program says where it has met a pooler.
+const UNPREPARED: &str = "statements are sent unprepared";
 #[test]
 fn a_pooler_in_transaction_mode_is_recognised_and_served_through() {
     run(async {
@@ -64,7 +77,7 @@ async fn through_a_pooler(more: &str) {
     assert_eq!(described["definition"]["description"], description);
     for replica in replicas {
         let log = replica.stop().await;
-        assert!(log.contains("sent unprepared"), "{log}");
+        assert!(log.contains(UNPREPARED), "{log}");
         assert!(!log.contains(PASSWORD), "{log}");
     }
     assert_eq!(ledger.n_duplicates(), 0, "{ledger:?}");
@@ -119,5 +132,95 @@ fn what_a_pooler_refuses_has_its_sentence() {
         let program = Program::options().database(&told).start_ready().await;
         assert_eq!(program.client().next("told").await, 1);
         program.stop().await;
+    });
+}
+
+/// An address that leads to one port and later to another.
+struct Switch {
+    port: u16,
+    target: Arc<AtomicU16>,
+    turned: watch::Sender<()>,
+    accepting: tokio::task::JoinHandle<()>,
+}
+
+impl Switch {
+    async fn to(port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let own_port = listener.local_addr().expect("it listens").port();
+        let target = Arc::new(AtomicU16::new(port));
+        let turned = watch::Sender::new(());
+        let (to, turning) = (Arc::clone(&target), turned.clone());
+        let accepting = tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let port = to.load(Ordering::Relaxed);
+                let mut turning = turning.subscribe();
+                tokio::spawn(async move {
+                    let server = TcpStream::connect(("127.0.0.1", port)).await;
+                    let mut server = server.expect("what it leads to listens");
+                    tokio::select! {
+                        _ = copy_bidirectional(&mut client, &mut server) => {}
+                        _ = turning.changed() => {}
+                    }
+                });
+            }
+        });
+        Self {
+            port: own_port,
+            target,
+            turned,
+            accepting,
+        }
+    }
+
+    /// Cuts every connection; new ones lead to `port`.
+    fn turn(&self, port: u16) {
+        self.target.store(port, Ordering::Relaxed);
+        self.turned.send_replace(());
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+#[test]
+fn a_pooler_put_in_between_later_is_noticed_before_it_does_harm() {
+    run(async {
+        let server = Server::shared(Backend::Postgres).await;
+        // The worst kind: it takes what it does not pass on.
+        let pooler = PgBouncer::start(server, LENIENT).await;
+        let database = TestDatabase::prepared(Backend::Postgres).await;
+        let switch = Switch::to(server.port()).await;
+        let url = database.url.replace(
+            &format!(":{}/", server.port()),
+            &format!(":{}/", switch.port),
+        );
+        let options = Program::options().database(&url);
+        let replicas = [options.start_ready().await, options.start_ready().await];
+        let path = "/v1/sequences/shared/blocks?size=3";
+        let mut ledger = Ledger::default();
+        for replica in &replicas {
+            let reply = replica.client().post(path).await.expect("a reply");
+            ledger.record("shared", &reply.numbers());
+            assert!(!replica.log().contains(UNPREPARED), "{}", replica.log());
+        }
+        switch.turn(pooler.port());
+        for replica in &replicas {
+            let client = replica.client();
+            let mut n_given = 0;
+            wait::until("it serves again", Duration::from_secs(60), async || {
+                let reply = client.post(path).await.expect("a reply");
+                if reply.status == 200 {
+                    ledger.record("shared", &reply.numbers());
+                    n_given += 1;
+                }
+                (n_given >= 20).then_some(())
+            })
+            .await;
+            assert!(replica.log().contains(UNPREPARED), "{}", replica.log());
+        }
+        assert_eq!(ledger.n_duplicates(), 0, "{ledger:?}");
     });
 }

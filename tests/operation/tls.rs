@@ -1,10 +1,13 @@
 //! TLS to the database: verified, or loudly warned of.
 
+use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+
+use tempfile::TempDir;
+
 use crate::support::{
     Authority, Backend, Finished, PASSWORD, Program, Server, TestDatabase, directory,
     for_each_server, wait,
 };
-use std::time::Duration;
 
 /// The host that the server's certificate is for; the other one is `127.0.0.1`.
 const HOST: &str = "localhost";
@@ -34,14 +37,16 @@ fn refused(finished: &Finished, said: &str) {
     assert!(!finished.to_string().contains("://"), "{finished}");
 }
 
-for_each_server!(a_certificate_is_verified_and_a_wrong_one_is_refused);
-
-async fn a_certificate_is_verified_and_a_wrong_one_is_refused(backend: Backend) {
+/// Where certificates lie, and PostgreSQL's account can read them.
+fn files() -> TempDir {
     let files = directory("certificates");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
-    std::fs::set_permissions(files.path(), mode).expect("our directory");
-    let (authority, other) = (Authority::make(files.path()), Authority::make(files.path()));
-    let made = authority.sign(HOST, files.path());
+    std::fs::set_permissions(files.path(), Permissions::from_mode(0o711)).expect("our directory");
+    files
+}
+
+/// A server with a certificate for [`HOST`].
+async fn server(backend: Backend, authority: &Authority, files: &Path) -> Server {
+    let made = authority.sign(HOST, files);
     let (certificate, key) = (made.certificate.display(), made.key.display());
     let arguments = match backend {
         Backend::Postgres => vec![
@@ -54,7 +59,15 @@ async fn a_certificate_is_verified_and_a_wrong_one_is_refused(backend: Backend) 
             format!("--ssl-key={key}"),
         ],
     };
-    let server = Server::start_with(backend, directory(backend.name()), arguments).await;
+    Server::start_with(backend, directory(backend.name()), arguments).await
+}
+
+for_each_server!(a_certificate_is_verified_and_a_wrong_one_is_refused);
+
+async fn a_certificate_is_verified_and_a_wrong_one_is_refused(backend: Backend) {
+    let files = files();
+    let (authority, other) = (Authority::make(files.path()), Authority::make(files.path()));
+    let server = server(backend, &authority, files.path()).await;
     let database = TestDatabase::prepared_on(&server).await;
     let check = |url: &str| Program::options().database(url).run(&["check"]);
 
@@ -88,6 +101,19 @@ async fn a_certificate_is_verified_and_a_wrong_one_is_refused(backend: Backend) 
     let plain = TestDatabase::prepared(backend).await;
     let plain = by(&plain.url, HOST, &verifying(backend, &authority));
     refused(&check(&plain), "offers no TLS");
+}
+
+for_each_server!(without_verification_a_wrong_certificate_is_taken);
+
+async fn without_verification_a_wrong_certificate_is_taken(backend: Backend) {
+    let files = files();
+    let (authority, other) = (Authority::make(files.path()), Authority::make(files.path()));
+    let server = server(backend, &authority, files.path()).await;
+    let database = TestDatabase::prepared_on(&server).await;
+    let unknown = by(&database.url, HOST, &verifying(backend, &other));
+    let options = Program::options().database(&unknown);
+    let finished = options.without_guards("any-certificate").run(&["check"]);
+    assert_eq!(finished.code, Some(0), "{finished}");
 }
 
 for_each_server!(an_unverified_way_to_another_host_is_warned_of);

@@ -23,7 +23,7 @@ pub(crate) mod settings;
 pub(crate) mod wait;
 
 pub(crate) use backend::{Backend, TestDatabase, for_each_backend, for_each_server};
-pub(crate) use certificates::{Authority, Certificate};
+pub(crate) use certificates::Authority;
 pub(crate) use client::{Answer, Client, Reply};
 pub(crate) use disk::SmallDisk;
 pub(crate) use dump::Dump;

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{
     keeper, ports, postgres,
-    server::{ACCOUNT, PASSWORD, Server, pid},
+    server::{ACCOUNT, PASSWORD, Server},
     wait,
 };
 
@@ -19,7 +19,7 @@ use super::{
 pub(crate) struct PgBouncer {
     process: Child,
     port: u16,
-    directory: TempDir,
+    _directory: TempDir,
 }
 
 impl PgBouncer {
@@ -60,7 +60,7 @@ impl PgBouncer {
         let pooler = Self {
             process,
             port,
-            directory,
+            _directory: directory,
         };
         wait::until("the pooler listens", Duration::from_secs(20), async || {
             tokio::net::TcpStream::connect(("127.0.0.1", port))
@@ -71,25 +71,23 @@ impl PgBouncer {
         pooler
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// `url` of the server behind it, by way of the pooler.
     pub(crate) fn url(&self, url: &str) -> String {
         let (account, place) = url.split_once('@').expect("a URL with an account");
         let (_, database) = place.split_once('/').expect("a URL with a database");
         format!("{account}@127.0.0.1:{}/{database}", self.port)
     }
-
-    /// What it wrote to its log.
-    pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
-    }
 }
 
 impl Drop for PgBouncer {
     fn drop(&mut self) {
         let number = self.process.id();
-        let signal = rustix::process::Signal::INT;
-        if rustix::process::kill_process(pid(number), signal).is_ok() && self.process.wait().is_ok()
-        {
+        // It keeps nothing, and asked kindly it waits for its clients.
+        if self.process.kill().is_ok() && self.process.wait().is_ok() {
             keeper::has_ended(number);
         }
     }

@@ -10,7 +10,7 @@ use sea_orm::sqlx::{
     raw_sql,
 };
 
-use super::route::Route;
+use super::{route::Route, tls};
 use crate::sabotage::{self, Fault};
 
 /// The server's bound lies above the time that a statement is waited for, so that it is we who
@@ -38,7 +38,7 @@ pub(super) fn postgres(
     longest: Option<Duration>,
     is_pooled: bool,
 ) -> PgConnectOptions {
-    let options = options.application_name("odometer");
+    let options = tls::postgres(options).application_name("odometer");
     if is_pooled {
         return options.extra_float_digits(None);
     }
@@ -85,7 +85,7 @@ pub(super) fn watch(pool: PgPoolOptions, route: &Route, is_pooled: bool) -> PgPo
             if is_straight(connection).await? {
                 return Ok(());
             }
-            route.set_pooled();
+            route.meet_pooler();
             Err(SqlxError::Protocol("a pooler is in between".to_owned()))
         })
     })

@@ -183,8 +183,8 @@ fn connecting(error: &SqlxError) -> Cause {
         };
     }
     match tls::of(error) {
-        Some(tls::Fault::Lasting(text)) => Cause::Refused(text),
-        Some(tls::Fault::Passing(text)) => Cause::NoConnection(text),
+        Some(tls::Trouble::Lasting(text)) => Cause::Refused(text),
+        Some(tls::Trouble::Passing(text)) => Cause::NoConnection(text),
         None => Cause::NoConnection(describe(error)),
     }
 }

@@ -57,13 +57,13 @@ async fn postgres(target: &Target) -> Result<(), SqlxError> {
         Ok(connection) => connection,
         Err(error) => {
             if !was_pooled && is_of_a_pooler(&error) {
-                met_a_pooler(target);
+                target.route.meet_pooler();
             }
             return Err(error);
         }
     };
     if !was_pooled && !bounds::is_straight(&mut connection).await? {
-        met_a_pooler(target);
+        target.route.meet_pooler();
     }
     // What was asked for is known.
     let _closed = connection.close().await;
@@ -80,12 +80,4 @@ fn is_of_a_pooler(error: &SqlxError) -> bool {
     error
         .as_database_error()
         .is_some_and(|said| Code::of(said).is_of_a_pooler())
-}
-
-fn met_a_pooler(target: &Target) {
-    if target.route.set_pooled() {
-        tracing::info!(
-            "A pooler is between this program and the database: statements are sent unprepared"
-        );
-    }
 }

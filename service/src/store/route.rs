@@ -27,9 +27,18 @@ impl Route {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Whether that is news.
-    pub(super) fn set_pooled(&self) -> bool {
-        !self.0.swap(true, Ordering::AcqRel)
+    /// As the URL says.
+    pub(super) fn set_pooled(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// As was just found out; said once.
+    pub(super) fn meet_pooler(&self) {
+        if !self.0.swap(true, Ordering::AcqRel) {
+            tracing::info!(
+                "A pooler is between this program and the database: statements are sent unprepared"
+            );
+        }
     }
 }
 

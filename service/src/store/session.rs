@@ -159,10 +159,14 @@ impl ConnectionTrait for DatabaseConnection {
 
 impl Unprepared {
     async fn turn(&self) -> Result<PoolConnection<Postgres>, DbErr> {
-        self.pool.acquire().await.map_err(|error| match error {
-            SqlxError::PoolTimedOut => DbErr::ConnectionAcquire(ConnAcquireErr::Timeout),
-            SqlxError::PoolClosed => DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed),
-            other => DbErr::Conn(RuntimeErr::SqlxError(other.into())),
+        self.pool.acquire().await.map_err(|error| {
+            if matches!(error, SqlxError::PoolTimedOut) {
+                DbErr::ConnectionAcquire(ConnAcquireErr::Timeout)
+            } else if matches!(error, SqlxError::PoolClosed) {
+                DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed)
+            } else {
+                DbErr::Conn(RuntimeErr::SqlxError(error.into()))
+            }
         })
     }
 

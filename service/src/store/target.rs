@@ -165,7 +165,7 @@ impl Target {
     /// # Errors
     /// The driver cannot read the URL.
     pub(super) fn mysql(&self) -> Result<MySqlConnectOptions, sea_orm::SqlxError> {
-        self.url.parse()
+        Ok(tls::mysql(self.url.parse()?))
     }
 
     /// Options of the pool that serves.
@@ -237,6 +237,7 @@ impl Target {
             })
             .map_sqlx_postgres_opts(move |postgres| bounds::postgres(postgres, longest, is_pooled))
             .map_sqlx_postgres_pool_opts(move |pool| bounds::watch(pool, &route, is_pooled))
+            .map_sqlx_mysql_opts(tls::mysql)
             .map_sqlx_mysql_pool_opts(move |pool| bounds::mysql(pool, longest));
         options
     }

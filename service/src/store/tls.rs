@@ -9,6 +9,8 @@ use sea_orm::sqlx::{
     postgres::{PgConnectOptions, PgSslMode},
 };
 
+use crate::sabotage::{self, Fault};
+
 /// Parameters that name a file, in both dialects.
 const FILES: [&str; 8] = [
     "sslrootcert",
@@ -22,17 +24,17 @@ const FILES: [&str; 8] = [
 ];
 
 /// Why TLS failed.
-pub(super) enum Fault {
+pub(super) enum Trouble {
     /// Until somebody changes a certificate or the URL.
     Lasting(String),
     Passing(String),
 }
 
 /// What a failure to connect has to do with TLS, if anything.
-pub(super) fn of(error: &SqlxError) -> Option<Fault> {
+pub(super) fn of(error: &SqlxError) -> Option<Trouble> {
     if let SqlxError::Configuration(_) = error {
         let text = "its host, port or parameters cannot be used";
-        return Some(Fault::Lasting(text.to_owned()));
+        return Some(Trouble::Lasting(text.to_owned()));
     }
     if let SqlxError::Tls(inner) = error {
         let text = if inner.to_string().contains("does not support TLS") {
@@ -40,18 +42,18 @@ pub(super) fn of(error: &SqlxError) -> Option<Fault> {
         } else {
             "TLS cannot be set up with this host and these certificate files"
         };
-        return Some(Fault::Lasting(text.to_owned()));
+        return Some(Trouble::Lasting(text.to_owned()));
     }
     let SqlxError::Io(inner) = error else {
         return None;
     };
     let fault = inner.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(if let rustls::Error::InvalidCertificate(why) = fault {
-        Fault::Lasting(unverified(why))
+        Trouble::Lasting(unverified(why))
     } else if let rustls::Error::AlertReceived(alert) = fault {
         refused(*alert)
     } else {
-        Fault::Passing("TLS could not be agreed on".to_owned())
+        Trouble::Passing("TLS could not be agreed on".to_owned())
     })
 }
 
@@ -78,7 +80,7 @@ fn unverified(why: &CertificateError) -> String {
     format!("the database's certificate {what}")
 }
 
-fn refused(alert: AlertDescription) -> Fault {
+fn refused(alert: AlertDescription) -> Trouble {
     use AlertDescription as Alert;
     let is_about_us = matches!(
         alert,
@@ -91,9 +93,9 @@ fn refused(alert: AlertDescription) -> Fault {
     );
     if is_about_us {
         let text = "the database wants another client certificate (sslcert and sslkey)";
-        Fault::Lasting(text.to_owned())
+        Trouble::Lasting(text.to_owned())
     } else {
-        Fault::Passing("TLS could not be agreed on".to_owned())
+        Trouble::Passing("TLS could not be agreed on".to_owned())
     }
 }
 
@@ -114,6 +116,22 @@ pub(super) fn unusable_file(url: &url::Url) -> Option<String> {
             };
             Some(format!("{key}: the file {path} {why}"))
         })
+}
+
+/// As the URL has it.
+pub(super) fn postgres(options: PgConnectOptions) -> PgConnectOptions {
+    if sabotage::is(Fault::AnyCertificate) {
+        return options.ssl_mode(PgSslMode::Require);
+    }
+    options
+}
+
+/// As the URL has it.
+pub(super) fn mysql(options: MySqlConnectOptions) -> MySqlConnectOptions {
+    if sabotage::is(Fault::AnyCertificate) {
+        return options.ssl_mode(MySqlSslMode::Required);
+    }
+    options
 }
 
 /// What is said at each start where a stranger could stand in for the database.
@@ -176,11 +194,11 @@ fn is_this_machine(host: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn postgres(rest: &str) -> Option<String> {
+    fn postgres_said(rest: &str) -> Option<String> {
         postgres_warning(&format!("postgres://u:tiger@{rest}").parse().unwrap())
     }
 
-    fn mysql(rest: &str) -> Option<String> {
+    fn mysql_said(rest: &str) -> Option<String> {
         mysql_warning(&format!("mysql://u:tiger@{rest}").parse().unwrap())
     }
 
@@ -195,7 +213,7 @@ mod tests {
             "%2Frun%2Fpostgresql/d",
             "db.example/d?sslmode=verify-full",
         ] {
-            assert_eq!(postgres(quiet), None, "{quiet}");
+            assert_eq!(postgres_said(quiet), None, "{quiet}");
         }
         for (loud, mode) in [
             ("db.example/d", "sslmode=prefer"),
@@ -205,7 +223,7 @@ mod tests {
             ("db.example/d?sslmode=verify-ca", "sslmode=verify-ca"),
             ("localhost.example/d", "sslmode=prefer"),
         ] {
-            let said = postgres(loud).unwrap();
+            let said = postgres_said(loud).unwrap();
             assert!(
                 said.contains(mode) && said.contains("verify-full"),
                 "{said}"
@@ -224,14 +242,14 @@ mod tests {
             "h/d?socket=/run/mysqld/mysqld.sock",
             "db.example/d?ssl-mode=VERIFY_IDENTITY",
         ] {
-            assert_eq!(mysql(quiet), None, "{quiet}");
+            assert_eq!(mysql_said(quiet), None, "{quiet}");
         }
         for (loud, mode) in [
             ("db.example/d", "ssl-mode=PREFERRED"),
             ("db.example/d?ssl-mode=disabled", "ssl-mode=DISABLED"),
             ("db.example/d?ssl-mode=verify_ca", "ssl-mode=VERIFY_CA"),
         ] {
-            let said = mysql(loud).unwrap();
+            let said = mysql_said(loud).unwrap();
             assert!(
                 said.contains(mode) && said.contains("VERIFY_IDENTITY"),
                 "{said}"
