@@ -178,7 +178,7 @@ impl Monitor {
         let look = self.connection.handle().spawn(async move {
             let answer = connection.run(until, async move |database| {
                 if is_silent {
-                    return database.ping().await.map(|()| true);
+                    return Box::pin(database.ping()).await.map(|()| true);
                 }
                 let verdict = startup::inspect(database).await?;
                 Ok(matches!(verdict, Verdict::Good { .. }))
