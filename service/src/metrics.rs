@@ -74,7 +74,7 @@ const COUNTERS: [(&str, &str); 13] = [
 ];
 
 /// Every gauge and what it shows.
-const GAUGES: [(&str, &str); 18] = [
+const GAUGES: [(&str, &str); 19] = [
     ("odometer_actors", "Actors running."),
     (
         "odometer_block_remaining",
@@ -127,12 +127,16 @@ const GAUGES: [(&str, &str); 18] = [
         "The least time to any live sequence's end at its present rate.",
     ),
     (
+        "odometer_store_tasks",
+        "Tasks alive in the store's runtime, statements among them.",
+    ),
+    (
         "odometer_store_up",
         "1 while the store answers, 0 otherwise.",
     ),
     (
         "odometer_store_went_back",
-        "1 while the store is found to have gone back, 0 otherwise.",
+        "1 from when the store was found to have gone back until a recovery is seen, 0 otherwise.",
     ),
     ("odometer_waiters", "Callers held until a refill is done."),
 ];
@@ -309,6 +313,8 @@ pub struct Metrics {
     pub live_sequences: Gauge,
     /// Sequences created by this process.
     pub sequences_created: Counter,
+    /// Tasks alive in the store's runtime.
+    pub store_tasks: Gauge,
     /// 1 while the store answers, 0 while it does not.
     pub store_up: Gauge,
     /// 1 while the store is found to have gone back, 0 otherwise.
@@ -416,6 +422,7 @@ impl Metrics {
             actor_restarts: make.counter("odometer_actor_restarts_total"),
             live_sequences: make.gauge("odometer_live_sequences"),
             sequences_created: make.counter("odometer_sequences_created_total"),
+            store_tasks: make.gauge("odometer_store_tasks"),
             store_up: make.gauge("odometer_store_up"),
             store_went_back: make.gauge("odometer_store_went_back"),
             journal_rows_written: make.counter("odometer_journal_rows_written_total"),

@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     PrepareAnyway,
     /// The database is told nothing of how long a statement may take.
     NoServerBounds,
+    /// A change ends with the call that asked for it.
+    ChangeUnfinished,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
     /// Nothing notices a store that went back: neither the beat nor what was seen of a counter.
@@ -37,6 +39,12 @@ pub(crate) enum Fault {
     ExplainGuesses,
     /// Old rows of the journal are removed whatever may come of them.
     PruneAll,
+    /// Connections that went silent or broke are neither replaced nor given up.
+    KeepDeadPool,
+    /// What may have been reserved is not counted as abandoned.
+    Uncounted,
+    /// A block is reserved only when memory is empty, never ahead of time.
+    NoPrefetch,
 }
 
 #[cfg(feature = "sabotage")]
@@ -52,11 +60,15 @@ impl Fault {
         (Fault::NextSchema, "next-schema"),
         (Fault::PrepareAnyway, "prepare-anyway"),
         (Fault::NoServerBounds, "no-server-bounds"),
+        (Fault::ChangeUnfinished, "change-unfinished"),
         (Fault::NoReturn, "no-return"),
         (Fault::NoWentBackChecks, "no-went-back-checks"),
         (Fault::RecoverKeepsReturned, "recover-keeps-returned"),
         (Fault::ExplainGuesses, "explain-guesses"),
         (Fault::PruneAll, "prune-all"),
+        (Fault::KeepDeadPool, "keep-dead-pool"),
+        (Fault::Uncounted, "uncounted"),
+        (Fault::NoPrefetch, "no-prefetch"),
     ];
 }
 

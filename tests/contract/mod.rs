@@ -1,5 +1,6 @@
 //! What a caller may rely on, word by word: `docs/` and the OpenAPI say the same.
 
+mod administration;
 mod bad_input;
 mod explain;
 mod first_minute;
@@ -7,4 +8,6 @@ mod lifecycle;
 mod names;
 mod numbers;
 mod openapi;
+mod rehearsal;
 mod sequences;
+mod slow_clients;

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 /// What depends on the moment or the machine: here only the type has to be right.
-const VARYING: [&str; 5] = [
+const VARYING: [&str; 6] = [
+    "everywhere_by",
     "rate",
     "reserve_seconds",
     "last_refill",

@@ -73,10 +73,15 @@ impl Reader {
             Some(backend) => {
                 let server = Server::shared(backend).await;
                 let (scheme, _) = value.split_once("://").expect("a URL");
-                let shown = format!("{scheme}://{SHOWN_NAME}:{SHOWN_PASSWORD}@127.0.0.1:");
-                assert!(value.starts_with(&shown), "{value} instead of {shown}…");
-                assert!(value.ends_with(&format!("/{SHOWN_NAME}")), "{value}");
-                server.url_as(&self.name, PASSWORD, server.port(), &self.name)
+                let (account, place) = value
+                    .split_once("://")
+                    .and_then(|(_, rest)| rest.split_once(&format!(":{SHOWN_PASSWORD}@127.0.0.1:")))
+                    .unwrap_or_else(|| {
+                        panic!("{value} instead of {scheme}://…:{SHOWN_PASSWORD}@127.0.0.1:…")
+                    });
+                assert!(place.ends_with(&format!("/{SHOWN_NAME}")), "{value}");
+                let account = account.replace(SHOWN_NAME, &self.name);
+                server.url_as(&account, PASSWORD, server.port(), &self.name)
             }
             None => value.to_owned(),
         };
@@ -102,9 +107,14 @@ impl Reader {
         let sql = sql
             .replace(SHOWN_NAME, &self.name)
             .replace(&format!("'{SHOWN_PASSWORD}'"), &format!("'{PASSWORD}'"));
+        let inside = format!("-- In the database {}\n", self.name);
+        let (database, sql) = match sql.strip_prefix(&inside) {
+            Some(sql) => (self.name.as_str(), sql),
+            None => (server.first_database(), sql.as_str()),
+        };
         for statement in sql.split(';').map(str::trim) {
             if !statement.is_empty() {
-                server.administrate(statement).await;
+                server.administrate_in(database, statement).await;
             }
         }
     }

@@ -57,11 +57,7 @@ async fn lose_replies(backend: Backend, options: &Options, n_cuts: usize) -> Out
     let server = Server::shared(backend).await;
     let proxy = Proxy::to(server.port()).await;
     let database = TestDatabase::prepared(backend).await;
-    let direct = format!(":{}/", server.port());
-    let through_proxy = database
-        .url
-        .replace(&direct, &format!(":{}/", proxy.port()));
-    assert_ne!(through_proxy, database.url);
+    let through_proxy = database.url_through(&proxy, server);
     let options = options
         .clone()
         .database(&through_proxy)

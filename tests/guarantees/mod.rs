@@ -1,14 +1,20 @@
 //! What Odometer promises under faults, each with a control that finds the fault
 //! when the guards are out.
 
+mod changes;
 mod chaos;
 mod crowd;
+mod cuts;
 mod directory;
 mod explain;
+mod fairness;
 mod first_refill;
 mod floors;
+mod frozen;
 mod lost_replies;
 mod outage;
 mod panics;
 mod refresh;
+mod reserve;
 mod rolling_restart;
+mod went_back;

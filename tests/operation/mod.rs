@@ -8,6 +8,7 @@ mod loading;
 mod log;
 mod metrics;
 mod migrations;
+mod mysql_login;
 mod next_schema;
 mod pooler;
 mod shutdown;

@@ -55,7 +55,7 @@ async fn through_a_pooler(more: &str) {
         }
     }
     // Texts are sent within statements, whatever is in them.
-    let description = "it's \\ \"quoted\" $1 ? '; DROP TABLE block; -- \u{e9}\n\u{1F600}";
+    let description = "it's \\ \"quoted\" $1 ? '; DROP TABLE block; -- \u{e9}\u{1F600}";
     let client = replicas[0].client();
     client
         .define("described", &json!({ "description": description }))

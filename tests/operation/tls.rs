@@ -68,6 +68,12 @@ async fn a_certificate_is_verified_and_a_wrong_one_is_refused(backend: Backend) 
 
     let unknown = by(&database.url, HOST, &verifying(backend, &other));
     refused(&check(&unknown), "signed by no authority that is known");
+    let nobody = match backend {
+        Backend::Postgres => "sslmode=verify-full",
+        Backend::MariaDb | Backend::Sqlite => "ssl-mode=VERIFY_IDENTITY",
+    };
+    let nobody = check(&by(&database.url, HOST, nobody));
+    refused(&nobody, "signed by no authority that is known");
     let misplaced = by(&database.url, "127.0.0.1", &verifying(backend, &authority));
     refused(&check(&misplaced), "for another host");
     // As `serve` says it: before it listens, or when the database first answers.

@@ -7,7 +7,7 @@ use sea_orm::{
 use tempfile::TempDir;
 
 use super::{
-    Program, keeper,
+    Program, Proxy, keeper,
     server::{ACCOUNT, Server},
 };
 
@@ -111,6 +111,14 @@ impl TestDatabase {
             let finished = Program::options().database(&self.url).run(&["migrate"]);
             assert_eq!(finished.code, Some(0), "migrate: {finished}");
         }
+    }
+
+    /// Where the program finds this database behind `proxy`, which leads to `server`.
+    pub(crate) fn url_through(&self, proxy: &Proxy, server: &Server) -> String {
+        let direct = format!(":{}/", server.port());
+        let behind = self.url.replace(&direct, &format!(":{}/", proxy.port()));
+        assert_ne!(behind, self.url);
+        behind
     }
 
     async fn connect(&self) -> DatabaseConnection {

@@ -7,6 +7,7 @@ mod backend;
 mod certificates;
 mod client;
 mod disk;
+mod dump;
 mod keeper;
 mod ledger;
 mod mariadb;
@@ -25,11 +26,12 @@ pub(crate) use backend::{Backend, TestDatabase, for_each_backend, for_each_serve
 pub(crate) use certificates::{Authority, Certificate};
 pub(crate) use client::{Answer, Client, Reply};
 pub(crate) use disk::SmallDisk;
+pub(crate) use dump::Dump;
 pub(crate) use keeper::directory;
 pub(crate) use ledger::{Ledger, Range};
 pub(crate) use pgbouncer::PgBouncer;
 pub(crate) use program::{Finished, Options, Program};
-pub(crate) use proxy::{Link, Proxy};
+pub(crate) use proxy::{CutPoint, Link, Proxy};
 pub(crate) use scrape::Scrape;
 pub(crate) use server::{ACCOUNT, PASSWORD, Server};
 

@@ -201,6 +201,11 @@ impl Program {
         .await;
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
     }

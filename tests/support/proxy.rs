@@ -1,10 +1,16 @@
 //! A TCP proxy between the program and its database that cuts where it is told to.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
     sync::watch,
 };
 
@@ -15,15 +21,38 @@ pub(crate) enum Link {
     Whole,
     /// Statements reach the database, replies do not come back; nobody is told.
     RepliesLost,
+    /// Connections are accepted, what they send is swallowed, nothing is ever answered. Those that
+    /// were in it stay so when it ends, as in a network that forgot them.
+    BlackHole,
     /// Every connection is closed, new ones at once.
     Cut,
+}
+
+/// Where the connection of one request is cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CutPoint {
+    /// The request never reaches the database.
+    BeforeForwarding,
+    /// The database has answered; nothing of it comes back.
+    BeforeReply,
+    /// So many bytes of the reply come back.
+    WithinReply(usize),
 }
 
 /// The proxy, gone when dropped.
 pub(crate) struct Proxy {
     port: u16,
-    link: Arc<watch::Sender<Link>>,
+    state: Arc<State>,
     accepting: tokio::task::JoinHandle<()>,
+}
+
+struct State {
+    link: watch::Sender<Link>,
+    /// How many requests pass until one is cut, and where.
+    next_cut: Mutex<Option<(usize, CutPoint)>>,
+    n_cuts: AtomicUsize,
+    /// Connections that the program holds open.
+    n_open: AtomicUsize,
 }
 
 impl Proxy {
@@ -31,16 +60,26 @@ impl Proxy {
     pub(crate) async fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let own_port = listener.local_addr().expect("it is bound").port();
-        let link = Arc::new(watch::Sender::new(Link::Whole));
-        let shared = Arc::clone(&link);
+        let state = Arc::new(State {
+            link: watch::Sender::new(Link::Whole),
+            next_cut: Mutex::new(None),
+            n_cuts: AtomicUsize::new(0),
+            n_open: AtomicUsize::new(0),
+        });
+        let shared = Arc::clone(&state);
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(forward(client, port, shared.subscribe()));
+                let state = Arc::clone(&shared);
+                state.n_open.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(async move {
+                    forward(client, port, &state).await;
+                    state.n_open.fetch_sub(1, Ordering::Relaxed);
+                });
             }
         });
         Self {
             port: own_port,
-            link,
+            state,
             accepting,
         }
     }
@@ -50,7 +89,22 @@ impl Proxy {
     }
 
     pub(crate) fn set(&self, link: Link) {
-        self.link.send_replace(link);
+        self.state.link.send_replace(link);
+    }
+
+    /// Lets `n_passed` requests pass and cuts the connection of the next one, whichever it is.
+    pub(crate) fn cut_after(&self, n_passed: usize, point: CutPoint) {
+        *self.state.next_cut() = Some((n_passed, point));
+    }
+
+    /// How many requests have met their cut.
+    pub(crate) fn n_cuts(&self) -> usize {
+        self.state.n_cuts.load(Ordering::Relaxed)
+    }
+
+    /// How many connections the program holds open.
+    pub(crate) fn n_open(&self) -> usize {
+        self.state.n_open.load(Ordering::Relaxed)
     }
 }
 
@@ -61,33 +115,123 @@ impl Drop for Proxy {
     }
 }
 
-async fn forward(client: TcpStream, port: u16, mut link: watch::Receiver<Link>) {
-    if *link.borrow() == Link::Cut {
+impl State {
+    fn next_cut(&self) -> MutexGuard<'_, Option<(usize, CutPoint)>> {
+        self.next_cut.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a request that has come is to meet.
+    fn take_cut(&self) -> Option<CutPoint> {
+        let mut next_cut = self.next_cut();
+        match next_cut.as_mut() {
+            Some((0, point)) => {
+                let point = *point;
+                *next_cut = None;
+                Some(point)
+            }
+            Some((n_passed, _)) => {
+                *n_passed -= 1;
+                None
+            }
+            None => None,
+        }
+    }
+
+    fn count_cut(&self) {
+        self.n_cuts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn replies_come(&self) -> bool {
+        *self.link.borrow() == Link::Whole
+    }
+}
+
+async fn forward(client: TcpStream, port: u16, state: &State) {
+    let mut link = state.link.subscribe();
+    // Halves are borrowed below: dropped, one would tell its peer of the end.
+    let (mut from_client, mut to_client) = client.into_split();
+    let is_now = *link.borrow();
+    if is_now == Link::BlackHole {
+        return swallow(&mut from_client, &mut link).await;
+    }
+    if is_now == Link::Cut {
         return;
     }
     let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else {
         return;
     };
-    let (from_client, to_client) = client.into_split();
-    let (from_server, to_server) = server.into_split();
-    let replies = link.clone();
+    let (mut from_server, mut to_server) = server.into_split();
+    // What the reply that comes next is to meet.
+    let cut = Mutex::new(None);
+    let mut ending = link.clone();
+    let is_swallowed = tokio::select! {
+        () = requests(&mut from_client, &mut to_server, state, &cut) => false,
+        () = replies(&mut from_server, &mut to_client, state, &cut) => false,
+        is_swallowed = async {
+            let over = |link: &Link| matches!(link, Link::Cut | Link::BlackHole);
+            ending.wait_for(over).await.is_ok_and(|link| *link == Link::BlackHole)
+        } => is_swallowed,
+    };
+    if is_swallowed {
+        swallow(&mut from_client, &mut link).await;
+    }
+}
+
+/// Reads until the program closes the connection, or all are cut.
+async fn swallow(from: &mut OwnedReadHalf, link: &mut watch::Receiver<Link>) {
+    let mut buffer = vec![0; 16 * 1024];
     tokio::select! {
-        () = copy(from_client, to_server, || true) => {}
-        () = copy(from_server, to_client, || *replies.borrow() == Link::Whole) => {}
+        () = async { while let Ok(1..) = from.read(&mut buffer).await {} } => {}
         _ = link.wait_for(|link| *link == Link::Cut) => {}
     }
 }
 
-/// Copies what comes while `open` says so, and throws the rest away.
-async fn copy(
-    mut from: impl AsyncRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
-    open: impl Fn() -> bool,
+async fn requests(
+    from: &mut OwnedReadHalf,
+    to: &mut OwnedWriteHalf,
+    state: &State,
+    cut: &Mutex<Option<CutPoint>>,
 ) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(n @ 1..) = from.read(&mut buffer).await {
-        let read = buffer.get(..n).unwrap_or_default();
-        if open() && to.write_all(read).await.is_err() {
+        let point = state.take_cut();
+        if point == Some(CutPoint::BeforeForwarding) {
+            state.count_cut();
+            return;
+        }
+        if point.is_some() {
+            *cut.lock().unwrap_or_else(PoisonError::into_inner) = point;
+        }
+        if to
+            .write_all(buffer.get(..n).unwrap_or_default())
+            .await
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+async fn replies(
+    from: &mut OwnedReadHalf,
+    to: &mut OwnedWriteHalf,
+    state: &State,
+    cut: &Mutex<Option<CutPoint>>,
+) {
+    let mut buffer = vec![0; 16 * 1024];
+    while let Ok(n @ 1..) = from.read(&mut buffer).await {
+        let point = cut.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let n_passed = match point {
+            Some(CutPoint::WithinReply(n_bytes)) => n_bytes.min(n),
+            Some(CutPoint::BeforeForwarding | CutPoint::BeforeReply) => 0,
+            None => n,
+        };
+        let passed = buffer.get(..n_passed).unwrap_or_default();
+        if state.replies_come() && to.write_all(passed).await.is_err() {
+            return;
+        }
+        if point.is_some() {
+            state.count_cut();
             return;
         }
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal};
-use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection};
+use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, Statement};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -165,8 +165,51 @@ impl Server {
         keeper::has_ended(number);
     }
 
+    /// Stops every process of the server where it stands: it answers nothing and closes nothing.
+    pub(crate) fn freeze(&self) {
+        self.signal_all(Signal::STOP);
+    }
+
+    /// Lets a frozen server go on.
+    pub(crate) fn thaw(&self) {
+        self.signal_all(Signal::CONT);
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        let process = self.process.as_ref().expect("the server is running");
+        let number = process.id();
+        rustix::process::kill_process(pid(number), signal).expect("our child can be sent a signal");
+        // The parent first: stopped, it starts no further children.
+        for child in children_of(number) {
+            // It may have ended meanwhile.
+            let _ = rustix::process::kill_process(child, signal);
+        }
+    }
+
+    /// How many connections the program's account has, as the server counts them.
+    pub(crate) async fn n_connections(&self) -> i64 {
+        let query = match self.backend {
+            Backend::Postgres => {
+                format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{ACCOUNT}'")
+            }
+            Backend::MariaDb | Backend::Sqlite => format!(
+                "SELECT count(*) FROM information_schema.processlist WHERE user = '{ACCOUNT}'"
+            ),
+        };
+        let connection = self.try_administrate().await.expect("the server answers");
+        let statement = Statement::from_string(connection.get_database_backend(), query);
+        let row = connection.query_one_raw(statement).await;
+        let row = row.expect("the query is right").expect("it has a row");
+        connection.close().await.expect("a connection closes");
+        row.try_get_by_index(0).expect("a number")
+    }
+
     async fn try_administrate(&self) -> Option<DatabaseConnection> {
-        let mut options = ConnectOptions::new(self.administrator_url(self.first_database()));
+        self.try_administrate_in(self.first_database()).await
+    }
+
+    async fn try_administrate_in(&self, database: &str) -> Option<DatabaseConnection> {
+        let mut options = ConnectOptions::new(self.administrator_url(database));
         options
             .max_connections(1)
             .connect_timeout(Duration::from_secs(2))
@@ -181,8 +224,13 @@ impl Server {
 
     /// Runs `statement` as administrator in the server's first database.
     pub(crate) async fn administrate(&self, statement: &str) {
+        self.administrate_in(self.first_database(), statement).await;
+    }
+
+    /// Runs `statement` as administrator in `database`.
+    pub(crate) async fn administrate_in(&self, database: &str, statement: &str) {
         let connection = self
-            .try_administrate()
+            .try_administrate_in(database)
             .await
             .expect("the server of the test answers");
         connection
@@ -229,6 +277,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.process.is_some() {
+            // A frozen one would never end.
+            self.thaw();
+        }
         let Some(mut process) = self.process.take() else {
             if self.backend == Backend::Postgres {
                 postgres::forget_killed(self.directory.path());

@@ -105,6 +105,7 @@ pub(super) struct ListedSequence {
 
 /// What a definition has become.
 #[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Written {
     #[serde(serialize_with = "definition")]
     #[schema(value_type = openapi::DefinitionFields)]
@@ -115,6 +116,7 @@ pub(super) struct Written {
 
 /// What a definition would become; nothing was changed.
 #[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Rehearsal {
     #[serde(serialize_with = "definition")]
     #[schema(value_type = openapi::DefinitionFields)]

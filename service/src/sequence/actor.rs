@@ -52,7 +52,7 @@ pub(super) struct SequenceActor {
     looks_for_returned: bool,
     /// Whose turn it is when both kinds of callers wait.
     is_turn_of_apart: bool,
-    retry: Option<SpawnHandle>,
+    pub(super) retry: Option<SpawnHandle>,
     /// Who wants numbers in memory before anybody asks for one.
     pub(super) loading: Vec<oneshot::Sender<()>>,
     /// The name leaves memory: callers are to look it up again.
@@ -167,6 +167,14 @@ impl SequenceActor {
         !self.loading.is_empty() && self.issuer.remaining() == 0
     }
 
+    /// As `advance`; what is under way is asked for by somebody from now on.
+    pub(super) fn advance_for_caller(&mut self, context: &mut Context<Self>) {
+        if self.in_flight.is_some() && !(self.queue.is_empty() && self.apart.is_empty()) {
+            self.issuer.urgency.notify_one();
+        }
+        self.advance(context);
+    }
+
     fn rest(&mut self) {
         self.state = match self.issuer.cursor.remaining() {
             0 => State::Empty,
@@ -206,6 +214,7 @@ impl SequenceActor {
                 .settings
                 .unknown_create
                 .then(|| Arc::clone(&self.shared.settings.template)),
+            urgency: Arc::clone(&self.issuer.urgency),
         }
     }
 
@@ -422,7 +431,8 @@ impl SequenceActor {
         if self.retry.is_some() {
             return;
         }
-        let pause = self.backoff.mul_f64(rand::random::<f64>());
+        let bound = self.backoff.max(self.issuer.patience());
+        let pause = bound.mul_f64(rand::random::<f64>());
         self.backoff = (self.backoff * 2).min(self.shared.settings.backoff_max);
         self.retry = Some(context.run_later(pause, |actor, context| {
             actor.retry = None;

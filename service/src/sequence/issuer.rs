@@ -21,16 +21,24 @@ use odometer_core::{
     sizing::{self, Demand, Rates, Why},
 };
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::{
     actor::SequenceActor,
     description::{BlockState, State},
     ownership::Terms,
 };
-use crate::store::{Changed, Known, Reserved, Row};
+use crate::{
+    sabotage::{self, Fault},
+    store::{Changed, Known, Reserved, Row},
+};
 
 /// Below every version of a definition.
 const NO_VERSION: i64 = -1;
+/// A prefetch that failed is tried again before this part of the reserve is used.
+const RETRY_PART: f64 = 20.0;
+/// And within this many seconds, whatever the reserve.
+const LONGEST_RETRY_S: f64 = 5.0;
 
 /// One name in memory.
 pub(super) struct Issuer {
@@ -43,6 +51,8 @@ pub(super) struct Issuer {
     /// What the counter of issued numbers in the metrics has been told of.
     n_published: AtomicU64,
     n_slots_reused_published: AtomicU64,
+    /// Rung when somebody waits for a refill that was started ahead of time.
+    pub(super) urgency: Arc<Notify>,
     pub(super) memory: Mutex<Memory>,
     pub(super) terms: Terms,
     pub(super) actor: Mutex<Link>,
@@ -107,6 +117,7 @@ impl Issuer {
             n_handed_over: AtomicU64::new(0),
             n_published: AtomicU64::new(0),
             n_slots_reused_published: AtomicU64::new(0),
+            urgency: Arc::default(),
             memory: Mutex::new(Memory {
                 known: None,
                 floor: 0,
@@ -195,10 +206,20 @@ impl Issuer {
     /// Whether the next block should be reserved now: little is left, and none is there yet.
     pub(super) fn wants_prefetch(&self) -> bool {
         let low_water = self.low_water();
-        self.memory.lock().spare.is_empty()
+        !sabotage::is(Fault::NoPrefetch)
+            && self.memory.lock().spare.is_empty()
             && low_water > 0
             && self.cursor.rest().len() <= 1
             && self.cursor.remaining() <= low_water
+    }
+
+    /// How long a prefetch that failed may wait for its next try: the longer the reserve lasts,
+    /// the less it is to be in the way of others when the store is back.
+    pub(super) fn patience(&self) -> Duration {
+        let remaining = self.remaining();
+        let reserve = self.memory.lock().rates.reserve_seconds(remaining);
+        let seconds = (reserve.unwrap_or(0.0) / RETRY_PART).min(LONGEST_RETRY_S);
+        Duration::try_from_secs_f64(seconds).unwrap_or_default()
     }
 
     /// Notes a reservation whose block leaves as a whole.

@@ -13,7 +13,10 @@ use super::{
     directory::Directory,
     error::SequenceError,
 };
-use crate::store::{Act, Altered, Changed, StoreError};
+use crate::{
+    sabotage::{self, Fault},
+    store::{Act, Altered, Changed, StoreError},
+};
 
 /// Numbers that a rehearsal shows.
 const N_SAMPLES: usize = 3;
@@ -157,6 +160,9 @@ impl Directory {
             shared.apply(changed(of, &altered)).await;
             Ok(altered)
         };
+        if sabotage::is(Fault::ChangeUnfinished) {
+            return work.await;
+        }
         let done = self.shared.store.finish(work).await;
         // It can only be stopped by the end of the store, which is the program's.
         done.unwrap_or(Err(SequenceError::MayHaveChanged))

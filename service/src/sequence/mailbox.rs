@@ -48,7 +48,7 @@ impl Handler<Take> for SequenceActor {
                 answer: take.answer,
             });
         }
-        self.advance(context);
+        self.advance_for_caller(context);
     }
 }
 
@@ -64,7 +64,7 @@ impl Handler<HandOver> for SequenceActor {
             want: Want::Handover(asked.size),
             answer: asked.answer,
         });
-        self.advance(context);
+        self.advance_for_caller(context);
     }
 }
 
@@ -73,7 +73,10 @@ impl Handler<LowWater> for SequenceActor {
 
     fn handle(&mut self, _: LowWater, context: &mut Self::Context) {
         self.settle();
-        self.advance(context);
+        // Where a try has failed, the next one is due at a time of its own, not of all names.
+        if self.retry.is_none() {
+            self.advance(context);
+        }
     }
 }
 

@@ -28,6 +28,8 @@ impl Shared {
         metrics.waiters.set(to_float(n_waiters));
         let n_rows = u64::try_from(self.store.n_journal_rows_queued()).unwrap_or(u64::MAX);
         metrics.journal_queue.set(to_float(n_rows));
+        let n_tasks = u64::try_from(self.store.n_tasks()).unwrap_or(u64::MAX);
+        metrics.store_tasks.set(to_float(n_tasks));
     }
 
     pub(super) fn publish_issuer(&self, issuer: &Issuer) -> State {

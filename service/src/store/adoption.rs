@@ -20,6 +20,9 @@ impl Reservation<'_> {
         known: &Known,
         witness: &Witness,
     ) -> Result<Option<Reserved>, Stop> {
+        if let Some(adopted) = self.settle_adoption(known, witness).await? {
+            return Ok(Some(adopted));
+        }
         while let Some(from) = self.adopt_from {
             let from = from.max(known.floor);
             let name = self.request.name.clone();
@@ -43,30 +46,53 @@ impl Reservation<'_> {
                 continue;
             };
             self.adopt_from = Some(rest.end());
-            let borne_out = witness.clone();
-            let adopting = self
-                .database
-                .connection
-                .run(self.until, |database| {
-                    mark_adopted(database, row.id, borne_out)
-                })
-                .await;
-            match adopting {
-                Ok(true) => {
-                    self.database.metrics.adopted.increment(1);
-                    let adopted = self.reserved(known.clone(), known.seen, rest, None);
-                    return Ok(Some(adopted));
-                }
-                Ok(false) => {}
-                Err(failure) => {
-                    self.count_failed_write(&failure);
-                    if matches!(failure, Failure::MayHaveCommitted(_)) {
-                        self.abandon(rest.count());
-                    }
-                    return Err(Stop::Failed(failure));
-                }
+            if self.mark(row.id, rest, witness).await? {
+                let adopted = self.reserved(known.clone(), known.seen, rest, None);
+                return Ok(Some(adopted));
             }
         }
+        Ok(None)
+    }
+
+    /// Takes a returned block over; false where somebody was faster.
+    async fn mark(&mut self, id: Uuid, rest: Block, witness: &Witness) -> Result<bool, Stop> {
+        let borne_out = witness.clone();
+        let adopting = self
+            .database
+            .connection
+            .run(self.until, |database| mark_adopted(database, id, borne_out))
+            .await;
+        if let Err(failure) = &adopting {
+            self.count_failed_write(failure);
+            if matches!(failure, Failure::MayHaveCommitted(_)) {
+                self.doubt.adoption = Some((id, rest));
+            }
+        } else {
+            self.doubt.adoption = None;
+        }
+        let is_ours = adopting.map_err(Stop::Failed)?;
+        if is_ours {
+            self.database.metrics.adopted.increment(1);
+        }
+        Ok(is_ours)
+    }
+
+    /// Finds out what became of an adoption whose outcome was not told: done once more, it holds
+    /// if the first was not done; otherwise that, or another process, took the block.
+    async fn settle_adoption(
+        &mut self,
+        known: &Known,
+        witness: &Witness,
+    ) -> Result<Option<Reserved>, Stop> {
+        let (Some(from), Some((id, rest))) = (self.request.adopt_from, self.doubt.adoption) else {
+            return Ok(None);
+        };
+        let is_ours = self.mark(id, rest, witness).await?;
+        // Lower numbers than were issued since would be out of order.
+        if is_ours && rest.first() >= from.max(known.floor) {
+            return Ok(Some(self.reserved(known.clone(), known.seen, rest, None)));
+        }
+        self.abandon(rest.count());
         Ok(None)
     }
 }

@@ -1,9 +1,10 @@
 //! The pool of connections, its bounds, its health, and the runtime it lives on.
 //!
 //! Statements run as tasks of a runtime that outlives the HTTP workers, and
-//! nobody cancels them: a dropped one could leave a transaction open in the
-//! pool. A caller stops waiting after `store.timeout`; the task is left to
-//! itself and the pool is replaced.
+//! nobody cancels them while their pool is in use: a dropped one could leave a
+//! transaction open in it. A caller stops waiting after `store.timeout`; then
+//! the pool is replaced, the old one closed, and what is still silent after that
+//! ended with its connection, which no other statement can meet any more.
 
 use std::{
     future::Future,
@@ -18,19 +19,26 @@ use parking_lot::Mutex;
 use sea_orm::DbErr;
 use tokio::{
     runtime::{Handle, Runtime},
-    sync::{Notify, OwnedSemaphorePermit, Semaphore, watch},
-    task::JoinHandle,
-    time::timeout,
+    sync::{Notify, OwnedSemaphorePermit, watch},
+    task::{JoinError, JoinHandle},
+    time::{sleep, timeout},
 };
 
 use super::{
     error::{Cause, Failure},
+    pool::Pool,
     route::Doors,
     session::DatabaseConnection,
 };
+use crate::sabotage::{self, Fault};
 
 /// Between two lines of the log about a disk that is full.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
+/// A statement silent for this part of `store.timeout` is reason to look at the database.
+const SUSPICIOUS_PART: u32 = 5;
+/// How long statements that outlived an outage may still take: a server that was only stopped
+/// answers them now, one whose connections are dead never will.
+const LAST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What is known of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +56,12 @@ pub(super) struct Connection {
     handle: Handle,
     options: Doors,
     pool: Mutex<Pool>,
+    /// Statements of pools below this generation are waited for no longer.
+    given_up: watch::Sender<u64>,
     health: watch::Sender<Health>,
     /// Becomes true when the first look at the database has ended, whatever it found.
     pub(super) has_looked: watch::Sender<bool>,
-    /// Rung when the database was seen to be away.
+    /// Rung when there is reason to believe that the database is away.
     pub(super) went_down: Notify,
     /// Rung when what is known of the store is to be read anew at once.
     pub(super) refresh: Notify,
@@ -59,30 +69,6 @@ pub(super) struct Connection {
     is_closed: AtomicBool,
     /// When it was last said that the disk is full.
     complained: Mutex<Option<Instant>>,
-}
-
-#[derive(Clone)]
-struct Pool {
-    generation: u64,
-    database: DatabaseConnection,
-    /// As many as connections, handed out in the order of asking, so that
-    /// waiting for a turn is never taken for a database that is away.
-    permits: Arc<Semaphore>,
-}
-
-impl Pool {
-    async fn open(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
-        let (options, is_pooled) = doors.current();
-        let n_connections = options.get_max_connections().unwrap_or(1);
-        Ok(Self {
-            generation,
-            database: DatabaseConnection::open(options.clone(), is_pooled, Some(doors.longest))
-                .await?,
-            permits: Arc::new(Semaphore::new(
-                usize::try_from(n_connections).unwrap_or(usize::MAX >> 4),
-            )),
-        })
-    }
 }
 
 impl Connection {
@@ -96,16 +82,20 @@ impl Connection {
         statement_timeout: Duration,
     ) -> Result<Self, DbErr> {
         let handle = runtime.handle().clone();
-        let lazily = options.clone();
-        let pool = handle
-            .spawn(async move { Pool::open(&lazily, 0).await })
-            .await
-            .map_err(|error| DbErr::Custom(error.to_string()))??;
+        let pool = match Pool::open(&options, 0).await {
+            Ok(pool) => pool,
+            Err(error) => {
+                // It must not be waited for here.
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
         Ok(Self {
             runtime: Mutex::new(Some(runtime)),
             handle,
             options,
             pool: Mutex::new(pool),
+            given_up: watch::Sender::new(0),
             health: watch::Sender::new(Health::NoContact),
             has_looked: watch::Sender::new(false),
             went_down: Notify::new(),
@@ -118,6 +108,12 @@ impl Connection {
 
     pub(super) fn handle(&self) -> &Handle {
         &self.handle
+    }
+
+    /// Tasks alive in the store's runtime and in that of the pool in use; the end of an earlier
+    /// pool is a task as long as it takes.
+    pub(super) fn n_tasks(&self) -> usize {
+        self.handle.metrics().num_alive_tasks() + self.pool.lock().n_tasks()
     }
 
     pub(super) fn health(&self) -> Health {
@@ -151,28 +147,58 @@ impl Connection {
         Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
     {
         let (pool, permit) = self.turn(until).await?;
+        let generation = pool.generation;
         let operation = operation(pool.database);
-        let mut task = self.handle.spawn(async move {
+        let statement = async move {
             let outcome = operation.await;
             drop(permit);
             outcome
-        });
-        let patience = until
-            .saturating_duration_since(Instant::now())
-            .min(self.timeout);
-        let failure = match timeout(patience, &mut task).await {
-            Ok(Ok(Ok(value))) => return Ok(value),
-            Ok(Ok(Err(error))) => Failure::from(error),
-            Ok(Err(_stopped)) => {
+        };
+        let mut task = match pool.runtime.handle() {
+            Ok(handle) => handle.spawn(statement),
+            Err(_ended) => {
+                let cause = Cause::Broken("its pool was replaced".to_owned());
+                return Err(Failure::NotCommitted(cause));
+            }
+        };
+        drop(pool.runtime);
+        let sent = Instant::now();
+        let patience = until.saturating_duration_since(sent).min(self.timeout);
+        let failure = match self.outcome(&mut task, patience, generation).await {
+            Some(Ok(Ok(value))) => return Ok(value),
+            Some(Ok(Err(error))) => Failure::from(error),
+            Some(Err(_stopped)) => {
                 Failure::MayHaveCommitted(Cause::Broken("its task was stopped".to_owned()))
             }
-            Err(_) => {
-                self.watch_silent(task, self.timeout.saturating_sub(patience), pool.generation);
+            None => {
+                let left = self.timeout.saturating_sub(sent.elapsed());
+                self.watch_silent(task, left, generation);
                 Failure::MayHaveCommitted(Cause::Silent)
             }
         };
-        self.learn_from(&failure, pool.generation);
+        self.learn_from(&failure, generation);
         Err(failure)
+    }
+
+    /// Waits for a statement's end; `None` when it is not waited for any longer.
+    async fn outcome<T>(
+        &self,
+        task: &mut JoinHandle<T>,
+        patience: Duration,
+        generation: u64,
+    ) -> Option<Result<T, JoinError>> {
+        let unsuspicious = patience.min(self.timeout / SUSPICIOUS_PART);
+        if let Ok(ended) = timeout(unsuspicious, &mut *task).await {
+            return Some(ended);
+        }
+        self.went_down.notify_one();
+        let mut given_up = self.given_up.subscribe();
+        tokio::select! {
+            biased;
+            ended = task => Some(ended),
+            () = sleep(patience.saturating_sub(unsuspicious)) => None,
+            _ = given_up.wait_for(|below| generation < *below) => None,
+        }
     }
 
     /// Waits for a turn on the pool, and on its successor where it is replaced meanwhile.
@@ -191,7 +217,8 @@ impl Connection {
         }
     }
 
-    /// A statement that nobody waits for any more: after `store.timeout` in all its pool is replaced.
+    /// A statement that nobody waits for any more: after `store.timeout` in all its pool is
+    /// replaced.
     fn watch_silent<T: Send + 'static>(
         self: &Arc<Self>,
         task: JoinHandle<T>,
@@ -207,9 +234,27 @@ impl Connection {
     }
 
     /// Replaces the pool that is in use now.
-    pub(super) fn renew(&self) {
+    pub(super) fn renew(&self) -> u64 {
         let generation = self.pool.lock().generation;
         self.replace_pool(generation, "the database does not answer as it should");
+        generation
+    }
+
+    /// Replaces the pool after an outage; what is still under way on it is soon waited for no
+    /// longer, so that nobody stays behind a connection that will never answer.
+    pub(super) fn renew_after_outage(self: &Arc<Self>) {
+        let generation = self.renew();
+        if self.pool.lock().generation == generation {
+            // Nothing took its place.
+            return;
+        }
+        let connection = Arc::clone(self);
+        self.handle.spawn(async move {
+            sleep(LAST_PATIENCE).await;
+            connection
+                .given_up
+                .send_modify(|below| *below = generation.saturating_add(1).max(*below));
+        });
     }
 
     fn learn_from(&self, failure: &Failure, generation: u64) {
@@ -246,23 +291,25 @@ impl Connection {
     /// Whatever broke one connection broke its siblings: all are replaced at once.
     fn replace_pool(&self, generation: u64, cause: &str) {
         let mut pool = self.pool.lock();
-        if pool.generation != generation || self.is_closed.load(Ordering::Acquire) {
+        let is_replaced = pool.generation != generation || self.is_closed.load(Ordering::Acquire);
+        if is_replaced || !pool.is_of_a_server() || sabotage::is(Fault::KeepDeadPool) {
             return;
         }
         tracing::debug!(error = cause, "connections to the database are replaced");
-        // The pool connects lazily, so opening one does not wait for anything.
-        let _inside = self.handle.enter();
-        let Some(Ok(fresh)) = futures_util::FutureExt::now_or_never(Pool::open(
-            &self.options,
-            generation.wrapping_add(1),
-        )) else {
+        let Ok(fresh) = Pool::open_at_once(&self.options, generation.saturating_add(1)) else {
+            tracing::error!("connections to the database could not be replaced");
             return;
         };
         let old = std::mem::replace(&mut *pool, fresh);
         // Whoever waits for a turn on it waits on the new one.
         old.permits.close();
-        // Closing waits for the connections that are in use, for many minutes if need be.
-        self.handle.spawn(async move { old.database.close().await });
+        let patience = self.timeout + LAST_PATIENCE;
+        self.handle.spawn(async move {
+            // Statements under way may end. What is silent still has been given up by all then,
+            // and ends with its runtime.
+            let _ended = timeout(patience, old.database.clone().close()).await;
+            drop(old);
+        });
     }
 
     /// Closes the pool, waiting at most `patience` for statements in flight, and ends the runtime.

@@ -11,7 +11,7 @@ use std::{
 
 use odometer_core::{definition::Definition, name::SequenceName};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch};
 
 use super::{
     StoreSettings,
@@ -30,12 +30,15 @@ use super::{
     refresh::Refresher,
     reservation::{Reservation, ReserveRequest, Unpublished},
     session::DatabaseConnection,
+    suspect::Doubts,
     target::Target,
 };
 use crate::metrics::Metrics;
 
 /// One database shares its sequences with none.
 pub(super) const STRIPE_COUNT: i32 = 1;
+/// Reservations ahead of time take at most this part of the connections.
+const AHEAD_PART: u32 = 2;
 /// How long the start waits for the first look at the database.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// News that may wait until they are taken notice of.
@@ -62,6 +65,10 @@ pub struct Database {
     fatal: watch::Receiver<Option<StartError>>,
     /// An estimate of how many sequences there are; counted exactly where it decides.
     pub(super) n_sequences: AtomicU64,
+    /// What is not known of writes that got no answer.
+    pub(super) doubts: Doubts,
+    /// Turns of reservations that nobody waits for: they leave connections to those of callers.
+    ahead: Semaphore,
     in_flight: AtomicUsize,
     peak_in_flight: AtomicUsize,
     /// Whoever issues from this store takes the end at which its news arrive.
@@ -99,6 +106,9 @@ impl Database {
             settings.journal_queue,
             Arc::clone(&metrics),
         );
+        let n_ahead = usize::try_from(settings.pool_max / AHEAD_PART)
+            .unwrap_or(1)
+            .max(1);
         let (tell, news) = mpsc::channel(NEWS_AHEAD);
         Overlaps::watch(Arc::clone(&connection), Arc::clone(&metrics));
         Pruner::start(
@@ -130,6 +140,8 @@ impl Database {
             metrics,
             fatal,
             n_sequences: AtomicU64::new(0),
+            doubts: Doubts::default(),
+            ahead: Semaphore::new(n_ahead),
             in_flight: AtomicUsize::new(0),
             peak_in_flight: AtomicUsize::new(0),
             news: Mutex::new(Some(news)),
@@ -163,9 +175,10 @@ impl Database {
         let database = Arc::clone(self);
         self.connection.handle().spawn(async move {
             let started = Instant::now();
+            let turn = database.turn_ahead(&request).await;
             let flight = InFlight::enter(&database);
             let outcome = Reservation::new(&database, request).run().await;
-            drop(flight);
+            drop((flight, turn));
             database
                 .metrics
                 .reservation_duration
@@ -176,6 +189,17 @@ impl Database {
             let _gone = answer.send(outcome);
         });
         receiver
+    }
+
+    /// Waits for a turn where nobody waits for the numbers, until somebody does.
+    async fn turn_ahead(&self, request: &ReserveRequest) -> Option<SemaphorePermit<'_>> {
+        if !request.want.is_ahead() {
+            return None;
+        }
+        tokio::select! {
+            turn = self.ahead.acquire() => turn.ok(),
+            () = request.urgency.notified() => None,
+        }
     }
 
     /// The most reservations that were under way at once since the start.
@@ -379,6 +403,13 @@ impl Database {
             );
         }
         self.connection.close(patience / 2).await;
+        let in_doubt = self.doubts.end();
+        if in_doubt > 0 {
+            tracing::warn!(
+                numbers = in_doubt,
+                "whether these numbers were reserved was not found out before the end"
+            );
+        }
     }
 }
 

@@ -22,6 +22,7 @@ mod monitor;
 mod near;
 mod overlap;
 mod pairs;
+mod pool;
 mod probe;
 mod prune;
 mod recent;
@@ -31,6 +32,7 @@ mod reservation;
 mod route;
 mod session;
 mod startup;
+mod suspect;
 mod target;
 mod tls;
 mod trace;
@@ -179,6 +181,11 @@ impl Store {
     /// Rows of the journal that wait to be written.
     pub fn n_journal_rows_queued(&self) -> usize {
         self.database().journal.n_queued()
+    }
+
+    /// Tasks alive in the store's runtime.
+    pub fn n_tasks(&self) -> usize {
+        self.database().connection.n_tasks()
     }
 
     /// Numbers that were given back to the journal and are not in the database yet.

@@ -1,20 +1,25 @@
 //! Watches whether the database is there: at the start, after a loss, and now and then.
 
 use std::{
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use migration::Installed;
 use sea_orm::{Database, DatabaseConnection, DbBackend, DbErr};
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{sleep_until, timeout, timeout_at},
+};
 
 use super::{
     StoreSettings,
     backoff::Backoff,
     connection::{Connection, Health},
-    error::{Cause, StartError},
-    probe,
+    error::StartError,
+    pool, probe,
     refresh::Refresher,
     startup::{self, Verdict},
     target::Target,
@@ -23,6 +28,11 @@ use crate::metrics::Metrics;
 
 /// Between two looks at a database that answers.
 const QUIET_INTERVAL: Duration = Duration::from_secs(5);
+/// A look that takes longer is reason for a second one on a new connection.
+const ALARM_AFTER: Duration = Duration::from_secs(1);
+/// Looks under way while the database is away; the time that a connection may take is shared out
+/// among them.
+const LOOKS_AT_ONCE: u8 = 4;
 
 /// The task that finds out whether numbers can be reserved.
 pub(super) struct Monitor {
@@ -65,9 +75,8 @@ impl Monitor {
             self.metrics.store_up.set(1.0);
             self.connection.set_health(Health::Up);
             self.connection.has_looked.send_replace(true);
-            let _either =
-                tokio::time::timeout(QUIET_INTERVAL, self.connection.went_down.notified()).await;
-            if self.answers().await {
+            let alarm = timeout(QUIET_INTERVAL, self.connection.went_down.notified()).await;
+            if self.answers(alarm.is_ok()).await {
                 continue;
             }
             self.connection.set_health(Health::Down);
@@ -152,39 +161,98 @@ impl Monitor {
             .unwrap_or_else(|failure| startup::verdict_of(&failure))
     }
 
-    /// Looks twice: the first look may have met a connection that went stale by itself.
-    async fn answers(&self) -> bool {
-        for _look in 0..2 {
-            let until = Instant::now() + self.settings.timeout + self.settings.acquire;
-            match self.connection.run(until, startup::inspect).await {
-                Ok(Verdict::Good { .. }) => return true,
-                // A pool at its bound is a sign of life: a silent one would have been replaced.
-                Err(failure) if matches!(failure.cause(), Cause::Busy) => return true,
-                // The server behind an address may be another one by now.
-                Ok(_) | Err(_) => self.connection.renew(),
-            }
+    /// Whether the database answers, on a connection of the pool or on a new one.
+    ///
+    /// A pool's connections may be dead while the database is there, and a database that has no
+    /// connection to spare may answer those that it has.
+    async fn answers(&self, is_alarm: bool) -> bool {
+        let started = Instant::now();
+        // Silence alone may be a slow database, which need not answer many questions in time.
+        let is_silent = is_alarm && self.connection.health() == Health::Up;
+        let mut by_pool = pin!(self.look_by_pool(is_silent));
+        // As long as all is quiet one look is enough.
+        if !is_alarm && timeout(ALARM_AFTER, &mut by_pool).await.is_ok() {
+            return true;
         }
-        false
+        let mut apart = pin!(self.look_apart());
+        tokio::select! {
+            biased;
+            () = &mut by_pool => true,
+            found = &mut apart => match found {
+                Verdict::Good { .. } => true,
+                Verdict::Away(_) | Verdict::Schema(_) | Verdict::Wrong(_) => {
+                    let left = self.settings.acquire.saturating_sub(started.elapsed());
+                    timeout(left, by_pool).await.is_ok()
+                }
+            },
+        }
     }
 
+    /// Resolves when a connection of the pool answers well, or answers at all where that is the
+    /// question; else never.
+    async fn look_by_pool(&self, is_silent: bool) {
+        let connection = Arc::clone(&self.connection);
+        let until = Instant::now() + self.settings.timeout + self.settings.acquire;
+        // A task of its own: it is watched to its end, also when nobody waits for it any more.
+        let look = self.connection.handle().spawn(async move {
+            let answer = connection.run(until, async move |database| {
+                if is_silent {
+                    return Box::pin(database.ping()).await.map(|()| true);
+                }
+                let verdict = startup::inspect(database).await?;
+                Ok(matches!(verdict, Verdict::Good { .. }))
+            });
+            let answer = answer.await;
+            if let Ok(false) = answer {
+                // The server behind an address may be another one by now.
+                connection.renew();
+            }
+            matches!(answer, Ok(true))
+        });
+        if !matches!(look.await, Ok(true)) {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Looks by a connection of its own. A dropped look ends with its connection.
+    async fn look_apart(&self) -> Verdict {
+        let doors = self.target.looking_doors(&self.settings);
+        let patience = self.settings.acquire + self.settings.timeout;
+        match pool::once(&doors, patience, startup::inspect).await {
+            Ok(Some(verdict)) => verdict,
+            Ok(None) => Verdict::Away("it got no reply".to_owned()),
+            Err(error) => startup::verdict_of(&error.into()),
+        }
+    }
+
+    /// A look that got no reply is not waited for before the next one: what was sent into a cut
+    /// network is lost, and the first look after its end is the one that is answered.
     async fn wait_for_return(&self) {
-        let mut backoff = Backoff::new(&self.settings);
+        let mut looks = FuturesUnordered::new();
         let mut said = String::new();
         loop {
-            match self.look().await {
-                Verdict::Good { .. } => {
-                    tracing::info!("the database is back");
-                    return;
-                }
-                Verdict::Away(reason) | Verdict::Schema(reason) | Verdict::Wrong(reason) => {
-                    if said != reason {
-                        tracing::warn!("waiting for the database: {reason}");
-                        said = reason;
+            if looks.len() < usize::from(LOOKS_AT_ONCE) {
+                looks.push(self.look_apart());
+            }
+            let jitter = rand::random_range(0.5..1.0);
+            let pause = (self.settings.acquire / u32::from(LOOKS_AT_ONCE)).mul_f64(jitter);
+            let until = tokio::time::Instant::now() + pause;
+            while let Ok(Some(found)) = timeout_at(until, looks.next()).await {
+                match found {
+                    Verdict::Good { .. } => {
+                        tracing::info!("the database is back");
+                        self.connection.renew_after_outage();
+                        return;
+                    }
+                    Verdict::Away(reason) | Verdict::Schema(reason) | Verdict::Wrong(reason) => {
+                        if said != reason {
+                            tracing::warn!("waiting for the database: {reason}");
+                            said = reason;
+                        }
                     }
                 }
             }
-            self.connection.renew();
-            backoff.wait(Instant::now() + QUIET_INTERVAL).await;
+            sleep_until(until).await;
         }
     }
 }

@@ -16,6 +16,7 @@ use odometer_core::{
     sizing::{self, Demand, Granted, Rates, Size, Why},
 };
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::{
@@ -28,6 +29,7 @@ use super::{
     journal::Row,
     look,
     session::DatabaseConnection,
+    suspect::{Doubt, Suspect},
 };
 use crate::{
     metrics::{AbandonedCause, Metrics},
@@ -50,6 +52,8 @@ pub struct ReserveRequest {
     pub adopt_from: Option<i64>,
     /// What a name never seen is created with; `None`: it is refused.
     pub template: Option<Arc<Definition>>,
+    /// Rung when somebody waits for what was asked for ahead of time.
+    pub urgency: Arc<Notify>,
 }
 
 /// How many numbers are wanted.
@@ -61,6 +65,13 @@ pub enum Want {
     Exactly(u64),
     /// Just as many, and at most 1/4096 of what is left.
     Handover(u64),
+}
+
+impl Want {
+    /// Whether nobody waits for it yet.
+    pub(super) fn is_ahead(&self) -> bool {
+        matches!(self, Self::Refill(demand) if demand.waited_for == 0)
+    }
 }
 
 /// A sequence as this process last saw it in the store.
@@ -172,13 +183,6 @@ impl Drop for Unpublished {
     }
 }
 
-/// A write whose outcome was not told.
-#[derive(Clone, Copy, Debug)]
-struct Suspect {
-    seen: Seen,
-    count: u64,
-}
-
 pub(super) struct Reservation<'a> {
     pub(super) database: &'a Database,
     pub(super) request: ReserveRequest,
@@ -189,7 +193,8 @@ pub(super) struct Reservation<'a> {
     stored_rate: Option<f64>,
     pub(super) adopt_from: Option<i64>,
     n_conflicts: u32,
-    suspect: Option<Suspect>,
+    /// Writes whose outcome was not told, of this reservation or of an earlier one.
+    pub(super) doubt: Doubt,
 }
 
 impl<'a> Reservation<'a> {
@@ -201,7 +206,7 @@ impl<'a> Reservation<'a> {
             stored_rate: None,
             adopt_from: request.adopt_from,
             n_conflicts: 0,
-            suspect: None,
+            doubt: database.doubts.take(&request.name),
             database,
             request,
         }
@@ -210,8 +215,10 @@ impl<'a> Reservation<'a> {
     /// Tries until there is a block or a reason why there is none.
     pub(super) async fn run(mut self) -> Result<Reserved, StoreError> {
         let outcome = self.attempts().await;
-        // Nobody reads again after the end, so what is suspect then stays lost.
-        self.abandon_suspect();
+        // Who reads the counter next will know.
+        let doubt = std::mem::take(&mut self.doubt);
+        let lost = self.database.doubts.keep(&self.request.name, doubt);
+        self.abandon(lost.most());
         outcome
     }
 
@@ -470,10 +477,9 @@ impl<'a> Reservation<'a> {
             .await;
         match outcome {
             Ok(true) => {
-                // The earlier write, if there was one, can never apply any more.
-                if self.suspect.is_some_and(|suspect| suspect.seen == seen) {
-                    self.suspect = None;
-                }
+                self.settle_suspect(seen);
+                // An earlier write on the same condition can never apply any more.
+                self.doubt.write = None;
                 self.database.metrics.reserved.increment(1);
                 let after = Seen {
                     next_value: block.end(),
@@ -490,11 +496,7 @@ impl<'a> Reservation<'a> {
             Err(failure) => {
                 self.count_failed_write(&failure);
                 if matches!(failure, Failure::MayHaveCommitted(_)) {
-                    self.abandon_suspect();
-                    self.suspect = Some(Suspect {
-                        seen,
-                        count: block.count(),
-                    });
+                    self.suspect(seen, block);
                 }
                 self.known = None;
                 Err(Stop::Failed(failure))
@@ -528,20 +530,30 @@ impl<'a> Reservation<'a> {
         }
     }
 
-    /// Compares the counter read again with the write whose outcome was not told.
-    fn settle_suspect(&mut self, seen: Seen) {
-        if self.suspect.is_some_and(|suspect| suspect.seen != seen) {
-            self.abandon_suspect();
+    /// Notes a write whose outcome was not told.
+    fn suspect(&mut self, seen: Seen, block: Block) {
+        match &mut self.doubt.write {
+            Some(suspect) if suspect.seen == seen => suspect.add(block),
+            earlier => {
+                let lost = earlier.replace(Suspect::new(seen, block));
+                self.abandon(lost.map_or(0, |lost| lost.most()));
+            }
         }
     }
 
-    fn abandon_suspect(&mut self) {
-        if let Some(suspect) = self.suspect.take() {
-            self.abandon(suspect.count);
+    /// Compares the counter as it is known now with writes whose outcome was not told.
+    fn settle_suspect(&mut self, seen: Seen) {
+        let lost = self.doubt.write.as_ref().and_then(|write| write.lost(seen));
+        if let Some(lost) = lost {
+            self.doubt.write = None;
+            self.abandon(lost);
         }
     }
 
     pub(super) fn abandon(&self, count: u64) {
+        if count == 0 || sabotage::is(Fault::Uncounted) {
+            return;
+        }
         self.database
             .metrics
             .abandoned(AbandonedCause::Uncertain)
@@ -549,7 +561,7 @@ impl<'a> Reservation<'a> {
         tracing::warn!(
             sequence = self.request.name.as_str(),
             numbers = count,
-            "numbers that may have been reserved are abandoned"
+            "numbers of a write whose outcome was not told are abandoned"
         );
     }
 

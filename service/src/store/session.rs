@@ -99,6 +99,14 @@ impl DatabaseConnection {
         }
     }
 
+    /// Whether somebody answers.
+    pub(super) async fn ping(&self) -> Result<(), DbErr> {
+        match self {
+            Self::Prepared(made) => Box::pin(made.ping()).await,
+            Self::Unprepared(_) => self.execute_unprepared("SELECT 1").await.map(|_one| ()),
+        }
+    }
+
     pub(super) async fn close(self) -> Result<(), DbErr> {
         match self {
             Self::Prepared(made) | Self::Unprepared(Unprepared { made, .. }) => made.close().await,

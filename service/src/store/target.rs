@@ -206,6 +206,13 @@ impl Target {
         options
     }
 
+    /// The same, whichever way the server is reached by.
+    pub(super) fn looking_doors(&self, settings: &StoreSettings) -> Doors {
+        let options = self.looking(settings.acquire);
+        let (route, longest) = (self.route.clone(), settings.timeout);
+        Doors::new(options.clone(), options, route, longest)
+    }
+
     /// `longest` is how long a statement is waited for, beyond which the server ends it by itself.
     fn options(
         &self,

@@ -57,7 +57,8 @@ pub(super) fn of(error: &SqlxError) -> Option<Fault> {
 
 fn unverified(why: &CertificateError) -> String {
     use CertificateError as Why;
-    let what = if matches!(why, Why::UnknownIssuer) {
+    // An authority that took another key under its old name signs what the old one did not.
+    let what = if matches!(why, Why::UnknownIssuer | Why::BadSignature) {
         "is signed by no authority that is known here: name the file of the authority's \
          certificate, as sslrootcert (PostgreSQL) or ssl-ca (MySQL)"
     } else if matches!(why, Why::Expired | Why::ExpiredContext { .. }) {

@@ -1,0 +1,152 @@
+//! A pool of connections and the runtime that it lives and ends with.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+use sea_orm::{ConnectionTrait, DbBackend, DbErr};
+use tokio::{
+    runtime::{Handle, Runtime},
+    sync::Semaphore,
+    time::timeout,
+};
+
+use super::{route::Doors, session::DatabaseConnection};
+
+/// Threads that a pool's connections live on.
+const POOL_THREADS: usize = 2;
+/// For the end of a connection that was used once.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Clone)]
+pub(super) struct Pool {
+    pub(super) generation: u64,
+    pub(super) database: DatabaseConnection,
+    /// As many as connections, handed out in the order of asking, so that
+    /// waiting for a turn is never taken for a database that is away.
+    pub(super) permits: Arc<Semaphore>,
+    pub(super) runtime: Arc<PoolRuntime>,
+}
+
+/// Where all that belongs to one pool runs, down to what the driver does on its own when it takes
+/// a connection back; the end of it is the end of every connection, also of those that are silent.
+pub(super) struct PoolRuntime(Option<Runtime>);
+
+impl PoolRuntime {
+    fn start() -> Result<Self, DbErr> {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(POOL_THREADS)
+            .thread_name("odometer-pool")
+            .enable_all()
+            .build()
+            .map(|runtime| Self(Some(runtime)))
+            .map_err(|error| DbErr::Custom(error.to_string()))
+    }
+
+    pub(super) fn handle(&self) -> Result<&Handle, DbErr> {
+        let ended = || DbErr::Custom("the pool's runtime has ended".to_owned());
+        self.0.as_ref().map(Runtime::handle).ok_or_else(ended)
+    }
+}
+
+impl Drop for PoolRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Pool {
+    /// A pool that connects when it is first used.
+    ///
+    /// # Errors
+    /// Options that the driver cannot read; for a SQLite file also that it cannot be opened.
+    pub(super) async fn open(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
+        let (options, is_pooled) = doors.current();
+        let (options, longest) = (options.clone(), Some(doors.longest));
+        let runtime = PoolRuntime::start()?;
+        let n_connections = options.get_max_connections();
+        let connecting = runtime.handle()?.spawn(async move {
+            Box::pin(DatabaseConnection::open(options, is_pooled, longest)).await
+        });
+        let database = connecting
+            .await
+            .map_err(|error| DbErr::Custom(error.to_string()))??;
+        Ok(Self::of(database, n_connections, generation, runtime))
+    }
+
+    /// As `open`, of a server, without waiting for anything.
+    pub(super) fn open_at_once(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
+        let (options, is_pooled) = doors.current();
+        let runtime = PoolRuntime::start()?;
+        let inside = runtime.handle()?.enter();
+        let longest = Some(doors.longest);
+        let connecting = Box::pin(DatabaseConnection::open(
+            options.clone(),
+            is_pooled,
+            longest,
+        ));
+        let database = FutureExt::now_or_never(connecting)
+            .unwrap_or_else(|| Err(DbErr::Custom("the driver waits".to_owned())))?;
+        drop(inside);
+        let n_connections = options.get_max_connections();
+        Ok(Self::of(database, n_connections, generation, runtime))
+    }
+
+    fn of(
+        database: DatabaseConnection,
+        n_connections: Option<u32>,
+        generation: u64,
+        runtime: PoolRuntime,
+    ) -> Self {
+        let n_permits = usize::try_from(n_connections.unwrap_or(1)).unwrap_or(usize::MAX >> 4);
+        Self {
+            generation,
+            database,
+            permits: Arc::new(Semaphore::new(n_permits)),
+            runtime: Arc::new(runtime),
+        }
+    }
+
+    /// Whether its connections lead to a server, and can be dead without anybody being told.
+    pub(super) fn is_of_a_server(&self) -> bool {
+        self.database.get_database_backend() != DbBackend::Sqlite
+    }
+
+    /// Tasks alive in its runtime.
+    pub(super) fn n_tasks(&self) -> usize {
+        let handle = self.runtime.handle();
+        handle.map_or(0, |pool| pool.metrics().num_alive_tasks())
+    }
+}
+
+/// Runs one operation on a connection of its own, for at most `patience`; `None` when it took
+/// longer. Nothing of it is left afterwards.
+///
+/// # Errors
+/// How it failed.
+pub(super) async fn once<T, F, Fut>(
+    doors: &Doors,
+    patience: Duration,
+    operation: F,
+) -> Result<Option<T>, DbErr>
+where
+    T: Send + 'static,
+    F: FnOnce(DatabaseConnection) -> Fut,
+    Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
+{
+    let pool = Pool::open(doors, 0).await?;
+    let task = pool
+        .runtime
+        .handle()?
+        .spawn(operation(pool.database.clone()));
+    match timeout(patience, task).await {
+        Ok(Ok(outcome)) => {
+            // So that the server need not find out by itself.
+            let _in_time = timeout(CLOSE_PATIENCE, pool.database.clone().close()).await;
+            outcome.map(Some)
+        }
+        Ok(Err(stopped)) => Err(DbErr::Custom(stopped.to_string())),
+        Err(_) => Ok(None),
+    }
+}

@@ -1,0 +1,194 @@
+//! What a change would do, without doing it, and what may surprise about a definition.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::lifecycle::{call, program};
+use crate::support::{Backend, Client, Reply, TestDatabase, for_each_backend, run, wait};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+async fn rehearse(client: &Client, name: &str, body: &Value, headers: &[(&str, &str)]) -> Reply {
+    let path = format!("{name}?dry_run=true");
+    call(client, Method::PUT, &path, Some(body), headers).await
+}
+
+/// How many sequences there are, and how often one was changed.
+async fn rows(database: &TestDatabase) -> (Option<i64>, Option<i64>) {
+    (
+        database.number("SELECT COUNT(*) FROM sequence").await,
+        database
+            .number("SELECT definitions_version FROM meta")
+            .await,
+    )
+}
+
+for_each_backend!(a_dry_run_tells_what_would_be_and_changes_nothing);
+
+async fn a_dry_run_tells_what_would_be_and_changes_nothing(backend: Backend) {
+    let (database, program) = program(backend).await;
+    let client = program.client();
+    let before = rows(&database).await;
+    let wanted = json!({"start": "10", "step": 5, "max": "100"});
+    let reply = rehearse(&client, "tried", &wanted, &[]).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let told = reply.json();
+    assert_eq!(told["definition"]["start"], "10", "{told}");
+    assert_eq!(told["definition"]["block"]["hold"], "15m", "{told}");
+    assert_eq!(told["warnings"], json!([]), "{told}");
+    assert_eq!(told["samples"], json!(["10", "15", "20"]), "{told}");
+    assert_eq!(told["runway"], 19, "{told}");
+    assert_eq!(rows(&database).await, before);
+    let path = "/v1/sequences/tried";
+    assert_eq!(client.get(path).await.expect("a reply").status, 404);
+
+    client.define("tried", &wanted).await;
+    assert_eq!(client.next("tried").await, 10);
+    let described = client.get(path).await.expect("a reply");
+    let tag = described.header("etag").expect("a tag").to_owned();
+    let before = rows(&database).await;
+    let raised = json!({"max": "1000"});
+    // Between its reservation and its arrival a block is neither in the store nor in memory.
+    wait::until("what comes next is told", LIMIT, async || {
+        let told = rehearse(&client, "tried", &raised, &[("if-match", &tag)]).await;
+        assert_eq!(told.status, 200, "{told:?}");
+        let told = told.json();
+        assert_eq!(told["definition"]["max"], "1000", "{told}");
+        (told["samples"] == json!(["15", "20", "25"])).then_some(())
+    })
+    .await;
+    // What would be refused is, and nothing comes of it.
+    for (body, headers, status, code) in [
+        (json!({"step": 7}), &[][..], 409, "immutable_field"),
+        (json!({"max": "5"}), &[], 400, "invalid_definition"),
+        (json!({}), &[("if-none-match", "*")], 412, "already_exists"),
+        (json!({}), &[("if-match", "\"0\"")], 412, "version_mismatch"),
+    ] {
+        let reply = rehearse(&client, "tried", &body, headers).await;
+        assert_eq!(reply.status, status, "{reply:?}");
+        assert_eq!(reply.code().as_deref(), Some(code), "{reply:?}");
+    }
+    let after = client.get(path).await.expect("a reply");
+    assert_eq!(after.header("etag"), Some(tag.as_str()));
+    assert_eq!(after.json()["definition"]["max"], "100");
+    assert_eq!(rows(&database).await, before);
+    assert_eq!(client.next("tried").await, 15);
+}
+
+#[test]
+fn a_rehearsal_of_the_last_numbers_shows_as_many_as_there_are() {
+    run(async {
+        let (_database, program) = program(Backend::Sqlite).await;
+        let client = program.client();
+        let told = rehearse(&client, "two", &json!({"max": "2"}), &[]).await;
+        assert_eq!(told.json()["samples"], json!(["1", "2"]));
+        client.define("two", &json!({"max": "2"})).await;
+        assert_eq!(client.next("two").await, 1);
+        assert_eq!(client.next("two").await, 2);
+        let told = rehearse(&client, "two", &json!({}), &[]).await.json();
+        assert_eq!(told["samples"], json!([]), "{told}");
+        assert_eq!(told["runway"], 0, "{told}");
+    });
+}
+
+for_each_backend!(what_may_surprise_is_told);
+
+async fn what_may_surprise_is_told(backend: Backend) {
+    let (database, program) = program(backend).await;
+    let client = program.client();
+    let put = async |body: Value| -> String {
+        let reply = client.define("odd", &body).await.json();
+        let warnings = reply["warnings"].as_array().expect("a list").clone();
+        let told = warnings
+            .iter()
+            .map(|text| text.as_str().expect("a sentence"));
+        told.collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(put(json!({"max": "9007199254740991"})).await, "");
+    let told = put(json!({"max": "9007199254740992"})).await;
+    assert!(told.contains("JavaScript"), "{told}");
+    // Told again as long as it is so, also where nothing changes.
+    assert_eq!(put(json!({})).await, told);
+    let told = put(json!({"max": "1000000", "block": {"refill": "1m"}})).await;
+    assert!(told.contains("`block.refill` (1m)"), "{told}");
+    assert_eq!(put(json!({"block": {"refill": "1h"}})).await, "");
+
+    // At the rate that the counter has.
+    assert_eq!(client.next("odd").await, 1);
+    wait::until("it is served", LIMIT, async || {
+        let changed = database.next_value("odd").await?;
+        (changed > 1).then_some(())
+    })
+    .await;
+    database.execute("UPDATE counter SET rate = 2").await;
+    let told = put(json!({"description": "x"})).await;
+    assert!(told.contains("`block.hold` (15m) takes 1800"), "{told}");
+    assert!(told.contains(" days."), "{told}");
+}
+
+for_each_backend!(names_that_may_have_been_meant_are_suggested);
+
+async fn names_that_may_have_been_meant_are_suggested(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = crate::support::Program::options()
+        .database(&database.url)
+        .env("ODOMETER_UNKNOWN", "reject")
+        .start_ready()
+        .await;
+    let client = program.client();
+    for name in [
+        "Orders",
+        "orders-eu",
+        "tickets",
+        "ticket.s",
+        "retired-orders",
+    ] {
+        client.define(name, &json!({})).await;
+    }
+    for n in 0..200 {
+        let row = format!("('oz-{n:03}', '{{}}', 'live', '', 0, 0, 0)");
+        database
+            .execute(&format!("INSERT INTO sequence VALUES {row}"))
+            .await;
+    }
+    let retired = call(&client, Method::DELETE, "ticket.s", None, &[]).await;
+    assert_eq!(retired.status, 204, "{retired:?}");
+    let floor = json!({"floor": 5});
+    let refusals = [
+        (Method::POST, "oders/next", None),
+        (Method::POST, "orders/blocks?size=1", None),
+        (Method::GET, "ORDERS.EU", None),
+        (Method::DELETE, "tickes", None),
+        (Method::POST, "Tickets/advance", Some(&floor)),
+        (Method::POST, "Oders/restore", None),
+    ];
+    let meant = [
+        "Orders",
+        "Orders",
+        "orders-eu",
+        "tickets",
+        "tickets",
+        "Orders",
+    ];
+    for ((method, path, body), meant) in refusals.into_iter().zip(meant) {
+        // A few searches a second are made, so it may take a second call.
+        let found = wait::until(meant, LIMIT, async || {
+            let reply = call(&client, method.clone(), path, body, &[]).await;
+            assert_eq!(
+                reply.code().as_deref(),
+                Some("sequence_not_found"),
+                "{reply:?}"
+            );
+            let detail = reply.json()["detail"].as_str()?.to_owned();
+            detail.contains("Did you mean").then_some(detail)
+        });
+        let detail = found.await;
+        assert!(detail.contains(&format!("`{meant}`")), "{path}: {detail}");
+        assert!(!detail.contains("ticket.s"), "{path}: {detail}");
+    }
+    let reply = client.post("/v1/sequences/quite-another/next").await;
+    let detail = reply.expect("a reply").json()["detail"].to_string();
+    assert!(!detail.contains("mean"), "{detail}");
+}

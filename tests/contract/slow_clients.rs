@@ -1,0 +1,167 @@
+//! Callers that send slowly, too much, or without end: cut off, and nobody else is kept waiting.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::support::{Backend, Program, TestDatabase, raw, run, wait};
+
+/// Longer than the limits that the program is given, on a machine that is busy.
+const CUT_OFF_LIMIT: Duration = Duration::from_secs(20);
+
+async fn program() -> (TestDatabase, Program) {
+    let database = TestDatabase::prepared(Backend::Sqlite).await;
+    let program = Program::options()
+        .database(&database.url)
+        .env("ODOMETER_HTTP__HEAD", "500ms")
+        .env("ODOMETER_HTTP__BODY", "500ms")
+        .start_ready()
+        .await;
+    (database, program)
+}
+
+/// Sends `start`, then `drop_by_drop` again and again, until the connection is closed; what came
+/// back until then.
+async fn until_cut_off(program: &Program, start: &[u8], drop_by_drop: &[u8]) -> String {
+    let stream = TcpStream::connect(program.address())
+        .await
+        .expect("it listens");
+    let (mut reader, mut writer) = stream.into_split();
+    let mut received = Vec::new();
+    let writing = async {
+        // Writing fails as soon as the other end has closed.
+        let mut open = writer.write_all(start).await.is_ok();
+        while open {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            open = writer.write_all(drop_by_drop).await.is_ok();
+        }
+    };
+    let reading = reader.read_to_end(&mut received);
+    let ended = tokio::time::timeout(CUT_OFF_LIMIT, async {
+        tokio::select! {
+            _ended_or_reset = reading => {}
+            () = writing => {}
+        }
+    });
+    assert!(ended.await.is_ok(), "the connection is still open");
+    String::from_utf8_lossy(&received).into_owned()
+}
+
+#[test]
+fn a_head_that_arrives_slowly_is_cut_off() {
+    run(async {
+        let (_database, program) = program().await;
+        let start = b"POST /v1/sequences/slow/next HTTP/1.1\r\nHost: localhost\r\nX-Slow: ";
+        let answer = until_cut_off(&program, start, b"a").await;
+        assert!(!answer.contains(" 200 "), "{answer}");
+        assert_eq!(program.client().next("slow").await, 1);
+    });
+}
+
+#[test]
+fn a_body_that_arrives_slowly_is_cut_off() {
+    run(async {
+        let (_database, program) = program().await;
+        let head = |method: &str, path: &str| {
+            format!(
+                "{method} /v1/sequences/slow{path} HTTP/1.1\r\nHost: localhost\r\n\
+                 Content-Type: application/json\r\nContent-Length: 10000\r\n\r\n{{"
+            )
+        };
+        for (method, path) in [
+            ("PUT", ""),
+            ("POST", "/next"),
+            ("POST", "/blocks?size=1"),
+            ("POST", "/advance"),
+            ("POST", "/restore"),
+            ("DELETE", ""),
+        ] {
+            let answer = until_cut_off(&program, head(method, path).as_bytes(), b" ").await;
+            assert!(
+                answer.starts_with("HTTP/1.1 400 "),
+                "{method} {path}: {answer}"
+            );
+            assert!(
+                answer.contains("\"invalid_body\""),
+                "{method} {path}: {answer}"
+            );
+        }
+        // A call that takes no body does not wait for one.
+        let get = "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
+        let answer = until_cut_off(&program, get.as_bytes(), b" ").await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert_eq!(program.client().next("slow").await, 1);
+    });
+}
+
+#[test]
+fn a_head_without_end_is_not_read() {
+    run(async {
+        let (_database, program) = program().await;
+        let start = b"POST /v1/sequences/slow/next HTTP/1.1\r\nHost: localhost\r\n";
+        let header = format!("X-More: {}\r\n", "a".repeat(100_000));
+        let answer = until_cut_off(&program, start, header.as_bytes()).await;
+        assert!(!answer.contains(" 200 "), "{answer}");
+        // Many small ones are no better than a large one.
+        let many: String = (0..500).map(|n| format!("X-{n}: a\r\n")).collect();
+        let request = raw::request("POST", b"/v1/sequences/slow/next", &many, b"");
+        let reply = raw::exchange(program.address(), &request).await;
+        assert!(matches!(reply.status, 400 | 431), "{reply:?}");
+        assert_eq!(program.client().next("slow").await, 1);
+    });
+}
+
+#[test]
+fn an_url_without_end_is_not_read() {
+    run(async {
+        let (_database, program) = program().await;
+        let mut start = b"POST /v1/sequences/".to_vec();
+        let answer = until_cut_off(&program, &start, &[b'a'; 100_000]).await;
+        assert!(!answer.contains(" 200 "), "{answer}");
+        start.extend_from_slice(&[b'a'; 70_000]);
+        let request = raw::request("POST", &start[5..], "", b"");
+        let reply = raw::exchange(program.address(), &request).await;
+        assert!(matches!(reply.status, 400 | 404 | 414 | 431), "{reply:?}");
+        assert_eq!(program.client().next("slow").await, 1);
+    });
+}
+
+#[test]
+fn slow_callers_keep_nobody_waiting() {
+    run(async {
+        let (_database, program) = program().await;
+        let client = program.client();
+        assert_eq!(client.next("slow").await, 1);
+        let mut open = Vec::new();
+        for n in 0..200 {
+            let mut stream = TcpStream::connect(program.address())
+                .await
+                .expect("it listens");
+            let start: &[u8] = if n % 2 == 0 {
+                b"POST /v1/sequences/slow/next HTTP/1.1\r\nHost: loc"
+            } else {
+                b"PUT /v1/sequences/slow HTTP/1.1\r\nHost: localhost\r\n\
+                  Content-Type: application/json\r\nContent-Length: 9000\r\n\r\n{"
+            };
+            stream.write_all(start).await.expect("it reads");
+            open.push(stream);
+        }
+        assert_eq!(client.next("slow").await, 2);
+        for mut stream in open {
+            let mut received = Vec::new();
+            let ended = tokio::time::timeout(CUT_OFF_LIMIT, stream.read_to_end(&mut received));
+            assert!(ended.await.is_ok(), "a connection is still open");
+        }
+        wait::until("no call is under way", CUT_OFF_LIMIT, async || {
+            let scrape = client.get("/metrics").await.expect("a reply").body;
+            scrape
+                .contains("odometer_http_in_flight_requests 0\n")
+                .then_some(())
+        })
+        .await;
+        assert_eq!(client.next("slow").await, 3);
+    });
+}

@@ -1,0 +1,564 @@
+//! An older dump is restored under two live replicas: they notice, refuse, and go on above
+//! everything once `odometer recover` has run.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    Answer, Backend, Client, Dump, Ledger, Options, Program, Range, Scrape, TestDatabase,
+    for_each_backend, for_each_server, settings, wait,
+};
+
+/// How long something may take that takes two polls of a second each.
+const LIMIT: Duration = Duration::from_secs(90);
+/// Used by both replicas all the time.
+const BUSY: [&str; 3] = ["busy-0", "busy-1", "busy-2"];
+/// Used by the first replica before and after the dump, and unloaded when it is restored.
+const UNLOADED: &str = "unloaded";
+/// A block of it is returned in the dump, and adopted since by the first replica.
+const ADOPTED: &str = "adopted";
+/// Born after the dump, used by the first replica.
+const BORN_LATER: &str = "born-later";
+/// In the dump, and raised since by the first replica; the second has never used these.
+const STRANGERS: [&str; 3] = [UNLOADED, ADOPTED, BORN_LATER];
+/// Steps that `recover` skips: above all that is reserved in one round.
+const SKIP: u64 = 1_000_000;
+/// Numbers of a block that is returned.
+const BLOCK: u64 = 50;
+
+for_each_server!(a_restored_dump_repeats_no_number_before_and_after_recovery);
+
+async fn a_restored_dump_repeats_no_number_before_and_after_recovery(backend: Backend) {
+    let n_rounds = settings::at_size(2, 20);
+    let database = TestDatabase::prepared(backend).await;
+    let outcome = rounds(&database, &options(&database), n_rounds, true).await;
+    assert_eq!(outcome.unexpected, BTreeMap::new());
+    assert_eq!(outcome.ledger.n_duplicates(), 0, "{outcome:?}");
+    assert!(outcome.n_went_back >= 20 * n_rounds, "vacuous: {outcome:?}");
+    let n_given = outcome.ledger.n_numbers();
+    assert!(n_given >= 1000 * n_rounds, "vacuous: {n_given} numbers");
+    println!(
+        "{backend:?}: {n_rounds} rounds, {n_given} numbers, {} refusals",
+        outcome.n_went_back
+    );
+}
+
+for_each_server!(without_its_checks_a_restored_dump_repeats_numbers);
+
+async fn without_its_checks_a_restored_dump_repeats_numbers(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = options(&database).without_guards("no-went-back-checks");
+    let outcome = rounds(&database, &options, 1, false).await;
+    assert!(
+        outcome.ledger.n_duplicates() > 0,
+        "the check finds nothing: {outcome:?}"
+    );
+}
+
+for_each_server!(a_recovery_that_keeps_returned_blocks_repeats_numbers);
+
+async fn a_recovery_that_keeps_returned_blocks_repeats_numbers(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = options(&database).without_guards("recover-keeps-returned");
+    let outcome = rounds(&database, &options, 1, true).await;
+    let twice = outcome.twice();
+    assert!(
+        twice.contains_key(ADOPTED),
+        "the check finds nothing: {twice:?}"
+    );
+    assert_eq!(twice.len(), 1, "only what was adopted: {twice:?}");
+}
+
+for_each_server!(a_replica_whose_row_is_gone_refuses_names_it_never_used);
+
+async fn a_replica_whose_row_is_gone_refuses_names_it_never_used(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = options(&database).start_ready().await;
+    let client = program.client();
+    assert_eq!(client.next("used").await, 1);
+    // A poll may raise the row at any moment, but never makes it anew.
+    database.execute("DELETE FROM replica").await;
+    assert_eq!(refusal(&client, "never-used").await, "store_went_back");
+    let defined = client.put("/v1/sequences/never-defined", &json!({})).await;
+    let code = defined.expect("a reply").code();
+    assert_eq!(code.as_deref(), Some("store_went_back"));
+    // What is in memory was reserved before.
+    assert_eq!(client.next("used").await, 2);
+    assert_eq!(went_back_metric(&client).await, 1.0);
+    assert_eq!(database.next_value("never-used").await, None);
+    assert_eq!(
+        count_in(&program.log(), "the store went back to an earlier state"),
+        1
+    );
+
+    recover(&options(&database), 10);
+    serves_again(&client, "never-used").await;
+    // What is born after a recovery may have been there before it.
+    assert_eq!(
+        database.next_value("never-used").await.map(|n| n > 11),
+        Some(true)
+    );
+    assert_eq!(went_back_metric(&client).await, 0.0);
+    program.stop().await;
+}
+
+for_each_server!(too_small_a_recovery_keeps_refusing_the_names_concerned);
+
+async fn too_small_a_recovery_keeps_refusing_the_names_concerned(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = options(&database).start_ready().await;
+    let client = program.client();
+    client.next("little").await;
+    client.next("much").await;
+    let dump = database.dump();
+    next_beats(&database).await;
+    client.next("gone").await;
+    for name in ["much", "gone"] {
+        take(&client, name, 5_000).await;
+    }
+    database.restore(&dump);
+    for name in ["little", "much", "gone"] {
+        refuses(&client, name).await;
+    }
+    recover(&options(&database), 1_000);
+    serves_again(&client, "little").await;
+    for name in ["much", "gone"] {
+        refuses(&client, name).await;
+        assert_eq!(went_back_metric(&client).await, 1.0);
+    }
+    assert!(program.log().contains("larger --skip"), "{}", program.log());
+    recover(&options(&database), 100_000);
+    for name in ["much", "gone"] {
+        assert!(serves_again(&client, name).await > 5_000, "{name}");
+    }
+    wait::until("the recovery is seen", LIMIT, async || {
+        (went_back_metric(&client).await == 0.0).then_some(())
+    })
+    .await;
+    program.stop().await;
+}
+
+for_each_backend!(a_dry_recovery_changes_nothing);
+
+async fn a_dry_recovery_changes_nothing(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = options(&database);
+    let program = options.start_ready().await;
+    let client = program.client();
+    client
+        .define("short", &json!({"step": 3, "max": 1_000}))
+        .await;
+    client.next("short").await;
+    client.next("orders").await;
+    program.stop().await;
+    let before = everything(&database).await;
+    let dry = options.run(&["recover", "--skip", "1000", "--dry-run"]);
+    assert_eq!(dry.code, Some(0), "{dry}");
+    assert_eq!(everything(&database).await, before);
+
+    let wet = options.run(&["recover", "--skip", "1000"]);
+    assert_eq!(wet.code, Some(0), "{wet}");
+    let lines = |text: &str| -> Vec<String> {
+        let lines: Vec<&str> = text.lines().collect();
+        lines[..lines.len() - 1]
+            .iter()
+            .map(|&line| line.to_owned())
+            .collect()
+    };
+    assert_eq!(lines(&dry.output), lines(&wet.output));
+    for said in [
+        "2 sequences go on 1000 steps further",
+        "the highest rise is 1000, of orders",
+        "1 sequences end before that",
+        "returned blocks with ",
+        "are given up",
+    ] {
+        assert!(wet.output.contains(said), "{said}: {wet}");
+    }
+    assert_eq!(database.next_value("short").await, Some(1_003));
+    assert_ne!(everything(&database).await, before);
+    for arguments in [vec!["recover"], vec!["recover", "--skip", "0"]] {
+        let refused = options.run(&arguments);
+        assert_eq!(refused.code, Some(78), "{refused}");
+        assert!(refused.errors.contains("--skip: give N"), "{refused}");
+    }
+}
+
+fn options(database: &TestDatabase) -> Options {
+    Program::options()
+        .database(&database.url)
+        .env("ODOMETER_DEFINITION_REFRESH", "1s")
+        .env("ODOMETER_IDLE__PARK", "1s")
+        .env("ODOMETER_IDLE__UNLOAD", "1s")
+        .env("ODOMETER_DEFAULT__BLOCK__MIN", BLOCK)
+        .env("ODOMETER_DEFAULT__BLOCK__MAX", 2 * BLOCK)
+}
+
+#[derive(Debug, Default)]
+struct Outcome {
+    ledger: Ledger,
+    n_went_back: u64,
+    /// Answers that are neither numbers nor the refusal, by what they were.
+    unexpected: BTreeMap<String, u64>,
+}
+
+impl Outcome {
+    /// How many numbers of each sequence were given twice, where any were.
+    fn twice(&self) -> BTreeMap<String, u64> {
+        let alone = |sequence: &str| {
+            let mut ledger = Ledger::default();
+            ledger.record(sequence, self.ledger.given(sequence));
+            ledger.n_duplicates()
+        };
+        let counted = self
+            .ledger
+            .sequences()
+            .map(|name| (name.to_owned(), alone(name)));
+        counted.filter(|(_, n_twice)| *n_twice > 0).collect()
+    }
+}
+
+/// What callers note, all of them together.
+#[derive(Default)]
+struct Notes {
+    outcome: Mutex<Outcome>,
+    n_given: AtomicU64,
+    /// While the tables are being replaced, the database may be away.
+    is_restoring: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl Notes {
+    fn given(&self, sequence: &str, ranges: &[Range]) {
+        let n_now = ranges.iter().map(|range| range.count).sum();
+        self.n_given.fetch_add(n_now, Ordering::Relaxed);
+        let mut outcome = self.outcome.lock().expect("nobody panics with it");
+        outcome.ledger.record(sequence, ranges);
+    }
+
+    async fn call(&self, client: &Client, sequence: &str, path: &str) -> Option<String> {
+        let may_be_away = self.is_restoring.load(Ordering::SeqCst);
+        let answer = client
+            .ask(&format!("/v1/sequences/{sequence}/{path}"))
+            .await;
+        let code = match answer {
+            Answer::Given(ranges) => {
+                self.given(sequence, &ranges);
+                return None;
+            }
+            Answer::Refused(reply) => reply.code().unwrap_or(reply.body),
+            Answer::NoReply(error) => error.to_string(),
+        };
+        let may_be_away = may_be_away || self.is_restoring.load(Ordering::SeqCst);
+        let mut outcome = self.outcome.lock().expect("nobody panics with it");
+        let is_away = matches!(
+            code.as_str(),
+            "store_unavailable" | "refill_timeout" | "internal"
+        );
+        if code == "store_went_back" {
+            outcome.n_went_back += 1;
+        } else if !(may_be_away && is_away) {
+            *outcome.unexpected.entry(code.clone()).or_default() += 1;
+        }
+        Some(code)
+    }
+}
+
+/// Rounds of: dump, serve on, restore under both replicas, recover, serve.
+async fn rounds(
+    database: &TestDatabase,
+    options: &Options,
+    n_rounds: u64,
+    notices: bool,
+) -> Outcome {
+    let notes = Arc::new(Notes::default());
+    for _ in 0..n_rounds {
+        round(database, options, &notes, notices).await;
+    }
+    let notes = Arc::into_inner(notes).expect("all callers have ended");
+    notes.outcome.into_inner().expect("nobody panics with it")
+}
+
+async fn round(database: &TestDatabase, options: &Options, notes: &Arc<Notes>, notices: bool) {
+    let born_later = format!("{BORN_LATER}-{}", uuid::Uuid::new_v4().simple());
+    return_a_block(options, notes).await;
+    let programs = [options.start_ready().await, options.start_ready().await];
+    let clients = programs.each_ref().map(Program::client);
+    notes.is_over.store(false, Ordering::SeqCst);
+    let callers: Vec<_> = clients
+        .iter()
+        .flat_map(|client| BUSY.map(|name| (client.clone(), name)))
+        .map(|(client, name)| tokio::spawn(call_until_over(client, name, Arc::clone(notes))))
+        .collect();
+    notes.call(&clients[0], UNLOADED, "next").await;
+    serve_some(notes, 300).await;
+    let returned = rows_with_fate(database, "returned").await;
+    assert!(!returned.is_empty(), "vacuous: nothing was returned");
+
+    let dump = database.dump();
+    next_beats(database).await;
+    serve_some(notes, 300).await;
+    for path in ["next", "next?count=70"] {
+        for name in [ADOPTED, UNLOADED, &born_later] {
+            notes.call(&clients[0], name, path).await;
+        }
+    }
+    let adopted = rows_with_fate(database, "adopted").await;
+    assert!(
+        returned.iter().any(|row| adopted.contains(row)),
+        "vacuous: what was returned was not adopted"
+    );
+    wait_until_unloaded(database, UNLOADED).await;
+    restore(database, &dump, &clients, notes, notices).await;
+
+    let names = BUSY.into_iter().chain(STRANGERS);
+    let names: Vec<&str> = names.chain([born_later.as_str()]).collect();
+    for client in &clients {
+        for name in &names {
+            until_it_refuses(notes, client, name, notices).await;
+        }
+    }
+    if notices {
+        recover(options, SKIP);
+    }
+    for client in &clients {
+        for name in &names {
+            until_it_serves(notes, client, name).await;
+        }
+    }
+    // What was returned is adopted by the one that never used the name, if it may be.
+    for _ in 0..4 {
+        notes.call(&clients[1], ADOPTED, "next?count=40").await;
+    }
+    serve_some(notes, 300).await;
+    notes.is_over.store(true, Ordering::SeqCst);
+    for caller in callers {
+        caller.await.expect("a caller does not panic");
+    }
+    for program in programs {
+        program.stop().await;
+    }
+}
+
+/// Puts the dump in the place of what there is, under replicas that serve.
+async fn restore(
+    database: &TestDatabase,
+    dump: &Dump,
+    clients: &[Client],
+    notes: &Notes,
+    notices: bool,
+) {
+    notes.is_restoring.store(true, Ordering::SeqCst);
+    if database.backend == Backend::MariaDb {
+        // Its restore replaces one table after the other: the replicas are told before the first.
+        database.execute("DELETE FROM replica").await;
+    }
+    database.restore(dump);
+    settle(clients, notices).await;
+    notes.is_restoring.store(false, Ordering::SeqCst);
+}
+
+async fn until_it_serves(notes: &Notes, client: &Client, name: &str) {
+    let what = format!("{name} is served again");
+    wait::until(&what, LIMIT, async || {
+        let code = notes.call(client, name, "next?count=10").await;
+        code.is_none().then_some(())
+    })
+    .await;
+}
+
+/// Where the rests begin of the blocks of `ADOPTED` that have this fate.
+async fn rows_with_fate(database: &TestDatabase, fate: &str) -> Vec<i64> {
+    let rows = database.journal(ADOPTED).await.into_iter();
+    let chosen = rows.filter(|row| row.fate == fate);
+    chosen.map(|row| row.next_unissued).collect()
+}
+
+/// A third replica uses a name and stops in order.
+async fn return_a_block(options: &Options, notes: &Notes) {
+    let program = options.start_ready().await;
+    let code = notes.call(&program.client(), ADOPTED, "next").await;
+    assert_eq!(code, None);
+    program.stop().await;
+}
+
+async fn call_until_over(client: Client, name: &'static str, notes: Arc<Notes>) {
+    while !notes.is_over.load(Ordering::SeqCst) {
+        notes.call(&client, name, "next?count=7").await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Waits until every replica has raised its row: from then on the loss of what came before is
+/// noticed for all names.
+async fn next_beats(database: &TestDatabase) {
+    let beats = async || -> Vec<i64> {
+        let rows = database
+            .query("SELECT beat FROM replica ORDER BY holder")
+            .await;
+        let beats = rows.iter().map(|row| row.try_get_by_index(0));
+        beats.collect::<Result<_, _>>().expect("numbers")
+    };
+    let before = beats().await;
+    wait::until("every row is raised", LIMIT, async || {
+        let now = beats().await;
+        let n_raised = before
+            .iter()
+            .zip(&now)
+            .filter(|(old, new)| new > old)
+            .count();
+        (n_raised >= 2.min(before.len())).then_some(())
+    })
+    .await;
+}
+
+/// Waits until `n` more numbers were given.
+async fn serve_some(notes: &Notes, n: u64) {
+    let enough = notes.n_given.load(Ordering::Relaxed) + n;
+    wait::until("more numbers were given", LIMIT, async || {
+        (notes.n_given.load(Ordering::Relaxed) >= enough).then_some(())
+    })
+    .await;
+}
+
+/// The rest of an unloaded name is in the journal.
+async fn wait_until_unloaded(database: &TestDatabase, name: &str) {
+    wait::until("the name is unloaded", LIMIT, async || {
+        let rows = database.journal(name).await;
+        // Older ones may be left from before an earlier round's restore.
+        rows.last()
+            .is_some_and(|youngest| youngest.fate != "held")
+            .then_some(())
+    })
+    .await;
+}
+
+/// Until no answer is owed to tables that were away for a moment.
+async fn settle(clients: &[Client], notices: bool) {
+    for client in clients {
+        wait::until(
+            "the replica has met the restored store",
+            LIMIT,
+            async || {
+                let scrape = Scrape::of(client).await;
+                let is_up = scrape.sum("odometer_store_up", &[]) == 1.0;
+                let noticed = scrape.sum("odometer_store_went_back", &[]) == 1.0;
+                (is_up && noticed == notices).then_some(())
+            },
+        )
+        .await;
+    }
+}
+
+/// Uses up what is in memory until the name refuses; where nobody notices, some numbers are enough.
+async fn until_it_refuses(notes: &Notes, client: &Client, name: &str, notices: bool) {
+    if !notices {
+        for _ in 0..5 {
+            notes.call(client, name, "next?count=40").await;
+        }
+        return;
+    }
+    let what = format!("{name} refuses");
+    // In ever smaller steps, so that memory holds nothing in the end.
+    for path in ["next?count=40", "next?count=5", "next"] {
+        wait::until(&what, LIMIT, async || {
+            let code = notes.call(client, name, path).await;
+            (code.as_deref() == Some("store_went_back")).then_some(())
+        })
+        .await;
+    }
+}
+
+fn recover(options: &Options, n_steps: u64) {
+    let finished = options.run(&["recover", "--skip", &n_steps.to_string()]);
+    assert_eq!(finished.code, Some(0), "{finished}");
+}
+
+async fn serves_again(client: &Client, name: &str) -> i64 {
+    let what = format!("{name} is served again");
+    wait::until(&what, LIMIT, async || {
+        match client.ask(&format!("/v1/sequences/{name}/next")).await {
+            Answer::Given(ranges) => Some(ranges[0].first),
+            Answer::Refused(reply) => {
+                assert_eq!(
+                    reply.code().as_deref(),
+                    Some("store_went_back"),
+                    "{reply:?}"
+                );
+                None
+            }
+            Answer::NoReply(error) => panic!("{name}: {error}"),
+        }
+    })
+    .await
+}
+
+/// Takes what is in memory, to the last number, until the name refuses.
+async fn refuses(client: &Client, name: &str) {
+    let notes = Notes::default();
+    until_it_refuses(&notes, client, name, true).await;
+}
+
+async fn refusal(client: &Client, name: &str) -> String {
+    match client.ask(&format!("/v1/sequences/{name}/next")).await {
+        Answer::Refused(reply) => reply.code().unwrap_or(reply.body),
+        answer @ (Answer::Given(_) | Answer::NoReply(_)) => panic!("{name}: {answer:?}"),
+    }
+}
+
+async fn take(client: &Client, name: &str, n_numbers: u64) {
+    for _ in 0..n_numbers.div_ceil(90) {
+        match client
+            .ask(&format!("/v1/sequences/{name}/next?count=90"))
+            .await
+        {
+            Answer::Given(_) => {}
+            answer @ (Answer::Refused(_) | Answer::NoReply(_)) => panic!("{name}: {answer:?}"),
+        }
+    }
+}
+
+async fn went_back_metric(client: &Client) -> f64 {
+    Scrape::of(client)
+        .await
+        .sum("odometer_store_went_back", &[])
+}
+
+fn count_in(log: &str, text: &str) -> usize {
+    log.lines().filter(|line| line.contains(text)).count()
+}
+
+/// The tables that a recovery may change.
+async fn everything(database: &TestDatabase) -> Vec<Value> {
+    let mut all = Vec::new();
+    for name in ["short", "orders"] {
+        let row = database
+            .query(&format!(
+                "SELECT next_value, version, revision, rate FROM counter WHERE sequence = '{name}'"
+            ))
+            .await;
+        let numbers = |at: usize| row[0].try_get_by_index::<i64>(at).expect("a number");
+        all.push(json!([numbers(0), numbers(1), numbers(2)]));
+        let fates: Vec<String> = database
+            .journal(name)
+            .await
+            .into_iter()
+            .map(|row| format!("{} {}", row.first, row.fate))
+            .collect();
+        all.push(json!(fates));
+    }
+    let meta = database
+        .query("SELECT definitions_version, recovered_skip FROM meta")
+        .await;
+    let numbers = |at: usize| meta[0].try_get_by_index::<i64>(at).expect("a number");
+    all.push(json!([numbers(0), numbers(1)]));
+    all
+}

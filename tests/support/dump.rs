@@ -1,0 +1,113 @@
+//! A backup of a test's database by the server's own tools, and its restore.
+
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
+
+use super::{Backend, TestDatabase, mariadb, postgres};
+
+/// How often a restore is entered.
+const RESTORES: u32 = 50;
+
+/// What a backup wrote.
+pub(crate) struct Dump(Vec<u8>);
+
+impl TestDatabase {
+    /// As the runbook does it, while the program goes on.
+    pub(crate) fn dump(&self) -> Dump {
+        let mut command = match self.backend {
+            Backend::Postgres => {
+                let mut command = postgres::program("pg_dump");
+                command
+                    .args(["--clean", "--if-exists", "--no-owner"])
+                    .arg(format!("--dbname={}", self.url));
+                command
+            }
+            Backend::MariaDb => {
+                let mut command = self.mariadb("mariadb-dump");
+                command.arg("--single-transaction").arg(self.name());
+                command
+            }
+            Backend::Sqlite => panic!("SQLite is backed up by copying its file"),
+        };
+        let output = command
+            .stdin(Stdio::null())
+            .output()
+            .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {said}");
+        assert!(!output.stdout.is_empty(), "{command:?} wrote nothing");
+        Dump(output.stdout)
+    }
+
+    /// Puts an earlier state in the place of the present one, while the program goes on.
+    pub(crate) fn restore(&self, dump: &Dump) {
+        let mut n_tried = 0;
+        while let Err(said) = self.try_restore(dump) {
+            // Live replicas take the same locks; then nothing was restored, and it is to be
+            // entered again.
+            n_tried += 1;
+            let is_in_the_way = said.contains("deadlock detected");
+            assert!(is_in_the_way && n_tried < RESTORES, "not restored: {said}");
+        }
+    }
+
+    fn try_restore(&self, Dump(dump): &Dump) -> Result<(), String> {
+        let mut command = match self.backend {
+            Backend::Postgres => {
+                let mut command = postgres::program("psql");
+                command
+                    .args(["--single-transaction", "--quiet", "-v", "ON_ERROR_STOP=1"])
+                    .arg(format!("--dbname={}", self.url));
+                command
+            }
+            Backend::MariaDb => {
+                let mut command = self.mariadb("mariadb");
+                command.arg(self.name());
+                command
+            }
+            Backend::Sqlite => panic!("SQLite is restored by copying its file"),
+        };
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+        let mut input = process.stdin.take().expect("standard input is piped");
+        // A tool that fails reads no further: what it says counts then.
+        let _broken = input.write_all(dump);
+        drop(input);
+        let output = process.wait_with_output().expect("it can be waited for");
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+
+    /// One of MariaDB's tools, for this database's server and account.
+    fn mariadb(&self, name: &str) -> Command {
+        let parts = || -> Option<(&str, &str, &str)> {
+            let (_, rest) = self.url.split_once("://")?;
+            let (account, rest) = rest.split_once('@')?;
+            let (user, password) = account.split_once(':')?;
+            let (_, port) = rest.split_once('/')?.0.split_once(':')?;
+            Some((user, password, port))
+        };
+        let (user, password, port) = parts().expect("the URL that the test made");
+        let mut command = mariadb::program(name);
+        command
+            .args(["--no-defaults", "--host=127.0.0.1"])
+            .arg(format!("--port={port}"))
+            .arg(format!("--user={user}"))
+            .env("MYSQL_PWD", password);
+        command
+    }
+
+    /// What the server calls it.
+    pub(crate) fn name(&self) -> &str {
+        self.url.rsplit('/').next().unwrap_or_default()
+    }
+}
