@@ -15,11 +15,11 @@ use sea_orm::{
 };
 
 use super::{
-    beat::Witness,
+    change::beat::Witness,
+    connection::session::{DatabaseConnection, DatabaseTransaction},
     database::Seen,
     error::{Cause, Failure, StoreError},
-    look::Ground,
-    session::{DatabaseConnection, DatabaseTransaction},
+    reservation::look::Ground,
 };
 use crate::sabotage::{self, Fault};
 

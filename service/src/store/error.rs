@@ -6,7 +6,7 @@ use odometer_core::definition::DefinitionError;
 use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, SqlxError};
 use thiserror::Error;
 
-use super::{code::Code, tls};
+use super::{code::Code, connection::tls};
 
 /// Why the program cannot start, or cannot go on.
 #[derive(Clone, Debug, Error)]

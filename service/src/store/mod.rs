@@ -3,11 +3,8 @@
 //! The only user of SeaORM and of `entity`. It knows rows and statements; who
 //! issues from a block, and to whom, is the `sequence` layer's.
 
-mod adoption;
 mod answer;
 mod backoff;
-mod beat;
-mod bounds;
 mod catalogue;
 mod change;
 mod code;
@@ -15,27 +12,9 @@ mod connection;
 mod database;
 mod error;
 mod file_lock;
-mod holders;
 mod journal;
-mod look;
-mod monitor;
 mod near;
-mod overlap;
-mod pairs;
-mod pool;
-mod probe;
-mod prune;
-mod recent;
-mod recover;
-mod refresh;
 mod reservation;
-mod route;
-mod session;
-mod startup;
-mod suspect;
-mod target;
-mod tls;
-mod trace;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -50,18 +29,21 @@ use uuid::Uuid;
 pub use answer::{Altered, Changed, Condition, JournalBlock, Listed, News, Page, Snapshot};
 pub use catalogue::LIVE;
 pub use change::Act;
+pub use change::recover::{Recovered, recover};
 pub use database::Seen;
 pub use error::{StartError, StoreError};
+pub use journal::trace::{Holder, Trace, Traced};
 pub use journal::{Fate, Row};
-pub use recover::{Recovered, recover};
 pub use reservation::{Known, ReserveRequest, Reserved, Unpublished, Want};
-pub use trace::{Holder, Trace, Traced};
 
 use connection::Health;
+use connection::session::DatabaseConnection;
+use connection::target::Target;
+use connection::{
+    monitor,
+    startup::{self, Verdict},
+};
 use database::Database;
-use session::DatabaseConnection;
-use startup::Verdict;
-use target::Target;
 
 use crate::metrics::Metrics;
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use sea_orm::{DbErr, Order};
 
 use super::catalogue;
-use super::session::DatabaseConnection;
+use super::connection::session::DatabaseConnection;
 
 /// Names read of each of at most seven ranges.
 const EACH: u64 = 50;

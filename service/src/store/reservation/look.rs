@@ -7,10 +7,10 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait, LockType, Query},
 };
 
-use super::{
-    beat::Witness,
+use crate::store::{
     catalogue::{NO_PERIOD, Standing},
-    session::{DatabaseConnection, DatabaseTransaction},
+    change::beat::Witness,
+    connection::session::{DatabaseConnection, DatabaseTransaction},
 };
 
 /// Versions of counters leave so much room for each millisecond between two recoveries, so that
@@ -19,14 +19,14 @@ const VERSIONS_EACH_MS: i64 = 1 << 10;
 
 /// A sequence and its counter, and this replica's beat, as they stood at one moment.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(in crate::store) struct Look {
     /// `None` where the row is gone.
-    pub(super) beat: Option<i64>,
+    pub(in crate::store) beat: Option<i64>,
     /// `None` where there is no sequence of that name.
-    pub(super) standing: Option<Standing>,
+    pub(in crate::store) standing: Option<Standing>,
 }
 
-pub(super) async fn look(
+pub(in crate::store) async fn look(
     database: DatabaseConnection,
     witness: Witness,
     name: String,
@@ -70,7 +70,7 @@ pub(super) async fn look(
 
 /// What the counter of a new sequence begins from.
 #[derive(Clone, Copy, Debug, Default, FromQueryResult)]
-pub(super) struct Ground {
+pub(in crate::store) struct Ground {
     recovered_skip: i64,
     recovered_at: Option<i64>,
 }
@@ -78,7 +78,7 @@ pub(super) struct Ground {
 impl Ground {
     /// Held still until the end of the transaction, so that no recovery passes between it and the
     /// birth; `None` where the witness is contradicted.
-    pub(super) async fn hold(
+    pub(in crate::store) async fn hold(
         transaction: &DatabaseTransaction,
         witness: &Witness,
     ) -> Result<Option<Self>, DbErr> {
@@ -86,7 +86,7 @@ impl Ground {
     }
 
     /// For a transaction that has changed `meta`'s row, and thereby holds it.
-    pub(super) async fn read(transaction: &DatabaseTransaction) -> Result<Self, DbErr> {
+    pub(in crate::store) async fn read(transaction: &DatabaseTransaction) -> Result<Self, DbErr> {
         let read = Self::read_where(transaction, None).await?;
         read.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
     }
@@ -113,18 +113,18 @@ impl Ground {
 
     /// Where a sequence that is born now begins: as far above its start as all recoveries together
     /// skipped, because it may have been there before one of them.
-    pub(super) fn first(&self, definition: &Definition) -> i64 {
+    pub(in crate::store) fn first(&self, definition: &Definition) -> i64 {
         let n_steps = u64::try_from(self.recovered_skip).unwrap_or(0);
         definition.skipped(definition.start, n_steps)
     }
 
     /// The version of its counter.
-    pub(super) fn version(&self) -> i64 {
+    pub(in crate::store) fn version(&self) -> i64 {
         self.recovered_at.map_or(0, version_at)
     }
 }
 
 /// The version that a counter has at least after a recovery at this moment.
-pub(super) fn version_at(recovered_at: i64) -> i64 {
+pub(in crate::store) fn version_at(recovered_at: i64) -> i64 {
     recovered_at.saturating_mul(VERSIONS_EACH_MS)
 }

@@ -18,14 +18,14 @@ use sea_orm::{
 };
 use uuid::Uuid;
 
-use super::{
+use crate::metrics::Metrics;
+use crate::store::{
     catalogue::now_ms,
+    connection::session::DatabaseConnection,
     connection::{Connection, Health},
     error::Failure,
-    pairs::{Pair, is_of_before, overlap, sweep},
-    session::DatabaseConnection,
+    journal::pairs::{Pair, is_of_before, overlap, sweep},
 };
-use crate::metrics::Metrics;
 
 /// Between two turns: half of it to all of it, so that replicas do not look at once.
 const INTERVAL: Duration = Duration::from_secs(12);
@@ -48,7 +48,7 @@ const NEIGHBOURS: u64 = 50;
 const MOST_PAIRS: usize = 1000;
 const MOST_PAIRS_A_PAGE: usize = 100;
 
-pub(super) struct Overlaps {
+pub(in crate::store) struct Overlaps {
     connection: Arc<Connection>,
     metrics: Arc<Metrics>,
     has_index: bool,
@@ -71,7 +71,7 @@ struct Position {
 
 impl Overlaps {
     /// Starts to look, on the connection's runtime, for as long as that lives.
-    pub(super) fn watch(connection: Arc<Connection>, metrics: Arc<Metrics>) {
+    pub(in crate::store) fn watch(connection: Arc<Connection>, metrics: Arc<Metrics>) {
         let overlaps = Self {
             connection: Arc::clone(&connection),
             metrics,

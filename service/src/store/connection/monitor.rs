@@ -14,17 +14,18 @@ use tokio::{
     time::{sleep_until, timeout, timeout_at},
 };
 
-use super::{
+use crate::metrics::Metrics;
+use crate::store::{
     StoreSettings,
     backoff::Backoff,
+    change::refresh::Refresher,
+    connection::pool,
+    connection::probe,
+    connection::startup::{self, Verdict},
+    connection::target::Target,
     connection::{Connection, Health},
     error::StartError,
-    pool, probe,
-    refresh::Refresher,
-    startup::{self, Verdict},
-    target::Target,
 };
-use crate::metrics::Metrics;
 
 /// Between two looks at a database that answers.
 const QUIET_INTERVAL: Duration = Duration::from_secs(5);
@@ -35,7 +36,7 @@ const ALARM_AFTER: Duration = Duration::from_secs(1);
 const LOOKS_AT_ONCE: u8 = 4;
 
 /// The task that finds out whether numbers can be reserved.
-pub(super) struct Monitor {
+pub(in crate::store) struct Monitor {
     connection: Arc<Connection>,
     target: Target,
     settings: StoreSettings,
@@ -45,7 +46,7 @@ pub(super) struct Monitor {
 
 impl Monitor {
     /// Starts it; the receiver tells of what waiting does not mend.
-    pub(super) fn start(
+    pub(in crate::store) fn start(
         connection: Arc<Connection>,
         target: Target,
         settings: &StoreSettings,
@@ -258,7 +259,10 @@ impl Monitor {
 }
 
 /// Brings the schema of `target` up to this program, on a connection of its own.
-pub(super) async fn migrate(target: &Target, acquire: Duration) -> Result<(), StartError> {
+pub(in crate::store) async fn migrate(
+    target: &Target,
+    acquire: Duration,
+) -> Result<(), StartError> {
     let outcome = match probe::reach(target, acquire).await {
         Ok(()) => migrate_at_once(target, acquire).await?,
         Err(failure) => Err(startup::verdict_of(&failure)),
@@ -278,7 +282,7 @@ async fn migrate_at_once(
 ) -> Result<Result<(), Verdict>, StartError> {
     let database = Box::pin(Database::connect(target.single(acquire)))
         .await
-        .map_err(|error| super::unreadable(&error))?;
+        .map_err(|error| crate::store::unreadable(&error))?;
     let outcome = match migrate_on(&database).await {
         Ok(()) => Installed::read(&database).await,
         Err(error) => Err(error),

@@ -11,7 +11,7 @@ use odometer_core::{block::Block, name::SequenceName};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use super::database::Seen;
+use crate::store::database::Seen;
 
 /// Ends that one suspect remembers; tries on one condition mostly want the same.
 const MOST_ENDS: usize = 64;
@@ -20,16 +20,16 @@ const MOST_NAMES: usize = 65_536;
 
 /// Writes on one counter, of which at most one may have held.
 #[derive(Clone, Debug)]
-pub(super) struct Suspect {
+pub(in crate::store) struct Suspect {
     /// The counter that all of them were conditional on.
-    pub(super) seen: Seen,
+    pub(in crate::store) seen: Seen,
     step: i64,
     /// What each would have raised the high-water mark to.
     ends: Vec<i64>,
 }
 
 impl Suspect {
-    pub(super) fn new(seen: Seen, block: Block) -> Self {
+    pub(in crate::store) fn new(seen: Seen, block: Block) -> Self {
         Self {
             seen,
             step: block.step(),
@@ -38,7 +38,7 @@ impl Suspect {
     }
 
     /// Adds another write on the same condition.
-    pub(super) fn add(&mut self, block: Block) {
+    pub(in crate::store) fn add(&mut self, block: Block) {
         let is_full = self.ends.len() >= MOST_ENDS;
         if !is_full && !self.ends.contains(&block.end()) {
             self.ends.push(block.end());
@@ -49,7 +49,7 @@ impl Suspect {
     ///
     /// Exact where this process alone writes to it. Another one's write that went just as far
     /// cannot be told from ours, nor what came before further ones: then the most it can be.
-    pub(super) fn lost(&self, now: Seen) -> Option<u64> {
+    pub(in crate::store) fn lost(&self, now: Seen) -> Option<u64> {
         let n_writes = now.version.saturating_sub(self.seen.version);
         if n_writes <= 0 {
             return None;
@@ -63,7 +63,7 @@ impl Suspect {
     }
 
     /// The most that can be lost.
-    pub(super) fn most(&self) -> u64 {
+    pub(in crate::store) fn most(&self) -> u64 {
         self.count_to(self.ends.iter().max().copied())
     }
 
@@ -77,10 +77,10 @@ impl Suspect {
 
 /// What of one name is in doubt.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Doubt {
-    pub(super) write: Option<Suspect>,
+pub(in crate::store) struct Doubt {
+    pub(in crate::store) write: Option<Suspect>,
     /// A returned block that may have been adopted, by its row in the journal.
-    pub(super) adoption: Option<(Uuid, Block)>,
+    pub(in crate::store) adoption: Option<(Uuid, Block)>,
 }
 
 impl Doubt {
@@ -89,7 +89,7 @@ impl Doubt {
     }
 
     /// The most that can be lost.
-    pub(super) fn most(&self) -> u64 {
+    pub(in crate::store) fn most(&self) -> u64 {
         let write = self.write.as_ref().map_or(0, Suspect::most);
         let adoption = self.adoption.map_or(0, |(_, rest)| rest.count());
         write.saturating_add(adoption)
@@ -98,18 +98,18 @@ impl Doubt {
 
 /// Doubts that outlived their reservation.
 #[derive(Default)]
-pub(super) struct Doubts {
+pub(in crate::store) struct Doubts {
     by_name: Mutex<HashMap<SequenceName, Doubt>>,
 }
 
 impl Doubts {
     /// Hands over what is in doubt of a name to the reservation that will find out.
-    pub(super) fn take(&self, name: &SequenceName) -> Doubt {
+    pub(in crate::store) fn take(&self, name: &SequenceName) -> Doubt {
         self.by_name.lock().remove(name).unwrap_or_default()
     }
 
     /// Keeps a doubt for the next reservation of its name; what cannot be kept comes back.
-    pub(super) fn keep(&self, name: &SequenceName, doubt: Doubt) -> Doubt {
+    pub(in crate::store) fn keep(&self, name: &SequenceName, doubt: Doubt) -> Doubt {
         if doubt.is_none() {
             return doubt;
         }
@@ -122,7 +122,7 @@ impl Doubts {
     }
 
     /// Takes everything out: the most that can be lost of all names.
-    pub(super) fn end(&self) -> u64 {
+    pub(in crate::store) fn end(&self) -> u64 {
         let all = std::mem::take(&mut *self.by_name.lock());
         all.values().map(Doubt::most).fold(0, u64::saturating_add)
     }

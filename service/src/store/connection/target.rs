@@ -11,11 +11,12 @@ use sea_orm::{
     },
 };
 
-use super::{
-    StoreSettings, bounds,
+use crate::store::{
+    StoreSettings,
+    connection::bounds,
+    connection::route::{Doors, Route},
+    connection::tls,
     error::StartError,
-    route::{Doors, Route},
-    tls,
 };
 
 /// Parameters of a URL that the drivers know; others are not passed on to them, because they log
@@ -59,21 +60,21 @@ const MYSQL_PARAMETERS: [&str; 14] = [
 
 /// A database as the configuration names it; the URL in it is secret.
 #[derive(Clone)]
-pub(super) struct Target {
-    pub(super) backend: DbBackend,
+pub(in crate::store) struct Target {
+    pub(in crate::store) backend: DbBackend,
     url: String,
     /// The file of a SQLite database.
-    pub(super) file: Option<PathBuf>,
+    pub(in crate::store) file: Option<PathBuf>,
     /// Shared by all clones: what one of them finds out holds for all.
-    pub(super) route: Route,
+    pub(in crate::store) route: Route,
     /// What an operator should know of the URL, a sentence each.
-    pub(super) warnings: Vec<String>,
+    pub(in crate::store) warnings: Vec<String>,
 }
 
 impl Target {
     /// # Errors
     /// A scheme or a form that means no database Odometer knows. The message never holds the URL.
-    pub(super) fn parse(url: &str) -> Result<Self, StartError> {
+    pub(in crate::store) fn parse(url: &str) -> Result<Self, StartError> {
         let wrong = |what: &str| {
             StartError::Configuration(format!(
                 "ODOMETER_DATABASE_URL: {what}; give `sqlite:FILE`, \
@@ -152,7 +153,7 @@ impl Target {
     ///
     /// # Errors
     /// The driver cannot read the URL.
-    pub(super) fn postgres(
+    pub(in crate::store) fn postgres(
         &self,
         longest: Option<Duration>,
     ) -> Result<PgConnectOptions, sea_orm::SqlxError> {
@@ -164,12 +165,12 @@ impl Target {
     ///
     /// # Errors
     /// The driver cannot read the URL.
-    pub(super) fn mysql(&self) -> Result<MySqlConnectOptions, sea_orm::SqlxError> {
+    pub(in crate::store) fn mysql(&self) -> Result<MySqlConnectOptions, sea_orm::SqlxError> {
         Ok(tls::mysql(self.url.parse()?))
     }
 
     /// Options of the pool that serves.
-    pub(super) fn pool(&self, settings: &StoreSettings) -> Doors {
+    pub(in crate::store) fn pool(&self, settings: &StoreSettings) -> Doors {
         // SQLite has one writer; more connections starve one another for seconds.
         let n_connections = if self.backend == DbBackend::Sqlite {
             1
@@ -190,7 +191,7 @@ impl Target {
     }
 
     /// Options of the one connection that migrates, which may take its time.
-    pub(super) fn single(&self, acquire: Duration) -> ConnectOptions {
+    pub(in crate::store) fn single(&self, acquire: Duration) -> ConnectOptions {
         let mut options = self.options(acquire, None, self.route.is_pooled());
         options
             .max_connections(1)
@@ -200,14 +201,14 @@ impl Target {
     }
 
     /// Options of the connection that only looks.
-    pub(super) fn looking(&self, acquire: Duration) -> ConnectOptions {
+    pub(in crate::store) fn looking(&self, acquire: Duration) -> ConnectOptions {
         let mut options = self.single(acquire);
         options.map_sqlx_sqlite_opts(|sqlite| sqlite.read_only(true));
         options
     }
 
     /// The same, whichever way the server is reached by.
-    pub(super) fn looking_doors(&self, settings: &StoreSettings) -> Doors {
+    pub(in crate::store) fn looking_doors(&self, settings: &StoreSettings) -> Doors {
         let options = self.looking(settings.acquire);
         let (route, longest) = (self.route.clone(), settings.timeout);
         Doors::new(options.clone(), options, route, longest)

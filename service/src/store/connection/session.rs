@@ -20,23 +20,23 @@ use sea_orm::{
 };
 use tokio::sync::Mutex;
 
-use super::{
-    bounds,
+use crate::store::{
+    connection::bounds,
+    connection::probe,
+    connection::startup::{self, Verdict},
+    connection::target::Target,
     error::Failure,
-    probe,
-    startup::{self, Verdict},
-    target::Target,
 };
 
 /// Stands where SeaORM's own would, and does what that does.
 #[derive(Clone)]
-pub(super) enum DatabaseConnection {
+pub(in crate::store) enum DatabaseConnection {
     Prepared(sea_orm::DatabaseConnection),
     Unprepared(Unprepared),
 }
 
 #[derive(Clone)]
-pub(super) struct Unprepared {
+pub(in crate::store) struct Unprepared {
     /// The pool as SeaORM made it, of which only the connections are used.
     made: sea_orm::DatabaseConnection,
     pool: PgPool,
@@ -45,7 +45,7 @@ pub(super) struct Unprepared {
 }
 
 /// As [`DatabaseConnection`].
-pub(super) enum DatabaseTransaction {
+pub(in crate::store) enum DatabaseTransaction {
     Prepared(sea_orm::DatabaseTransaction),
     Unprepared(Mutex<Transaction<'static, Postgres>>),
 }
@@ -55,7 +55,7 @@ impl DatabaseConnection {
     ///
     /// # Errors
     /// Options that the driver cannot read.
-    pub(super) async fn open(
+    pub(in crate::store) async fn open(
         options: ConnectOptions,
         is_pooled: bool,
         longest: Option<Duration>,
@@ -73,7 +73,7 @@ impl DatabaseConnection {
 
     /// Finds out the way to a server and opens a pool on it, for what happens outside the one that
     /// serves; `options` are asked for once the way is known.
-    pub(super) async fn reach(
+    pub(in crate::store) async fn reach(
         target: &Target,
         patience: Duration,
         longest: Option<Duration>,
@@ -86,7 +86,7 @@ impl DatabaseConnection {
             .map_err(|error| verdict(Failure::from(error)))
     }
 
-    pub(super) async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {
+    pub(in crate::store) async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {
         match self {
             Self::Prepared(made) => made.begin().await.map(DatabaseTransaction::Prepared),
             Self::Unprepared(unprepared) => {
@@ -100,14 +100,14 @@ impl DatabaseConnection {
     }
 
     /// Whether somebody answers.
-    pub(super) async fn ping(&self) -> Result<(), DbErr> {
+    pub(in crate::store) async fn ping(&self) -> Result<(), DbErr> {
         match self {
             Self::Prepared(made) => Box::pin(made.ping()).await,
             Self::Unprepared(_) => self.execute_unprepared("SELECT 1").await.map(|_one| ()),
         }
     }
 
-    pub(super) async fn close(self) -> Result<(), DbErr> {
+    pub(in crate::store) async fn close(self) -> Result<(), DbErr> {
         match self {
             Self::Prepared(made) | Self::Unprepared(Unprepared { made, .. }) => made.close().await,
         }
@@ -177,14 +177,14 @@ impl Unprepared {
 }
 
 impl DatabaseTransaction {
-    pub(super) async fn commit(self) -> Result<(), DbErr> {
+    pub(in crate::store) async fn commit(self) -> Result<(), DbErr> {
         match self {
             Self::Prepared(made) => made.commit().await,
             Self::Unprepared(open) => open.into_inner().commit().await.map_err(not_executed),
         }
     }
 
-    pub(super) async fn rollback(self) -> Result<(), DbErr> {
+    pub(in crate::store) async fn rollback(self) -> Result<(), DbErr> {
         match self {
             Self::Prepared(made) => made.rollback().await,
             Self::Unprepared(open) => open.into_inner().rollback().await.map_err(not_executed),

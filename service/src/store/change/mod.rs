@@ -3,6 +3,10 @@
 //! everywhere, checks, writes, and raises `definitions_version`, by which other replicas learn of
 //! it.
 
+pub(in crate::store) mod beat;
+pub(in crate::store) mod recover;
+pub(in crate::store) mod refresh;
+
 use std::sync::Arc;
 
 use entity::{counter, meta, sequence};
@@ -15,16 +19,16 @@ use sea_orm::{
     sea_query::{Expr, LockType},
 };
 
-use super::{
+use crate::sabotage::{self, Fault};
+use crate::store::{
     answer::{Altered, Condition, Snapshot},
-    beat::Witness,
     catalogue::{self, LIVE, NO_PERIOD, RETIRED, now_ms, one_more},
+    change::beat::Witness,
+    connection::session::{DatabaseConnection, DatabaseTransaction},
     database::Seen,
     error::StoreError,
-    look::Ground,
-    session::{DatabaseConnection, DatabaseTransaction},
+    reservation::look::Ground,
 };
-use crate::sabotage::{self, Fault};
 
 /// What is to become of a sequence.
 #[derive(Clone, Debug)]
@@ -50,23 +54,23 @@ pub enum Act {
 }
 
 impl Act {
-    pub(super) fn is_dry_run(&self) -> bool {
+    pub(in crate::store) fn is_dry_run(&self) -> bool {
         matches!(self, Act::Define { dry_run: true, .. })
     }
 }
 
 /// An act on one sequence, and what must hold for it.
 #[derive(Clone, Debug)]
-pub(super) struct Change {
-    pub(super) name: SequenceName,
-    pub(super) act: Act,
-    pub(super) condition: Condition,
+pub(in crate::store) struct Change {
+    pub(in crate::store) name: SequenceName,
+    pub(in crate::store) act: Act,
+    pub(in crate::store) condition: Condition,
     /// Refuse to create when there are as many already.
-    pub(super) max_sequences: u64,
+    pub(in crate::store) max_sequences: u64,
     /// By which the store is known not to have gone back; a dry run needs none.
-    pub(super) witness: Option<Witness>,
+    pub(in crate::store) witness: Option<Witness>,
     /// The counter as this process last saw it: it never falls below.
-    pub(super) last_seen: Option<Seen>,
+    pub(in crate::store) last_seen: Option<Seen>,
 }
 
 impl Change {
@@ -80,7 +84,7 @@ impl Change {
 }
 
 /// Does it, or finds why not; nothing is committed where nothing changes.
-pub(super) async fn run(
+pub(in crate::store) async fn run(
     database: DatabaseConnection,
     change: Change,
 ) -> Result<Result<Altered, StoreError>, DbErr> {

@@ -5,6 +5,13 @@
 //! without harm: rows are inserted only where their id is unknown, and a fate
 //! is changed only from `held`.
 
+pub(in crate::store) mod holders;
+pub(in crate::store) mod overlap;
+pub(in crate::store) mod pairs;
+pub(in crate::store) mod prune;
+pub(in crate::store) mod recent;
+pub(in crate::store) mod trace;
+
 use std::{
     collections::HashMap,
     sync::{
@@ -24,8 +31,8 @@ use sea_orm::{
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use super::{connection::Connection, session::DatabaseConnection};
 use crate::metrics::Metrics;
+use crate::store::{connection::Connection, connection::session::DatabaseConnection};
 
 /// Rows of one statement; ten columns each stay far below every database's bound of parameters.
 const ROWS_AT_ONCE: usize = 500;
@@ -81,7 +88,7 @@ enum Entry {
 }
 
 /// The sending end of the queue.
-pub(super) struct Journal {
+pub(in crate::store) struct Journal {
     entries: mpsc::UnboundedSender<Entry>,
     n_queued: Arc<AtomicUsize>,
     n_returning: Arc<AtomicU64>,
@@ -91,7 +98,7 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Starts the writer on the connection's runtime.
-    pub(super) fn start(
+    pub(in crate::store) fn start(
         connection: Arc<Connection>,
         holder: String,
         capacity: usize,
@@ -119,7 +126,7 @@ impl Journal {
 
     /// Queues a row. A full queue drops those of blocks in use, counted: the end of such a block,
     /// of which there are as many as blocks in memory at most, writes the row whole.
-    pub(super) fn write(&self, row: Row, fate: Fate) {
+    pub(in crate::store) fn write(&self, row: Row, fate: Fate) {
         if fate == Fate::Held && self.n_queued.load(Ordering::Relaxed) >= self.capacity {
             self.metrics.journal_rows_dropped.increment(1);
             return;
@@ -134,12 +141,12 @@ impl Journal {
     }
 
     /// Numbers that wait to be given back.
-    pub(super) fn n_returning(&self) -> u64 {
+    pub(in crate::store) fn n_returning(&self) -> u64 {
         self.n_returning.load(Ordering::Relaxed)
     }
 
     /// Waits until all that was queued is in the database. Cancelling it loses nothing.
-    pub(super) async fn flush(&self) {
+    pub(in crate::store) async fn flush(&self) {
         let (done, waiting) = oneshot::channel();
         if self.entries.send(Entry::Flush(done)).is_ok() {
             // The writer is gone only when the runtime is, and then nothing is left to wait for.
@@ -147,7 +154,7 @@ impl Journal {
         }
     }
 
-    pub(super) fn n_queued(&self) -> usize {
+    pub(in crate::store) fn n_queued(&self) -> usize {
         self.n_queued.load(Ordering::Relaxed)
     }
 }

@@ -10,8 +10,8 @@ use sea_orm::sqlx::{
     raw_sql,
 };
 
-use super::{route::Route, tls};
 use crate::sabotage::{self, Fault};
+use crate::store::{connection::route::Route, connection::tls};
 
 /// The server's bound lies above the time that a statement is waited for, so that it is we who
 /// give up first and know why.
@@ -33,7 +33,7 @@ fn settings(longest: Duration) -> [(&'static str, u128); 3] {
 
 /// Adds to `options` what PostgreSQL is told at the start of a session; nothing where a pooler
 /// would refuse it.
-pub(super) fn postgres(
+pub(in crate::store) fn postgres(
     options: PgConnectOptions,
     longest: Option<Duration>,
     is_pooled: bool,
@@ -51,7 +51,7 @@ pub(super) fn postgres(
 }
 
 /// The same settings for one transaction, as statements to be sent before its first one.
-pub(super) fn postgres_within(longest: Option<Duration>) -> String {
+pub(in crate::store) fn postgres_within(longest: Option<Duration>) -> String {
     let settings = longest.into_iter().flat_map(settings);
     settings
         .map(|(name, value)| format!("SET LOCAL {name} = {value}; "))
@@ -62,7 +62,9 @@ pub(super) fn postgres_within(longest: Option<Duration>) -> String {
 ///
 /// # Errors
 /// The server did not say.
-pub(super) async fn is_straight(connection: &mut PgConnection) -> Result<bool, SqlxError> {
+pub(in crate::store) async fn is_straight(
+    connection: &mut PgConnection,
+) -> Result<bool, SqlxError> {
     if sabotage::is(Fault::PrepareAnyway) {
         return Ok(true);
     }
@@ -74,7 +76,11 @@ pub(super) async fn is_straight(connection: &mut PgConnection) -> Result<bool, S
 
 /// Lets no connection into a pool of prepared statements that leads to a pooler: one may have been
 /// put in between since the start.
-pub(super) fn watch(pool: PgPoolOptions, route: &Route, is_pooled: bool) -> PgPoolOptions {
+pub(in crate::store) fn watch(
+    pool: PgPoolOptions,
+    route: &Route,
+    is_pooled: bool,
+) -> PgPoolOptions {
     if is_pooled {
         return pool;
     }
@@ -92,7 +98,10 @@ pub(super) fn watch(pool: PgPoolOptions, route: &Route, is_pooled: bool) -> PgPo
 }
 
 /// What MySQL and MariaDB are told on each connection.
-pub(super) fn mysql(pool: MySqlPoolOptions, longest: Option<Duration>) -> MySqlPoolOptions {
+pub(in crate::store) fn mysql(
+    pool: MySqlPoolOptions,
+    longest: Option<Duration>,
+) -> MySqlPoolOptions {
     let Some(longest) = longest.filter(|_| !sabotage::is(Fault::NoServerBounds)) else {
         return pool;
     };

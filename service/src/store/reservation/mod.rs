@@ -3,6 +3,10 @@
 //! The remembered counter is tried first; after a conflict the counter is read
 //! again. At most `attempts` tries within `deadline`, with full jitter between.
 
+pub(in crate::store) mod adoption;
+pub(in crate::store) mod look;
+pub(in crate::store) mod suspect;
+
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Instant,
@@ -19,17 +23,16 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::{
+use crate::store::{
     backoff::Backoff,
-    beat::Witness,
     catalogue::{self, Birth, Counter, LIVE, NO_PERIOD, now_ms},
+    change::beat::Witness,
     connection::Health,
+    connection::session::DatabaseConnection,
     database::{Database, STRIPE_COUNT, Seen},
     error::{Cause, Failure, StoreError},
     journal::Row,
-    look,
-    session::DatabaseConnection,
-    suspect::{Doubt, Suspect},
+    reservation::suspect::{Doubt, Suspect},
 };
 use crate::{
     metrics::{AbandonedCause, Metrics},
@@ -69,7 +72,7 @@ pub enum Want {
 
 impl Want {
     /// Whether nobody waits for it yet.
-    pub(super) fn is_ahead(&self) -> bool {
+    pub(in crate::store) fn is_ahead(&self) -> bool {
         matches!(self, Self::Refill(demand) if demand.waited_for == 0)
     }
 }
@@ -126,7 +129,7 @@ pub struct Unpublished {
 }
 
 impl Unpublished {
-    pub(super) fn new(reserved: Reserved, metrics: Arc<Metrics>) -> Self {
+    pub(in crate::store) fn new(reserved: Reserved, metrics: Arc<Metrics>) -> Self {
         Self {
             reserved: Some(reserved),
             metrics,
@@ -183,22 +186,22 @@ impl Drop for Unpublished {
     }
 }
 
-pub(super) struct Reservation<'a> {
-    pub(super) database: &'a Database,
-    pub(super) request: ReserveRequest,
-    pub(super) until: Instant,
+pub(in crate::store) struct Reservation<'a> {
+    pub(in crate::store) database: &'a Database,
+    pub(in crate::store) request: ReserveRequest,
+    pub(in crate::store) until: Instant,
     backoff: Backoff,
     /// Definition and counter, as far as they are known now.
     known: Option<Known>,
     stored_rate: Option<f64>,
-    pub(super) adopt_from: Option<i64>,
+    pub(in crate::store) adopt_from: Option<i64>,
     n_conflicts: u32,
     /// Writes whose outcome was not told, of this reservation or of an earlier one.
-    pub(super) doubt: Doubt,
+    pub(in crate::store) doubt: Doubt,
 }
 
 impl<'a> Reservation<'a> {
-    pub(super) fn new(database: &'a Database, request: ReserveRequest) -> Self {
+    pub(in crate::store) fn new(database: &'a Database, request: ReserveRequest) -> Self {
         Self {
             until: Instant::now() + database.settings.deadline,
             backoff: Backoff::new(&database.settings),
@@ -213,7 +216,7 @@ impl<'a> Reservation<'a> {
     }
 
     /// Tries until there is a block or a reason why there is none.
-    pub(super) async fn run(mut self) -> Result<Reserved, StoreError> {
+    pub(in crate::store) async fn run(mut self) -> Result<Reserved, StoreError> {
         let outcome = self.attempts().await;
         // Who reads the counter next will know.
         let doubt = std::mem::take(&mut self.doubt);
@@ -504,7 +507,7 @@ impl<'a> Reservation<'a> {
         }
     }
 
-    pub(super) fn reserved(
+    pub(in crate::store) fn reserved(
         &self,
         known: Known,
         seen: Seen,
@@ -550,7 +553,7 @@ impl<'a> Reservation<'a> {
         }
     }
 
-    pub(super) fn abandon(&self, count: u64) {
+    pub(in crate::store) fn abandon(&self, count: u64) {
         if count == 0 || sabotage::is(Fault::Uncounted) {
             return;
         }
@@ -565,7 +568,7 @@ impl<'a> Reservation<'a> {
         );
     }
 
-    pub(super) fn count_failed_write(&self, failure: &Failure) {
+    pub(in crate::store) fn count_failed_write(&self, failure: &Failure) {
         let metrics = &self.database.metrics;
         match failure {
             Failure::NotCommitted(_) => metrics.not_committed.increment(1),
@@ -594,7 +597,7 @@ impl<'a> Reservation<'a> {
 }
 
 /// Why an attempt ended without a block.
-pub(super) enum Stop {
+pub(in crate::store) enum Stop {
     /// Trying again gives the same answer.
     Told(StoreError),
     Failed(Failure),

@@ -3,7 +3,7 @@
 use entity::block;
 
 /// Two blocks that seem to overlap, the lower first.
-pub(super) type Pair = (block::Model, block::Model);
+pub(in crate::store) type Pair = (block::Model, block::Model);
 
 /// The last number that a row answers for: of what was given back, another row does.
 ///
@@ -18,7 +18,7 @@ fn last_counted(row: &block::Model) -> i64 {
 
 /// Pairs of `rows`, which come in order, of which the second begins within the first. Where any two
 /// overlap, one that begins lower reaches into the next.
-pub(super) fn sweep(
+pub(in crate::store) fn sweep(
     highest: &mut Option<block::Model>,
     rows: impl IntoIterator<Item = block::Model>,
 ) -> Vec<Pair> {
@@ -47,13 +47,13 @@ pub(super) fn sweep(
 }
 
 /// Whether two rows answer for the same numbers.
-pub(super) fn overlap(one: &block::Model, other: &block::Model) -> bool {
+pub(in crate::store) fn overlap(one: &block::Model, other: &block::Model) -> bool {
     one.first <= last_counted(other) && other.first <= last_counted(one)
 }
 
 /// Whether both are of the time before the store went back: rows of then may be of two histories,
 /// and `odometer recover` has raised every counter above both.
-pub(super) fn is_of_before(
+pub(in crate::store) fn is_of_before(
     recovered_at: Option<i64>,
     one: &block::Model,
     other: &block::Model,

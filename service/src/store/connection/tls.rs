@@ -24,14 +24,14 @@ const FILES: [&str; 8] = [
 ];
 
 /// Why TLS failed.
-pub(super) enum Trouble {
+pub(in crate::store) enum Trouble {
     /// Until somebody changes a certificate or the URL.
     Lasting(String),
     Passing(String),
 }
 
 /// What a failure to connect has to do with TLS, if anything.
-pub(super) fn of(error: &SqlxError) -> Option<Trouble> {
+pub(in crate::store) fn of(error: &SqlxError) -> Option<Trouble> {
     if let SqlxError::Configuration(_) = error {
         let text = "its host, port or parameters cannot be used";
         return Some(Trouble::Lasting(text.to_owned()));
@@ -100,7 +100,7 @@ fn refused(alert: AlertDescription) -> Trouble {
 }
 
 /// The file of a certificate or a key that cannot be used, and why.
-pub(super) fn unusable_file(url: &url::Url) -> Option<String> {
+pub(in crate::store) fn unusable_file(url: &url::Url) -> Option<String> {
     url.query_pairs()
         .filter(|(key, _)| FILES.contains(&key.as_ref()))
         // What is no path is the certificate itself.
@@ -119,7 +119,7 @@ pub(super) fn unusable_file(url: &url::Url) -> Option<String> {
 }
 
 /// As the URL has it.
-pub(super) fn postgres(options: PgConnectOptions) -> PgConnectOptions {
+pub(in crate::store) fn postgres(options: PgConnectOptions) -> PgConnectOptions {
     if sabotage::is(Fault::AnyCertificate) {
         return options.ssl_mode(PgSslMode::Require);
     }
@@ -127,7 +127,7 @@ pub(super) fn postgres(options: PgConnectOptions) -> PgConnectOptions {
 }
 
 /// As the URL has it.
-pub(super) fn mysql(options: MySqlConnectOptions) -> MySqlConnectOptions {
+pub(in crate::store) fn mysql(options: MySqlConnectOptions) -> MySqlConnectOptions {
     if sabotage::is(Fault::AnyCertificate) {
         return options.ssl_mode(MySqlSslMode::Required);
     }
@@ -135,7 +135,7 @@ pub(super) fn mysql(options: MySqlConnectOptions) -> MySqlConnectOptions {
 }
 
 /// What is said at each start where a stranger could stand in for the database.
-pub(super) fn postgres_warning(options: &PgConnectOptions) -> Option<String> {
+pub(in crate::store) fn postgres_warning(options: &PgConnectOptions) -> Option<String> {
     let host = options.get_host();
     if options.get_socket().is_some() || host.starts_with('/') || is_this_machine(host) {
         return None;
@@ -156,7 +156,7 @@ pub(super) fn postgres_warning(options: &PgConnectOptions) -> Option<String> {
 }
 
 /// As [`postgres_warning`].
-pub(super) fn mysql_warning(options: &MySqlConnectOptions) -> Option<String> {
+pub(in crate::store) fn mysql_warning(options: &MySqlConnectOptions) -> Option<String> {
     if options.get_socket().is_some() || is_this_machine(options.get_host()) {
         return None;
     }

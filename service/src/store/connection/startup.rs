@@ -3,14 +3,14 @@
 use migration::{Installed, OLDEST_SCHEMA, SCHEMA_VERSION};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 
-use super::{
+use crate::store::{
+    connection::session::DatabaseConnection,
     error::{Cause, Failure},
-    session::DatabaseConnection,
 };
 
 /// What a first look at a database found.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(in crate::store) enum Verdict {
     /// It can be used; each warning is a sentence for the operator.
     Good { warnings: Vec<String> },
     /// It cannot be used yet, and may become usable by itself: a standby, a read-only server.
@@ -22,7 +22,7 @@ pub(super) enum Verdict {
 }
 
 /// Looks at schema, durability and tables; changes nothing.
-pub(super) async fn inspect(database: DatabaseConnection) -> Result<Verdict, DbErr> {
+pub(in crate::store) async fn inspect(database: DatabaseConnection) -> Result<Verdict, DbErr> {
     if let Some(reason) = refuses_writes(&database).await? {
         return Ok(Verdict::Away(reason));
     }
@@ -41,7 +41,7 @@ pub(super) async fn inspect(database: DatabaseConnection) -> Result<Verdict, DbE
 }
 
 /// What a failure to reach the database means for the start.
-pub(super) fn verdict_of(failure: &Failure) -> Verdict {
+pub(in crate::store) fn verdict_of(failure: &Failure) -> Verdict {
     let text = failure.cause().text();
     if matches!(failure.cause(), Cause::Refused(_)) {
         Verdict::Wrong(format!("ODOMETER_DATABASE_URL: {text}"))
@@ -53,7 +53,7 @@ pub(super) fn verdict_of(failure: &Failure) -> Verdict {
 }
 
 /// What a failure to change the schema means.
-pub(super) fn verdict_of_migration(failure: &Failure) -> Verdict {
+pub(in crate::store) fn verdict_of_migration(failure: &Failure) -> Verdict {
     if matches!(failure.cause(), Cause::Denied(_)) {
         return Verdict::Wrong(format!(
             "ODOMETER_DATABASE_URL: this user may not create or change tables ({}): give \
@@ -68,7 +68,7 @@ pub(super) fn verdict_of_migration(failure: &Failure) -> Verdict {
 const MAY_NOT_USE: &str = "ODOMETER_DATABASE_URL: this user may not read or write the tables of \
                            Odometer: grant it SELECT, INSERT, UPDATE and DELETE on all of them";
 
-pub(super) fn unfit_schema(installed: Option<Installed>) -> Option<String> {
+pub(in crate::store) fn unfit_schema(installed: Option<Installed>) -> Option<String> {
     let Some(installed) = installed else {
         return Some(
             "the database has no schema of Odometer: run `odometer migrate`, or `odometer serve --migrate`"

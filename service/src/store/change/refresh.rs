@@ -16,14 +16,14 @@ use sea_orm::{
 };
 use tokio::sync::mpsc;
 
-use super::{
+use crate::store::{
     StoreSettings,
     answer::{Changed, News},
-    beat::{self, Beat},
     catalogue::NO_PERIOD,
+    change::beat::{self, Beat},
+    connection::session::DatabaseConnection,
     connection::{Connection, Health},
     error::Failure,
-    session::DatabaseConnection,
 };
 
 /// Sequences of one statement, and of one piece of news.
@@ -34,7 +34,7 @@ const NEWS_PATIENCE: Duration = Duration::from_secs(1);
 const BETWEEN_DELETIONS: Duration = Duration::from_secs(3600);
 
 /// Reads what other replicas changed, and tells it.
-pub(super) struct Refresher {
+pub(in crate::store) struct Refresher {
     connection: Arc<Connection>,
     beat: Arc<Beat>,
     tell: mpsc::Sender<News>,
@@ -54,7 +54,7 @@ pub(super) struct Refresher {
 }
 
 impl Refresher {
-    pub(super) fn new(
+    pub(in crate::store) fn new(
         connection: Arc<Connection>,
         beat: Arc<Beat>,
         settings: &StoreSettings,
@@ -81,7 +81,7 @@ impl Refresher {
     ///
     /// # Errors
     /// The database did not answer; it is to be called again.
-    pub(super) async fn meet(&mut self) -> Result<(), Failure> {
+    pub(in crate::store) async fn meet(&mut self) -> Result<(), Failure> {
         let meta = self.read_meta().await?;
         self.beat.establish(&self.connection, self.patience).await?;
         self.told_up_to = meta.definitions_version;
@@ -91,7 +91,7 @@ impl Refresher {
     }
 
     /// Polls until the program ends.
-    pub(super) async fn run(mut self) {
+    pub(in crate::store) async fn run(mut self) {
         let mut health = self.connection.health_changes();
         loop {
             // While it is away nothing can be read, and then at once.
@@ -260,7 +260,7 @@ impl ChangedRow {
             .ok()?;
         Some(Changed {
             name,
-            is_live: self.state == super::catalogue::LIVE,
+            is_live: self.state == crate::store::catalogue::LIVE,
             definition: Arc::new(definition),
             version: self.version,
             floor: self.floor.unwrap_or(0),

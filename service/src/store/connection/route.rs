@@ -16,24 +16,24 @@ use sea_orm::ConnectOptions;
 /// It goes one way: where a pooler was met once, statements are never prepared again, because a
 /// prepared statement can meet another one of its name there and run that instead.
 #[derive(Clone, Debug)]
-pub(super) struct Route(Arc<AtomicBool>);
+pub(in crate::store) struct Route(Arc<AtomicBool>);
 
 impl Route {
-    pub(super) fn straight() -> Self {
+    pub(in crate::store) fn straight() -> Self {
         Self(Arc::new(AtomicBool::new(false)))
     }
 
-    pub(super) fn is_pooled(&self) -> bool {
+    pub(in crate::store) fn is_pooled(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
     /// As the URL says.
-    pub(super) fn set_pooled(&self) {
+    pub(in crate::store) fn set_pooled(&self) {
         self.0.store(true, Ordering::Release);
     }
 
     /// As was just found out; said once.
-    pub(super) fn meet_pooler(&self) {
+    pub(in crate::store) fn meet_pooler(&self) {
         if !self.0.swap(true, Ordering::AcqRel) {
             tracing::info!(
                 "A pooler is between this program and the database: statements are sent unprepared"
@@ -44,16 +44,16 @@ impl Route {
 
 /// How a pool is opened on either way.
 #[derive(Clone)]
-pub(super) struct Doors {
+pub(in crate::store) struct Doors {
     straight: ConnectOptions,
     pooled: ConnectOptions,
     route: Route,
     /// How long a statement is waited for.
-    pub(super) longest: Duration,
+    pub(in crate::store) longest: Duration,
 }
 
 impl Doors {
-    pub(super) fn new(
+    pub(in crate::store) fn new(
         straight: ConnectOptions,
         pooled: ConnectOptions,
         route: Route,
@@ -68,7 +68,7 @@ impl Doors {
     }
 
     /// The options for the way as it is known now, and whether it is a pooler's.
-    pub(super) fn current(&self) -> (&ConnectOptions, bool) {
+    pub(in crate::store) fn current(&self) -> (&ConnectOptions, bool) {
         if self.route.is_pooled() {
             (&self.pooled, true)
         } else {

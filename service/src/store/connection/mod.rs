@@ -6,6 +6,16 @@
 //! the pool is replaced, the old one closed, and what is still silent after that
 //! ended with its connection, which no other statement can meet any more.
 
+pub(in crate::store) mod bounds;
+pub(in crate::store) mod monitor;
+pub(in crate::store) mod pool;
+pub(in crate::store) mod probe;
+pub(in crate::store) mod route;
+pub(in crate::store) mod session;
+pub(in crate::store) mod startup;
+pub(in crate::store) mod target;
+pub(in crate::store) mod tls;
+
 use std::{
     future::Future,
     sync::{
@@ -24,13 +34,13 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{
-    error::{Cause, Failure},
-    pool::Pool,
-    route::Doors,
-    session::DatabaseConnection,
-};
 use crate::sabotage::{self, Fault};
+use crate::store::{
+    connection::pool::Pool,
+    connection::route::Doors,
+    connection::session::DatabaseConnection,
+    error::{Cause, Failure},
+};
 
 /// Between two lines of the log about a disk that is full.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
@@ -42,7 +52,7 @@ const LAST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What is known of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Health {
+pub(in crate::store) enum Health {
     /// It has not answered since the start.
     NoContact,
     /// It answers, with a schema that this binary cannot work with.
@@ -51,7 +61,7 @@ pub(super) enum Health {
     Down,
 }
 
-pub(super) struct Connection {
+pub(in crate::store) struct Connection {
     runtime: Mutex<Option<Runtime>>,
     handle: Handle,
     options: Doors,
@@ -60,11 +70,11 @@ pub(super) struct Connection {
     given_up: watch::Sender<u64>,
     health: watch::Sender<Health>,
     /// Becomes true when the first look at the database has ended, whatever it found.
-    pub(super) has_looked: watch::Sender<bool>,
+    pub(in crate::store) has_looked: watch::Sender<bool>,
     /// Rung when there is reason to believe that the database is away.
-    pub(super) went_down: Notify,
+    pub(in crate::store) went_down: Notify,
     /// Rung when what is known of the store is to be read anew at once.
-    pub(super) refresh: Notify,
+    pub(in crate::store) refresh: Notify,
     timeout: Duration,
     is_closed: AtomicBool,
     /// When it was last said that the disk is full.
@@ -76,7 +86,7 @@ impl Connection {
     ///
     /// # Errors
     /// Options that the driver cannot read.
-    pub(super) async fn new(
+    pub(in crate::store) async fn new(
         runtime: Runtime,
         options: Doors,
         statement_timeout: Duration,
@@ -106,25 +116,25 @@ impl Connection {
         })
     }
 
-    pub(super) fn handle(&self) -> &Handle {
+    pub(in crate::store) fn handle(&self) -> &Handle {
         &self.handle
     }
 
     /// Tasks alive in the store's runtime and in that of the pool in use; the end of an earlier
     /// pool is a task as long as it takes.
-    pub(super) fn n_tasks(&self) -> usize {
+    pub(in crate::store) fn n_tasks(&self) -> usize {
         self.handle.metrics().num_alive_tasks() + self.pool.lock().n_tasks()
     }
 
-    pub(super) fn health(&self) -> Health {
+    pub(in crate::store) fn health(&self) -> Health {
         *self.health.borrow()
     }
 
-    pub(super) fn health_changes(&self) -> watch::Receiver<Health> {
+    pub(in crate::store) fn health_changes(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
     }
 
-    pub(super) fn set_health(&self, health: Health) {
+    pub(in crate::store) fn set_health(&self, health: Health) {
         self.health.send_if_modified(|known| {
             let changed = *known != health;
             *known = health;
@@ -136,7 +146,7 @@ impl Connection {
     ///
     /// # Errors
     /// How it failed. Cancelling the returned future does not cancel the statement.
-    pub(super) async fn run<T, F, Fut>(
+    pub(in crate::store) async fn run<T, F, Fut>(
         self: &Arc<Self>,
         until: Instant,
         operation: F,
@@ -234,7 +244,7 @@ impl Connection {
     }
 
     /// Replaces the pool that is in use now.
-    pub(super) fn renew(&self) -> u64 {
+    pub(in crate::store) fn renew(&self) -> u64 {
         let generation = self.pool.lock().generation;
         self.replace_pool(generation, "the database does not answer as it should");
         generation
@@ -242,7 +252,7 @@ impl Connection {
 
     /// Replaces the pool after an outage; what is still under way on it is soon waited for no
     /// longer, so that nobody stays behind a connection that will never answer.
-    pub(super) fn renew_after_outage(self: &Arc<Self>) {
+    pub(in crate::store) fn renew_after_outage(self: &Arc<Self>) {
         let generation = self.renew();
         if self.pool.lock().generation == generation {
             // Nothing took its place.
@@ -313,7 +323,7 @@ impl Connection {
     }
 
     /// Closes the pool, waiting at most `patience` for statements in flight, and ends the runtime.
-    pub(super) async fn close(&self, patience: Duration) {
+    pub(in crate::store) async fn close(&self, patience: Duration) {
         self.is_closed.store(true, Ordering::Release);
         let database = self.pool.lock().database.clone();
         let closing = self.handle.spawn(async move { database.close().await });

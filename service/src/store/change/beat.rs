@@ -20,11 +20,11 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait, OnConflict, Query},
 };
 
-use super::{
+use crate::store::{
     catalogue::now_ms,
     connection::Connection,
+    connection::session::DatabaseConnection,
     error::{Failure, StoreError},
-    session::DatabaseConnection,
 };
 use crate::{
     metrics::Metrics,
@@ -40,7 +40,7 @@ const DELETED_AT_ONCE: u64 = 1000;
 const COMPLAINTS: usize = 1000;
 
 /// This replica's row, and what is known of it.
-pub(super) struct Beat {
+pub(in crate::store) struct Beat {
     holder: Arc<str>,
     metrics: Arc<Metrics>,
     state: Mutex<State>,
@@ -61,7 +61,7 @@ struct State {
 
 /// What a statement is sent on the strength of.
 #[derive(Clone, Debug)]
-pub(super) struct Witness {
+pub(in crate::store) struct Witness {
     holder: Arc<str>,
     least: i64,
     era: u64,
@@ -69,7 +69,7 @@ pub(super) struct Witness {
 
 impl Witness {
     /// That this replica's row is there and has not gone back, as a condition of any statement.
-    pub(super) fn holds(&self) -> Expr {
+    pub(in crate::store) fn holds(&self) -> Expr {
         if sabotage::is(Fault::NoWentBackChecks) {
             return Expr::val(1).eq(1);
         }
@@ -84,17 +84,17 @@ impl Witness {
     }
 
     /// Whether a beat that was read bears it out.
-    pub(super) fn is_borne_out_by(&self, read: Option<i64>) -> bool {
+    pub(in crate::store) fn is_borne_out_by(&self, read: Option<i64>) -> bool {
         read.is_some_and(|beat| beat >= self.least) || sabotage::is(Fault::NoWentBackChecks)
     }
 
-    pub(super) fn holder(&self) -> &str {
+    pub(in crate::store) fn holder(&self) -> &str {
         &self.holder
     }
 }
 
 impl Beat {
-    pub(super) fn new(holder: Arc<str>, metrics: Arc<Metrics>) -> Self {
+    pub(in crate::store) fn new(holder: Arc<str>, metrics: Arc<Metrics>) -> Self {
         Self {
             holder,
             metrics,
@@ -106,7 +106,7 @@ impl Beat {
     ///
     /// # Errors
     /// `WentBack`, or `Unavailable` before the first contact.
-    pub(super) fn witness(&self) -> Result<Witness, StoreError> {
+    pub(in crate::store) fn witness(&self) -> Result<Witness, StoreError> {
         let state = self.state.lock();
         if state.went_back {
             return Err(StoreError::WentBack);
@@ -118,17 +118,17 @@ impl Beat {
         })
     }
 
-    pub(super) fn has_gone_back(&self) -> bool {
+    pub(in crate::store) fn has_gone_back(&self) -> bool {
         self.state.lock().went_back
     }
 
     /// Whether a recovery was seen since the start: what is gone may then be born again.
-    pub(super) fn has_recovered(&self) -> bool {
+    pub(in crate::store) fn has_recovered(&self) -> bool {
         self.state.lock().era > 0
     }
 
     /// The store contradicts a witness: from now on nothing is reserved for any name.
-    pub(super) fn contradicted(&self, witness: &Witness) {
+    pub(in crate::store) fn contradicted(&self, witness: &Witness) {
         let era = self.state.lock().era;
         // A look that began before a recovery says nothing of the time after it.
         if witness.era == era {
@@ -136,7 +136,7 @@ impl Beat {
         }
     }
 
-    pub(super) fn note_went_back(&self, how: &str) {
+    pub(in crate::store) fn note_went_back(&self, how: &str) {
         if sabotage::is(Fault::NoWentBackChecks) {
             return;
         }
@@ -150,7 +150,7 @@ impl Beat {
     }
 
     /// One counter is gone or below what this replica has seen, although its beat is not.
-    pub(super) fn note_name_went_back(&self, name: &SequenceName) {
+    pub(in crate::store) fn note_name_went_back(&self, name: &SequenceName) {
         self.metrics.store_went_back.set(1.0);
         let mut state = self.state.lock();
         if state.complained_of.len() >= COMPLAINTS || !state.complained_of.insert(name.clone()) {
@@ -173,7 +173,7 @@ impl Beat {
     ///
     /// # Errors
     /// It may be written or not; to be called again.
-    pub(super) async fn establish(
+    pub(in crate::store) async fn establish(
         &self,
         connection: &Arc<Connection>,
         patience: Duration,
@@ -190,7 +190,7 @@ impl Beat {
     ///
     /// # Errors
     /// Whether it was raised is not known; the next time is above it in any case.
-    pub(super) async fn raise(
+    pub(in crate::store) async fn raise(
         &self,
         connection: &Arc<Connection>,
         patience: Duration,
@@ -211,7 +211,7 @@ impl Beat {
     }
 
     /// A recovery was seen, and the row is there again.
-    pub(super) fn recovered(&self) {
+    pub(in crate::store) fn recovered(&self) {
         let mut state = self.state.lock();
         state.went_back = false;
         state.era = state.era.saturating_add(1);
@@ -272,7 +272,7 @@ async fn raise(
 }
 
 /// Deletes rows of processes that ended long ago, a bounded number of them.
-pub(super) async fn delete_old(database: DatabaseConnection) -> Result<u64, DbErr> {
+pub(in crate::store) async fn delete_old(database: DatabaseConnection) -> Result<u64, DbErr> {
     let kept_ms = i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX);
     let is_old =
         Expr::col(replica::Column::BeatAt).lt(now(database.get_database_backend()).sub(kept_ms));
@@ -296,7 +296,7 @@ pub(super) async fn delete_old(database: DatabaseConnection) -> Result<u64, DbEr
 }
 
 /// The database's own clock, which all replicas share, in milliseconds since the Unix epoch.
-pub(super) fn now(backend: DbBackend) -> Expr {
+pub(in crate::store) fn now(backend: DbBackend) -> Expr {
     Expr::cust(match backend {
         DbBackend::Postgres => "CAST(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000 AS BIGINT)",
         DbBackend::MySql => "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",

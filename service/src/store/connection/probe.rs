@@ -9,18 +9,18 @@ use sea_orm::{
 };
 use tokio::time::timeout;
 
-use super::{
-    bounds,
+use crate::store::{
     code::Code,
+    connection::bounds,
+    connection::target::Target,
     error::{Cause, Failure},
-    target::Target,
 };
 
 /// Connects once, notes where a pooler is in between, and hangs up.
 ///
 /// # Errors
 /// Why there was no connection within `patience`, or none that can be used.
-pub(super) async fn reach(target: &Target, patience: Duration) -> Result<(), Failure> {
+pub(in crate::store) async fn reach(target: &Target, patience: Duration) -> Result<(), Failure> {
     match target.backend {
         DbBackend::Postgres => {
             let was_pooled = target.route.is_pooled();

@@ -5,17 +5,17 @@ use odometer_core::{block::Block, name::SequenceName};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr};
 use uuid::Uuid;
 
-use super::{
-    beat::Witness,
+use crate::store::{
     catalogue::NO_PERIOD,
+    change::beat::Witness,
+    connection::session::DatabaseConnection,
     error::{Failure, StoreError},
     reservation::{Known, Reservation, Reserved, Stop},
-    session::DatabaseConnection,
 };
 
 impl Reservation<'_> {
     /// Takes over the lowest returned block that may be taken, if there is one.
-    pub(super) async fn adopt(
+    pub(in crate::store) async fn adopt(
         &mut self,
         known: &Known,
         witness: &Witness,

@@ -7,15 +7,15 @@ use entity::{block, meta};
 use odometer_core::{definition::Definition, name::SequenceName};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
-use super::{
+use crate::store::{
     answer::JournalBlock,
-    beat::Witness,
     catalogue::{self, NO_PERIOD},
+    change::beat::Witness,
+    connection::session::DatabaseConnection,
     database::{self, Database, Seen},
     error::StoreError,
-    holders,
-    look::{self, Look},
-    session::DatabaseConnection,
+    journal::holders,
+    reservation::look::{self, Look},
 };
 
 /// Rows that are looked at below a number. A row is covered by the rests of its block that were
@@ -61,7 +61,11 @@ struct Found {
 
 impl Database {
     /// Looks a number up; `NotFound` where there is no such sequence.
-    pub(super) async fn trace(&self, name: &SequenceName, value: i64) -> Result<Trace, StoreError> {
+    pub(in crate::store) async fn trace(
+        &self,
+        name: &SequenceName,
+        value: i64,
+    ) -> Result<Trace, StoreError> {
         let witness = self.beat.witness()?;
         let silence = holders::longest_silence(self.settings.definition_refresh);
         let found = self

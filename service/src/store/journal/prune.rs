@@ -14,13 +14,13 @@ use migration::{Installed, JOURNAL_INDEX};
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use uuid::Uuid;
 
-use super::{
+use crate::store::{
     StoreSettings,
     catalogue::now_ms,
+    connection::session::DatabaseConnection,
     connection::{Connection, Health},
     error::Failure,
-    holders,
-    session::DatabaseConnection,
+    journal::holders,
 };
 use crate::{
     metrics::Metrics,
@@ -36,7 +36,7 @@ const BETWEEN_STEPS: Duration = Duration::from_millis(250);
 /// For the statements of one step and their turn on the pool.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub(super) struct Pruner {
+pub(in crate::store) struct Pruner {
     connection: Arc<Connection>,
     metrics: Arc<Metrics>,
     rule: Rule,
@@ -68,7 +68,7 @@ struct Step {
 
 impl Pruner {
     /// Starts it, on the connection's runtime, for as long as that lives.
-    pub(super) fn start(
+    pub(in crate::store) fn start(
         connection: Arc<Connection>,
         holder: String,
         settings: &StoreSettings,

@@ -8,7 +8,7 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait},
 };
 
-use super::{beat, session::DatabaseConnection};
+use crate::store::{change::beat, connection::session::DatabaseConnection};
 
 /// A process is taken for dead after this long without a beat, at least: one that was cut off from
 /// the database for a while still issues from its memory.
@@ -16,12 +16,12 @@ const LEAST_SILENCE: Duration = Duration::from_secs(3600);
 
 /// How long a process may have been silent and still count as living. Replicas beat twice in
 /// `definition_refresh`.
-pub(super) fn longest_silence(definition_refresh: Duration) -> Duration {
+pub(in crate::store) fn longest_silence(definition_refresh: Duration) -> Duration {
     LEAST_SILENCE.max(definition_refresh.saturating_mul(2))
 }
 
 /// Those of `holders` that were heard of within `silence`; whoever asks is not among those asked for.
-pub(super) async fn living(
+pub(in crate::store) async fn living(
     database: &DatabaseConnection,
     holders: HashSet<String>,
     silence: Duration,

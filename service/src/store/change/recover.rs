@@ -14,17 +14,17 @@ use sea_orm::{
     sea_query::{CaseStatement, Expr, ExprTrait, Query},
 };
 
-use super::{
+use crate::sabotage::{self, Fault};
+use crate::store::{
     StoreSettings,
     catalogue::{now_ms, one_more},
+    connection::session::{DatabaseConnection, DatabaseTransaction},
+    connection::startup::{self, Verdict},
+    connection::target::Target,
     error::{Cause, Failure, StartError},
     file_lock::FileLock,
-    look::version_at,
-    session::{DatabaseConnection, DatabaseTransaction},
-    startup::{self, Verdict},
-    target::Target,
+    reservation::look::version_at,
 };
-use crate::sabotage::{self, Fault};
 
 /// Sequences of one step.
 const PAGE: u64 = 1000;

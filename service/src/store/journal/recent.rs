@@ -6,8 +6,8 @@ use entity::{block, counter, sequence};
 use odometer_core::name::SequenceName;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
-use super::catalogue::{LIVE, NO_PERIOD};
-use super::session::DatabaseConnection;
+use crate::store::catalogue::{LIVE, NO_PERIOD};
+use crate::store::connection::session::DatabaseConnection;
 
 /// Rows of the journal that are read to find them: the youngest.
 const ROWS_READ: u64 = 2_000;
@@ -15,7 +15,7 @@ const ROWS_READ: u64 = 2_000;
 const LEAST_RATE: f64 = 0.001;
 
 /// At most `limit` live names with a rate, those with the youngest blocks first.
-pub(super) async fn names(
+pub(in crate::store) async fn names(
     database: DatabaseConnection,
     limit: usize,
 ) -> Result<Vec<SequenceName>, DbErr> {

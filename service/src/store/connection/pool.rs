@@ -10,7 +10,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{route::Doors, session::DatabaseConnection};
+use crate::store::{connection::route::Doors, connection::session::DatabaseConnection};
 
 /// Threads that a pool's connections live on.
 const POOL_THREADS: usize = 2;
@@ -18,18 +18,18 @@ const POOL_THREADS: usize = 2;
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
-pub(super) struct Pool {
-    pub(super) generation: u64,
-    pub(super) database: DatabaseConnection,
+pub(in crate::store) struct Pool {
+    pub(in crate::store) generation: u64,
+    pub(in crate::store) database: DatabaseConnection,
     /// As many as connections, handed out in the order of asking, so that
     /// waiting for a turn is never taken for a database that is away.
-    pub(super) permits: Arc<Semaphore>,
-    pub(super) runtime: Arc<PoolRuntime>,
+    pub(in crate::store) permits: Arc<Semaphore>,
+    pub(in crate::store) runtime: Arc<PoolRuntime>,
 }
 
 /// Where all that belongs to one pool runs, down to what the driver does on its own when it takes
 /// a connection back; the end of it is the end of every connection, also of those that are silent.
-pub(super) struct PoolRuntime(Option<Runtime>);
+pub(in crate::store) struct PoolRuntime(Option<Runtime>);
 
 impl PoolRuntime {
     fn start() -> Result<Self, DbErr> {
@@ -42,7 +42,7 @@ impl PoolRuntime {
             .map_err(|error| DbErr::Custom(error.to_string()))
     }
 
-    pub(super) fn handle(&self) -> Result<&Handle, DbErr> {
+    pub(in crate::store) fn handle(&self) -> Result<&Handle, DbErr> {
         let ended = || DbErr::Custom("the pool's runtime has ended".to_owned());
         self.0.as_ref().map(Runtime::handle).ok_or_else(ended)
     }
@@ -61,7 +61,7 @@ impl Pool {
     ///
     /// # Errors
     /// Options that the driver cannot read; for a SQLite file also that it cannot be opened.
-    pub(super) async fn open(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
+    pub(in crate::store) async fn open(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
         let (options, is_pooled) = doors.current();
         let (options, longest) = (options.clone(), Some(doors.longest));
         let runtime = PoolRuntime::start()?;
@@ -76,7 +76,7 @@ impl Pool {
     }
 
     /// As `open`, of a server, without waiting for anything.
-    pub(super) fn open_at_once(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
+    pub(in crate::store) fn open_at_once(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
         let (options, is_pooled) = doors.current();
         let runtime = PoolRuntime::start()?;
         let inside = runtime.handle()?.enter();
@@ -109,12 +109,12 @@ impl Pool {
     }
 
     /// Whether its connections lead to a server, and can be dead without anybody being told.
-    pub(super) fn is_of_a_server(&self) -> bool {
+    pub(in crate::store) fn is_of_a_server(&self) -> bool {
         self.database.get_database_backend() != DbBackend::Sqlite
     }
 
     /// Tasks alive in its runtime.
-    pub(super) fn n_tasks(&self) -> usize {
+    pub(in crate::store) fn n_tasks(&self) -> usize {
         let handle = self.runtime.handle();
         handle.map_or(0, |pool| pool.metrics().num_alive_tasks())
     }
@@ -125,7 +125,7 @@ impl Pool {
 ///
 /// # Errors
 /// How it failed.
-pub(super) async fn once<T, F, Fut>(
+pub(in crate::store) async fn once<T, F, Fut>(
     doors: &Doors,
     patience: Duration,
     operation: F,
