@@ -217,6 +217,10 @@ impl Monitor {
 
     /// Looks by a connection of its own. A dropped look ends with its connection.
     async fn look_apart(&self) -> Verdict {
+        // A pooler may have been put in between since.
+        if let Err(failure) = probe::reach(&self.target, self.settings.acquire).await {
+            return startup::verdict_of(&failure);
+        }
         let doors = self.target.looking_doors(&self.settings);
         let patience = self.settings.acquire + self.settings.timeout;
         match pool::once(&doors, patience, startup::inspect).await {
