@@ -214,7 +214,11 @@ impl Connection {
     /// Waits for a turn on the pool, and on its successor where it is replaced meanwhile.
     async fn turn(&self, until: Instant) -> Result<(Pool, OwnedSemaphorePermit), Failure> {
         loop {
-            let pool = self.pool.lock().clone();
+            let mut pool = self.pool.lock().clone();
+            if pool.is_pooled != self.options.current().1 {
+                self.replace_pool(pool.generation, "a pooler is in between");
+                pool = self.pool.lock().clone();
+            }
             let turn = timeout(
                 until.saturating_duration_since(Instant::now()),
                 Arc::clone(&pool.permits).acquire_owned(),

@@ -20,6 +20,8 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(in crate::store) struct Pool {
     pub(in crate::store) generation: u64,
+    /// Whether it was opened for the way through a pooler.
+    pub(in crate::store) is_pooled: bool,
     pub(in crate::store) database: DatabaseConnection,
     /// As many as connections, handed out in the order of asking, so that
     /// waiting for a turn is never taken for a database that is away.
@@ -72,7 +74,13 @@ impl Pool {
         let database = connecting
             .await
             .map_err(|error| DbErr::Custom(error.to_string()))??;
-        Ok(Self::of(database, n_connections, generation, runtime))
+        Ok(Self::of(
+            database,
+            is_pooled,
+            n_connections,
+            generation,
+            runtime,
+        ))
     }
 
     /// As `open`, of a server, without waiting for anything.
@@ -90,11 +98,18 @@ impl Pool {
             .unwrap_or_else(|| Err(DbErr::Custom("the driver waits".to_owned())))?;
         drop(inside);
         let n_connections = options.get_max_connections();
-        Ok(Self::of(database, n_connections, generation, runtime))
+        Ok(Self::of(
+            database,
+            is_pooled,
+            n_connections,
+            generation,
+            runtime,
+        ))
     }
 
     fn of(
         database: DatabaseConnection,
+        is_pooled: bool,
         n_connections: Option<u32>,
         generation: u64,
         runtime: PoolRuntime,
@@ -102,6 +117,7 @@ impl Pool {
         let n_permits = usize::try_from(n_connections.unwrap_or(1)).unwrap_or(usize::MAX >> 4);
         Self {
             generation,
+            is_pooled,
             database,
             permits: Arc::new(Semaphore::new(n_permits)),
             runtime: Arc::new(runtime),
