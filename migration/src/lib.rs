@@ -59,11 +59,11 @@ impl MigratorTrait for Migrator {
 ///
 /// `connection` must be a pool of exactly one connection, because the lock
 /// belongs to the connection that took it. Waits up to a minute for another
-/// process that migrates the same database.
+/// process that migrates the same database. Says what is installed then.
 ///
 /// # Errors
 /// What the database said, or that the lock stayed taken for a minute.
-pub async fn run(connection: &DatabaseConnection) -> Result<(), DbErr> {
+pub async fn run(connection: &DatabaseConnection) -> Result<Option<Installed>, DbErr> {
     run_all::<Migrator>(connection, SCHEMA_VERSION).await
 }
 
@@ -72,14 +72,14 @@ pub async fn run(connection: &DatabaseConnection) -> Result<(), DbErr> {
 /// # Errors
 /// As [`run`].
 #[cfg(feature = "next")]
-pub async fn run_next(connection: &DatabaseConnection) -> Result<(), DbErr> {
+pub async fn run_next(connection: &DatabaseConnection) -> Result<Option<Installed>, DbErr> {
     run_all::<next::Migrator>(connection, next::SCHEMA_VERSION).await
 }
 
 async fn run_all<M: MigratorTrait>(
     connection: &DatabaseConnection,
     version: i32,
-) -> Result<(), DbErr> {
+) -> Result<Option<Installed>, DbErr> {
     match connection.get_database_backend() {
         DbBackend::Postgres => {
             // DDL is transactional here: all steps happen, or none.
@@ -90,13 +90,18 @@ async fn run_all<M: MigratorTrait>(
             if is_older(Installed::read(&transaction).await?, version) {
                 M::up(&transaction, None).await?;
             }
-            transaction.commit().await
+            // Outside the transaction a pooler may answer on another connection.
+            let installed = Installed::read(&transaction).await?;
+            transaction.commit().await?;
+            Ok(installed)
         }
         DbBackend::MySql => {
             lock::take_mysql(connection).await?;
             let outcome = up_where_older::<M>(connection, version).await;
-            lock::give_back_mysql(connection).await?;
-            outcome
+            let given_back = lock::give_back_mysql(connection).await;
+            let installed = outcome?;
+            given_back?;
+            Ok(installed)
         }
         // One process owns a SQLite file: the service holds a lock beside it.
         DbBackend::Sqlite | _ => up_where_older::<M>(connection, version).await,
@@ -106,11 +111,11 @@ async fn run_all<M: MigratorTrait>(
 async fn up_where_older<M: MigratorTrait>(
     connection: &DatabaseConnection,
     version: i32,
-) -> Result<(), DbErr> {
+) -> Result<Option<Installed>, DbErr> {
     if is_older(Installed::read(connection).await?, version) {
         M::up(connection, None).await?;
     }
-    Ok(())
+    Installed::read(connection).await
 }
 
 /// A newer version's steps are unknown here, and none of ours is missing then.

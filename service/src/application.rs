@@ -301,7 +301,7 @@ pub async fn recover(
     }
     if recovered.n_at_their_end > 0 {
         lines.push(format!(
-            "{} sequences end before that and are exhausted",
+            "{} sequences end before that and are exhausted, unless their max is raised",
             recovered.n_at_their_end
         ));
     }

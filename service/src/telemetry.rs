@@ -25,6 +25,8 @@ const LIBRARIES: &str = "sqlx=warn,sqlx::postgres::notice=off,sqlx_core::pool=of
 
 /// The target of what is logged at any level.
 pub(crate) const ALWAYS: &str = "odometer::always";
+/// The target of one line for each change, logged at any level too.
+pub(crate) const AUDIT: &str = "odometer::audit";
 
 /// The fields that come right after the message, in this order.
 const FIRST: [&str; 4] = ["sequence", "period", "error", "request_id"];
@@ -83,7 +85,8 @@ pub(crate) fn filter(level: &str) -> Result<EnvFilter, String> {
     if !level.split(',').all(names_a_level) {
         return Err(refused());
     }
-    EnvFilter::try_new(format!("{LIBRARIES},{level},{ALWAYS}=info")).map_err(|_| refused())
+    EnvFilter::try_new(format!("{LIBRARIES},{level},{ALWAYS}=info,{AUDIT}=info"))
+        .map_err(|_| refused())
 }
 
 fn log_panic(panic: &PanicHookInfo<'_>) {

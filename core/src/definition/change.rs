@@ -152,7 +152,7 @@ impl DefinitionChange {
         definition.check_ranges()?;
         definition.check_unchanged(existing)?;
         definition.check_built()?;
-        definition.check_high_water(next_value)?;
+        definition.check_high_water(existing, next_value)?;
         Ok(definition)
     }
 

@@ -139,10 +139,15 @@ impl Definition {
         Ok(())
     }
 
-    /// Refuses a `max` below what is reserved already.
-    pub(super) fn check_high_water(&self, next_value: i64) -> Result<(), DefinitionError> {
+    /// Refuses a `max` that is lowered below what is reserved already.
+    pub(super) fn check_high_water(
+        &self,
+        before: &Self,
+        next_value: i64,
+    ) -> Result<(), DefinitionError> {
         let reserved = next_value.saturating_sub(self.step);
-        if next_value > self.start && self.max < reserved {
+        let is_lowered = self.max < before.max;
+        if is_lowered && next_value > self.start && self.max < reserved {
             return invalid(
                 "max",
                 format!("may not fall below {reserved}, the last number reserved"),

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::problem::Problem;
 use super::sequences::rfc_3339;
-use super::{Http, parse};
+use super::{Http, near, parse};
 use crate::sequence::explain::{Explanation, NumberFate, Origin};
 
 /// What is known of one number, never more.
@@ -79,7 +79,8 @@ pub(super) async fn explain(
 ) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
     let value = parse::id(request.uri().query())?;
-    let explanation = http.directory.explain(&name, value).await?;
+    let explanation = http.directory.explain(&name, value).await;
+    let explanation = near::or_refused(&http, explanation).await?;
     Ok(HttpResponse::Ok().json(Explained::from(explanation)))
 }
 

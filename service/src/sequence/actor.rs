@@ -28,7 +28,7 @@ use super::{
 use crate::{
     metrics::AbandonedCause,
     sabotage::{self, Fault},
-    store::{Fate, ReserveRequest, StoreError, Unpublished, Want},
+    store::{Fate, ReserveRequest, Seen, StoreError, Unpublished, Want},
 };
 
 /// The first wait before a prefetch is tried again.
@@ -145,7 +145,10 @@ impl SequenceActor {
         } else if !self.queue.is_empty() {
             self.is_turn_of_apart = true;
             Some(InFlight::Refill)
-        } else if !self.is_refused && (self.issuer.wants_prefetch() || self.wants_load()) {
+        } else if self.retry.is_none()
+            && !self.is_refused
+            && (self.issuer.wants_prefetch() || self.wants_load())
+        {
             Some(InFlight::Refill)
         } else {
             None
@@ -193,11 +196,16 @@ impl SequenceActor {
             (InFlight::Refill | InFlight::Apart(_), _) => None,
         };
         let known = memory.known.clone();
+        let floor = memory.floor();
         // Also where nothing may be adopted: then there is nothing to look for.
         self.looks_for_returned = memory.adopts;
         drop(memory);
         let last_seen = match &known {
-            Some(known) => Some(known.seen),
+            // No counter was ever below its floor, so one that is has gone back.
+            Some(known) => Some(Seen {
+                next_value: known.seen.next_value.max(floor),
+                ..known.seen
+            }),
             None => earlier.ok().flatten().map(|earlier| earlier.seen),
         };
         ReserveRequest {
@@ -258,13 +266,19 @@ impl SequenceActor {
                 if self.fail(&error) {
                     if matches!(error, StoreError::Retired) {
                         // Elsewhere, and no news of it yet: what is in memory is not issued either.
-                        self.give_back();
+                        let n_returned = self.give_back();
+                        self.count_advanced(n_returned);
                     }
-                    let may_pass = matches!(error, StoreError::Unavailable | StoreError::Deadline);
+                    let may_pass = matches!(
+                        error,
+                        StoreError::Unavailable | StoreError::Deadline | StoreError::WentBack
+                    );
                     self.is_refused = !may_pass;
                     if may_pass && self.state != State::Draining && self.issuer.wants_prefetch() {
                         self.try_again_later(context);
-                        return;
+                        if self.apart.is_empty() {
+                            return;
+                        }
                     }
                 }
                 let is_stranger =
@@ -318,7 +332,9 @@ impl SequenceActor {
     pub(super) fn enforce(&mut self) -> bool {
         if self.issuer.memory.lock().is_retired() {
             self.is_refused = true;
-            self.give_back();
+            // A restored sequence goes on above it.
+            let n_returned = self.give_back();
+            self.count_advanced(n_returned);
             self.refuse_all(&SequenceError::Retired {
                 name: self.issuer.name.clone(),
             });
@@ -348,6 +364,7 @@ impl SequenceActor {
         };
         self.issuer.note_handed_over(&reserved);
         if self.is_outdated(reserved.block) {
+            self.count_advanced(self.n_forbidden(reserved.block));
             let next_unissued = reserved.block.first();
             let fate = Fate::Returned { next_unissued };
             self.shared.store.write_journal(reserved.row(), fate);
@@ -365,6 +382,18 @@ impl SequenceActor {
                 .increment(count);
         }
         self.shared.store.write_journal(reserved.row(), Fate::Spent);
+    }
+
+    /// How many numbers of a block a change forbids.
+    fn n_forbidden(&self, block: Block) -> u64 {
+        let memory = self.issuer.memory.lock();
+        if memory.is_retired() {
+            block.count()
+        } else {
+            block
+                .count()
+                .saturating_sub(block.count_from(memory.floor()))
+        }
     }
 
     /// Whether a change that came while the block was on its way forbids it.

@@ -3,10 +3,10 @@
 use odometer_core::{definition::Definition, name::SequenceName};
 use serde_json::{Map, Value};
 
-use crate::store::{Act, Altered, Snapshot};
-
-/// The target of these lines.
-const TARGET: &str = "odometer::audit";
+use crate::{
+    store::{Act, Altered, Snapshot},
+    telemetry::AUDIT,
+};
 
 /// Who asks for a change, as far as it can be known. Never a token.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub(super) fn note(author: &Author, name: &SequenceName, act: &Act, altered: &Al
     }
     let (before, after) = difference(altered);
     tracing::info!(
-        target: TARGET,
+        target: AUDIT,
         sequence = name.as_str(),
         request_id = author.request_id,
         what = what(act, altered.before.is_none()),
@@ -44,7 +44,7 @@ pub(super) fn note(author: &Author, name: &SequenceName, act: &Act, altered: &Al
 /// Notes a change of which nobody knows whether it was made.
 pub(super) fn note_uncertain(author: &Author, name: &SequenceName, act: &Act) {
     tracing::warn!(
-        target: TARGET,
+        target: AUDIT,
         sequence = name.as_str(),
         request_id = author.request_id,
         what = what(act, false),

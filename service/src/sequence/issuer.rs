@@ -336,8 +336,10 @@ impl Memory {
         if let Some(known) = &mut self.known
             && known.definition_version < changed.version
         {
-            known.definition = Arc::clone(&changed.definition);
-            known.definition_version = changed.version;
+            if let Some(definition) = &changed.definition {
+                known.definition = Arc::clone(definition);
+                known.definition_version = changed.version;
+            }
             // The counter's version was raised with it: read before the next write.
             known.trusted = false;
         }

@@ -185,7 +185,7 @@ fn changed(name: SequenceName, altered: &Altered) -> Changed {
     Changed {
         name,
         is_live: altered.after.is_live,
-        definition: Arc::clone(&altered.after.definition),
+        definition: Some(Arc::clone(&altered.after.definition)),
         version: altered.after.version,
         floor: altered.after.floor,
     }

@@ -75,7 +75,8 @@ pub struct Changed {
     pub name: SequenceName,
     /// False once it is retired.
     pub is_live: bool,
-    pub definition: Arc<Definition>,
+    /// `None` where this version cannot read it.
+    pub definition: Option<Arc<Definition>>,
     /// The version of the definition; it only grows.
     pub version: i64,
     /// Nothing below it is issued any more.

@@ -172,11 +172,16 @@ impl<'a> Code<'a> {
     pub(super) fn is_uncertain(&self) -> bool {
         match self {
             Code::Postgres(code, _) => {
-                code.starts_with("57P") || code.starts_with("08") || *code == "40003"
+                // Connections and the server itself; a pooler's own codes among them.
+                ["57P", "08", "58", "XX"]
+                    .iter()
+                    .any(|class| code.starts_with(class))
+                    || *code == "40003"
             }
             Code::MySql(code) => matches!(
                 *code,
-                1053 | 1080 | 1152 | 1158..=1161 | 1180 | 1927 | 3169 | 4031
+                // From 2000 on a client's, which a proxy passes on, and from 9000 on a proxy's own.
+                1053 | 1080 | 1152 | 1158..=1161 | 1180 | 1927 | 2000..=2999 | 3169 | 4031 | 9000..
             ),
             Code::Sqlite(code) => *code & 0xff == 10,
             Code::Other => true,

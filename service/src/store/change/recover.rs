@@ -41,7 +41,7 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     pub n_sequences: u64,
-    /// Counters that could not go all the way, because the sequence ends before.
+    /// Counters that are past the end of their sequence now: exhausted, unless `max` is raised.
     pub n_at_their_end: u64,
     /// By how much the counter rose that rose most, and whose it is.
     pub highest_rise: i64,
@@ -121,7 +121,7 @@ async fn recover_once(
     n_steps: u64,
     is_dry_run: bool,
 ) -> Result<Result<Recovered, StartError>, DbErr> {
-    let transaction = database.begin().await?;
+    let transaction = database.begin_read_committed().await?;
     let meta = hold_meta(&transaction).await?;
     let now_ms = now_ms();
     let later = meta
@@ -194,10 +194,13 @@ struct Recovery<'a> {
     outcome: Recovered,
 }
 
-/// Sequences that rise by the same amount, up to the same end.
+/// Sequences that rise by the same amount, and that end at the same number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rise {
     rise: i64,
+    /// No counter goes higher.
+    highest: i64,
+    /// From here on a sequence is exhausted, unless its `max` is raised.
     end: i64,
 }
 
@@ -232,6 +235,7 @@ impl Recovery<'_> {
                 self.outcome.n_sequences += 1;
                 let rise = Rise {
                     rise: definition.rise(self.n_steps),
+                    highest: definition.highest(),
                     end: definition.end(),
                 };
                 groups.entry(rise).or_default().push(row.name);
@@ -251,9 +255,9 @@ impl Recovery<'_> {
             .all(self.transaction)
             .await?;
         for row in rows {
-            let left = rise.end.saturating_sub(row.next_value);
+            let left = rise.highest.saturating_sub(row.next_value);
             let rises_by = Ord::max(Ord::min(rise.rise, left), 0);
-            if rises_by < rise.rise {
+            if row.next_value.saturating_add(rises_by) >= rise.end {
                 self.outcome.n_at_their_end += 1;
             }
             if rises_by > self.outcome.highest_rise {
@@ -264,11 +268,11 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    async fn raise(&self, Rise { rise, end }: Rise, names: &[String]) -> Result<(), DbErr> {
+    async fn raise(&self, Rise { rise, highest, .. }: Rise, names: &[String]) -> Result<(), DbErr> {
         let next_value = || Expr::col(counter::Column::NextValue);
         let raised = CaseStatement::new()
-            .case(next_value().gt(end), next_value())
-            .case(next_value().gt(end.saturating_sub(rise)), end)
+            .case(next_value().gt(highest), next_value())
+            .case(next_value().gt(highest.saturating_sub(rise)), highest)
             .finally(next_value().add(rise));
         let version = || Expr::col(counter::Column::Version);
         let versions = CaseStatement::new()

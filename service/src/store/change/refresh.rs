@@ -84,7 +84,8 @@ impl Refresher {
     pub(in crate::store) async fn meet(&mut self) -> Result<(), Failure> {
         let meta = self.read_meta().await?;
         self.beat.establish(&self.connection, self.patience).await?;
-        self.told_up_to = meta.definitions_version;
+        // Some may have been changed since, or while this replica refused: all are told again.
+        self.told_up_to = 0;
         self.recovered_at = meta.recovered_at;
         self.cluster_id = meta.cluster_id;
         Ok(())
@@ -130,10 +131,13 @@ impl Refresher {
             self.beat.note_went_back(how);
         }
         self.tell_recovered().await;
-        self.beat.raise(&self.connection, self.patience).await?;
-        if !self.beat.has_gone_back() && meta.definitions_version > self.told_up_to {
+        let raised = self.beat.raise(&self.connection, self.patience).await;
+        // What is told of a recovery undoes what is told of changes, so it comes first.
+        let may_tell = !self.beat.has_gone_back() && !self.owes_recovered;
+        if may_tell && meta.definitions_version > self.told_up_to {
             self.tell_changes(meta.definitions_version).await?;
         }
+        raised?;
         self.delete_old().await
     }
 
@@ -255,13 +259,15 @@ impl ChangedRow {
         let name = SequenceName::parse(&self.name)
             .map_err(|error| broken(error.to_string()))
             .ok()?;
+        // Floor and life hold also where a newer version defined what this one cannot read.
         let definition = Definition::from_stored(&self.definition)
             .map_err(|error| broken(error.to_string()))
-            .ok()?;
+            .ok()
+            .map(Arc::new);
         Some(Changed {
             name,
             is_live: self.state == crate::store::catalogue::LIVE,
-            definition: Arc::new(definition),
+            definition,
             version: self.version,
             floor: self.floor.unwrap_or(0),
         })

@@ -109,10 +109,14 @@ pub(in crate::store) fn mysql(
     pool.after_connect(move |connection, _| {
         let statement = statement.clone();
         Box::pin(async move {
-            // A proxy in between may not take it: then the server's own bounds hold.
-            if let Err(SqlxError::Database(_)) = connection.execute(AssertSqlSafe(statement)).await
-            {
-                tracing::debug!("the database takes no bounds for a session");
+            match connection.execute(AssertSqlSafe(statement)).await {
+                // A proxy in between may not take it: then the server's own bounds hold.
+                Err(SqlxError::Database(_)) => {
+                    tracing::debug!("the database takes no bounds for a session");
+                }
+                told => {
+                    told?;
+                }
             }
             Ok(())
         })

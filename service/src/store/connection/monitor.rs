@@ -35,6 +35,15 @@ const ALARM_AFTER: Duration = Duration::from_secs(1);
 /// among them.
 const LOOKS_AT_ONCE: u8 = 4;
 
+/// What a look by the serving pool came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PoolLook {
+    Well,
+    /// No connection could be had.
+    Unreached,
+    Unwell,
+}
+
 /// The task that finds out whether numbers can be reserved.
 pub(in crate::store) struct Monitor {
     connection: Arc<Connection>,
@@ -171,27 +180,35 @@ impl Monitor {
         // Silence alone may be a slow database, which need not answer many questions in time.
         let is_silent = is_alarm && self.connection.health() == Health::Up;
         let mut by_pool = pin!(self.look_by_pool(is_silent));
+        let mut of_pool = None;
         // As long as all is quiet one look is enough.
-        if !is_alarm && timeout(ALARM_AFTER, &mut by_pool).await.is_ok() {
-            return true;
+        if !is_alarm {
+            of_pool = timeout(ALARM_AFTER, &mut by_pool).await.ok();
         }
         let mut apart = pin!(self.look_apart());
-        tokio::select! {
-            biased;
-            () = &mut by_pool => true,
-            found = &mut apart => match found {
-                Verdict::Good { .. } => true,
-                Verdict::Away(_) | Verdict::Schema(_) | Verdict::Wrong(_) => {
-                    let left = self.settings.acquire.saturating_sub(started.elapsed());
-                    timeout(left, by_pool).await.is_ok()
-                }
-            },
+        let found = loop {
+            if of_pool == Some(PoolLook::Well) {
+                return true;
+            }
+            tokio::select! {
+                biased;
+                look = &mut by_pool, if of_pool.is_none() => of_pool = Some(look),
+                found = &mut apart => break found,
+            }
+        };
+        if matches!(found, Verdict::Good { .. }) {
+            if of_pool == Some(PoolLook::Unreached) {
+                // The database is there, and no connection of the pool leads to it.
+                self.connection.renew();
+            }
+            return true;
         }
+        let left = self.settings.acquire.saturating_sub(started.elapsed());
+        of_pool.is_none() && timeout(left, by_pool).await == Ok(PoolLook::Well)
     }
 
-    /// Resolves when a connection of the pool answers well, or answers at all where that is the
-    /// question; else never.
-    async fn look_by_pool(&self, is_silent: bool) {
+    /// Whether a connection of the pool answers well, or answers at all where that is the question.
+    async fn look_by_pool(&self, is_silent: bool) -> PoolLook {
         let connection = Arc::clone(&self.connection);
         let until = Instant::now() + self.settings.timeout + self.settings.acquire;
         // A task of its own: it is watched to its end, also when nobody waits for it any more.
@@ -203,16 +220,18 @@ impl Monitor {
                 let verdict = startup::inspect(database).await?;
                 Ok(matches!(verdict, Verdict::Good { .. }))
             });
-            let answer = answer.await;
-            if let Ok(false) = answer {
-                // The server behind an address may be another one by now.
-                connection.renew();
+            match answer.await {
+                Ok(true) => PoolLook::Well,
+                Ok(false) => {
+                    // The server behind an address may be another one by now.
+                    connection.renew();
+                    PoolLook::Unwell
+                }
+                Err(failure) if failure.is_away() => PoolLook::Unreached,
+                Err(_) => PoolLook::Unwell,
             }
-            matches!(answer, Ok(true))
         });
-        if !matches!(look.await, Ok(true)) {
-            std::future::pending::<()>().await;
-        }
+        look.await.unwrap_or(PoolLook::Unwell)
     }
 
     /// Looks by a connection of its own. A dropped look ends with its connection.
@@ -287,10 +306,7 @@ async fn migrate_at_once(
     let database = Box::pin(Database::connect(target.single(acquire)))
         .await
         .map_err(|error| crate::store::unreadable(&error))?;
-    let outcome = match migrate_on(&database).await {
-        Ok(()) => Installed::read(&database).await,
-        Err(error) => Err(error),
-    };
+    let outcome = migrate_on(&database).await;
     // Nothing was left on the connection that closing could lose.
     let _closed = database.close().await;
     if let Some(reason) = outcome
@@ -306,7 +322,7 @@ async fn migrate_at_once(
         .map_err(|error| startup::verdict_of_migration(&error.into())))
 }
 
-async fn migrate_on(database: &DatabaseConnection) -> Result<(), DbErr> {
+async fn migrate_on(database: &DatabaseConnection) -> Result<Option<Installed>, DbErr> {
     #[cfg(feature = "sabotage")]
     if crate::sabotage::is(crate::sabotage::Fault::NextSchema) {
         return migration::run_next(database).await;

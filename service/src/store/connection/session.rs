@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use sea_orm::{
     ConnAcquireErr, ConnectOptions, ConnectionTrait, Database, DbBackend, DbErr, ExecResult,
-    QueryResult, RuntimeErr, SqlxError, Statement, TransactionTrait,
+    IsolationLevel, QueryResult, RuntimeErr, SqlxError, Statement, TransactionTrait,
     sqlx::{
         AssertSqlSafe, Executor, PgPool, Postgres, SqlSafeStr, Transaction,
         pool::PoolConnection,
@@ -84,6 +84,20 @@ impl DatabaseConnection {
         Self::open(options(target), target.route.is_pooled(), longest)
             .await
             .map_err(|error| verdict(Failure::from(error)))
+    }
+
+    /// A transaction that sees what others commit meanwhile, and locks no rows but those it meant.
+    pub(in crate::store) async fn begin_read_committed(
+        &self,
+    ) -> Result<DatabaseTransaction, DbErr> {
+        match self {
+            Self::Prepared(made) if made.get_database_backend() != DbBackend::Sqlite => made
+                .begin_with_config(Some(IsolationLevel::ReadCommitted), None)
+                .await
+                .map(DatabaseTransaction::Prepared),
+            // One writer, or a server whose ordinary level this is.
+            Self::Prepared(_) | Self::Unprepared(_) => self.begin().await,
+        }
     }
 
     pub(in crate::store) async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {

@@ -24,12 +24,14 @@ impl Reservation<'_> {
             return Ok(Some(adopted));
         }
         while let Some(from) = self.adopt_from {
-            let from = from.max(known.floor);
+            let floor = known.floor;
             let name = self.request.name.clone();
             let found = self
                 .database
                 .connection
-                .run(self.until, |database| lowest_returned(database, name, from))
+                .run(self.until, |database| {
+                    lowest_returned(database, name, from, floor)
+                })
                 .await
                 .map_err(Stop::Failed)?;
             let Some(row) = found else {
@@ -89,7 +91,7 @@ impl Reservation<'_> {
         };
         let is_ours = self.mark(id, rest, witness).await?;
         // Lower numbers than were issued since would be out of order.
-        if is_ours && rest.first() >= from.max(known.floor) {
+        if is_ours && rest.first() >= from && rest.last() >= known.floor {
             return Ok(Some(self.reserved(known.clone(), known.seen, rest, None)));
         }
         self.abandon(rest.count());
@@ -101,12 +103,15 @@ async fn lowest_returned(
     database: DatabaseConnection,
     name: SequenceName,
     from: i64,
+    floor: i64,
 ) -> Result<Option<block::Model>, DbErr> {
     block::Entity::find()
         .filter(block::Column::Sequence.eq(name.as_str()))
         .filter(block::Column::Period.eq(NO_PERIOD))
         .filter(block::Column::Fate.eq("returned"))
         .filter(block::Column::NextUnissued.gte(from))
+        // What of it lies below the floor is cut off when it is laid in.
+        .filter(block::Column::Last.gte(floor))
         .order_by_asc(block::Column::NextUnissued)
         .one(&database)
         .await
