@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -102,6 +103,46 @@ async fn a_replica_whose_row_is_gone_refuses_names_it_never_used(backend: Backen
     );
     assert_eq!(went_back_metric(&client).await, 0.0);
     program.stop().await;
+}
+
+for_each_server!(a_change_just_after_a_recovery_reaches_every_replica);
+
+async fn a_change_just_after_a_recovery_reaches_every_replica(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    // More in memory than is taken before the poll that brings the news.
+    let options = Program::options()
+        .database(&database.url)
+        .env("ODOMETER_DEFINITION_REFRESH", "4s")
+        .env("ODOMETER_DEFAULT__BLOCK__MIN", 1_000_000)
+        .env("ODOMETER_DEFAULT__BLOCK__MAX", 1_000_000);
+    let (here, there) = (options.start_ready().await, options.start_ready().await);
+    assert_eq!(here.client().next("orders").await, 1);
+    assert_eq!(there.client().next("orders").await, 1_000_001);
+    assert_eq!(here.client().next("retired").await, 1);
+    assert_eq!(there.client().next("retired").await, 1_000_001);
+
+    recover(&options, 10);
+    let body = json!({"floor": "1500000"}).to_string().into_bytes();
+    let headers = [("content-type", "application/json")];
+    let path = "/v1/sequences/orders/advance";
+    let administrator = here.client();
+    let advanced = administrator.send(Method::POST, path, &headers, Some(body));
+    let advanced = advanced.await.expect("a reply");
+    assert_eq!(advanced.status, 200, "{advanced:?}");
+    let path = "/v1/sequences/retired";
+    let retired = administrator.send(Method::DELETE, path, &[], None).await;
+    assert_eq!(retired.expect("a reply").status, 204);
+
+    let client = there.client();
+    wait::until("the floor holds there", LIMIT, async || {
+        (client.next("orders").await >= 1_500_000).then_some(())
+    })
+    .await;
+    wait::until("the retirement holds there", LIMIT, async || {
+        let reply = client.post("/v1/sequences/retired/next").await;
+        (reply.expect("a reply").status == 410).then_some(())
+    })
+    .await;
 }
 
 for_each_server!(too_small_a_recovery_keeps_refusing_the_names_concerned);

@@ -102,6 +102,7 @@ impl Database {
         let beat = Arc::new(Beat::new(Arc::clone(&holder), Arc::clone(&metrics)));
         let journal = Journal::start(
             Arc::clone(&connection),
+            Arc::clone(&beat),
             holder.to_string(),
             settings.journal_queue,
             Arc::clone(&metrics),

@@ -122,6 +122,11 @@ impl Beat {
         self.state.lock().went_back
     }
 
+    /// How many recoveries this process has seen.
+    pub(in crate::store) fn era(&self) -> u64 {
+        self.state.lock().era
+    }
+
     /// Whether a recovery was seen since the start: what is gone may then be born again.
     pub(in crate::store) fn has_recovered(&self) -> bool {
         self.state.lock().era > 0

@@ -84,8 +84,7 @@ impl Refresher {
     pub(in crate::store) async fn meet(&mut self) -> Result<(), Failure> {
         let meta = self.read_meta().await?;
         self.beat.establish(&self.connection, self.patience).await?;
-        // Some may have been changed since, or while this replica refused: all are told again.
-        self.told_up_to = 0;
+        self.told_up_to = meta.definitions_version;
         self.recovered_at = meta.recovered_at;
         self.cluster_id = meta.cluster_id;
         Ok(())
@@ -156,7 +155,8 @@ impl Refresher {
     /// Somebody ran `odometer recover`: from here on the store is trusted again.
     async fn recover(&mut self, meta: &meta::Model) -> Result<(), Failure> {
         self.beat.establish(&self.connection, self.patience).await?;
-        self.told_up_to = meta.definitions_version;
+        // Some may have been changed since, or while this replica refused: all are told again.
+        self.told_up_to = 0;
         self.recovered_at = meta.recovered_at;
         self.cluster_id.clone_from(&meta.cluster_id);
         self.owes_recovered = true;

@@ -13,7 +13,7 @@ pub(in crate::store) mod recent;
 pub(in crate::store) mod trace;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -25,14 +25,18 @@ use entity::block;
 use odometer_core::{block::Block, name::SequenceName};
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, DbErr, EntityTrait, QueryFilter,
+    ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{CaseStatement, Expr, ExprTrait, OnConflict},
 };
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use crate::metrics::Metrics;
-use crate::store::{connection::Connection, connection::session::DatabaseConnection};
+use crate::metrics::{AbandonedCause, Metrics};
+use crate::store::{
+    change::beat::Beat,
+    connection::{Connection, session::DatabaseConnection},
+    error::Failure,
+};
 
 /// Rows of one statement; ten columns each stay far below every database's bound of parameters.
 const ROWS_AT_ONCE: usize = 500;
@@ -100,6 +104,7 @@ impl Journal {
     /// Starts the writer on the connection's runtime.
     pub(in crate::store) fn start(
         connection: Arc<Connection>,
+        beat: Arc<Beat>,
         holder: String,
         capacity: usize,
         metrics: Arc<Metrics>,
@@ -109,6 +114,7 @@ impl Journal {
         let n_returning = Arc::new(AtomicU64::new(0));
         let writer = Writer {
             connection: Arc::clone(&connection),
+            beat,
             holder,
             n_queued: Arc::clone(&n_queued),
             n_returning: Arc::clone(&n_returning),
@@ -161,6 +167,7 @@ impl Journal {
 
 struct Writer {
     connection: Arc<Connection>,
+    beat: Arc<Beat>,
     holder: String,
     n_queued: Arc<AtomicUsize>,
     n_returning: Arc<AtomicU64>,
@@ -205,15 +212,27 @@ impl Writer {
 
     async fn step_until_done(&self, batch: &Arc<Batch>, step: Step) {
         let mut has_said = false;
+        let mut is_in_doubt = false;
+        let era = self.beat.era();
         loop {
+            if is_in_doubt && (self.beat.has_gone_back() || self.beat.era() != era) {
+                // What was given back before may have been adopted, and is not there to tell.
+                self.abandon(batch.n_returned(step));
+                return;
+            }
             let until = Instant::now() + PATIENCE;
             let again = Arc::clone(batch);
             let attempt = self.connection.run(until, |database| async move {
-                again.write(step, &database).await
+                again.write(step, is_in_doubt, &database).await
             });
-            let Err(failure) = attempt.await else {
-                return;
+            let failure = match attempt.await {
+                Ok(n_lost) => {
+                    self.abandon(n_lost);
+                    return;
+                }
+                Err(failure) => failure,
             };
+            is_in_doubt |= matches!(failure, Failure::MayHaveCommitted(_));
             if !std::mem::replace(&mut has_said, true) {
                 tracing::warn!(
                     error = failure.cause().text(),
@@ -222,6 +241,12 @@ impl Writer {
             }
             tokio::time::sleep(BACKOFF).await;
         }
+    }
+
+    fn abandon(&self, n_numbers: u64) {
+        self.metrics
+            .abandoned(AbandonedCause::Uncertain)
+            .increment(n_numbers);
     }
 }
 
@@ -236,11 +261,11 @@ enum Step {
 /// Rows of one turn, sorted by how they are written.
 #[derive(Default)]
 struct Batch {
-    /// Rows that the database has not seen; those spent or returned meanwhile have that fate.
+    /// Rows that the database has not seen; those spent meanwhile have that fate.
     fresh: Vec<block::Model>,
     /// Ids whose row was written in an earlier turn, spent since.
     spent: Vec<block::Model>,
-    /// The same, returned since.
+    /// Those returned since, whenever they were written.
     returned: Vec<block::Model>,
 }
 
@@ -251,6 +276,7 @@ impl Batch {
         for (row, fate) in rows {
             let model = model(&row, fate, holder);
             match (fresh.get(&row.id), fate) {
+                (_, Fate::Returned { .. }) => batch.returned.push(model),
                 (Some(at), _) => {
                     if let Some(known) = batch.fresh.get_mut(*at) {
                         *known = model;
@@ -261,7 +287,6 @@ impl Batch {
                     batch.fresh.push(model);
                 }
                 (None, Fate::Spent) => batch.spent.push(model),
-                (None, Fate::Returned { .. }) => batch.returned.push(model),
             }
         }
         batch
@@ -276,12 +301,26 @@ impl Batch {
         u64::try_from(n_rows).unwrap_or(u64::MAX)
     }
 
-    /// Can be repeated at any point.
-    async fn write(&self, step: Step, database: &DatabaseConnection) -> Result<(), DbErr> {
+    /// Numbers that a step gives back.
+    fn n_returned(&self, step: Step) -> u64 {
         match step {
-            Step::Fresh => insert(&self.fresh, database).await,
-            Step::Spent => self.write_spent(database).await,
-            Step::Returned => self.write_returned(database).await,
+            Step::Fresh | Step::Spent => 0,
+            Step::Returned => self.returned.iter().map(n_unissued).sum(),
+        }
+    }
+
+    /// Can be repeated at any point; `is_in_doubt` says that it was, and how that ended was not
+    /// told. How many numbers were not given back, because their rows are gone.
+    async fn write(
+        &self,
+        step: Step,
+        is_in_doubt: bool,
+        database: &DatabaseConnection,
+    ) -> Result<u64, DbErr> {
+        match step {
+            Step::Fresh => insert(&self.fresh, database).await.map(|()| 0),
+            Step::Spent => self.write_spent(database).await.map(|()| 0),
+            Step::Returned => self.write_returned(is_in_doubt, database).await,
         }
     }
 
@@ -306,10 +345,29 @@ impl Batch {
     }
 
     /// One statement for all of them: a drain gives back many names at once.
-    async fn write_returned(&self, database: &DatabaseConnection) -> Result<(), DbErr> {
-        if self.returned.is_empty() {
-            return Ok(());
+    ///
+    /// A row that was given back once may have been adopted and removed since: it is never written
+    /// anew where that is in doubt, or its numbers would be adopted twice.
+    async fn write_returned(
+        &self,
+        is_in_doubt: bool,
+        database: &DatabaseConnection,
+    ) -> Result<u64, DbErr> {
+        if self.returned.is_empty() || self.give_back(database).await? {
+            return Ok(0);
         }
+        if is_in_doubt {
+            return self.n_gone(database).await;
+        }
+        // Their `held` rows were dropped from a full queue.
+        let held: Vec<block::Model> = self.returned.iter().map(as_held).collect();
+        insert(&held, database).await?;
+        self.give_back(database).await?;
+        Ok(0)
+    }
+
+    /// Whether all rows were there, and held.
+    async fn give_back(&self, database: &DatabaseConnection) -> Result<bool, DbErr> {
         let next_unissued = self
             .returned
             .iter()
@@ -324,12 +382,40 @@ impl Batch {
             .filter(block::Column::Fate.eq(Fate::Held.word()))
             .exec(database)
             .await?;
-        if usize::try_from(changed.rows_affected) != Ok(self.returned.len()) {
-            // Their `held` rows were dropped from a full queue, or this is a repetition.
-            insert(&self.returned, database).await?;
-        }
-        Ok(())
+        Ok(usize::try_from(changed.rows_affected) == Ok(self.returned.len()))
     }
+
+    /// Numbers to be given back of which the database has no row.
+    async fn n_gone(&self, database: &DatabaseConnection) -> Result<u64, DbErr> {
+        let there: HashSet<Uuid> = block::Entity::find()
+            .select_only()
+            .column(block::Column::Id)
+            .filter(block::Column::Id.is_in(self.returned.iter().map(|row| row.id)))
+            .into_tuple::<Uuid>()
+            .all(database)
+            .await?
+            .into_iter()
+            .collect();
+        let gone = self.returned.iter().filter(|row| !there.contains(&row.id));
+        Ok(gone.map(n_unissued).sum())
+    }
+}
+
+fn as_held(row: &block::Model) -> block::Model {
+    block::Model {
+        fate: Fate::Held.word().to_owned(),
+        next_unissued: row.first,
+        ..row.clone()
+    }
+}
+
+/// Numbers of a row that its holder did not issue.
+fn n_unissued(row: &block::Model) -> u64 {
+    row.last
+        .checked_sub(row.next_unissued)
+        .and_then(|span| span.checked_div(row.step))
+        .and_then(|steps| u64::try_from(steps).ok())
+        .map_or(0, |steps| steps.saturating_add(1))
 }
 
 /// How many numbers a row gives back.
