@@ -11,7 +11,7 @@ use sea_orm::{
     ActiveValue::Set,
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, Order,
     PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
-    sea_query::{Expr, ExprTrait, IntoColumnRef, Query},
+    sea_query::{Expr, ExprTrait, IntoColumnRef, Query, SelectStatement},
 };
 
 use super::{
@@ -63,15 +63,9 @@ impl Standing {
     }
 }
 
-/// Reads a sequence and its counter; `None` where there is no sequence of that name.
-pub(super) async fn read(
-    connection: &impl ConnectionTrait,
-    name: &str,
-) -> Result<Option<Standing>, DbErr> {
-    let with_counter = Expr::col((counter::Entity, counter::Column::Sequence))
-        .equals((sequence::Entity, sequence::Column::Name))
-        .and(Expr::col((counter::Entity, counter::Column::Period)).eq(NO_PERIOD));
-    let query = Query::select()
+/// The columns of a [`Standing`], from wherever sequences and counters are joined.
+pub(super) fn standings() -> SelectStatement {
+    Query::select()
         .column((sequence::Entity, sequence::Column::Definition))
         .column((sequence::Entity, sequence::Column::State))
         .expr_as(
@@ -84,8 +78,24 @@ pub(super) async fn read(
             (counter::Entity, counter::Column::Floor),
             (counter::Entity, counter::Column::Rate),
         ])
+        .to_owned()
+}
+
+/// That a counter is the one of a sequence.
+pub(super) fn its_counter() -> Expr {
+    Expr::col((counter::Entity, counter::Column::Sequence))
+        .equals((sequence::Entity, sequence::Column::Name))
+        .and(Expr::col((counter::Entity, counter::Column::Period)).eq(NO_PERIOD))
+}
+
+/// Reads a sequence and its counter; `None` where there is no sequence of that name.
+pub(super) async fn read(
+    connection: &impl ConnectionTrait,
+    name: &str,
+) -> Result<Option<Standing>, DbErr> {
+    let query = standings()
         .from(sequence::Entity)
-        .join(JoinType::LeftJoin, counter::Entity, with_counter)
+        .join(JoinType::LeftJoin, counter::Entity, its_counter())
         .and_where(Expr::col((sequence::Entity, sequence::Column::Name)).eq(name))
         .to_owned();
     match connection.query_one(&query).await? {

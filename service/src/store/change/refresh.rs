@@ -12,14 +12,14 @@ use entity::{counter, meta, sequence};
 use odometer_core::{definition::Definition, name::SequenceName};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, Order,
-    sea_query::{Expr, ExprTrait, Query},
+    sea_query::{ExprTrait, Query},
 };
 use tokio::sync::mpsc;
 
 use crate::store::{
     StoreSettings,
     answer::{Changed, News},
-    catalogue::NO_PERIOD,
+    catalogue,
     change::beat::{self, Beat},
     connection::session::DatabaseConnection,
     connection::{Connection, Health},
@@ -266,7 +266,7 @@ impl ChangedRow {
             .map(Arc::new);
         Some(Changed {
             name,
-            is_live: self.state == crate::store::catalogue::LIVE,
+            is_live: self.state == catalogue::LIVE,
             definition,
             version: self.version,
             floor: self.floor.unwrap_or(0),
@@ -279,9 +279,6 @@ async fn changed_after(
     database: DatabaseConnection,
     (version, name): (i64, Option<String>),
 ) -> Result<Vec<ChangedRow>, DbErr> {
-    let with_counter = Expr::col((counter::Entity, counter::Column::Sequence))
-        .equals((sequence::Entity, sequence::Column::Name))
-        .and(Expr::col((counter::Entity, counter::Column::Period)).eq(NO_PERIOD));
     let mut behind = Condition::any().add(sequence::Column::Version.gt(version));
     if let Some(name) = name {
         behind = behind.add(
@@ -299,7 +296,11 @@ async fn changed_after(
         ])
         .column((counter::Entity, counter::Column::Floor))
         .from(sequence::Entity)
-        .join(JoinType::LeftJoin, counter::Entity, with_counter)
+        .join(
+            JoinType::LeftJoin,
+            counter::Entity,
+            catalogue::its_counter(),
+        )
         .cond_where(behind)
         .order_by((sequence::Entity, sequence::Column::Version), Order::Asc)
         .order_by((sequence::Entity, sequence::Column::Name), Order::Asc)

@@ -8,7 +8,7 @@ use sea_orm::{
 };
 
 use crate::store::{
-    catalogue::{NO_PERIOD, Standing},
+    catalogue::{self, Standing},
     change::beat::Witness,
     connection::session::{DatabaseConnection, DatabaseTransaction},
 };
@@ -33,28 +33,17 @@ pub(in crate::store) async fn look(
 ) -> Result<Look, DbErr> {
     let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(witness.holder());
     let of_the_name = Expr::col((sequence::Entity, sequence::Column::Name)).eq(name);
-    let its_counter = Expr::col((counter::Entity, counter::Column::Sequence))
-        .equals((sequence::Entity, sequence::Column::Name))
-        .and(Expr::col((counter::Entity, counter::Column::Period)).eq(NO_PERIOD));
-    let query = Query::select()
+    let query = catalogue::standings()
         .column((replica::Entity, replica::Column::Beat))
-        .column((sequence::Entity, sequence::Column::Definition))
-        .column((sequence::Entity, sequence::Column::State))
-        .expr_as(
-            Expr::col((sequence::Entity, sequence::Column::Version)),
-            "definition_version",
-        )
-        .columns([
-            (counter::Entity, counter::Column::NextValue),
-            (counter::Entity, counter::Column::Version),
-            (counter::Entity, counter::Column::Floor),
-            (counter::Entity, counter::Column::Rate),
-        ])
         // Its one row is there whatever else is not.
         .from(meta::Entity)
         .join(JoinType::LeftJoin, replica::Entity, own_row)
         .join(JoinType::LeftJoin, sequence::Entity, of_the_name)
-        .join(JoinType::LeftJoin, counter::Entity, its_counter)
+        .join(
+            JoinType::LeftJoin,
+            counter::Entity,
+            catalogue::its_counter(),
+        )
         .and_where(meta::Column::Id.eq(1))
         .to_owned();
     let Some(row) = database.query_one(&query).await? else {
