@@ -5,6 +5,7 @@
 
 pub(in crate::store) mod adoption;
 pub(in crate::store) mod look;
+mod request;
 pub(in crate::store) mod suspect;
 
 use std::{
@@ -17,10 +18,9 @@ use odometer_core::{
     block::Block,
     definition::Definition,
     name::SequenceName,
-    sizing::{self, Demand, Granted, Rates, Size, Why},
+    sizing::{self, Granted, Rates, Size, Why},
 };
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
-use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::store::{
@@ -31,160 +31,17 @@ use crate::store::{
     connection::session::DatabaseConnection,
     database::{Database, STRIPE_COUNT, Seen},
     error::{Cause, Failure, StoreError},
-    journal::Row,
     reservation::suspect::{Doubt, Suspect},
 };
+pub use request::{Known, ReserveRequest, Reserved, Unpublished, Want};
+
 use crate::{
-    metrics::{AbandonedCause, Metrics},
+    metrics::AbandonedCause,
     sabotage::{self, Fault},
 };
 
 /// Births between two counts of all sequences.
 const RECOUNT_EVERY: u64 = 1024;
-
-/// What a sequence's actor asks for.
-#[derive(Clone, Debug)]
-pub struct ReserveRequest {
-    pub name: SequenceName,
-    /// What this process knows of the sequence; `None` on first use, and after an unload.
-    pub known: Option<Known>,
-    /// The counter as this process last saw it, also before an unload: it never falls below.
-    pub last_seen: Option<Seen>,
-    pub want: Want,
-    /// Adopt returned blocks that begin at this number or above; `None`: do not look for any.
-    pub adopt_from: Option<i64>,
-    /// What a name never seen is created with; `None`: it is refused.
-    pub template: Option<Arc<Definition>>,
-    /// Rung when somebody waits for what was asked for ahead of time.
-    pub urgency: Arc<Notify>,
-}
-
-/// How many numbers are wanted.
-#[derive(Clone, Debug)]
-pub enum Want {
-    /// As many as sizing says.
-    Refill(Demand),
-    /// Just as many, however few are left beyond them.
-    Exactly(u64),
-    /// Just as many, and at most 1/4096 of what is left.
-    Handover(u64),
-}
-
-impl Want {
-    /// Whether nobody waits for it yet.
-    pub(in crate::store) fn is_ahead(&self) -> bool {
-        matches!(self, Self::Refill(demand) if demand.waited_for == 0)
-    }
-}
-
-/// A sequence as this process last saw it in the store.
-#[derive(Clone, Debug)]
-pub struct Known {
-    pub definition: Arc<Definition>,
-    pub definition_version: i64,
-    pub seen: Seen,
-    /// Nothing below it is issued.
-    pub floor: i64,
-    /// Whether the last reservation held, so that `seen` is worth trying.
-    pub trusted: bool,
-}
-
-/// A block that is durably reserved for this process.
-#[derive(Clone, Debug)]
-pub struct Reserved {
-    pub name: SequenceName,
-    pub id: Uuid,
-    pub block: Block,
-    /// Taken over from another replica instead of reserved anew.
-    pub adopted: bool,
-    /// The counter after the reservation.
-    pub known: Known,
-    /// The rate that was stored with the counter; `None` where it was not read.
-    pub stored_rate: Option<f64>,
-    pub n_conflicts: u32,
-    /// How its size was chosen; `None` for an adopted one.
-    pub why: Option<Why>,
-    /// Milliseconds since the Unix epoch.
-    pub reserved_at: i64,
-    /// Whether returned blocks may be left to adopt.
-    pub more_to_adopt: bool,
-}
-
-impl Reserved {
-    /// The block's row in the journal.
-    pub fn row(&self) -> Row {
-        Row {
-            id: self.id,
-            name: self.name.clone(),
-            block: self.block,
-            reserved_at: self.reserved_at,
-        }
-    }
-}
-
-/// A block on its way to its actor: dropped before it is published, it counts as abandoned.
-pub struct Unpublished {
-    reserved: Option<Reserved>,
-    metrics: Arc<Metrics>,
-}
-
-impl Unpublished {
-    pub(in crate::store) fn new(reserved: Reserved, metrics: Arc<Metrics>) -> Self {
-        Self {
-            reserved: Some(reserved),
-            metrics,
-        }
-    }
-
-    /// From here on the caller answers for the block, if it is still the one it was reserved for.
-    pub fn publish_for(mut self, is_owner: bool) -> Option<Reserved> {
-        if is_owner { self.reserved.take() } else { None }
-    }
-
-    /// A block that no database knows of.
-    #[cfg(test)]
-    pub(crate) fn for_tests(name: SequenceName, block: Block, metrics: Arc<Metrics>) -> Self {
-        let known = Known {
-            definition: Arc::default(),
-            definition_version: 0,
-            seen: Seen {
-                next_value: block.end(),
-                version: 1,
-            },
-            floor: 0,
-            trusted: true,
-        };
-        let reserved = Reserved {
-            name,
-            id: Uuid::now_v7(),
-            block,
-            adopted: false,
-            known,
-            stored_rate: None,
-            n_conflicts: 0,
-            why: None,
-            reserved_at: now_ms(),
-            more_to_adopt: false,
-        };
-        Self::new(reserved, metrics)
-    }
-}
-
-impl Drop for Unpublished {
-    fn drop(&mut self) {
-        if let Some(reserved) = &self.reserved {
-            let numbers = reserved.block.count();
-            self.metrics
-                .abandoned(AbandonedCause::ActorDied)
-                .increment(numbers);
-            tracing::error!(
-                sequence = reserved.name.as_str(),
-                numbers,
-                "a block was reserved for an actor that is gone"
-            );
-        }
-    }
-}
 
 pub(in crate::store) struct Reservation<'a> {
     pub(in crate::store) database: &'a Database,

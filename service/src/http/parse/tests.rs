@@ -1,0 +1,389 @@
+//! What is read of a request, and what is refused.
+
+#![allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+
+use actix_web::http::header::HeaderValue;
+
+use super::*;
+
+fn named(raw: &str) -> Result<String, Code> {
+    let parsed = name(&format!("/v1/sequences/{raw}/next"));
+    parsed
+        .map(|name| name.to_string())
+        .map_err(|problem| problem.code())
+}
+
+fn next_of(query: &str) -> Result<Next, Code> {
+    next(Some(query)).map_err(|problem| problem.code())
+}
+
+fn headers(given: &[(&'static str, &'static str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in given {
+        let name = HeaderName::from_static(name);
+        headers.append(name, HeaderValue::from_static(value));
+    }
+    headers
+}
+
+#[test]
+fn a_name_is_decoded_once() {
+    assert_eq!(named("orders").unwrap(), "orders");
+    assert_eq!(named("%6Frders").unwrap(), "orders");
+    assert_eq!(named("a:b.c_d-E9").unwrap(), "a:b.c_d-E9");
+    assert_eq!(named("a%3ab").unwrap(), "a:b");
+    assert_eq!(named(&"a".repeat(128)).unwrap().len(), 128);
+    assert_eq!(named("%256Frders"), Err(Code::InvalidName));
+}
+
+#[test]
+fn a_name_that_does_not_fit_is_refused() {
+    let long = "a".repeat(129);
+    for raw in [
+        "",
+        "a%2Fb",
+        "a%2fb",
+        "a b",
+        "a%20b",
+        "a+b",
+        "a%2Bb",
+        "a%00b",
+        "%00",
+        "a%20",
+        "a ",
+        "%20a",
+        "a%0A",
+        "-a",
+        ".",
+        "..",
+        "%2E%2E",
+        "_a",
+        "a%25",
+        "a%",
+        "a%2",
+        "a%zz",
+        "ä",
+        "%C3%A4",
+        "%E4",
+        "%FF",
+        "a\u{0}b",
+        "a;b",
+        "a~b",
+        &long,
+        &"%61".repeat(129),
+    ] {
+        assert_eq!(named(raw), Err(Code::InvalidName), "{raw:?}");
+    }
+}
+
+#[test]
+fn a_count_is_a_whole_number_within_bounds() {
+    assert_eq!(next(None).unwrap().count, None);
+    assert_eq!(next_of("count=1").unwrap().count, Some(Count(1)));
+    assert_eq!(next_of("count=10000").unwrap().count, Some(Count(10_000)));
+    for query in [
+        "count=0",
+        "count=-1",
+        "count=%2B1",
+        "count=+1",
+        "count=10001",
+        "count=abc",
+        "count=1.0",
+        "count=1e3",
+        "count=0x10",
+        "count=18446744073709551616",
+        "count=18446744073709551617",
+        "count=",
+        "count",
+        "count=1&count=1",
+        "count=1&count=2",
+        "count=%31%20",
+        "count=%D9%A1",
+    ] {
+        assert_eq!(next_of(query), Err(Code::InvalidCount), "{query}");
+    }
+}
+
+#[test]
+fn flags_are_true_or_false() {
+    let asked = next_of("count=5&contiguous=true&ids=false").unwrap();
+    assert!(asked.contiguous && !asked.ids);
+    let asked = next_of("contiguous=false&ids=true").unwrap();
+    assert!(!asked.contiguous && asked.ids);
+    for query in [
+        "ids=",
+        "ids=1",
+        "ids=False",
+        "contiguous",
+        "ids=true&ids=true",
+    ] {
+        assert_eq!(next_of(query), Err(Code::InvalidParameter), "{query}");
+    }
+}
+
+#[test]
+fn what_is_unknown_is_named_beside_what_is_known() {
+    for query in [
+        "cuont=5",
+        "Count=5",
+        "count=1&x=1",
+        "=1",
+        "%63ount%20=1",
+        "size=5",
+    ] {
+        assert_eq!(next_of(query), Err(Code::InvalidParameter), "{query}");
+    }
+    assert_eq!(next_of("%63ount=2").unwrap().count, Some(Count(2)));
+    let problem = next(Some("cuont=5")).unwrap_err().to_string();
+    assert!(
+        problem.contains("`cuont`") && problem.contains("`count`"),
+        "{problem}"
+    );
+    assert!(no_query(Some("")).is_ok());
+    assert!(no_query(Some("a=1")).is_err());
+}
+
+#[test]
+fn a_period_is_refused() {
+    for query in [
+        "period=2026",
+        "period=",
+        "count=1&period=x",
+        "period=1&period=1",
+    ] {
+        assert_eq!(next_of(query), Err(Code::InvalidPeriod), "{query}");
+    }
+}
+
+#[test]
+fn a_size_is_needed_and_positive() {
+    let size_of = |query| block_size(query).map_err(|problem| problem.code());
+    assert_eq!(size_of(Some("size=5")), Ok(BlockSize(5)));
+    assert_eq!(
+        size_of(Some("size=18446744073709551615")),
+        Ok(BlockSize(u64::MAX))
+    );
+    for query in [
+        "",
+        "size=0",
+        "size=-1",
+        "size=x",
+        "size=",
+        "size=18446744073709551616",
+    ] {
+        assert_eq!(size_of(Some(query)), Err(Code::InvalidCount), "{query}");
+    }
+    assert_eq!(size_of(None), Err(Code::InvalidCount));
+    assert_eq!(size_of(Some("size=1&size=1")), Err(Code::InvalidCount));
+    assert_eq!(size_of(Some("count=1")), Err(Code::InvalidParameter));
+    assert_eq!(size_of(Some("size=1&period=a")), Err(Code::InvalidPeriod));
+}
+
+#[test]
+fn an_id_is_written_as_a_reply_has_it() {
+    let id_of = |query| id(query).map_err(|problem| problem.code());
+    for (query, value) in [
+        ("id=0", 0),
+        ("id=42", 42),
+        ("id=9223372036854775807", i64::MAX),
+    ] {
+        assert_eq!(id_of(Some(query)), Ok(value), "{query}");
+    }
+    for query in [
+        "",
+        "id",
+        "id=",
+        "id=-1",
+        "id=%2B1",
+        "id=042",
+        "id=4%20",
+        "id=1.0",
+        "id=x",
+        "id=9223372036854775808",
+        "id=1&id=1",
+    ] {
+        assert_eq!(id_of(Some(query)), Err(Code::InvalidId), "{query}");
+    }
+    assert_eq!(id_of(None), Err(Code::InvalidId));
+    assert_eq!(id_of(Some("id=1&period=a")), Err(Code::InvalidPeriod));
+    assert_eq!(id_of(Some("value=1")), Err(Code::InvalidParameter));
+}
+
+#[test]
+fn a_listing_has_bounds() {
+    let asked = listing(Some("prefix=&after=&limit=1000")).unwrap();
+    let all = Listing {
+        prefix: String::new(),
+        after: String::new(),
+        limit: 1000,
+    };
+    assert_eq!(asked, all);
+    assert_eq!(listing(None).unwrap().limit, DEFAULT_LIMIT);
+    for query in [
+        "limit=0",
+        "limit=1001",
+        "limit=",
+        "limit=x",
+        "prefix=%25",
+        "after=a%20",
+    ] {
+        let problem = listing(Some(query)).unwrap_err();
+        assert_eq!(problem.code(), Code::InvalidParameter, "{query}");
+    }
+}
+
+#[test]
+fn text_is_given_where_it_is_preferred() {
+    for (accept, expected) in [
+        ("text/plain", Wanted::Text),
+        ("Text/Plain; charset=utf-8", Wanted::Text),
+        ("text/plain, */*", Wanted::Text),
+        ("text/plain;q=0.9, application/json;q=0.1", Wanted::Text),
+        ("*/*", Wanted::Json),
+        ("", Wanted::Json),
+        ("text/*", Wanted::Json),
+        ("text/html", Wanted::Json),
+        ("application/json", Wanted::Json),
+        ("application/json, text/plain, */*", Wanted::Json),
+        ("text/plain, application/json", Wanted::Json),
+        ("text/plain;q=0", Wanted::Json),
+        ("text/plain;q=0.1, */*", Wanted::Json),
+        ("text/plain;q=abc", Wanted::Json),
+    ] {
+        assert_eq!(
+            wanted(&headers(&[("accept", accept)])),
+            expected,
+            "{accept}"
+        );
+    }
+    assert_eq!(wanted(&headers(&[])), Wanted::Json);
+    let twice = headers(&[("accept", "text/html"), ("accept", "text/plain")]);
+    assert_eq!(wanted(&twice), Wanted::Text);
+}
+
+#[test]
+fn weights_are_those_of_the_rfc() {
+    for (weight, expected) in [
+        ("1", 1000),
+        ("0.5", 500),
+        ("0.05", 50),
+        ("0.001", 1),
+        ("1.000", 1000),
+        ("0.", 0),
+    ] {
+        assert_eq!(thousandths(weight), expected, "{weight}");
+    }
+    for weight in ["", "2", "-1", "0.1234", "0.x", ".5"] {
+        assert_eq!(thousandths(weight), 0, "{weight}");
+    }
+}
+
+#[test]
+fn conditions_are_read_from_their_headers() {
+    let condition_of = |given: &[_]| condition(&headers(given)).map_err(|problem| problem.code());
+    assert_eq!(condition_of(&[]), Ok(Condition::None));
+    assert_eq!(
+        condition_of(&[("if-none-match", "*")]),
+        Ok(Condition::MustNotExist)
+    );
+    assert_eq!(
+        condition_of(&[("if-match", "\"17\"")]),
+        Ok(Condition::Version(17))
+    );
+    for never in [
+        "\"abc\"",
+        "W/\"17\"",
+        "17",
+        "\"\"",
+        "\"-1\"",
+        "\"9223372036854775808\"",
+    ] {
+        let read = condition_of(&[("if-match", never)]);
+        assert_eq!(read, Ok(Condition::Version(NO_VERSION)), "{never}");
+    }
+    for refused in [
+        &[("if-none-match", "\"17\"")][..],
+        &[("if-match", "*")],
+        &[("if-match", "\"1\", \"2\"")],
+        &[("if-match", "\"1\""), ("if-match", "\"2\"")],
+        &[("if-match", "\"1\""), ("if-none-match", "*")],
+    ] {
+        assert_eq!(
+            condition_of(refused),
+            Err(Code::InvalidParameter),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
+fn a_dry_run_is_asked_for_by_a_flag() {
+    assert_eq!(dry_run(None), Ok(false));
+    assert_eq!(dry_run(Some("dry_run=false")), Ok(false));
+    assert_eq!(dry_run(Some("dry_run=true")), Ok(true));
+    for query in [
+        "dry-run=true",
+        "dry_run",
+        "dry_run=1",
+        "dry_run=true&dry_run=true",
+    ] {
+        let code = dry_run(Some(query)).map_err(|problem| problem.code());
+        assert_eq!(code, Err(Code::InvalidParameter), "{query}");
+    }
+}
+
+#[test]
+fn a_floor_is_a_whole_number_as_a_string_or_a_number() {
+    let read = |body: &str| advance(body.as_bytes()).map_err(|problem| problem.code());
+    for (body, floor, confirm) in [
+        (r#"{"floor":"0"}"#, 0, false),
+        (r#"{"floor":5001,"confirm":false}"#, 5001, false),
+        (
+            r#"{"confirm":true,"floor":"9223372036854775807"}"#,
+            i64::MAX,
+            true,
+        ),
+    ] {
+        assert_eq!(read(body), Ok(Advance { floor, confirm }), "{body}");
+    }
+    for body in [
+        "",
+        "{}",
+        "[]",
+        "5",
+        "null",
+        r#"{"floor":null}"#,
+        r#"{"floor":""}"#,
+        r#"{"floor":"-1"}"#,
+        r#"{"floor":-1}"#,
+        r#"{"floor":"+1"}"#,
+        r#"{"floor":" 1"}"#,
+        r#"{"floor":1.5}"#,
+        r#"{"floor":1e3}"#,
+        r#"{"floor":true}"#,
+        r#"{"floor":"9223372036854775808"}"#,
+        r#"{"floor":1,"floor":1}"#,
+        r#"{"floor":1,"confirm":"true"}"#,
+        r#"{"floor":1,"confirm":null}"#,
+        r#"{"floor":1,"flor":1}"#,
+        r#"{"floor":1}{}"#,
+    ] {
+        assert_eq!(read(body), Err(Code::InvalidBody), "{body}");
+    }
+    let periods = read(r#"{"floor":1,"period":"2026"}"#);
+    assert_eq!(periods, Err(Code::InvalidPeriod));
+}
+
+#[test]
+fn what_creates_nothing_takes_only_if_match() {
+    let code_of = |given: &[_]| matching(&headers(given)).map_err(|problem| problem.code());
+    assert_eq!(code_of(&[]), Ok(Condition::None));
+    assert_eq!(
+        code_of(&[("if-match", "\"17\"")]),
+        Ok(Condition::Version(17))
+    );
+    assert_eq!(
+        code_of(&[("if-none-match", "*")]),
+        Err(Code::InvalidParameter)
+    );
+}
