@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Answer, Backend, Client, Ledger, Options, Program, Range, Scrape, TestDatabase,
-    for_each_server, settings, wait,
+    for_each_backend, for_each_server, settings, wait,
 };
 
 const N_REPLICAS: usize = 3;
@@ -52,6 +52,31 @@ async fn without_closing_the_cursor_numbers_below_a_floor_are_found(backend: Bac
     let options = Program::options().without_guards("floor-unheld");
     let outcome = run(&database, &options, 1, Life::FloorsOnly).await;
     assert!(!outcome.violations.is_empty(), "the check finds nothing");
+}
+
+for_each_backend!(what_a_returned_block_has_above_a_floor_is_still_issued);
+
+async fn what_a_returned_block_has_above_a_floor_is_still_issued(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options()
+        .database(&database.url)
+        .env("ODOMETER_DEFAULT__BLOCK__MIN", 100);
+    let program = options.start_ready().await;
+    assert_eq!(program.client().next("floors").await, 1);
+    program.stop().await;
+    let program = options.start_ready().await;
+    let client = program.client();
+    let body = json!({"floor": "50"});
+    let reply = change(&client, Method::POST, "/advance", Some(&body)).await;
+    assert_eq!(reply["advanced"], true, "{reply}");
+    assert_eq!(client.next("floors").await, 50);
+    // 2 to 49 were given back, and lie below the floor.
+    let abandoned = "odometer_abandoned_numbers_total";
+    let n_cut = Scrape::of(&client)
+        .await
+        .sum(abandoned, &[("cause", "advanced")]);
+    assert_eq!(n_cut, 48.0);
+    program.stop().await;
 }
 
 /// Whether sequences are also retired and restored.
