@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`name`] | which names a sequence may have |
 //! | [`definition`] | what a sequence is, what may be set, what may be changed |
+//! | [`period`] | in what a sequence counts from its start again, and what names a counter |
 //! | [`block`] | contiguous numbers reserved by one store write |
 //! | [`cursor`] | handing numbers out of blocks in memory, none of them twice |
 //! | [`sizing`] | how large the next block is, and when it is fetched |
@@ -14,4 +15,5 @@ pub mod block;
 pub mod cursor;
 pub mod definition;
 pub mod name;
+pub mod period;
 pub mod sizing;

@@ -4,6 +4,7 @@
 //! `main.rs`; this library is what it and the tests are made of.
 
 pub mod application;
+mod clock;
 pub mod config;
 pub mod http;
 pub mod metrics;

@@ -93,6 +93,20 @@ pub(crate) fn is(fault: Fault) -> bool {
         .contains(&fault)
 }
 
+/// How wrong this process's clock is meant to be.
+#[cfg(feature = "sabotage")]
+pub(crate) fn clock_shift_ms() -> i64 {
+    static SHIFT_MS: std::sync::LazyLock<i64> =
+        std::sync::LazyLock::new(crate::config::sabotage_clock_ms);
+    *SHIFT_MS
+}
+
+/// Always 0: this build has the clock of the machine.
+#[cfg(not(feature = "sabotage"))]
+pub(crate) const fn clock_shift_ms() -> i64 {
+    0
+}
+
 /// Always false: this build has no switches.
 #[cfg(not(feature = "sabotage"))]
 pub(crate) const fn is(_fault: Fault) -> bool {

@@ -186,7 +186,7 @@ impl SequenceActor {
     }
 
     fn request(&mut self, purpose: &InFlight) -> ReserveRequest {
-        let earlier = self.shared.forgotten(&self.issuer.name);
+        let earlier = self.shared.forgotten(&self.issuer.key);
         let memory = self.issuer.memory.lock();
         let adopt_from = match (purpose, &earlier) {
             (InFlight::Refill, Ok(earlier)) if memory.adopts => {
@@ -210,7 +210,7 @@ impl SequenceActor {
         };
         ReserveRequest {
             last_seen,
-            name: self.issuer.name.clone(),
+            key: self.issuer.key.clone(),
             known,
             want: match purpose {
                 InFlight::Refill => Want::Refill(self.issuer.demand(self.queue.waited_for())),
@@ -336,7 +336,7 @@ impl SequenceActor {
             let n_returned = self.give_back();
             self.count_advanced(n_returned);
             self.refuse_all(&SequenceError::Retired {
-                name: self.issuer.name.clone(),
+                name: self.issuer.key.sequence.clone(),
             });
             return true;
         }
@@ -434,7 +434,7 @@ impl SequenceActor {
 
     /// The sequence is at its end: who can be served from memory is, the others are refused.
     fn serve_the_last(&mut self) {
-        let name = &self.issuer.name;
+        let name = &self.issuer.key.sequence;
         self.issuer.deal_the_last(&mut self.queue, |waiter, left| {
             let refused = SequenceError::Exhausted {
                 name: name.clone(),
@@ -451,7 +451,7 @@ impl SequenceActor {
         if let StoreError::Exhausted { left } = &mut error {
             *left = left.saturating_add(self.issuer.remaining());
         }
-        SequenceError::from_store(&self.issuer.name, error)
+        SequenceError::from_store(&self.issuer.key.sequence, error)
     }
 
     /// A prefetch that failed is nobody's call: the actor tries it again by itself.

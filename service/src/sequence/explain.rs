@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use odometer_core::{block::Block, definition::Definition, name::SequenceName};
+use odometer_core::{block::Block, definition::Definition, name::SequenceName, period::CounterKey};
 
 use super::{directory::Directory, error::SequenceError, issuer::Issuer};
 use crate::{
@@ -94,7 +94,8 @@ impl Directory {
     pub(super) fn last_seen(&self, name: &SequenceName) -> Option<Seen> {
         let issuer = self.shared.issuers.pin().get(name).cloned();
         let known = issuer.and_then(|issuer| Some(issuer.memory.lock().known.as_ref()?.seen));
-        let forgotten = || self.shared.forgotten(name).ok().flatten();
+        let key = CounterKey::whole(name.clone());
+        let forgotten = || self.shared.forgotten(&key).ok().flatten();
         known.or_else(|| Some(forgotten()?.seen))
     }
 

@@ -17,7 +17,7 @@ use actix::Addr;
 use odometer_core::{
     block::Block,
     cursor::Cursor,
-    name::SequenceName,
+    period::CounterKey,
     sizing::{self, Demand, Rates, Why},
 };
 use parking_lot::Mutex;
@@ -42,7 +42,7 @@ const LONGEST_RETRY_S: f64 = 5.0;
 
 /// One name in memory.
 pub(super) struct Issuer {
-    pub(super) name: SequenceName,
+    pub(super) key: CounterKey,
     pub(super) cursor: Cursor,
     /// Numbers that the actor gave to waiters past the cursor.
     n_direct: AtomicU64,
@@ -108,10 +108,10 @@ struct Refill {
 }
 
 impl Issuer {
-    pub(super) fn new(name: SequenceName) -> Self {
+    pub(super) fn new(key: CounterKey) -> Self {
         let now = Instant::now();
         Self {
-            name,
+            key,
             cursor: Cursor::new(),
             n_direct: AtomicU64::new(0),
             n_handed_over: AtomicU64::new(0),

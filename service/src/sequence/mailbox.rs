@@ -142,7 +142,7 @@ impl Handler<Unload> for SequenceActor {
                 .map(move |_written, actor, context| {
                     actor.shared.forget(actor.issuer.issuer());
                     tracing::debug!(
-                        sequence = actor.issuer.name.as_str(),
+                        sequence = actor.issuer.key.sequence.as_str(),
                         n_returned,
                         "an idle sequence was unloaded"
                     );

@@ -38,7 +38,7 @@ impl Shared {
         if !issuer.is_known() {
             return state;
         }
-        let metrics = self.metrics.sequence(issuer.name.as_str());
+        let metrics = self.metrics.sequence(issuer.key.sequence.as_str());
         metrics.issued.increment(issuer.take_unpublished());
         self.metrics
             .abandoned(AbandonedCause::SlotReused)

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use actix::{Actor, ArbiterHandle, Handler, Message, dev::ToEnvelope};
-use odometer_core::name::SequenceName;
+use odometer_core::{name::SequenceName, period::CounterKey};
 
 use super::{
     SequenceSettings,
@@ -27,8 +27,8 @@ pub(super) struct Shared {
     pub(super) settings: SequenceSettings,
     pub(super) metrics: Arc<Metrics>,
     pub(super) issuers: papaya::HashMap<SequenceName, Arc<Issuer>>,
-    /// Names that were unloaded.
-    forgotten: papaya::HashMap<SequenceName, Forgotten>,
+    /// Counters that were unloaded.
+    forgotten: papaya::HashMap<CounterKey, Forgotten>,
     /// Whether `forgotten` has reached its bound; from then on fresh issuers adopt nothing.
     has_forgotten_more: AtomicBool,
     pub(super) n_live: AtomicUsize,
@@ -97,7 +97,7 @@ impl Shared {
                 what: "limits.live_sequences",
             });
         }
-        let fresh = Arc::new(Issuer::new(name.clone()));
+        let fresh = Arc::new(Issuer::new(CounterKey::whole(name.clone())));
         match issuers.try_insert(name.clone(), Arc::clone(&fresh)) {
             Ok(_) => {
                 self.n_live.fetch_add(1, Ordering::Relaxed);
@@ -125,7 +125,7 @@ impl Shared {
                 if matches!(&*link, Link::Live(_)) {
                     self.metrics.actor_restarts.increment(1);
                     tracing::error!(
-                        sequence = issuer.name.as_str(),
+                        sequence = issuer.key.sequence.as_str(),
                         "an actor died and is started anew"
                     );
                 }
@@ -162,17 +162,17 @@ impl Shared {
         }
         self.publish_issuer(issuer);
         if issuer.is_known() {
-            self.metrics.sequence(issuer.name.as_str()).clear();
+            self.metrics.sequence(issuer.key.sequence.as_str()).clear();
         }
         // The name is remembered before it can be loaded again.
-        if self.issuers.pin().remove(&issuer.name).is_some() {
+        if self.issuers.pin().remove(&issuer.key.sequence).is_some() {
             self.n_live.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     fn remember(&self, issuer: &Issuer) {
         let forgotten = self.forgotten.pin();
-        let earlier = forgotten.get(&issuer.name).copied();
+        let earlier = forgotten.get(&issuer.key).copied();
         if earlier.is_none() && forgotten.len() >= self.settings.live_sequences {
             if !self.has_forgotten_more.swap(true, Ordering::AcqRel) {
                 tracing::warn!(
@@ -189,16 +189,13 @@ impl Shared {
                 all_below: memory.all_below.max(all_below),
                 seen: known.seen,
             };
-            forgotten.insert(issuer.name.clone(), now);
+            forgotten.insert(issuer.key.clone(), now);
         }
     }
 
     /// What is remembered of a name that was unloaded, if it was.
-    pub(super) fn forgotten(
-        &self,
-        name: &SequenceName,
-    ) -> Result<Option<Forgotten>, NotRemembered> {
-        let known = self.forgotten.pin().get(name).copied();
+    pub(super) fn forgotten(&self, key: &CounterKey) -> Result<Option<Forgotten>, NotRemembered> {
+        let known = self.forgotten.pin().get(key).copied();
         if known.is_none() && self.has_forgotten_more.load(Ordering::Acquire) {
             return Err(NotRemembered);
         }

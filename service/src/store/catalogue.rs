@@ -1,9 +1,6 @@
 //! Definitions and counters as rows: read, born, listed.
 
-use std::{
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use entity::{block, counter, sequence};
 use odometer_core::{definition::Definition, name::SequenceName};
@@ -21,7 +18,10 @@ use super::{
     error::{Cause, Failure, StoreError},
     reservation::look::Ground,
 };
-use crate::sabotage::{self, Fault};
+use crate::{
+    clock::now_ms,
+    sabotage::{self, Fault},
+};
 
 /// The period of a sequence that has none.
 pub(super) const NO_PERIOD: &str = "";
@@ -278,12 +278,4 @@ pub(super) fn unexpected(name: &SequenceName, failure: &Failure) -> StoreError {
             StoreError::Unavailable
         }
     }
-}
-
-pub(super) fn now_ms() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .ok()
-        .and_then(|since| i64::try_from(since.as_millis()).ok())
-        .unwrap_or(0)
 }

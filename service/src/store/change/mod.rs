@@ -19,10 +19,11 @@ use sea_orm::{
     sea_query::{Expr, LockType},
 };
 
+use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
 use crate::store::{
     answer::{Altered, Condition, Snapshot},
-    catalogue::{self, LIVE, NO_PERIOD, RETIRED, now_ms, one_more},
+    catalogue::{self, LIVE, NO_PERIOD, RETIRED, one_more},
     change::beat::Witness,
     connection::session::{DatabaseConnection, DatabaseTransaction},
     database::Seen,

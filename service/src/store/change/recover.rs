@@ -14,10 +14,11 @@ use sea_orm::{
     sea_query::{CaseStatement, Expr, ExprTrait, Query},
 };
 
+use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
 use crate::store::{
     StoreSettings,
-    catalogue::{now_ms, one_more},
+    catalogue::one_more,
     connection::session::{DatabaseConnection, DatabaseTransaction},
     connection::startup::{self, Verdict},
     connection::target::Target,

@@ -14,9 +14,9 @@ use migration::{Installed, JOURNAL_INDEX};
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use uuid::Uuid;
 
+use crate::clock::now_ms;
 use crate::store::{
     StoreSettings,
-    catalogue::now_ms,
     connection::session::DatabaseConnection,
     connection::{Connection, Health},
     error::Failure,

@@ -17,7 +17,7 @@ use entity::counter;
 use odometer_core::{
     block::Block,
     definition::Definition,
-    name::SequenceName,
+    period::CounterKey,
     sizing::{self, Granted, Rates, Size, Why},
 };
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use crate::store::{
     backoff::Backoff,
-    catalogue::{self, Birth, Counter, LIVE, NO_PERIOD, now_ms},
+    catalogue::{self, Birth, Counter, LIVE},
     change::beat::Witness,
     connection::Health,
     connection::session::DatabaseConnection,
@@ -36,6 +36,7 @@ use crate::store::{
 pub use request::{Known, ReserveRequest, Reserved, Unpublished, Want};
 
 use crate::{
+    clock::now_ms,
     metrics::AbandonedCause,
     sabotage::{self, Fault},
 };
@@ -66,7 +67,7 @@ impl<'a> Reservation<'a> {
             stored_rate: None,
             adopt_from: request.adopt_from,
             n_conflicts: 0,
-            doubt: database.doubts.take(&request.name),
+            doubt: database.doubts.take(&request.key),
             database,
             request,
         }
@@ -77,7 +78,7 @@ impl<'a> Reservation<'a> {
         let outcome = self.attempts().await;
         // Who reads the counter next will know.
         let doubt = std::mem::take(&mut self.doubt);
-        let lost = self.database.doubts.keep(&self.request.name, doubt);
+        let lost = self.database.doubts.keep(&self.request.key, doubt);
         self.abandon(lost.most());
         outcome
     }
@@ -140,7 +141,7 @@ impl<'a> Reservation<'a> {
 
     /// Reads definition and counter, creating both for a name never seen.
     async fn read(&mut self, witness: &Witness) -> Result<(), Stop> {
-        let (name, borne_out) = (self.request.name.to_string(), witness.clone());
+        let (name, borne_out) = (self.request.key.sequence.to_string(), witness.clone());
         let look = self
             .database
             .connection
@@ -164,8 +165,8 @@ impl<'a> Reservation<'a> {
             return Err(Stop::Told(StoreError::Retired));
         }
         let Some(counter) = standing.counter() else {
-            let error = catalogue::without_counter(&self.request.name);
-            tracing::error!(sequence = self.request.name.as_str(), error = %error, "a counter is gone");
+            let error = catalogue::without_counter(&self.request.key.sequence);
+            tracing::error!(sequence = self.request.key.sequence.as_str(), error = %error, "a counter is gone");
             return Err(Stop::Told(error));
         };
         self.check_forward(counter)?;
@@ -198,7 +199,9 @@ impl<'a> Reservation<'a> {
 
     /// This name went back, as far as can be told from here.
     fn went_back(&self) -> StoreError {
-        self.database.beat.note_name_went_back(&self.request.name);
+        self.database
+            .beat
+            .note_name_went_back(&self.request.key.sequence);
         StoreError::WentBack
     }
 
@@ -217,7 +220,7 @@ impl<'a> Reservation<'a> {
             return Ok(Arc::clone(&known.definition));
         }
         let read = Definition::from_stored(&standing.definition).map_err(|error| {
-            tracing::error!(sequence = self.request.name.as_str(), error = %error, "a stored definition cannot be read");
+            tracing::error!(sequence = self.request.key.sequence.as_str(), error = %error, "a stored definition cannot be read");
             Stop::Told(StoreError::Broken(error.to_string()))
         })?;
         // Most names are born from the template: they share one copy of it.
@@ -232,7 +235,7 @@ impl<'a> Reservation<'a> {
             return Err(Stop::Told(StoreError::NotFound));
         };
         self.admit_one_more().await?;
-        let (name, borne_out) = (self.request.name.clone(), witness.clone());
+        let (name, borne_out) = (self.request.key.sequence.clone(), witness.clone());
         let above = self.request.last_seen.map_or(0, |seen| seen.next_value);
         let birth = self
             .database
@@ -247,7 +250,7 @@ impl<'a> Reservation<'a> {
             Ok(Birth::Born) => {
                 self.database.metrics.sequences_created.increment(1);
                 tracing::info!(
-                    sequence = self.request.name.as_str(),
+                    sequence = self.request.key.sequence.as_str(),
                     "a sequence was created"
                 );
                 Box::pin(self.read(witness)).await
@@ -322,7 +325,7 @@ impl<'a> Reservation<'a> {
         block: Block,
         why: Why,
     ) -> Result<Option<Reserved>, Stop> {
-        let (name, borne_out) = (self.request.name.clone(), witness.clone());
+        let (key, borne_out) = (self.request.key.clone(), witness.clone());
         let seen = known.seen;
         let rate = match &self.request.want {
             Want::Refill(demand) if self.request.known.is_some() => Some(demand.rates.average()),
@@ -332,7 +335,7 @@ impl<'a> Reservation<'a> {
             .database
             .connection
             .run(self.until, |database| {
-                conditional_update(database, name, borne_out, seen, block.end(), rate)
+                conditional_update(database, key, borne_out, seen, block.end(), rate)
             })
             .await;
         match outcome {
@@ -372,7 +375,7 @@ impl<'a> Reservation<'a> {
         why: Option<Why>,
     ) -> Reserved {
         Reserved {
-            name: self.request.name.clone(),
+            key: self.request.key.clone(),
             id: Uuid::now_v7(),
             block,
             adopted: why.is_none(),
@@ -419,7 +422,7 @@ impl<'a> Reservation<'a> {
             .abandoned(AbandonedCause::Uncertain)
             .increment(count);
         tracing::warn!(
-            sequence = self.request.name.as_str(),
+            sequence = self.request.key.sequence.as_str(),
             numbers = count,
             "numbers of a write whose outcome was not told are abandoned"
         );
@@ -448,7 +451,7 @@ impl<'a> Reservation<'a> {
             | Cause::Refused(_)
             | Cause::ReadOnly(_)
             | Cause::WentBack
-            | Cause::Server(_) => Err(catalogue::unexpected(&self.request.name, failure)),
+            | Cause::Server(_) => Err(catalogue::unexpected(&self.request.key.sequence, failure)),
         }
     }
 }
@@ -462,7 +465,7 @@ pub(in crate::store) enum Stop {
 
 async fn conditional_update(
     database: DatabaseConnection,
-    name: SequenceName,
+    key: CounterKey,
     witness: Witness,
     seen: Seen,
     next_value: i64,
@@ -474,8 +477,8 @@ async fn conditional_update(
             counter::Column::Version,
             catalogue::one_more(counter::Column::Version),
         )
-        .filter(counter::Column::Sequence.eq(name.as_str()))
-        .filter(counter::Column::Period.eq(NO_PERIOD))
+        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
+        .filter(counter::Column::Period.eq(key.period.as_str()))
         .filter(counter::Column::StripeCount.eq(STRIPE_COUNT))
         // What is remembered may be what an older state of the store holds, too.
         .filter(witness.holds());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use odometer_core::{
     block::Block,
     definition::Definition,
-    name::SequenceName,
+    period::CounterKey,
     sizing::{Demand, Why},
 };
 use tokio::sync::Notify;
@@ -19,7 +19,7 @@ use crate::{
 /// What a sequence's actor asks for.
 #[derive(Clone, Debug)]
 pub struct ReserveRequest {
-    pub name: SequenceName,
+    pub key: CounterKey,
     /// What this process knows of the sequence; `None` on first use, and after an unload.
     pub known: Option<Known>,
     /// The counter as this process last saw it, also before an unload: it never falls below.
@@ -66,7 +66,7 @@ pub struct Known {
 /// A block that is durably reserved for this process.
 #[derive(Clone, Debug)]
 pub struct Reserved {
-    pub name: SequenceName,
+    pub key: CounterKey,
     pub id: Uuid,
     pub block: Block,
     /// Taken over from another replica instead of reserved anew.
@@ -89,7 +89,7 @@ impl Reserved {
     pub fn row(&self) -> Row {
         Row {
             id: self.id,
-            name: self.name.clone(),
+            key: self.key.clone(),
             block: self.block,
             reserved_at: self.reserved_at,
         }
@@ -117,7 +117,7 @@ impl Unpublished {
 
     /// A block that no database knows of.
     #[cfg(test)]
-    pub(crate) fn for_tests(name: SequenceName, block: Block, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn for_tests(key: CounterKey, block: Block, metrics: Arc<Metrics>) -> Self {
         let known = Known {
             definition: Arc::default(),
             definition_version: 0,
@@ -129,7 +129,7 @@ impl Unpublished {
             trusted: true,
         };
         let reserved = Reserved {
-            name,
+            key,
             id: Uuid::now_v7(),
             block,
             adopted: false,
@@ -152,7 +152,8 @@ impl Drop for Unpublished {
                 .abandoned(AbandonedCause::ActorDied)
                 .increment(numbers);
             tracing::error!(
-                sequence = reserved.name.as_str(),
+                sequence = reserved.key.sequence.as_str(),
+                period = reserved.key.period.as_str(),
                 numbers,
                 "a block was reserved for an actor that is gone"
             );
