@@ -200,6 +200,7 @@ fn near_its_cut_over_a_period_fetches_one_block_in_reserve_and_no_dribble() {
             (1..=4).contains(&late),
             "{rate}/s: {late} in the last 45 min"
         );
+        assert!(left <= rate * 900, "{rate}/s: {left} left at the cut-over");
     }
 }
 
