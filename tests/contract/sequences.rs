@@ -133,9 +133,6 @@ fn what_is_not_built_yet_is_refused_by_name() {
             ("period_back", json!("3d")),
             ("period_ahead", json!("3d")),
             ("retain", json!("500d")),
-            ("format", json!("INV-{value}")),
-            ("overflow", json!("widen")),
-            ("declared_rate", json!(100)),
             ("store", json!("other")),
         ] {
             let reply = put(&client, "later", &json!({field: value}), &[]).await;

@@ -178,7 +178,8 @@ fn act(name: &SequenceName, before: &Snapshot, act: &Act) -> Result<Snapshot, St
     let mut after = before.clone();
     match act {
         Act::Define { change, .. } => {
-            let definition = change.apply(&before.definition, before.next_value);
+            let issued = before.next_value > before.definition.start;
+            let definition = change.apply(&before.definition, before.next_value, issued);
             after.definition = Arc::new(definition.map_err(StoreError::Definition)?);
         }
         Act::Advance { floor, confirm } => {
