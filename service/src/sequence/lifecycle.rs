@@ -218,6 +218,5 @@ fn standing(altered: &Altered) -> Standing {
 
 fn warnings(altered: &Altered) -> Vec<String> {
     let after = &altered.after;
-    let rate = after.definition.declared_rate.unwrap_or(after.rate);
-    after.definition.warnings(after.next_value, rate)
+    after.definition.warnings(after.next_value, after.rate)
 }

@@ -325,7 +325,8 @@ fn act(
     let mut after = before.clone();
     match act {
         Act::Define { change, .. } => {
-            let definition = change.apply(&before.definition, highest);
+            let issued = highest > before.definition.start;
+            let definition = change.apply(&before.definition, highest, issued);
             after.definition = Arc::new(definition.map_err(StoreError::Definition)?);
         }
         Act::Advance { floor, confirm, .. } => {
