@@ -256,7 +256,7 @@ async fn born(
 ) -> Result<Result<Counter, StoreError>, DbErr> {
     let limit = change.keyed_periods;
     if definition.period == PeriodKind::Keyed
-        && reservation::period::n_periods(transaction, &key.sequence).await? >= limit
+        && reservation::period::n_others(transaction, key).await? >= limit
     {
         return Ok(Err(StoreError::TooManyPeriods { limit }));
     }
