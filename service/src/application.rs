@@ -383,8 +383,7 @@ pub fn store_settings(config: &Config) -> StoreSettings {
 /// What the sequences are run by, of a configuration.
 pub fn sequence_settings(config: &Config) -> SequenceSettings {
     SequenceSettings {
-        unknown_create: config.unknown == Unknown::Create,
-        template: Arc::clone(&config.template),
+        templates: config.templates.clone(),
         waiters: config.limits.waiters,
         live_sequences: config.limits.live_sequences,
         refill_deadline: config.refill.deadline,

@@ -217,11 +217,12 @@ impl SequenceActor {
                 InFlight::Apart(caller) => caller.want.clone(),
             },
             adopt_from,
+            // None, too, for a name that shares another sequence: it gets none of its own.
             template: self
                 .shared
                 .settings
-                .unknown_create
-                .then(|| Arc::clone(&self.shared.settings.template)),
+                .templates
+                .created_with(&self.issuer.name),
             urgency: Arc::clone(&self.issuer.urgency),
         }
     }
