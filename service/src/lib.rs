@@ -4,6 +4,8 @@
 //! `main.rs`; this library is what it and the tests are made of.
 
 pub mod application;
+pub mod apply;
+pub mod check_name;
 pub mod config;
 pub mod http;
 pub mod metrics;

@@ -47,6 +47,10 @@ pub(crate) enum Fault {
     Uncounted,
     /// A block is reserved only when memory is empty, never ahead of time.
     NoPrefetch,
+    /// The last template that fits a name decides about it.
+    LastTemplate,
+    /// A file of definitions is made so without being checked whole before.
+    ApplyUnchecked,
 }
 
 #[cfg(feature = "sabotage")]
@@ -72,6 +76,8 @@ impl Fault {
         (Fault::KeepDeadPool, "keep-dead-pool"),
         (Fault::Uncounted, "uncounted"),
         (Fault::NoPrefetch, "no-prefetch"),
+        (Fault::LastTemplate, "last-template"),
+        (Fault::ApplyUnchecked, "apply-unchecked"),
     ];
 }
 

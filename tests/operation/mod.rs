@@ -1,5 +1,6 @@
 //! What those who run Odometer rely on: start, stop, schema, log, metrics, idle sequences.
 
+mod apply;
 mod configuration;
 mod connections;
 mod idle;
@@ -13,4 +14,5 @@ mod next_schema;
 mod pooler;
 mod shutdown;
 mod start_up;
+mod templates;
 mod tls;

@@ -4,6 +4,7 @@
 //! and every refusal is one sentence that names the key. Nothing else in the program reads the
 //! environment.
 
+pub mod definitions;
 mod fields;
 mod layers;
 mod secret;
@@ -93,6 +94,17 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+/// The place of `[default]` or `[[template]]`, which [`templates`] reads: it can name the field
+/// that is wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadApart;
+
+impl<'de> Deserialize<'de> for ReadApart {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        serde::de::IgnoredAny::deserialize(source).map(|_| Self)
+    }
+}
+
 /// Everything that can be set, with its default.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -117,12 +129,10 @@ pub struct Config {
     /// What those who change sequences must show on a listener that is not loopback.
     #[serde(deserialize_with = "some_secret")]
     pub admin_token: Option<Secret>,
-    #[serde(deserialize_with = "read_later")]
-    default: (),
-    #[serde(deserialize_with = "read_later")]
-    template: (),
-    /// The definition a name never seen gets, and the fields a `PUT` leaves out: what `default`
-    /// and `template` say.
+    pub default: ReadApart,
+    pub template: ReadApart,
+    /// What a name never seen gets, and the fields a `PUT` leaves out: what `default` and
+    /// `template` say.
     #[serde(skip)]
     pub templates: Templates,
     pub limits: Limits,
@@ -147,8 +157,8 @@ impl Default for Config {
             max_sequences: 1_000_000,
             definition_refresh: Duration::from_secs(10),
             admin_token: None,
-            default: (),
-            template: (),
+            default: ReadApart,
+            template: ReadApart,
             templates: Templates::default(),
             limits: Limits::default(),
             http: Http::default(),
@@ -357,11 +367,6 @@ fn some_secret<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Secret>, D
         ));
     }
     Ok(Some(token))
-}
-
-/// Leaves `[default]` and `[[template]]` to [`templates`], which can name the field that is wrong.
-fn read_later<'de, D: Deserializer<'de>>(source: D) -> Result<(), D::Error> {
-    serde::de::IgnoredAny::deserialize(source).map(|_| ())
 }
 
 /// The key and what is wrong with it, without the value where that is a secret.

@@ -65,7 +65,7 @@ pub enum SequenceError {
 
 impl SequenceError {
     /// What a caller of `name` reads of a failure of the store.
-    pub(super) fn from_store(name: &SequenceName, error: StoreError) -> Self {
+    pub(crate) fn from_store(name: &SequenceName, error: StoreError) -> Self {
         let name = name.clone();
         match error {
             StoreError::Unavailable => Self::StoreUnavailable,

@@ -8,6 +8,8 @@ use odometer_core::{
 };
 use thiserror::Error;
 
+use crate::sabotage::{self, Fault};
+
 /// Templates at most: each new name is compared with them one by one.
 const MOST: usize = 1000;
 
@@ -167,14 +169,19 @@ impl Templates {
     /// templates behind it, and is created also where names that fit none are rejected.
     pub fn choice(&self, name: &SequenceName) -> Choice<'_> {
         let inner = &*self.0;
-        let mut is_shared = false;
-        for (index, rule) in inner.rules.iter().enumerate() {
-            let shares_itself = matches!(&rule.template, Template::Share(target) if target == name);
-            is_shared |= shares_itself;
-            if !shares_itself && rule.glob.fits(name) {
-                return Choice::Rule(index, rule);
-            }
+        let names_it =
+            |rule: &Rule| matches!(&rule.template, Template::Share(target) if target == name);
+        let rules = inner.rules.iter().enumerate();
+        let mut fitting = rules.filter(|(_, rule)| !names_it(rule) && rule.glob.fits(name));
+        let found = if sabotage::is(Fault::LastTemplate) {
+            fitting.last()
+        } else {
+            fitting.next()
+        };
+        if let Some((index, rule)) = found {
+            return Choice::Rule(index, rule);
         }
+        let is_shared = inner.rules.iter().any(names_it);
         match (inner.creates_others, is_shared) {
             (true, _) => Choice::Default,
             (false, true) => Choice::Shared,

@@ -4,6 +4,7 @@
 //! it.
 
 pub(in crate::store) mod beat;
+pub(in crate::store) mod direct;
 pub(in crate::store) mod recover;
 pub(in crate::store) mod refresh;
 
