@@ -187,7 +187,7 @@ fn a_template_that_cannot_be_used_ends_it_before_it_listens() {
 #[test]
 fn check_says_what_a_name_would_get_without_a_database() {
     let home = directory("templates");
-    let text = format!("{TEMPLATES}\n[[template]]\nmatch = \"s-*\"\nshare = \"inv-all\"\n");
+    let text = format!("{TEMPLATES}\n[[template]]\nmatch = \"s-*\"\nshare = \"all\"\n");
     std::fs::write(home.path().join("odometer.toml"), text).expect("our directory");
     let options = Program::options()
         .in_directory(home.path())
@@ -204,12 +204,12 @@ fn check_says_what_a_name_would_get_without_a_database() {
             &["template[1]", "max = \"500\"", "min = 7"],
         ),
         (
-            "s-1",
+            "s-a",
             "reject",
             &[
                 "template[3]",
-                "shares the numbers of inv-all",
-                "[sequences.inv-all]",
+                "shares the numbers of all",
+                "[sequences.all]",
             ],
         ),
         (
