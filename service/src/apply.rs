@@ -204,12 +204,12 @@ fn is_changed(altered: &Altered) -> bool {
 
 fn refusal(wanted: &Wanted, error: &StoreError) -> String {
     let name = &wanted.name;
-    let sentence = match error {
-        StoreError::Broken(text) => text.clone(),
-        StoreError::Retired => {
-            format!("the sequence is retired; `POST /v1/sequences/{name}/restore` comes first")
-        }
-        other => SequenceError::from_store(name, other.clone()).to_string(),
+    let sentence = if let StoreError::Broken(text) = error {
+        text.clone()
+    } else if matches!(error, StoreError::Retired) {
+        format!("the sequence is retired; `POST /v1/sequences/{name}/restore` comes first")
+    } else {
+        SequenceError::from_store(name, error.clone()).to_string()
     };
     format!("! {name}: {sentence}")
 }

@@ -38,6 +38,38 @@ step = 2
 [sequences.late]
 "#;
 
+const CREATED: [&str; 10] = [
+    "+ orders: created",
+    "    + description: \"orders of the shop\"",
+    "    + start: \"1000\"",
+    "+ shop.eu:invoices: created",
+    "    + block.hold: \"1h\"",
+    "    + block.min: 5",
+    "    + block.refill: \"2h\"",
+    "    + step: 2",
+    "+ plain: created",
+    "3 definitions: 3 created, 0 changed, 0 unchanged",
+];
+
+const UNCHANGED: [&str; 4] = [
+    "  orders: unchanged",
+    "  shop.eu:invoices: unchanged",
+    "  plain: unchanged",
+    "3 definitions: 0 created, 0 changed, 3 unchanged",
+];
+
+const WOULD_CHANGE: [&str; 7] = [
+    "~ orders: would be changed",
+    "    ~ block.hold: \"15m\" → \"2h\"",
+    "    ~ description: \"orders of the shop\" → \"orders\"",
+    "    warning: `block.refill` (30m) is shorter than `block.hold` (2h): a block lasts for \
+     `refill`, so what is in memory does not always last for `hold`.",
+    "  shop.eu:invoices: unchanged",
+    "+ late: would be created",
+    "dry run, nothing was changed; of 3 definitions 1 would be created, 1 changed, 1 left \
+     unchanged",
+];
+
 /// A file of definitions, and the program that is to make them so.
 struct File {
     home: TempDir,
@@ -93,47 +125,12 @@ async fn a_file_of_definitions_is_made_so_once(backend: Backend) {
         let path = database.url.trim_start_matches("sqlite:");
         assert!(!PathBuf::from(path).exists(), "a dry run has made it");
     }
-    let created = file.applied(DEFINITIONS, &[]);
-    assert_eq!(
-        created,
-        [
-            "+ orders: created",
-            "    + description: \"orders of the shop\"",
-            "    + start: \"1000\"",
-            "+ shop.eu:invoices: created",
-            "    + block.hold: \"1h\"",
-            "    + block.min: 5",
-            "    + block.refill: \"2h\"",
-            "    + step: 2",
-            "+ plain: created",
-            "3 definitions: 3 created, 0 changed, 0 unchanged",
-        ]
-    );
+    assert_eq!(file.applied(DEFINITIONS, &[]), CREATED);
     let before = written(&database).await;
-    let again = [
-        "  orders: unchanged",
-        "  shop.eu:invoices: unchanged",
-        "  plain: unchanged",
-        "3 definitions: 0 created, 0 changed, 3 unchanged",
-    ];
-    assert_eq!(file.applied(DEFINITIONS, &[]), again);
+    assert_eq!(file.applied(DEFINITIONS, &[]), UNCHANGED);
     assert_eq!(written(&database).await, before, "changed by nothing");
 
-    let dry = file.applied(CHANGED, &["--dry-run"]);
-    assert_eq!(
-        dry,
-        [
-            "~ orders: would be changed",
-            "    ~ block.hold: \"15m\" → \"2h\"",
-            "    ~ description: \"orders of the shop\" → \"orders\"",
-            "    warning: `block.refill` (30m) is shorter than `block.hold` (2h): a block lasts for \
-             `refill`, so what is in memory does not always last for `hold`.",
-            "  shop.eu:invoices: unchanged",
-            "+ late: would be created",
-            "dry run, nothing was changed; of 3 definitions 1 would be created, 1 changed, 1 left \
-             unchanged",
-        ]
-    );
+    assert_eq!(file.applied(CHANGED, &["--dry-run"]), WOULD_CHANGE);
     assert_eq!(written(&database).await, before, "changed by a dry run");
     let changed = file.apply(CHANGED, &[]);
     assert_eq!(changed.code, Some(0), "{changed}");

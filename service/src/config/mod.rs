@@ -94,8 +94,8 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// The place of `[default]` or `[[template]]`, which [`templates`] reads: it can name the field
-/// that is wrong.
+/// The place of `[default]` or `[[template]]`, which are read field by field, so that a field that
+/// is wrong can be named.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadApart;
 

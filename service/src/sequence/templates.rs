@@ -174,7 +174,7 @@ impl Templates {
         let rules = inner.rules.iter().enumerate();
         let mut fitting = rules.filter(|(_, rule)| !names_it(rule) && rule.glob.fits(name));
         let found = if sabotage::is(Fault::LastTemplate) {
-            fitting.last()
+            fitting.next_back()
         } else {
             fitting.next()
         };

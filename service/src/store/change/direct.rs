@@ -72,7 +72,9 @@ impl DirectStore {
                 settings,
                 _lock: lock,
             }),
-            verdict => Err(unusable(verdict)),
+            verdict @ (Verdict::Wrong(_) | Verdict::Schema(_) | Verdict::Away(_)) => {
+                Err(unusable(verdict))
+            }
         }
     }
 
@@ -111,15 +113,14 @@ impl DirectStore {
                 Failure::NotCommitted(Cause::Contention | Cause::Interrupted | Cause::Duplicate)
             );
             if !may_pass || Instant::now() >= until {
-                return match failure {
-                    Failure::MayHaveCommitted(_) if !change.act.is_dry_run() => {
-                        Ok(Err(StoreError::MayHaveChanged))
-                    }
-                    failure => Err(StartError::Other(format!(
-                        "the database failed at `{name}`: {}",
-                        failure.cause().text()
-                    ))),
-                };
+                let is_uncertain = matches!(failure, Failure::MayHaveCommitted(_));
+                if is_uncertain && !change.act.is_dry_run() {
+                    return Ok(Err(StoreError::MayHaveChanged));
+                }
+                let cause = failure.cause().text();
+                return Err(StartError::Other(format!(
+                    "the database failed at `{name}`: {cause}"
+                )));
             }
             backoff.wait(until).await;
         }
