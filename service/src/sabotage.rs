@@ -55,6 +55,10 @@ pub(crate) enum Fault {
     Rebirth,
     /// All periods of a sequence count in one row, reset to its start when the period changes.
     OneRow,
+    /// The last template that fits a name decides about it.
+    LastTemplate,
+    /// A file of definitions is made so without being checked whole before.
+    ApplyUnchecked,
 }
 
 #[cfg(feature = "sabotage")]
@@ -84,6 +88,8 @@ impl Fault {
         (Fault::RemoveUnannounced, "remove-unannounced"),
         (Fault::RemovalDies, "removal-dies"),
         (Fault::Rebirth, "rebirth"),
+        (Fault::LastTemplate, "last-template"),
+        (Fault::ApplyUnchecked, "apply-unchecked"),
     ];
 }
 

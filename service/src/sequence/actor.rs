@@ -220,11 +220,12 @@ impl SequenceActor {
                 InFlight::Apart(caller) => caller.want.clone(),
             },
             adopt_from,
+            // None, too, for a name that shares another sequence: it gets none of its own.
             template: self
                 .shared
                 .settings
-                .unknown_create
-                .then(|| Arc::clone(&self.shared.settings.template)),
+                .templates
+                .created_with(&self.issuer.key.sequence),
             urgency: Arc::clone(&self.issuer.urgency),
         }
     }
@@ -262,15 +263,19 @@ impl SequenceActor {
             (Ok(block), Some(InFlight::Apart(caller))) => self.hand_over(block, caller),
             (Ok(block), _) => self.refill(block),
             (Err(StoreError::HasPeriods(known)), Some(InFlight::Apart(caller))) => {
+                self.apart.insert(0, caller);
                 self.hand_on(&known);
-                // It asks the issuer of its period.
-                let _gone = caller.answer.send(Err(SequenceError::Elsewhere));
+            }
+            (Err(StoreError::NotFound), Some(InFlight::Apart(caller))) if self.shares() => {
+                self.apart.insert(0, caller);
+                self.send_elsewhere();
             }
             (Err(error), Some(InFlight::Apart(caller))) => {
                 // Whoever gave up does not need to know.
                 let _gone = caller.answer.send(Err(self.told(&error)));
             }
             (Err(StoreError::HasPeriods(known)), _) => self.hand_on(&known),
+            (Err(StoreError::NotFound), _) if self.shares() => self.send_elsewhere(),
             (Err(error), _) => {
                 if self.fail(&error) {
                     if matches!(error, StoreError::Retired) {
@@ -425,6 +430,15 @@ impl SequenceActor {
         let periods = self.issuer.learn(&known.definition);
         self.issuer.memory.lock().known = Some(known.clone());
         debug_assert!(periods, "the store said that it has periods");
+        self.send_elsewhere();
+    }
+
+    /// Whether the name is one that shares the numbers of another sequence.
+    fn shares(&self) -> bool {
+        self.shared.share(&self.issuer.key.sequence)
+    }
+
+    fn send_elsewhere(&mut self) {
         self.refuse_all(&SequenceError::Elsewhere);
         for caller in self.apart.drain(..) {
             // Whoever gave up does not need to know.
@@ -490,7 +504,7 @@ impl SequenceActor {
         if let StoreError::Exhausted { left } = &mut error {
             *left = left.saturating_add(self.issuer.remaining());
         }
-        SequenceError::from_store(&self.issuer.key.sequence, error)
+        SequenceError::of_counter(&self.issuer.key, error)
     }
 
     /// A prefetch that failed is nobody's call: the actor tries it again by itself.
