@@ -47,6 +47,8 @@ pub(crate) enum Fault {
     Uncounted,
     /// A block is reserved only when memory is empty, never ahead of time.
     NoPrefetch,
+    /// Callers of a strict sequence share a write that was sent before they came.
+    StrictSharesLate,
 }
 
 #[cfg(feature = "sabotage")]
@@ -72,6 +74,7 @@ impl Fault {
         (Fault::KeepDeadPool, "keep-dead-pool"),
         (Fault::Uncounted, "uncounted"),
         (Fault::NoPrefetch, "no-prefetch"),
+        (Fault::StrictSharesLate, "strict-shares-late"),
     ];
 }
 

@@ -125,7 +125,6 @@ fn what_is_not_built_yet_is_refused_by_name() {
         let client = program.client();
         for (field, value) in [
             ("kind", json!("snowflake")),
-            ("order", json!("strict")),
             ("period", json!("day")),
             ("time_zone", json!("Europe/Berlin")),
             ("cutover", json!("04:00")),

@@ -17,4 +17,5 @@ mod panics;
 mod refresh;
 mod reserve;
 mod rolling_restart;
+mod strict;
 mod went_back;

@@ -104,7 +104,6 @@ impl Definition {
         let offered = Self::default();
         built("kind", &self.kind, &offered.kind)?;
         built("layout", &self.layout, &offered.layout)?;
-        built("order", &self.order, &offered.order)?;
         built("period", &self.period, &offered.period)?;
         built("time_zone", &self.time_zone, &offered.time_zone)?;
         built("cutover", &self.cutover, &offered.cutover)?;

@@ -22,7 +22,7 @@ use super::{
     issuer::Link,
     messages::{Answer, Unload},
     ownership::Ownership,
-    queue::Queue,
+    queue::{Queue, Waiter},
     shared::Shared,
 };
 use crate::{
@@ -51,7 +51,7 @@ pub(super) struct SequenceActor {
     /// Whether the reservation under way looks for returned blocks first.
     looks_for_returned: bool,
     /// Whose turn it is when both kinds of callers wait.
-    is_turn_of_apart: bool,
+    pub(super) is_turn_of_apart: bool,
     pub(super) retry: Option<SpawnHandle>,
     /// Who wants numbers in memory before anybody asks for one.
     pub(super) loading: Vec<oneshot::Sender<()>>,
@@ -78,6 +78,8 @@ pub(super) enum State {
 pub(super) enum InFlight {
     Refill,
     Apart(Apart),
+    /// Callers of a sequence with strict order, who share one write.
+    Group(Vec<Waiter>),
 }
 
 /// A caller that gets a reservation of its own.
@@ -137,11 +139,13 @@ impl SequenceActor {
         }
         self.queue.forget_gone();
         self.apart.retain(|caller| !caller.answer.is_closed());
+        if self.issuer.is_strict() {
+            self.advance_strict(context);
+            return;
+        }
         self.issuer.refill_cursor();
-        let is_turn_of_apart = self.queue.is_empty() || self.is_turn_of_apart;
-        let next = if !self.apart.is_empty() && is_turn_of_apart {
-            self.is_turn_of_apart = false;
-            Some(InFlight::Apart(self.apart.remove(0)))
+        let next = if let Some(apart) = self.next_apart() {
+            Some(apart)
         } else if !self.queue.is_empty() {
             self.is_turn_of_apart = true;
             Some(InFlight::Refill)
@@ -166,6 +170,16 @@ impl SequenceActor {
         self.reserve(request, context);
     }
 
+    /// The caller whose turn it is to get a reservation of its own.
+    pub(super) fn next_apart(&mut self) -> Option<InFlight> {
+        let is_turn_of_apart = self.queue.is_empty() || self.is_turn_of_apart;
+        if self.apart.is_empty() || !is_turn_of_apart {
+            return None;
+        }
+        self.is_turn_of_apart = false;
+        Some(InFlight::Apart(self.apart.remove(0)))
+    }
+
     fn wants_load(&self) -> bool {
         !self.loading.is_empty() && self.issuer.remaining() == 0
     }
@@ -185,7 +199,7 @@ impl SequenceActor {
         };
     }
 
-    fn request(&mut self, purpose: &InFlight) -> ReserveRequest {
+    pub(super) fn request(&mut self, purpose: &InFlight) -> ReserveRequest {
         let earlier = self.shared.forgotten(&self.issuer.key);
         let memory = self.issuer.memory.lock();
         let adopt_from = match (purpose, &earlier) {
@@ -193,7 +207,7 @@ impl SequenceActor {
                 let all_below = earlier.map_or(0, |earlier| earlier.all_below);
                 Some(memory.all_below.max(all_below))
             }
-            (InFlight::Refill | InFlight::Apart(_), _) => None,
+            (InFlight::Refill | InFlight::Apart(_) | InFlight::Group(_), _) => None,
         };
         let known = memory.known.clone();
         let floor = memory.floor();
@@ -215,6 +229,7 @@ impl SequenceActor {
             want: match purpose {
                 InFlight::Refill => Want::Refill(self.issuer.demand(self.queue.waited_for())),
                 InFlight::Apart(caller) => caller.want.clone(),
+                InFlight::Group(group) => self.want_of(group),
             },
             adopt_from,
             template: self
@@ -226,7 +241,7 @@ impl SequenceActor {
         }
     }
 
-    fn reserve(&mut self, request: ReserveRequest, context: &mut Context<Self>) {
+    pub(super) fn reserve(&mut self, request: ReserveRequest, context: &mut Context<Self>) {
         if sabotage::is(Fault::FirstRefillError)
             && !std::mem::replace(&mut self.issuer.memory.lock().failed_once, true)
         {
@@ -256,6 +271,14 @@ impl SequenceActor {
         let purpose = self.in_flight.take();
         let loading = std::mem::take(&mut self.loading);
         match (outcome, purpose) {
+            (Err(StoreError::OtherOrder { known, rate }), purpose) => {
+                self.learn_order(*known, rate, purpose);
+            }
+            (Ok(block), Some(InFlight::Group(group))) => self.serve_group(block, group),
+            (Err(error), Some(InFlight::Group(group))) => self.fail_group(&error, group),
+            (Ok(block), Some(InFlight::Apart(caller))) if block.is_strict() => {
+                self.hand_over_strict(block, caller);
+            }
             (Ok(block), Some(InFlight::Apart(caller))) => self.hand_over(block, caller),
             (Ok(block), _) => self.refill(block),
             (Err(error), Some(InFlight::Apart(caller))) => {
@@ -342,10 +365,15 @@ impl SequenceActor {
         }
         let n_cut = self.issuer.clip();
         self.count_advanced(n_cut);
+        if self.issuer.is_strict() && self.issuer.remaining() > 0 {
+            // Reserved before the store was another one, in which the order is strict.
+            let n_returned = self.give_back();
+            self.count_advanced(n_returned);
+        }
         false
     }
 
-    fn count_advanced(&self, n_cut: u64) {
+    pub(super) fn count_advanced(&self, n_cut: u64) {
         self.shared
             .metrics
             .abandoned(AbandonedCause::Advanced)
@@ -397,7 +425,7 @@ impl SequenceActor {
     }
 
     /// Whether a change that came while the block was on its way forbids it.
-    fn is_outdated(&self, block: Block) -> bool {
+    pub(super) fn is_outdated(&self, block: Block) -> bool {
         let memory = self.issuer.memory.lock();
         (memory.is_retired() || block.first() < memory.floor()) && !sabotage::is(Fault::FloorUnheld)
     }
@@ -446,7 +474,7 @@ impl SequenceActor {
     }
 
     /// What a caller reads of a failure of the store; what is left includes what is in memory.
-    fn told(&self, error: &StoreError) -> SequenceError {
+    pub(super) fn told(&self, error: &StoreError) -> SequenceError {
         let mut error = error.clone();
         if let StoreError::Exhausted { left } = &mut error {
             *left = left.saturating_add(self.issuer.remaining());

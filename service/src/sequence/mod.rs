@@ -21,6 +21,7 @@ mod ownership;
 mod publish;
 mod queue;
 mod shared;
+mod strict;
 mod sweep;
 
 use std::{sync::Arc, time::Duration};

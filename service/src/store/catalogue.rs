@@ -38,6 +38,7 @@ pub(super) struct Standing {
     /// The counter's columns; absent where a live sequence has lost its counter.
     next_value: Option<i64>,
     version: Option<i64>,
+    revision: Option<i64>,
     floor: Option<i64>,
     rate: Option<f64>,
 }
@@ -46,6 +47,7 @@ pub(super) struct Standing {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counter {
     pub(super) seen: Seen,
+    pub(super) revision: i64,
     pub(super) floor: i64,
     pub(super) rate: f64,
 }
@@ -57,6 +59,7 @@ impl Standing {
                 next_value: self.next_value?,
                 version: self.version?,
             },
+            revision: self.revision?,
             floor: self.floor?,
             rate: self.rate?,
         })
@@ -75,6 +78,7 @@ pub(super) fn standings() -> SelectStatement {
         .columns([
             (counter::Entity, counter::Column::NextValue),
             (counter::Entity, counter::Column::Version),
+            (counter::Entity, counter::Column::Revision),
             (counter::Entity, counter::Column::Floor),
             (counter::Entity, counter::Column::Rate),
         ])
@@ -178,7 +182,8 @@ pub(super) async fn insert(
         window: Set(0),
         window_open: Set(false),
         window_leased_until: Set(0),
-        revision: Set(0),
+        // None that was remembered of an earlier one of that name.
+        revision: Set(ground.version()),
         version: Set(ground.version()),
     };
     counter::Entity::insert(row)

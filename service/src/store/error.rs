@@ -6,7 +6,7 @@ use odometer_core::definition::DefinitionError;
 use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, SqlxError};
 use thiserror::Error;
 
-use super::{code::Code, connection::tls};
+use super::{code::Code, connection::tls, reservation::Known};
 
 /// Why the program cannot start, or cannot go on.
 #[derive(Clone, Debug, Error)]
@@ -38,6 +38,13 @@ pub enum StoreError {
     Exhausted { left: u64 },
     #[error("a block may have at most {limit} numbers")]
     TooLarge { limit: u64 },
+    /// The sequence has another order than the reservation was asked for.
+    #[error("the sequence has another order")]
+    OtherOrder {
+        known: Box<Known>,
+        /// The rate that is stored with the counter.
+        rate: Option<f64>,
+    },
     #[error("the sequence is retired")]
     Retired,
     #[error("{0}")]

@@ -6,6 +6,7 @@
 pub(in crate::store) mod adoption;
 pub(in crate::store) mod look;
 mod request;
+mod strict;
 pub(in crate::store) mod suspect;
 
 use std::{
@@ -16,7 +17,7 @@ use std::{
 use entity::counter;
 use odometer_core::{
     block::Block,
-    definition::Definition,
+    definition::{Definition, Order},
     period::CounterKey,
     sizing::{self, Granted, Rates, Size, Why},
 };
@@ -107,13 +108,17 @@ impl<'a> Reservation<'a> {
     /// One look and one write; `None` when another one was faster.
     async fn attempt(&mut self, witness: &Witness) -> Result<Option<Reserved>, Stop> {
         // Nothing is adopted on the strength of what is only remembered.
-        if self.known.is_none() || (self.adopt_from.is_some() && self.known_is_old()) {
+        if self.must_look_first() || (self.adopt_from.is_some() && self.known_is_old()) {
             self.known = None;
             self.read(witness).await?;
         }
         let Some(known) = self.known.clone() else {
             return Ok(None);
         };
+        self.check_order(&known)?;
+        if known.definition.order == Order::Strict {
+            return Box::pin(self.add(witness, known)).await;
+        }
         if let Some(adopted) = self.adopt(&known, witness).await? {
             return Ok(Some(adopted));
         }
@@ -176,6 +181,7 @@ impl<'a> Reservation<'a> {
             definition,
             definition_version: standing.definition_version,
             seen: counter.seen,
+            revision: counter.revision,
             floor: counter.floor,
             trusted: true,
         });
@@ -305,8 +311,10 @@ impl<'a> Reservation<'a> {
                     Ok(granted)
                 }
             }
-            Want::Exactly(count) if *count > left => Err(StoreError::Exhausted { left }),
-            Want::Exactly(count) => Ok(exactly(*count)),
+            Want::Exactly(count) | Want::Strict { count, .. } if *count > left => {
+                Err(StoreError::Exhausted { left })
+            }
+            Want::Exactly(count) | Want::Strict { count, .. } => Ok(exactly(*count)),
             Want::Handover(_) if left == 0 => Err(StoreError::Exhausted { left }),
             Want::Handover(count) if *count > sizing::most_at_once(left) => {
                 Err(StoreError::TooLarge {
@@ -329,7 +337,7 @@ impl<'a> Reservation<'a> {
         let seen = known.seen;
         let rate = match &self.request.want {
             Want::Refill(demand) if self.request.known.is_some() => Some(demand.rates.average()),
-            Want::Refill(_) | Want::Exactly(_) | Want::Handover(_) => None,
+            Want::Refill(_) | Want::Exactly(_) | Want::Strict { .. } | Want::Handover(_) => None,
         };
         let outcome = self
             .database
