@@ -125,13 +125,6 @@ fn what_is_not_built_yet_is_refused_by_name() {
         let client = program.client();
         for (field, value) in [
             ("kind", json!("snowflake")),
-            ("period", json!("day")),
-            ("time_zone", json!("Europe/Berlin")),
-            ("cutover", json!("04:00")),
-            ("year_starts", json!("04-01")),
-            ("period_back", json!("3d")),
-            ("period_ahead", json!("3d")),
-            ("retain", json!("500d")),
             ("format", json!("INV-{value}")),
             ("overflow", json!("widen")),
             ("declared_rate", json!(100)),

@@ -54,6 +54,7 @@ impl Definition {
             );
         }
         self.check_block()?;
+        self.check_period()?;
         self.check_description()
     }
 
@@ -104,13 +105,6 @@ impl Definition {
         let offered = Self::default();
         built("kind", &self.kind, &offered.kind)?;
         built("layout", &self.layout, &offered.layout)?;
-        built("period", &self.period, &offered.period)?;
-        built("time_zone", &self.time_zone, &offered.time_zone)?;
-        built("cutover", &self.cutover, &offered.cutover)?;
-        built("year_starts", &self.year_starts, &offered.year_starts)?;
-        built("period_back", &self.period_back, &offered.period_back)?;
-        built("period_ahead", &self.period_ahead, &offered.period_ahead)?;
-        built("retain", &self.retain, &offered.retain)?;
         built("format", &self.format, &offered.format)?;
         built("overflow", &self.overflow, &offered.overflow)?;
         built("declared_rate", &self.declared_rate, &offered.declared_rate)?;
@@ -156,7 +150,7 @@ impl Definition {
     }
 }
 
-fn invalid(field: &'static str, reason: String) -> Result<(), DefinitionError> {
+pub(super) fn invalid(field: &'static str, reason: String) -> Result<(), DefinitionError> {
     Err(DefinitionError::Invalid { field, reason })
 }
 
@@ -190,7 +184,7 @@ fn kept<T: PartialEq + Serialize>(
 }
 
 /// A value as its definition would show it, cut where it is long.
-fn json<T: Serialize>(value: &T) -> String {
+pub(super) fn json<T: Serialize>(value: &T) -> String {
     const SHOWN: usize = 80;
     let text = serde_json::to_string(value).unwrap_or_default();
     if text.chars().count() <= SHOWN {

@@ -193,6 +193,7 @@ impl Issuer {
             this_second: memory.this_second(n_issued),
             waited_for,
             double_of: memory.double_of,
+            seconds_left: None,
         }
     }
 
@@ -208,7 +209,7 @@ impl Issuer {
         let this_second = memory.this_second(n_issued);
         let keeps_blocks = memory.known.as_ref().filter(|_| !memory.is_strict());
         keeps_blocks.map_or(0, |known| {
-            sizing::low_water(&known.definition.block, &memory.rates, this_second)
+            sizing::low_water(&known.definition.block, &memory.rates, this_second, None)
         })
     }
 
