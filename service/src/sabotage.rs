@@ -49,6 +49,8 @@ pub(crate) enum Fault {
     NoPrefetch,
     /// Callers of a strict sequence share a write that was sent before they came.
     StrictSharesLate,
+    /// What is written for a strict sequence arrives a second and a half late.
+    StrictArrivesLate,
 }
 
 #[cfg(feature = "sabotage")]
@@ -75,6 +77,7 @@ impl Fault {
         (Fault::Uncounted, "uncounted"),
         (Fault::NoPrefetch, "no-prefetch"),
         (Fault::StrictSharesLate, "strict-shares-late"),
+        (Fault::StrictArrivesLate, "strict-arrives-late"),
     ];
 }
 

@@ -18,4 +18,5 @@ mod refresh;
 mod reserve;
 mod rolling_restart;
 mod strict;
+mod strict_floor;
 mod went_back;

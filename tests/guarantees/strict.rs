@@ -12,8 +12,8 @@ use std::{
 use serde_json::json;
 
 use crate::support::{
-    Answer, Backend, Client, Ledger, Options, Program, Proxy, Range, Scrape, Server, TestDatabase,
-    for_each_server, settings,
+    Answer, Backend, Client, Ledger, Link, Options, Program, Proxy, Range, Scrape, Server,
+    TestDatabase, for_each_server, settings, wait,
 };
 
 const SEQUENCE: &str = "strict";
@@ -25,6 +25,8 @@ const MOST_AT_ONCE: u64 = 20;
 const MIN_SHARED: f64 = 4.0;
 /// A replica that hears of its writes so much later than the other one.
 const FAR: Duration = Duration::from_millis(20);
+/// How long anything that has to come may take.
+const LIMIT: Duration = Duration::from_secs(60);
 const BETWEEN_KILLS: Duration = Duration::from_millis(700);
 
 for_each_server!(a_strict_sequence_ascends_over_replicas_in_real_time);
@@ -64,6 +66,7 @@ async fn callers_that_share_a_write_sent_before_they_came_are_found_out(backend:
     let outcome = at_two_distances(backend, options, 3_000).await;
     assert_eq!(outcome.ledger.n_duplicates(), 0, "{outcome}");
     assert!(outcome.n_violations > 0, "the check finds nothing");
+    println!("{backend:?}: {outcome}");
 }
 
 for_each_server!(a_strict_sequence_ascends_while_replicas_are_killed);
@@ -82,6 +85,33 @@ async fn without_its_conditions_a_strict_sequence_repeats_numbers(backend: Backe
     let outcome = killed(backend, options, 1).await;
     assert!(outcome.ledger.n_duplicates() > 0, "the check finds nothing");
     assert!(outcome.n_violations > 0, "the check finds nothing");
+}
+
+for_each_server!(a_strict_write_nobody_heard_of_costs_its_numbers_only);
+
+async fn a_strict_write_nobody_heard_of_costs_its_numbers_only(backend: Backend) {
+    let n_cuts = settings::at_size(4, 100);
+    let (outcome, n_abandoned) = cut(backend, Program::options(), n_cuts).await;
+    outcome.assert_sound();
+    let n_missing = outcome.n_missing();
+    assert!(n_missing > 0, "vacuous: no number is missing: {outcome}");
+    assert!(
+        n_abandoned >= f64::from(n_missing),
+        "{n_missing} missing, {n_abandoned} counted: {outcome}"
+    );
+    println!("{backend:?}: {outcome}, {n_missing} missing, {n_abandoned} counted");
+}
+
+for_each_server!(numbers_a_strict_sequence_lost_uncounted_are_found_out);
+
+async fn numbers_a_strict_sequence_lost_uncounted_are_found_out(backend: Backend) {
+    let options = Program::options().without_guards("uncounted");
+    let (outcome, n_abandoned) = cut(backend, options, 4).await;
+    let n_missing = outcome.n_missing();
+    assert!(
+        n_abandoned < f64::from(n_missing),
+        "the check finds nothing: {n_missing} missing, {n_abandoned} counted"
+    );
 }
 
 /// One call that got numbers.
@@ -126,13 +156,22 @@ impl Outcome {
     }
 
     fn assert_sound(&self) {
-        assert_eq!(self.refusals, Vec::<String>::new(), "{self}");
+        let refusals: Vec<&String> = self.refusals.iter().take(10).collect();
+        assert_eq!(refusals, Vec::<&String>::new(), "{self}");
         assert_eq!(self.ledger.n_duplicates(), 0, "numbers given twice: {self}");
         assert_eq!(self.n_violations, 0, "not in the order of time: {self}");
         assert!(
             self.n_changes_of_replica >= self.n_calls / 200,
             "vacuous: the replicas took no turns: {self}"
         );
+    }
+
+    /// Numbers below the highest given that nobody was given.
+    fn n_missing(&self) -> u32 {
+        let highest = self.ledger.highest(SEQUENCE).expect("numbers were given");
+        let gaps = self.ledger.gaps(SEQUENCE, Range::between(1, highest));
+        let n_missing: u64 = gaps.iter().map(|gap| gap.count).sum();
+        u32::try_from(n_missing).expect("so many numbers are not lost")
     }
 
     fn n_calls_for_one_update(&self) -> f64 {
@@ -199,6 +238,7 @@ struct Incarnation {
     client: Client,
     /// Set before it is killed: from then on a call may stay without a reply.
     killed: AtomicBool,
+    n_answered: AtomicU64,
 }
 
 /// What callers and the one who kills share.
@@ -225,6 +265,18 @@ impl Stage {
         Arc::clone(&current.expect("nobody panics with it"))
     }
 
+    /// Waits until every replica has answered some times more.
+    async fn goes_on(&self) {
+        for replica in &self.replicas {
+            let current = Arc::clone(&replica.read().expect("nobody panics with it"));
+            let wanted = current.n_answered.load(Ordering::Relaxed) + 50;
+            wait::until("calls are answered", LIMIT, async || {
+                (current.n_answered.load(Ordering::Relaxed) >= wanted).then_some(())
+            })
+            .await;
+        }
+    }
+
     fn replace(&self, replica: usize, by: Arc<Incarnation>) {
         let mut current = self.replicas[replica].write().expect("nobody panics");
         *current = by;
@@ -235,6 +287,7 @@ fn incarnation(program: &Program) -> Arc<Incarnation> {
     Arc::new(Incarnation {
         client: program.client(),
         killed: AtomicBool::new(false),
+        n_answered: AtomicU64::new(0),
     })
 }
 
@@ -272,11 +325,9 @@ async fn called(programs: &[Program], order: &str, n_calls: u64) -> Outcome {
     programs[0].client().define(SEQUENCE, &definition).await;
     let stage = Stage::of(programs);
     let callers = start_callers(&stage);
-    crate::support::wait::until(
-        "all calls are answered",
-        settings::test_limit(),
-        async || (stage.n_answered.load(Ordering::Relaxed) >= n_calls).then_some(()),
-    )
+    wait::until("all are answered", settings::test_limit(), async || {
+        (stage.n_answered.load(Ordering::Relaxed) >= n_calls).then_some(())
+    })
     .await;
     let (calls, refusals) = stop_callers(&stage, callers).await;
     let mut n_updates = 0.0;
@@ -314,6 +365,50 @@ async fn killed(backend: Backend, options: Options, n_kills: usize) -> Outcome {
     Outcome::of(calls, refusals, 0.0)
 }
 
+/// Loses the replies of one replica's database now and then; also how many numbers were abandoned.
+async fn cut(backend: Backend, options: Options, n_cuts: usize) -> (Outcome, f64) {
+    let server = Server::shared(backend).await;
+    let database = TestDatabase::prepared(backend).await;
+    let proxy = Proxy::to(server.port()).await;
+    let options = options
+        .env("ODOMETER_STORE__TIMEOUT", "300ms")
+        .env("ODOMETER_REFILL__DEADLINE", "1s");
+    let behind = options
+        .clone()
+        .database(&database.url_through(&proxy, server))
+        .start_ready()
+        .await;
+    let programs = [behind, options.database(&database.url).start_ready().await];
+    let definition = json!({"order": "strict"});
+    programs[0].client().define(SEQUENCE, &definition).await;
+    let stage = Stage::of(&programs);
+    let callers = start_callers(&stage);
+    for n_cut in 0..n_cuts {
+        stage.goes_on().await;
+        proxy.set(Link::RepliesLost);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        if n_cut % 2 == 0 {
+            // Every other time the connections are closed before the timeout closes them.
+            proxy.set(Link::Cut);
+        } else {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        proxy.set(Link::Whole);
+    }
+    stage.goes_on().await;
+    let (calls, mut refusals) = stop_callers(&stage, callers).await;
+    // No number is given by these, and so they are told.
+    refusals.retain(|refusal| !refusal.contains("status: 503"));
+    let mut n_updates = 0.0;
+    let mut n_abandoned = 0.0;
+    for program in &programs {
+        let scrape = Scrape::of(&program.client()).await;
+        n_updates += scrape.n_reservations("reserved");
+        n_abandoned += scrape.n_abandoned();
+    }
+    (Outcome::of(calls, refusals, n_updates), n_abandoned)
+}
+
 type Caller = tokio::task::JoinHandle<(Vec<Call>, Vec<String>)>;
 
 fn start_callers(stage: &Arc<Stage>) -> Vec<Caller> {
@@ -330,7 +425,6 @@ async fn stop_callers(stage: &Stage, callers: Vec<Caller>) -> (Vec<Call>, Vec<St
         calls.extend(answered);
         refusals.extend(refused);
     }
-    refusals.truncate(10);
     (calls, refusals)
 }
 
@@ -366,6 +460,7 @@ async fn call_until_over(stage: Arc<Stage>) -> (Vec<Call>, Vec<String>) {
                         last: range.last(),
                     });
                 }
+                called.n_answered.fetch_add(1, Ordering::Relaxed);
                 stage.n_answered.fetch_add(1, Ordering::Relaxed);
             }
             Answer::Refused(reply) => refusals.push(format!("{path}: {reply:?}")),

@@ -35,6 +35,8 @@ use crate::{
 const BACKOFF_MIN: Duration = Duration::from_millis(5);
 /// How long an unloaded name waits for its row in the journal before it may be loaded again.
 pub(super) const UNLOAD_PATIENCE: Duration = Duration::from_secs(1);
+/// Under the fault that lets what was written arrive late.
+const LATE: Duration = Duration::from_millis(1500);
 
 pub(super) struct SequenceActor {
     pub(super) issuer: Ownership,
@@ -254,10 +256,15 @@ impl SequenceActor {
             self.ended(Err(StoreError::Unavailable), context);
             return;
         }
+        let is_late = sabotage::is(Fault::StrictArrivesLate) && self.issuer.is_strict();
         let outcome = self.shared.store.reserve(request);
         let arrival = async move {
             // Where the store's runtime is gone, the program is on its way out.
-            outcome.await.unwrap_or(Err(StoreError::Unavailable))
+            let outcome = outcome.await.unwrap_or(Err(StoreError::Unavailable));
+            if is_late {
+                tokio::time::sleep(LATE).await;
+            }
+            outcome
         };
         context.spawn(
             arrival
