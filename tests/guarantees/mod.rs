@@ -18,5 +18,5 @@ mod refresh;
 mod reserve;
 mod rolling_restart;
 mod strict;
-mod strict_floor;
+mod strict_changes;
 mod went_back;

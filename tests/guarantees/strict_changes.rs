@@ -1,11 +1,14 @@
-//! A floor is raised while a number of a strict sequence is on its way.
+//! What becomes of a strict sequence whose counter is changed: a floor is raised while a number is on
+//! its way, the database goes back.
 
 use std::time::Duration;
 
 use reqwest::Method;
+use serde_json::json;
 
 use crate::support::{
-    Backend, Options, Program, Scrape, TestDatabase, for_each_backend, for_each_server, wait,
+    Backend, Client, Options, Program, Scrape, TestDatabase, for_each_backend, for_each_server,
+    wait,
 };
 
 const FLOOR: i64 = 1_000;
@@ -60,4 +63,54 @@ async fn advanced(backend: Backend, options: Options) -> ([i64; 3], f64) {
         .sum("odometer_abandoned_numbers_total", &[("cause", "advanced")]);
     program.stop().await;
     ([before, over, after], n_advanced)
+}
+
+for_each_server!(a_strict_counter_that_went_back_gives_nothing_until_it_is_recovered);
+
+async fn a_strict_counter_that_went_back_gives_nothing_until_it_is_recovered(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().database(&database.url);
+    let (program, client) = gone_back(&database, &options).await;
+    let path = "/v1/sequences/back/next";
+    let reply = client.post(path).await.expect("a reply");
+    assert_eq!(
+        reply.code().as_deref(),
+        Some("store_went_back"),
+        "{reply:?}"
+    );
+    let finished = options.run(&["recover", "--skip", "100"]);
+    assert_eq!(finished.code, Some(0), "{finished}");
+    let first = wait::until("it serves again", LIMIT, async || {
+        let reply = client.post(path).await.expect("a reply");
+        (reply.status == 200).then(|| reply.number())
+    })
+    .await;
+    assert!(first > 5, "{first} was given before");
+    program.stop().await;
+}
+
+for_each_server!(without_looking_back_a_strict_counter_repeats_numbers);
+
+async fn without_looking_back_a_strict_counter_repeats_numbers(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options()
+        .without_guards("no-went-back-checks")
+        .database(&database.url);
+    let (_program, client) = gone_back(&database, &options).await;
+    let again = client.next("back").await;
+    assert!(again <= 5, "the check finds nothing: {again}");
+}
+
+/// A strict sequence of which 1 to 5 were given, and whose counter lost two of them.
+async fn gone_back(database: &TestDatabase, options: &Options) -> (Program, Client) {
+    let options = options.clone().env("ODOMETER_DEFINITION_REFRESH", "2s");
+    let program = options.start_ready().await;
+    let client = program.client();
+    client.define("back", &json!({"order": "strict"})).await;
+    for number in 1..=5 {
+        assert_eq!(client.next("back").await, number);
+    }
+    let lose = "UPDATE counter SET next_value = 4 WHERE sequence = 'back'";
+    database.execute(lose).await;
+    (program, client)
 }
