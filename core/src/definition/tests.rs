@@ -283,7 +283,7 @@ fn what_was_created_stays_and_is_named() {
         "`start` cannot be changed once the sequence exists: it is \"5\"."
     );
     let yearly = create(json!({"period": "year"})).unwrap();
-    let error = change(json!({"year_starts": "04-01"})).apply(&yearly, 1);
+    let error = change(json!({"year_starts": "04-01"})).apply(&yearly, 1, false);
     assert_eq!(error.unwrap_err().field(), "year_starts");
     // A value that no sequence may have is wrong, changed or not.
     let error = change(json!({"step": 0}))

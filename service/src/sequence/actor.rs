@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Duration};
 use actix::{
     Actor, ActorContext, AsyncContext, Context, SpawnHandle, WrapFuture, fut::ActorFutureExt,
 };
-use odometer_core::block::Block;
+use odometer_core::{block::Block, definition::Definition};
 use tokio::sync::oneshot;
 
 use super::{
@@ -28,7 +28,7 @@ use super::{
 use crate::{
     metrics::AbandonedCause,
     sabotage::{self, Fault},
-    store::{Fate, ReserveRequest, Seen, StoreError, Unpublished, Want},
+    store::{Fate, Known, ReserveRequest, Seen, StoreError, Unpublished, Want},
 };
 
 /// The first wait before a prefetch is tried again.
@@ -57,6 +57,8 @@ pub(super) struct SequenceActor {
     pub(super) retry: Option<SpawnHandle>,
     /// Who wants numbers in memory before anybody asks for one.
     pub(super) loading: Vec<oneshot::Sender<()>>,
+    /// Who wants to know how the sequence is defined.
+    pub(super) learning: Vec<oneshot::Sender<Result<Arc<Definition>, SequenceError>>>,
     /// The name leaves memory: callers are to look it up again.
     pub(super) is_unloading: bool,
     pub(super) draining: Vec<oneshot::Sender<u64>>,
@@ -128,6 +130,7 @@ impl SequenceActor {
             is_turn_of_apart: false,
             retry: None,
             loading: Vec::new(),
+            learning: Vec::new(),
             is_unloading: false,
             draining: Vec::new(),
         }
@@ -278,8 +281,13 @@ impl SequenceActor {
         let purpose = self.in_flight.take();
         let loading = std::mem::take(&mut self.loading);
         match (outcome, purpose) {
+            (Err(StoreError::HasPeriods(known)), purpose) => {
+                self.resume_waiting(purpose);
+                self.hand_on(&known);
+            }
             (Err(StoreError::OtherOrder { known, rate }), purpose) => {
-                self.learn_order(*known, rate, purpose);
+                self.resume_waiting(purpose);
+                self.learn_order(*known, rate);
             }
             (Ok(block), Some(InFlight::Group(group))) => self.serve_group(block, group),
             (Err(error), Some(InFlight::Group(group))) => self.fail_group(&error, group),
@@ -370,6 +378,9 @@ impl SequenceActor {
             });
             return true;
         }
+        if self.issuer.take_must_reload() && !sabotage::is(Fault::FloorUnheld) {
+            self.give_back();
+        }
         let n_cut = self.issuer.clip();
         self.count_advanced(n_cut);
         if self.issuer.is_strict() && self.issuer.remaining() > 0 {
@@ -405,6 +416,7 @@ impl SequenceActor {
             self.shared.store.write_journal(reserved.row(), fate);
             // It gets another one, or is told that the sequence is retired.
             self.apart.insert(0, caller);
+            self.enforce();
             return;
         }
         let count = reserved.block.count();
@@ -433,14 +445,40 @@ impl SequenceActor {
 
     /// Whether a change that came while the block was on its way forbids it.
     pub(super) fn is_outdated(&self, block: Block) -> bool {
-        let memory = self.issuer.memory.lock();
-        (memory.is_retired() || block.first() < memory.floor()) && !sabotage::is(Fault::FloorUnheld)
+        self.issuer.memory.lock().forbids(block) && !sabotage::is(Fault::FloorUnheld)
     }
 
     pub(super) fn settle(&self) {
         for row in self.issuer.settle() {
             self.shared.store.write_journal(row, Fate::Spent);
         }
+    }
+
+    /// The sequence counts in periods: from here on callers ask the issuers of these.
+    fn hand_on(&mut self, known: &Known) {
+        let periods = self.issuer.learn(&known.definition);
+        self.issuer.memory.lock().known = Some(known.clone());
+        debug_assert!(periods, "the store said that it has periods");
+        self.refuse_all(&SequenceError::Elsewhere);
+        for caller in self.apart.drain(..) {
+            // Whoever gave up does not need to know.
+            let _gone = caller.answer.send(Err(SequenceError::Elsewhere));
+        }
+    }
+
+    /// Reads how the sequence is defined, for all who want to know.
+    pub(super) fn learn(&mut self, context: &mut Context<Self>) {
+        let (shared, key) = (Arc::clone(&self.shared), self.issuer.key.clone());
+        let looking = async move { shared.definition(&key.sequence).await };
+        context.spawn(looking.into_actor(self).map(|outcome, actor, _context| {
+            if let Ok(definition) = &outcome {
+                actor.issuer.learn(definition);
+            }
+            for answer in actor.learning.drain(..) {
+                // Whoever gave up does not need to know.
+                let _gone = answer.send(outcome.clone());
+            }
+        }));
     }
 
     /// A refill failed: nobody is kept waiting for what is known not to come.
@@ -508,6 +546,7 @@ impl SequenceActor {
         self.in_flight.is_none()
             && self.queue.is_empty()
             && self.apart.is_empty()
+            && self.learning.is_empty()
             && self.state != State::Draining
     }
 

@@ -114,6 +114,7 @@ impl SequenceActor {
             self.count_advanced(count);
             // It gets another one, or is told that the sequence is retired.
             self.apart.insert(0, caller);
+            self.enforce();
             return;
         }
         let is_block = matches!(caller.want, Want::Handover(_));
@@ -129,20 +130,19 @@ impl SequenceActor {
         }
     }
 
-    /// The sequence has another order than was known here: whoever waited is served in that one.
-    pub(super) fn learn_order(
-        &mut self,
-        known: Known,
-        rate: Option<f64>,
-        purpose: Option<InFlight>,
-    ) {
-        self.issuer.memory.lock().know(known, rate);
+    /// The sequence has another order than was known here: whoever waits is served in that one.
+    pub(super) fn learn_order(&mut self, known: Known, rate: Option<f64>) {
+        self.issuer.note_known(known, rate);
+        self.enforce();
+    }
+
+    /// What was asked of the store has to be asked in another way: its callers wait on, in front.
+    pub(super) fn resume_waiting(&mut self, purpose: Option<InFlight>) {
         match purpose {
             Some(InFlight::Group(group)) => self.queue.put_back(group),
             Some(InFlight::Apart(caller)) => self.apart.insert(0, caller),
             Some(InFlight::Refill) | None => {}
         }
-        self.enforce();
     }
 
     fn count_caller_gone(&self, count: u64) {
