@@ -59,6 +59,10 @@ pub(crate) enum Fault {
     LastTemplate,
     /// A file of definitions is made so without being checked whole before.
     ApplyUnchecked,
+    /// Callers of a strict sequence share a write that was sent before they came.
+    StrictSharesLate,
+    /// What is written for a strict sequence arrives a second and a half late.
+    StrictArrivesLate,
 }
 
 #[cfg(feature = "sabotage")]
@@ -90,6 +94,8 @@ impl Fault {
         (Fault::Rebirth, "rebirth"),
         (Fault::LastTemplate, "last-template"),
         (Fault::ApplyUnchecked, "apply-unchecked"),
+        (Fault::StrictSharesLate, "strict-shares-late"),
+        (Fault::StrictArrivesLate, "strict-arrives-late"),
     ];
 }
 

@@ -112,7 +112,8 @@ impl SequenceError {
         let name = key.sequence.clone();
         match error {
             StoreError::Unavailable => Self::StoreUnavailable,
-            StoreError::Deadline => Self::RefillTimeout,
+            // The actor asks again by itself.
+            StoreError::Deadline | StoreError::OtherOrder { .. } => Self::RefillTimeout,
             StoreError::NotFound => Self::NotFound { name },
             StoreError::TooMany { limit } => Self::TooManySequences { limit },
             StoreError::Exhausted { left } => Self::Exhausted { name, left },

@@ -23,6 +23,7 @@ mod periods;
 mod publish;
 mod queue;
 mod shared;
+mod strict;
 mod sweep;
 pub mod templates;
 
