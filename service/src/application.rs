@@ -372,6 +372,7 @@ pub fn store_settings(config: &Config) -> StoreSettings {
         backoff_min: config.refill.backoff_min,
         backoff_max: config.refill.backoff_max,
         max_sequences: config.max_sequences,
+        keyed_periods: config.limits.keyed_periods,
         journal_queue: config.journal.queue,
         journal_retain: config.journal.retain,
         migrate: config.migrate,

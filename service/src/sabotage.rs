@@ -47,6 +47,12 @@ pub(crate) enum Fault {
     Uncounted,
     /// A block is reserved only when memory is empty, never ahead of time.
     NoPrefetch,
+    /// Periods that are too old are deleted without a word of it in their sequence.
+    RemoveUnannounced,
+    /// The process dies between the word and the deletion.
+    RemovalDies,
+    /// A removed period leaves no tombstone.
+    Rebirth,
 }
 
 #[cfg(feature = "sabotage")]
@@ -72,6 +78,9 @@ impl Fault {
         (Fault::KeepDeadPool, "keep-dead-pool"),
         (Fault::Uncounted, "uncounted"),
         (Fault::NoPrefetch, "no-prefetch"),
+        (Fault::RemoveUnannounced, "remove-unannounced"),
+        (Fault::RemovalDies, "removal-dies"),
+        (Fault::Rebirth, "rebirth"),
     ];
 }
 

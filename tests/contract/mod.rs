@@ -2,6 +2,7 @@
 
 mod administration;
 mod bad_input;
+mod calendars;
 mod explain;
 mod first_minute;
 mod lifecycle;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::support::{
-    Answer, Backend, Client, Ledger, Program, Range, Scrape, TestDatabase, for_each_backend,
-    for_each_server, wait,
+    Answer, Backend, Client, Ledger, Options, Program, Range, Scrape, TestDatabase,
+    for_each_backend, for_each_server, wait,
 };
 
 const N_CALLERS: usize = 1_000;
@@ -105,8 +105,8 @@ fn n_reservations(scrape: &Scrape) -> f64 {
 /// A program that gives a slow machine the time to let a thousand callers wait.
 fn patient() -> Options {
     Program::options()
-        .env("ODOMETER_REFILL__DEADLINE", "60s")
-        .env("ODOMETER_STORE__TIMEOUT", "60s")
+        .env("ODOMETER_REFILL__DEADLINE", "25s")
+        .env("ODOMETER_STORE__TIMEOUT", "25s")
 }
 
 /// Lets a thousand callers ask for one number each, and the store answer when all of them wait.
@@ -118,7 +118,7 @@ async fn crowd(database: &TestDatabase, client: &Client) -> Vec<Answer> {
             tokio::spawn(async move { client.ask("/v1/sequences/crowd/next").await })
         })
         .collect();
-    wait::until("all wait", Duration::from_secs(40), async || {
+    wait::until("all wait", Duration::from_secs(20), async || {
         let scrape = Scrape::of(client).await;
         (scrape.sum("odometer_waiters", &[]) >= 1000.0).then_some(())
     })

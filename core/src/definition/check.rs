@@ -63,6 +63,7 @@ impl Definition {
         }
         self.check_block()?;
         self.check_declared_rate()?;
+        self.check_period()?;
         self.check_description()
     }
 
@@ -132,13 +133,6 @@ impl Definition {
         built("kind", &self.kind, &offered.kind)?;
         built("layout", &self.layout, &offered.layout)?;
         built("order", &self.order, &offered.order)?;
-        built("period", &self.period, &offered.period)?;
-        built("time_zone", &self.time_zone, &offered.time_zone)?;
-        built("cutover", &self.cutover, &offered.cutover)?;
-        built("year_starts", &self.year_starts, &offered.year_starts)?;
-        built("period_back", &self.period_back, &offered.period_back)?;
-        built("period_ahead", &self.period_ahead, &offered.period_ahead)?;
-        built("retain", &self.retain, &offered.retain)?;
         built("store", &self.store, &offered.store)
     }
 
@@ -245,7 +239,7 @@ impl Definition {
     }
 }
 
-fn invalid(field: &'static str, reason: String) -> Result<(), DefinitionError> {
+pub(super) fn invalid(field: &'static str, reason: String) -> Result<(), DefinitionError> {
     Err(DefinitionError::Invalid { field, reason })
 }
 
@@ -279,7 +273,7 @@ fn kept<T: PartialEq + Serialize>(
 }
 
 /// A value as its definition would show it, cut where it is long.
-fn json<T: Serialize>(value: &T) -> String {
+pub(super) fn json<T: Serialize>(value: &T) -> String {
     const SHOWN: usize = 80;
     let text = serde_json::to_string(value).unwrap_or_default();
     if text.chars().count() <= SHOWN {

@@ -5,6 +5,7 @@
 
 mod change;
 mod check;
+mod check_period;
 mod error;
 mod number;
 mod once;
@@ -42,17 +43,19 @@ pub struct Definition {
     pub order: Order,
     /// In what it counts from its start again.
     pub period: PeriodKind,
-    /// The IANA zone in which calendar periods are cut.
+    /// The IANA zone in which calendar periods are cut, as the database of zones spells it.
     pub time_zone: String,
-    /// The time of day at which calendar periods are cut.
+    /// The time of day at which calendar periods are cut, `HH:MM`; a day is the one that ends then,
+    /// or at `00:00` the calendar's.
     pub cutover: String,
-    /// The month and day on which years start.
+    /// The month and day on which years start, `MM-DD`; `01-01` for every other kind of period.
     pub year_starts: String,
-    /// How far back a caller may name a calendar period.
+    /// How far back a caller may name a calendar period: up to 100 years.
     pub period_back: Span,
-    /// How far ahead a caller may name a calendar period.
+    /// How far ahead a caller may name a calendar period: up to 100 years.
     pub period_ahead: Span,
-    /// For how long periods are kept.
+    /// For how long calendar periods are kept after their end: above `period_back`, up to 100
+    /// years.
     pub retain: Span,
     /// How much is reserved at once.
     pub block: BlockPolicy,

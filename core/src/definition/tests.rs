@@ -244,13 +244,6 @@ fn values_not_built_yet_are_refused_saying_so() {
         ("kind", json!("snowflake")),
         ("layout", json!({"high": "time"})),
         ("order", json!("strict")),
-        ("period", json!("keyed")),
-        ("time_zone", json!("Europe/Berlin")),
-        ("cutover", json!("06:00")),
-        ("year_starts", json!("04-01")),
-        ("period_back", json!("3d")),
-        ("period_ahead", json!("1d")),
-        ("retain", json!("1d")),
         ("store", json!("other")),
     ] {
         let error = create(json!({ field: value })).unwrap_err();
@@ -273,7 +266,6 @@ fn what_was_created_stays_and_is_named() {
         ("period", json!("day")),
         ("time_zone", json!("Europe/Berlin")),
         ("cutover", json!("06:00")),
-        ("year_starts", json!("04-01")),
         ("store", json!("other")),
         ("layout", json!({"high": "time"})),
         ("order", json!("strict")),
@@ -289,6 +281,9 @@ fn what_was_created_stays_and_is_named() {
         error.unwrap_err().to_string(),
         "`start` cannot be changed once the sequence exists: it is \"5\"."
     );
+    let yearly = create(json!({"period": "year"})).unwrap();
+    let error = change(json!({"year_starts": "04-01"})).apply(&yearly, 1, false);
+    assert_eq!(error.unwrap_err().field(), "year_starts");
     // A value that no sequence may have is wrong, changed or not.
     let error = change(json!({"step": 0}))
         .apply(&existing, 5, false)

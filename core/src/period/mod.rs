@@ -3,6 +3,19 @@
 //! The period is part of the counter's key, so no counter is ever set back: a new period has a
 //! counter of its own.
 
+mod calendar;
+#[cfg(test)]
+mod calendar_tests;
+mod cutover;
+mod unit;
+mod year_start;
+mod zone;
+
+pub use calendar::{Calendar, CalendarPeriod};
+pub(crate) use cutover::Cutover;
+pub(crate) use year_start::YearStart;
+pub(crate) use zone::{find as find_zone, near as near_zones};
+
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
@@ -31,6 +44,22 @@ pub enum InvalidPeriod {
     Unfit {
         /// What was given, cut where it is long.
         text: String,
+    },
+    /// Not as the sequence's calendar prints any of its periods.
+    #[error("A period of this sequence is {known}; {text:?} is none.")]
+    Unlike {
+        /// What was given, cut where it is long.
+        text: String,
+        /// What its periods are and how they are printed.
+        known: &'static str,
+    },
+    /// A period without an instant.
+    #[error("There was no {period} in {zone}: the clock was set past it.")]
+    Skipped {
+        /// The period.
+        period: Period,
+        /// The zone of the sequence.
+        zone: String,
     },
 }
 

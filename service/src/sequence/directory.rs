@@ -7,7 +7,7 @@ use std::{
 
 use actix::{Actor, Arbiter, Handler, Message, dev::ToEnvelope};
 use futures_util::{StreamExt, stream};
-use odometer_core::{block::Block, name::SequenceName};
+use odometer_core::{block::Block, name::SequenceName, period::CounterKey};
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{
@@ -176,7 +176,8 @@ impl Directory {
     pub async fn describe(&self, name: &SequenceName) -> Result<Description, SequenceError> {
         let issuer = self.shared.issuers.pin().get(name).cloned();
         let mut state = issuer.as_deref().map(Issuer::state).unwrap_or_default();
-        match self.shared.store.look_up(name).await {
+        let key = CounterKey::whole(name.clone());
+        match self.shared.store.look_up(&key).await {
             Ok((listed, seen)) => {
                 if let Some(seen) = seen {
                     state.high_water_mark = Some(seen.next_value);

@@ -87,7 +87,12 @@ impl SequenceError {
             StoreError::NotChanged => Self::NotChanged,
             StoreError::MayHaveChanged => Self::MayHaveChanged,
             StoreError::WentBack => Self::StoreWentBack,
-            StoreError::Broken(_) => Self::Internal,
+            StoreError::HasPeriods(_)
+            | StoreError::NoPeriods(_)
+            | StoreError::PeriodRemoved
+            | StoreError::TooManyPeriods { .. }
+            | StoreError::NotForKind
+            | StoreError::Broken(_) => Self::Internal,
         }
     }
 }

@@ -68,7 +68,8 @@ impl Directory {
     ) -> Result<Explanation, SequenceError> {
         // Before the store is asked: what it holds then can only be more.
         let seen = self.last_seen(name);
-        let trace = self.shared.store.trace(name, value).await;
+        let key = CounterKey::whole(name.clone());
+        let trace = self.shared.store.trace(&key, value).await;
         let trace = trace.map_err(|error| SequenceError::from_store(name, error))?;
         let went_back = |seen: &Seen| {
             trace.seen.version < seen.version || trace.seen.next_value < seen.next_value

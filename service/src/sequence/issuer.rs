@@ -190,6 +190,7 @@ impl Issuer {
             this_second: memory.this_second(n_issued),
             waited_for,
             double_of: memory.double_of,
+            seconds_left: None,
         }
     }
 
@@ -199,7 +200,7 @@ impl Issuer {
         let memory = self.memory.lock();
         let this_second = memory.this_second(n_issued);
         memory.known.as_ref().map_or(0, |known| {
-            sizing::low_water(&known.definition.block, &memory.rates, this_second)
+            sizing::low_water(&known.definition.block, &memory.rates, this_second, None)
         })
     }
 

@@ -5,7 +5,12 @@
 
 use std::sync::Arc;
 
-use odometer_core::{block::Block, definition::DefinitionChange, name::SequenceName};
+use odometer_core::{
+    block::Block,
+    definition::DefinitionChange,
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
 
 use super::{
     audit::{self, Author},
@@ -87,7 +92,11 @@ impl Directory {
         condition: Condition,
         author: Author,
     ) -> Result<Standing, SequenceError> {
-        let act = Act::Advance { floor, confirm };
+        let act = Act::Advance {
+            period: Period::none(),
+            floor,
+            confirm,
+        };
         let altered = self.change(name, act, condition, author).await?;
         Ok(standing(&altered))
     }
@@ -125,7 +134,11 @@ impl Directory {
     /// # Errors
     /// There is none, or the store did not answer.
     pub async fn exists(&self, name: &SequenceName) -> Result<(), SequenceError> {
-        let found = self.shared.store.look_up(name).await;
+        let found = self
+            .shared
+            .store
+            .look_up(&CounterKey::whole(name.clone()))
+            .await;
         found.map_err(|error| SequenceError::from_store(name, error))?;
         Ok(())
     }

@@ -40,8 +40,11 @@ pub(super) async fn run(shared: Weak<Shared>) {
 }
 
 async fn load(shared: &Arc<Shared>) -> usize {
-    let names = match shared.store.recently_used(N_LOADED).await {
-        Ok(names) => names,
+    let names: Vec<SequenceName> = match shared.store.recently_used(N_LOADED).await {
+        Ok(counters) => {
+            let whole = counters.into_iter().filter(|key| key.period.is_none());
+            whole.map(|key| key.sequence).collect()
+        }
         Err(error) => {
             tracing::warn!(%error, "the names used most recently could not be read");
             return 0;

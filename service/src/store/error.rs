@@ -6,7 +6,7 @@ use odometer_core::definition::DefinitionError;
 use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, SqlxError};
 use thiserror::Error;
 
-use super::{code::Code, connection::tls};
+use super::{code::Code, connection::tls, reservation::Known};
 
 /// Why the program cannot start, or cannot go on.
 #[derive(Clone, Debug, Error)]
@@ -40,6 +40,19 @@ pub enum StoreError {
     TooLarge { limit: u64 },
     #[error("the sequence is retired")]
     Retired,
+    /// A period has to be named; what is known is of the counter without one.
+    #[error("the sequence counts in periods")]
+    HasPeriods(Box<Known>),
+    /// A period was named in vain; what is known is of the sequence's one counter.
+    #[error("the sequence does not count in periods")]
+    NoPeriods(Box<Known>),
+    #[error("the period is removed")]
+    PeriodRemoved,
+    /// Removed ones count: their tombstones stay.
+    #[error("as many periods as allowed")]
+    TooManyPeriods { limit: u64 },
+    #[error("not for this kind of sequence")]
+    NotForKind,
     #[error("{0}")]
     Definition(DefinitionError),
     #[error("the sequence exists")]

@@ -1,18 +1,20 @@
-//! Changes of a sequence: of its definition, of its floor, of its life. Each is one transaction
-//! that locks the sequence's row, raises its counters so that remembered values conflict
-//! everywhere, checks, writes, and raises `definitions_version`, by which other replicas learn of
-//! it.
+//! Changes of a sequence: of its definition, of a floor, of its life, of that of its periods. Each
+//! is one transaction that locks the sequence's row, raises its counters so that remembered values
+//! conflict everywhere, checks, writes, and raises `definitions_version`, by which other replicas
+//! learn of it.
 
 pub(in crate::store) mod beat;
+mod counters;
 pub(in crate::store) mod recover;
 pub(in crate::store) mod refresh;
 
 use std::sync::Arc;
 
-use entity::{counter, meta, sequence};
+use entity::{meta, sequence};
 use odometer_core::{
-    definition::{Definition, DefinitionChange},
+    definition::{Definition, DefinitionChange, PeriodKind},
     name::SequenceName,
+    period::{CounterKey, Period},
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect,
@@ -23,12 +25,12 @@ use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
 use crate::store::{
     answer::{Altered, Condition, Snapshot},
-    catalogue::{self, LIVE, NO_PERIOD, RETIRED, one_more},
+    catalogue::{self, Counter, LIVE, RETIRED, Standing, one_more},
     change::beat::Witness,
     connection::session::{DatabaseConnection, DatabaseTransaction},
     database::Seen,
     error::StoreError,
-    reservation::look::Ground,
+    reservation::{self, look::Ground, period::Newborn},
 };
 
 /// What is to become of a sequence.
@@ -42,8 +44,9 @@ pub enum Act {
         /// Everything is checked and nothing is written.
         dry_run: bool,
     },
-    /// Nothing below `floor` is issued any more.
+    /// Nothing below `floor` is issued any more, in a period where the sequence has periods.
     Advance {
+        period: Period,
         floor: i64,
         /// Whether more than 1 % of what is left may be skipped.
         confirm: bool,
@@ -52,9 +55,19 @@ pub enum Act {
     Retire,
     /// It goes on above everything that was ever reserved.
     Restore,
+    /// Nothing is issued of a caller's key any more, for good.
+    RemovePeriod { period: Period },
 }
 
 impl Act {
+    /// Whose counter it is about; of all of them where it names no period.
+    pub(in crate::store) fn period(&self) -> Period {
+        match self {
+            Act::Advance { period, .. } | Act::RemovePeriod { period } => period.clone(),
+            Act::Define { .. } | Act::Retire | Act::Restore => Period::none(),
+        }
+    }
+
     pub(in crate::store) fn is_dry_run(&self) -> bool {
         matches!(self, Act::Define { dry_run: true, .. })
     }
@@ -68,9 +81,11 @@ pub(in crate::store) struct Change {
     pub(in crate::store) condition: Condition,
     /// Refuse to create when there are as many already.
     pub(in crate::store) max_sequences: u64,
+    /// Refuse to make the counter of a caller's key when there are as many already.
+    pub(in crate::store) keyed_periods: u64,
     /// By which the store is known not to have gone back; a dry run needs none.
     pub(in crate::store) witness: Option<Witness>,
-    /// The counter as this process last saw it: it never falls below.
+    /// The counter of the act's period as this process last saw it: it never falls below.
     pub(in crate::store) last_seen: Option<Seen>,
 }
 
@@ -116,46 +131,172 @@ async fn within(
         return Ok(Err(error));
     }
     let definition = match Definition::from_stored(&row.definition) {
-        Ok(definition) => definition,
+        Ok(definition) => Arc::new(definition),
         Err(error) => return Ok(Err(StoreError::Broken(error.to_string()))),
     };
-    if !is_dry_run {
-        raise_counters(transaction, &change.name).await?;
-    }
-    let Some(counter) = catalogue::read(transaction, change.name.as_str())
-        .await?
-        .and_then(|standing| standing.counter())
-    else {
-        return Ok(Err(catalogue::without_counter(&change.name)));
+    let key = CounterKey {
+        sequence: change.name.clone(),
+        period: change.act.period(),
     };
-    if change.went_back(counter.seen.next_value, Some(counter.seen.version)) {
-        return Ok(Err(StoreError::WentBack));
+    if !is_dry_run {
+        counters::raise(transaction, &key).await?;
     }
+    let mut version = ChangeVersion::default();
+    let found = match found(transaction, &change, &key, &definition, &mut version).await? {
+        Ok(found) => found,
+        Err(error) => return Ok(Err(error)),
+    };
     let before = Snapshot {
         is_live: row.state == LIVE,
-        definition: Arc::new(definition),
+        definition,
         version: row.version,
-        floor: counter.floor,
-        next_value: counter.seen.next_value,
-        rate: counter.rate,
+        period: key.period.clone(),
+        is_removed: found.counter.is_removed,
+        floor: found.counter.floor,
+        next_value: found.counter.seen.next_value,
+        rate: found.counter.rate,
     };
-    let mut after = match act(&change.name, &before, &change.act) {
+    let mut after = match act(&change.name, &before, &change.act, found.highest) {
         Ok(after) => after,
         Err(error) => return Ok(Err(error)),
     };
     let is_written = !is_dry_run && after != before;
     if is_written {
-        after.version = raise_definitions_version(transaction).await?;
+        after.version = version.raised(transaction).await?;
         if ground(transaction, &change).await?.is_none() {
             return Ok(Err(StoreError::WentBack));
         }
-        write(transaction, &change.name, &after).await?;
+        write(transaction, &key, &after, &change.act).await?;
     }
     Ok(Ok(Altered {
         before: Some(before),
         after,
         is_written,
     }))
+}
+
+/// What the act is about.
+struct Found {
+    counter: Counter,
+    /// The highest high-water mark of all counters that issue.
+    highest: i64,
+}
+
+/// Reads the counter, making it where the period was never used.
+async fn found(
+    transaction: &DatabaseTransaction,
+    change: &Change,
+    key: &CounterKey,
+    definition: &Arc<Definition>,
+    version: &mut ChangeVersion,
+) -> Result<Result<Found, StoreError>, DbErr> {
+    let Some(standing) = catalogue::read(transaction, key.sequence.as_str(), &key.period).await?
+    else {
+        return Ok(Err(StoreError::NotFound));
+    };
+    if let Err(error) = admit_period(change, definition, &standing) {
+        return Ok(Err(error));
+    }
+    let counter = match standing.counter() {
+        Some(counter) => counter,
+        None if key.period.is_none() => {
+            return Ok(Err(catalogue::without_counter(&key.sequence)));
+        }
+        None => match born(transaction, change, key, definition, version).await? {
+            Ok(counter) => counter,
+            Err(error) => return Ok(Err(error)),
+        },
+    };
+    if change.went_back(counter.seen.next_value, Some(counter.seen.version)) {
+        return Ok(Err(StoreError::WentBack));
+    }
+    let mut highest = counter.seen.next_value;
+    if matches!(change.act, Act::Define { .. }) && catalogue::has_periods(definition) {
+        let of_periods = counters::highest(transaction, &key.sequence).await?;
+        highest = of_periods.unwrap_or(definition.start);
+        let is_used = !standing.periods_removed_through.is_empty()
+            || counters::has_periods(transaction, &key.sequence).await?;
+        if is_used {
+            // Numbers were issued, whatever is left of them.
+            highest = highest.max(definition.start.saturating_add(definition.step));
+        }
+    }
+    Ok(Ok(Found { counter, highest }))
+}
+
+/// Whether the act's period is one of the sequence's, and not gone.
+fn admit_period(
+    change: &Change,
+    definition: &Arc<Definition>,
+    standing: &Standing,
+) -> Result<(), StoreError> {
+    let (version, counter) = (standing.definition_version, standing.counter());
+    match &change.act {
+        Act::Advance { period, .. } => {
+            reservation::period::check(period, definition, version, counter)?;
+            if standing.has_removed(period) {
+                return Err(StoreError::PeriodRemoved);
+            }
+            Ok(())
+        }
+        Act::RemovePeriod { .. } if definition.period != PeriodKind::Keyed => {
+            Err(StoreError::NotForKind)
+        }
+        Act::RemovePeriod { .. } | Act::Define { .. } | Act::Retire | Act::Restore => Ok(()),
+    }
+}
+
+/// Makes the counter of a period that was never used: to be advanced, or to be a tombstone.
+async fn born(
+    transaction: &DatabaseTransaction,
+    change: &Change,
+    key: &CounterKey,
+    definition: &Definition,
+    version: &mut ChangeVersion,
+) -> Result<Result<Counter, StoreError>, DbErr> {
+    let limit = change.keyed_periods;
+    if definition.period == PeriodKind::Keyed
+        && reservation::period::n_periods(transaction, &key.sequence).await? >= limit
+    {
+        return Ok(Err(StoreError::TooManyPeriods { limit }));
+    }
+    // It holds `meta`'s row, on which the birth stands, and is made undone with all else.
+    version.raised(transaction).await?;
+    let Some(ground) = ground(transaction, change).await? else {
+        return Ok(Err(StoreError::WentBack));
+    };
+    let first = ground.first_in(definition, &key.period);
+    if change.went_back(first, None) {
+        return Ok(Err(StoreError::WentBack));
+    }
+    let newborn = Newborn::at(first, definition, ground);
+    counters::insert(transaction, key, newborn).await?;
+    Ok(Ok(Counter {
+        seen: Seen {
+            next_value: newborn.next_value,
+            version: newborn.version,
+        },
+        floor: newborn.floor,
+        rate: 0.0,
+        is_removed: false,
+    }))
+}
+
+/// The number of a change, raised once and only where there is one.
+#[derive(Default)]
+struct ChangeVersion {
+    version: Option<i64>,
+}
+
+impl ChangeVersion {
+    async fn raised(&mut self, transaction: &DatabaseTransaction) -> Result<i64, DbErr> {
+        if let Some(version) = self.version {
+            return Ok(version);
+        }
+        let version = raise_definitions_version(transaction).await?;
+        self.version = Some(version);
+        Ok(version)
+    }
 }
 
 /// Whether the act may be tried on the sequence as it is.
@@ -173,16 +314,22 @@ fn admit(change: &Change, row: &sequence::Model) -> Result<(), StoreError> {
     }
 }
 
-/// What an act makes of a sequence; the same where it changes nothing.
-fn act(name: &SequenceName, before: &Snapshot, act: &Act) -> Result<Snapshot, StoreError> {
+/// What an act makes of a sequence; the same where it changes nothing. `highest` is the highest
+/// high-water mark of any of its counters.
+fn act(
+    name: &SequenceName,
+    before: &Snapshot,
+    act: &Act,
+    highest: i64,
+) -> Result<Snapshot, StoreError> {
     let mut after = before.clone();
     match act {
         Act::Define { change, .. } => {
-            let issued = before.next_value > before.definition.start;
-            let definition = change.apply(&before.definition, before.next_value, issued);
+            let issued = highest > before.definition.start;
+            let definition = change.apply(&before.definition, highest, issued);
             after.definition = Arc::new(definition.map_err(StoreError::Definition)?);
         }
-        Act::Advance { floor, confirm } => {
+        Act::Advance { floor, confirm, .. } => {
             let floor = raised_floor(before, *floor, *confirm)?;
             after.floor = before.floor.max(floor);
             after.next_value = before.next_value.max(floor);
@@ -194,6 +341,7 @@ fn act(name: &SequenceName, before: &Snapshot, act: &Act) -> Result<Snapshot, St
             after.floor = before.floor.max(before.next_value);
         }
         Act::Restore => {}
+        Act::RemovePeriod { .. } => after.is_removed = true,
     }
     if after.next_value < before.next_value || after.floor < before.floor {
         return Err(StoreError::Broken(format!(
@@ -224,6 +372,7 @@ async fn create(
     transaction: &DatabaseTransaction,
     change: Change,
 ) -> Result<Result<Altered, StoreError>, DbErr> {
+    // A sequence with periods is born with a counter that issues nothing: none of them is used yet.
     let Act::Define {
         change: wanted,
         template,
@@ -263,6 +412,8 @@ async fn create(
         after: Snapshot {
             is_live: true,
             version,
+            period: Period::none(),
+            is_removed: false,
             floor: definition.start,
             next_value: ground.first(&definition),
             rate: 0.0,
@@ -288,8 +439,9 @@ async fn ground(
 
 async fn write(
     transaction: &DatabaseTransaction,
-    name: &SequenceName,
+    key: &CounterKey,
     after: &Snapshot,
+    act: &Act,
 ) -> Result<(), DbErr> {
     let state = if after.is_live { LIVE } else { RETIRED };
     sequence::Entity::update_many()
@@ -300,33 +452,13 @@ async fn write(
         .col_expr(sequence::Column::State, Expr::val(state))
         .col_expr(sequence::Column::Version, Expr::val(after.version))
         .col_expr(sequence::Column::ChangedAt, Expr::val(now_ms()))
-        .filter(sequence::Column::Name.eq(name.as_str()))
+        .filter(sequence::Column::Name.eq(key.sequence.as_str()))
         .exec(transaction)
         .await?;
-    // Its row is locked since the counters were raised: nobody has reserved meanwhile.
-    counter::Entity::update_many()
-        .col_expr(counter::Column::NextValue, Expr::val(after.next_value))
-        .col_expr(counter::Column::Floor, Expr::val(after.floor))
-        .filter(counter::Column::Sequence.eq(name.as_str()))
-        .filter(counter::Column::Period.eq(NO_PERIOD))
-        .exec(transaction)
-        .await?;
-    Ok(())
-}
-
-async fn raise_counters(
-    transaction: &DatabaseTransaction,
-    name: &SequenceName,
-) -> Result<(), DbErr> {
-    counter::Entity::update_many()
-        .col_expr(counter::Column::Version, one_more(counter::Column::Version))
-        .col_expr(
-            counter::Column::Revision,
-            one_more(counter::Column::Revision),
-        )
-        .filter(counter::Column::Sequence.eq(name.as_str()))
-        .exec(transaction)
-        .await?;
+    counters::write(transaction, key, after).await?;
+    if matches!(act, Act::Restore) {
+        counters::close(transaction, &key.sequence).await?;
+    }
     Ok(())
 }
 
@@ -364,6 +496,8 @@ mod tests {
                 ..Definition::default()
             }),
             version: 7,
+            period: Period::none(),
+            is_removed: false,
             floor,
             next_value,
             rate: 0.0,
@@ -371,7 +505,13 @@ mod tests {
     }
 
     fn advance(before: &Snapshot, floor: i64, confirm: bool) -> Result<(i64, i64), StoreError> {
-        let after = act(&name(), before, &Act::Advance { floor, confirm })?;
+        let period = Period::none();
+        let advance = Act::Advance {
+            period,
+            floor,
+            confirm,
+        };
+        let after = act(&name(), before, &advance, before.next_value)?;
         Ok((after.floor, after.next_value))
     }
 
@@ -417,12 +557,13 @@ mod tests {
 
     #[test]
     fn a_restored_sequence_goes_on_above_all_that_was_reserved() {
+        let act = |before: &Snapshot, act: Act| super::act(&name(), before, &act, 101).unwrap();
         let live = at(101, 51);
-        let retired = act(&name(), &live, &Act::Retire).unwrap();
+        let retired = act(&live, Act::Retire);
         assert_eq!((retired.is_live, retired.floor), (false, 51));
-        assert_eq!(act(&name(), &retired, &Act::Retire).unwrap(), retired);
-        let restored = act(&name(), &retired, &Act::Restore).unwrap();
+        assert_eq!(act(&retired, Act::Retire), retired);
+        let restored = act(&retired, Act::Restore);
         assert_eq!((restored.is_live, restored.floor), (true, 101));
-        assert_eq!(act(&name(), &live, &Act::Restore).unwrap(), live);
+        assert_eq!(act(&live, Act::Restore), live);
     }
 }

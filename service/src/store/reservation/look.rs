@@ -1,7 +1,10 @@
 //! What a reservation reads, and what a birth stands on: with the beat, in one statement each.
 
 use entity::{counter, meta, replica, sequence};
-use odometer_core::definition::Definition;
+use odometer_core::{
+    definition::Definition,
+    period::{CounterKey, Period},
+};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, FromQueryResult, JoinType,
     sea_query::{Expr, ExprTrait, LockType, Query},
@@ -17,7 +20,7 @@ use crate::store::{
 /// none that was ever seen comes again.
 const VERSIONS_EACH_MS: i64 = 1 << 10;
 
-/// A sequence and its counter, and this replica's beat, as they stood at one moment.
+/// A sequence and one of its counters, and this replica's beat, as they stood at one moment.
 #[derive(Clone, Debug)]
 pub(in crate::store) struct Look {
     /// `None` where the row is gone.
@@ -29,10 +32,11 @@ pub(in crate::store) struct Look {
 pub(in crate::store) async fn look(
     database: DatabaseConnection,
     witness: Witness,
-    name: String,
+    key: CounterKey,
 ) -> Result<Look, DbErr> {
     let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(witness.holder());
-    let of_the_name = Expr::col((sequence::Entity, sequence::Column::Name)).eq(name);
+    let of_the_name =
+        Expr::col((sequence::Entity, sequence::Column::Name)).eq(key.sequence.as_str());
     let query = catalogue::standings()
         .column((replica::Entity, replica::Column::Beat))
         // Its one row is there whatever else is not.
@@ -42,7 +46,7 @@ pub(in crate::store) async fn look(
         .join(
             JoinType::LeftJoin,
             counter::Entity,
-            catalogue::its_counter(),
+            catalogue::its_counter(key.period.as_str()),
         )
         .and_where(meta::Column::Id.eq(1))
         .to_owned();
@@ -57,7 +61,7 @@ pub(in crate::store) async fn look(
     })
 }
 
-/// What the counter of a new sequence begins from.
+/// What a new counter begins from.
 #[derive(Clone, Copy, Debug, Default, FromQueryResult)]
 pub(in crate::store) struct Ground {
     recovered_skip: i64,
@@ -65,6 +69,13 @@ pub(in crate::store) struct Ground {
 }
 
 impl Ground {
+    pub(in crate::store) fn of(meta: &meta::Model) -> Self {
+        Self {
+            recovered_skip: meta.recovered_skip,
+            recovered_at: meta.recovered_at,
+        }
+    }
+
     /// Held still until the end of the transaction, so that no recovery passes between it and the
     /// birth; `None` where the witness is contradicted.
     pub(in crate::store) async fn hold(
@@ -105,6 +116,26 @@ impl Ground {
     pub(in crate::store) fn first(&self, definition: &Definition) -> i64 {
         let n_steps = u64::try_from(self.recovered_skip).unwrap_or(0);
         definition.skipped(definition.start, n_steps)
+    }
+
+    /// Where a counter that is born now begins: as [`Ground::first`], but at its start in a period
+    /// of which nobody can have had a number before the last recovery.
+    pub(in crate::store) fn first_in(&self, definition: &Definition, period: &Period) -> i64 {
+        if self.is_after_recovery(definition, period) {
+            definition.start
+        } else {
+            self.first(definition)
+        }
+    }
+
+    /// What is not known to begin later counts as having been there before.
+    fn is_after_recovery(&self, _definition: &Definition, _period: &Period) -> bool {
+        self.recovered_at.is_none()
+    }
+
+    /// Whether `odometer recover` ever ran.
+    pub(in crate::store) fn was_recovered(&self) -> bool {
+        self.recovered_at.is_some()
     }
 
     /// The version of its counter.

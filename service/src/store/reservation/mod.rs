@@ -5,6 +5,7 @@
 
 pub(in crate::store) mod adoption;
 pub(in crate::store) mod look;
+pub(in crate::store) mod period;
 mod request;
 pub(in crate::store) mod suspect;
 
@@ -139,48 +140,77 @@ impl<'a> Reservation<'a> {
         self.stored_rate.is_none()
     }
 
-    /// Reads definition and counter, creating both for a name never seen.
-    async fn read(&mut self, witness: &Witness) -> Result<(), Stop> {
-        let (name, borne_out) = (self.request.key.sequence.to_string(), witness.clone());
+    /// Reads definition and counter, creating both for a name never seen, and the counter for a
+    /// period never seen.
+    pub(in crate::store) async fn read(&mut self, witness: &Witness) -> Result<(), Stop> {
+        let (key, borne_out) = (self.request.key.clone(), witness.clone());
         let look = self
             .database
             .connection
-            .run(self.until, |database| look::look(database, borne_out, name))
+            .run(self.until, |database| look::look(database, borne_out, key))
             .await
             .map_err(Stop::Failed)?;
         if !witness.is_borne_out_by(look.beat) {
             return Err(Stop::Told(self.contradicted(witness)));
         }
         let Some(standing) = look.standing else {
-            // After a recovery it may be born again, above all that was seen of it.
-            let may_be_born = self.request.last_seen.is_none()
-                || self.database.beat.has_recovered()
-                || sabotage::is(Fault::NoWentBackChecks);
-            if !may_be_born {
-                return Err(Stop::Told(self.went_back()));
-            }
             return self.create(witness).await;
         };
         if standing.state != LIVE {
             return Err(Stop::Told(StoreError::Retired));
         }
-        let Some(counter) = standing.counter() else {
-            let error = catalogue::without_counter(&self.request.key.sequence);
-            tracing::error!(sequence = self.request.key.sequence.as_str(), error = %error, "a counter is gone");
-            return Err(Stop::Told(error));
-        };
-        self.check_forward(counter)?;
+        // What is seen of a removed period, or not, says nothing of the store.
+        if standing.has_removed(&self.request.key.period) {
+            return Err(Stop::Told(StoreError::PeriodRemoved));
+        }
         let definition = self.definition(&standing)?;
+        let (version, counter) = (standing.definition_version, standing.counter());
+        if let Some(counter) = counter {
+            self.check_forward(counter)?;
+        }
+        period::check(&self.request.key.period, &definition, version, counter)
+            .map_err(Stop::Told)?;
+        let Some(counter) = counter else {
+            return self.create_counter(witness, &definition).await;
+        };
         self.stored_rate = Some(counter.rate);
         self.known = Some(Known {
             definition,
-            definition_version: standing.definition_version,
+            definition_version: version,
             seen: counter.seen,
             floor: counter.floor,
             trusted: true,
         });
         self.settle_suspect(counter.seen);
         Ok(())
+    }
+
+    /// A live sequence is there and the counter is not.
+    async fn create_counter(
+        &mut self,
+        witness: &Witness,
+        definition: &Definition,
+    ) -> Result<(), Stop> {
+        let key = &self.request.key;
+        if key.period.is_none() {
+            let error = catalogue::without_counter(&key.sequence);
+            tracing::error!(sequence = key.sequence.as_str(), error = %error, "a counter is gone");
+            return Err(Stop::Told(error));
+        }
+        self.check_unborn()?;
+        self.create_period(witness, definition).await
+    }
+
+    /// What was seen and is gone may be born again after a recovery only, above all that was seen.
+    fn check_unborn(&self) -> Result<(), Stop> {
+        let may_be_born = self.request.last_seen.is_none()
+            || self.database.beat.has_recovered()
+            || sabotage::is(Fault::NoWentBackChecks);
+        if may_be_born {
+            Ok(())
+        } else {
+            Err(Stop::Told(self.went_back()))
+        }
     }
 
     /// A counter below what this process has seen means that the store went back.
@@ -198,7 +228,7 @@ impl<'a> Reservation<'a> {
     }
 
     /// This name went back, as far as can be told from here.
-    fn went_back(&self) -> StoreError {
+    pub(in crate::store) fn went_back(&self) -> StoreError {
         self.database
             .beat
             .note_name_went_back(&self.request.key.sequence);
@@ -206,7 +236,7 @@ impl<'a> Reservation<'a> {
     }
 
     /// All names went back.
-    fn contradicted(&self, witness: &Witness) -> StoreError {
+    pub(in crate::store) fn contradicted(&self, witness: &Witness) -> StoreError {
         self.database.beat.contradicted(witness);
         // It may be recovered already.
         self.database.connection.refresh.notify_one();
@@ -231,12 +261,16 @@ impl<'a> Reservation<'a> {
     }
 
     async fn create(&mut self, witness: &Witness) -> Result<(), Stop> {
+        self.check_unborn()?;
         let Some(template) = self.request.template.clone() else {
             return Err(Stop::Told(StoreError::NotFound));
         };
         self.admit_one_more().await?;
-        let (name, borne_out) = (self.request.key.sequence.clone(), witness.clone());
-        let above = self.request.last_seen.map_or(0, |seen| seen.next_value);
+        let key = &self.request.key;
+        let (name, borne_out) = (key.sequence.clone(), witness.clone());
+        // What was seen of a period is asked of the period's birth.
+        let last_seen = self.request.last_seen.filter(|_| key.period.is_none());
+        let above = last_seen.map_or(0, |seen| seen.next_value);
         let birth = self
             .database
             .connection
@@ -294,7 +328,10 @@ impl<'a> Reservation<'a> {
         match &self.request.want {
             Want::Refill(demand) => {
                 let mut demand = *demand;
-                if let (None, Some(rate)) = (&self.request.known, self.stored_rate) {
+                // A period that just began has no rate of its own, where its caller may know one.
+                if let (None, Some(rate)) = (&self.request.known, self.stored_rate)
+                    && rate > demand.rates.average()
+                {
                     demand.rates = Rates::resume(rate);
                 }
                 let size: Size = sizing::size(&definition.block, &demand);
