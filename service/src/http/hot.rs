@@ -121,17 +121,12 @@ impl<S> WarmFirst<S> {
     fn take(&self, plain: &Plain<'_>) -> Option<HttpResponse> {
         let Some(count) = plain.asked.count else {
             let value = self.directory.take_warm(plain.name)?;
-            return Some(reply::one(plain.name, value, plain.wanted));
+            return Some(reply::plain(plain.name).one(value, plain.wanted));
         };
         let contiguous = plain.asked.contiguous;
         let directory = &self.directory;
         let ranges = directory.take_batch_warm(plain.name, count.get(), contiguous)?;
-        Some(reply::batch(
-            plain.name,
-            &ranges,
-            plain.asked.ids,
-            plain.wanted,
-        ))
+        Some(reply::plain(plain.name).batch(&ranges, plain.asked.ids, plain.wanted))
     }
 }
 

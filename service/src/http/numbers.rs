@@ -68,14 +68,14 @@ pub(super) async fn next(
     let Some(count) = asked.count else {
         let value = http.directory.take(&name).await;
         let value = near::or_refused(&http, value).await?;
-        return Ok(reply::one(name.as_str(), value, wanted));
+        return Ok(reply::plain(name.as_str()).one(value, wanted));
     };
     let directory = &http.directory;
     let ranges = directory
         .take_batch(&name, count.get(), asked.contiguous)
         .await;
     let ranges = near::or_refused(&http, ranges).await?;
-    Ok(reply::batch(name.as_str(), &ranges, asked.ids, wanted))
+    Ok(reply::plain(name.as_str()).batch(&ranges, asked.ids, wanted))
 }
 
 /// Reserves a range for a caller who counts by itself, straight from the store.

@@ -149,6 +149,34 @@ pub(super) struct DefinitionFields {
     layout: (),
 }
 
+/// How long the numbers that nobody has reserved yet last, of a sequence with periods those of one
+/// period: up to the nearest end, and up to each.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Runway {
+    /// The nearest end that is not behind: `max`; `width`, what fits the format's padding; `exact`,
+    /// 2^53 − 1, above which programs that count in floating point lose digits.
+    #[schema(example = "max")]
+    limit: String,
+    /// Numbers left up to there.
+    #[schema(example = 9_007_199_254_739_991_u64)]
+    numbers_left: u64,
+    /// Days that they last at the measured rate, or at `declared_rate` where that is higher; null
+    /// at rate 0.
+    days_left: Option<f64>,
+    /// All ends of the sequence.
+    limits: Vec<RunwayLimit>,
+}
+
+/// How far it is to one of the ends.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RunwayLimit {
+    #[schema(example = "max")]
+    limit: String,
+    #[schema(example = 9_007_199_254_739_991_u64)]
+    numbers_left: u64,
+    days_left: Option<f64>,
+}
+
 /// How much of a sequence is reserved at once.
 #[derive(Serialize, ToSchema)]
 pub(super) struct BlockFields {

@@ -7,7 +7,7 @@ use std::{
 
 use actix::{Actor, Arbiter, Handler, Message, dev::ToEnvelope};
 use futures_util::{StreamExt, stream};
-use odometer_core::{block::Block, name::SequenceName, period::CounterKey};
+use odometer_core::{block::Block, name::SequenceName, period::CounterKey, runway::Runway};
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{
@@ -181,7 +181,8 @@ impl Directory {
             Ok((listed, seen)) => {
                 if let Some(seen) = seen {
                     state.high_water_mark = Some(seen.next_value);
-                    state.runway = Some(listed.definition.left(seen.next_value));
+                    let runway = Runway::of(&listed.definition, seen.next_value, state.rate);
+                    state.runway = Some(runway);
                 }
                 let blocks = self.shared.store.blocks(name).await.unwrap_or_default();
                 Ok(Description {

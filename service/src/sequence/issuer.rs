@@ -18,6 +18,7 @@ use odometer_core::{
     block::Block,
     cursor::Cursor,
     period::CounterKey,
+    runway::Runway,
     sizing::{self, Demand, Rates, Why},
 };
 use parking_lot::Mutex;
@@ -270,10 +271,10 @@ impl Issuer {
             reserve_seconds: memory.rates.reserve_seconds(remaining),
             last_refill: memory.last_refill.map(|refill| refill.at),
             why: memory.last_refill.map(|refill| refill.describe()),
-            runway: memory
-                .known
-                .as_ref()
-                .map(|known| known.definition.left(known.seen.next_value)),
+            runway: memory.known.as_ref().map(|known| {
+                let rate = memory.rates.average();
+                Runway::of(&known.definition, known.seen.next_value, rate)
+            }),
         }
     }
 }

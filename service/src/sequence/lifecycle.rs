@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use odometer_core::{
     block::Block,
-    definition::DefinitionChange,
+    definition::{Definition, DefinitionChange, PeriodKind},
+    format::Format,
     name::SequenceName,
-    period::{CounterKey, Period},
+    period::{Calendar, CounterKey, Period},
+    runway::Runway,
 };
 
 use super::{
@@ -19,12 +21,16 @@ use super::{
     error::SequenceError,
 };
 use crate::{
+    clock,
     sabotage::{self, Fault},
     store::{Act, Altered, Changed, StoreError},
 };
 
 /// Numbers that a rehearsal shows.
 const N_SAMPLES: usize = 3;
+
+/// The key in the ids that a rehearsal shows.
+const SAMPLE_KEY: &str = "key";
 
 impl Directory {
     /// Creates or changes a sequence; here it holds at once.
@@ -67,13 +73,22 @@ impl Directory {
         let warnings = warnings(&altered);
         let after = altered.after;
         let definition = after.definition;
+        let period = sampled_period(&definition);
+        let next_value = match period.shown() {
+            None => after.next_value,
+            Some(_) => self
+                .next_value_in(name, &period)
+                .await
+                .unwrap_or(definition.start),
+        };
         let step = definition.step;
-        let from_store = std::iter::successors(Some(after.next_value), |n| n.checked_add(step))
+        let from_store = std::iter::successors(Some(next_value), |n| n.checked_add(step))
             .take_while(|number| !definition.exhausted(*number));
         let samples = self.in_memory(name).into_iter().chain(from_store);
+        let samples: Vec<i64> = samples.take(N_SAMPLES).collect();
         Ok(Rehearsed {
-            samples: samples.take(N_SAMPLES).collect(),
-            runway: definition.left(after.next_value),
+            samples: printed(&definition, &period, &samples),
+            runway: Runway::of(&definition, next_value, after.rate),
             warnings,
             definition,
         })
@@ -185,6 +200,16 @@ impl Directory {
         done.unwrap_or(Err(SequenceError::MayHaveChanged))
     }
 
+    /// The first number of a period that nobody has reserved, where it was ever used.
+    async fn next_value_in(&self, name: &SequenceName, period: &Period) -> Option<i64> {
+        let key = CounterKey {
+            sequence: name.clone(),
+            period: period.clone(),
+        };
+        let (_, seen) = self.shared.store.look_up(&key).await.ok()?;
+        Some(seen?.next_value)
+    }
+
     /// The numbers in memory that would be given next, as many as a rehearsal shows.
     fn in_memory(&self, name: &SequenceName) -> Vec<i64> {
         let issuer = self.shared.issuers.pin().get(name).cloned();
@@ -192,6 +217,29 @@ impl Directory {
         let blocks = blocks.iter().flat_map(|blocks| blocks.iter());
         blocks.flat_map(Block::values).take(N_SAMPLES).collect()
     }
+}
+
+/// The period whose ids a rehearsal shows: that of today, or a key that stands for any.
+fn sampled_period(definition: &Definition) -> Period {
+    match Calendar::of(definition) {
+        Some(calendar) => calendar.at(clock::now_ms()).period,
+        None if definition.period == PeriodKind::Keyed => Period::from_stored(SAMPLE_KEY),
+        None => Period::none(),
+    }
+}
+
+fn printed(definition: &Definition, period: &Period, numbers: &[i64]) -> Vec<String> {
+    // No definition comes this far whose format is none.
+    let Ok(format) = Format::of(definition) else {
+        return Vec::new();
+    };
+    let printer = format.printer(period);
+    let ids = numbers.iter().map(|number| {
+        let mut id = String::with_capacity(printer.room());
+        printer.print(*number, &mut id);
+        id
+    });
+    ids.collect()
 }
 
 fn changed(name: SequenceName, altered: &Altered) -> Changed {
