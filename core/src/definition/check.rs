@@ -62,8 +62,8 @@ impl Definition {
             );
         }
         self.check_block()?;
-        self.check_declared_rate()?;
         self.check_period()?;
+        self.check_declared_rate()?;
         self.check_description()
     }
 

@@ -72,6 +72,8 @@ pub(super) struct HeldBlock {
 /// A block in the journal.
 #[derive(Serialize, ToSchema)]
 pub(super) struct JournalRow {
+    /// The period it belongs to; null where the sequence counts without periods.
+    period: Option<String>,
     first: String,
     last: String,
     step: i64,
@@ -167,8 +169,9 @@ pub(super) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
 )]
 pub(super) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
-    parse::no_query(request.uri().query())?;
-    let description = http.directory.describe(&name).await;
+    let period = parse::period(request.uri().query())?;
+    let directory = &http.directory;
+    let description = directory.describe(&name, period.as_ref()).await;
     let description = near::or_refused(&http, description).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(description.version)))
@@ -285,7 +288,7 @@ impl SequenceState {
     fn new(is_retired: Option<bool>, state: State) -> Self {
         Self {
             retired: is_retired,
-            period: None,
+            period: state.period.shown().map(ToOwned::to_owned),
             high_water_mark: state.high_water_mark.map(|number| number.to_string()),
             block: state.block.map(HeldBlock::from),
             next_block: state.next_block.map(HeldBlock::from),
@@ -312,6 +315,7 @@ impl From<BlockState> for HeldBlock {
 impl From<JournalBlock> for JournalRow {
     fn from(block: JournalBlock) -> Self {
         Self {
+            period: block.period.shown().map(ToOwned::to_owned),
             first: block.first.to_string(),
             last: block.last.to_string(),
             step: block.step,
@@ -357,8 +361,7 @@ impl From<Page> for Listing {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use odometer_core::name::SequenceName;
-    use odometer_core::runway::EXACT;
+    use odometer_core::{name::SequenceName, period::Period, runway::EXACT};
     use serde_json::{Value, json};
 
     use super::*;
@@ -371,6 +374,7 @@ mod tests {
             is_retired: Some(false),
             state,
             blocks: vec![JournalBlock {
+                period: Period::none(),
                 first: i64::MAX - 9,
                 last: i64::MAX - 1,
                 step: 2,
@@ -421,6 +425,7 @@ mod tests {
         });
         assert_eq!(shown["state"], expected);
         let expected = json!([{
+            "period": null,
             "first": "9223372036854775798",
             "last": "9223372036854775806",
             "step": 2,

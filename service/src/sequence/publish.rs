@@ -12,17 +12,21 @@ impl Shared {
         let mut shortest_reserve = f64::INFINITY;
         let mut shortest_runway = f64::INFINITY;
         let mut shortest_runway_seconds = f64::INFINITY;
-        let issuers = self.issuers.pin();
-        for issuer in issuers.values() {
-            let state = self.publish_issuer(issuer);
+        for issuer in self.all_issuers() {
+            let state = self.publish_issuer(&issuer);
+            // What is over, or has not begun, is nobody's reserve.
+            if issuer.is_over() || issuer.is_ahead() {
+                continue;
+            }
             if let Some(seconds) = state.reserve_seconds {
                 shortest_reserve = shortest_reserve.min(seconds);
             }
             if let Some(runway) = &state.runway {
-                let seconds = runway.seconds().unwrap_or(f64::INFINITY);
-                shortest_runway_seconds = shortest_runway_seconds.min(seconds);
+                let seconds = runway.seconds();
+                shortest_runway_seconds =
+                    shortest_runway_seconds.min(seconds.unwrap_or(f64::INFINITY));
                 // What starts again before it ends is not short.
-                if runway.seconds().is_none_or(f64::is_finite) {
+                if seconds.is_none_or(f64::is_finite) {
                     shortest_runway = shortest_runway.min(to_float(runway.worst.numbers_left));
                 }
             }
@@ -52,6 +56,10 @@ impl Shared {
         self.metrics
             .abandoned(AbandonedCause::SlotReused)
             .increment(issuer.take_unpublished_reuse());
+        // Of a sequence with periods the gauges show the one that is counted in.
+        if issuer.is_over() || issuer.is_ahead() {
+            return state;
+        }
         let (size, remaining) = state
             .block
             .map_or((0, 0), |block| (block.size, block.remaining));

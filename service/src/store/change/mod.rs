@@ -61,7 +61,7 @@ pub enum Act {
 
 impl Act {
     /// Whose counter it is about; of all of them where it names no period.
-    pub(in crate::store) fn period(&self) -> Period {
+    pub fn period(&self) -> Period {
         match self {
             Act::Advance { period, .. } | Act::RemovePeriod { period } => period.clone(),
             Act::Define { .. } | Act::Retire | Act::Restore => Period::none(),

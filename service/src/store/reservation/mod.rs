@@ -332,7 +332,8 @@ impl<'a> Reservation<'a> {
                 if let (None, Some(rate)) = (&self.request.known, self.stored_rate)
                     && rate > demand.rates.average()
                 {
-                    demand.rates = Rates::resume(rate);
+                    // What is fetched ahead of its period goes by the one before.
+                    demand.rates = Rates::resume(rate.max(demand.rates.average()));
                 }
                 let size: Size = sizing::size(&definition.block, &demand);
                 let granted = sizing::grant(&size, left);
