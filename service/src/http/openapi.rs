@@ -14,7 +14,7 @@ use utoipa::openapi::{
 use utoipa::{OpenApi as _, ToSchema};
 
 use super::problem::{self, Code};
-use super::{explain, health, lifecycle, numbers, sequences};
+use super::{explain, health, lifecycle, numbers, printed, sequences};
 
 /// An object without fields.
 #[derive(Deserialize, ToSchema)]
@@ -84,6 +84,16 @@ pub(super) struct Range {
 pub(super) enum WrittenOrRehearsed {
     Written(sequences::Written),
     Rehearsed(sequences::Rehearsal),
+}
+
+/// A number as it was printed.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes JSON that is read by hand")]
+pub(super) struct Printed {
+    /// As a reply has it; a whole number will do as well.
+    #[schema(example = "INV-2026-000042")]
+    id: String,
 }
 
 /// What to raise the floor to.
@@ -203,6 +213,7 @@ pub(super) struct BlockFields {
     paths(
         numbers::next,
         numbers::blocks,
+        printed::parse,
         sequences::list,
         sequences::read,
         sequences::define,
@@ -283,6 +294,24 @@ const EXPLAINING: &[Code] = &[
     Code::MethodNotAllowed,
     Code::StoreUnavailable,
     Code::StoreWentBack,
+    Code::RefillTimeout,
+    Code::Overloaded,
+    Code::Internal,
+];
+
+/// Of `parse`, which changes nothing and may be asked with the database away.
+const PARSING: &[Code] = &[
+    Code::InvalidName,
+    Code::InvalidPeriod,
+    Code::InvalidId,
+    Code::InvalidParameter,
+    Code::InvalidBody,
+    Code::Forbidden,
+    Code::SequenceNotFound,
+    Code::MethodNotAllowed,
+    Code::BodyTooLarge,
+    Code::UnsupportedMediaType,
+    Code::StoreUnavailable,
     Code::RefillTimeout,
     Code::Overloaded,
     Code::Internal,
@@ -407,6 +436,7 @@ fn refusals_of(path: &str, item: &mut PathItem) {
         _ => &only_method,
     };
     let posting = match path {
+        "/v1/sequences/{name}/parse" => PARSING,
         "/v1/sequences/{name}/advance" => ADVANCING,
         "/v1/sequences/{name}/restore" => LIVING,
         _ => TAKING,
@@ -536,6 +566,7 @@ mod tests {
             "/v1/sequences/{name}/blocks",
             "/v1/sequences/{name}/explain",
             "/v1/sequences/{name}/next",
+            "/v1/sequences/{name}/parse",
             "/v1/sequences/{name}/periods/{key}",
             "/v1/sequences/{name}/restore",
         ];
