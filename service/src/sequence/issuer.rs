@@ -21,6 +21,7 @@ use odometer_core::{
     definition::{Definition, Order},
     format::{Format, Printer},
     period::CounterKey,
+    runway::Runway,
     sizing::{self, Demand, Rates, Why},
 };
 use parking_lot::Mutex;
@@ -444,10 +445,10 @@ impl Issuer {
             } else {
                 memory.last_refill.map(|refill| refill.describe())
             },
-            runway: memory
-                .known
-                .as_ref()
-                .map(|known| known.definition.left(known.seen.next_value)),
+            runway: memory.known.as_ref().map(|known| {
+                let rate = memory.rates.average();
+                Runway::of(&known.definition, known.seen.next_value, rate)
+            }),
         }
     }
 }

@@ -11,6 +11,7 @@ use odometer_core::{
     format::Format,
     name::SequenceName,
     period::{CounterKey, Period},
+    runway::Runway,
 };
 
 use super::{
@@ -82,7 +83,7 @@ impl Directory {
         };
         Ok(Rehearsed {
             samples: self.samples(&key, &definition, next_value)?,
-            runway: definition.left(next_value),
+            runway: Runway::of(&definition, next_value, altered.after.rate),
             warnings,
             definition,
         })
