@@ -21,7 +21,7 @@ pub struct Author {
 }
 
 /// Notes a change that was made.
-pub(super) fn note(author: &Author, name: &SequenceName, act: &Act, altered: &Altered) {
+pub(crate) fn note(author: &Author, name: &SequenceName, act: &Act, altered: &Altered) {
     if !altered.is_written {
         return;
     }
@@ -42,7 +42,7 @@ pub(super) fn note(author: &Author, name: &SequenceName, act: &Act, altered: &Al
 }
 
 /// Notes a change of which nobody knows whether it was made.
-pub(super) fn note_uncertain(author: &Author, name: &SequenceName, act: &Act) {
+pub(crate) fn note_uncertain(author: &Author, name: &SequenceName, act: &Act) {
     tracing::warn!(
         target: AUDIT,
         sequence = name.as_str(),

@@ -18,7 +18,7 @@ use arc_swap::ArcSwapOption;
 use odometer_core::{
     block::Block,
     cursor::Cursor,
-    definition::Definition,
+    definition::{Definition, Order},
     format::{Format, Printer},
     period::CounterKey,
     sizing::{self, Demand, Rates, Why},
@@ -45,6 +45,8 @@ const NO_VERSION: i64 = -1;
 const RETRY_PART: f64 = 20.0;
 /// And within this many seconds, whatever the reserve.
 const LONGEST_RETRY_S: f64 = 5.0;
+/// What is said of a block's size where there is none.
+const NO_BLOCK: &str = "strict order keeps no block: each write is for the callers that wait";
 
 /// One counter in memory.
 pub(super) struct Issuer {
@@ -321,6 +323,11 @@ impl Issuer {
         }
     }
 
+    /// Whether it keeps no block, because its numbers ascend over all replicas.
+    pub(super) fn is_strict(&self) -> bool {
+        self.memory.lock().is_strict()
+    }
+
     /// For how long its calendar period still needs numbers.
     fn seconds_left(&self) -> Option<f64> {
         self.span.map(|span| span.seconds_left(clock::now_ms()))
@@ -331,7 +338,8 @@ impl Issuer {
         let n_issued = self.n_issued();
         let memory = self.memory.lock();
         let this_second = memory.this_second(n_issued);
-        memory.known.as_ref().map_or(0, |known| {
+        let keeps_blocks = memory.known.as_ref().filter(|_| !memory.is_strict());
+        keeps_blocks.map_or(0, |known| {
             sizing::low_water(
                 &known.definition.block,
                 &memory.rates,
@@ -362,8 +370,20 @@ impl Issuer {
 
     /// Notes a reservation whose block leaves as a whole.
     pub(super) fn note_handed_over(&self, reserved: &Reserved) {
+        self.note_known(reserved.known.clone(), reserved.stored_rate);
+    }
+
+    /// Notes a write of a sequence with strict order.
+    pub(super) fn note_added(&self, reserved: &Reserved) {
+        self.note_known(reserved.known.clone(), reserved.stored_rate);
         let mut memory = self.memory.lock();
-        memory.know(reserved);
+        memory.all_below = memory.all_below.max(reserved.block.end());
+    }
+
+    /// Notes what the store said of the counter and its sequence.
+    pub(super) fn note_known(&self, known: Known, stored_rate: Option<f64>) {
+        let mut memory = self.memory.lock();
+        memory.know(&self.key, known, stored_rate);
         memory.used_at = Instant::now();
         self.catch_up(&mut memory);
     }
@@ -406,15 +426,24 @@ impl Issuer {
         rest.extend(memory.spare.iter().copied());
         let remaining = rest.iter().map(Block::count).sum();
         let mut blocks = rest.iter().map(|left| memory.block_of(left));
+        let is_strict = memory.is_strict();
         State {
             period: self.key.period.clone(),
             high_water_mark: memory.known.as_ref().map(|known| known.seen.next_value),
             block: blocks.next(),
             next_block: blocks.next(),
             rate: memory.rates.average(),
-            reserve_seconds: memory.rates.reserve_seconds(remaining),
+            // Of nothing in memory nobody asks how long it lasts.
+            reserve_seconds: memory
+                .rates
+                .reserve_seconds(remaining)
+                .filter(|_| !is_strict),
             last_refill: memory.last_refill.map(|refill| refill.at),
-            why: memory.last_refill.map(|refill| refill.describe()),
+            why: if is_strict {
+                Some(NO_BLOCK.to_owned())
+            } else {
+                memory.last_refill.map(|refill| refill.describe())
+            },
             runway: memory
                 .known
                 .as_ref()
@@ -426,7 +455,7 @@ impl Issuer {
 impl Memory {
     /// Notes what a reservation brought, but for the block itself.
     pub(super) fn note_reserved(&mut self, reserved: &Reserved) {
-        self.know(reserved);
+        self.know(&reserved.key, reserved.known.clone(), reserved.stored_rate);
         self.adopts = reserved.more_to_adopt;
         self.all_below = self.all_below.max(reserved.block.end());
         self.double_of = (reserved.n_conflicts >= 2).then_some(reserved.block.count());
@@ -439,18 +468,17 @@ impl Memory {
         self.used_at = Instant::now();
     }
 
-    fn know(&mut self, reserved: &Reserved) {
-        if let (None, Some(rate)) = (&self.known, reserved.stored_rate) {
+    fn know(&mut self, key: &CounterKey, mut known: Known, stored_rate: Option<f64>) {
+        if let (None, Some(rate)) = (&self.known, stored_rate) {
             // What is fetched ahead of its period goes by the one before.
             self.rates = Rates::resume(rate.max(self.rates.average()));
         }
-        let is_older = reserved.known.definition_version < self.life_version;
-        self.must_reload |= is_older && !reserved.key.period.is_none();
+        let is_older = known.definition_version < self.life_version;
+        self.must_reload |= is_older && !key.period.is_none();
         let newer = self
             .known
             .take()
-            .filter(|known| known.definition_version > reserved.known.definition_version);
-        let mut known = reserved.known.clone();
+            .filter(|newer| newer.definition_version > known.definition_version);
         if let Some(newer) = newer {
             // A change arrived while the reservation was under way; the counter has moved since.
             known.definition = newer.definition;
@@ -463,6 +491,16 @@ impl Memory {
             self.is_retired = false;
         }
         self.known = Some(known);
+    }
+
+    pub(super) fn is_strict(&self) -> bool {
+        let known = self.known.as_ref();
+        known.is_some_and(|known| known.definition.order == Order::Strict)
+    }
+
+    /// Whether a block forbidden by a change came, or may have: of a period it is not known here.
+    pub(super) fn forbids(&self, block: Block) -> bool {
+        self.is_retired || self.must_reload || block.first() < self.floor
     }
 
     /// Nothing below it is issued any more.

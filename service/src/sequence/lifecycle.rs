@@ -42,7 +42,7 @@ impl Directory {
         condition: Condition,
         author: Author,
     ) -> Result<Defined, SequenceError> {
-        let act = self.definition(change, false);
+        let act = self.definition(name, change, false);
         let altered = self.change(name, act, condition, author).await?;
         let warnings = warnings(&altered);
         Ok(Defined {
@@ -63,7 +63,7 @@ impl Directory {
         change: DefinitionChange,
         condition: Condition,
     ) -> Result<Rehearsed, SequenceError> {
-        let act = self.definition(change, true);
+        let act = self.definition(name, change, true);
         let last_seen = self.last_seen(&CounterKey::whole(name.clone()));
         let store = &self.shared.store;
         let altered = store.alter(name, act, condition, last_seen).await;
@@ -192,10 +192,10 @@ impl Directory {
         Ok(standing(&altered))
     }
 
-    fn definition(&self, change: DefinitionChange, dry_run: bool) -> Act {
+    fn definition(&self, name: &SequenceName, change: DefinitionChange, dry_run: bool) -> Act {
         Act::Define {
             change: Box::new(change),
-            template: Arc::clone(&self.shared.settings.template),
+            template: self.shared.settings.templates.behind(name),
             dry_run,
         }
     }

@@ -37,7 +37,7 @@ impl Handler<Take> for SequenceActor {
                     .abandoned(AbandonedCause::CallerGone)
                     .increment(take.count);
             }
-        } else if take.contiguous {
+        } else if take.contiguous && !self.issuer.is_strict() {
             self.apart.push(Apart {
                 want: Want::Exactly(take.count),
                 answer: take.answer,

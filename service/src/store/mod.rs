@@ -30,6 +30,7 @@ use uuid::Uuid;
 pub use answer::{Altered, Changed, Condition, JournalBlock, Listed, News, Page, Snapshot};
 pub use catalogue::LIVE;
 pub use change::Act;
+pub use change::direct::DirectStore;
 pub use change::recover::{Recovered, recover};
 pub use database::Seen;
 pub use error::{StartError, StoreError};
