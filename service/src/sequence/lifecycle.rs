@@ -16,6 +16,7 @@ use odometer_core::{
 
 use super::{
     audit::{self, Author},
+    changes::{Concerns, Removed},
     description::{Condition, Defined, Rehearsed, Standing},
     directory::{Directory, asked_for},
     error::SequenceError,
@@ -228,7 +229,15 @@ impl Directory {
             };
             audit::note(&author, &of, &act, &altered);
             // Also where it stood so before: an earlier answer of the store may have been lost.
-            shared.apply(changed(of, &altered)).await;
+            let after = &altered.after;
+            let concerns = match &act {
+                Act::Advance { .. } | Act::RemovePeriod { .. } => {
+                    Concerns::One(&after.period, Removed(after.is_removed))
+                }
+                // While it was retired nothing was held.
+                Act::Define { .. } | Act::Retire | Act::Restore => Concerns::None,
+            };
+            shared.apply(&changed(of, &altered), concerns).await;
             Ok(altered)
         };
         if sabotage::is(Fault::ChangeUnfinished) {

@@ -225,6 +225,15 @@ impl Store {
         self.database().look_up(key).await
     }
 
+    /// Below what nothing of a counter is issued: anything where it is not there yet; `None` where
+    /// its period is removed.
+    ///
+    /// # Errors
+    /// `NotFound`, or why the store did not answer.
+    pub async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
+        self.database().floor_of(key).await
+    }
+
     /// The youngest rows of a sequence's journal, of whichever periods.
     ///
     /// # Errors
