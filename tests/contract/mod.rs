@@ -14,3 +14,4 @@ mod parse;
 mod rehearsal;
 mod sequences;
 mod slow_clients;
+mod strict;

@@ -18,4 +18,6 @@ mod periods;
 mod refresh;
 mod reserve;
 mod rolling_restart;
+mod strict;
+mod strict_changes;
 mod went_back;

@@ -132,7 +132,6 @@ impl Definition {
         let offered = Self::default();
         built("kind", &self.kind, &offered.kind)?;
         built("layout", &self.layout, &offered.layout)?;
-        built("order", &self.order, &offered.order)?;
         built("store", &self.store, &offered.store)
     }
 
