@@ -10,6 +10,7 @@ pub mod description;
 mod directory;
 pub mod error;
 pub mod explain;
+pub mod glob;
 mod holding;
 mod issuer;
 mod lifecycle;
