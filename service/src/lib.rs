@@ -6,6 +6,7 @@
 pub mod application;
 pub mod apply;
 pub mod check_name;
+mod clock;
 pub mod config;
 pub mod http;
 pub mod metrics;

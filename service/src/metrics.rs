@@ -24,7 +24,7 @@ const METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
 /// Every counter and what it counts.
-const COUNTERS: [(&str, &str); 13] = [
+const COUNTERS: [(&str, &str); 14] = [
     (
         "odometer_abandoned_numbers_total",
         "Numbers reserved that will neither be issued nor returned, by cause.",
@@ -55,6 +55,10 @@ const COUNTERS: [(&str, &str); 13] = [
         "Journal rows written.",
     ),
     ("odometer_numbers_issued_total", "Numbers given to callers."),
+    (
+        "odometer_periods_removed_total",
+        "Periods of the calendar removed because of their age.",
+    ),
     (
         "odometer_reservation_retries_total",
         "Further attempts of reservations.",
@@ -229,6 +233,8 @@ pub enum Route {
     Restore,
     /// `DELETE /v1/sequences/{name}/periods/{key}`.
     Period,
+    /// `POST /v1/sequences/{name}/parse`.
+    Parse,
     /// `GET /v1/sequences/{name}/explain`.
     Explain,
     /// `GET /v1/sequences`.
@@ -246,13 +252,14 @@ pub enum Route {
 }
 
 impl Route {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Next,
         Self::Blocks,
         Self::Sequence,
         Self::Advance,
         Self::Restore,
         Self::Period,
+        Self::Parse,
         Self::Explain,
         Self::Sequences,
         Self::Livez,
@@ -270,6 +277,7 @@ impl Route {
             Self::Advance => "advance",
             Self::Restore => "restore",
             Self::Period => "period",
+            Self::Parse => "parse",
             Self::Explain => "explain",
             Self::Sequences => "sequences",
             Self::Livez => "livez",
@@ -305,6 +313,8 @@ pub struct Metrics {
     pub waiters: Gauge,
     /// Callers refused because `limits.waiters` were waiting already.
     pub waiters_refused: Counter,
+    /// Calls for numbers that memory had not.
+    pub cold_calls: Counter,
     /// Actors running now.
     pub actors: Gauge,
     /// Actors started in place of one that died.
@@ -327,6 +337,8 @@ pub struct Metrics {
     pub journal_queue: Gauge,
     /// Journal rows removed because of their age.
     pub journal_rows_pruned: Counter,
+    /// Periods of the calendar removed because of their age.
+    pub periods_removed: Counter,
     /// Times that all of the journal was looked through for blocks that overlap.
     pub journal_checks: Counter,
     /// Pairs of blocks in the journal that have numbers in common.
@@ -418,6 +430,7 @@ impl Metrics {
             abandoned: AbandonedCause::ALL.map(|cause| make.abandoned(cause)),
             waiters: make.gauge("odometer_waiters"),
             waiters_refused: make.counter("odometer_waiters_refused_total"),
+            cold_calls: make.counter("odometer_cold_calls_total"),
             actors: make.gauge("odometer_actors"),
             actor_restarts: make.counter("odometer_actor_restarts_total"),
             live_sequences: make.gauge("odometer_live_sequences"),
@@ -429,6 +442,7 @@ impl Metrics {
             journal_rows_dropped: make.counter("odometer_journal_rows_dropped_total"),
             journal_queue: make.gauge("odometer_journal_queue"),
             journal_rows_pruned: make.counter("odometer_journal_rows_pruned_total"),
+            periods_removed: make.counter("odometer_periods_removed_total"),
             journal_checks: make.counter("odometer_journal_checks_total"),
             journal_overlaps: make.gauge("odometer_journal_overlaps"),
             shortest_reserve_seconds: make.unbounded_gauge("odometer_shortest_reserve_seconds"),
@@ -510,6 +524,7 @@ impl Metrics {
             advance,
             restore,
             period,
+            parse,
             explain,
             sequences,
             livez,
@@ -525,6 +540,7 @@ impl Metrics {
             Route::Advance => advance,
             Route::Restore => restore,
             Route::Period => period,
+            Route::Parse => parse,
             Route::Explain => explain,
             Route::Sequences => sequences,
             Route::Livez => livez,

@@ -47,10 +47,22 @@ pub(crate) enum Fault {
     Uncounted,
     /// A block is reserved only when memory is empty, never ahead of time.
     NoPrefetch,
+    /// Periods that are too old are deleted without a word of it in their sequence.
+    RemoveUnannounced,
+    /// The process dies between the word and the deletion.
+    RemovalDies,
+    /// A removed period leaves no tombstone.
+    Rebirth,
+    /// All periods of a sequence count in one row, reset to its start when the period changes.
+    OneRow,
     /// The last template that fits a name decides about it.
     LastTemplate,
     /// A file of definitions is made so without being checked whole before.
     ApplyUnchecked,
+    /// Callers of a strict sequence share a write that was sent before they came.
+    StrictSharesLate,
+    /// What is written for a strict sequence arrives a second and a half late.
+    StrictArrivesLate,
 }
 
 #[cfg(feature = "sabotage")]
@@ -76,8 +88,14 @@ impl Fault {
         (Fault::KeepDeadPool, "keep-dead-pool"),
         (Fault::Uncounted, "uncounted"),
         (Fault::NoPrefetch, "no-prefetch"),
+        (Fault::OneRow, "one-row"),
+        (Fault::RemoveUnannounced, "remove-unannounced"),
+        (Fault::RemovalDies, "removal-dies"),
+        (Fault::Rebirth, "rebirth"),
         (Fault::LastTemplate, "last-template"),
         (Fault::ApplyUnchecked, "apply-unchecked"),
+        (Fault::StrictSharesLate, "strict-shares-late"),
+        (Fault::StrictArrivesLate, "strict-arrives-late"),
     ];
 }
 
@@ -97,6 +115,20 @@ pub(crate) fn is(fault: Fault) -> bool {
                 .collect()
         })
         .contains(&fault)
+}
+
+/// How wrong this process's clock is meant to be.
+#[cfg(feature = "sabotage")]
+pub(crate) fn clock_shift_ms() -> i64 {
+    static SHIFT_MS: std::sync::LazyLock<i64> =
+        std::sync::LazyLock::new(crate::config::sabotage_clock_ms);
+    *SHIFT_MS
+}
+
+/// Always 0: this build has the clock of the machine.
+#[cfg(not(feature = "sabotage"))]
+pub(crate) const fn clock_shift_ms() -> i64 {
+    0
 }
 
 /// Always false: this build has no switches.

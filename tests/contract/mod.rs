@@ -2,6 +2,7 @@
 
 mod administration;
 mod bad_input;
+mod calendars;
 mod explain;
 mod first_minute;
 mod lifecycle;
@@ -11,3 +12,4 @@ mod openapi;
 mod rehearsal;
 mod sequences;
 mod slow_clients;
+mod strict;

@@ -8,7 +8,7 @@ use odometer::{
     metrics::Metrics,
     store::{Act, Changed, Condition, News, Store},
 };
-use odometer_core::{definition::Definition, name::SequenceName};
+use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 use tokio::sync::mpsc;
 
 use crate::support::{Backend, TestDatabase, for_each_server};
@@ -35,7 +35,10 @@ async fn a_change_at_one_replica_is_news_at_the_other(backend: Backend) {
         ["orders"],
         "what was there at the first contact is no news"
     );
-    let (listed, _) = here.look_up(&name("orders")).await.expect("it is there");
+    let (listed, _) = here
+        .look_up(&CounterKey::whole(name("orders")))
+        .await
+        .expect("it is there");
     assert_eq!(changed[0].version, listed.version);
     assert!(changed[0].is_live);
     assert_eq!(changed[0].floor, 1);

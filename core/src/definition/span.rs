@@ -71,6 +71,12 @@ impl Span {
         self.seconds
     }
 
+    /// Its length in milliseconds, at most `i64::MAX`.
+    #[must_use]
+    pub fn as_millis(&self) -> i64 {
+        i64::try_from(self.seconds.saturating_mul(1000)).unwrap_or(i64::MAX)
+    }
+
     /// Its length in seconds, as a floating-point number.
     #[must_use]
     pub fn as_secs_f64(&self) -> f64 {

@@ -4,6 +4,8 @@
 //! for `block.hold` is left. A sequence that has only just become busy has no average to go by:
 //! its blocks are sized for a minute of its last second, so they grow from block to block until
 //! the average has caught up.
+//!
+//! A calendar period ends: of it no more is fetched than it needs to its cut-over.
 
 #[cfg(test)]
 mod tests;
@@ -18,6 +20,9 @@ const AVERAGE_OVER: f64 = 300.0;
 
 /// For how many seconds a block lasts at the rate of the last second.
 const BURST_SECONDS: f64 = 60.0;
+
+/// The rates are counted by the second: for less than that there is nothing to go by.
+const GRAIN_SECONDS: f64 = 1.0;
 
 /// The part of what is left of a sequence that one block may be: one in this many.
 const PART_OF_LEFT: u64 = 4096;
@@ -40,6 +45,8 @@ pub struct Demand {
     pub waited_for: u64,
     /// The size of the block before, where its reservation met two or more conflicts.
     pub double_of: Option<u64>,
+    /// For how many seconds the period goes on, where it is one of the calendar.
+    pub seconds_left: Option<f64>,
 }
 
 /// How large a block should be, in numbers.
@@ -77,6 +84,8 @@ pub enum Why {
     Conflicts,
     /// Cut to `block.max`, or to what a block can hold.
     Maximum,
+    /// Cut to what is needed to the cut-over.
+    Cutover,
     /// Cut to 1/4096 of what is left, or to what is left.
     Left,
 }
@@ -126,6 +135,12 @@ impl Rates {
         self.last_second
     }
 
+    /// The highest rate there is reason to expect, where so many numbers were issued since the last
+    /// sample.
+    fn highest(&self, this_second: u64) -> f64 {
+        self.average.max(self.last_second).max(float(this_second))
+    }
+
     /// For how many seconds so many numbers last at the higher of the two rates; `None` at rate 0.
     #[must_use]
     pub fn reserve_seconds(&self, remaining: u64) -> Option<f64> {
@@ -151,6 +166,7 @@ impl fmt::Display for Why {
             Self::Minimum => "block.min",
             Self::Conflicts => "doubled after conflicts",
             Self::Maximum => "block.max",
+            Self::Cutover => "what is needed to the cut-over",
             Self::Left => "1/4096 of what is left",
         })
     }
@@ -159,7 +175,8 @@ impl fmt::Display for Why {
 /// How large the next block should be.
 ///
 /// `max(average × refill, last second × 60 s, waited for, block.min)`, twice the block before
-/// after conflicts, at most `block.max`, but never less than what is waited for.
+/// after conflicts, at most `block.max`, and of a calendar period at most what it needs to its
+/// cut-over at the higher of the two rates, but never less than what is waited for.
 #[must_use]
 pub fn size(policy: &BlockPolicy, demand: &Demand) -> Size {
     let at_least = demand.waited_for.clamp(1, MAX_COUNT);
@@ -177,12 +194,27 @@ pub fn size(policy: &BlockPolicy, demand: &Demand) -> Size {
     .fold((average, Why::Average), |best, other| {
         if other.0 > best.0 { other } else { best }
     });
-    let most = policy.max.clamp(1, MAX_COUNT);
-    let (preferred, why) = match (wanted > most, at_least > most) {
-        (_, true) => (at_least, Why::Waiting),
-        (true, false) => (most, Why::Maximum),
-        (false, false) => (wanted, why),
-    };
+    let to_cutover = demand.seconds_left.map_or(u64::MAX, |seconds| {
+        whole(demand.rates.highest(demand.this_second) * seconds.max(GRAIN_SECONDS))
+    });
+    let (preferred, why) = [
+        (policy.max.clamp(1, MAX_COUNT), Why::Maximum),
+        (to_cutover, Why::Cutover),
+    ]
+    .into_iter()
+    .fold(
+        (wanted, why),
+        |least, bound| {
+            if bound.0 < least.0 { bound } else { least }
+        },
+    );
+    if preferred < at_least {
+        return Size {
+            preferred: at_least,
+            at_least,
+            why: Why::Waiting,
+        };
+    }
     Size {
         preferred,
         at_least,
@@ -225,10 +257,20 @@ pub fn most_at_once(left: u64) -> u64 {
 /// only just become busy has blocks shorter than `hold`: the mark lies at or before the block's
 /// first number, which fetches the next one at once. As a block gives its signal once, that is one
 /// write a block, and each block is larger than the one before, until they are long enough.
+///
+/// Of a calendar period that ends in `seconds_left`, sooner than `hold`, no more is held than it
+/// needs until then. The block fetched next is bound by the same, so near the end one block lies
+/// in reserve, and it is not followed by ever smaller ones.
 #[must_use]
-pub fn low_water(policy: &BlockPolicy, rates: &Rates, this_second: u64) -> u64 {
-    let rate = rates.average.max(rates.last_second).max(float(this_second));
-    whole(rate * policy.hold.as_secs_f64())
+pub fn low_water(
+    policy: &BlockPolicy,
+    rates: &Rates,
+    this_second: u64,
+    seconds_left: Option<f64>,
+) -> u64 {
+    let hold = policy.hold.as_secs_f64();
+    let seconds = seconds_left.map_or(hold, |left| hold.min(left.max(0.0)));
+    whole(rates.highest(this_second) * seconds)
 }
 
 fn sound(rate: f64) -> f64 {

@@ -29,6 +29,7 @@ fn demand(average: f64, last_second: f64) -> Demand {
         this_second: 0,
         waited_for: 0,
         double_of: None,
+        seconds_left: None,
     }
 }
 
@@ -138,12 +139,15 @@ fn a_reserve_has_no_length_without_a_rate() {
     }
 }
 
-/// Takes a steady rate from nothing, a second at a time, and counts the blocks fetched.
-fn fetched(policy: &BlockPolicy, rate: u64, seconds: u64) -> u64 {
+/// Takes a steady rate from nothing, a second at a time, and counts the blocks fetched, and what
+/// of them is left; of a period that ends in so many seconds, where there is one.
+fn fetched(policy: &BlockPolicy, rate: u64, seconds: u64, period: Option<u64>) -> (u64, u64) {
     let mut rates = Rates::new();
     let (mut current, mut next, mut signalled, mut n_fetched) = (0_u64, 0_u64, false, 0);
     for second in 0..seconds {
         for this_second in 1..=rate {
+            let seconds_left =
+                period.map(|period| float(period - second) - float(this_second - 1) / float(rate));
             if current == 0 {
                 (current, next, signalled) = (next, 0, false);
             }
@@ -152,13 +156,15 @@ fn fetched(policy: &BlockPolicy, rate: u64, seconds: u64) -> u64 {
                 this_second,
                 waited_for: u64::from(current == 0),
                 double_of: None,
+                seconds_left,
             };
             if current == 0 {
                 current = size(policy, &demand).preferred;
                 n_fetched += 1;
             }
             current -= 1;
-            if !signalled && current <= low_water(policy, &rates, this_second) {
+            let mark = low_water(policy, &rates, this_second, seconds_left);
+            if !signalled && current <= mark {
                 signalled = true;
                 next = size(policy, &demand).preferred;
                 n_fetched += 1;
@@ -167,19 +173,79 @@ fn fetched(policy: &BlockPolicy, rate: u64, seconds: u64) -> u64 {
         rates.sample(rate, 1.0);
         assert!(second > 0 || n_fetched < 10, "{n_fetched} in a second");
     }
-    n_fetched
+    (n_fetched, current + next)
 }
 
 #[test]
 fn a_steady_sequence_fetches_one_block_in_half_an_hour() {
     let policy = BlockPolicy::default();
     for rate in [1, 10, 1000] {
-        let first_hour = fetched(&policy, rate, 3_600);
-        let three_hours = fetched(&policy, rate, 3 * 3_600);
+        let first_hour = fetched(&policy, rate, 3_600, None).0;
+        let three_hours = fetched(&policy, rate, 3 * 3_600, None).0;
         assert!(first_hour < 30, "{rate}/s: {first_hour} in the first hour");
         let later = three_hours - first_hour;
         assert!((3..=5).contains(&later), "{rate}/s: {later} in two hours");
     }
+}
+
+#[test]
+fn near_its_cut_over_a_period_fetches_one_block_in_reserve_and_no_dribble() {
+    let policy = BlockPolicy::default();
+    let period = 3 * 3_600;
+    for rate in [1, 10, 1000] {
+        let (before, _) = fetched(&policy, rate, period - 2_700, Some(period));
+        let (in_all, left) = fetched(&policy, rate, period, Some(period));
+        let late = in_all - before;
+        assert!(
+            (1..=4).contains(&late),
+            "{rate}/s: {late} in the last 45 min"
+        );
+        assert!(left <= rate * 900, "{rate}/s: {left} left at the cut-over");
+    }
+}
+
+#[test]
+fn no_more_is_fetched_than_is_needed_to_the_cut_over() {
+    let wide = policy(1, 1_000_000_000);
+    let ends_in = |seconds, demand| Demand {
+        seconds_left: Some(seconds),
+        ..demand
+    };
+    let steady = demand(100.0, 10.0);
+    assert_eq!(
+        sized(&wide, &ends_in(1_800.0, steady)),
+        (180_000, Why::Average)
+    );
+    assert_eq!(
+        sized(&wide, &ends_in(1_799.0, steady)),
+        (179_900, Why::Cutover)
+    );
+    assert_eq!(sized(&wide, &ends_in(0.5, steady)), (100, Why::Cutover));
+    assert_eq!(sized(&wide, &ends_in(-5.0, steady)), (100, Why::Cutover));
+    // The higher of the rates counts, what waits comes first, and `block.min` does not.
+    let busy = demand(1.0, 100.0);
+    assert_eq!(sized(&wide, &ends_in(30.0, busy)), (3_000, Why::Cutover));
+    let waited = Demand {
+        waited_for: 5_000,
+        ..busy
+    };
+    assert_eq!(sized(&wide, &ends_in(30.0, waited)), (5_000, Why::Waiting));
+    let least = policy(10_000, 20_000);
+    assert_eq!(sized(&least, &ends_in(30.0, busy)), (3_000, Why::Cutover));
+    assert_eq!(
+        sized(&least, &ends_in(30.0, demand(0.0, 0.0))),
+        (1, Why::Waiting)
+    );
+    let mark = |left| low_water(&wide, &steady.rates, 0, left);
+    assert_eq!(
+        [mark(None), mark(Some(9e9)), mark(Some(900.0))],
+        [90_000; 3]
+    );
+    assert_eq!(mark(Some(60.0)), 6_000);
+    assert_eq!(
+        [mark(Some(0.0)), mark(Some(-1.0)), mark(Some(f64::NAN))],
+        [0; 3]
+    );
 }
 
 fn any_rate() -> impl Strategy<Value = f64> {
@@ -221,9 +287,10 @@ fn any_demand() -> impl Strategy<Value = Demand> {
         any_number(),
         any_number(),
         prop::option::of(any_number()),
+        prop::option::of(any_rate()),
     )
         .prop_map(
-            |((average, numbers, seconds), this_second, waited_for, double_of)| {
+            |((average, numbers, seconds), this_second, waited_for, double_of, seconds_left)| {
                 let mut rates = Rates::resume(average);
                 rates.sample(numbers, seconds);
                 Demand {
@@ -231,6 +298,7 @@ fn any_demand() -> impl Strategy<Value = Demand> {
                     this_second,
                     waited_for,
                     double_of,
+                    seconds_left,
                 }
             },
         )
@@ -264,9 +332,29 @@ proptest! {
         prop_assert!(size.preferred >= size.at_least);
         prop_assert!(size.preferred <= policy.max.max(size.at_least).min(MAX_COUNT));
         let least = policy.min.min(policy.max).min(MAX_COUNT);
-        prop_assert!(size.preferred >= least);
-        let low_water = low_water(&policy, &demand.rates, demand.this_second);
-        prop_assert!(low_water > 0 || demand.this_second == 0 || policy.hold.seconds() == 0);
+        prop_assert!(size.preferred >= least || demand.seconds_left.is_some());
+        let mark = |left| low_water(&policy, &demand.rates, demand.this_second, left);
+        let low_water = mark(demand.seconds_left);
+        let is_over = demand.seconds_left.is_some_and(|left| left.is_nan() || left <= 0.0);
+        prop_assert!(
+            low_water > 0 || demand.this_second == 0 || policy.hold.seconds() == 0 || is_over
+        );
+        prop_assert!(low_water <= mark(None));
+    }
+
+    #[test]
+    fn a_cut_over_only_makes_a_block_smaller(policy in any_policy(), demand in any_demand()) {
+        let bounded = size(&policy, &demand);
+        let endless = size(&policy, &Demand { seconds_left: None, ..demand });
+        prop_assert!(bounded.preferred <= endless.preferred);
+        if let Some(seconds) = demand.seconds_left {
+            let rate = demand.rates.average().max(demand.rates.last_second());
+            let rate = rate.max(float(demand.this_second));
+            let needed = whole(rate * seconds.max(1.0));
+            prop_assert!(bounded.preferred <= needed.max(bounded.at_least));
+        } else {
+            prop_assert_eq!(bounded, endless);
+        }
     }
 
     #[test]

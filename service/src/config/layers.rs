@@ -70,7 +70,7 @@ impl Environment {
             };
             if NO_KEYS.contains(&key)
                 || NO_KEY_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
-                || (cfg!(feature = "sabotage") && key == "SABOTAGE")
+                || (cfg!(feature = "sabotage") && matches!(key, "SABOTAGE" | "SABOTAGE_CLOCK_MS"))
             {
                 continue;
             }

@@ -341,6 +341,16 @@ pub(crate) fn sabotage_words() -> Vec<String> {
         .collect()
 }
 
+/// How wrong a test wants this process's clock, in `ODOMETER_SABOTAGE_CLOCK_MS`.
+#[cfg(feature = "sabotage")]
+pub(crate) fn sabotage_clock_ms() -> i64 {
+    Environment::of_process()
+        .get("ODOMETER_SABOTAGE_CLOCK_MS")
+        .and_then(|shift| shift.to_str())
+        .and_then(|shift| shift.parse().ok())
+        .unwrap_or(0)
+}
+
 /// What is wrong with the scheme of a database URL, never showing the URL itself.
 fn database_problem(url: &str) -> Option<String> {
     const SCHEMES: [&str; 5] = ["sqlite", "postgres", "postgresql", "mysql", "mariadb"];

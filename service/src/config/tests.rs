@@ -289,9 +289,9 @@ const REFUSED: [(&str, &str, &str, &str); 25] = [
     ("ODOMETER_LIMITS", "5", "limits", "a section"),
     ("ODOMETER_DEFAULT__STEP", "0", "default.step", "must be"),
     (
-        "ODOMETER_DEFAULT__ORDER",
-        "strict",
-        "default.order",
+        "ODOMETER_DEFAULT__KIND",
+        "snowflake",
+        "default.kind",
         "not built yet",
     ),
 ];
@@ -378,7 +378,7 @@ fn the_template_is_checked_like_a_definition() {
         ("[default]\nstep = 0", "step"),
         ("[default.block]\nmin = 10\nmax = 5", "block.min"),
         ("[default]\nstarts = 5", "starts"),
-        ("[default]\norder = \"strict\"", "order"),
+        ("[default]\norder = \"random\"", "order"),
         ("default = 5", "default"),
     ] {
         let sentence = File::with(content).refusal();

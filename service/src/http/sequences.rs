@@ -8,6 +8,7 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use jiff::Timestamp;
 use odometer_core::definition::{ChangeError, Definition, DefinitionChange};
+use odometer_core::runway::Runway;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -52,8 +53,9 @@ pub(super) struct SequenceState {
     last_refill: Option<String>,
     /// How its size was chosen.
     why: Option<String>,
-    /// Numbers that nobody has reserved yet.
-    runway: Option<u64>,
+    /// How long the numbers that nobody has reserved yet last.
+    #[schema(value_type = Option<openapi::Runway>)]
+    runway: Option<Runway>,
 }
 
 /// A block in memory.
@@ -70,6 +72,8 @@ pub(super) struct HeldBlock {
 /// A block in the journal.
 #[derive(Serialize, ToSchema)]
 pub(super) struct JournalRow {
+    /// The period it belongs to; null where the sequence counts without periods.
+    period: Option<String>,
     first: String,
     last: String,
     step: i64,
@@ -126,9 +130,9 @@ pub(super) struct Rehearsal {
     /// The ids that this replica would give next, three where there are so many.
     #[schema(example = json!(["1001", "1002", "1003"]))]
     samples: Vec<String>,
-    /// Numbers that nobody has reserved yet.
-    #[schema(example = 9_007_199_254_739_991_u64)]
-    runway: u64,
+    /// How long the numbers that nobody has reserved yet last.
+    #[schema(value_type = openapi::Runway)]
+    runway: Runway,
 }
 
 /// Lists definitions in the byte order of their names.
@@ -165,8 +169,9 @@ pub(super) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
 )]
 pub(super) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
-    parse::no_query(request.uri().query())?;
-    let description = http.directory.describe(&name).await;
+    let period = parse::period(request.uri().query())?;
+    let directory = &http.directory;
+    let description = directory.describe(&name, period.as_ref()).await;
     let description = near::or_refused(&http, description).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(description.version)))
@@ -283,7 +288,7 @@ impl SequenceState {
     fn new(is_retired: Option<bool>, state: State) -> Self {
         Self {
             retired: is_retired,
-            period: None,
+            period: state.period.shown().map(ToOwned::to_owned),
             high_water_mark: state.high_water_mark.map(|number| number.to_string()),
             block: state.block.map(HeldBlock::from),
             next_block: state.next_block.map(HeldBlock::from),
@@ -310,6 +315,7 @@ impl From<BlockState> for HeldBlock {
 impl From<JournalBlock> for JournalRow {
     fn from(block: JournalBlock) -> Self {
         Self {
+            period: block.period.shown().map(ToOwned::to_owned),
             first: block.first.to_string(),
             last: block.last.to_string(),
             step: block.step,
@@ -323,11 +329,10 @@ impl From<JournalBlock> for JournalRow {
 
 impl From<Rehearsed> for Rehearsal {
     fn from(rehearsed: Rehearsed) -> Self {
-        let samples = rehearsed.samples.iter().map(ToString::to_string);
         Self {
             definition: rehearsed.definition,
             warnings: rehearsed.warnings,
-            samples: samples.collect(),
+            samples: rehearsed.samples,
             runway: rehearsed.runway,
         }
     }
@@ -356,7 +361,7 @@ impl From<Page> for Listing {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use odometer_core::name::SequenceName;
+    use odometer_core::{name::SequenceName, period::Period, runway::EXACT};
     use serde_json::{Value, json};
 
     use super::*;
@@ -369,6 +374,7 @@ mod tests {
             is_retired: Some(false),
             state,
             blocks: vec![JournalBlock {
+                period: Period::none(),
                 first: i64::MAX - 9,
                 last: i64::MAX - 1,
                 step: 2,
@@ -394,7 +400,7 @@ mod tests {
             block: Some(block),
             rate: 2.5,
             last_refill: Some(UNIX_EPOCH),
-            runway: Some(7),
+            runway: Some(Runway::of(&Definition::default(), EXACT - 6, 0.0)),
             ..State::default()
         });
         assert_eq!(shown["sequence"], "orders");
@@ -409,10 +415,17 @@ mod tests {
             "reserve_seconds": null,
             "last_refill": "1970-01-01T00:00:00.000Z",
             "why": null,
-            "runway": 7,
+            "runway": {
+                "limit": "max", "numbers_left": 7, "days_left": null,
+                "limits": [
+                    {"limit": "max", "numbers_left": 7, "days_left": null},
+                    {"limit": "exact", "numbers_left": 7, "days_left": null},
+                ],
+            },
         });
         assert_eq!(shown["state"], expected);
         let expected = json!([{
+            "period": null,
             "first": "9223372036854775798",
             "last": "9223372036854775806",
             "step": 2,

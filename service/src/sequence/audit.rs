@@ -62,6 +62,7 @@ fn what(act: &Act, creates: bool) -> &'static str {
         Act::Advance { .. } => "advance",
         Act::Retire => "retire",
         Act::Restore => "restore",
+        Act::RemovePeriod { .. } => "remove-period",
     }
 }
 
@@ -112,6 +113,8 @@ mod tests {
                 ..Definition::default()
             }),
             version: 1,
+            period: odometer_core::period::Period::none(),
+            is_removed: false,
             floor,
             next_value: 9,
             rate: 0.5,

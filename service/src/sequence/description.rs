@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use odometer_core::{definition::Definition, name::SequenceName};
+use odometer_core::{definition::Definition, name::SequenceName, period::Period, runway::Runway};
 
 pub use crate::store::{Condition, JournalBlock, Listed, Page};
 
@@ -21,10 +21,10 @@ pub struct Defined {
 pub struct Rehearsed {
     pub definition: Arc<Definition>,
     pub warnings: Vec<String>,
-    /// The numbers that this replica would give next, three where there are so many.
-    pub samples: Vec<i64>,
-    /// Numbers that nobody has reserved yet.
-    pub runway: u64,
+    /// What this replica would give next, as it is printed, three where there are so many.
+    pub samples: Vec<String>,
+    /// How long the numbers that nobody has reserved yet last.
+    pub runway: Runway,
 }
 
 /// How a sequence stands after a change of its floor or of its life.
@@ -56,6 +56,8 @@ pub struct Description {
 /// How a sequence stands on this replica.
 #[derive(Clone, Debug, Default)]
 pub struct State {
+    /// The period that all this is said of.
+    pub period: Period,
     /// The first number that nobody has reserved; `None` where the store did not answer.
     pub high_water_mark: Option<i64>,
     pub block: Option<BlockState>,
@@ -67,8 +69,8 @@ pub struct State {
     pub last_refill: Option<SystemTime>,
     /// How the size of the last block was chosen.
     pub why: Option<String>,
-    /// Numbers that nobody has reserved yet.
-    pub runway: Option<u64>,
+    /// How long the numbers that nobody has reserved yet last.
+    pub runway: Option<Runway>,
 }
 
 /// What is left of a block in memory.

@@ -7,7 +7,7 @@ use actix::{ActorContext, AsyncContext, Handler, WrapFuture, fut::ActorFutureExt
 use super::{
     actor::{Apart, SequenceActor, State, UNLOAD_PATIENCE},
     issuer::Link,
-    messages::{Change, Drain, HandOver, Load, LowWater, Park, Take, Unload},
+    messages::{Change, Drain, HandOver, Learn, Load, LowWater, Park, Take, Unload},
     queue::Waiter,
 };
 use crate::{
@@ -37,7 +37,7 @@ impl Handler<Take> for SequenceActor {
                     .abandoned(AbandonedCause::CallerGone)
                     .increment(take.count);
             }
-        } else if take.contiguous {
+        } else if take.contiguous && !self.issuer.is_strict() {
             self.apart.push(Apart {
                 want: Want::Exactly(take.count),
                 answer: take.answer,
@@ -80,6 +80,17 @@ impl Handler<LowWater> for SequenceActor {
     }
 }
 
+impl Handler<Learn> for SequenceActor {
+    type Result = ();
+
+    fn handle(&mut self, learn: Learn, context: &mut Self::Context) {
+        self.learning.push(learn.answer);
+        if self.learning.len() == 1 {
+            self.learn(context);
+        }
+    }
+}
+
 impl Handler<Load> for SequenceActor {
     type Result = ();
 
@@ -95,7 +106,7 @@ impl Handler<Change> for SequenceActor {
     type Result = ();
 
     fn handle(&mut self, change: Change, context: &mut Self::Context) {
-        self.issuer.memory.lock().note_changed(&change.changed);
+        self.issuer.note_changed(&change.changed);
         self.is_refused = false;
         self.enforce();
         // Whoever gave up does not need to know.
@@ -125,6 +136,14 @@ impl Handler<Unload> for SequenceActor {
         if !self.is_idle() || (self.issuer.is_known() && !store_answers) {
             return;
         }
+        if self
+            .issuer
+            .periods()
+            .is_some_and(|periods| !periods.close())
+        {
+            // It leads to issuers in use.
+            return;
+        }
         self.state = State::Draining;
         self.is_unloading = true;
         // Whoever finds the issuer from here on looks the name up again.
@@ -142,7 +161,7 @@ impl Handler<Unload> for SequenceActor {
                 .map(move |_written, actor, context| {
                     actor.shared.forget(actor.issuer.issuer());
                     tracing::debug!(
-                        sequence = actor.issuer.name.as_str(),
+                        sequence = actor.issuer.key.sequence.as_str(),
                         n_returned,
                         "an idle sequence was unloaded"
                     );

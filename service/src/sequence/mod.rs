@@ -10,6 +10,7 @@ pub mod description;
 mod directory;
 pub mod error;
 pub mod explain;
+pub mod face;
 pub mod glob;
 mod holding;
 mod issuer;
@@ -19,9 +20,11 @@ mod mailbox;
 mod messages;
 mod near;
 mod ownership;
+mod periods;
 mod publish;
 mod queue;
 mod shared;
+mod strict;
 mod sweep;
 pub mod templates;
 
@@ -40,6 +43,8 @@ pub struct SequenceSettings {
     pub waiters: usize,
     /// Names in memory at once.
     pub live_sequences: usize,
+    /// Periods of one sequence in memory at once.
+    pub live_periods: usize,
     /// How long a caller waits for a refill.
     pub refill_deadline: Duration,
     /// Between two attempts of a prefetch, at most.

@@ -76,22 +76,22 @@ impl Deref for Ownership {
     reason = "tests may fail loudly"
 )]
 mod tests {
-    use odometer_core::{block::Block, name::SequenceName};
+    use odometer_core::{block::Block, name::SequenceName, period::CounterKey};
 
     use super::*;
     use crate::metrics::Metrics;
 
     fn issuer() -> Arc<Issuer> {
-        Arc::new(Issuer::new(name()))
+        Arc::new(Issuer::new(key()))
     }
 
-    fn name() -> SequenceName {
-        SequenceName::parse("orders").unwrap()
+    fn key() -> CounterKey {
+        CounterKey::whole(SequenceName::parse("orders").unwrap())
     }
 
     fn reserved(metrics: &Arc<Metrics>) -> Unpublished {
         let block = Block::new(1, 25, 1).unwrap();
-        Unpublished::for_tests(name(), block, Arc::clone(metrics))
+        Unpublished::for_tests(key(), block, Arc::clone(metrics))
     }
 
     #[test]

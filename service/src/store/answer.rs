@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use odometer_core::{definition::Definition, name::SequenceName};
+use odometer_core::{definition::Definition, name::SequenceName, period::Period};
 
 /// What must hold for a definition to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,13 +14,18 @@ pub enum Condition {
     Version(i64),
 }
 
-/// A sequence as its rows say, in one transaction.
+/// A sequence and one of its counters as their rows say, in one transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub is_live: bool,
     pub definition: Arc<Definition>,
     /// The version of the definition.
     pub version: i64,
+    /// Whose counter it is: that of the period which was to be changed, else the one without period,
+    /// which issues nothing where the sequence counts in periods.
+    pub period: Period,
+    /// Whether nothing is issued of the period any more.
+    pub is_removed: bool,
     /// Nothing below it is issued.
     pub floor: i64,
     /// The high-water mark.
@@ -60,6 +65,7 @@ pub struct Page {
 /// One row of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalBlock {
+    pub period: Period,
     pub first: i64,
     pub last: i64,
     pub step: i64,
@@ -79,7 +85,8 @@ pub struct Changed {
     pub definition: Option<Arc<Definition>>,
     /// The version of the definition; it only grows.
     pub version: i64,
-    /// Nothing below it is issued any more.
+    /// Nothing below it is issued any more; says nothing of a sequence that counts in periods, each
+    /// of which has a floor of its own.
     pub floor: i64,
 }
 

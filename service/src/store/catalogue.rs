@@ -1,12 +1,13 @@
 //! Definitions and counters as rows: read, born, listed.
 
-use std::{
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use entity::{block, counter, sequence};
-use odometer_core::{definition::Definition, name::SequenceName};
+use odometer_core::{
+    definition::{Definition, PeriodKind},
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
 use sea_orm::{
     ActiveValue::Set,
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, Order,
@@ -19,15 +20,21 @@ use super::{
     connection::session::{DatabaseConnection, DatabaseTransaction},
     database::Seen,
     error::{Cause, Failure, StoreError},
-    reservation::look::Ground,
+    reservation::{look::Ground, period::Newborn},
 };
-use crate::sabotage::{self, Fault};
+use crate::{
+    clock::now_ms,
+    sabotage::{self, Fault},
+};
 
-/// The period of a sequence that has none.
+/// The period of a sequence that has none, and of the counter that a sequence with periods is born
+/// with. Sorts before every period.
 pub(super) const NO_PERIOD: &str = "";
-/// The state of a sequence that issues.
+/// The state of a sequence, or of a counter, that issues.
 pub const LIVE: &str = "live";
 pub(super) const RETIRED: &str = "retired";
+/// The state of a tombstone: the counter of a period that was removed and is never born again.
+pub(super) const REMOVED: &str = "removed";
 
 /// A definition and its counter, read in one statement.
 #[derive(Clone, Debug, FromQueryResult)]
@@ -35,9 +42,14 @@ pub(super) struct Standing {
     pub(super) definition: String,
     pub(super) state: String,
     pub(super) definition_version: i64,
-    /// The counter's columns; absent where a live sequence has lost its counter.
+    /// Periods at or before this one were removed; empty while none was.
+    pub(super) periods_removed_through: String,
+    /// The counter's columns; absent where a period has none yet, or a live sequence has lost its
+    /// counter.
+    counter_state: Option<String>,
     next_value: Option<i64>,
     version: Option<i64>,
+    revision: Option<i64>,
     floor: Option<i64>,
     rate: Option<f64>,
 }
@@ -46,8 +58,11 @@ pub(super) struct Standing {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counter {
     pub(super) seen: Seen,
+    pub(super) revision: i64,
     pub(super) floor: i64,
     pub(super) rate: f64,
+    /// Whether it is only a tombstone.
+    pub(super) is_removed: bool,
 }
 
 impl Standing {
@@ -57,10 +72,28 @@ impl Standing {
                 next_value: self.next_value?,
                 version: self.version?,
             },
+            revision: self.revision?,
             floor: self.floor?,
             rate: self.rate?,
+            is_removed: self.counter_state.as_deref() == Some(REMOVED),
         })
     }
+
+    /// Whether `period`, whose counter was read, is removed and never to be born again.
+    pub(super) fn has_removed(&self, period: &Period) -> bool {
+        is_removed_by_age(period, &self.periods_removed_through)
+            || self.counter().is_some_and(|counter| counter.is_removed)
+    }
+}
+
+/// Whether a period went with all those before it. Periods of one calendar kind sort by time.
+pub(super) fn is_removed_by_age(period: &Period, removed_through: &str) -> bool {
+    !period.is_none() && period.as_str() <= removed_through
+}
+
+/// Whether a sequence counts in periods: its counter without a period then issues nothing.
+pub(super) fn has_periods(definition: &Definition) -> bool {
+    definition.period != PeriodKind::None
 }
 
 /// The columns of a [`Standing`], from wherever sequences and counters are joined.
@@ -72,30 +105,41 @@ pub(super) fn standings() -> SelectStatement {
             Expr::col((sequence::Entity, sequence::Column::Version)),
             "definition_version",
         )
+        .column((sequence::Entity, sequence::Column::PeriodsRemovedThrough))
+        .expr_as(
+            Expr::col((counter::Entity, counter::Column::State)),
+            "counter_state",
+        )
         .columns([
             (counter::Entity, counter::Column::NextValue),
             (counter::Entity, counter::Column::Version),
+            (counter::Entity, counter::Column::Revision),
             (counter::Entity, counter::Column::Floor),
             (counter::Entity, counter::Column::Rate),
         ])
         .to_owned()
 }
 
-/// That a counter is the one of a sequence.
-pub(super) fn its_counter() -> Expr {
+/// That a counter is the one of a sequence in a period.
+pub(super) fn its_counter(period: &str) -> Expr {
     Expr::col((counter::Entity, counter::Column::Sequence))
         .equals((sequence::Entity, sequence::Column::Name))
-        .and(Expr::col((counter::Entity, counter::Column::Period)).eq(NO_PERIOD))
+        .and(Expr::col((counter::Entity, counter::Column::Period)).eq(period))
 }
 
-/// Reads a sequence and its counter; `None` where there is no sequence of that name.
+/// Reads a sequence and one of its counters; `None` where there is no sequence of that name.
 pub(super) async fn read(
     connection: &impl ConnectionTrait,
     name: &str,
+    period: &Period,
 ) -> Result<Option<Standing>, DbErr> {
     let query = standings()
         .from(sequence::Entity)
-        .join(JoinType::LeftJoin, counter::Entity, its_counter())
+        .join(
+            JoinType::LeftJoin,
+            counter::Entity,
+            its_counter(period.as_str()),
+        )
         .and_where(Expr::col((sequence::Entity, sequence::Column::Name)).eq(name))
         .to_owned();
     match connection.query_one(&query).await? {
@@ -148,6 +192,7 @@ pub(super) async fn insert(
     ground: Ground,
 ) -> Result<(), DbErr> {
     let now = now_ms();
+    // That of a sequence with periods never issues, and is the one that changes are counted on.
     let next_value = ground.first(definition);
     if definition.exhausted(next_value) {
         tracing::warn!(
@@ -167,20 +212,8 @@ pub(super) async fn insert(
     sequence::Entity::insert(row)
         .exec_without_returning(transaction)
         .await?;
-    let row = counter::ActiveModel {
-        sequence: Set(name.as_str().to_owned()),
-        period: Set(NO_PERIOD.to_owned()),
-        next_value: Set(next_value),
-        floor: Set(definition.start),
-        state: Set(LIVE.to_owned()),
-        rate: Set(0.0),
-        stripe_count: Set(super::database::STRIPE_COUNT),
-        window: Set(0),
-        window_open: Set(false),
-        window_leased_until: Set(0),
-        revision: Set(0),
-        version: Set(ground.version()),
-    };
+    let newborn = Newborn::at(next_value, definition, ground);
+    let row = newborn.row(&CounterKey::whole(name.clone()));
     counter::Entity::insert(row)
         .exec_without_returning(transaction)
         .await?;
@@ -232,7 +265,8 @@ pub(super) async fn names(
         .await
 }
 
-/// The youngest rows of the journal of one sequence.
+/// The youngest rows of the journal of one sequence: those of its last period first, in the order
+/// of periods as text.
 pub(super) async fn blocks(
     database: DatabaseConnection,
     name: SequenceName,
@@ -240,7 +274,7 @@ pub(super) async fn blocks(
 ) -> Result<Vec<block::Model>, DbErr> {
     block::Entity::find()
         .filter(block::Column::Sequence.eq(name.as_str()))
-        .filter(block::Column::Period.eq(NO_PERIOD))
+        .order_by_desc(block::Column::Period)
         .order_by_desc(block::Column::First)
         .limit(limit)
         .all(&database)
@@ -278,12 +312,4 @@ pub(super) fn unexpected(name: &SequenceName, failure: &Failure) -> StoreError {
             StoreError::Unavailable
         }
     }
-}
-
-pub(super) fn now_ms() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .ok()
-        .and_then(|since| i64::try_from(since.as_millis()).ok())
-        .unwrap_or(0)
 }

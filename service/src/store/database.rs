@@ -9,7 +9,11 @@ use std::{
     time::{Duration, Instant, UNIX_EPOCH},
 };
 
-use odometer_core::{definition::Definition, name::SequenceName};
+use odometer_core::{
+    definition::Definition,
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch};
 
@@ -30,6 +34,7 @@ use super::{
     journal::recent,
     journal::{Fate, Journal, Row},
     near,
+    removal::Remover,
     reservation::suspect::Doubts,
     reservation::{Reservation, ReserveRequest, Unpublished},
 };
@@ -116,6 +121,11 @@ impl Database {
             Arc::clone(&connection),
             holder.to_string(),
             &settings,
+            Arc::clone(&metrics),
+        );
+        Remover::start(
+            Arc::clone(&connection),
+            Arc::clone(&beat),
             Arc::clone(&metrics),
         );
         let mut has_looked = connection.has_looked.subscribe();
@@ -231,6 +241,7 @@ impl Database {
             act,
             condition,
             max_sequences: self.settings.max_sequences,
+            keyed_periods: self.settings.keyed_periods,
             witness,
             last_seen,
         };
@@ -272,11 +283,8 @@ impl Database {
         self.connection.run(until, search).await.unwrap_or_default()
     }
 
-    pub(super) async fn recently_used(
-        &self,
-        limit: usize,
-    ) -> Result<Vec<SequenceName>, StoreError> {
-        self.several_times_anonymous(|database| recent::names(database, limit))
+    pub(super) async fn recently_used(&self, limit: usize) -> Result<Vec<CounterKey>, StoreError> {
+        self.several_times_anonymous(|database| recent::counters(database, limit))
             .await
     }
 
@@ -310,24 +318,25 @@ impl Database {
         Ok(Page { sequences, next })
     }
 
-    /// A definition as it is stored, and its counter.
+    /// A definition as it is stored, and a counter.
     pub(super) async fn look_up(
         &self,
-        name: &SequenceName,
+        key: &CounterKey,
     ) -> Result<(Listed, Option<Seen>), StoreError> {
-        let wanted = name.clone();
         let standing = self
-            .several_times(name, |database| {
-                let wanted = wanted.clone();
-                async move { catalogue::read(&database, wanted.as_str()).await }
+            .several_times(&key.sequence, |database| {
+                let CounterKey { sequence, period } = key.clone();
+                async move { catalogue::read(&database, sequence.as_str(), &period).await }
             })
             .await?
             .ok_or(StoreError::NotFound)?;
         let definition = Definition::from_stored(&standing.definition)
             .map_err(|error| StoreError::Broken(error.to_string()))?;
-        let seen = standing.counter().map(|counter| counter.seen);
+        let is_removed = standing.has_removed(&key.period);
+        let counter = standing.counter().filter(|_| !is_removed);
+        let seen = counter.map(|counter| counter.seen);
         let listed = Listed {
-            name: name.clone(),
+            name: key.sequence.clone(),
             state: standing.state,
             definition: Arc::new(definition),
             version: standing.definition_version,
@@ -432,6 +441,7 @@ impl Database {
 
 pub(super) fn journal_block(row: entity::block::Model) -> JournalBlock {
     JournalBlock {
+        period: Period::from_stored(&row.period),
         first: row.first,
         last: row.last,
         step: row.step,

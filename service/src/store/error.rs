@@ -6,7 +6,7 @@ use odometer_core::definition::DefinitionError;
 use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, SqlxError};
 use thiserror::Error;
 
-use super::{code::Code, connection::tls};
+use super::{code::Code, connection::tls, reservation::Known};
 
 /// Why the program cannot start, or cannot go on.
 #[derive(Clone, Debug, Error)]
@@ -38,8 +38,28 @@ pub enum StoreError {
     Exhausted { left: u64 },
     #[error("a block may have at most {limit} numbers")]
     TooLarge { limit: u64 },
+    /// The sequence has another order than the reservation was asked for.
+    #[error("the sequence has another order")]
+    OtherOrder {
+        known: Box<Known>,
+        /// The rate that is stored with the counter.
+        rate: Option<f64>,
+    },
     #[error("the sequence is retired")]
     Retired,
+    /// A period has to be named; what is known is of the counter without one.
+    #[error("the sequence counts in periods")]
+    HasPeriods(Box<Known>),
+    /// A period was named in vain; what is known is of the sequence's one counter.
+    #[error("the sequence does not count in periods")]
+    NoPeriods(Box<Known>),
+    #[error("the period is removed")]
+    PeriodRemoved,
+    /// Removed ones count: their tombstones stay.
+    #[error("as many periods as allowed")]
+    TooManyPeriods { limit: u64 },
+    #[error("not for this kind of sequence")]
+    NotForKind,
     #[error("{0}")]
     Definition(DefinitionError),
     #[error("the sequence exists")]

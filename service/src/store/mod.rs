@@ -14,11 +14,12 @@ mod error;
 mod file_lock;
 mod journal;
 mod near;
+mod removal;
 mod reservation;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use odometer_core::name::SequenceName;
+use odometer_core::{name::SequenceName, period::CounterKey};
 use sea_orm::DbErr;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -66,6 +67,8 @@ pub struct StoreSettings {
     pub backoff_min: Duration,
     pub backoff_max: Duration,
     pub max_sequences: u64,
+    /// Keys of one sequence that its callers may give, removed ones included.
+    pub keyed_periods: u64,
     /// Rows of the journal that may wait to be written.
     pub journal_queue: usize,
     /// How long a row of the journal is kept once nothing can come of its block any more.
@@ -135,11 +138,12 @@ impl Store {
         let _up = health.wait_for(|health| *health == Health::Up).await;
     }
 
-    /// At most `limit` names that are in use, those used most recently first.
+    /// At most `limit` counters that are in use, those used most recently first; also such of
+    /// periods that are over.
     ///
     /// # Errors
     /// Why the store did not answer.
-    pub async fn recently_used(&self, limit: usize) -> Result<Vec<SequenceName>, StoreError> {
+    pub async fn recently_used(&self, limit: usize) -> Result<Vec<CounterKey>, StoreError> {
         self.database().recently_used(limit).await
     }
 
@@ -181,9 +185,9 @@ impl Store {
         self.database().journal.flush().await;
     }
 
-    /// Changes a sequence: its definition, its floor, or its life.
+    /// Changes a sequence: its definition, its floor, its life, or that of one of its periods.
     ///
-    /// `last_seen` is its counter as this process last saw it.
+    /// `last_seen` is the counter of the act's period as this process last saw it.
     ///
     /// # Errors
     /// Why it was not changed, or that it may have been.
@@ -212,15 +216,16 @@ impl Store {
         self.database().names_like(name, patience).await
     }
 
-    /// A definition and its counter as they are stored.
+    /// A definition and a counter as they are stored; a period has no counter before its first use,
+    /// and none that is shown once it is removed.
     ///
     /// # Errors
     /// `NotFound`, or why the store did not answer.
-    pub async fn look_up(&self, name: &SequenceName) -> Result<(Listed, Option<Seen>), StoreError> {
-        self.database().look_up(name).await
+    pub async fn look_up(&self, key: &CounterKey) -> Result<(Listed, Option<Seen>), StoreError> {
+        self.database().look_up(key).await
     }
 
-    /// The youngest rows of a sequence's journal.
+    /// The youngest rows of a sequence's journal, of whichever periods.
     ///
     /// # Errors
     /// Why the store did not answer.
@@ -231,9 +236,9 @@ impl Store {
     /// What is known of one number.
     ///
     /// # Errors
-    /// `NotFound`, or why the store did not answer.
-    pub async fn trace(&self, name: &SequenceName, value: i64) -> Result<Trace, StoreError> {
-        self.database().trace(name, value).await
+    /// `NotFound`, `HasPeriods`, `NoPeriods`, `PeriodRemoved`, or why the store did not answer.
+    pub async fn trace(&self, key: &CounterKey, value: i64) -> Result<Trace, StoreError> {
+        self.database().trace(key, value).await
     }
 
     /// This process, as the journal calls it.

@@ -20,8 +20,8 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait, OnConflict, Query},
 };
 
+use crate::clock::now_ms;
 use crate::store::{
-    catalogue::now_ms,
     connection::Connection,
     connection::session::DatabaseConnection,
     error::{Failure, StoreError},

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use odometer_core::name::SequenceName;
+use odometer_core::{name::SequenceName, period::Period};
 
 use super::{Act, Change};
 use crate::store::{
@@ -98,6 +98,7 @@ impl DirectStore {
             act,
             condition,
             max_sequences: self.settings.max_sequences.saturating_sub(n_created),
+            keyed_periods: self.settings.keyed_periods,
             witness: None,
             last_seen: None,
         };
@@ -162,6 +163,8 @@ fn on_nothing(act: &Act) -> Result<Altered, StoreError> {
         before: None,
         after: Snapshot {
             is_live: true,
+            period: Period::none(),
+            is_removed: false,
             version: 0,
             floor: definition.start,
             next_value: definition.start,

@@ -1,29 +1,32 @@
-//! Changes of a sequence: of its definition, of its floor, of its life. Each is one transaction
-//! that locks the sequence's row, raises its counters so that remembered values conflict
-//! everywhere, checks, writes, and raises `definitions_version`, by which other replicas learn of
-//! it.
+//! Changes of a sequence: of its definition, of a floor, of its life, of that of its periods. Each
+//! is one transaction that locks the sequence's row, raises its counters so that remembered values
+//! conflict everywhere, checks, writes, and raises `definitions_version`, by which other replicas
+//! learn of it.
 
 pub(in crate::store) mod beat;
+mod counters;
 pub(in crate::store) mod direct;
 pub(in crate::store) mod recover;
 pub(in crate::store) mod refresh;
 
 use std::sync::Arc;
 
-use entity::{counter, meta, sequence};
+use entity::{meta, sequence};
 use odometer_core::{
     definition::{Definition, DefinitionChange},
     name::SequenceName,
+    period::{CounterKey, Period},
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, LockType},
 };
 
+use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
 use crate::store::{
     answer::{Altered, Condition, Snapshot},
-    catalogue::{self, LIVE, NO_PERIOD, RETIRED, now_ms, one_more},
+    catalogue::{self, LIVE, RETIRED, one_more},
     change::beat::Witness,
     connection::session::{DatabaseConnection, DatabaseTransaction},
     database::Seen,
@@ -42,8 +45,9 @@ pub enum Act {
         /// Everything is checked and nothing is written.
         dry_run: bool,
     },
-    /// Nothing below `floor` is issued any more.
+    /// Nothing below `floor` is issued any more, in a period where the sequence has periods.
     Advance {
+        period: Period,
         floor: i64,
         /// Whether more than 1 % of what is left may be skipped.
         confirm: bool,
@@ -52,9 +56,19 @@ pub enum Act {
     Retire,
     /// It goes on above everything that was ever reserved.
     Restore,
+    /// Nothing is issued of a caller's key any more, for good.
+    RemovePeriod { period: Period },
 }
 
 impl Act {
+    /// Whose counter it is about; of all of them where it names no period.
+    pub fn period(&self) -> Period {
+        match self {
+            Act::Advance { period, .. } | Act::RemovePeriod { period } => period.clone(),
+            Act::Define { .. } | Act::Retire | Act::Restore => Period::none(),
+        }
+    }
+
     pub(in crate::store) fn is_dry_run(&self) -> bool {
         matches!(self, Act::Define { dry_run: true, .. })
     }
@@ -68,9 +82,11 @@ pub(in crate::store) struct Change {
     pub(in crate::store) condition: Condition,
     /// Refuse to create when there are as many already.
     pub(in crate::store) max_sequences: u64,
+    /// Refuse to make the counter of a caller's key when there are as many already.
+    pub(in crate::store) keyed_periods: u64,
     /// By which the store is known not to have gone back; a dry run needs none.
     pub(in crate::store) witness: Option<Witness>,
-    /// The counter as this process last saw it: it never falls below.
+    /// The counter of the act's period as this process last saw it: it never falls below.
     pub(in crate::store) last_seen: Option<Seen>,
 }
 
@@ -116,40 +132,43 @@ async fn within(
         return Ok(Err(error));
     }
     let definition = match Definition::from_stored(&row.definition) {
-        Ok(definition) => definition,
+        Ok(definition) => Arc::new(definition),
         Err(error) => return Ok(Err(StoreError::Broken(error.to_string()))),
     };
-    if !is_dry_run {
-        raise_counters(transaction, &change.name).await?;
-    }
-    let Some(counter) = catalogue::read(transaction, change.name.as_str())
-        .await?
-        .and_then(|standing| standing.counter())
-    else {
-        return Ok(Err(catalogue::without_counter(&change.name)));
+    let key = CounterKey {
+        sequence: change.name.clone(),
+        period: change.act.period(),
     };
-    if change.went_back(counter.seen.next_value, Some(counter.seen.version)) {
-        return Ok(Err(StoreError::WentBack));
+    if !is_dry_run {
+        counters::raise(transaction, &key).await?;
     }
+    let mut version = counters::ChangeVersion::default();
+    let found = match counters::found(transaction, &change, &key, &definition, &mut version).await?
+    {
+        Ok(found) => found,
+        Err(error) => return Ok(Err(error)),
+    };
     let before = Snapshot {
         is_live: row.state == LIVE,
-        definition: Arc::new(definition),
+        definition,
         version: row.version,
-        floor: counter.floor,
-        next_value: counter.seen.next_value,
-        rate: counter.rate,
+        period: key.period.clone(),
+        is_removed: found.counter.is_removed,
+        floor: found.counter.floor,
+        next_value: found.counter.seen.next_value,
+        rate: found.counter.rate,
     };
-    let mut after = match act(&change.name, &before, &change.act) {
+    let mut after = match act(&change.name, &before, &change.act, found.highest) {
         Ok(after) => after,
         Err(error) => return Ok(Err(error)),
     };
     let is_written = !is_dry_run && after != before;
     if is_written {
-        after.version = raise_definitions_version(transaction).await?;
+        after.version = version.raised(transaction).await?;
         if ground(transaction, &change).await?.is_none() {
             return Ok(Err(StoreError::WentBack));
         }
-        write(transaction, &change.name, &after).await?;
+        write(transaction, &key, &after, &change.act).await?;
     }
     Ok(Ok(Altered {
         before: Some(before),
@@ -173,15 +192,22 @@ fn admit(change: &Change, row: &sequence::Model) -> Result<(), StoreError> {
     }
 }
 
-/// What an act makes of a sequence; the same where it changes nothing.
-fn act(name: &SequenceName, before: &Snapshot, act: &Act) -> Result<Snapshot, StoreError> {
+/// What an act makes of a sequence; the same where it changes nothing. `highest` is the highest
+/// high-water mark of any of its counters.
+fn act(
+    name: &SequenceName,
+    before: &Snapshot,
+    act: &Act,
+    highest: i64,
+) -> Result<Snapshot, StoreError> {
     let mut after = before.clone();
     match act {
         Act::Define { change, .. } => {
-            let definition = change.apply(&before.definition, before.next_value);
+            let issued = highest > before.definition.start;
+            let definition = change.apply(&before.definition, highest, issued);
             after.definition = Arc::new(definition.map_err(StoreError::Definition)?);
         }
-        Act::Advance { floor, confirm } => {
+        Act::Advance { floor, confirm, .. } => {
             let floor = raised_floor(before, *floor, *confirm)?;
             after.floor = before.floor.max(floor);
             after.next_value = before.next_value.max(floor);
@@ -193,6 +219,7 @@ fn act(name: &SequenceName, before: &Snapshot, act: &Act) -> Result<Snapshot, St
             after.floor = before.floor.max(before.next_value);
         }
         Act::Restore => {}
+        Act::RemovePeriod { .. } => after.is_removed = true,
     }
     if after.next_value < before.next_value || after.floor < before.floor {
         return Err(StoreError::Broken(format!(
@@ -223,6 +250,7 @@ async fn create(
     transaction: &DatabaseTransaction,
     change: Change,
 ) -> Result<Result<Altered, StoreError>, DbErr> {
+    // A sequence with periods is born with a counter that issues nothing: none of them is used yet.
     let Act::Define {
         change: wanted,
         template,
@@ -262,6 +290,8 @@ async fn create(
         after: Snapshot {
             is_live: true,
             version,
+            period: Period::none(),
+            is_removed: false,
             floor: definition.start,
             next_value: ground.first(&definition),
             rate: 0.0,
@@ -287,8 +317,9 @@ async fn ground(
 
 async fn write(
     transaction: &DatabaseTransaction,
-    name: &SequenceName,
+    key: &CounterKey,
     after: &Snapshot,
+    act: &Act,
 ) -> Result<(), DbErr> {
     let state = if after.is_live { LIVE } else { RETIRED };
     sequence::Entity::update_many()
@@ -299,33 +330,13 @@ async fn write(
         .col_expr(sequence::Column::State, Expr::val(state))
         .col_expr(sequence::Column::Version, Expr::val(after.version))
         .col_expr(sequence::Column::ChangedAt, Expr::val(now_ms()))
-        .filter(sequence::Column::Name.eq(name.as_str()))
+        .filter(sequence::Column::Name.eq(key.sequence.as_str()))
         .exec(transaction)
         .await?;
-    // Its row is locked since the counters were raised: nobody has reserved meanwhile.
-    counter::Entity::update_many()
-        .col_expr(counter::Column::NextValue, Expr::val(after.next_value))
-        .col_expr(counter::Column::Floor, Expr::val(after.floor))
-        .filter(counter::Column::Sequence.eq(name.as_str()))
-        .filter(counter::Column::Period.eq(NO_PERIOD))
-        .exec(transaction)
-        .await?;
-    Ok(())
-}
-
-async fn raise_counters(
-    transaction: &DatabaseTransaction,
-    name: &SequenceName,
-) -> Result<(), DbErr> {
-    counter::Entity::update_many()
-        .col_expr(counter::Column::Version, one_more(counter::Column::Version))
-        .col_expr(
-            counter::Column::Revision,
-            one_more(counter::Column::Revision),
-        )
-        .filter(counter::Column::Sequence.eq(name.as_str()))
-        .exec(transaction)
-        .await?;
+    counters::write(transaction, key, after).await?;
+    if matches!(act, Act::Restore) {
+        counters::close(transaction, &key.sequence).await?;
+    }
     Ok(())
 }
 
@@ -363,6 +374,8 @@ mod tests {
                 ..Definition::default()
             }),
             version: 7,
+            period: Period::none(),
+            is_removed: false,
             floor,
             next_value,
             rate: 0.0,
@@ -370,7 +383,13 @@ mod tests {
     }
 
     fn advance(before: &Snapshot, floor: i64, confirm: bool) -> Result<(i64, i64), StoreError> {
-        let after = act(&name(), before, &Act::Advance { floor, confirm })?;
+        let period = Period::none();
+        let advance = Act::Advance {
+            period,
+            floor,
+            confirm,
+        };
+        let after = act(&name(), before, &advance, before.next_value)?;
         Ok((after.floor, after.next_value))
     }
 
@@ -416,12 +435,13 @@ mod tests {
 
     #[test]
     fn a_restored_sequence_goes_on_above_all_that_was_reserved() {
+        let act = |before: &Snapshot, act: Act| super::act(&name(), before, &act, 101).unwrap();
         let live = at(101, 51);
-        let retired = act(&name(), &live, &Act::Retire).unwrap();
+        let retired = act(&live, Act::Retire);
         assert_eq!((retired.is_live, retired.floor), (false, 51));
-        assert_eq!(act(&name(), &retired, &Act::Retire).unwrap(), retired);
-        let restored = act(&name(), &retired, &Act::Restore).unwrap();
+        assert_eq!(act(&retired, Act::Retire), retired);
+        let restored = act(&retired, Act::Restore);
         assert_eq!((restored.is_live, restored.floor), (true, 101));
-        assert_eq!(act(&name(), &live, &Act::Restore).unwrap(), live);
+        assert_eq!(act(&live, Act::Restore), live);
     }
 }

@@ -236,7 +236,7 @@ async fn read_meta(database: DatabaseConnection) -> Result<meta::Model, DbErr> {
         .ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
 }
 
-/// A changed sequence with the floor of its counter.
+/// A changed sequence with the floor of its counter without a period.
 #[derive(Debug, FromQueryResult)]
 struct ChangedRow {
     name: String,
@@ -299,7 +299,7 @@ async fn changed_after(
         .join(
             JoinType::LeftJoin,
             counter::Entity,
-            catalogue::its_counter(),
+            catalogue::its_counter(catalogue::NO_PERIOD),
         )
         .cond_where(behind)
         .order_by((sequence::Entity, sequence::Column::Version), Order::Asc)

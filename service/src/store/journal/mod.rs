@@ -22,7 +22,7 @@ use std::{
 };
 
 use entity::block;
-use odometer_core::{block::Block, name::SequenceName};
+use odometer_core::{block::Block, period::CounterKey};
 use sea_orm::{
     ActiveValue::Set,
     ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
@@ -49,7 +49,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct Row {
     pub id: Uuid,
-    pub name: SequenceName,
+    pub key: CounterKey,
     pub block: Block,
     /// Milliseconds since the Unix epoch.
     pub reserved_at: i64,
@@ -445,8 +445,8 @@ async fn insert(rows: &[block::Model], database: &DatabaseConnection) -> Result<
 fn model(row: &Row, fate: Fate, holder: &str) -> block::Model {
     block::Model {
         id: row.id,
-        sequence: row.name.as_str().to_owned(),
-        period: String::new(),
+        sequence: row.key.sequence.as_str().to_owned(),
+        period: row.key.period.as_str().to_owned(),
         first: row.block.first(),
         last: row.block.last(),
         step: row.block.step(),

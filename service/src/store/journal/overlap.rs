@@ -18,9 +18,9 @@ use sea_orm::{
 };
 use uuid::Uuid;
 
+use crate::clock::now_ms;
 use crate::metrics::Metrics;
 use crate::store::{
-    catalogue::now_ms,
     connection::session::DatabaseConnection,
     connection::{Connection, Health},
     error::Failure,

@@ -1,66 +1,81 @@
-//! Which names were used most recently, as the journal and the counters tell.
+//! Which counters were used most recently, as the journal and the counters tell.
 
 use std::collections::HashSet;
 
 use entity::{block, counter, sequence};
-use odometer_core::name::SequenceName;
+use odometer_core::{
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
-use crate::store::catalogue::{LIVE, NO_PERIOD};
+use crate::store::catalogue::LIVE;
 use crate::store::connection::session::DatabaseConnection;
 
 /// Rows of the journal that are read to find them: the youngest.
 const ROWS_READ: u64 = 2_000;
-/// Numbers a second below which a name is rare: less than one in a quarter of an hour.
+/// Numbers a second below which a counter is rare: less than one in a quarter of an hour.
 const LEAST_RATE: f64 = 0.001;
 
-/// At most `limit` live names with a rate, those with the youngest blocks first.
-pub(in crate::store) async fn names(
+/// A sequence and a period of it.
+type Pair = (String, String);
+
+/// At most `limit` live counters with a rate, those with the youngest blocks first.
+pub(in crate::store) async fn counters(
     database: DatabaseConnection,
     limit: usize,
-) -> Result<Vec<SequenceName>, DbErr> {
-    let rows: Vec<String> = block::Entity::find()
+) -> Result<Vec<CounterKey>, DbErr> {
+    let rows: Vec<Pair> = block::Entity::find()
         .select_only()
         .column(block::Column::Sequence)
-        .filter(block::Column::Period.eq(NO_PERIOD))
+        .column(block::Column::Period)
         .order_by_desc(block::Column::ReservedAt)
         .limit(ROWS_READ)
         .into_tuple()
         .all(&database)
         .await?;
     let mut met = HashSet::new();
-    let recent: Vec<String> = rows
+    let recent: Vec<Pair> = rows
         .into_iter()
-        .filter(|name| met.insert(name.clone()))
+        .filter(|pair| met.insert(pair.clone()))
         .take(limit)
         .collect();
     if recent.is_empty() {
         return Ok(Vec::new());
     }
+    let names: HashSet<&str> = recent.iter().map(|(name, _)| name.as_str()).collect();
+    let periods: HashSet<&str> = recent.iter().map(|(_, period)| period.as_str()).collect();
     let live: HashSet<String> = sequence::Entity::find()
         .select_only()
         .column(sequence::Column::Name)
-        .filter(sequence::Column::Name.is_in(recent.iter().map(String::as_str)))
+        .filter(sequence::Column::Name.is_in(names.iter().copied()))
         .filter(sequence::Column::State.eq(LIVE))
         .into_tuple::<String>()
         .all(&database)
         .await?
         .into_iter()
         .collect();
-    let busy: HashSet<String> = counter::Entity::find()
+    let busy: HashSet<Pair> = counter::Entity::find()
         .select_only()
         .column(counter::Column::Sequence)
-        .filter(counter::Column::Sequence.is_in(recent.iter().map(String::as_str)))
-        .filter(counter::Column::Period.eq(NO_PERIOD))
+        .column(counter::Column::Period)
+        .filter(counter::Column::Sequence.is_in(names))
+        .filter(counter::Column::Period.is_in(periods))
+        .filter(counter::Column::State.eq(LIVE))
         .filter(counter::Column::Rate.gte(LEAST_RATE))
-        .into_tuple::<String>()
+        .into_tuple::<Pair>()
         .all(&database)
         .await?
         .into_iter()
         .collect();
     Ok(recent
-        .iter()
-        .filter(|name| live.contains(*name) && busy.contains(*name))
-        .filter_map(|name| SequenceName::parse(name).ok())
+        .into_iter()
+        .filter(|pair| live.contains(&pair.0) && busy.contains(pair))
+        .filter_map(|(name, period)| {
+            Some(CounterKey {
+                sequence: SequenceName::parse(&name).ok()?,
+                period: Period::from_stored(&period),
+            })
+        })
         .collect())
 }

@@ -4,18 +4,19 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use entity::{block, meta};
-use odometer_core::{definition::Definition, name::SequenceName};
+use odometer_core::{definition::Definition, period::CounterKey};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use crate::store::{
     answer::JournalBlock,
-    catalogue::{self, NO_PERIOD},
+    catalogue,
     change::beat::Witness,
     connection::session::DatabaseConnection,
     database::{self, Database, Seen},
     error::StoreError,
     journal::holders,
-    reservation::look::{self, Look},
+    reservation::look::{self, Ground, Look},
+    reservation::period,
 };
 
 /// Rows that are looked at below a number. A row is covered by the rests of its block that were
@@ -54,7 +55,7 @@ pub enum Holder {
 
 struct Found {
     look: Look,
-    was_recovered: bool,
+    ground: Option<Ground>,
     rows: Vec<block::Model>,
     living: HashSet<String>,
 }
@@ -63,14 +64,14 @@ impl Database {
     /// Looks a number up; `NotFound` where there is no such sequence.
     pub(in crate::store) async fn trace(
         &self,
-        name: &SequenceName,
+        key: &CounterKey,
         value: i64,
     ) -> Result<Trace, StoreError> {
         let witness = self.beat.witness()?;
         let silence = holders::longest_silence(self.settings.definition_refresh);
         let found = self
-            .several_times(name, |database| {
-                find(database, witness.clone(), name.clone(), value, silence)
+            .several_times(&key.sequence, |database| {
+                find(database, witness.clone(), key.clone(), value, silence)
             })
             .await?;
         if !witness.is_borne_out_by(found.look.beat) {
@@ -78,11 +79,24 @@ impl Database {
             return Err(StoreError::WentBack);
         }
         let standing = found.look.standing.ok_or(StoreError::NotFound)?;
+        if standing.has_removed(&key.period) {
+            return Err(StoreError::PeriodRemoved);
+        }
         let definition = Definition::from_stored(&standing.definition)
             .map_err(|error| StoreError::Broken(error.to_string()))?;
-        let counter = standing
-            .counter()
-            .ok_or_else(|| catalogue::without_counter(name))?;
+        let definition = Arc::new(definition);
+        let (version, counter) = (standing.definition_version, standing.counter());
+        period::check(&key.period, &definition, version, counter)?;
+        // A period without a counter is as it would be born.
+        let unused = || {
+            let ground = found.ground.filter(|_| !key.period.is_none())?;
+            Some(Seen {
+                next_value: ground.first_in(&definition, &key.period),
+                version: ground.version(),
+            })
+        };
+        let seen = counter.map(|counter| counter.seen).or_else(unused);
+        let seen = seen.ok_or_else(|| catalogue::without_counter(&key.sequence))?;
         let rows = found.rows.into_iter().map(|row| Traced {
             holder: if *row.holder == *self.holder {
                 Holder::This
@@ -94,9 +108,9 @@ impl Database {
             block: database::journal_block(row),
         });
         Ok(Trace {
-            definition: Arc::new(definition),
-            seen: counter.seen,
-            was_recovered: found.was_recovered,
+            definition,
+            seen,
+            was_recovered: found.ground.is_none_or(|ground| ground.was_recovered()),
             rows: rows.collect(),
         })
     }
@@ -107,13 +121,13 @@ impl Database {
 async fn find(
     database: DatabaseConnection,
     witness: Witness,
-    name: SequenceName,
+    key: CounterKey,
     value: i64,
     silence: Duration,
 ) -> Result<Found, DbErr> {
     let mut rows = block::Entity::find()
-        .filter(block::Column::Sequence.eq(name.as_str()))
-        .filter(block::Column::Period.eq(NO_PERIOD))
+        .filter(block::Column::Sequence.eq(key.sequence.as_str()))
+        .filter(block::Column::Period.eq(key.period.as_str()))
         .filter(block::Column::First.lte(value))
         .order_by_desc(block::Column::First)
         .order_by_desc(block::Column::ReservedAt)
@@ -130,10 +144,10 @@ async fn find(
     let living = holders::living(&database, others, silence).await?;
     // What is not marked as recovered now was not when the rows were read.
     let meta = meta::Entity::find_by_id(1_i16).one(&database).await?;
-    let look = look::look(database, witness, name.as_str().to_owned()).await?;
+    let look = look::look(database, witness, key).await?;
     Ok(Found {
         look,
-        was_recovered: meta.is_none_or(|meta| meta.recovered_at.is_some()),
+        ground: meta.as_ref().map(Ground::of),
         rows,
         living,
     })

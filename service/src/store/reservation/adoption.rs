@@ -1,12 +1,11 @@
 //! Adoption: the rest of a block that another process gave back is taken over.
 
 use entity::block;
-use odometer_core::{block::Block, name::SequenceName};
+use odometer_core::{block::Block, period::CounterKey};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr};
 use uuid::Uuid;
 
 use crate::store::{
-    catalogue::NO_PERIOD,
     change::beat::Witness,
     connection::session::DatabaseConnection,
     error::{Failure, StoreError},
@@ -25,12 +24,12 @@ impl Reservation<'_> {
         }
         while let Some(from) = self.adopt_from {
             let floor = known.floor;
-            let name = self.request.name.clone();
+            let key = self.request.key.clone();
             let found = self
                 .database
                 .connection
                 .run(self.until, |database| {
-                    lowest_returned(database, name, from, floor)
+                    lowest_returned(database, key, from, floor)
                 })
                 .await
                 .map_err(Stop::Failed)?;
@@ -101,13 +100,13 @@ impl Reservation<'_> {
 
 async fn lowest_returned(
     database: DatabaseConnection,
-    name: SequenceName,
+    key: CounterKey,
     from: i64,
     floor: i64,
 ) -> Result<Option<block::Model>, DbErr> {
     block::Entity::find()
-        .filter(block::Column::Sequence.eq(name.as_str()))
-        .filter(block::Column::Period.eq(NO_PERIOD))
+        .filter(block::Column::Sequence.eq(key.sequence.as_str()))
+        .filter(block::Column::Period.eq(key.period.as_str()))
         .filter(block::Column::Fate.eq("returned"))
         .filter(block::Column::NextUnissued.gte(from))
         // What of it lies below the floor is cut off when it is laid in.

@@ -1,7 +1,10 @@
 //! What a reservation reads, and what a birth stands on: with the beat, in one statement each.
 
 use entity::{counter, meta, replica, sequence};
-use odometer_core::definition::Definition;
+use odometer_core::{
+    definition::Definition,
+    period::{Calendar, CounterKey, Period},
+};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, FromQueryResult, JoinType,
     sea_query::{Expr, ExprTrait, LockType, Query},
@@ -16,8 +19,10 @@ use crate::store::{
 /// Versions of counters leave so much room for each millisecond between two recoveries, so that
 /// none that was ever seen comes again.
 const VERSIONS_EACH_MS: i64 = 1 << 10;
+/// How far the clocks of replicas may be apart: all time zones there are.
+const CLOCKS_APART_MS: i64 = 26 * 3_600_000;
 
-/// A sequence and its counter, and this replica's beat, as they stood at one moment.
+/// A sequence and one of its counters, and this replica's beat, as they stood at one moment.
 #[derive(Clone, Debug)]
 pub(in crate::store) struct Look {
     /// `None` where the row is gone.
@@ -29,10 +34,11 @@ pub(in crate::store) struct Look {
 pub(in crate::store) async fn look(
     database: DatabaseConnection,
     witness: Witness,
-    name: String,
+    key: CounterKey,
 ) -> Result<Look, DbErr> {
     let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(witness.holder());
-    let of_the_name = Expr::col((sequence::Entity, sequence::Column::Name)).eq(name);
+    let of_the_name =
+        Expr::col((sequence::Entity, sequence::Column::Name)).eq(key.sequence.as_str());
     let query = catalogue::standings()
         .column((replica::Entity, replica::Column::Beat))
         // Its one row is there whatever else is not.
@@ -42,7 +48,7 @@ pub(in crate::store) async fn look(
         .join(
             JoinType::LeftJoin,
             counter::Entity,
-            catalogue::its_counter(),
+            catalogue::its_counter(key.period.as_str()),
         )
         .and_where(meta::Column::Id.eq(1))
         .to_owned();
@@ -57,7 +63,7 @@ pub(in crate::store) async fn look(
     })
 }
 
-/// What the counter of a new sequence begins from.
+/// What a new counter begins from.
 #[derive(Clone, Copy, Debug, Default, FromQueryResult)]
 pub(in crate::store) struct Ground {
     recovered_skip: i64,
@@ -65,6 +71,13 @@ pub(in crate::store) struct Ground {
 }
 
 impl Ground {
+    pub(in crate::store) fn of(meta: &meta::Model) -> Self {
+        Self {
+            recovered_skip: meta.recovered_skip,
+            recovered_at: meta.recovered_at,
+        }
+    }
+
     /// Held still until the end of the transaction, so that no recovery passes between it and the
     /// birth; `None` where the witness is contradicted.
     pub(in crate::store) async fn hold(
@@ -105,6 +118,37 @@ impl Ground {
     pub(in crate::store) fn first(&self, definition: &Definition) -> i64 {
         let n_steps = u64::try_from(self.recovered_skip).unwrap_or(0);
         definition.skipped(definition.start, n_steps)
+    }
+
+    /// Where a counter that is born now begins: as [`Ground::first`], but at its start in a period
+    /// of which nobody can have had a number before the last recovery.
+    pub(in crate::store) fn first_in(&self, definition: &Definition, period: &Period) -> i64 {
+        if self.is_after_recovery(definition, period) {
+            definition.start
+        } else {
+            self.first(definition)
+        }
+    }
+
+    /// Whether a period begins so long after the last recovery that nobody can have reserved of it
+    /// before: not for a caller who named it ahead of time, not to have its first block ready, and
+    /// not by a clock that was ahead. What is not known to begin so late does not.
+    fn is_after_recovery(&self, definition: &Definition, period: &Period) -> bool {
+        let Some(recovered_at) = self.recovered_at else {
+            return true;
+        };
+        let calendar = Calendar::of(definition);
+        let named = calendar.and_then(|calendar| calendar.named(period.as_str()).ok());
+        let ahead = definition.period_ahead.max(definition.block.hold);
+        let used_until = recovered_at
+            .saturating_add(ahead.as_millis())
+            .saturating_add(CLOCKS_APART_MS);
+        named.is_some_and(|named| named.from_ms > used_until)
+    }
+
+    /// Whether `odometer recover` ever ran.
+    pub(in crate::store) fn was_recovered(&self) -> bool {
+        self.recovered_at.is_some()
     }
 
     /// The version of its counter.

@@ -5,7 +5,10 @@
 
 pub(in crate::store) mod adoption;
 pub(in crate::store) mod look;
+mod one_row;
+pub(in crate::store) mod period;
 mod request;
+mod strict;
 pub(in crate::store) mod suspect;
 
 use std::{
@@ -16,8 +19,8 @@ use std::{
 use entity::counter;
 use odometer_core::{
     block::Block,
-    definition::Definition,
-    name::SequenceName,
+    definition::{Definition, Order},
+    period::CounterKey,
     sizing::{self, Granted, Rates, Size, Why},
 };
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
@@ -25,7 +28,7 @@ use uuid::Uuid;
 
 use crate::store::{
     backoff::Backoff,
-    catalogue::{self, Birth, Counter, LIVE, NO_PERIOD, now_ms},
+    catalogue::{self, Birth, Counter, LIVE},
     change::beat::Witness,
     connection::Health,
     connection::session::DatabaseConnection,
@@ -36,6 +39,7 @@ use crate::store::{
 pub use request::{Known, ReserveRequest, Reserved, Unpublished, Want};
 
 use crate::{
+    clock::now_ms,
     metrics::AbandonedCause,
     sabotage::{self, Fault},
 };
@@ -46,6 +50,8 @@ const RECOUNT_EVERY: u64 = 1024;
 pub(in crate::store) struct Reservation<'a> {
     pub(in crate::store) database: &'a Database,
     pub(in crate::store) request: ReserveRequest,
+    /// The counter that is asked for.
+    pub(in crate::store) counter: CounterKey,
     pub(in crate::store) until: Instant,
     backoff: Backoff,
     /// Definition and counter, as far as they are known now.
@@ -66,7 +72,8 @@ impl<'a> Reservation<'a> {
             stored_rate: None,
             adopt_from: request.adopt_from,
             n_conflicts: 0,
-            doubt: database.doubts.take(&request.name),
+            doubt: database.doubts.take(&request.key),
+            counter: one_row::counter_of(&request.key),
             database,
             request,
         }
@@ -77,7 +84,7 @@ impl<'a> Reservation<'a> {
         let outcome = self.attempts().await;
         // Who reads the counter next will know.
         let doubt = std::mem::take(&mut self.doubt);
-        let lost = self.database.doubts.keep(&self.request.name, doubt);
+        let lost = self.database.doubts.keep(&self.request.key, doubt);
         self.abandon(lost.most());
         outcome
     }
@@ -105,14 +112,19 @@ impl<'a> Reservation<'a> {
 
     /// One look and one write; `None` when another one was faster.
     async fn attempt(&mut self, witness: &Witness) -> Result<Option<Reserved>, Stop> {
+        self.reset_one_row().await?;
         // Nothing is adopted on the strength of what is only remembered.
-        if self.known.is_none() || (self.adopt_from.is_some() && self.known_is_old()) {
+        if self.must_look_first() || (self.adopt_from.is_some() && self.known_is_old()) {
             self.known = None;
             self.read(witness).await?;
         }
         let Some(known) = self.known.clone() else {
             return Ok(None);
         };
+        self.check_order(&known)?;
+        if known.definition.order == Order::Strict {
+            return Box::pin(self.add(witness, known)).await;
+        }
         if let Some(adopted) = self.adopt(&known, witness).await? {
             return Ok(Some(adopted));
         }
@@ -138,48 +150,78 @@ impl<'a> Reservation<'a> {
         self.stored_rate.is_none()
     }
 
-    /// Reads definition and counter, creating both for a name never seen.
-    async fn read(&mut self, witness: &Witness) -> Result<(), Stop> {
-        let (name, borne_out) = (self.request.name.to_string(), witness.clone());
+    /// Reads definition and counter, creating both for a name never seen, and the counter for a
+    /// period never seen.
+    pub(in crate::store) async fn read(&mut self, witness: &Witness) -> Result<(), Stop> {
+        let (key, borne_out) = (self.counter.clone(), witness.clone());
         let look = self
             .database
             .connection
-            .run(self.until, |database| look::look(database, borne_out, name))
+            .run(self.until, |database| look::look(database, borne_out, key))
             .await
             .map_err(Stop::Failed)?;
         if !witness.is_borne_out_by(look.beat) {
             return Err(Stop::Told(self.contradicted(witness)));
         }
         let Some(standing) = look.standing else {
-            // After a recovery it may be born again, above all that was seen of it.
-            let may_be_born = self.request.last_seen.is_none()
-                || self.database.beat.has_recovered()
-                || sabotage::is(Fault::NoWentBackChecks);
-            if !may_be_born {
-                return Err(Stop::Told(self.went_back()));
-            }
             return self.create(witness).await;
         };
         if standing.state != LIVE {
             return Err(Stop::Told(StoreError::Retired));
         }
-        let Some(counter) = standing.counter() else {
-            let error = catalogue::without_counter(&self.request.name);
-            tracing::error!(sequence = self.request.name.as_str(), error = %error, "a counter is gone");
-            return Err(Stop::Told(error));
-        };
-        self.check_forward(counter)?;
+        // What is seen of a removed period, or not, says nothing of the store.
+        if standing.has_removed(&self.request.key.period) {
+            return Err(Stop::Told(StoreError::PeriodRemoved));
+        }
         let definition = self.definition(&standing)?;
+        let (version, counter) = (standing.definition_version, standing.counter());
+        if let Some(counter) = counter {
+            self.check_forward(counter)?;
+        }
+        period::check(&self.request.key.period, &definition, version, counter)
+            .map_err(Stop::Told)?;
+        let Some(counter) = counter else {
+            return self.create_counter(witness, &definition).await;
+        };
         self.stored_rate = Some(counter.rate);
         self.known = Some(Known {
             definition,
-            definition_version: standing.definition_version,
+            definition_version: version,
             seen: counter.seen,
+            revision: counter.revision,
             floor: counter.floor,
             trusted: true,
         });
         self.settle_suspect(counter.seen);
         Ok(())
+    }
+
+    /// A live sequence is there and the counter is not.
+    async fn create_counter(
+        &mut self,
+        witness: &Witness,
+        definition: &Definition,
+    ) -> Result<(), Stop> {
+        let key = &self.request.key;
+        if key.period.is_none() {
+            let error = catalogue::without_counter(&key.sequence);
+            tracing::error!(sequence = key.sequence.as_str(), error = %error, "a counter is gone");
+            return Err(Stop::Told(error));
+        }
+        self.check_unborn()?;
+        self.create_period(witness, definition).await
+    }
+
+    /// What was seen and is gone may be born again after a recovery only, above all that was seen.
+    fn check_unborn(&self) -> Result<(), Stop> {
+        let may_be_born = self.request.last_seen.is_none()
+            || self.database.beat.has_recovered()
+            || sabotage::is(Fault::NoWentBackChecks);
+        if may_be_born {
+            Ok(())
+        } else {
+            Err(Stop::Told(self.went_back()))
+        }
     }
 
     /// A counter below what this process has seen means that the store went back.
@@ -197,13 +239,15 @@ impl<'a> Reservation<'a> {
     }
 
     /// This name went back, as far as can be told from here.
-    fn went_back(&self) -> StoreError {
-        self.database.beat.note_name_went_back(&self.request.name);
+    pub(in crate::store) fn went_back(&self) -> StoreError {
+        self.database
+            .beat
+            .note_name_went_back(&self.request.key.sequence);
         StoreError::WentBack
     }
 
     /// All names went back.
-    fn contradicted(&self, witness: &Witness) -> StoreError {
+    pub(in crate::store) fn contradicted(&self, witness: &Witness) -> StoreError {
         self.database.beat.contradicted(witness);
         // It may be recovered already.
         self.database.connection.refresh.notify_one();
@@ -217,7 +261,7 @@ impl<'a> Reservation<'a> {
             return Ok(Arc::clone(&known.definition));
         }
         let read = Definition::from_stored(&standing.definition).map_err(|error| {
-            tracing::error!(sequence = self.request.name.as_str(), error = %error, "a stored definition cannot be read");
+            tracing::error!(sequence = self.request.key.sequence.as_str(), error = %error, "a stored definition cannot be read");
             Stop::Told(StoreError::Broken(error.to_string()))
         })?;
         // Most names are born from the template: they share one copy of it.
@@ -228,12 +272,16 @@ impl<'a> Reservation<'a> {
     }
 
     async fn create(&mut self, witness: &Witness) -> Result<(), Stop> {
+        self.check_unborn()?;
         let Some(template) = self.request.template.clone() else {
             return Err(Stop::Told(StoreError::NotFound));
         };
         self.admit_one_more().await?;
-        let (name, borne_out) = (self.request.name.clone(), witness.clone());
-        let above = self.request.last_seen.map_or(0, |seen| seen.next_value);
+        let key = &self.request.key;
+        let (name, borne_out) = (key.sequence.clone(), witness.clone());
+        // What was seen of a period is asked of the period's birth.
+        let last_seen = self.request.last_seen.filter(|_| key.period.is_none());
+        let above = last_seen.map_or(0, |seen| seen.next_value);
         let birth = self
             .database
             .connection
@@ -247,7 +295,7 @@ impl<'a> Reservation<'a> {
             Ok(Birth::Born) => {
                 self.database.metrics.sequences_created.increment(1);
                 tracing::info!(
-                    sequence = self.request.name.as_str(),
+                    sequence = self.request.key.sequence.as_str(),
                     "a sequence was created"
                 );
                 Box::pin(self.read(witness)).await
@@ -291,8 +339,12 @@ impl<'a> Reservation<'a> {
         match &self.request.want {
             Want::Refill(demand) => {
                 let mut demand = *demand;
-                if let (None, Some(rate)) = (&self.request.known, self.stored_rate) {
-                    demand.rates = Rates::resume(rate);
+                // A period that just began has no rate of its own, where its caller may know one.
+                if let (None, Some(rate)) = (&self.request.known, self.stored_rate)
+                    && rate > demand.rates.average()
+                {
+                    // What is fetched ahead of its period goes by the one before.
+                    demand.rates = Rates::resume(rate.max(demand.rates.average()));
                 }
                 let size: Size = sizing::size(&definition.block, &demand);
                 let granted = sizing::grant(&size, left);
@@ -302,8 +354,10 @@ impl<'a> Reservation<'a> {
                     Ok(granted)
                 }
             }
-            Want::Exactly(count) if *count > left => Err(StoreError::Exhausted { left }),
-            Want::Exactly(count) => Ok(exactly(*count)),
+            Want::Exactly(count) | Want::Strict { count, .. } if *count > left => {
+                Err(StoreError::Exhausted { left })
+            }
+            Want::Exactly(count) | Want::Strict { count, .. } => Ok(exactly(*count)),
             Want::Handover(_) if left == 0 => Err(StoreError::Exhausted { left }),
             Want::Handover(count) if *count > sizing::most_at_once(left) => {
                 Err(StoreError::TooLarge {
@@ -322,17 +376,17 @@ impl<'a> Reservation<'a> {
         block: Block,
         why: Why,
     ) -> Result<Option<Reserved>, Stop> {
-        let (name, borne_out) = (self.request.name.clone(), witness.clone());
+        let (key, borne_out) = (self.counter.clone(), witness.clone());
         let seen = known.seen;
         let rate = match &self.request.want {
             Want::Refill(demand) if self.request.known.is_some() => Some(demand.rates.average()),
-            Want::Refill(_) | Want::Exactly(_) | Want::Handover(_) => None,
+            Want::Refill(_) | Want::Exactly(_) | Want::Strict { .. } | Want::Handover(_) => None,
         };
         let outcome = self
             .database
             .connection
             .run(self.until, |database| {
-                conditional_update(database, name, borne_out, seen, block.end(), rate)
+                conditional_update(database, key, borne_out, seen, block.end(), rate)
             })
             .await;
         match outcome {
@@ -372,7 +426,7 @@ impl<'a> Reservation<'a> {
         why: Option<Why>,
     ) -> Reserved {
         Reserved {
-            name: self.request.name.clone(),
+            key: self.request.key.clone(),
             id: Uuid::now_v7(),
             block,
             adopted: why.is_none(),
@@ -419,7 +473,7 @@ impl<'a> Reservation<'a> {
             .abandoned(AbandonedCause::Uncertain)
             .increment(count);
         tracing::warn!(
-            sequence = self.request.name.as_str(),
+            sequence = self.request.key.sequence.as_str(),
             numbers = count,
             "numbers of a write whose outcome was not told are abandoned"
         );
@@ -448,7 +502,7 @@ impl<'a> Reservation<'a> {
             | Cause::Refused(_)
             | Cause::ReadOnly(_)
             | Cause::WentBack
-            | Cause::Server(_) => Err(catalogue::unexpected(&self.request.name, failure)),
+            | Cause::Server(_) => Err(catalogue::unexpected(&self.request.key.sequence, failure)),
         }
     }
 }
@@ -462,7 +516,7 @@ pub(in crate::store) enum Stop {
 
 async fn conditional_update(
     database: DatabaseConnection,
-    name: SequenceName,
+    key: CounterKey,
     witness: Witness,
     seen: Seen,
     next_value: i64,
@@ -474,8 +528,8 @@ async fn conditional_update(
             counter::Column::Version,
             catalogue::one_more(counter::Column::Version),
         )
-        .filter(counter::Column::Sequence.eq(name.as_str()))
-        .filter(counter::Column::Period.eq(NO_PERIOD))
+        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
+        .filter(counter::Column::Period.eq(key.period.as_str()))
         .filter(counter::Column::StripeCount.eq(STRIPE_COUNT))
         // What is remembered may be what an older state of the store holds, too.
         .filter(witness.holds());

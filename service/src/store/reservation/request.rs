@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use odometer_core::{
     block::Block,
-    definition::Definition,
-    name::SequenceName,
+    definition::{Definition, Order},
+    period::CounterKey,
     sizing::{Demand, Why},
 };
 use tokio::sync::Notify;
@@ -19,7 +19,7 @@ use crate::{
 /// What a sequence's actor asks for.
 #[derive(Clone, Debug)]
 pub struct ReserveRequest {
-    pub name: SequenceName,
+    pub key: CounterKey,
     /// What this process knows of the sequence; `None` on first use, and after an unload.
     pub known: Option<Known>,
     /// The counter as this process last saw it, also before an unload: it never falls below.
@@ -40,6 +40,12 @@ pub enum Want {
     Refill(Demand),
     /// Just as many, however few are left beyond them.
     Exactly(u64),
+    /// Just as many, for callers of a sequence with strict order.
+    Strict {
+        count: u64,
+        /// The five-minute average, in numbers a second.
+        rate: f64,
+    },
     /// Just as many, and at most 1/4096 of what is left.
     Handover(u64),
 }
@@ -56,7 +62,10 @@ impl Want {
 pub struct Known {
     pub definition: Arc<Definition>,
     pub definition_version: i64,
+    /// With strict order the least that it can be: others add to it.
     pub seen: Seen,
+    /// The counter's count of changes, at which the definition was read.
+    pub revision: i64,
     /// Nothing below it is issued.
     pub floor: i64,
     /// Whether the last reservation held, so that `seen` is worth trying.
@@ -66,7 +75,7 @@ pub struct Known {
 /// A block that is durably reserved for this process.
 #[derive(Clone, Debug)]
 pub struct Reserved {
-    pub name: SequenceName,
+    pub key: CounterKey,
     pub id: Uuid,
     pub block: Block,
     /// Taken over from another replica instead of reserved anew.
@@ -89,7 +98,7 @@ impl Reserved {
     pub fn row(&self) -> Row {
         Row {
             id: self.id,
-            name: self.name.clone(),
+            key: self.key.clone(),
             block: self.block,
             reserved_at: self.reserved_at,
         }
@@ -110,6 +119,12 @@ impl Unpublished {
         }
     }
 
+    /// Whether it is of a sequence that keeps no block.
+    pub fn is_strict(&self) -> bool {
+        let reserved = self.reserved.as_ref();
+        reserved.is_some_and(|reserved| reserved.known.definition.order == Order::Strict)
+    }
+
     /// From here on the caller answers for the block, if it is still the one it was reserved for.
     pub fn publish_for(mut self, is_owner: bool) -> Option<Reserved> {
         if is_owner { self.reserved.take() } else { None }
@@ -117,7 +132,7 @@ impl Unpublished {
 
     /// A block that no database knows of.
     #[cfg(test)]
-    pub(crate) fn for_tests(name: SequenceName, block: Block, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn for_tests(key: CounterKey, block: Block, metrics: Arc<Metrics>) -> Self {
         let known = Known {
             definition: Arc::default(),
             definition_version: 0,
@@ -125,11 +140,12 @@ impl Unpublished {
                 next_value: block.end(),
                 version: 1,
             },
+            revision: 0,
             floor: 0,
             trusted: true,
         };
         let reserved = Reserved {
-            name,
+            key,
             id: Uuid::now_v7(),
             block,
             adopted: false,
@@ -152,7 +168,8 @@ impl Drop for Unpublished {
                 .abandoned(AbandonedCause::ActorDied)
                 .increment(numbers);
             tracing::error!(
-                sequence = reserved.name.as_str(),
+                sequence = reserved.key.sequence.as_str(),
+                period = reserved.key.period.as_str(),
                 numbers,
                 "a block was reserved for an actor that is gone"
             );

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use odometer_core::{block::Block, name::SequenceName};
+use odometer_core::{block::Block, period::CounterKey};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -15,8 +15,8 @@ use crate::store::database::Seen;
 
 /// Ends that one suspect remembers; tries on one condition mostly want the same.
 const MOST_ENDS: usize = 64;
-/// Names that may be in doubt; of more the most is taken for lost at once.
-const MOST_NAMES: usize = 65_536;
+/// Counters that may be in doubt; of more the most is taken for lost at once.
+const MOST_COUNTERS: usize = 65_536;
 
 /// Writes on one counter, of which at most one may have held.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl Suspect {
     }
 }
 
-/// What of one name is in doubt.
+/// What of one counter is in doubt.
 #[derive(Clone, Debug, Default)]
 pub(in crate::store) struct Doubt {
     pub(in crate::store) write: Option<Suspect>,
@@ -99,31 +99,31 @@ impl Doubt {
 /// Doubts that outlived their reservation.
 #[derive(Default)]
 pub(in crate::store) struct Doubts {
-    by_name: Mutex<HashMap<SequenceName, Doubt>>,
+    by_key: Mutex<HashMap<CounterKey, Doubt>>,
 }
 
 impl Doubts {
-    /// Hands over what is in doubt of a name to the reservation that will find out.
-    pub(in crate::store) fn take(&self, name: &SequenceName) -> Doubt {
-        self.by_name.lock().remove(name).unwrap_or_default()
+    /// Hands over what is in doubt of a counter to the reservation that will find out.
+    pub(in crate::store) fn take(&self, key: &CounterKey) -> Doubt {
+        self.by_key.lock().remove(key).unwrap_or_default()
     }
 
-    /// Keeps a doubt for the next reservation of its name; what cannot be kept comes back.
-    pub(in crate::store) fn keep(&self, name: &SequenceName, doubt: Doubt) -> Doubt {
+    /// Keeps a doubt for the next reservation of it; what cannot be kept comes back.
+    pub(in crate::store) fn keep(&self, key: &CounterKey, doubt: Doubt) -> Doubt {
         if doubt.is_none() {
             return doubt;
         }
-        let mut by_name = self.by_name.lock();
-        if by_name.contains_key(name) || by_name.len() >= MOST_NAMES {
+        let mut by_key = self.by_key.lock();
+        if by_key.contains_key(key) || by_key.len() >= MOST_COUNTERS {
             return doubt;
         }
-        by_name.insert(name.clone(), doubt);
+        by_key.insert(key.clone(), doubt);
         Doubt::default()
     }
 
     /// Takes everything out: the most that can be lost of all names.
     pub(in crate::store) fn end(&self) -> u64 {
-        let all = std::mem::take(&mut *self.by_name.lock());
+        let all = std::mem::take(&mut *self.by_key.lock());
         all.values().map(Doubt::most).fold(0, u64::saturating_add)
     }
 }
@@ -131,6 +131,8 @@ impl Doubts {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
+    use odometer_core::name::SequenceName;
+
     use super::*;
 
     fn seen(next_value: i64, version: i64) -> Seen {
@@ -176,17 +178,17 @@ mod tests {
     #[test]
     fn a_doubt_is_kept_for_the_next_reservation_only() {
         let doubts = Doubts::default();
-        let name = SequenceName::parse("orders").unwrap();
+        let key = CounterKey::whole(SequenceName::parse("orders").unwrap());
         let doubt = Doubt {
             write: Some(suspect(&[150])),
             adoption: None,
         };
-        assert_eq!(doubts.keep(&name, doubt.clone()).most(), 0);
+        assert_eq!(doubts.keep(&key, doubt.clone()).most(), 0);
         // What cannot be kept besides is lost at once.
-        assert_eq!(doubts.keep(&name, doubt.clone()).most(), 10);
-        assert_eq!(doubts.take(&name).most(), 10);
-        assert_eq!(doubts.take(&name).most(), 0);
-        doubts.keep(&name, doubt);
+        assert_eq!(doubts.keep(&key, doubt.clone()).most(), 10);
+        assert_eq!(doubts.take(&key).most(), 10);
+        assert_eq!(doubts.take(&key).most(), 0);
+        doubts.keep(&key, doubt);
         assert_eq!(doubts.end(), 10);
     }
 }

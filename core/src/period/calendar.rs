@@ -1,0 +1,141 @@
+//! Which period an instant lies in, and when a period begins and ends.
+//!
+//! Days are cut at the cut-over of their zone; weeks, months and years are made of such days. Each
+//! instant lies in exactly one period: a day begins with the first instant at which local time is
+//! at or past its cut-over, so it never begins before the one before it. Where the clock is set
+//! past a whole day, as in Samoa on 30 December 2011, that day has no length, and there is no such
+//! period.
+
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
+
+use super::{
+    InvalidPeriod, Period,
+    cutover::{Cutover, END_MS},
+    unit::Unit,
+    year_start::YearStart,
+    zone,
+};
+use crate::definition::{Definition, PeriodKind, Span};
+
+/// The calendar of a sequence that counts by days, weeks, months or years. Cloning shares the zone.
+#[derive(Clone, Debug)]
+pub struct Calendar {
+    unit: Unit,
+    cutover: Cutover,
+    zone: TimeZone,
+}
+
+/// One period, and when it is: from `from_ms` on, up to but without `until_ms`, in milliseconds of
+/// the Unix epoch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CalendarPeriod {
+    /// As it is printed.
+    pub period: Period,
+    /// The first millisecond of it.
+    pub from_ms: i64,
+    /// The first millisecond after it, with which the next one begins.
+    pub until_ms: i64,
+}
+
+impl Calendar {
+    /// The calendar of a definition; `None` where it counts without periods or by callers' keys,
+    /// and where its zone, cut-over or start of the year is none, which no checked definition has.
+    #[must_use]
+    pub fn of(definition: &Definition) -> Option<Self> {
+        let unit = match definition.period {
+            PeriodKind::None | PeriodKind::Keyed => return None,
+            PeriodKind::Day => Unit::Day,
+            PeriodKind::Week => Unit::Week,
+            PeriodKind::Month => Unit::Month,
+            PeriodKind::Year => Unit::Year(YearStart::parse(&definition.year_starts).ok()?),
+        };
+        Some(Self {
+            unit,
+            cutover: Cutover::parse(&definition.cutover).ok()?,
+            zone: zone::find(&definition.time_zone)?,
+        })
+    }
+
+    /// The period that an instant lies in, in milliseconds of the Unix epoch.
+    ///
+    /// Before the first period, that of 1970, it is that one, and from the year 10000 on the last
+    /// one. `at(until_ms)` of a period is the next one.
+    #[must_use]
+    pub fn at(&self, now_ms: i64) -> CalendarPeriod {
+        let first = self.begin_ms(self.unit.first());
+        let now_ms = now_ms.clamp(first, END_MS - 1);
+        let now = Timestamp::from_millisecond(now_ms).unwrap_or(Timestamp::MAX);
+        let today = self.cutover.day_of(self.zone.to_datetime(now));
+        let mut start = self.unit.holding(today);
+        // Where the clock is set back over a cut-over, local time is in the day before again.
+        while self.begin_ms(start) > now_ms
+            && let Some(before) = self.unit.before(start)
+        {
+            start = before;
+        }
+        while let Some(next) = self.unit.after(start)
+            && self.begin_ms(next) <= now_ms
+        {
+            start = next;
+        }
+        self.starting(start)
+    }
+
+    /// The period that is printed so.
+    ///
+    /// # Errors
+    /// [`InvalidPeriod`] where none is printed so, or where the clock was set past it.
+    pub fn named(&self, label: &str) -> Result<CalendarPeriod, InvalidPeriod> {
+        let first = self.unit.parse(label);
+        let first = first.ok_or_else(|| InvalidPeriod::Unlike {
+            text: label.chars().take(Period::MAX_LENGTH + 1).collect(),
+            known: self.unit.described(),
+        })?;
+        let named = self.starting(first);
+        if named.from_ms < named.until_ms {
+            return Ok(named);
+        }
+        Err(InvalidPeriod::Skipped {
+            period: named.period,
+            zone: self.zone.iana_name().unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// Whether a caller may name a period now: the current one always, one before where it ended
+    /// less than `back` ago, one ahead where it begins in less than `ahead`.
+    #[must_use]
+    pub fn admits(&self, asked: &CalendarPeriod, now_ms: i64, back: Span, ahead: Span) -> bool {
+        let ends_late_enough = asked.until_ms > now_ms.saturating_sub(back.as_millis());
+        let begins_early_enough = asked.from_ms < now_ms.saturating_add(ahead.as_millis());
+        (ends_late_enough && begins_early_enough) || asked.period == self.at(now_ms).period
+    }
+
+    /// The last period that ended `retain` ago or earlier: it and all before it may be removed.
+    #[must_use]
+    pub fn removable_through(&self, now_ms: i64, retain: Span) -> Option<Period> {
+        let kept = self.at(now_ms.saturating_sub(retain.as_millis()));
+        let before = self.at(kept.from_ms.saturating_sub(1));
+        (before.period != kept.period).then_some(before.period)
+    }
+
+    fn starting(&self, first: Date) -> CalendarPeriod {
+        let next = self.unit.after(first);
+        CalendarPeriod {
+            period: Period::from_stored(&self.unit.label(first)),
+            from_ms: self.begin_ms(first),
+            until_ms: next.map_or(END_MS, |next| self.begin_ms(next)),
+        }
+    }
+
+    fn begin_ms(&self, day: Date) -> i64 {
+        self.cutover.begin_ms(day, &self.zone)
+    }
+}
+
+impl CalendarPeriod {
+    /// Whether an instant lies in it, in milliseconds of the Unix epoch.
+    #[must_use]
+    pub fn contains(&self, now_ms: i64) -> bool {
+        (self.from_ms..self.until_ms).contains(&now_ms)
+    }
+}

@@ -1,0 +1,93 @@
+//! The time of day at which days are cut.
+
+use jiff::{
+    Timestamp,
+    civil::{Date, DateTime, Time},
+    tz::{AmbiguousOffset, Offset, TimeZone},
+};
+
+/// No calendar period begins at or after this instant, the year 10000 in milliseconds of the Unix
+/// epoch; the last ones end with it.
+pub(super) const END_MS: i64 = 253_402_300_800_000;
+
+/// Transitions looked at to find the one that a gap of local time comes from.
+const MOST_TRANSITIONS: usize = 16;
+
+/// The time of day at which one day ends and the next begins.
+///
+/// At `00:00` a day is that of the calendar. At any other time it is the day that *ends* then: at
+/// `22:00`, the day D goes from 22:00 of the day before to 22:00 of D, as the books of a bank do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cutover(Time);
+
+impl Cutover {
+    /// Reads `HH:MM`; the error is a sentence to be read after the field's name.
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+        const UNFIT: &str = "must be a time of day from \"00:00\" to \"23:59\"";
+        let (hour, minute) = text.split_once(':').ok_or(UNFIT)?;
+        let two = |text: &str| {
+            let is_number = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse::<i8>().ok().filter(|_| is_number)
+        };
+        let (hour, minute) = two(hour).zip(two(minute)).ok_or(UNFIT)?;
+        Time::new(hour, minute, 0, 0).map(Self).map_err(|_| UNFIT)
+    }
+
+    /// The day that a local time lies in.
+    pub(super) fn day_of(self, local: DateTime) -> Date {
+        let is_cut = self.0 != Time::midnight() && local.time() >= self.0;
+        if is_cut {
+            return local.date().tomorrow().unwrap_or(Date::MAX);
+        }
+        local.date()
+    }
+
+    /// When a day begins, in milliseconds of the Unix epoch: with the first instant at which local
+    /// time is at or past the cut-over. Of a time that comes twice that is the first, and for one
+    /// that is left out the instant at which the clock is set forward. [`END_MS`] for a day that
+    /// begins later than can be said.
+    pub(super) fn begin_ms(self, day: Date, zone: &TimeZone) -> i64 {
+        let date = if self.0 == Time::midnight() {
+            day
+        } else {
+            day.yesterday().unwrap_or(Date::MIN)
+        };
+        begin(date.to_datetime(self.0), zone).map_or(END_MS, Timestamp::as_millisecond)
+    }
+}
+
+/// The first instant at which local time is at or past `local`; `None` where no timestamp is as
+/// late.
+fn begin(local: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+    let at = |offset: Offset| offset.to_timestamp(local).ok();
+    match zone.to_ambiguous_timestamp(local).offset() {
+        AmbiguousOffset::Unambiguous { offset } => at(offset),
+        AmbiguousOffset::Fold { before, .. } => at(before),
+        AmbiguousOffset::Gap { before, after } => {
+            // By the offset that comes after it, the time lies before the clock was set forward.
+            zone.following(at(after)?)
+                .take(MOST_TRANSITIONS)
+                .map(|transition| transition.timestamp())
+                .find(|instant| zone.to_datetime(*instant) >= local)
+                .or_else(|| at(before))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_over_is_a_time_of_day_to_the_minute() {
+        for text in ["00:00", "00:01", "22:00", "23:59"] {
+            assert!(Cutover::parse(text).is_ok(), "{text}");
+        }
+        for text in [
+            "", ":", "24:00", "25:00", "12:60", "2200", "22", "22:0", "022:00", "22:00:00",
+            "-1:00", "+1:00", " 22:00", "22.00", "é:00", "22:é",
+        ] {
+            assert!(Cutover::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What calendar periods are made of: whole days of the calendar, without any zone.
+//!
+//! A stretch of days is named by its first day.
+
+use std::fmt::Write;
+
+use jiff::{
+    ToSpan,
+    civil::{Date, ISOWeekDate, Weekday},
+};
+
+use super::year_start::YearStart;
+
+/// The first year of which there are periods.
+const FIRST_YEAR: i16 = 1970;
+
+/// How many days a period has, and how it is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Unit {
+    Day,
+    Week,
+    Month,
+    Year(YearStart),
+}
+
+impl Unit {
+    /// The first day of the stretch that `date` lies in.
+    pub(super) fn holding(self, date: Date) -> Date {
+        match self {
+            Self::Day => date,
+            Self::Week => {
+                let n_since_monday = i64::from(date.weekday().to_monday_zero_offset());
+                date.saturating_sub(n_since_monday.days())
+            }
+            Self::Month => date.first_of_month(),
+            Self::Year(start) => match start.in_year(date.year()) {
+                Some(first) if first <= date => first,
+                Some(_) | None => start.in_year(date.year() - 1).unwrap_or(date),
+            },
+        }
+    }
+
+    /// The first day of the next stretch; `None` behind the year 9999.
+    pub(super) fn after(self, first: Date) -> Option<Date> {
+        let length = match self {
+            Self::Day => 1.day(),
+            Self::Week => 1.week(),
+            Self::Month => 1.month(),
+            Self::Year(_) => 1.year(),
+        };
+        first.checked_add(length).ok()
+    }
+
+    /// The first day of the stretch before; `None` before the first one.
+    pub(super) fn before(self, first: Date) -> Option<Date> {
+        let before = self.holding(first.yesterday().ok()?);
+        (before >= self.first()).then_some(before)
+    }
+
+    /// The first day of the first stretch: the one printed as of 1970.
+    pub(super) fn first(self) -> Date {
+        match self {
+            Self::Day | Self::Month => Date::constant(FIRST_YEAR, 1, 1),
+            // The Monday of 1970W01.
+            Self::Week => Date::constant(FIRST_YEAR - 1, 12, 29),
+            Self::Year(start) => start
+                .in_year(FIRST_YEAR)
+                .unwrap_or(Date::constant(FIRST_YEAR, 1, 1)),
+        }
+    }
+
+    /// The stretch as it is printed: `20261120`, `2026W47`, `202611`, or `2026`, the year it
+    /// begins in.
+    pub(super) fn label(self, first: Date) -> String {
+        let mut label = String::with_capacity(8);
+        let (year, month, day) = (first.year(), first.month(), first.day());
+        let _infallible = match self {
+            Self::Day => write!(label, "{year:04}{month:02}{day:02}"),
+            Self::Week => {
+                let week = first.iso_week_date();
+                write!(label, "{:04}W{:02}", week.year(), week.week())
+            }
+            Self::Month => write!(label, "{year:04}{month:02}"),
+            Self::Year(_) => write!(label, "{year:04}"),
+        };
+        label
+    }
+
+    /// The first day of the stretch that is printed so; `None` for what no stretch is printed as.
+    pub(super) fn parse(self, label: &str) -> Option<Date> {
+        let (year, rest) = label.split_at_checked(4)?;
+        let year = i16::try_from(digits(year)?).ok()?;
+        let two = |text: &str| i8::try_from(digits(text)?).ok();
+        let first = match self {
+            Self::Day => {
+                let (month, day) = rest.split_at_checked(2)?;
+                let is_short = day.len() == 2;
+                Date::new(year, two(month)?, two(day)?)
+                    .ok()
+                    .filter(|_| is_short)
+            }
+            Self::Week => {
+                let week = rest.strip_prefix('W').filter(|week| week.len() == 2)?;
+                let monday = ISOWeekDate::new(year, two(week)?, Weekday::Monday);
+                monday.ok().map(ISOWeekDate::date)
+            }
+            Self::Month if rest.len() == 2 => Date::new(year, two(rest)?, 1).ok(),
+            Self::Year(start) if rest.is_empty() => start.in_year(year),
+            Self::Month | Self::Year(_) => None,
+        }?;
+        (first >= self.first()).then_some(first)
+    }
+
+    /// What it is called, and how the first, the last and any other are printed.
+    pub(super) fn described(self) -> &'static str {
+        match self {
+            Self::Day => "a day printed as 20261120, of the years 1970 to 9999",
+            Self::Week => "an ISO week printed as 2026W47, of the years 1970 to 9999",
+            Self::Month => "a month printed as 202611, of the years 1970 to 9999",
+            Self::Year(_) => "a year from 1970 to 9999, the one it begins in",
+        }
+    }
+}
+
+/// ASCII digits alone, as a number.
+fn digits(text: &str) -> Option<u16> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use jiff::civil::date;
+
+    use super::*;
+
+    fn units() -> [Unit; 5] {
+        let fiscal = YearStart::parse("04-06").unwrap();
+        let calendar = YearStart::parse("01-01").unwrap();
+        [
+            Unit::Day,
+            Unit::Week,
+            Unit::Month,
+            Unit::Year(calendar),
+            Unit::Year(fiscal),
+        ]
+    }
+
+    #[test]
+    fn stretches_are_printed_as_the_contract_has_them() {
+        let day = date(2026, 11, 20);
+        let printed = units().map(|unit| unit.label(unit.holding(day)));
+        assert_eq!(printed, ["20261120", "2026W47", "202611", "2026", "2026"]);
+        let spring = date(2026, 4, 5);
+        let printed = units().map(|unit| unit.label(unit.holding(spring)));
+        assert_eq!(printed, ["20260405", "2026W14", "202604", "2026", "2025"]);
+        // The last days of a year may lie in the first week of the next, and the other way round.
+        let weeks = [date(2024, 12, 30), date(2027, 1, 3), date(2020, 12, 31)]
+            .map(|day| Unit::Week.label(Unit::Week.holding(day)));
+        assert_eq!(weeks, ["2025W01", "2026W53", "2020W53"]);
+    }
+
+    #[test]
+    fn every_stretch_is_read_back_and_follows_the_one_before() {
+        for unit in units() {
+            let mut first = unit.first();
+            assert_eq!(unit.before(first), None);
+            let mut n_seen = 0;
+            while let Some(next) = unit.after(first) {
+                let label = unit.label(first);
+                assert!(label < unit.label(next), "{label}");
+                assert_eq!(unit.parse(&label), Some(first), "{label}");
+                assert_eq!(unit.before(next), Some(first), "{label}");
+                assert_eq!(unit.holding(next.yesterday().unwrap()), first, "{label}");
+                assert_eq!(unit.holding(next), next, "{label}");
+                first = next;
+                n_seen += 1;
+            }
+            assert_eq!(unit.parse(&unit.label(first)), Some(first));
+            assert_eq!(unit.label(first).get(..4), Some("9999"));
+            assert!(n_seen >= 8_029, "{unit:?}: {n_seen}");
+        }
+    }
+
+    #[test]
+    fn what_no_stretch_is_printed_as_is_not_read() {
+        for text in [
+            "",
+            "2",
+            "202",
+            "é026",
+            "20261",
+            "2026-11-20",
+            "20261131",
+            "20260229",
+            "19691231",
+            "2026W00",
+            "2026W54",
+            "2025W53",
+            "2026w47",
+            "2026W7",
+            "2026W471",
+            "202613",
+            "202600",
+            "1969W52",
+            "196912",
+            "1969",
+            "+026",
+            " 2026",
+            "2026 ",
+            "２０２６",
+            "10000",
+            "2026112",
+            "202611200",
+            "0000",
+            "+2026112",
+            "2026W+1",
+        ] {
+            for unit in units() {
+                assert_eq!(unit.parse(text), None, "{text:?} as {unit:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! A sequence's counters, as changes touch them: one of them, or all.
+
+use std::sync::Arc;
+
+use entity::counter;
+use odometer_core::{
+    definition::{Definition, PeriodKind},
+    name::SequenceName,
+    period::CounterKey,
+};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    sea_query::{Expr, ExprTrait, Query},
+};
+
+use crate::sabotage::{self, Fault};
+use crate::store::{
+    answer::Snapshot,
+    catalogue::{self, Counter, LIVE, NO_PERIOD, REMOVED, Standing, one_more},
+    change::{Act, Change},
+    connection::session::DatabaseTransaction,
+    database::Seen,
+    error::StoreError,
+    reservation::period::{self, Newborn},
+};
+
+/// What the act is about.
+pub(super) struct Found {
+    pub(super) counter: Counter,
+    /// The highest high-water mark of all counters that issue.
+    pub(super) highest: i64,
+}
+
+/// Reads the counter, making it where the period was never used.
+pub(super) async fn found(
+    transaction: &DatabaseTransaction,
+    change: &Change,
+    key: &CounterKey,
+    definition: &Arc<Definition>,
+    version: &mut ChangeVersion,
+) -> Result<Result<Found, StoreError>, DbErr> {
+    let Some(standing) = catalogue::read(transaction, key.sequence.as_str(), &key.period).await?
+    else {
+        return Ok(Err(StoreError::NotFound));
+    };
+    if let Err(error) = admit_period(change, definition, &standing) {
+        return Ok(Err(error));
+    }
+    let counter = match standing.counter() {
+        Some(counter) => counter,
+        None if key.period.is_none() => {
+            return Ok(Err(catalogue::without_counter(&key.sequence)));
+        }
+        None => match born(transaction, change, key, definition, version).await? {
+            Ok(counter) => counter,
+            Err(error) => return Ok(Err(error)),
+        },
+    };
+    if change.went_back(counter.seen.next_value, Some(counter.seen.version)) {
+        return Ok(Err(StoreError::WentBack));
+    }
+    let mut highest = counter.seen.next_value;
+    if matches!(change.act, Act::Define { .. }) && catalogue::has_periods(definition) {
+        let of_periods = highest_of_periods(transaction, &key.sequence).await?;
+        highest = of_periods.unwrap_or(definition.start);
+        let is_used = !standing.periods_removed_through.is_empty()
+            || is_any_made(transaction, &key.sequence).await?;
+        if is_used {
+            // Numbers were issued, whatever is left of them.
+            let second = definition.start.saturating_add(definition.step);
+            highest = Ord::max(highest, second);
+        }
+    }
+    Ok(Ok(Found { counter, highest }))
+}
+
+/// Whether the act's period is one of the sequence's, and not gone.
+fn admit_period(
+    change: &Change,
+    definition: &Arc<Definition>,
+    standing: &Standing,
+) -> Result<(), StoreError> {
+    let (version, counter) = (standing.definition_version, standing.counter());
+    match &change.act {
+        Act::Advance { period, .. } => {
+            period::check(period, definition, version, counter)?;
+            if standing.has_removed(period) {
+                return Err(StoreError::PeriodRemoved);
+            }
+            Ok(())
+        }
+        Act::RemovePeriod { .. } if definition.period != PeriodKind::Keyed => {
+            Err(StoreError::NotForKind)
+        }
+        Act::RemovePeriod { .. } | Act::Define { .. } | Act::Retire | Act::Restore => Ok(()),
+    }
+}
+
+/// Makes the counter of a period that was never used: to be advanced, or to be a tombstone.
+async fn born(
+    transaction: &DatabaseTransaction,
+    change: &Change,
+    key: &CounterKey,
+    definition: &Definition,
+    version: &mut ChangeVersion,
+) -> Result<Result<Counter, StoreError>, DbErr> {
+    let limit = change.keyed_periods;
+    if definition.period == PeriodKind::Keyed && period::n_others(transaction, key).await? >= limit
+    {
+        return Ok(Err(StoreError::TooManyPeriods { limit }));
+    }
+    // It holds `meta`'s row, on which the birth stands, and is made undone with all else.
+    version.raised(transaction).await?;
+    let Some(ground) = super::ground(transaction, change).await? else {
+        return Ok(Err(StoreError::WentBack));
+    };
+    let first = ground.first_in(definition, &key.period);
+    if change.went_back(first, None) {
+        return Ok(Err(StoreError::WentBack));
+    }
+    let newborn = Newborn::at(first, definition, ground);
+    insert(transaction, key, newborn).await?;
+    Ok(Ok(Counter {
+        seen: Seen {
+            next_value: newborn.next_value,
+            version: newborn.version,
+        },
+        floor: newborn.floor,
+        revision: newborn.version,
+        rate: 0.0,
+        is_removed: false,
+    }))
+}
+
+/// The number of a change, raised once and only where there is one.
+#[derive(Default)]
+pub(super) struct ChangeVersion {
+    version: Option<i64>,
+}
+
+impl ChangeVersion {
+    pub(super) async fn raised(&mut self, transaction: &DatabaseTransaction) -> Result<i64, DbErr> {
+        if let Some(version) = self.version {
+            return Ok(version);
+        }
+        let version = super::raise_definitions_version(transaction).await?;
+        self.version = Some(version);
+        Ok(version)
+    }
+}
+
+/// Raises version and revision, so that what is remembered of the counters conflicts: of all that
+/// issue, or, where a period is named, of its own and of the one without a period.
+///
+/// A tombstone was raised when it became one. So a write on what is remembered of the period as it
+/// was before finds no row any more, and whoever reads again is told that it is removed.
+pub(super) async fn raise(
+    transaction: &DatabaseTransaction,
+    key: &CounterKey,
+) -> Result<(), DbErr> {
+    let mut those = Condition::all().add(counter::Column::Sequence.eq(key.sequence.as_str()));
+    if !key.period.is_none() {
+        those = those.add(counter::Column::Period.is_in([NO_PERIOD, key.period.as_str()]));
+    }
+    counter::Entity::update_many()
+        .col_expr(counter::Column::Version, one_more(counter::Column::Version))
+        .col_expr(
+            counter::Column::Revision,
+            one_more(counter::Column::Revision),
+        )
+        .filter(those.add(counter::Column::State.eq(LIVE)))
+        .exec(transaction)
+        .await?;
+    Ok(())
+}
+
+/// Writes what became of one counter. Its row is locked since it was raised, or born by this
+/// transaction: nobody has reserved meanwhile.
+pub(super) async fn write(
+    transaction: &DatabaseTransaction,
+    key: &CounterKey,
+    after: &Snapshot,
+) -> Result<(), DbErr> {
+    if after.is_removed && sabotage::is(Fault::Rebirth) {
+        let row = (
+            key.sequence.as_str().to_owned(),
+            key.period.as_str().to_owned(),
+        );
+        counter::Entity::delete_by_id(row).exec(transaction).await?;
+        return Ok(());
+    }
+    let state = if after.is_removed { REMOVED } else { LIVE };
+    counter::Entity::update_many()
+        .col_expr(counter::Column::NextValue, Expr::val(after.next_value))
+        .col_expr(counter::Column::Floor, Expr::val(after.floor))
+        .col_expr(counter::Column::State, Expr::val(state))
+        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
+        .filter(counter::Column::Period.eq(key.period.as_str()))
+        .exec(transaction)
+        .await?;
+    Ok(())
+}
+
+/// Raises the floor of each counter that issues to its high-water mark.
+pub(super) async fn close(
+    transaction: &DatabaseTransaction,
+    name: &SequenceName,
+) -> Result<(), DbErr> {
+    let next_value = || Expr::col(counter::Column::NextValue);
+    counter::Entity::update_many()
+        .col_expr(counter::Column::Floor, next_value())
+        .filter(counter::Column::Sequence.eq(name.as_str()))
+        .filter(counter::Column::State.eq(LIVE))
+        .filter(Expr::col(counter::Column::Floor).lt(next_value()))
+        .exec(transaction)
+        .await?;
+    Ok(())
+}
+
+/// The highest high-water mark of the periods that issue; `None` where there is none.
+async fn highest_of_periods(
+    transaction: &DatabaseTransaction,
+    name: &SequenceName,
+) -> Result<Option<i64>, DbErr> {
+    let query = Query::select()
+        .expr_as(Expr::col(counter::Column::NextValue).max(), "highest")
+        .from(counter::Entity)
+        .and_where(counter::Column::Sequence.eq(name.as_str()))
+        .and_where(counter::Column::Period.gt(NO_PERIOD))
+        .and_where(counter::Column::State.eq(LIVE))
+        .to_owned();
+    match transaction.query_one(&query).await? {
+        Some(row) => row.try_get("", "highest"),
+        None => Ok(None),
+    }
+}
+
+/// Whether a counter was made for any period, those of removed keys included.
+async fn is_any_made(
+    transaction: &DatabaseTransaction,
+    name: &SequenceName,
+) -> Result<bool, DbErr> {
+    let one = counter::Entity::find()
+        .filter(counter::Column::Sequence.eq(name.as_str()))
+        .filter(counter::Column::Period.gt(NO_PERIOD))
+        .limit(1)
+        .one(transaction)
+        .await?;
+    Ok(one.is_some())
+}
+
+/// Makes the counter of a period that was never used, also where the sequence is retired.
+async fn insert(
+    transaction: &DatabaseTransaction,
+    key: &CounterKey,
+    newborn: Newborn,
+) -> Result<(), DbErr> {
+    counter::Entity::insert(newborn.row(key))
+        .exec_without_returning(transaction)
+        .await?;
+    Ok(())
+}
