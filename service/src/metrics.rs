@@ -24,7 +24,7 @@ const METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
 /// Every counter and what it counts.
-const COUNTERS: [(&str, &str); 13] = [
+const COUNTERS: [(&str, &str); 14] = [
     (
         "odometer_abandoned_numbers_total",
         "Numbers reserved that will neither be issued nor returned, by cause.",
@@ -55,6 +55,10 @@ const COUNTERS: [(&str, &str); 13] = [
         "Journal rows written.",
     ),
     ("odometer_numbers_issued_total", "Numbers given to callers."),
+    (
+        "odometer_periods_removed_total",
+        "Periods of the calendar removed because of their age.",
+    ),
     (
         "odometer_reservation_retries_total",
         "Further attempts of reservations.",
@@ -329,6 +333,8 @@ pub struct Metrics {
     pub journal_queue: Gauge,
     /// Journal rows removed because of their age.
     pub journal_rows_pruned: Counter,
+    /// Periods of the calendar removed because of their age.
+    pub periods_removed: Counter,
     /// Times that all of the journal was looked through for blocks that overlap.
     pub journal_checks: Counter,
     /// Pairs of blocks in the journal that have numbers in common.
@@ -432,6 +438,7 @@ impl Metrics {
             journal_rows_dropped: make.counter("odometer_journal_rows_dropped_total"),
             journal_queue: make.gauge("odometer_journal_queue"),
             journal_rows_pruned: make.counter("odometer_journal_rows_pruned_total"),
+            periods_removed: make.counter("odometer_periods_removed_total"),
             journal_checks: make.counter("odometer_journal_checks_total"),
             journal_overlaps: make.gauge("odometer_journal_overlaps"),
             shortest_reserve_seconds: make.unbounded_gauge("odometer_shortest_reserve_seconds"),

@@ -53,6 +53,8 @@ pub(crate) enum Fault {
     RemovalDies,
     /// A removed period leaves no tombstone.
     Rebirth,
+    /// All periods of a sequence count in one row, reset to its start when the period changes.
+    OneRow,
     /// Callers of a strict sequence share a write that was sent before they came.
     StrictSharesLate,
     /// What is written for a strict sequence arrives a second and a half late.
@@ -82,6 +84,7 @@ impl Fault {
         (Fault::KeepDeadPool, "keep-dead-pool"),
         (Fault::Uncounted, "uncounted"),
         (Fault::NoPrefetch, "no-prefetch"),
+        (Fault::OneRow, "one-row"),
         (Fault::RemoveUnannounced, "remove-unannounced"),
         (Fault::RemovalDies, "removal-dies"),
         (Fault::Rebirth, "rebirth"),

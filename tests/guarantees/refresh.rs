@@ -8,7 +8,7 @@ use odometer::{
     metrics::Metrics,
     store::{Act, Changed, Condition, News, Store},
 };
-use odometer_core::{definition::Definition, name::SequenceName};
+use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 use tokio::sync::mpsc;
 
 use crate::support::{Backend, TestDatabase, for_each_server};

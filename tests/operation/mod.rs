@@ -10,6 +10,7 @@ mod metrics;
 mod migrations;
 mod mysql_login;
 mod next_schema;
+mod periods_store;
 mod pooler;
 mod shutdown;
 mod start_up;

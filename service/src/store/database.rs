@@ -34,6 +34,7 @@ use super::{
     journal::recent,
     journal::{Fate, Journal, Row},
     near,
+    removal::Remover,
     reservation::suspect::Doubts,
     reservation::{Reservation, ReserveRequest, Unpublished},
 };
@@ -120,6 +121,11 @@ impl Database {
             Arc::clone(&connection),
             holder.to_string(),
             &settings,
+            Arc::clone(&metrics),
+        );
+        Remover::start(
+            Arc::clone(&connection),
+            Arc::clone(&beat),
             Arc::clone(&metrics),
         );
         let mut has_looked = connection.has_looked.subscribe();

@@ -14,6 +14,7 @@ mod error;
 mod file_lock;
 mod journal;
 mod near;
+mod removal;
 mod reservation;
 
 use std::{future::Future, sync::Arc, time::Duration};

@@ -1,7 +1,13 @@
 //! A sequence's counters, as changes touch them: one of them, or all.
 
+use std::sync::Arc;
+
 use entity::counter;
-use odometer_core::{name::SequenceName, period::CounterKey};
+use odometer_core::{
+    definition::{Definition, PeriodKind},
+    name::SequenceName,
+    period::CounterKey,
+};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, ExprTrait, Query},
@@ -10,10 +16,138 @@ use sea_orm::{
 use crate::sabotage::{self, Fault};
 use crate::store::{
     answer::Snapshot,
-    catalogue::{LIVE, NO_PERIOD, REMOVED, one_more},
+    catalogue::{self, Counter, LIVE, NO_PERIOD, REMOVED, Standing, one_more},
+    change::{Act, Change},
     connection::session::DatabaseTransaction,
-    reservation::period::Newborn,
+    database::Seen,
+    error::StoreError,
+    reservation::period::{self, Newborn},
 };
+
+/// What the act is about.
+pub(super) struct Found {
+    pub(super) counter: Counter,
+    /// The highest high-water mark of all counters that issue.
+    pub(super) highest: i64,
+}
+
+/// Reads the counter, making it where the period was never used.
+pub(super) async fn found(
+    transaction: &DatabaseTransaction,
+    change: &Change,
+    key: &CounterKey,
+    definition: &Arc<Definition>,
+    version: &mut ChangeVersion,
+) -> Result<Result<Found, StoreError>, DbErr> {
+    let Some(standing) = catalogue::read(transaction, key.sequence.as_str(), &key.period).await?
+    else {
+        return Ok(Err(StoreError::NotFound));
+    };
+    if let Err(error) = admit_period(change, definition, &standing) {
+        return Ok(Err(error));
+    }
+    let counter = match standing.counter() {
+        Some(counter) => counter,
+        None if key.period.is_none() => {
+            return Ok(Err(catalogue::without_counter(&key.sequence)));
+        }
+        None => match born(transaction, change, key, definition, version).await? {
+            Ok(counter) => counter,
+            Err(error) => return Ok(Err(error)),
+        },
+    };
+    if change.went_back(counter.seen.next_value, Some(counter.seen.version)) {
+        return Ok(Err(StoreError::WentBack));
+    }
+    let mut highest = counter.seen.next_value;
+    if matches!(change.act, Act::Define { .. }) && catalogue::has_periods(definition) {
+        let of_periods = highest_of_periods(transaction, &key.sequence).await?;
+        highest = of_periods.unwrap_or(definition.start);
+        let is_used = !standing.periods_removed_through.is_empty()
+            || is_any_made(transaction, &key.sequence).await?;
+        if is_used {
+            // Numbers were issued, whatever is left of them.
+            let second = definition.start.saturating_add(definition.step);
+            highest = Ord::max(highest, second);
+        }
+    }
+    Ok(Ok(Found { counter, highest }))
+}
+
+/// Whether the act's period is one of the sequence's, and not gone.
+fn admit_period(
+    change: &Change,
+    definition: &Arc<Definition>,
+    standing: &Standing,
+) -> Result<(), StoreError> {
+    let (version, counter) = (standing.definition_version, standing.counter());
+    match &change.act {
+        Act::Advance { period, .. } => {
+            period::check(period, definition, version, counter)?;
+            if standing.has_removed(period) {
+                return Err(StoreError::PeriodRemoved);
+            }
+            Ok(())
+        }
+        Act::RemovePeriod { .. } if definition.period != PeriodKind::Keyed => {
+            Err(StoreError::NotForKind)
+        }
+        Act::RemovePeriod { .. } | Act::Define { .. } | Act::Retire | Act::Restore => Ok(()),
+    }
+}
+
+/// Makes the counter of a period that was never used: to be advanced, or to be a tombstone.
+async fn born(
+    transaction: &DatabaseTransaction,
+    change: &Change,
+    key: &CounterKey,
+    definition: &Definition,
+    version: &mut ChangeVersion,
+) -> Result<Result<Counter, StoreError>, DbErr> {
+    let limit = change.keyed_periods;
+    if definition.period == PeriodKind::Keyed && period::n_others(transaction, key).await? >= limit
+    {
+        return Ok(Err(StoreError::TooManyPeriods { limit }));
+    }
+    // It holds `meta`'s row, on which the birth stands, and is made undone with all else.
+    version.raised(transaction).await?;
+    let Some(ground) = super::ground(transaction, change).await? else {
+        return Ok(Err(StoreError::WentBack));
+    };
+    let first = ground.first_in(definition, &key.period);
+    if change.went_back(first, None) {
+        return Ok(Err(StoreError::WentBack));
+    }
+    let newborn = Newborn::at(first, definition, ground);
+    insert(transaction, key, newborn).await?;
+    Ok(Ok(Counter {
+        seen: Seen {
+            next_value: newborn.next_value,
+            version: newborn.version,
+        },
+        revision: newborn.version,
+        floor: newborn.floor,
+        rate: 0.0,
+        is_removed: false,
+    }))
+}
+
+/// The number of a change, raised once and only where there is one.
+#[derive(Default)]
+pub(super) struct ChangeVersion {
+    version: Option<i64>,
+}
+
+impl ChangeVersion {
+    pub(super) async fn raised(&mut self, transaction: &DatabaseTransaction) -> Result<i64, DbErr> {
+        if let Some(version) = self.version {
+            return Ok(version);
+        }
+        let version = super::raise_definitions_version(transaction).await?;
+        self.version = Some(version);
+        Ok(version)
+    }
+}
 
 /// Raises version and revision, so that what is remembered of the counters conflicts: of all that
 /// issue, or, where a period is named, of its own and of the one without a period.
@@ -84,7 +218,7 @@ pub(super) async fn close(
 }
 
 /// The highest high-water mark of the periods that issue; `None` where there is none.
-pub(super) async fn highest(
+async fn highest_of_periods(
     transaction: &DatabaseTransaction,
     name: &SequenceName,
 ) -> Result<Option<i64>, DbErr> {
@@ -102,7 +236,7 @@ pub(super) async fn highest(
 }
 
 /// Whether a counter was made for any period, those of removed keys included.
-pub(super) async fn has_periods(
+async fn is_any_made(
     transaction: &DatabaseTransaction,
     name: &SequenceName,
 ) -> Result<bool, DbErr> {
@@ -116,7 +250,7 @@ pub(super) async fn has_periods(
 }
 
 /// Makes the counter of a period that was never used, also where the sequence is retired.
-pub(super) async fn insert(
+async fn insert(
     transaction: &DatabaseTransaction,
     key: &CounterKey,
     newborn: Newborn,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use entity::{meta, sequence};
 use odometer_core::{
-    definition::{Definition, DefinitionChange, PeriodKind},
+    definition::{Definition, DefinitionChange},
     name::SequenceName,
     period::{CounterKey, Period},
 };
@@ -25,12 +25,12 @@ use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
 use crate::store::{
     answer::{Altered, Condition, Snapshot},
-    catalogue::{self, Counter, LIVE, RETIRED, Standing, one_more},
+    catalogue::{self, LIVE, RETIRED, one_more},
     change::beat::Witness,
     connection::session::{DatabaseConnection, DatabaseTransaction},
     database::Seen,
     error::StoreError,
-    reservation::{self, look::Ground, period::Newborn},
+    reservation::look::Ground,
 };
 
 /// What is to become of a sequence.
@@ -141,8 +141,9 @@ async fn within(
     if !is_dry_run {
         counters::raise(transaction, &key).await?;
     }
-    let mut version = ChangeVersion::default();
-    let found = match found(transaction, &change, &key, &definition, &mut version).await? {
+    let mut version = counters::ChangeVersion::default();
+    let found = match counters::found(transaction, &change, &key, &definition, &mut version).await?
+    {
         Ok(found) => found,
         Err(error) => return Ok(Err(error)),
     };
@@ -173,131 +174,6 @@ async fn within(
         after,
         is_written,
     }))
-}
-
-/// What the act is about.
-struct Found {
-    counter: Counter,
-    /// The highest high-water mark of all counters that issue.
-    highest: i64,
-}
-
-/// Reads the counter, making it where the period was never used.
-async fn found(
-    transaction: &DatabaseTransaction,
-    change: &Change,
-    key: &CounterKey,
-    definition: &Arc<Definition>,
-    version: &mut ChangeVersion,
-) -> Result<Result<Found, StoreError>, DbErr> {
-    let Some(standing) = catalogue::read(transaction, key.sequence.as_str(), &key.period).await?
-    else {
-        return Ok(Err(StoreError::NotFound));
-    };
-    if let Err(error) = admit_period(change, definition, &standing) {
-        return Ok(Err(error));
-    }
-    let counter = match standing.counter() {
-        Some(counter) => counter,
-        None if key.period.is_none() => {
-            return Ok(Err(catalogue::without_counter(&key.sequence)));
-        }
-        None => match born(transaction, change, key, definition, version).await? {
-            Ok(counter) => counter,
-            Err(error) => return Ok(Err(error)),
-        },
-    };
-    if change.went_back(counter.seen.next_value, Some(counter.seen.version)) {
-        return Ok(Err(StoreError::WentBack));
-    }
-    let mut highest = counter.seen.next_value;
-    if matches!(change.act, Act::Define { .. }) && catalogue::has_periods(definition) {
-        let of_periods = counters::highest(transaction, &key.sequence).await?;
-        highest = of_periods.unwrap_or(definition.start);
-        let is_used = !standing.periods_removed_through.is_empty()
-            || counters::has_periods(transaction, &key.sequence).await?;
-        if is_used {
-            // Numbers were issued, whatever is left of them.
-            highest = highest.max(definition.start.saturating_add(definition.step));
-        }
-    }
-    Ok(Ok(Found { counter, highest }))
-}
-
-/// Whether the act's period is one of the sequence's, and not gone.
-fn admit_period(
-    change: &Change,
-    definition: &Arc<Definition>,
-    standing: &Standing,
-) -> Result<(), StoreError> {
-    let (version, counter) = (standing.definition_version, standing.counter());
-    match &change.act {
-        Act::Advance { period, .. } => {
-            reservation::period::check(period, definition, version, counter)?;
-            if standing.has_removed(period) {
-                return Err(StoreError::PeriodRemoved);
-            }
-            Ok(())
-        }
-        Act::RemovePeriod { .. } if definition.period != PeriodKind::Keyed => {
-            Err(StoreError::NotForKind)
-        }
-        Act::RemovePeriod { .. } | Act::Define { .. } | Act::Retire | Act::Restore => Ok(()),
-    }
-}
-
-/// Makes the counter of a period that was never used: to be advanced, or to be a tombstone.
-async fn born(
-    transaction: &DatabaseTransaction,
-    change: &Change,
-    key: &CounterKey,
-    definition: &Definition,
-    version: &mut ChangeVersion,
-) -> Result<Result<Counter, StoreError>, DbErr> {
-    let limit = change.keyed_periods;
-    if definition.period == PeriodKind::Keyed
-        && reservation::period::n_periods(transaction, &key.sequence).await? >= limit
-    {
-        return Ok(Err(StoreError::TooManyPeriods { limit }));
-    }
-    // It holds `meta`'s row, on which the birth stands, and is made undone with all else.
-    version.raised(transaction).await?;
-    let Some(ground) = ground(transaction, change).await? else {
-        return Ok(Err(StoreError::WentBack));
-    };
-    let first = ground.first_in(definition, &key.period);
-    if change.went_back(first, None) {
-        return Ok(Err(StoreError::WentBack));
-    }
-    let newborn = Newborn::at(first, definition, ground);
-    counters::insert(transaction, key, newborn).await?;
-    Ok(Ok(Counter {
-        seen: Seen {
-            next_value: newborn.next_value,
-            version: newborn.version,
-        },
-        revision: newborn.version,
-        floor: newborn.floor,
-        rate: 0.0,
-        is_removed: false,
-    }))
-}
-
-/// The number of a change, raised once and only where there is one.
-#[derive(Default)]
-struct ChangeVersion {
-    version: Option<i64>,
-}
-
-impl ChangeVersion {
-    async fn raised(&mut self, transaction: &DatabaseTransaction) -> Result<i64, DbErr> {
-        if let Some(version) = self.version {
-            return Ok(version);
-        }
-        let version = raise_definitions_version(transaction).await?;
-        self.version = Some(version);
-        Ok(version)
-    }
 }
 
 /// Whether the act may be tried on the sequence as it is.

@@ -3,14 +3,17 @@
 //!
 //! One transaction, which holds `meta`'s row from its beginning: nothing is born or changed
 //! meanwhile, and what is reserved meanwhile either comes first or conflicts.
+//!
+//! The counters of all periods are raised like any other, and what was removed stays so: a tombstone
+//! is one afterwards, and `periods_removed_through` is not touched.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use entity::{block, counter, meta, sequence};
 use odometer_core::definition::Definition;
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryOrder,
-    QuerySelect,
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
+    QueryOrder, QuerySelect,
     sea_query::{CaseStatement, Expr, ExprTrait, Query},
 };
 
@@ -18,7 +21,7 @@ use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
 use crate::store::{
     StoreSettings,
-    catalogue::one_more,
+    catalogue::{self, LIVE, NO_PERIOD, one_more},
     connection::session::{DatabaseConnection, DatabaseTransaction},
     connection::startup::{self, Verdict},
     connection::target::Target,
@@ -203,6 +206,28 @@ struct Rise {
     highest: i64,
     /// From here on a sequence is exhausted, unless its `max` is raised.
     end: i64,
+    /// Whether they count in periods: then their counter without one issues nothing.
+    has_periods: bool,
+}
+
+impl Rise {
+    /// The counters of these sequences of which anything is issued.
+    fn issuing(self, names: &[String]) -> Condition {
+        let is_in_period = Expr::col(counter::Column::Period).gt(NO_PERIOD);
+        Condition::all()
+            .add(counter::Column::Sequence.is_in(names))
+            .add(counter::Column::State.eq(LIVE))
+            .add_option(self.has_periods.then_some(is_in_period))
+    }
+
+    /// The lowest high-water mark that comes to the end.
+    fn comes_to_its_end(self) -> i64 {
+        if self.highest < self.end {
+            self.end
+        } else {
+            self.end.saturating_sub(self.rise)
+        }
+    }
 }
 
 impl Recovery<'_> {
@@ -238,6 +263,7 @@ impl Recovery<'_> {
                     rise: definition.rise(self.n_steps),
                     highest: definition.highest(),
                     end: definition.end(),
+                    has_periods: catalogue::has_periods(&definition),
                 };
                 groups.entry(rise).or_default().push(row.name);
             }
@@ -248,19 +274,31 @@ impl Recovery<'_> {
         }
     }
 
-    /// What raising these counters will come to.
+    /// What raising these counters will come to. One sequence may have very many.
     async fn note_rises(&mut self, rise: Rise, names: &[String]) -> Result<(), DbErr> {
-        let rows = counter::Entity::find()
-            .filter(counter::Column::Sequence.is_in(names))
+        let at_their_end = Query::select()
+            .expr_as(
+                Expr::col(counter::Column::Sequence).count_distinct(),
+                "n_sequences",
+            )
+            .from(counter::Entity)
+            .cond_where(rise.issuing(names))
+            .and_where(counter::Column::NextValue.gte(rise.comes_to_its_end()))
+            .to_owned();
+        if let Some(row) = self.transaction.query_one(&at_their_end).await? {
+            let n_sequences: i64 = row.try_get("", "n_sequences")?;
+            self.outcome.n_at_their_end += u64::try_from(n_sequences).unwrap_or_default();
+        }
+        // What is cut off at the end is cut off most of the highest.
+        let lowest = counter::Entity::find()
+            .filter(rise.issuing(names))
+            .order_by_asc(counter::Column::NextValue)
             .order_by_asc(counter::Column::Sequence)
-            .all(self.transaction)
+            .one(self.transaction)
             .await?;
-        for row in rows {
+        if let Some(row) = lowest {
             let left = rise.highest.saturating_sub(row.next_value);
             let rises_by = Ord::max(Ord::min(rise.rise, left), 0);
-            if row.next_value.saturating_add(rises_by) >= rise.end {
-                self.outcome.n_at_their_end += 1;
-            }
             if rises_by > self.outcome.highest_rise {
                 self.outcome.highest_rise = rises_by;
                 self.outcome.highest_riser = Some(row.sequence);

@@ -9,14 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use entity::{block, counter};
+use entity::{block, counter, sequence};
 use migration::{Installed, JOURNAL_INDEX};
+use odometer_core::period::Period;
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use uuid::Uuid;
 
 use crate::clock::now_ms;
 use crate::store::{
     StoreSettings,
+    catalogue::{NO_PERIOD, REMOVED, is_removed_by_age},
     connection::session::DatabaseConnection,
     connection::{Connection, Health},
     error::Failure,
@@ -190,7 +192,7 @@ fn is_over(
     match row.fate.as_str() {
         "spent" | "adopted" | "abandoned" => true,
         "held" => row.holder != rule.holder && !living.contains(&row.holder),
-        // A floor never falls, and nothing below it is adopted.
+        // A floor never falls, and nothing below it is adopted, nor of a removed period.
         "returned" => floors
             .get(&(row.sequence.clone(), row.period.clone()))
             .is_some_and(|floor| row.last < *floor),
@@ -234,7 +236,8 @@ async fn living(
     holders::living(database, holders, rule.silence).await
 }
 
-/// The floors of the sequences and periods that returned rows belong to.
+/// The floors of the sequences and periods that returned rows belong to; above all numbers for
+/// periods that are removed.
 async fn floors(
     database: &DatabaseConnection,
     rows: &[block::Model],
@@ -245,13 +248,36 @@ async fn floors(
     }
     let names: HashSet<&str> = returned.iter().map(|row| row.sequence.as_str()).collect();
     let periods: HashSet<&str> = returned.iter().map(|row| row.period.as_str()).collect();
+    let sequences = sequence::Entity::find()
+        .filter(sequence::Column::Name.is_in(names.iter().copied()))
+        .filter(sequence::Column::PeriodsRemovedThrough.gt(NO_PERIOD))
+        .all(database)
+        .await?;
+    let removed_through: HashMap<String, String> = sequences
+        .into_iter()
+        .map(|row| (row.name, row.periods_removed_through))
+        .collect();
+    let mut floors: HashMap<(String, String), i64> = returned
+        .iter()
+        .filter(|row| {
+            let period = Period::from_stored(&row.period);
+            let removed_through = removed_through.get(&row.sequence);
+            removed_through.is_some_and(|through| is_removed_by_age(&period, through))
+        })
+        .map(|row| ((row.sequence.clone(), row.period.clone()), i64::MAX))
+        .collect();
     let counters = counter::Entity::find()
         .filter(counter::Column::Sequence.is_in(names))
         .filter(counter::Column::Period.is_in(periods))
         .all(database)
         .await?;
-    Ok(counters
-        .into_iter()
-        .map(|row| ((row.sequence, row.period), row.floor))
-        .collect())
+    for row in counters {
+        let floor = if row.state == REMOVED {
+            i64::MAX
+        } else {
+            row.floor
+        };
+        floors.entry((row.sequence, row.period)).or_insert(floor);
+    }
+    Ok(floors)
 }

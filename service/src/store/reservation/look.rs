@@ -3,7 +3,7 @@
 use entity::{counter, meta, replica, sequence};
 use odometer_core::{
     definition::Definition,
-    period::{CounterKey, Period},
+    period::{Calendar, CounterKey, Period},
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, FromQueryResult, JoinType,
@@ -19,6 +19,8 @@ use crate::store::{
 /// Versions of counters leave so much room for each millisecond between two recoveries, so that
 /// none that was ever seen comes again.
 const VERSIONS_EACH_MS: i64 = 1 << 10;
+/// How far the clocks of replicas may be apart: all time zones there are.
+const CLOCKS_APART_MS: i64 = 26 * 3_600_000;
 
 /// A sequence and one of its counters, and this replica's beat, as they stood at one moment.
 #[derive(Clone, Debug)]
@@ -128,9 +130,20 @@ impl Ground {
         }
     }
 
-    /// What is not known to begin later counts as having been there before.
-    fn is_after_recovery(&self, _definition: &Definition, _period: &Period) -> bool {
-        self.recovered_at.is_none()
+    /// Whether a period begins so long after the last recovery that nobody can have reserved of it
+    /// before: not for a caller who named it ahead of time, not to have its first block ready, and
+    /// not by a clock that was ahead. What is not known to begin so late does not.
+    fn is_after_recovery(&self, definition: &Definition, period: &Period) -> bool {
+        let Some(recovered_at) = self.recovered_at else {
+            return true;
+        };
+        let calendar = Calendar::of(definition);
+        let named = calendar.and_then(|calendar| calendar.named(period.as_str()).ok());
+        let ahead = definition.period_ahead.max(definition.block.hold);
+        let used_until = recovered_at
+            .saturating_add(ahead.as_millis())
+            .saturating_add(CLOCKS_APART_MS);
+        named.is_some_and(|named| named.from_ms > used_until)
     }
 
     /// Whether `odometer recover` ever ran.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use entity::{counter, sequence};
 use odometer_core::{
     definition::{Definition, PeriodKind},
-    name::SequenceName,
     period::{CounterKey, Period},
 };
 use sea_orm::{
@@ -71,7 +70,7 @@ impl Reservation<'_> {
     ) -> Result<(), Stop> {
         let most_keys = self.database.settings.keyed_periods;
         let birth = PeriodBirth {
-            key: self.request.key.clone(),
+            key: self.counter.clone(),
             above: self.request.last_seen.map_or(0, |seen| seen.next_value),
             most_keys: (definition.period == PeriodKind::Keyed).then_some(most_keys),
             witness: witness.clone(),
@@ -158,7 +157,7 @@ impl PeriodBirth {
             return Ok(PeriodBorn::TooLow);
         }
         if let Some(limit) = self.most_keys
-            && n_periods(transaction, &self.key.sequence).await? >= limit
+            && n_others(transaction, &self.key).await? >= limit
         {
             return Ok(PeriodBorn::TooMany { limit });
         }
@@ -224,15 +223,17 @@ impl Newborn {
     }
 }
 
-/// Periods of a sequence that have a row. Tombstones stay for good, so they count: removing keys
-/// makes no room for others, or the table could grow without bound.
-pub(in crate::store) async fn n_periods(
+/// Other periods of the sequence that have a row. Tombstones stay for good, so they count: removing
+/// keys makes no room for others, or the table could grow without bound.
+pub(in crate::store) async fn n_others(
     transaction: &DatabaseTransaction,
-    name: &SequenceName,
+    key: &CounterKey,
 ) -> Result<u64, DbErr> {
     counter::Entity::find()
-        .filter(counter::Column::Sequence.eq(name.as_str()))
+        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
         .filter(counter::Column::Period.gt(NO_PERIOD))
+        // Another replica may just have made it.
+        .filter(counter::Column::Period.ne(key.period.as_str()))
         .count(transaction)
         .await
 }
