@@ -296,10 +296,10 @@ fn what_was_created_stays_and_is_named() {
 fn order_may_be_relaxed_and_not_made_strict() {
     let strict = create(json!({"order": "strict"})).unwrap();
     let relaxed = change(json!({"order": "relaxed"}))
-        .apply(&strict, 5)
+        .apply(&strict, 5, true)
         .unwrap();
     assert_eq!(relaxed.order, Order::Relaxed);
-    let error = change(json!({"order": "strict"})).apply(&relaxed, 5);
+    let error = change(json!({"order": "strict"})).apply(&relaxed, 5, true);
     assert_eq!(
         error.unwrap_err().to_string(),
         "`order` cannot be changed once the sequence exists: it is \"relaxed\"."
