@@ -55,6 +55,10 @@ pub(crate) enum Fault {
     Rebirth,
     /// All periods of a sequence count in one row, reset to its start when the period changes.
     OneRow,
+    /// The last template that fits a name decides about it.
+    LastTemplate,
+    /// A file of definitions is made so without being checked whole before.
+    ApplyUnchecked,
     /// Callers of a strict sequence share a write that was sent before they came.
     StrictSharesLate,
     /// What is written for a strict sequence arrives a second and a half late.
@@ -88,6 +92,8 @@ impl Fault {
         (Fault::RemoveUnannounced, "remove-unannounced"),
         (Fault::RemovalDies, "removal-dies"),
         (Fault::Rebirth, "rebirth"),
+        (Fault::LastTemplate, "last-template"),
+        (Fault::ApplyUnchecked, "apply-unchecked"),
         (Fault::StrictSharesLate, "strict-shares-late"),
         (Fault::StrictArrivesLate, "strict-arrives-late"),
     ];

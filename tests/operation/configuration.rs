@@ -4,7 +4,7 @@
 use crate::support::{Backend, Finished, PASSWORD, Program, TestDatabase, directory, run};
 
 /// Ended by its configuration: exit code 78 and one line that names `key`.
-fn refused(finished: &Finished, key: &str, what: &str) {
+pub(super) fn refused(finished: &Finished, key: &str, what: &str) {
     assert_eq!(finished.code, Some(78), "{what}: {finished}");
     let lines: Vec<&str> = finished.errors.lines().collect();
     assert_eq!(lines.len(), 1, "{what}: {finished}");

@@ -237,11 +237,12 @@ impl SequenceActor {
                 InFlight::Group(group) => self.want_of(group),
             },
             adopt_from,
+            // None, too, for a name that shares another sequence: it gets none of its own.
             template: self
                 .shared
                 .settings
-                .unknown_create
-                .then(|| Arc::clone(&self.shared.settings.template)),
+                .templates
+                .created_with(&self.issuer.key.sequence),
             urgency: Arc::clone(&self.issuer.urgency),
         }
     }
@@ -284,6 +285,10 @@ impl SequenceActor {
             (Err(StoreError::HasPeriods(known)), purpose) => {
                 self.resume_waiting(purpose);
                 self.hand_on(&known);
+            }
+            (Err(StoreError::NotFound), purpose) if self.shares() => {
+                self.resume_waiting(purpose);
+                self.send_elsewhere();
             }
             (Err(StoreError::OtherOrder { known, rate }), purpose) => {
                 self.resume_waiting(purpose);
@@ -459,6 +464,15 @@ impl SequenceActor {
         let periods = self.issuer.learn(&known.definition);
         self.issuer.memory.lock().known = Some(known.clone());
         debug_assert!(periods, "the store said that it has periods");
+        self.send_elsewhere();
+    }
+
+    /// Whether the name is one that shares the numbers of another sequence.
+    fn shares(&self) -> bool {
+        self.shared.share(&self.issuer.key.sequence)
+    }
+
+    fn send_elsewhere(&mut self) {
         self.refuse_all(&SequenceError::Elsewhere);
         for caller in self.apart.drain(..) {
             // Whoever gave up does not need to know.
@@ -524,7 +538,7 @@ impl SequenceActor {
         if let StoreError::Exhausted { left } = &mut error {
             *left = left.saturating_add(self.issuer.remaining());
         }
-        SequenceError::from_store(&self.issuer.key.sequence, error)
+        SequenceError::of_counter(&self.issuer.key, error)
     }
 
     /// A prefetch that failed is nobody's call: the actor tries it again by itself.

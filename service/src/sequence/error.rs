@@ -103,7 +103,7 @@ pub enum SequenceError {
 
 impl SequenceError {
     /// What a caller of a sequence reads of a failure of the store.
-    pub(super) fn from_store(name: &SequenceName, error: StoreError) -> Self {
+    pub(crate) fn from_store(name: &SequenceName, error: StoreError) -> Self {
         Self::of_counter(&CounterKey::whole(name.clone()), error)
     }
 

@@ -21,6 +21,7 @@ use odometer_core::{
     definition::{Definition, Order},
     format::{Format, Printer},
     period::CounterKey,
+    runway::Runway,
     sizing::{self, Demand, Rates, Why},
 };
 use parking_lot::Mutex;
@@ -94,9 +95,10 @@ pub(super) struct Memory {
     /// Whether the last change that is known of was the sequence's end, and that change's version.
     is_retired: bool,
     life_version: i64,
-    /// Whether a change came of which this period does not know what it forbids: what is held is
-    /// given back and read anew.
+    /// Whether it is not known what a change forbids of this counter, or that it is all: what is
+    /// held is given back, and so is what was reserved before that version of the definition.
     must_reload: bool,
+    reload_version: i64,
     /// The definition that numbers are printed by.
     printed: Option<Arc<Definition>>,
     /// Blocks whose fate is open, ascending.
@@ -146,6 +148,7 @@ impl Issuer {
                 is_retired: false,
                 life_version: 0,
                 must_reload: false,
+                reload_version: NO_VERSION,
                 printed: None,
                 held: Vec::new(),
                 spare: VecDeque::new(),
@@ -232,21 +235,29 @@ impl Issuer {
         }
     }
 
-    /// Notes a change, however late it arrives.
-    pub(super) fn note_changed(&self, changed: &Changed) {
+    /// Notes a change, however late it arrives; from then on the floor of this counter holds.
+    pub(super) fn note_changed(&self, changed: &Changed, floor: i64) {
         let mut memory = self.memory.lock();
-        if self.key.period.is_none() {
-            memory.note_changed(changed, changed.floor);
-        } else {
-            // What it says of floors is said of another counter.
-            memory.must_reload |= memory.is_older_than(changed);
-            memory.note_changed(changed, i64::MIN);
-        }
+        memory.note_changed(changed, floor);
         self.catch_up(&mut memory);
         if let (true, Some(definition)) = (self.key.period.is_none(), &changed.definition) {
             drop(memory);
             self.learn(definition);
         }
+    }
+
+    /// Notes that all that was reserved before a version of the definition has to be given back.
+    pub(super) fn note_forbidden(&self, version: i64) {
+        let mut memory = self.memory.lock();
+        memory.must_reload = true;
+        memory.reload_version = memory.reload_version.max(version);
+    }
+
+    /// Whether what is known of it was known before the change.
+    pub(super) fn is_older_than(&self, changed: &Changed) -> bool {
+        let memory = self.memory.lock();
+        let known = memory.known.as_ref().map(|known| known.definition_version);
+        known.is_none_or(|version| version < changed.version)
     }
 
     /// Whether what is held has to be given back, asked once.
@@ -383,7 +394,7 @@ impl Issuer {
     /// Notes what the store said of the counter and its sequence.
     pub(super) fn note_known(&self, known: Known, stored_rate: Option<f64>) {
         let mut memory = self.memory.lock();
-        memory.know(&self.key, known, stored_rate);
+        memory.know(known, stored_rate);
         memory.used_at = Instant::now();
         self.catch_up(&mut memory);
     }
@@ -444,10 +455,10 @@ impl Issuer {
             } else {
                 memory.last_refill.map(|refill| refill.describe())
             },
-            runway: memory
-                .known
-                .as_ref()
-                .map(|known| known.definition.left(known.seen.next_value)),
+            runway: memory.known.as_ref().map(|known| {
+                let rate = memory.rates.average();
+                Runway::of(&known.definition, known.seen.next_value, rate)
+            }),
         }
     }
 }
@@ -455,7 +466,7 @@ impl Issuer {
 impl Memory {
     /// Notes what a reservation brought, but for the block itself.
     pub(super) fn note_reserved(&mut self, reserved: &Reserved) {
-        self.know(&reserved.key, reserved.known.clone(), reserved.stored_rate);
+        self.know(reserved.known.clone(), reserved.stored_rate);
         self.adopts = reserved.more_to_adopt;
         self.all_below = self.all_below.max(reserved.block.end());
         self.double_of = (reserved.n_conflicts >= 2).then_some(reserved.block.count());
@@ -468,13 +479,12 @@ impl Memory {
         self.used_at = Instant::now();
     }
 
-    fn know(&mut self, key: &CounterKey, mut known: Known, stored_rate: Option<f64>) {
+    fn know(&mut self, mut known: Known, stored_rate: Option<f64>) {
         if let (None, Some(rate)) = (&self.known, stored_rate) {
             // What is fetched ahead of its period goes by the one before.
             self.rates = Rates::resume(rate.max(self.rates.average()));
         }
-        let is_older = known.definition_version < self.life_version;
-        self.must_reload |= is_older && !key.period.is_none();
+        self.must_reload |= known.definition_version < self.reload_version;
         let newer = self
             .known
             .take()
@@ -530,12 +540,6 @@ impl Memory {
             // The counter's version was raised with it: read before the next write.
             known.trusted = false;
         }
-    }
-
-    /// Whether what is known was known before the change.
-    fn is_older_than(&self, changed: &Changed) -> bool {
-        let known = self.known.as_ref().map(|known| known.definition_version);
-        known.is_some_and(|version| version < changed.version)
     }
 
     /// The store is another one than before: what it said of definition and life is read again.

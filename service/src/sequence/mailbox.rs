@@ -106,7 +106,6 @@ impl Handler<Change> for SequenceActor {
     type Result = ();
 
     fn handle(&mut self, change: Change, context: &mut Self::Context) {
-        self.issuer.note_changed(&change.changed);
         self.is_refused = false;
         self.enforce();
         // Whoever gave up does not need to know.

@@ -125,8 +125,8 @@ async fn born(
             next_value: newborn.next_value,
             version: newborn.version,
         },
-        revision: newborn.version,
         floor: newborn.floor,
+        revision: newborn.version,
         rate: 0.0,
         is_removed: false,
     }))
