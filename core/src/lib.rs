@@ -7,6 +7,8 @@
 //! | [`name`] | which names a sequence may have |
 //! | [`definition`] | what a sequence is, what may be set, what may be changed |
 //! | [`period`] | in what a sequence counts from its start again, and what names a counter |
+//! | [`format`](mod@format) | how a number is printed with its period, and read back |
+//! | [`runway`] | how long the numbers of a sequence last |
 //! | [`block`] | contiguous numbers reserved by one store write |
 //! | [`cursor`] | handing numbers out of blocks in memory, none of them twice |
 //! | [`sizing`] | how large the next block is, and when it is fetched |
@@ -14,6 +16,8 @@
 pub mod block;
 pub mod cursor;
 pub mod definition;
+pub mod format;
 pub mod name;
 pub mod period;
+pub mod runway;
 pub mod sizing;

@@ -388,6 +388,7 @@ pub fn sequence_settings(config: &Config) -> SequenceSettings {
         template: Arc::clone(&config.template),
         waiters: config.limits.waiters,
         live_sequences: config.limits.live_sequences,
+        live_periods: config.limits.live_periods,
         refill_deadline: config.refill.deadline,
         backoff_max: config.refill.backoff_max,
         park_after: config.idle.park,

@@ -309,6 +309,8 @@ pub struct Metrics {
     pub waiters: Gauge,
     /// Callers refused because `limits.waiters` were waiting already.
     pub waiters_refused: Counter,
+    /// Calls for numbers that memory had not.
+    pub cold_calls: Counter,
     /// Actors running now.
     pub actors: Gauge,
     /// Actors started in place of one that died.
@@ -424,6 +426,7 @@ impl Metrics {
             abandoned: AbandonedCause::ALL.map(|cause| make.abandoned(cause)),
             waiters: make.gauge("odometer_waiters"),
             waiters_refused: make.counter("odometer_waiters_refused_total"),
+            cold_calls: make.counter("odometer_cold_calls_total"),
             actors: make.gauge("odometer_actors"),
             actor_restarts: make.counter("odometer_actor_restarts_total"),
             live_sequences: make.gauge("odometer_live_sequences"),

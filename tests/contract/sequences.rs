@@ -126,9 +126,6 @@ fn what_is_not_built_yet_is_refused_by_name() {
         for (field, value) in [
             ("kind", json!("snowflake")),
             ("order", json!("strict")),
-            ("format", json!("INV-{value}")),
-            ("overflow", json!("widen")),
-            ("declared_rate", json!(100)),
             ("store", json!("other")),
         ] {
             let reply = put(&client, "later", &json!({field: value}), &[]).await;

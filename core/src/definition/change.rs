@@ -7,6 +7,7 @@ use super::check::MAX_STEP;
 use super::once::Once;
 use super::{BlockPolicy, ChangeError, Definition, DefinitionError, Kind, Layout, Order, Overflow};
 use super::{PeriodKind, Span, number};
+use crate::format::Format;
 
 const FIELDS: &str = "kind, start, step, max, order, period, time_zone, cutover, year_starts, \
     period_back, period_ahead, retain, block, format, overflow, declared_rate, store, \
@@ -130,28 +131,46 @@ impl DefinitionChange {
 
     /// The definition of a new sequence: the template with the fields given.
     ///
+    /// Where nobody asked for a format, that of a sequence with periods prints them, too.
+    ///
     /// # Errors
     /// [`DefinitionError`] names the field that is out of range or not built yet.
     pub fn create(&self, template: &Definition) -> Result<Definition, DefinitionError> {
-        let definition = self.on(template);
+        let mut definition = self.on(template);
+        let is_asked_for = self.format.is_some();
+        let given = definition.format.as_str();
+        if !is_asked_for && (given == Format::PLAIN || given == Format::WITH_PERIOD) {
+            let has_periods = definition.period != PeriodKind::None;
+            let default = if has_periods {
+                Format::WITH_PERIOD
+            } else {
+                Format::PLAIN
+            };
+            default.clone_into(&mut definition.format);
+        }
         definition.check()?;
         Ok(definition)
     }
 
-    /// The definition of an existing sequence, changed; `next_value` is its high-water mark.
+    /// The definition of an existing sequence, changed; `next_value` is its high-water mark, the
+    /// highest of its periods', and `issued` whether it may have issued a number.
     ///
     /// # Errors
     /// [`DefinitionError`] names the field that is out of range, stays as it was created, is not
-    /// built yet, or, `max`, would fall below what is reserved: in this order.
+    /// built yet, is no format of the sequence or one that might print an id again, or, `max`,
+    /// would fall below what is reserved: in this order.
     pub fn apply(
         &self,
         existing: &Definition,
         next_value: i64,
+        issued: bool,
     ) -> Result<Definition, DefinitionError> {
-        let definition = self.on(existing);
+        let mut definition = self.on(existing);
         definition.check_ranges()?;
         definition.check_unchanged(existing)?;
         definition.check_built()?;
+        definition.check_format()?;
+        definition.keep_ids_apart(existing, issued)?;
         definition.check_high_water(existing, next_value)?;
         Ok(definition)
     }
@@ -185,6 +204,7 @@ impl DefinitionChange {
             store: change.store.unwrap_or(base.store),
             description: change.description.unwrap_or(base.description),
             layout: change.layout.unwrap_or(base.layout),
+            former_formats: base.former_formats,
         }
     }
 }

@@ -2,14 +2,21 @@
 
 use serde::Serialize;
 
-use super::{Definition, DefinitionError, Span};
+use super::{Definition, DefinitionError, FormerFormat, Span};
 use crate::block::MAX_COUNT;
+use crate::format::Format;
 
 /// The longest step: what JavaScript counts exactly.
 pub(super) const MAX_STEP: i64 = (1 << 53) - 1;
 
 /// The longest description, in characters.
 const MAX_DESCRIPTION: usize = 1024;
+
+/// The highest declared rate, in numbers a second.
+const MAX_RATE: f64 = 1e9;
+
+/// So many former formats are remembered; more changes are refused.
+const MAX_FORMER_FORMATS: usize = 16;
 
 /// The longest `hold` and `refill`.
 const MAX_SPAN: Span = Span::from_days(366);
@@ -21,6 +28,7 @@ impl Definition {
     /// [`DefinitionError`] names the first field that is out of range or not built yet.
     pub(super) fn check(&self) -> Result<(), DefinitionError> {
         self.check_ranges()?;
+        self.check_format()?;
         self.check_built()
     }
 
@@ -55,7 +63,16 @@ impl Definition {
         }
         self.check_block()?;
         self.check_period()?;
+        self.check_declared_rate()?;
         self.check_description()
+    }
+
+    /// Refuses a format whose ids could repeat or could not be read back.
+    pub(super) fn check_format(&self) -> Result<(), DefinitionError> {
+        match Format::of(self) {
+            Ok(_) => Ok(()),
+            Err(error) => invalid("format", error.to_string()),
+        }
     }
 
     fn check_block(&self) -> Result<(), DefinitionError> {
@@ -86,6 +103,16 @@ impl Definition {
         Ok(())
     }
 
+    fn check_declared_rate(&self) -> Result<(), DefinitionError> {
+        match self.declared_rate {
+            Some(rate) if !(rate > 0.0 && rate <= MAX_RATE) => invalid(
+                "declared_rate",
+                format!("must be above 0 and at most {MAX_RATE:.0} numbers a second, not {rate}"),
+            ),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn check_description(&self) -> Result<(), DefinitionError> {
         let length = self.description.chars().count();
         if length > MAX_DESCRIPTION {
@@ -106,9 +133,6 @@ impl Definition {
         built("kind", &self.kind, &offered.kind)?;
         built("layout", &self.layout, &offered.layout)?;
         built("order", &self.order, &offered.order)?;
-        built("format", &self.format, &offered.format)?;
-        built("overflow", &self.overflow, &offered.overflow)?;
-        built("declared_rate", &self.declared_rate, &offered.declared_rate)?;
         built("store", &self.store, &offered.store)
     }
 
@@ -133,18 +157,82 @@ impl Definition {
         Ok(())
     }
 
-    /// Refuses a `max` that is lowered below what is reserved already.
+    /// Refuses a format, or an overflow, under which an id could be printed again. The format that
+    /// is given up is remembered.
+    pub(super) fn keep_ids_apart(
+        &mut self,
+        before: &Self,
+        issued: bool,
+    ) -> Result<(), DefinitionError> {
+        if self.format == before.format && self.overflow == before.overflow {
+            return Ok(());
+        }
+        if issued && self.format != before.format {
+            let given_up = FormerFormat {
+                format: before.format.clone(),
+                overflow: before.overflow,
+            };
+            if !self.former_formats.contains(&given_up) {
+                self.former_formats.push(given_up);
+            }
+        }
+        let might_repeat = |former: &&FormerFormat| {
+            // The same numbers, never the same one twice: one format's ids do not repeat.
+            former.format != self.format && !self.prints_none_of(former)
+        };
+        let in_the_way = self.former_formats.iter().rev().find(might_repeat);
+        if let Some(former) = in_the_way {
+            return Err(DefinitionError::FormatInUse {
+                used: json(&former.format),
+            });
+        }
+        if self.former_formats.len() > MAX_FORMER_FORMATS {
+            return invalid(
+                "format",
+                format!("may change {MAX_FORMER_FORMATS} times once numbers were issued"),
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether it is certain that no id of a former format is printed again.
+    fn prints_none_of(&self, former: &FormerFormat) -> bool {
+        let as_it_was = Self {
+            overflow: former.overflow,
+            ..self.clone()
+        };
+        let former = Format::unchecked(&as_it_was, &former.format);
+        match (Format::of(self), former) {
+            (Ok(format), Ok(former)) => format.cannot_print_any_of(&former),
+            (Err(_), _) | (_, Err(_)) => false,
+        }
+    }
+
+    /// Refuses an end that is lowered below what is reserved already.
     pub(super) fn check_high_water(
         &self,
         before: &Self,
         next_value: i64,
     ) -> Result<(), DefinitionError> {
         let reserved = next_value.saturating_sub(self.step);
-        let is_lowered = self.max < before.max;
-        if is_lowered && next_value > self.start && self.max < reserved {
+        let is_below = |end: i64| next_value > self.start && end < reserved;
+        if self.max < before.max && is_below(self.max) {
             return invalid(
                 "max",
                 format!("may not fall below {reserved}, the last number reserved"),
+            );
+        }
+        let highest = Format::highest_of(&self.format, self.overflow);
+        if highest < Format::highest_of(&before.format, before.overflow) && is_below(highest) {
+            let (field, reason) = match self.format == before.format {
+                true => ("overflow", "must stay \"widen\""),
+                false => ("format", "must have room for more digits"),
+            };
+            return invalid(
+                field,
+                format!(
+                    "{reason}: {reserved} is reserved already, and there is room for {highest}"
+                ),
             );
         }
         Ok(())

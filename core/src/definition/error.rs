@@ -33,6 +33,15 @@ pub enum DefinitionError {
         /// Its value, as JSON.
         existing: String,
     },
+    /// A format that might print an id that was printed before.
+    #[error(
+        "`format` cannot be changed to one that might print an id again: numbers were issued \
+         under {used}."
+    )]
+    FormatInUse {
+        /// The format whose ids it might print, as JSON.
+        used: String,
+    },
 }
 
 impl DefinitionError {
@@ -43,13 +52,14 @@ impl DefinitionError {
             Self::Invalid { field, .. }
             | Self::NotBuilt { field, .. }
             | Self::Immutable { field, .. } => field,
+            Self::FormatInUse { .. } => "format",
         }
     }
 
-    /// Whether a change was refused because the field stays as it was created.
+    /// Whether a change was refused because the field stays as it is.
     #[must_use]
     pub fn is_immutable(&self) -> bool {
-        matches!(self, Self::Immutable { .. })
+        matches!(self, Self::Immutable { .. } | Self::FormatInUse { .. })
     }
 }
 

@@ -21,6 +21,8 @@ pub use span::{InvalidSpan, Span};
 
 use serde::{Deserialize, Serialize};
 
+use crate::format::Format;
+
 /// What a sequence is. The default is the contract's.
 ///
 /// It serialises as the contract's JSON: what identifies as a string, what counts as a number.
@@ -70,6 +72,19 @@ pub struct Definition {
     /// How the bits of a time-ordered kind are divided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<Layout>,
+    /// The formats that numbers were issued under before: none of their ids is printed again.
+    /// Only the store is told of them.
+    #[serde(skip_serializing)]
+    pub former_formats: Vec<FormerFormat>,
+}
+
+/// A format that numbers were issued under.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FormerFormat {
+    /// Its pattern.
+    pub format: String,
+    /// What happened to a number too long for it.
+    pub overflow: Overflow,
 }
 
 /// How much of a sequence is reserved at once.
@@ -159,12 +174,13 @@ impl Default for Definition {
             period_ahead: Span::from_days(2),
             retain: Span::from_days(400),
             block: BlockPolicy::default(),
-            format: "{value}".to_owned(),
+            format: Format::PLAIN.to_owned(),
             overflow: Overflow::default(),
             declared_rate: None,
             store: "default".to_owned(),
             description: String::new(),
             layout: None,
+            former_formats: Vec::new(),
         }
     }
 }
@@ -195,17 +211,42 @@ impl Definition {
     /// The definition as the store keeps it: JSON, every field written out.
     #[must_use]
     pub fn to_stored(&self) -> String {
+        #[derive(Serialize)]
+        struct Stored<'a> {
+            #[serde(flatten)]
+            definition: &'a Definition,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            former_formats: &'a [FormerFormat],
+        }
+        let stored = Stored {
+            definition: self,
+            former_formats: &self.former_formats,
+        };
         // Only maps with keys that are no strings cannot be written; there are none.
-        serde_json::to_string(self).unwrap_or_default()
+        serde_json::to_string(&stored).unwrap_or_default()
     }
 
-    /// How many numbers are left from `next_value` up to `max`, that one included.
+    /// No number is above this one: `max`, or the highest that the format has room for. A number
+    /// that cannot be printed does not exist.
+    #[must_use]
+    pub fn limit(&self) -> i64 {
+        self.max
+            .min(Format::highest_of(&self.format, self.overflow))
+    }
+
+    /// How many numbers are left from `next_value` up to the [`limit`](Self::limit), that one
+    /// included.
     #[must_use]
     pub fn left(&self, next_value: i64) -> u64 {
-        if self.exhausted(next_value) {
+        self.left_up_to(self.limit(), next_value)
+    }
+
+    /// How many numbers there are from `next_value` up to `limit`.
+    pub(crate) fn left_up_to(&self, limit: i64, next_value: i64) -> u64 {
+        if next_value > limit {
             return 0;
         }
-        let steps = self.max.abs_diff(next_value) / self.step.unsigned_abs().max(1);
+        let steps = limit.abs_diff(next_value) / self.step.unsigned_abs().max(1);
         steps.saturating_add(1)
     }
 
@@ -225,6 +266,6 @@ impl Definition {
     /// Whether no number is left from `next_value` on.
     #[must_use]
     pub fn exhausted(&self, next_value: i64) -> bool {
-        next_value > self.max
+        next_value > self.limit()
     }
 }

@@ -4,12 +4,12 @@ use super::Definition;
 
 impl Definition {
     /// The first number behind the last that may be issued: of the numbers that whole steps reach
-    /// from `start`, the lowest above `max`.
+    /// from `start`, the lowest above the [`limit`](Self::limit).
     #[must_use]
     pub fn end(&self) -> i64 {
         let step = self.step.max(1);
-        let n_steps = self.max.saturating_sub(self.start) / step;
-        // `max` is at most 2^63 − 1 − `step`, so this one still fits.
+        let n_steps = self.limit().saturating_sub(self.start) / step;
+        // `max`, which it is at most, is at most 2^63 − 1 − `step`, so this one still fits.
         self.start
             .saturating_add(n_steps.saturating_mul(step))
             .saturating_add(step)
@@ -33,7 +33,7 @@ impl Definition {
     /// `next_value` after `n_steps` more steps, at most [`highest`](Self::highest), never lower
     /// than it was.
     ///
-    /// It may lie above `max`, because `max` may have been higher, and be again: then the sequence
+    /// It may lie above the end, because that may have been higher, and be again: then the sequence
     /// goes on from there.
     #[must_use]
     pub fn skipped(&self, next_value: i64, n_steps: u64) -> i64 {

@@ -1,28 +1,26 @@
 //! What a definition is allowed to be and may surprise all the same, as sentences for people.
 
 use super::Definition;
+use crate::runway::{EXACT, Limit, Runway};
 use crate::sizing;
-
-/// Above it JavaScript, and whatever else counts in floating point, loses digits.
-const EXACT: i64 = (1 << 53) - 1;
-
-const SECONDS_A_DAY: f64 = 86_400.0;
 
 /// A sequence that lasts for less than this is worth a word, in days.
 const SHORT_RUNWAY_DAYS: f64 = 365.0;
 
 impl Definition {
     /// What may surprise about a sequence so defined whose high-water mark is `next_value` and
-    /// which issues `rate` numbers a second, 0 where that is not known.
+    /// which issues `rate` numbers a second, 0 where that is not known. A higher declared rate
+    /// counts instead.
     #[must_use]
     pub fn warnings(&self, next_value: i64, rate: f64) -> Vec<String> {
         let left = self.left(next_value);
+        let rate = rate.max(self.declared_rate.unwrap_or(0.0));
         [
             self.loses_digits(),
             self.refills_before_it_holds(),
             self.cannot_hold(left, rate),
             self.is_nearly_used_up(left),
-            self.lasts_shortly(left, rate),
+            self.lasts_shortly(next_value, rate),
         ]
         .into_iter()
         .flatten()
@@ -30,7 +28,7 @@ impl Definition {
     }
 
     fn loses_digits(&self) -> Option<String> {
-        (self.max > EXACT).then(|| {
+        (self.limit() > EXACT).then(|| {
             format!(
                 "`max` is above {EXACT} (2^53 - 1): programs that read numbers as floating point, \
                  as JavaScript does, lose digits there; let them take `id` as a string."
@@ -69,19 +67,34 @@ impl Definition {
     fn is_nearly_used_up(&self, left: u64) -> Option<String> {
         let whole = self.left(self.start);
         (left < whole.div_ceil(10)).then(|| {
-            format!("{left} of {whole} numbers are left, less than a tenth; `max` may be raised.")
+            let mend = if self.limit() < self.max {
+                "`overflow` may be \"widen\""
+            } else {
+                "`max` may be raised"
+            };
+            format!("{left} of {whole} numbers are left, less than a tenth; {mend}.")
         })
     }
 
-    fn lasts_shortly(&self, left: u64, rate: f64) -> Option<String> {
-        let days = left as f64 / rate / SECONDS_A_DAY;
-        (rate > 0.0 && left > 0 && days < SHORT_RUNWAY_DAYS).then(|| {
-            format!(
-                "At {} numbers a second the {left} numbers left last for {} days.",
-                shown(rate),
-                shown(days)
-            )
-        })
+    fn lasts_shortly(&self, next_value: i64, rate: f64) -> Option<String> {
+        let runway = Runway::of(self, next_value, rate);
+        let left = runway.worst;
+        let days = left.days_left.filter(|days| *days < SHORT_RUNWAY_DAYS)?;
+        let lasts = runway.seconds().is_none_or(f64::is_infinite);
+        if lasts || left.numbers_left == 0 {
+            return None;
+        }
+        let end = match left.limit {
+            Limit::Max => String::new(),
+            Limit::Width => " that `format` has room for".to_owned(),
+            Limit::Exact => format!(" up to {EXACT} (2^53 - 1)"),
+        };
+        Some(format!(
+            "At {} numbers a second the {} numbers left{end} last for {} days.",
+            shown(rate),
+            left.numbers_left,
+            shown(days)
+        ))
     }
 }
 

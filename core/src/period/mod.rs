@@ -16,6 +16,7 @@ pub(crate) use cutover::Cutover;
 pub(crate) use year_start::YearStart;
 pub(crate) use zone::{find as find_zone, near as near_zones};
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
@@ -28,7 +29,8 @@ use crate::name::SequenceName;
 /// the caller's key; empty where the sequence counts without periods.
 ///
 /// 1 to 64 of the characters that names may have. Case matters. Cloning shares the text. Periods
-/// of one calendar kind sort by time.
+/// of one calendar kind sort by time. It hashes and compares like its `str`, so a map keyed by
+/// periods is searched with a `&str`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Period(Arc<str>);
 
@@ -111,6 +113,18 @@ impl Period {
     #[must_use]
     pub fn shown(&self) -> Option<&str> {
         (!self.is_none()).then_some(&*self.0)
+    }
+}
+
+impl Default for Period {
+    fn default() -> Self {
+        Self::none()
+    }
+}
+
+impl Borrow<str> for Period {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 

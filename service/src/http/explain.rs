@@ -78,8 +78,11 @@ pub(super) async fn explain(
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
-    let value = parse::id(request.uri().query())?;
-    let explanation = http.directory.explain(&name, value).await;
+    let asked = parse::explain(request.uri().query())?;
+    let directory = &http.directory;
+    let explanation = directory
+        .explain(&name, &asked.id, asked.period.as_ref())
+        .await;
     let explanation = near::or_refused(&http, explanation).await?;
     Ok(HttpResponse::Ok().json(Explained::from(explanation)))
 }
@@ -88,8 +91,8 @@ impl From<Explanation> for Explained {
     fn from(explanation: Explanation) -> Self {
         let block = explanation.block;
         Self {
-            sequence: explanation.name.to_string(),
-            period: None,
+            sequence: explanation.key.sequence.to_string(),
+            period: explanation.key.period.shown().map(ToOwned::to_owned),
             value: explanation.value.to_string(),
             fate: explanation.fate.into(),
             holder: block.as_ref().map(|block| block.holder.clone()),

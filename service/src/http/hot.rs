@@ -19,6 +19,7 @@ use actix_web::http::header::HeaderValue;
 use actix_web::{Error, HttpResponse};
 use futures_util::future::Either;
 use metrics::{Counter, Histogram};
+use odometer_core::period::Period;
 
 use super::parse::Wanted;
 use super::{Http, envelope, parse, reply};
@@ -119,24 +120,22 @@ impl<S> WarmFirst<S> {
     }
 
     fn take(&self, plain: &Plain<'_>) -> Option<HttpResponse> {
-        let Some(count) = plain.asked.count else {
-            let value = self.directory.take_warm(plain.name)?;
-            return Some(reply::one(plain.name, value, plain.wanted));
+        let (directory, asked, wanted) = (&self.directory, &plain.asked, plain.wanted);
+        let period = asked.period.as_ref().map(Period::as_str);
+        let Some(count) = asked.count else {
+            return directory.take_warm(plain.name, period, |shown, value| {
+                reply::one(shown, value, wanted)
+            });
         };
-        let contiguous = plain.asked.contiguous;
-        let directory = &self.directory;
-        let ranges = directory.take_batch_warm(plain.name, count.get(), contiguous)?;
-        Some(reply::batch(
-            plain.name,
-            &ranges,
-            plain.asked.ids,
-            plain.wanted,
-        ))
+        let batch = (count.get(), asked.contiguous);
+        directory.take_batch_warm(plain.name, period, batch, |shown, ranges| {
+            reply::batch(shown, ranges, asked.ids, wanted)
+        })
     }
 }
 
 /// A request that asks for numbers and for nothing special beside them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct Plain<'a> {
     /// As it stands in the path. What no name can hold is in no directory either.
     name: &'a str,

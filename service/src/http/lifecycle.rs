@@ -8,7 +8,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::problem::{Code, Problem};
+use super::problem::Problem;
 use super::sequences::{entity_tag, rfc_3339};
 use super::{Http, body, near, openapi, parse};
 
@@ -78,7 +78,13 @@ pub(super) async fn advance(
     let asked = parse::advance(&body)?;
     let directory = &http.directory;
     let stands = directory
-        .advance(&name, asked.floor, asked.confirm, condition, author)
+        .advance(
+            &name,
+            asked.period.as_ref(),
+            (asked.floor, asked.confirm),
+            condition,
+            author,
+        )
         .await;
     let stands = near::or_refused(&http, stands).await?;
     Ok(HttpResponse::Ok()
@@ -162,7 +168,7 @@ pub(super) async fn restore(
         }))
 }
 
-/// Removes a period of a sequence that counts by keys; refused as long as there is no such kind.
+/// Removes a period of a sequence that counts by callers' keys: nothing is issued of it any more.
 #[utoipa::path(
     delete,
     path = "/v1/sequences/{name}/periods/{key}",
@@ -180,14 +186,18 @@ pub(super) async fn remove_period(
     payload: Payload,
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
-    http.administration.admit(&request)?;
+    let author = http.administration.admit(&request)?;
     let name = parse::name(request.uri().path())?;
+    let key = parse::key(request.uri().path())?;
     parse::no_query(request.uri().query())?;
+    let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
-    let exists = http.directory.exists(&name).await;
-    near::or_refused(&http, exists).await?;
-    let detail = format!("Sequence `{name}` counts without periods, so none can be removed.");
-    Err(Problem::new(Code::NotForKind, detail))
+    let directory = &http.directory;
+    let stands = directory.remove_period(&name, key, condition, author).await;
+    let stands = near::or_refused(&http, stands).await?;
+    Ok(HttpResponse::NoContent()
+        .insert_header((header::ETAG, entity_tag(stands.version)))
+        .finish())
 }
 
 /// When what is so in the store by now holds everywhere.

@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use super::problem::Problem;
 use super::{Http, body, near, parse, reply};
+use crate::sequence::error::SequenceError;
 
 /// A range reserved for a caller who counts by itself.
 #[derive(Serialize, ToSchema)]
@@ -65,17 +66,17 @@ pub(super) async fn next(
     let asked = parse::next(request.uri().query())?;
     let wanted = parse::wanted(request.headers());
     body::nothing(&request, payload, http.body).await?;
-    let Some(count) = asked.count else {
-        let value = http.directory.take(&name).await;
-        let value = near::or_refused(&http, value).await?;
-        return Ok(reply::one(name.as_str(), value, wanted));
-    };
+    let count = asked.count.map_or(1, parse::Count::get);
     let directory = &http.directory;
-    let ranges = directory
-        .take_batch(&name, count.get(), asked.contiguous)
+    let issued = directory
+        .take(&name, asked.period.as_ref(), count, asked.contiguous)
         .await;
-    let ranges = near::or_refused(&http, ranges).await?;
-    Ok(reply::batch(name.as_str(), &ranges, asked.ids, wanted))
+    let issued = near::or_refused(&http, issued).await?;
+    let (shown, ranges) = (issued.shown(), issued.ranges.as_slice());
+    Ok(match (asked.count, ranges) {
+        (None, [one]) => reply::one(shown, one.first(), wanted),
+        _ => reply::batch(shown, ranges, asked.ids, wanted),
+    })
 }
 
 /// Reserves a range for a caller who counts by itself, straight from the store.
@@ -104,13 +105,18 @@ pub(super) async fn blocks(
 ) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
     parse::no_idempotency_key(request.headers())?;
-    let size = parse::block_size(request.uri().query())?;
+    let asked = parse::blocks(request.uri().query())?;
     body::nothing(&request, payload, http.body).await?;
-    let block = http.directory.reserve(&name, size.get()).await;
-    let block: Block = near::or_refused(&http, block).await?;
+    let directory = &http.directory;
+    let issued = directory
+        .reserve(&name, asked.period.as_ref(), asked.size.get())
+        .await;
+    let issued = near::or_refused(&http, issued).await?;
+    let block: Block = *issued.ranges.first().ok_or(SequenceError::Internal)?;
+    let key = issued.key;
     Ok(HttpResponse::Ok().json(Reserved {
-        sequence: name.to_string(),
-        period: None,
+        sequence: key.sequence.to_string(),
+        period: key.period.shown().map(ToOwned::to_owned),
         first: block.first().to_string(),
         last: block.last().to_string(),
         count: block.count(),

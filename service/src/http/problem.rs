@@ -9,6 +9,7 @@ use actix_web::http::header::{self, HeaderValue};
 use actix_web::{HttpResponse, ResponseError};
 use odometer_core::definition::DefinitionError;
 use odometer_core::name::InvalidName;
+use odometer_core::period::InvalidPeriod;
 use serde::Serialize;
 
 use crate::sequence::error::SequenceError;
@@ -179,11 +180,26 @@ impl From<InvalidName> for Problem {
     }
 }
 
+impl From<InvalidPeriod> for Problem {
+    fn from(error: InvalidPeriod) -> Self {
+        Self::new(Code::InvalidPeriod, error.to_string())
+    }
+}
+
 impl From<SequenceError> for Problem {
     fn from(error: SequenceError) -> Self {
         let code = match &error {
             SequenceError::NotFound { .. } => Code::SequenceNotFound,
             SequenceError::TooManySequences { .. } => Code::TooManySequences,
+            SequenceError::PeriodNeeded
+            | SequenceError::NoPeriods { .. }
+            | SequenceError::InvalidPeriod(_)
+            | SequenceError::OfAnotherPeriod { .. }
+            | SequenceError::PeriodOutOfBounds { .. } => Code::InvalidPeriod,
+            SequenceError::InvalidId(_) => Code::InvalidId,
+            SequenceError::PeriodRemoved { .. } => Code::PeriodRemoved,
+            SequenceError::TooManyPeriods { .. } => Code::TooManyPeriods,
+            SequenceError::NotForKind => Code::NotForKind,
             SequenceError::Exhausted { .. } => Code::SequenceExhausted,
             SequenceError::Retired { .. } => Code::SequenceRetired,
             SequenceError::TooLarge { .. } => Code::InvalidCount,
@@ -199,7 +215,7 @@ impl From<SequenceError> for Problem {
             SequenceError::RefillTimeout => Code::RefillTimeout,
             SequenceError::Overloaded { .. } => Code::Overloaded,
             SequenceError::Draining => Code::Draining,
-            SequenceError::Internal => Code::Internal,
+            SequenceError::Internal | SequenceError::Elsewhere => Code::Internal,
         };
         Self::new(code, error.to_string())
     }

@@ -6,51 +6,65 @@
 use actix_web::HttpResponse;
 use actix_web::body::BoxBody;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{self, HeaderValue};
+use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::web::Bytes;
-use odometer_core::block::Block;
+use odometer_core::{block::Block, format::Printer};
 
 use super::parse::Wanted;
+use crate::sequence::face::Shown;
 
 /// Media type of a number.
 const JSON: &str = "application/json";
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Bytes of the reply for one number apart from the name and twice the number.
+/// Bytes of the reply for one number apart from names and the number itself.
 const ONE_FRAME: usize = 48;
 
 /// The longest number: 2^63 - 1 has 19 digits.
 const MAX_DIGITS: usize = 19;
 
+/// Tells the reader of a text in which period the numbers were counted.
+const PERIOD: HeaderName = HeaderName::from_static("odometer-period");
+
 /// The JSON of one number.
-fn one_json(name: &str, value: i64) -> Bytes {
+fn one_json(shown: Shown<'_>, value: i64) -> Bytes {
     let mut digits = itoa::Buffer::new();
     let digits = digits.format(value);
-    let mut body = Vec::with_capacity(ONE_FRAME + name.len() + 2 * digits.len());
-    body.extend_from_slice(b"{\"sequence\":\"");
-    body.extend_from_slice(name.as_bytes());
-    body.extend_from_slice(b"\",\"period\":null,\"id\":\"");
-    body.extend_from_slice(digits.as_bytes());
-    body.extend_from_slice(b"\",\"value\":\"");
-    body.extend_from_slice(digits.as_bytes());
-    body.extend_from_slice(b"\"}");
+    let id_room = shown.printer.map_or(digits.len(), Printer::room);
+    let key = shown.key;
+    // Exact where nothing is printed: a buffer with room left costs one more allocation.
+    let room = ONE_FRAME + key.sequence.as_str().len() + key.period.as_str().len();
+    let mut body = String::with_capacity(room + id_room + digits.len());
+    push_head(&mut body, shown);
+    body.push_str(",\"id\":\"");
+    match shown.printer {
+        None => body.push_str(digits),
+        Some(printer) => printer.print(value, &mut body),
+    }
+    body.push_str("\",\"value\":\"");
+    body.push_str(digits);
+    body.push_str("\"}");
     Bytes::from(body)
 }
 
 /// The reply for one number.
-pub(super) fn one(name: &str, value: i64, wanted: Wanted) -> HttpResponse {
+pub(super) fn one(shown: Shown<'_>, value: i64, wanted: Wanted) -> HttpResponse {
     match wanted {
-        Wanted::Json => ok(JSON, one_json(name, value)),
-        Wanted::Text => ok(TEXT, Bytes::from(format!("{value}\n"))),
+        Wanted::Json => ok(JSON, one_json(shown, value)),
+        Wanted::Text => text(shown, std::iter::once(value), 1),
     }
 }
 
 /// The reply for a batch; `ids` says whether the printed ids stand beside the ranges.
-pub(super) fn batch(name: &str, ranges: &[Block], ids: bool, wanted: Wanted) -> HttpResponse {
+pub(super) fn batch(shown: Shown<'_>, ranges: &[Block], ids: bool, wanted: Wanted) -> HttpResponse {
     match wanted {
-        Wanted::Json => ok(JSON, batch_json(name, ranges, ids)),
-        Wanted::Text => ok(TEXT, lines(ranges)),
+        Wanted::Json => ok(JSON, batch_json(shown, ranges, ids)),
+        Wanted::Text => text(
+            shown,
+            ranges.iter().flat_map(Block::values),
+            n_numbers(ranges),
+        ),
     }
 }
 
@@ -62,71 +76,114 @@ fn ok(media_type: &'static str, body: Bytes) -> HttpResponse {
     response
 }
 
-fn batch_json(name: &str, ranges: &[Block], ids: bool) -> Bytes {
+/// One id a line, the last ended too.
+fn text(shown: Shown<'_>, values: impl Iterator<Item = i64>, count: usize) -> HttpResponse {
+    let mut body = String::with_capacity(count.saturating_mul(id_room(shown) + 1));
+    for value in values {
+        push_id(&mut body, shown, value);
+        body.push('\n');
+    }
+    let mut response = ok(TEXT, Bytes::from(body));
+    // A period has only characters that a header takes.
+    if let Some(Ok(period)) = shown.key.period.shown().map(HeaderValue::from_str) {
+        response.headers_mut().insert(PERIOD, period);
+    }
+    response
+}
+
+fn batch_json(shown: Shown<'_>, ranges: &[Block], ids: bool) -> Bytes {
     let count: u64 = ranges.iter().map(Block::count).sum();
-    let mut body = Vec::with_capacity(256 + room(if ids { ranges } else { &[] }, 3));
-    body.extend_from_slice(b"{\"sequence\":\"");
-    body.extend_from_slice(name.as_bytes());
-    body.extend_from_slice(b"\",\"period\":null,\"count\":");
+    let n_ids = if ids { n_numbers(ranges) } else { 0 };
+    let mut body = String::with_capacity(256 + n_ids.saturating_mul(id_room(shown) + 3));
+    push_head(&mut body, shown);
+    body.push_str(",\"count\":");
     push(&mut body, count);
-    body.extend_from_slice(b",\"ranges\":[");
+    body.push_str(",\"ranges\":[");
     for (index, range) in ranges.iter().enumerate() {
-        body.extend_from_slice(if index == 0 {
-            b"{\"first\":\""
+        body.push_str(if index == 0 {
+            "{\"first\":\""
         } else {
-            b",{\"first\":\""
+            ",{\"first\":\""
         });
         push(&mut body, range.first());
-        body.extend_from_slice(b"\",\"last\":\"");
+        body.push_str("\",\"last\":\"");
         push(&mut body, range.last());
-        body.extend_from_slice(b"\",\"count\":");
+        body.push_str("\",\"count\":");
         push(&mut body, range.count());
-        body.extend_from_slice(b",\"step\":");
+        body.push_str(",\"step\":");
         push(&mut body, range.step());
-        body.push(b'}');
+        body.push('}');
     }
-    body.push(b']');
+    body.push(']');
     if ids {
-        body.extend_from_slice(b",\"ids\":[");
+        body.push_str(",\"ids\":[");
         let start = body.len();
         for value in ranges.iter().flat_map(Block::values) {
-            body.push(b'"');
-            push(&mut body, value);
-            body.extend_from_slice(b"\",");
+            body.push('"');
+            push_id(&mut body, shown, value);
+            body.push_str("\",");
         }
         // The comma after the last id.
         if body.len() > start {
             body.pop();
         }
-        body.push(b']');
+        body.push(']');
     }
-    body.push(b'}');
+    body.push('}');
     Bytes::from(body)
 }
 
-fn lines(ranges: &[Block]) -> Bytes {
-    let mut body = Vec::with_capacity(room(ranges, 1));
-    for value in ranges.iter().flat_map(Block::values) {
-        push(&mut body, value);
-        body.push(b'\n');
+/// What every reply begins with: which sequence it was, and which period of it.
+fn push_head(body: &mut String, shown: Shown<'_>) {
+    body.push_str("{\"sequence\":\"");
+    body.push_str(shown.key.sequence.as_str());
+    match shown.key.period.shown() {
+        None => body.push_str("\",\"period\":null"),
+        Some(period) => {
+            body.push_str("\",\"period\":\"");
+            body.push_str(period);
+            body.push('"');
+        }
     }
-    Bytes::from(body)
 }
 
-fn push(body: &mut Vec<u8>, number: impl itoa::Integer) {
-    body.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+/// A number as the sequence prints it; no printed id has a character that JSON escapes.
+fn push_id(body: &mut String, shown: Shown<'_>, value: i64) {
+    match shown.printer {
+        None => push(body, value),
+        Some(printer) => printer.print(value, body),
+    }
 }
 
-/// Bytes that the numbers of these ranges take, with so many around each. A batch has at most ten
-/// thousand, so this is a small bound.
-fn room(ranges: &[Block], around: usize) -> usize {
+fn push(body: &mut String, number: impl itoa::Integer) {
+    body.push_str(itoa::Buffer::new().format(number));
+}
+
+/// Bytes that one id takes at most, or about.
+fn id_room(shown: Shown<'_>) -> usize {
+    shown.printer.map_or(MAX_DIGITS, Printer::room)
+}
+
+/// A batch has at most ten thousand numbers.
+fn n_numbers(ranges: &[Block]) -> usize {
     let count: u64 = ranges.iter().map(Block::count).sum();
-    usize::try_from(count).map_or(0, |count| count.saturating_mul(MAX_DIGITS + around))
+    usize::try_from(count).unwrap_or(0)
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests may fail loudly"
+)]
 mod tests {
+    use actix_web::body::MessageBody;
+    use odometer_core::{
+        definition::{Definition, PeriodKind},
+        format::Format,
+        name::SequenceName,
+        period::{CounterKey, Period},
+    };
     use serde_json::{Value, json};
 
     use super::*;
@@ -137,28 +194,43 @@ mod tests {
             .collect()
     }
 
+    fn key(period: &str) -> CounterKey {
+        CounterKey {
+            sequence: SequenceName::parse("orders").unwrap(),
+            period: Period::from_stored(period),
+        }
+    }
+
+    fn plain(key: &CounterKey) -> Shown<'_> {
+        Shown { key, printer: None }
+    }
+
     fn batch_of(of: &[(i64, u64, i64)], ids: bool) -> Value {
-        serde_json::from_slice(&batch_json("orders", &ranges(of), ids)).unwrap()
+        serde_json::from_slice(&batch_json(plain(&key("")), &ranges(of), ids)).unwrap()
+    }
+
+    fn body_of(response: HttpResponse) -> Bytes {
+        response.into_body().try_into_bytes().unwrap()
     }
 
     #[test]
     fn one_number_is_written_as_the_contract_has_it() {
         let expected = r#"{"sequence":"orders","period":null,"id":"1001","value":"1001"}"#;
-        assert_eq!(one_json("orders", 1001), expected);
+        assert_eq!(one_json(plain(&key("")), 1001), expected);
     }
 
     #[test]
     fn the_buffer_of_one_number_is_exact() {
         for value in [0, 7, i64::MAX - 1] {
             let digits = value.to_string().len();
-            let body = one_json("orders", value);
+            let body = one_json(plain(&key("")), value);
             assert_eq!(body.len(), ONE_FRAME + "orders".len() + 2 * digits);
         }
     }
 
     #[test]
     fn a_batch_is_written_as_the_contract_has_it() {
-        let body = batch_json("orders", &ranges(&[(1001, 3, 1)]), true);
+        let body = batch_json(plain(&key("")), &ranges(&[(1001, 3, 1)]), true);
         let expected = r#"{"sequence":"orders","period":null,"count":3,"ranges":[{"first":"1001","last":"1003","count":3,"step":1}],"ids":["1001","1002","1003"]}"#;
         assert_eq!(body, expected);
     }
@@ -187,6 +259,34 @@ mod tests {
 
     #[test]
     fn text_has_one_id_a_line_the_last_ended_too() {
-        assert_eq!(lines(&ranges(&[(9, 2, 1), (20, 1, 1)])), "9\n10\n20\n");
+        let ranges = ranges(&[(9, 2, 1), (20, 1, 1)]);
+        let response = batch(plain(&key("")), &ranges, true, Wanted::Text);
+        assert!(!response.headers().contains_key("odometer-period"));
+        assert_eq!(body_of(response), "9\n10\n20\n");
+    }
+
+    #[test]
+    fn a_period_is_named_and_printed() {
+        let key = key("20261120");
+        let definition = Definition {
+            period: PeriodKind::Day,
+            format: "{period}/{value:04}".to_owned(),
+            ..Definition::default()
+        };
+        let printer = Format::of(&definition).unwrap().printer(&key.period);
+        let shown = Shown {
+            key: &key,
+            printer: Some(&printer),
+        };
+        let expected =
+            r#"{"sequence":"orders","period":"20261120","id":"20261120/0042","value":"42"}"#;
+        assert_eq!(one_json(shown, 42), expected);
+        let text = one(shown, 42, Wanted::Text);
+        assert_eq!(text.headers().get("odometer-period").unwrap(), "20261120");
+        assert_eq!(body_of(text), "20261120/0042\n");
+        let batch: Value =
+            serde_json::from_slice(&batch_json(shown, &ranges(&[(7, 2, 1)]), true)).unwrap();
+        assert_eq!(batch["ids"], json!(["20261120/0007", "20261120/0008"]));
+        assert_eq!(batch["period"], "20261120");
     }
 }

@@ -70,6 +70,8 @@ pub(super) struct HeldBlock {
 /// A block in the journal.
 #[derive(Serialize, ToSchema)]
 pub(super) struct JournalRow {
+    /// The period it belongs to; null where the sequence counts without periods.
+    period: Option<String>,
     first: String,
     last: String,
     step: i64,
@@ -165,8 +167,9 @@ pub(super) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
 )]
 pub(super) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
-    parse::no_query(request.uri().query())?;
-    let description = http.directory.describe(&name).await;
+    let period = parse::period(request.uri().query())?;
+    let directory = &http.directory;
+    let description = directory.describe(&name, period.as_ref()).await;
     let description = near::or_refused(&http, description).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(description.version)))
@@ -283,7 +286,7 @@ impl SequenceState {
     fn new(is_retired: Option<bool>, state: State) -> Self {
         Self {
             retired: is_retired,
-            period: None,
+            period: state.period.shown().map(ToOwned::to_owned),
             high_water_mark: state.high_water_mark.map(|number| number.to_string()),
             block: state.block.map(HeldBlock::from),
             next_block: state.next_block.map(HeldBlock::from),
@@ -310,6 +313,7 @@ impl From<BlockState> for HeldBlock {
 impl From<JournalBlock> for JournalRow {
     fn from(block: JournalBlock) -> Self {
         Self {
+            period: block.period.shown().map(ToOwned::to_owned),
             first: block.first.to_string(),
             last: block.last.to_string(),
             step: block.step,
@@ -323,11 +327,10 @@ impl From<JournalBlock> for JournalRow {
 
 impl From<Rehearsed> for Rehearsal {
     fn from(rehearsed: Rehearsed) -> Self {
-        let samples = rehearsed.samples.iter().map(ToString::to_string);
         Self {
             definition: rehearsed.definition,
             warnings: rehearsed.warnings,
-            samples: samples.collect(),
+            samples: rehearsed.samples,
             runway: rehearsed.runway,
         }
     }
@@ -356,7 +359,7 @@ impl From<Page> for Listing {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use odometer_core::name::SequenceName;
+    use odometer_core::{name::SequenceName, period::Period};
     use serde_json::{Value, json};
 
     use super::*;
@@ -369,6 +372,7 @@ mod tests {
             is_retired: Some(false),
             state,
             blocks: vec![JournalBlock {
+                period: Period::none(),
                 first: i64::MAX - 9,
                 last: i64::MAX - 1,
                 step: 2,
@@ -413,6 +417,7 @@ mod tests {
         });
         assert_eq!(shown["state"], expected);
         let expected = json!([{
+            "period": null,
             "first": "9223372036854775798",
             "last": "9223372036854775806",
             "step": 2,

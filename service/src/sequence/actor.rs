@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Duration};
 use actix::{
     Actor, ActorContext, AsyncContext, Context, SpawnHandle, WrapFuture, fut::ActorFutureExt,
 };
-use odometer_core::block::Block;
+use odometer_core::{block::Block, definition::Definition};
 use tokio::sync::oneshot;
 
 use super::{
@@ -28,7 +28,7 @@ use super::{
 use crate::{
     metrics::AbandonedCause,
     sabotage::{self, Fault},
-    store::{Fate, ReserveRequest, Seen, StoreError, Unpublished, Want},
+    store::{Fate, Known, ReserveRequest, Seen, StoreError, Unpublished, Want},
 };
 
 /// The first wait before a prefetch is tried again.
@@ -55,6 +55,8 @@ pub(super) struct SequenceActor {
     pub(super) retry: Option<SpawnHandle>,
     /// Who wants numbers in memory before anybody asks for one.
     pub(super) loading: Vec<oneshot::Sender<()>>,
+    /// Who wants to know how the sequence is defined.
+    pub(super) learning: Vec<oneshot::Sender<Result<Arc<Definition>, SequenceError>>>,
     /// The name leaves memory: callers are to look it up again.
     pub(super) is_unloading: bool,
     pub(super) draining: Vec<oneshot::Sender<u64>>,
@@ -124,6 +126,7 @@ impl SequenceActor {
             is_turn_of_apart: false,
             retry: None,
             loading: Vec::new(),
+            learning: Vec::new(),
             is_unloading: false,
             draining: Vec::new(),
         }
@@ -258,10 +261,16 @@ impl SequenceActor {
         match (outcome, purpose) {
             (Ok(block), Some(InFlight::Apart(caller))) => self.hand_over(block, caller),
             (Ok(block), _) => self.refill(block),
+            (Err(StoreError::HasPeriods(known)), Some(InFlight::Apart(caller))) => {
+                self.hand_on(&known);
+                // It asks the issuer of its period.
+                let _gone = caller.answer.send(Err(SequenceError::Elsewhere));
+            }
             (Err(error), Some(InFlight::Apart(caller))) => {
                 // Whoever gave up does not need to know.
                 let _gone = caller.answer.send(Err(self.told(&error)));
             }
+            (Err(StoreError::HasPeriods(known)), _) => self.hand_on(&known),
             (Err(error), _) => {
                 if self.fail(&error) {
                     if matches!(error, StoreError::Retired) {
@@ -340,6 +349,9 @@ impl SequenceActor {
             });
             return true;
         }
+        if self.issuer.take_must_reload() && !sabotage::is(Fault::FloorUnheld) {
+            self.give_back();
+        }
         let n_cut = self.issuer.clip();
         self.count_advanced(n_cut);
         false
@@ -408,6 +420,33 @@ impl SequenceActor {
         }
     }
 
+    /// The sequence counts in periods: from here on callers ask the issuers of these.
+    fn hand_on(&mut self, known: &Known) {
+        let periods = self.issuer.learn(&known.definition);
+        self.issuer.memory.lock().known = Some(known.clone());
+        debug_assert!(periods, "the store said that it has periods");
+        self.refuse_all(&SequenceError::Elsewhere);
+        for caller in self.apart.drain(..) {
+            // Whoever gave up does not need to know.
+            let _gone = caller.answer.send(Err(SequenceError::Elsewhere));
+        }
+    }
+
+    /// Reads how the sequence is defined, for all who want to know.
+    pub(super) fn learn(&mut self, context: &mut Context<Self>) {
+        let (shared, key) = (Arc::clone(&self.shared), self.issuer.key.clone());
+        let looking = async move { shared.definition(&key.sequence).await };
+        context.spawn(looking.into_actor(self).map(|outcome, actor, _context| {
+            if let Ok(definition) = &outcome {
+                actor.issuer.learn(definition);
+            }
+            for answer in actor.learning.drain(..) {
+                // Whoever gave up does not need to know.
+                let _gone = answer.send(outcome.clone());
+            }
+        }));
+    }
+
     /// A refill failed: nobody is kept waiting for what is known not to come.
     ///
     /// False where it is worth another try at once: returned blocks may be left at the very end.
@@ -473,6 +512,7 @@ impl SequenceActor {
         self.in_flight.is_none()
             && self.queue.is_empty()
             && self.apart.is_empty()
+            && self.learning.is_empty()
             && self.state != State::Draining
     }
 

@@ -5,7 +5,12 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{directory::BETWEEN_TWO_ACTORS, issuer::Link, messages::Change, shared::Shared};
+use super::{
+    directory::BETWEEN_TWO_ACTORS,
+    issuer::{Issuer, Link},
+    messages::Change,
+    shared::Shared,
+};
 use crate::store::{Changed, News};
 
 /// Runs until the store or the directory is gone.
@@ -28,19 +33,29 @@ pub(super) async fn follow(mut news: mpsc::Receiver<News>, shared: Weak<Shared>)
 impl Shared {
     /// Resolves when nothing that the change forbids can be issued here any more.
     pub(super) async fn apply(self: &Arc<Self>, changed: Changed) {
+        // A name of its own is no share of another sequence's any more.
+        self.aliases.pin().remove(&changed.name);
         let issuer = self.issuers.pin().get(&changed.name).cloned();
-        let Some(issuer) = issuer else {
+        let Some(head) = issuer else {
             return;
         };
+        let periods = head.periods();
+        self.apply_to(&head, &changed).await;
+        for member in periods.iter().flat_map(|periods| periods.members()) {
+            self.apply_to(&member, &changed).await;
+        }
+    }
+
+    async fn apply_to(self: &Arc<Self>, issuer: &Arc<Issuer>, changed: &Changed) {
         // Known before the actor is told, so that it holds even if that one dies of it.
-        issuer.memory.lock().note_changed(&changed);
+        issuer.note_changed(changed);
         loop {
             let (done, waiting) = oneshot::channel();
             let change = Change {
                 changed: changed.clone(),
                 done,
             };
-            self.tell(&issuer, change);
+            self.tell(issuer, change);
             let is_done = waiting.await.is_ok();
             // Where the name is unloaded there is nothing in memory either, and after a drain
             // nothing leaves it.
@@ -54,7 +69,7 @@ impl Shared {
 
     /// Every sequence is read before anything is reserved of it next.
     fn distrust_all(&self) {
-        for issuer in self.issuers.pin().values() {
+        for issuer in self.all_issuers() {
             issuer.memory.lock().distrust();
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use odometer_core::{definition::Definition, name::SequenceName};
+use odometer_core::{definition::Definition, name::SequenceName, period::Period};
 
 pub use crate::store::{Condition, JournalBlock, Listed, Page};
 
@@ -21,8 +21,8 @@ pub struct Defined {
 pub struct Rehearsed {
     pub definition: Arc<Definition>,
     pub warnings: Vec<String>,
-    /// The numbers that this replica would give next, three where there are so many.
-    pub samples: Vec<i64>,
+    /// What this replica would give next, as it is printed, three where there are so many.
+    pub samples: Vec<String>,
     /// Numbers that nobody has reserved yet.
     pub runway: u64,
 }
@@ -56,6 +56,8 @@ pub struct Description {
 /// How a sequence stands on this replica.
 #[derive(Clone, Debug, Default)]
 pub struct State {
+    /// The period that all this is said of.
+    pub period: Period,
     /// The first number that nobody has reserved; `None` where the store did not answer.
     pub high_water_mark: Option<i64>,
     pub block: Option<BlockState>,

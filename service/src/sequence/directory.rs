@@ -7,7 +7,12 @@ use std::{
 
 use actix::{Actor, Arbiter, Handler, Message, dev::ToEnvelope};
 use futures_util::{StreamExt, stream};
-use odometer_core::{block::Block, name::SequenceName, period::CounterKey};
+use odometer_core::{
+    block::Block,
+    definition::{Definition, PeriodKind},
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{
@@ -16,15 +21,18 @@ use super::{
     changes,
     description::{Description, Page},
     error::SequenceError,
+    face::{Issued, Shown},
     issuer::{Issuer, Link},
     loading,
     messages::{Answer, Drain, HandOver, LowWater, Take},
+    periods::Periods,
     shared::Shared,
     sweep,
 };
 use crate::{
+    clock,
     metrics::{AbandonedCause, Metrics},
-    store::{Contact, LIVE, Store, StoreError},
+    store::{Contact, LIVE, Seen, Store, StoreError},
 };
 
 /// Actors that are drained at once.
@@ -56,67 +64,100 @@ impl Directory {
         Arc::new(Self { shared, arbiter })
     }
 
-    /// One number from memory, or `None` where there is none: no await, no lock, no allocation.
+    /// One number from memory, or `None` where there is none: no await, no lock, no mailbox, no
+    /// allocation, where the sequence counts without periods.
     #[inline]
-    pub fn take_warm(&self, name: &str) -> Option<i64> {
-        let issuers = self.shared.issuers.pin();
-        let issuer = issuers.get(name)?;
-        let taken = issuer.cursor.take()?;
-        if taken.low_water {
-            self.shared.tell(issuer, LowWater);
-        }
-        Some(taken.value)
-    }
-
-    /// One number; waits for a refill where memory has none.
-    ///
-    /// # Errors
-    /// No number was given. Cancelling burns nothing that was not on its way already.
-    pub async fn take(&self, name: &SequenceName) -> Result<i64, SequenceError> {
-        if let Some(value) = self.take_warm(name.as_str()) {
-            return Ok(value);
-        }
-        let ranges = self.take_cold(name, 1, false).await?;
-        ranges
-            .first()
-            .map(Block::first)
-            .ok_or(SequenceError::Internal)
-    }
-
-    /// `count` numbers in ascending ranges; one range where `contiguous`.
-    ///
-    /// # Errors
-    /// No number was given.
-    pub async fn take_batch(
+    pub fn take_warm<R>(
         &self,
-        name: &SequenceName,
-        count: u64,
-        contiguous: bool,
-    ) -> Result<Vec<Block>, SequenceError> {
-        if let Some(ranges) = self.take_batch_warm(name.as_str(), count, contiguous) {
-            return Ok(ranges);
-        }
-        self.take_cold(name, count, contiguous).await
+        name: &str,
+        period: Option<&str>,
+        reply: impl FnOnce(Shown<'_>, i64) -> R,
+    ) -> Option<R> {
+        let take = |issuer: &Arc<Issuer>| {
+            let taken = issuer.cursor.take()?;
+            if taken.low_water {
+                self.shared.tell(issuer, LowWater);
+            }
+            Some(taken.value)
+        };
+        self.warm(name, period, take, reply)
     }
 
     /// A batch from memory, or `None` where memory does not have all of it.
-    pub fn take_batch_warm(&self, name: &str, count: u64, contiguous: bool) -> Option<Vec<Block>> {
-        let issuers = self.shared.issuers.pin();
-        let issuer = issuers.get(name)?;
-        let taken = issuer.cursor.take_batch(count, contiguous)?;
-        if taken.low_water {
-            self.shared.tell(issuer, LowWater);
-        }
-        Some(taken.ranges.as_slice().to_vec())
+    pub fn take_batch_warm<R>(
+        &self,
+        name: &str,
+        period: Option<&str>,
+        (count, contiguous): (u64, bool),
+        reply: impl FnOnce(Shown<'_>, &[Block]) -> R,
+    ) -> Option<R> {
+        let take = |issuer: &Arc<Issuer>| {
+            let taken = issuer.cursor.take_batch(count, contiguous)?;
+            if taken.low_water {
+                self.shared.tell(issuer, LowWater);
+            }
+            Some(taken.ranges)
+        };
+        self.warm(name, period, take, |shown, ranges| {
+            reply(shown, ranges.as_slice())
+        })
     }
 
-    async fn take_cold(
+    /// Takes from the issuer that has the numbers, as far as it is in memory.
+    #[inline]
+    fn warm<T, R>(
+        &self,
+        name: &str,
+        period: Option<&str>,
+        take: impl Fn(&Arc<Issuer>) -> Option<T>,
+        reply: impl FnOnce(Shown<'_>, T) -> R,
+    ) -> Option<R> {
+        let issuers = self.shared.issuers.pin();
+        let head = match issuers.get(name) {
+            Some(head) => head,
+            None => issuers.get(self.shared.aliases.pin().get(name)?)?,
+        };
+        if period.is_none()
+            && let Some(taken) = take(head)
+        {
+            return Some(head.show(|shown| reply(shown, taken)));
+        }
+        let periods = head.periods()?;
+        let now_ms = clock::now_ms();
+        let member = match period {
+            None => periods.present(now_ms)?,
+            Some(period) => periods.named(period, now_ms)?,
+        };
+        let taken = take(&member)?;
+        Some(member.show(|shown| reply(shown, taken)))
+    }
+
+    /// `count` numbers in ascending ranges, one range where `contiguous`; waits for a refill where
+    /// memory has none.
+    ///
+    /// # Errors
+    /// No number was given. Cancelling burns nothing that was not on its way already.
+    pub async fn take(
         &self,
         name: &SequenceName,
+        period: Option<&Period>,
         count: u64,
         contiguous: bool,
-    ) -> Result<Vec<Block>, SequenceError> {
-        self.ask(name, |answer| Take {
+    ) -> Result<Issued, SequenceError> {
+        let asked = period.map(Period::as_str);
+        let batch = (count, contiguous);
+        let warm = self.take_batch_warm(name.as_str(), asked, batch, |shown, ranges| {
+            (shown.key.clone(), ranges.to_vec())
+        });
+        if let Some((key, ranges)) = warm {
+            let issuer = self.shared.find(&key);
+            return Ok(Issued {
+                printer: issuer.and_then(|issuer| issuer.printer()),
+                key,
+                ranges,
+            });
+        }
+        self.ask(name, period, |answer| Take {
             count,
             contiguous,
             answer,
@@ -128,15 +169,25 @@ impl Directory {
     ///
     /// # Errors
     /// No block was given.
-    pub async fn reserve(&self, name: &SequenceName, size: u64) -> Result<Block, SequenceError> {
-        let ranges = self.ask(name, |answer| HandOver { size, answer }).await?;
-        ranges.first().copied().ok_or(SequenceError::Internal)
+    pub async fn reserve(
+        &self,
+        name: &SequenceName,
+        period: Option<&Period>,
+        size: u64,
+    ) -> Result<Issued, SequenceError> {
+        self.ask(name, period, |answer| HandOver { size, answer })
+            .await
     }
 
-    /// Asks the actor of `name` and waits, at most `refill_deadline`.
+    /// Asks the actor that has the numbers and waits, at most `refill_deadline`.
     ///
     /// An actor that died or was unloaded meanwhile is asked for anew.
-    async fn ask<M, F>(&self, name: &SequenceName, message: F) -> Result<Vec<Block>, SequenceError>
+    async fn ask<M, F>(
+        &self,
+        name: &SequenceName,
+        period: Option<&Period>,
+        message: F,
+    ) -> Result<Issued, SequenceError>
     where
         M: Message<Result = ()> + Send + 'static,
         F: Fn(Answer) -> M,
@@ -144,9 +195,18 @@ impl Directory {
         <SequenceActor as Actor>::Context: ToEnvelope<SequenceActor, M>,
     {
         let _place = self.shared.admit_waiter()?;
+        self.shared.metrics.cold_calls.increment(1);
         let until = Instant::now() + self.shared.settings.refill_deadline;
         loop {
-            let issuer = self.shared.issuer(name)?;
+            let issuer = match self.issuer(name, period, until).await {
+                Ok(issuer) => issuer,
+                Err(SequenceError::Elsewhere) if Instant::now() < until => {
+                    tokio::time::sleep(BETWEEN_TWO_ACTORS).await;
+                    continue;
+                }
+                Err(SequenceError::Elsewhere) => return Err(SequenceError::RefillTimeout),
+                Err(error) => return Err(error),
+            };
             // Asked after the issuer was made, so that none is made unseen by the drain.
             if self.shared.is_drained() {
                 return Err(SequenceError::Draining);
@@ -159,7 +219,16 @@ impl Directory {
             };
             let left = until.saturating_duration_since(Instant::now());
             match timeout(left, &mut waiting.receiver).await {
-                Ok(Ok(outcome)) => return outcome,
+                // Only now it is known that the numbers are another issuer's.
+                Ok(Ok(Err(SequenceError::Elsewhere))) if Instant::now() < until => {}
+                Ok(Ok(Err(SequenceError::Elsewhere))) => return Err(SequenceError::RefillTimeout),
+                Ok(Ok(outcome)) => {
+                    return outcome.map(|ranges| Issued {
+                        key: issuer.key.clone(),
+                        ranges,
+                        printer: issuer.printer(),
+                    });
+                }
                 Ok(Err(_actor_gone)) if Instant::now() < until => {
                     // It died, or the name is just being unloaded.
                     tokio::time::sleep(BETWEEN_TWO_ACTORS).await;
@@ -169,49 +238,108 @@ impl Directory {
         }
     }
 
-    /// All that is known of a sequence; from memory alone where the store does not answer.
+    /// The issuer that a call for numbers is for.
+    async fn issuer(
+        &self,
+        name: &SequenceName,
+        period: Option<&Period>,
+        until: Instant,
+    ) -> Result<Arc<Issuer>, SequenceError> {
+        let shared = &self.shared;
+        let alias = match shared.issuers.pin().contains_key(name) {
+            true => None,
+            false => shared.aliases.pin().get(name).cloned(),
+        };
+        let head = shared.issuer(alias.as_ref().unwrap_or(name))?;
+        let periods = match (head.periods(), period) {
+            (Some(periods), _) => periods,
+            // Where it turns out to have periods, its actor says so.
+            (None, None) => return Ok(head),
+            (None, Some(_)) => shared.periods(&head, until).await?,
+        };
+        let chosen = periods.choose(period, clock::now_ms())?;
+        shared.member(&head, &periods, chosen)
+    }
+
+    /// All that is known of a sequence, and of its counter in the period that is asked for, or in
+    /// the present one; from memory alone where the store does not answer.
     ///
     /// # Errors
-    /// There is no such sequence, or neither store nor memory can tell.
-    pub async fn describe(&self, name: &SequenceName) -> Result<Description, SequenceError> {
-        let issuer = self.shared.issuers.pin().get(name).cloned();
-        let mut state = issuer.as_deref().map(Issuer::state).unwrap_or_default();
-        let key = CounterKey::whole(name.clone());
-        match self.shared.store.look_up(&key).await {
-            Ok((listed, seen)) => {
-                if let Some(seen) = seen {
-                    state.high_water_mark = Some(seen.next_value);
-                    state.runway = Some(listed.definition.left(seen.next_value));
-                }
-                let blocks = self.shared.store.blocks(name).await.unwrap_or_default();
-                Ok(Description {
-                    name: name.clone(),
-                    version: listed.version,
-                    definition: listed.definition,
-                    is_retired: Some(listed.state != LIVE),
-                    state,
-                    blocks,
-                })
-            }
+    /// There is no such sequence, it has no such period, or neither store nor memory can tell.
+    pub async fn describe(
+        &self,
+        name: &SequenceName,
+        period: Option<&Period>,
+    ) -> Result<Description, SequenceError> {
+        let whole = CounterKey::whole(name.clone());
+        let (listed, seen) = match self.shared.store.look_up(&whole).await {
+            Ok(found) => found,
             Err(error @ (StoreError::Unavailable | StoreError::Deadline)) => {
-                let (known, is_retired) = issuer.map_or((None, false), |issuer| {
-                    let memory = issuer.memory.lock();
-                    (memory.known.clone(), memory.is_retired())
-                });
-                let known = known.ok_or_else(|| SequenceError::from_store(name, error))?;
-                state.high_water_mark = None;
-                Ok(Description {
-                    name: name.clone(),
-                    version: known.definition_version,
-                    definition: known.definition,
-                    // Whether it lives is not known: it may have been retired elsewhere.
-                    is_retired: is_retired.then_some(true),
-                    state,
-                    blocks: Vec::new(),
-                })
+                let told = SequenceError::from_store(name, error);
+                return self.remembered(name, period).ok_or(told);
             }
-            Err(error) => Err(SequenceError::from_store(name, error)),
+            Err(error) => return Err(SequenceError::from_store(name, error)),
+        };
+        let key = asked_for(name, period, &listed.definition)?;
+        let issuer = self.shared.find(&key);
+        let mut state = issuer.as_deref().map(Issuer::state).unwrap_or_default();
+        let has_counter = key.period.is_none() == (listed.definition.period == PeriodKind::None);
+        let seen = match key.period.shown() {
+            None => seen.filter(|_| has_counter),
+            Some(_) => self.seen(&key).await?,
+        };
+        state.period = key.period;
+        if has_counter {
+            // What nobody has used begins at its start.
+            let next_value = seen.map_or(listed.definition.start, |seen| seen.next_value);
+            state.high_water_mark = Some(next_value);
+            state.runway = Some(listed.definition.left(next_value));
+        } else {
+            state.high_water_mark = None;
+            state.runway = None;
         }
+        Ok(Description {
+            name: name.clone(),
+            version: listed.version,
+            definition: listed.definition,
+            is_retired: Some(listed.state != LIVE),
+            state,
+            blocks: self.shared.store.blocks(name).await.unwrap_or_default(),
+        })
+    }
+
+    async fn seen(&self, key: &CounterKey) -> Result<Option<Seen>, SequenceError> {
+        let found = self.shared.store.look_up(key).await;
+        let (_listed, seen) = found.map_err(|error| SequenceError::of_counter(key, error))?;
+        Ok(seen)
+    }
+
+    /// What memory knows of a sequence, of which the store says nothing now.
+    fn remembered(&self, name: &SequenceName, period: Option<&Period>) -> Option<Description> {
+        let head = self.shared.issuers.pin().get(name).cloned()?;
+        let (known, is_retired) = {
+            let memory = head.memory.lock();
+            (memory.known.clone(), memory.is_retired())
+        };
+        let definition = match (&known, head.periods()) {
+            (Some(known), _) => Arc::clone(&known.definition),
+            (None, Some(periods)) => periods.definition(),
+            (None, None) => return None,
+        };
+        let key = asked_for(name, period, &definition).ok()?;
+        let issuer = self.shared.find(&key);
+        let mut state = issuer.as_deref().map(Issuer::state).unwrap_or_default();
+        state.high_water_mark = None;
+        state.period = key.period;
+        Some(Description {
+            name: name.clone(),
+            version: known.map_or(0, |known| known.definition_version),
+            definition,
+            // Whether it lives is not known: it may have been retired elsewhere.
+            is_retired: is_retired.then_some(true),
+            state,
+            blocks: Vec::new(),
+        })
     }
 
     /// A page of definitions, names in byte order, those after `after`.
@@ -263,7 +391,7 @@ impl Directory {
         let until = Instant::now() + patience;
         self.begin_drain();
         self.shared.is_drained.store(true, Ordering::Release);
-        let issuers: Vec<Arc<Issuer>> = self.shared.issuers.pin().values().cloned().collect();
+        let issuers = self.shared.all_issuers();
         let returned = stream::iter(issuers)
             .map(|issuer| self.drain_one(issuer))
             .buffer_unordered(DRAINED_AT_ONCE)
@@ -305,9 +433,9 @@ impl Directory {
 
     /// Numbers in memory, over all names.
     pub fn n_remaining(&self) -> u64 {
-        let issuers = self.shared.issuers.pin();
+        let issuers = self.shared.all_issuers();
         issuers
-            .values()
+            .iter()
             .fold(0, |sum, issuer| sum.saturating_add(issuer.remaining()))
     }
 
@@ -320,6 +448,29 @@ impl Directory {
     pub fn publish_metrics(&self) {
         self.shared.publish_metrics();
     }
+}
+
+/// The counter that a question is about: of a calendar that of the present, where no period is
+/// named; of keys none then.
+pub(super) fn asked_for(
+    name: &SequenceName,
+    period: Option<&Period>,
+    definition: &Arc<Definition>,
+) -> Result<CounterKey, SequenceError> {
+    let periods = Periods::of(definition);
+    let period = match (period, periods) {
+        (None, None) => Period::none(),
+        (None, Some(periods)) => periods.now(clock::now_ms()).unwrap_or_else(Period::none),
+        (Some(period), Some(periods)) => {
+            periods.check(period)?;
+            period.clone()
+        }
+        (Some(_), None) => return Err(SequenceError::NoPeriods { name: name.clone() }),
+    };
+    Ok(CounterKey {
+        sequence: name.clone(),
+        period,
+    })
 }
 
 impl Drop for Directory {

@@ -1,6 +1,11 @@
 //! Why a call to a sequence failed, in words that a caller may read.
 
-use odometer_core::{definition::DefinitionError, name::SequenceName};
+use odometer_core::{
+    definition::{DefinitionError, Span},
+    format::InvalidId,
+    name::SequenceName,
+    period::{CounterKey, InvalidPeriod, Period},
+};
 use thiserror::Error;
 
 use crate::store::StoreError;
@@ -18,6 +23,39 @@ pub enum SequenceError {
     TooManySequences { limit: u64 },
     #[error("Sequence `{name}` has {left} numbers left, fewer than asked for.")]
     Exhausted { name: SequenceName, left: u64 },
+    #[error("The sequence counts by callers' keys: name one, as in `?period=eod-7`.")]
+    PeriodNeeded,
+    #[error("Sequence `{name}` counts without periods; leave `period` out.")]
+    NoPeriods { name: SequenceName },
+    #[error("{0}")]
+    InvalidPeriod(#[from] InvalidPeriod),
+    #[error(
+        "The period {period} cannot be counted in now: it is {current}, and the sequence takes \
+         periods that ended less than {back} ago (`period_back`) or begin in less than {ahead} \
+         (`period_ahead`)."
+    )]
+    PeriodOutOfBounds {
+        period: Period,
+        current: Period,
+        back: Span,
+        ahead: Span,
+    },
+    #[error("That id is not of the period {period}.")]
+    OfAnotherPeriod { period: Period },
+    #[error("{0}")]
+    InvalidId(#[from] InvalidId),
+    #[error("The period {period} of sequence `{name}` is removed.")]
+    PeriodRemoved { name: SequenceName, period: Period },
+    #[error(
+        "Sequence `{name}` has {limit} periods, as many as `limits.keyed_periods` allows; remove \
+         some, or name one that it has."
+    )]
+    TooManyPeriods { name: SequenceName, limit: u64 },
+    #[error("Only the periods of sequences that count by callers' keys can be removed.")]
+    NotForKind,
+    /// Never leaves this layer: the caller is to ask another issuer.
+    #[error("Another issuer has the numbers.")]
+    Elsewhere,
     #[error("Sequence `{name}` is retired.")]
     Retired { name: SequenceName },
     #[error("A block may have at most {limit} numbers now: 1/4096 of what is left.")]
@@ -64,9 +102,14 @@ pub enum SequenceError {
 }
 
 impl SequenceError {
-    /// What a caller of `name` reads of a failure of the store.
+    /// What a caller of a sequence reads of a failure of the store.
     pub(super) fn from_store(name: &SequenceName, error: StoreError) -> Self {
-        let name = name.clone();
+        Self::of_counter(&CounterKey::whole(name.clone()), error)
+    }
+
+    /// What a caller of a counter reads of a failure of the store.
+    pub(super) fn of_counter(key: &CounterKey, error: StoreError) -> Self {
+        let name = key.sequence.clone();
         match error {
             StoreError::Unavailable => Self::StoreUnavailable,
             StoreError::Deadline => Self::RefillTimeout,
@@ -87,12 +130,16 @@ impl SequenceError {
             StoreError::NotChanged => Self::NotChanged,
             StoreError::MayHaveChanged => Self::MayHaveChanged,
             StoreError::WentBack => Self::StoreWentBack,
-            StoreError::HasPeriods(_)
-            | StoreError::NoPeriods(_)
-            | StoreError::PeriodRemoved
-            | StoreError::TooManyPeriods { .. }
-            | StoreError::NotForKind
-            | StoreError::Broken(_) => Self::Internal,
+            StoreError::NoPeriods(_) => Self::NoPeriods { name },
+            // Who comes to a sequence through its periods never hears it.
+            StoreError::HasPeriods(_) => Self::PeriodNeeded,
+            StoreError::PeriodRemoved => Self::PeriodRemoved {
+                name,
+                period: key.period.clone(),
+            },
+            StoreError::TooManyPeriods { limit } => Self::TooManyPeriods { name, limit },
+            StoreError::NotForKind => Self::NotForKind,
+            StoreError::Broken(_) => Self::Internal,
         }
     }
 }

@@ -5,9 +5,15 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use odometer_core::{block::Block, definition::Definition, name::SequenceName, period::CounterKey};
+use odometer_core::{
+    block::Block,
+    definition::Definition,
+    format::Format,
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
 
-use super::{directory::Directory, error::SequenceError, issuer::Issuer};
+use super::{directory::Directory, error::SequenceError, issuer::Issuer, periods::Periods};
 use crate::{
     sabotage::{self, Fault},
     store::{Holder, JournalBlock, Row, Seen, Trace, Traced},
@@ -16,7 +22,7 @@ use crate::{
 /// What is known of one number.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    pub name: SequenceName,
+    pub key: CounterKey,
     pub value: i64,
     pub fate: NumberFate,
     /// The block that says so; `None` where no row does.
@@ -57,20 +63,27 @@ pub enum NumberFate {
 }
 
 impl Directory {
-    /// What became of `value`. Asks the store, and changes and loads nothing.
+    /// What became of the number that is printed so; where a period is named, it has to be of that
+    /// one. Asks the store, and changes and loads nothing.
     ///
     /// # Errors
-    /// There is no such sequence, or the store does not answer.
+    /// There is no such sequence, none of its numbers is printed so, or the store does not answer.
     pub async fn explain(
         &self,
         name: &SequenceName,
-        value: i64,
+        id: &str,
+        period: Option<&Period>,
     ) -> Result<Explanation, SequenceError> {
+        let (key, value) = self.read(name, id).await?;
+        if let Some(period) = period.filter(|period| **period != key.period) {
+            return Err(SequenceError::OfAnotherPeriod {
+                period: period.clone(),
+            });
+        }
         // Before the store is asked: what it holds then can only be more.
-        let seen = self.last_seen(name);
-        let key = CounterKey::whole(name.clone());
+        let seen = self.last_seen(&key);
         let trace = self.shared.store.trace(&key, value).await;
-        let trace = trace.map_err(|error| SequenceError::from_store(name, error))?;
+        let trace = trace.map_err(|error| SequenceError::of_counter(&key, error))?;
         let went_back = |seen: &Seen| {
             trace.seen.version < seen.version || trace.seen.next_value < seen.next_value
         };
@@ -78,25 +91,47 @@ impl Directory {
             return Err(SequenceError::StoreWentBack);
         }
         // After it: memory is ahead of the journal.
-        let issuer = self.shared.issuers.pin().get(name).cloned();
+        let issuer = self.shared.find(&key);
         let (fate, block) = match issuer.and_then(|issuer| in_memory(&issuer, value)) {
             Some((fate, row)) => (fate, Some(self.origin_of(&row))),
             None => in_journal(value, &trace),
         };
         Ok(Explanation {
-            name: name.clone(),
+            key,
             value,
             fate,
             block,
         })
     }
 
+    /// Reads a printed number back: the counter it is of, and its value.
+    ///
+    /// # Errors
+    /// There is no such sequence, none of its numbers is printed so, or the store does not answer.
+    pub async fn read(
+        &self,
+        name: &SequenceName,
+        id: &str,
+    ) -> Result<(CounterKey, i64), SequenceError> {
+        let alias = self.shared.aliases.pin().get(name).cloned();
+        let name = alias.as_ref().unwrap_or(name);
+        let whole = CounterKey::whole(name.clone());
+        let found = self.shared.store.look_up(&whole).await;
+        let (listed, _seen) = found.map_err(|error| SequenceError::from_store(name, error))?;
+        let format = Format::of(&listed.definition).map_err(|_| SequenceError::Internal)?;
+        let (period, value) = format.read(id)?;
+        if let Some(periods) = Periods::of(&listed.definition) {
+            periods.check(&period)?;
+        }
+        let sequence = name.clone();
+        Ok((CounterKey { sequence, period }, value))
+    }
+
     /// The counter as this process last saw it.
-    pub(super) fn last_seen(&self, name: &SequenceName) -> Option<Seen> {
-        let issuer = self.shared.issuers.pin().get(name).cloned();
+    pub(super) fn last_seen(&self, key: &CounterKey) -> Option<Seen> {
+        let issuer = self.shared.find(key);
         let known = issuer.and_then(|issuer| Some(issuer.memory.lock().known.as_ref()?.seen));
-        let key = CounterKey::whole(name.clone());
-        let forgotten = || self.shared.forgotten(&key).ok().flatten();
+        let forgotten = || self.shared.forgotten(key).ok().flatten();
         known.or_else(|| Some(forgotten()?.seen))
     }
 
@@ -206,6 +241,7 @@ mod tests {
     fn row(first: i64, last: i64, fate: &str, next_unissued: i64, holder: Holder) -> Traced {
         Traced {
             block: JournalBlock {
+                period: Period::none(),
                 first,
                 last,
                 step: 1,

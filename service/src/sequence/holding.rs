@@ -23,6 +23,7 @@ impl Ownership {
     pub(super) fn lay_in(&self, reserved: &Reserved) -> u64 {
         let mut memory = self.memory.lock();
         memory.note_reserved(reserved);
+        self.catch_up(&mut memory);
         let (kept, n_cut) = clipped(reserved.block, memory.floor());
         memory.spare.extend(kept);
         n_cut

@@ -14,9 +14,12 @@ use std::{
 };
 
 use actix::Addr;
+use arc_swap::ArcSwapOption;
 use odometer_core::{
     block::Block,
     cursor::Cursor,
+    definition::Definition,
+    format::{Format, Printer},
     period::CounterKey,
     sizing::{self, Demand, Rates, Why},
 };
@@ -26,9 +29,12 @@ use tokio::sync::Notify;
 use super::{
     actor::SequenceActor,
     description::{BlockState, State},
+    face::Shown,
     ownership::Terms,
+    periods::{Periods, Span},
 };
 use crate::{
+    clock,
     sabotage::{self, Fault},
     store::{Changed, Known, Reserved, Row},
 };
@@ -40,9 +46,15 @@ const RETRY_PART: f64 = 20.0;
 /// And within this many seconds, whatever the reserve.
 const LONGEST_RETRY_S: f64 = 5.0;
 
-/// One name in memory.
+/// One counter in memory.
 pub(super) struct Issuer {
     pub(super) key: CounterKey,
+    /// When its calendar period is.
+    pub(super) span: Option<Span>,
+    /// Where the numbers come from, if the sequence counts in periods and this is its head.
+    periods: ArcSwapOption<Periods>,
+    /// How its numbers are printed; nothing where just as they are.
+    printer: ArcSwapOption<Printer>,
     pub(super) cursor: Cursor,
     /// Numbers that the actor gave to waiters past the cursor.
     n_direct: AtomicU64,
@@ -80,6 +92,11 @@ pub(super) struct Memory {
     /// Whether the last change that is known of was the sequence's end, and that change's version.
     is_retired: bool,
     life_version: i64,
+    /// Whether a change came of which this period does not know what it forbids: what is held is
+    /// given back and read anew.
+    must_reload: bool,
+    /// The definition that numbers are printed by.
+    printed: Option<Arc<Definition>>,
     /// Blocks whose fate is open, ascending.
     pub(super) held: Vec<Row>,
     /// Blocks that did not fit into the cursor, ascending and above all in it.
@@ -112,6 +129,9 @@ impl Issuer {
         let now = Instant::now();
         Self {
             key,
+            span: None,
+            periods: ArcSwapOption::empty(),
+            printer: ArcSwapOption::empty(),
             cursor: Cursor::new(),
             n_direct: AtomicU64::new(0),
             n_handed_over: AtomicU64::new(0),
@@ -123,6 +143,8 @@ impl Issuer {
                 floor: 0,
                 is_retired: false,
                 life_version: 0,
+                must_reload: false,
+                printed: None,
                 held: Vec::new(),
                 spare: VecDeque::new(),
                 rates: Rates::new(),
@@ -139,6 +161,111 @@ impl Issuer {
             actor: Mutex::new(Link::Parked),
             is_active: AtomicBool::new(false),
         }
+    }
+
+    /// The issuer of one period. `like` is one of the same sequence that was in use before.
+    pub(super) fn of_period(key: CounterKey, span: Option<Span>, like: Option<&Self>) -> Self {
+        let issuer = Self {
+            span,
+            ..Self::new(key)
+        };
+        if let Some(like) = like {
+            let average = like.memory.lock().rates.average();
+            issuer.memory.lock().rates = Rates::resume(average);
+        }
+        issuer
+    }
+
+    /// What a reply shows beside a number of it.
+    pub(super) fn show<R>(&self, reply: impl FnOnce(Shown<'_>) -> R) -> R {
+        let printer = self.printer.load();
+        reply(Shown {
+            key: &self.key,
+            printer: printer.as_deref(),
+        })
+    }
+
+    pub(super) fn printer(&self) -> Option<Arc<Printer>> {
+        self.printer.load_full()
+    }
+
+    pub(super) fn periods(&self) -> Option<Arc<Periods>> {
+        self.periods.load_full()
+    }
+
+    /// Learns how its sequence is defined; whether it is the head of periods from now on.
+    ///
+    /// Those of other periods than before, which only a recovery can bring about, are on their own.
+    pub(super) fn learn(&self, definition: &Arc<Definition>) -> bool {
+        let earlier = self.periods();
+        if let Some(earlier) = earlier.filter(|earlier| earlier.fit(definition)) {
+            earlier.redefine(definition);
+            return true;
+        }
+        let periods = self.key.period.is_none().then(|| Periods::of(definition));
+        let periods = periods.flatten().map(Arc::new);
+        let is_head = periods.is_some();
+        self.periods.store(periods);
+        is_head
+    }
+
+    /// Prints from now on as the definition says; before a number of it can be seen.
+    pub(super) fn print_as(&self, definition: &Definition) {
+        let format = Format::of(definition)
+            .ok()
+            .filter(|format| !format.is_plain());
+        let printer = format.map(|format| Arc::new(format.printer(&self.key.period)));
+        self.printer.store(printer);
+    }
+
+    /// Prints as its definition says that is known now; before a number of it can be seen.
+    pub(super) fn catch_up(&self, memory: &mut Memory) {
+        let Some(known) = &memory.known else {
+            return;
+        };
+        let is_same = |printed: &Arc<Definition>| Arc::ptr_eq(printed, &known.definition);
+        if !memory.printed.as_ref().is_some_and(is_same) {
+            self.print_as(&known.definition);
+            memory.printed = Some(Arc::clone(&known.definition));
+        }
+    }
+
+    /// Notes a change, however late it arrives.
+    pub(super) fn note_changed(&self, changed: &Changed) {
+        let mut memory = self.memory.lock();
+        if self.key.period.is_none() {
+            memory.note_changed(changed, changed.floor);
+        } else {
+            // What it says of floors is said of another counter.
+            memory.must_reload |= memory.is_older_than(changed);
+            memory.note_changed(changed, i64::MIN);
+        }
+        self.catch_up(&mut memory);
+        if let (true, Some(definition)) = (self.key.period.is_none(), &changed.definition) {
+            drop(memory);
+            self.learn(definition);
+        }
+    }
+
+    /// Whether what is held has to be given back, asked once.
+    pub(super) fn take_must_reload(&self) -> bool {
+        std::mem::take(&mut self.memory.lock().must_reload)
+    }
+
+    /// When it was last used, as of the last sample.
+    pub(super) fn used_at(&self) -> Instant {
+        self.memory.lock().used_at
+    }
+
+    /// Whether its period has not begun.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.span.is_some_and(|span| clock::now_ms() < span.from_ms)
+    }
+
+    /// Whether its period is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.span
+            .is_some_and(|span| clock::now_ms() >= span.until_ms)
     }
 
     /// Numbers issued one by one or in batches since this name was loaded.
@@ -190,8 +317,13 @@ impl Issuer {
             this_second: memory.this_second(n_issued),
             waited_for,
             double_of: memory.double_of,
-            seconds_left: None,
+            seconds_left: self.seconds_left(),
         }
+    }
+
+    /// For how long its calendar period still needs numbers.
+    fn seconds_left(&self) -> Option<f64> {
+        self.span.map(|span| span.seconds_left(clock::now_ms()))
     }
 
     /// How few numbers may be left before the next block is reserved.
@@ -200,7 +332,12 @@ impl Issuer {
         let memory = self.memory.lock();
         let this_second = memory.this_second(n_issued);
         memory.known.as_ref().map_or(0, |known| {
-            sizing::low_water(&known.definition.block, &memory.rates, this_second, None)
+            sizing::low_water(
+                &known.definition.block,
+                &memory.rates,
+                this_second,
+                self.seconds_left(),
+            )
         })
     }
 
@@ -228,12 +365,19 @@ impl Issuer {
         let mut memory = self.memory.lock();
         memory.know(reserved);
         memory.used_at = Instant::now();
+        self.catch_up(&mut memory);
     }
 
     /// Samples the rate; true where something was issued since the last sample.
     pub(super) fn sample(&self, now: Instant) -> bool {
         let n_issued = self.n_issued();
+        let is_ahead = self.is_ahead();
         let mut memory = self.memory.lock();
+        if is_ahead {
+            // The rate of the period before is still the best guess.
+            memory.sampled_at = now;
+            return false;
+        }
         let n_since = n_issued.saturating_sub(memory.n_sampled);
         let seconds = now.saturating_duration_since(memory.sampled_at);
         memory.rates.sample(n_since, seconds.as_secs_f64());
@@ -263,6 +407,7 @@ impl Issuer {
         let remaining = rest.iter().map(Block::count).sum();
         let mut blocks = rest.iter().map(|left| memory.block_of(left));
         State {
+            period: self.key.period.clone(),
             high_water_mark: memory.known.as_ref().map(|known| known.seen.next_value),
             block: blocks.next(),
             next_block: blocks.next(),
@@ -296,8 +441,11 @@ impl Memory {
 
     fn know(&mut self, reserved: &Reserved) {
         if let (None, Some(rate)) = (&self.known, reserved.stored_rate) {
-            self.rates = Rates::resume(rate);
+            // What is fetched ahead of its period goes by the one before.
+            self.rates = Rates::resume(rate.max(self.rates.average()));
         }
+        let is_older = reserved.known.definition_version < self.life_version;
+        self.must_reload |= is_older && !reserved.key.period.is_none();
         let newer = self
             .known
             .take()
@@ -328,8 +476,8 @@ impl Memory {
     }
 
     /// Notes a change, however late it arrives; from then on its floor holds.
-    pub(super) fn note_changed(&mut self, changed: &Changed) {
-        self.floor = self.floor.max(changed.floor);
+    fn note_changed(&mut self, changed: &Changed, floor: i64) {
+        self.floor = self.floor.max(floor);
         if changed.version >= self.life_version {
             self.life_version = changed.version;
             self.is_retired = !changed.is_live;
@@ -344,6 +492,12 @@ impl Memory {
             // The counter's version was raised with it: read before the next write.
             known.trusted = false;
         }
+    }
+
+    /// Whether what is known was known before the change.
+    fn is_older_than(&self, changed: &Changed) -> bool {
+        let known = self.known.as_ref().map(|known| known.definition_version);
+        known.is_some_and(|version| version < changed.version)
     }
 
     /// The store is another one than before: what it said of definition and life is read again.

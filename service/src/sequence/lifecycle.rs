@@ -3,11 +3,12 @@
 //! A change that the store has taken holds here before its caller is answered, also where that
 //! caller has gone.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use odometer_core::{
     block::Block,
-    definition::DefinitionChange,
+    definition::{Definition, DefinitionChange, PeriodKind},
+    format::Format,
     name::SequenceName,
     period::{CounterKey, Period},
 };
@@ -15,16 +16,19 @@ use odometer_core::{
 use super::{
     audit::{self, Author},
     description::{Condition, Defined, Rehearsed, Standing},
-    directory::Directory,
+    directory::{Directory, asked_for},
     error::SequenceError,
 };
 use crate::{
+    clock,
     sabotage::{self, Fault},
     store::{Act, Altered, Changed, StoreError},
 };
 
 /// Numbers that a rehearsal shows.
 const N_SAMPLES: usize = 3;
+/// The caller's key that a rehearsal shows ids of.
+const SAMPLE_KEY: &str = "key";
 
 impl Directory {
     /// Creates or changes a sequence; here it holds at once.
@@ -60,23 +64,55 @@ impl Directory {
         condition: Condition,
     ) -> Result<Rehearsed, SequenceError> {
         let act = self.definition(change, true);
-        let last_seen = self.last_seen(name);
+        let last_seen = self.last_seen(&CounterKey::whole(name.clone()));
         let store = &self.shared.store;
         let altered = store.alter(name, act, condition, last_seen).await;
         let altered = altered.map_err(|error| SequenceError::from_store(name, error))?;
         let warnings = warnings(&altered);
-        let after = altered.after;
-        let definition = after.definition;
-        let step = definition.step;
-        let from_store = std::iter::successors(Some(after.next_value), |n| n.checked_add(step))
-            .take_while(|number| !definition.exhausted(*number));
-        let samples = self.in_memory(name).into_iter().chain(from_store);
+        let definition = Arc::clone(&altered.after.definition);
+        let key = asked_for(name, None, &definition)?;
+        let next_value = match key.period.shown() {
+            None if definition.period == PeriodKind::None => altered.after.next_value,
+            None => definition.start,
+            // What nobody has used begins at its start.
+            Some(_) => match self.shared.store.look_up(&key).await {
+                Ok((_listed, Some(seen))) => seen.next_value,
+                Ok((_, None)) | Err(_) => definition.start,
+            },
+        };
         Ok(Rehearsed {
-            samples: samples.take(N_SAMPLES).collect(),
-            runway: definition.left(after.next_value),
+            samples: self.samples(&key, &definition, next_value)?,
+            runway: definition.left(next_value),
             warnings,
             definition,
         })
+    }
+
+    /// What this replica would give next, as it is printed.
+    fn samples(
+        &self,
+        key: &CounterKey,
+        definition: &Definition,
+        next_value: i64,
+    ) -> Result<Vec<String>, SequenceError> {
+        let format = Format::of(definition).map_err(|_| SequenceError::Internal)?;
+        let is_keyed = key.period.is_none() && definition.period == PeriodKind::Keyed;
+        let period = if is_keyed {
+            Period::parse(SAMPLE_KEY)?
+        } else {
+            key.period.clone()
+        };
+        let printer = format.printer(&period);
+        let from_store =
+            std::iter::successors(Some(next_value), |n| n.checked_add(definition.step))
+                .take_while(|number| !definition.exhausted(*number));
+        let numbers = self.in_memory(key).into_iter().chain(from_store);
+        let print = |number| {
+            let mut printed = String::new();
+            printer.print(number, &mut printed);
+            printed
+        };
+        Ok(numbers.take(N_SAMPLES).map(print).collect())
     }
 
     /// Lets nothing below `floor` be issued any more: here from now on, elsewhere as soon as the
@@ -87,16 +123,43 @@ impl Directory {
     pub async fn advance(
         &self,
         name: &SequenceName,
-        floor: i64,
-        confirm: bool,
+        period: Option<&Period>,
+        (floor, confirm): (i64, bool),
         condition: Condition,
         author: Author,
     ) -> Result<Standing, SequenceError> {
+        if let Some(period) = period {
+            let head = self.shared.issuer(name)?;
+            let periods = match head.periods() {
+                Some(periods) => periods,
+                None => {
+                    let until = Instant::now() + self.shared.settings.refill_deadline;
+                    self.shared.periods(&head, until).await?
+                }
+            };
+            periods.choose(Some(period), clock::now_ms())?;
+        }
         let act = Act::Advance {
-            period: Period::none(),
+            period: period.cloned().unwrap_or_default(),
             floor,
             confirm,
         };
+        let altered = self.change(name, act, condition, author).await?;
+        Ok(standing(&altered))
+    }
+
+    /// Lets nothing be issued of a caller's key any more. Removed already, it stays so.
+    ///
+    /// # Errors
+    /// As for [`Directory::define`].
+    pub async fn remove_period(
+        &self,
+        name: &SequenceName,
+        period: Period,
+        condition: Condition,
+        author: Author,
+    ) -> Result<Standing, SequenceError> {
+        let act = Act::RemovePeriod { period };
         let altered = self.change(name, act, condition, author).await?;
         Ok(standing(&altered))
     }
@@ -129,20 +192,6 @@ impl Directory {
         Ok(standing(&altered))
     }
 
-    /// Whether there is such a sequence, live or retired.
-    ///
-    /// # Errors
-    /// There is none, or the store did not answer.
-    pub async fn exists(&self, name: &SequenceName) -> Result<(), SequenceError> {
-        let found = self
-            .shared
-            .store
-            .look_up(&CounterKey::whole(name.clone()))
-            .await;
-        found.map_err(|error| SequenceError::from_store(name, error))?;
-        Ok(())
-    }
-
     fn definition(&self, change: DefinitionChange, dry_run: bool) -> Act {
         Act::Define {
             change: Box::new(change),
@@ -160,7 +209,11 @@ impl Directory {
         author: Author,
     ) -> Result<Altered, SequenceError> {
         let (shared, of) = (Arc::clone(&self.shared), name.clone());
-        let last_seen = self.last_seen(name);
+        let key = CounterKey {
+            sequence: name.clone(),
+            period: act.period(),
+        };
+        let last_seen = self.last_seen(&key);
         let work = async move {
             let outcome = shared.store.alter(&of, act.clone(), condition, last_seen);
             let altered = match outcome.await {
@@ -169,7 +222,7 @@ impl Directory {
                     if matches!(error, StoreError::MayHaveChanged) {
                         audit::note_uncertain(&author, &of, &act);
                     }
-                    return Err(SequenceError::from_store(&of, error));
+                    return Err(SequenceError::of_counter(&key, error));
                 }
             };
             audit::note(&author, &of, &act, &altered);
@@ -186,8 +239,8 @@ impl Directory {
     }
 
     /// The numbers in memory that would be given next, as many as a rehearsal shows.
-    fn in_memory(&self, name: &SequenceName) -> Vec<i64> {
-        let issuer = self.shared.issuers.pin().get(name).cloned();
+    fn in_memory(&self, key: &CounterKey) -> Vec<i64> {
+        let issuer = self.shared.find(key);
         let blocks = issuer.map(|issuer| issuer.cursor.rest());
         let blocks = blocks.iter().flat_map(|blocks| blocks.iter());
         blocks.flat_map(Block::values).take(N_SAMPLES).collect()
@@ -218,6 +271,5 @@ fn standing(altered: &Altered) -> Standing {
 
 fn warnings(altered: &Altered) -> Vec<String> {
     let after = &altered.after;
-    let rate = after.definition.declared_rate.unwrap_or(after.rate);
-    after.definition.warnings(after.next_value, rate)
+    after.definition.warnings(after.next_value, after.rate)
 }

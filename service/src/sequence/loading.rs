@@ -5,14 +5,15 @@
 
 use std::{
     sync::{Arc, Weak, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::{StreamExt, stream};
-use odometer_core::name::SequenceName;
+use odometer_core::period::CounterKey;
 use tokio::{sync::oneshot, time::timeout};
 
-use super::{messages::Load, shared::Shared};
+use super::{issuer::Issuer, messages::Load, shared::Shared};
+use crate::clock;
 
 /// Names that are loaded, at most.
 const N_LOADED: usize = 100;
@@ -40,30 +41,45 @@ pub(super) async fn run(shared: Weak<Shared>) {
 }
 
 async fn load(shared: &Arc<Shared>) -> usize {
-    let names: Vec<SequenceName> = match shared.store.recently_used(N_LOADED).await {
-        Ok(counters) => {
-            let whole = counters.into_iter().filter(|key| key.period.is_none());
-            whole.map(|key| key.sequence).collect()
-        }
+    let counters = match shared.store.recently_used(N_LOADED).await {
+        Ok(counters) => counters,
         Err(error) => {
             tracing::warn!(%error, "the names used most recently could not be read");
             return 0;
         }
     };
-    let n_names = names.len();
-    stream::iter(names)
-        .for_each_concurrent(N_LOADED, |name| load_one(shared, name))
+    let n_counters = counters.len();
+    stream::iter(counters)
+        .for_each_concurrent(N_LOADED, |key| load_one(shared, key))
         .await;
-    n_names
+    n_counters
 }
 
-async fn load_one(shared: &Arc<Shared>, name: SequenceName) {
-    // More names than may be in memory are left to their callers.
-    let Ok(issuer) = shared.issuer(&name) else {
+async fn load_one(shared: &Arc<Shared>, key: CounterKey) {
+    let Some(issuer) = issuer(shared, key).await else {
         return;
     };
     let (done, waiting) = oneshot::channel();
     shared.tell(&issuer, Load { done });
     // Dropped where the actor died or a drain began: a caller loads it then, if one comes.
     let _gone = waiting.await;
+}
+
+/// The issuer of a counter; none where its calendar period is not the present one. More names than
+/// may be in memory are left to their callers, and so are those of which the store says nothing.
+async fn issuer(shared: &Arc<Shared>, key: CounterKey) -> Option<Arc<Issuer>> {
+    let head = shared.issuer(&key.sequence).ok()?;
+    if key.period.is_none() {
+        return Some(head);
+    }
+    let until = Instant::now() + PATIENCE;
+    let periods = shared.periods(&head, until).await.ok()?;
+    let chosen = periods.choose(Some(&key.period), clock::now_ms()).ok()?;
+    let is_present = chosen
+        .span
+        .is_none_or(|span| span.contains(clock::now_ms()));
+    if !is_present {
+        return None;
+    }
+    shared.member(&head, &periods, chosen).ok()
 }

@@ -7,7 +7,7 @@ use actix::{ActorContext, AsyncContext, Handler, WrapFuture, fut::ActorFutureExt
 use super::{
     actor::{Apart, SequenceActor, State, UNLOAD_PATIENCE},
     issuer::Link,
-    messages::{Change, Drain, HandOver, Load, LowWater, Park, Take, Unload},
+    messages::{Change, Drain, HandOver, Learn, Load, LowWater, Park, Take, Unload},
     queue::Waiter,
 };
 use crate::{
@@ -80,6 +80,17 @@ impl Handler<LowWater> for SequenceActor {
     }
 }
 
+impl Handler<Learn> for SequenceActor {
+    type Result = ();
+
+    fn handle(&mut self, learn: Learn, context: &mut Self::Context) {
+        self.learning.push(learn.answer);
+        if self.learning.len() == 1 {
+            self.learn(context);
+        }
+    }
+}
+
 impl Handler<Load> for SequenceActor {
     type Result = ();
 
@@ -95,7 +106,7 @@ impl Handler<Change> for SequenceActor {
     type Result = ();
 
     fn handle(&mut self, change: Change, context: &mut Self::Context) {
-        self.issuer.memory.lock().note_changed(&change.changed);
+        self.issuer.note_changed(&change.changed);
         self.is_refused = false;
         self.enforce();
         // Whoever gave up does not need to know.
@@ -123,6 +134,14 @@ impl Handler<Unload> for SequenceActor {
     fn handle(&mut self, _: Unload, context: &mut Self::Context) {
         let store_answers = self.shared.store.contact() == Contact::Up;
         if !self.is_idle() || (self.issuer.is_known() && !store_answers) {
+            return;
+        }
+        if self
+            .issuer
+            .periods()
+            .is_some_and(|periods| !periods.close())
+        {
+            // It leads to issuers in use.
             return;
         }
         self.state = State::Draining;

@@ -4,8 +4,10 @@
 //! known as such before anything is given to it, and one whose actor died
 //! learns of it at once.
 
+use std::sync::Arc;
+
 use actix::Message;
-use odometer_core::block::Block;
+use odometer_core::{block::Block, definition::Definition};
 use tokio::sync::oneshot;
 
 use super::error::SequenceError;
@@ -30,6 +32,13 @@ pub(super) struct Take {
 pub(super) struct HandOver {
     pub(super) size: u64,
     pub(super) answer: Answer,
+}
+
+/// The definition is wanted, as it is stored or as the template of the name has it.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Learn {
+    pub(super) answer: oneshot::Sender<Result<Arc<Definition>, SequenceError>>,
 }
 
 /// What is left lasts for less than `hold`.

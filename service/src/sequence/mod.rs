@@ -10,6 +10,7 @@ pub mod description;
 mod directory;
 pub mod error;
 pub mod explain;
+pub mod face;
 mod holding;
 mod issuer;
 mod lifecycle;
@@ -18,6 +19,7 @@ mod mailbox;
 mod messages;
 mod near;
 mod ownership;
+mod periods;
 mod publish;
 mod queue;
 mod shared;
@@ -40,6 +42,8 @@ pub struct SequenceSettings {
     pub waiters: usize,
     /// Names in memory at once.
     pub live_sequences: usize,
+    /// Periods of one sequence in memory at once.
+    pub live_periods: usize,
     /// How long a caller waits for a refill.
     pub refill_deadline: Duration,
     /// Between two attempts of a prefetch, at most.

@@ -9,9 +9,12 @@ impl Shared {
     pub(super) fn publish_metrics(&self) {
         let mut shortest_reserve = f64::INFINITY;
         let mut shortest_runway = f64::INFINITY;
-        let issuers = self.issuers.pin();
-        for issuer in issuers.values() {
-            let state = self.publish_issuer(issuer);
+        for issuer in self.all_issuers() {
+            let state = self.publish_issuer(&issuer);
+            // What is over, or has not begun, is nobody's reserve.
+            if issuer.is_over() || issuer.is_ahead() {
+                continue;
+            }
             if let Some(seconds) = state.reserve_seconds {
                 shortest_reserve = shortest_reserve.min(seconds);
             }
@@ -43,6 +46,10 @@ impl Shared {
         self.metrics
             .abandoned(AbandonedCause::SlotReused)
             .increment(issuer.take_unpublished_reuse());
+        // Of a sequence with periods the gauges show the one that is counted in.
+        if issuer.is_over() || issuer.is_ahead() {
+            return state;
+        }
         let (size, remaining) = state
             .block
             .map_or((0, 0), |block| (block.size, block.remaining));

@@ -1,24 +1,32 @@
 //! What the directory, its actors and its sweep share: the names in memory, and the way to actors.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Instant,
 };
 
 use actix::{Actor, ArbiterHandle, Handler, Message, dev::ToEnvelope};
-use odometer_core::{name::SequenceName, period::CounterKey};
+use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
+
+use tokio::{sync::oneshot, time::timeout};
 
 use super::{
     SequenceSettings,
     actor::SequenceActor,
     error::SequenceError,
     issuer::{Issuer, Link},
+    messages::{Learn, Unload},
     near::Allowance,
     ownership::Ownership,
+    periods::{Chosen, Periods, Refused},
 };
 use crate::{
+    clock,
     metrics::Metrics,
-    store::{Seen, Store},
+    store::{Seen, Store, StoreError},
 };
 
 /// What the directory, its actors and its sweep share.
@@ -26,7 +34,10 @@ pub(super) struct Shared {
     pub(super) store: Arc<Store>,
     pub(super) settings: SequenceSettings,
     pub(super) metrics: Arc<Metrics>,
+    /// By name: of a sequence that counts in periods, the head.
     pub(super) issuers: papaya::HashMap<SequenceName, Arc<Issuer>>,
+    /// Names that share the numbers of another sequence, by template, with that one's name.
+    pub(super) aliases: papaya::HashMap<SequenceName, SequenceName>,
     /// Counters that were unloaded.
     forgotten: papaya::HashMap<CounterKey, Forgotten>,
     /// Whether `forgotten` has reached its bound; from then on fresh issuers adopt nothing.
@@ -71,6 +82,7 @@ impl Shared {
             settings,
             metrics,
             issuers: papaya::HashMap::new(),
+            aliases: papaya::HashMap::new(),
             forgotten: papaya::HashMap::new(),
             has_forgotten_more: AtomicBool::new(false),
             n_live: AtomicUsize::new(0),
@@ -104,6 +116,102 @@ impl Shared {
                 Ok(fresh)
             }
             Err(taken) => Ok(Arc::clone(taken.current)),
+        }
+    }
+
+    /// The issuer of a period, made where there is none; of a sequence with more of them in memory
+    /// than the bound, the one used least is sent away.
+    pub(super) fn member(
+        self: &Arc<Self>,
+        head: &Arc<Issuer>,
+        periods: &Periods,
+        chosen: Chosen,
+    ) -> Result<Arc<Issuer>, SequenceError> {
+        if let Some(issuer) = periods.member(chosen.period.as_str()) {
+            return Ok(issuer);
+        }
+        if self.n_live.load(Ordering::Relaxed) >= self.settings.live_sequences {
+            return Err(SequenceError::Overloaded {
+                what: "limits.live_sequences",
+            });
+        }
+        let key = CounterKey {
+            sequence: head.key.sequence.clone(),
+            period: chosen.period.clone(),
+        };
+        let like = periods.present(clock::now_ms());
+        let admitted = periods.admit(&chosen.period, self.settings.live_periods, || {
+            self.n_live.fetch_add(1, Ordering::Relaxed);
+            let issuer = Issuer::of_period(key, chosen.span, like.as_deref());
+            issuer.print_as(&periods.definition());
+            Arc::new(issuer)
+        });
+        match admitted {
+            Ok((issuer, in_the_way)) => {
+                if let Some(in_the_way) = in_the_way {
+                    self.tell(&in_the_way, Unload);
+                }
+                Ok(issuer)
+            }
+            Err(Refused::Closed) => Err(SequenceError::Elsewhere),
+            Err(Refused::Full) => Err(SequenceError::Overloaded {
+                what: "limits.live_periods",
+            }),
+        }
+    }
+
+    /// Every issuer in memory, heads and those of their periods.
+    pub(super) fn all_issuers(&self) -> Vec<Arc<Issuer>> {
+        let heads: Vec<Arc<Issuer>> = self.issuers.pin().values().cloned().collect();
+        let members: Vec<Arc<Issuer>> = heads
+            .iter()
+            .filter_map(|head| head.periods())
+            .flat_map(|periods| periods.members())
+            .collect();
+        heads.into_iter().chain(members).collect()
+    }
+
+    /// The issuer of a counter, if it is in memory.
+    pub(super) fn find(&self, key: &CounterKey) -> Option<Arc<Issuer>> {
+        let head = self.issuers.pin().get(&key.sequence).cloned()?;
+        match key.period.shown() {
+            None => Some(head),
+            Some(period) => head.periods()?.member(period),
+        }
+    }
+
+    /// The periods of a sequence of which nothing is known here yet.
+    pub(super) async fn periods(
+        self: &Arc<Self>,
+        head: &Arc<Issuer>,
+        until: Instant,
+    ) -> Result<Arc<Periods>, SequenceError> {
+        let (answer, waiting) = oneshot::channel();
+        self.tell(head, Learn { answer });
+        let left = until.saturating_duration_since(Instant::now());
+        let definition = match timeout(left, waiting).await {
+            Ok(Ok(definition)) => definition?,
+            // Its actor died, or the name is just being unloaded.
+            Ok(Err(_)) => return Err(SequenceError::Elsewhere),
+            Err(_) => return Err(SequenceError::RefillTimeout),
+        };
+        head.learn(&definition);
+        head.periods().ok_or_else(|| SequenceError::NoPeriods {
+            name: head.key.sequence.clone(),
+        })
+    }
+
+    /// How a sequence is defined, or would be if it were born now.
+    pub(super) async fn definition(
+        &self,
+        name: &SequenceName,
+    ) -> Result<Arc<Definition>, SequenceError> {
+        match self.store.look_up(&CounterKey::whole(name.clone())).await {
+            Ok((listed, _seen)) => Ok(listed.definition),
+            Err(StoreError::NotFound) if self.settings.unknown_create => {
+                Ok(Arc::clone(&self.settings.template))
+            }
+            Err(error) => Err(SequenceError::from_store(name, error)),
         }
     }
 
@@ -161,11 +269,18 @@ impl Shared {
             self.remember(issuer);
         }
         self.publish_issuer(issuer);
-        if issuer.is_known() {
-            self.metrics.sequence(issuer.key.sequence.as_str()).clear();
-        }
-        // The name is remembered before it can be loaded again.
-        if self.issuers.pin().remove(&issuer.key.sequence).is_some() {
+        // It is remembered before it can be loaded again.
+        let is_gone = if issuer.key.period.is_none() {
+            if issuer.is_known() {
+                self.metrics.sequence(issuer.key.sequence.as_str()).clear();
+            }
+            self.issuers.pin().remove(&issuer.key.sequence).is_some()
+        } else {
+            let head = self.issuers.pin().get(&issuer.key.sequence).cloned();
+            let periods = head.and_then(|head| head.periods());
+            periods.is_some_and(|periods| periods.dismiss(issuer))
+        };
+        if is_gone {
             self.n_live.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -203,8 +318,8 @@ impl Shared {
     }
 
     pub(super) fn has_reserve(&self) -> bool {
-        let issuers = self.issuers.pin();
-        issuers.values().any(|issuer| issuer.cursor.remaining() > 0)
+        let all = self.all_issuers();
+        all.iter().any(|issuer| issuer.cursor.remaining() > 0)
     }
 
     pub(super) fn admit_waiter(self: &Arc<Self>) -> Result<Place, SequenceError> {

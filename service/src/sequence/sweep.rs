@@ -2,16 +2,22 @@
 //! triggered, parking; and now and then one at all names.
 
 use std::{
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
 
-use tokio::time::MissedTickBehavior;
+use odometer_core::name::SequenceName;
+use tokio::{sync::oneshot, time::MissedTickBehavior};
 
 use super::{
     issuer::{Issuer, Link},
-    messages::{LowWater, Park, Unload},
+    messages::{Load, LowWater, Park, Unload},
     shared::Shared,
+};
+use crate::{
+    clock,
+    sabotage::{self, Fault},
 };
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -64,6 +70,7 @@ fn look_at_active(shared: &Arc<Shared>, now: Instant) {
         } else if issuer.wants_prefetch() {
             shared.tell(&issuer, LowWater);
         }
+        shared.fetch_next_period(&issuer, now);
         still_active.push(issuer);
     }
     shared.active.lock().append(&mut still_active);
@@ -71,8 +78,7 @@ fn look_at_active(shared: &Arc<Shared>, now: Instant) {
 
 /// All names: those in use without an actor get one, those long idle are unloaded.
 async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
-    let all: Vec<Arc<Issuer>> = shared.issuers.pin().values().cloned().collect();
-    for (n_seen, issuer) in all.into_iter().enumerate() {
+    for (n_seen, issuer) in shared.all_issuers().into_iter().enumerate() {
         if n_seen % LOOKED_AT_ONCE == 0 {
             // The actors live on this thread too.
             tokio::task::yield_now().await;
@@ -81,10 +87,63 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
         let is_used = is_parked && issuer.sample(now);
         let idle_for = issuer.idle_for(now);
         let is_stranger = !issuer.is_known() && idle_for >= INTERVAL;
-        if idle_for >= shared.settings.unload_after || is_stranger {
+        // Of a period that is over nothing more is expected.
+        let unload_after = if issuer.is_over() {
+            shared.settings.park_after
+        } else {
+            shared.settings.unload_after
+        };
+        shared.fetch_next_period(&issuer, now);
+        if issuer.is_ahead() {
+            // It waits for its period.
+        } else if idle_for >= unload_after || is_stranger {
             shared.tell(&issuer, Unload);
         } else if is_used && issuer.wants_prefetch() {
             shared.tell(&issuer, LowWater);
         }
     }
+}
+
+impl Shared {
+    /// Has the first block of the period after this one in memory before it begins, where this one
+    /// is in use: at a time within the last `hold` of it that differs from name to name.
+    fn fetch_next_period(self: &Arc<Self>, issuer: &Arc<Issuer>, now: Instant) {
+        let Some(span) = issuer.span else {
+            return;
+        };
+        let Some(head) = self.issuers.pin().get(&issuer.key.sequence).cloned() else {
+            return;
+        };
+        let Some(periods) = head.periods() else {
+            return;
+        };
+        let now_ms = clock::now_ms();
+        let hold = periods.definition().block.hold;
+        let is_used = issuer.idle_for(now).as_secs_f64() < hold.as_secs_f64();
+        let is_due = span.contains(now_ms)
+            && span.seconds_left(now_ms) < hold.as_secs_f64() * share_of(&issuer.key.sequence);
+        if !is_used || !is_due || sabotage::is(Fault::NoPrefetch) {
+            return;
+        }
+        let Some(next) = periods.next(span.until_ms) else {
+            return;
+        };
+        // Where memory is full it is fetched when somebody asks.
+        if let Ok(next) = self.member(&head, &periods, next)
+            && !next.is_known()
+        {
+            // Nobody waits for it.
+            let (done, _waiting) = oneshot::channel();
+            self.tell(&next, Load { done });
+        }
+    }
+}
+
+/// Which part of `hold` before its end a period's successor is fetched: so that the names of a
+/// zone do not all come at once, and none in the last moment.
+fn share_of(name: &SequenceName) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    name.as_str().hash(&mut hasher);
+    let share = u32::try_from(hasher.finish() >> 32).unwrap_or(u32::MAX);
+    0.25 + 0.75 * f64::from(share) / f64::from(u32::MAX)
 }

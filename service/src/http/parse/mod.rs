@@ -9,10 +9,9 @@ mod tests;
 use std::borrow::Cow;
 
 use actix_web::http::header::{self, HeaderMap, HeaderName};
-use odometer_core::name::SequenceName;
+use odometer_core::{name::SequenceName, period::Period};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::Value;
 use url::form_urlencoded;
 
@@ -42,6 +41,14 @@ impl Count {
     }
 }
 
+/// The query of `blocks`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Blocks {
+    pub(super) size: BlockSize,
+    /// The period to count in, where the caller names one.
+    pub(super) period: Option<Period>,
+}
+
 /// How large a range `blocks` asks for, at least 1; the upper limit depends on what is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BlockSize(u64);
@@ -54,8 +61,10 @@ impl BlockSize {
 }
 
 /// The query of `next`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Next {
+    /// The period to count in, where the caller names one.
+    pub(super) period: Option<Period>,
     /// `None`: one number, and the reply for one.
     pub(super) count: Option<Count>,
     /// Only one unbroken range will do.
@@ -82,6 +91,15 @@ pub(super) enum Wanted {
     Text,
 }
 
+/// Reads the key from the path as it was sent: `/v1/sequences/{name}/periods/{key}`.
+pub(super) fn key(raw_path: &str) -> Result<Period, Problem> {
+    let raw = raw_path.split('/').nth(5).unwrap_or_default();
+    let decoded = percent_decode_str(raw).decode_utf8();
+    let decoded = decoded
+        .map_err(|_| Problem::new(Code::InvalidPeriod, "The period in the path is not UTF-8."))?;
+    Ok(Period::parse(&decoded)?)
+}
+
 /// Reads the name from the path as it was sent: `/v1/sequences/{name}…`.
 ///
 /// The router decodes all but `%2F`, `%25` and `%2B` before it splits the path, so its segments
@@ -100,9 +118,10 @@ const NOT_UTF_8: &str = "The name in the path is not UTF-8. A name is 1 to 128 o
 /// Reads the query of `next`.
 pub(super) fn next(query: Option<&str>) -> Result<Next, Problem> {
     let given = Given::read(query, &["count", "period", "contiguous", "ids"])?;
-    given.no_period()?;
+    let period = given.period()?;
     let count = given.get("count").map(count).transpose()?;
     Ok(Next {
+        period,
         count,
         contiguous: given.flag("contiguous")?.unwrap_or(false),
         ids: given.flag("ids")?.unwrap_or(true),
@@ -110,14 +129,15 @@ pub(super) fn next(query: Option<&str>) -> Result<Next, Problem> {
 }
 
 /// Reads the query of `blocks`.
-pub(super) fn block_size(query: Option<&str>) -> Result<BlockSize, Problem> {
+pub(super) fn blocks(query: Option<&str>) -> Result<Blocks, Problem> {
     let given = Given::read(query, &["size", "period"])?;
-    given.no_period()?;
+    let period = given.period()?;
     let size = given.get("size").and_then(digits).filter(|size| *size > 0);
-    size.map(BlockSize).ok_or_else(|| {
+    let size = size.map(BlockSize).ok_or_else(|| {
         let detail = "`size` says how many numbers to reserve: a whole number of at least 1.";
         Problem::new(Code::InvalidCount, detail)
-    })
+    })?;
+    Ok(Blocks { size, period })
 }
 
 /// Reads the query of the list of sequences.
@@ -139,20 +159,30 @@ pub(super) fn listing(query: Option<&str>) -> Result<Listing, Problem> {
     })
 }
 
-/// Reads the query of `explain`: the number asked about, as it is printed.
-pub(super) fn id(query: Option<&str>) -> Result<i64, Problem> {
+/// The query of `explain`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Explain {
+    /// The number asked about, as it is printed.
+    pub(super) id: String,
+    /// The period that it is of, where the caller says so too.
+    pub(super) period: Option<Period>,
+}
+
+/// Reads the query of `explain`.
+pub(super) fn explain(query: Option<&str>) -> Result<Explain, Problem> {
     let given = Given::read(query, &["id", "period"])?;
-    given.no_period()?;
-    let refused = |detail| Problem::new(Code::InvalidId, detail);
-    let text = given
-        .get("id")
-        .ok_or_else(|| refused("`id` says which number is asked about, as in `?id=42`."))?;
-    let printed = digits(text)
-        .and_then(|value| i64::try_from(value).ok())
-        .filter(|value| value.to_string() == text);
-    printed.ok_or_else(|| {
-        refused("`id` is a whole number up to 2^63 - 1, as a reply has it: digits alone, the first not 0.")
-    })
+    let period = given.period()?;
+    let id = given.get("id").ok_or_else(|| {
+        let detail = "`id` says which number is asked about, as in `?id=42`.";
+        Problem::new(Code::InvalidId, detail)
+    })?;
+    let id = id.to_owned();
+    Ok(Explain { id, period })
+}
+
+/// Reads the query of a call that takes a period alone.
+pub(super) fn period(query: Option<&str>) -> Result<Option<Period>, Problem> {
+    Given::read(query, &["period"])?.period()
 }
 
 /// Refuses a query where a call takes none.
@@ -207,8 +237,10 @@ pub(super) fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// The body of `advance`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Advance {
+    /// The period whose numbers are meant, where the sequence has periods.
+    pub(super) period: Option<Period>,
     /// Nothing below it is to be issued.
     pub(super) floor: i64,
     /// More than 1 % of what is left may be skipped.
@@ -223,7 +255,7 @@ pub(super) fn advance(body: &[u8]) -> Result<Advance, Problem> {
         floor: Value,
         #[serde(default)]
         confirm: bool,
-        period: Option<IgnoredAny>,
+        period: Option<Value>,
     }
     let fields: Fields = serde_json::from_slice(body).map_err(|error| {
         let detail = format!(
@@ -232,9 +264,14 @@ pub(super) fn advance(body: &[u8]) -> Result<Advance, Problem> {
         );
         Problem::new(Code::InvalidBody, detail)
     })?;
-    if fields.period.is_some() {
-        return Err(no_periods());
-    }
+    let period = match &fields.period {
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) => Some(Period::parse(text)?),
+        Some(_) => {
+            let detail = "`period` is a string, as a reply has it.";
+            return Err(Problem::new(Code::InvalidPeriod, detail));
+        }
+    };
     let floor = match &fields.floor {
         Value::String(text) if !text.is_empty() => digits(text),
         Value::Number(number) => number.as_u64(),
@@ -251,17 +288,10 @@ pub(super) fn advance(body: &[u8]) -> Result<Advance, Problem> {
         Problem::new(Code::InvalidBody, detail)
     })?;
     Ok(Advance {
+        period,
         floor,
         confirm: fields.confirm,
     })
-}
-
-/// Every sequence counts without periods as yet.
-fn no_periods() -> Problem {
-    Problem::new(
-        Code::InvalidPeriod,
-        "The sequence counts without periods; leave `period` out.",
-    )
 }
 
 /// Whether the caller wants text rather than JSON: only where `text/plain` is named, and neither
@@ -399,11 +429,9 @@ impl<'a> Given<'a> {
         }
     }
 
-    fn no_period(&self) -> Result<(), Problem> {
-        match self.get("period") {
-            None => Ok(()),
-            Some(_) => Err(no_periods()),
-        }
+    /// The period to count in, where one is named.
+    fn period(&self) -> Result<Option<Period>, Problem> {
+        Ok(self.get("period").map(Period::parse).transpose()?)
     }
 
     /// What a name can begin with: anything a name holds, or nothing.

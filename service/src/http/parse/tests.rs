@@ -144,12 +144,22 @@ fn what_is_unknown_is_named_beside_what_is_known() {
 }
 
 #[test]
-fn a_period_is_refused() {
+fn a_period_has_the_characters_of_a_name() {
+    for (query, period) in [
+        ("period=2026", "2026"),
+        ("count=1&period=eod-7", "eod-7"),
+        ("period=a%3Ab", "a:b"),
+    ] {
+        let asked = next(Some(query)).unwrap();
+        assert_eq!(asked.period.unwrap().as_str(), period, "{query}");
+    }
+    let too_long = format!("period={}", "k".repeat(65));
     for query in [
-        "period=2026",
         "period=",
-        "count=1&period=x",
+        "period=a+b",
+        "period=a%20b",
         "period=1&period=1",
+        &too_long,
     ] {
         assert_eq!(next_of(query), Err(Code::InvalidPeriod), "{query}");
     }
@@ -157,7 +167,10 @@ fn a_period_is_refused() {
 
 #[test]
 fn a_size_is_needed_and_positive() {
-    let size_of = |query| block_size(query).map_err(|problem| problem.code());
+    let size_of = |query| {
+        let asked = blocks(query).map_err(|problem| problem.code())?;
+        Ok(asked.size)
+    };
     assert_eq!(size_of(Some("size=5")), Ok(BlockSize(5)));
     assert_eq!(
         size_of(Some("size=18446744073709551615")),
@@ -176,37 +189,21 @@ fn a_size_is_needed_and_positive() {
     assert_eq!(size_of(None), Err(Code::InvalidCount));
     assert_eq!(size_of(Some("size=1&size=1")), Err(Code::InvalidCount));
     assert_eq!(size_of(Some("count=1")), Err(Code::InvalidParameter));
-    assert_eq!(size_of(Some("size=1&period=a")), Err(Code::InvalidPeriod));
+    assert_eq!(size_of(Some("size=1&period=+")), Err(Code::InvalidPeriod));
+    let asked = blocks(Some("size=1&period=a")).unwrap();
+    assert_eq!(asked.period.unwrap().as_str(), "a");
 }
 
 #[test]
-fn an_id_is_written_as_a_reply_has_it() {
-    let id_of = |query| id(query).map_err(|problem| problem.code());
-    for (query, value) in [
-        ("id=0", 0),
-        ("id=42", 42),
-        ("id=9223372036854775807", i64::MAX),
-    ] {
-        assert_eq!(id_of(Some(query)), Ok(value), "{query}");
-    }
-    for query in [
-        "",
-        "id",
-        "id=",
-        "id=-1",
-        "id=%2B1",
-        "id=042",
-        "id=4%20",
-        "id=1.0",
-        "id=x",
-        "id=9223372036854775808",
-        "id=1&id=1",
-    ] {
-        assert_eq!(id_of(Some(query)), Err(Code::InvalidId), "{query}");
-    }
-    assert_eq!(id_of(None), Err(Code::InvalidId));
-    assert_eq!(id_of(Some("id=1&period=a")), Err(Code::InvalidPeriod));
-    assert_eq!(id_of(Some("value=1")), Err(Code::InvalidParameter));
+fn an_explanation_needs_an_id_and_takes_a_period() {
+    let asked = explain(Some("id=INV-2026%2F7&period=2026")).unwrap();
+    assert_eq!(asked.id, "INV-2026/7");
+    assert_eq!(asked.period.unwrap().as_str(), "2026");
+    let code_of = |query| explain(query).map(|_| ()).map_err(|problem| problem.code());
+    assert_eq!(code_of(None), Err(Code::InvalidId));
+    assert_eq!(code_of(Some("id=1&id=1")), Err(Code::InvalidId));
+    assert_eq!(code_of(Some("id=1&period=")), Err(Code::InvalidPeriod));
+    assert_eq!(code_of(Some("value=1")), Err(Code::InvalidParameter));
 }
 
 #[test]
@@ -344,7 +341,12 @@ fn a_floor_is_a_whole_number_as_a_string_or_a_number() {
             true,
         ),
     ] {
-        assert_eq!(read(body), Ok(Advance { floor, confirm }), "{body}");
+        let expected = Advance {
+            period: None,
+            floor,
+            confirm,
+        };
+        assert_eq!(read(body), Ok(expected), "{body}");
     }
     for body in [
         "",
@@ -370,8 +372,14 @@ fn a_floor_is_a_whole_number_as_a_string_or_a_number() {
     ] {
         assert_eq!(read(body), Err(Code::InvalidBody), "{body}");
     }
-    let periods = read(r#"{"floor":1,"period":"2026"}"#);
-    assert_eq!(periods, Err(Code::InvalidPeriod));
+    let of_period = read(r#"{"floor":1,"period":"2026"}"#).unwrap();
+    assert_eq!(of_period.period.unwrap().as_str(), "2026");
+    for body in [
+        r#"{"floor":1,"period":2026}"#,
+        r#"{"floor":1,"period":"a b"}"#,
+    ] {
+        assert_eq!(read(body), Err(Code::InvalidPeriod), "{body}");
+    }
 }
 
 #[test]

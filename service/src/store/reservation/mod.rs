@@ -328,7 +328,7 @@ impl<'a> Reservation<'a> {
         match &self.request.want {
             Want::Refill(demand) => {
                 let mut demand = *demand;
-                // A period that just began has no rate of its own, where its caller may know one.
+                // What is fetched ahead of its period goes by the one before.
                 if let (None, Some(rate)) = (&self.request.known, self.stored_rate)
                     && rate > demand.rates.average()
                 {

@@ -1,0 +1,48 @@
+//! Sets of ASCII characters.
+
+/// A set of ASCII characters, one bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct CharSet(u128);
+
+impl CharSet {
+    /// The decimal digits.
+    pub(super) const DIGITS: Self = Self(0x3ff << b'0');
+
+    /// The characters of a text; what is not ASCII is left out.
+    pub(super) fn of(text: &[u8]) -> Self {
+        text.iter().copied().map(Self::one).fold(Self(0), Self::or)
+    }
+
+    /// The set of one character.
+    pub(super) fn one(byte: u8) -> Self {
+        Self(1_u128.checked_shl(u32::from(byte)).unwrap_or(0))
+    }
+
+    /// What is in either.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether a character is in it.
+    pub(super) fn has(self, byte: u8) -> bool {
+        self.meets(Self::one(byte))
+    }
+
+    /// Whether the two have a character in common.
+    pub(super) fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_hold_what_they_were_made_of() {
+        let set = CharSet::of("0~é".as_bytes());
+        assert!(set.has(b'0') && set.has(b'~') && !set.has(b'1') && !set.has(0xc3));
+        assert_eq!(CharSet::of(b"0123456789"), CharSet::DIGITS);
+        assert!(set.meets(CharSet::DIGITS) && !set.meets(CharSet::of(b"1-")));
+    }
+}

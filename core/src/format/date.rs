@@ -1,0 +1,219 @@
+//! Calendar periods as they are printed: what stands where, and which of them exist.
+
+use crate::definition::PeriodKind;
+
+/// A part of the date that a calendar period is named by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum DatePart {
+    /// `{yyyy}`: the year; of a week, its ISO week-year.
+    Year,
+    /// `{yy}`: the last two digits of that year.
+    ShortYear,
+    /// `{MM}`.
+    Month,
+    /// `{dd}`: the day of the month.
+    Day,
+    /// `{JJJ}`: the day of the year.
+    DayOfYear,
+}
+
+impl DatePart {
+    /// All of them.
+    pub(super) const ALL: [Self; 5] = [
+        Self::Year,
+        Self::ShortYear,
+        Self::Month,
+        Self::Day,
+        Self::DayOfYear,
+    ];
+
+    /// How a pattern names it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Year => "yyyy",
+            Self::ShortYear => "yy",
+            Self::Month => "MM",
+            Self::Day => "dd",
+            Self::DayOfYear => "JJJ",
+        }
+    }
+
+    /// How many digits it prints: as many as its name has letters.
+    pub(super) fn length(self) -> usize {
+        self.name().len()
+    }
+
+    /// Whether a period of this kind says so much.
+    pub(super) fn is_told_by(self, kind: PeriodKind) -> bool {
+        match kind {
+            PeriodKind::Day => true,
+            PeriodKind::Month => !matches!(self, Self::Day | Self::DayOfYear),
+            PeriodKind::Week | PeriodKind::Year => matches!(self, Self::Year | Self::ShortYear),
+            PeriodKind::None | PeriodKind::Keyed => false,
+        }
+    }
+
+    /// What it prints of a calendar period; nothing of what is none.
+    pub(super) fn of(self, period: &str) -> String {
+        let part = match self {
+            Self::Year => period.get(..4),
+            Self::ShortYear => period.get(2..4),
+            Self::Month => period.get(4..6),
+            Self::Day => period.get(6..8),
+            Self::DayOfYear => return day_of_year(period).unwrap_or_default(),
+        };
+        part.unwrap_or_default().to_owned()
+    }
+}
+
+/// How long the periods of a calendar kind are printed; `None` for the other kinds.
+pub(super) fn length(kind: PeriodKind) -> Option<usize> {
+    match kind {
+        PeriodKind::None | PeriodKind::Keyed => None,
+        PeriodKind::Day => Some("20261120".len()),
+        PeriodKind::Week => Some("2026W47".len()),
+        PeriodKind::Month => Some("202611".len()),
+        PeriodKind::Year => Some("2026".len()),
+    }
+}
+
+/// The day of the year of a day: `20261120` is `324`.
+fn day_of_year(period: &str) -> Option<String> {
+    let (year, month, day) = (period.get(..4)?, period.get(4..6)?, period.get(6..8)?);
+    let (year, month, day): (u32, u32, u32) =
+        (year.parse().ok()?, month.parse().ok()?, day.parse().ok()?);
+    let before: u32 = (1..month).map(|month| days_in(year, month)).sum();
+    Some(format!("{:03}", before + day))
+}
+
+/// The month and the day of a day of the year, as `1120`; `None` where the year has no such day.
+pub(super) fn month_and_day(year: &str, day_of_year: &str) -> Option<String> {
+    let year = year.parse().ok()?;
+    let mut day: u32 = day_of_year.parse().ok().filter(|day| *day > 0)?;
+    for month in 1..=12 {
+        let n_days = days_in(year, month);
+        if day <= n_days {
+            return Some(format!("{month:02}{day:02}"));
+        }
+        day -= n_days;
+    }
+    None
+}
+
+/// Whether a period of a calendar kind exists, in the years 1 to 9999.
+pub(super) fn exists(kind: PeriodKind, period: &str) -> bool {
+    let number = |from: usize, to: usize| -> Option<u32> {
+        let text = period.get(from..to)?;
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| text.parse().ok()).flatten()
+    };
+    let fits = || {
+        let year = number(0, 4).filter(|year| *year > 0)?;
+        let exists = match kind {
+            PeriodKind::None | PeriodKind::Keyed => false,
+            PeriodKind::Year => true,
+            PeriodKind::Month => (1..=12).contains(&number(4, 6)?),
+            PeriodKind::Day => {
+                let month = number(4, 6)?;
+                (1..=12).contains(&month) && (1..=days_in(year, month)).contains(&number(6, 8)?)
+            }
+            PeriodKind::Week => {
+                period.get(4..5) == Some("W") && (1..=weeks_in(year)).contains(&number(5, 7)?)
+            }
+        };
+        Some(exists)
+    };
+    length(kind) == Some(period.len()) && fits().unwrap_or(false)
+}
+
+fn is_leap(year: u32) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
+fn days_in(year: u32, month: u32) -> u32 {
+    match month {
+        2 if is_leap(year) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// 52 or 53: a year has 53 ISO weeks when it ends on a Thursday, or the year before on a
+/// Wednesday (ISO 8601; the weekday of 31 December is `(y + y/4 − y/100 + y/400) mod 7`).
+fn weeks_in(year: u32) -> u32 {
+    let ends_on = |year: u32| (year + year / 4 - year / 100 + year / 400) % 7;
+    if ends_on(year) == 4 || ends_on(year - 1) == 3 {
+        53
+    } else {
+        52
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_of_the_year_is_the_day_it_came_from() {
+        for (day, of_year) in [
+            ("20260101", "001"),
+            ("20261120", "324"),
+            ("20261231", "365"),
+            ("20240229", "060"),
+            ("20240301", "061"),
+            ("20241231", "366"),
+            ("19000301", "060"),
+            ("20000301", "061"),
+        ] {
+            assert_eq!(DatePart::DayOfYear.of(day), of_year);
+            assert_eq!(month_and_day(&day[..4], of_year).unwrap(), day[4..]);
+        }
+        for (year, of_year) in [("2026", "366"), ("2024", "367"), ("2026", "000")] {
+            assert_eq!(month_and_day(year, of_year), None);
+        }
+    }
+
+    #[test]
+    fn periods_that_no_calendar_has_do_not_exist() {
+        for (kind, good, bad) in [
+            (
+                PeriodKind::Day,
+                vec!["20240229", "99991231", "00010101"],
+                vec![
+                    "20260229",
+                    "20261301",
+                    "20260001",
+                    "20260100",
+                    "2026112",
+                    "202611201",
+                ],
+            ),
+            (
+                PeriodKind::Week,
+                vec!["2026W53", "2025W52", "2020W53", "2026W01"],
+                vec!["2025W53", "2026W00", "2026W54", "2026w01", "2026W1"],
+            ),
+            (
+                PeriodKind::Month,
+                vec!["202601", "202612"],
+                vec!["202600", "202613", "2026+1", "20261"],
+            ),
+            (
+                PeriodKind::Year,
+                vec!["2026"],
+                vec!["0000", "202", "20260", "2O26"],
+            ),
+            (PeriodKind::None, vec![], vec!["", "2026"]),
+            (PeriodKind::Keyed, vec![], vec!["2026"]),
+        ] {
+            for period in good {
+                assert!(exists(kind, period), "{period}");
+            }
+            for period in bad {
+                assert!(!exists(kind, period), "{period}");
+            }
+        }
+    }
+}

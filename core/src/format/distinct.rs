@@ -1,0 +1,126 @@
+//! Whether two formats can print the same.
+
+use super::Format;
+use super::charset::CharSet;
+use super::parse::Part;
+use crate::definition::PeriodKind;
+
+const KEY_CHARACTERS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._:-";
+
+/// What is known of all ids of a format.
+struct Outline {
+    /// What may stand at the first places, as far as it is known which part they are of.
+    from_start: Vec<CharSet>,
+    /// The same from the last place on backwards.
+    from_end: Vec<CharSet>,
+    /// The characters that each id has, as often as it has them at least.
+    has_always: Vec<u8>,
+    /// What each part may have, at how many places.
+    may_have: Vec<(CharSet, usize)>,
+    least: usize,
+    most: usize,
+}
+
+impl Format {
+    /// Whether it is certain that no id of this format is one of the other's.
+    ///
+    /// Certain is what places, characters and lengths show: `false` says nothing.
+    #[must_use]
+    pub fn cannot_print_any_of(&self, other: &Self) -> bool {
+        let (ours, theirs) = (self.outline(), other.outline());
+        ours.is_longer_than(&theirs)
+            || theirs.is_longer_than(&ours)
+            || ours.has_more_than_fits(&theirs)
+            || theirs.has_more_than_fits(&ours)
+            || differ(&ours.from_start, &theirs.from_start)
+            || differ(&ours.from_end, &theirs.from_end)
+    }
+
+    fn outline(&self) -> Outline {
+        let lengths = || self.parts.iter().map(|part| self.length(part));
+        let has_always = self.parts.iter().flat_map(|part| match part {
+            Part::Text(text) => text.as_bytes(),
+            Part::Period if self.kind == PeriodKind::Week => b"W",
+            Part::Period | Part::Value | Part::Date(_) | Part::Check(_) => b"",
+        });
+        // Each character of a text is a part of its own here.
+        let may_have = self.parts.iter().flat_map(|part| match part {
+            Part::Text(text) => text.bytes().map(|byte| (CharSet::one(byte), 1)).collect(),
+            Part::Period | Part::Value | Part::Date(_) | Part::Check(_) => {
+                vec![(self.characters(part), self.length(part).most)]
+            }
+        });
+        Outline {
+            from_start: self.places(self.parts.iter(), false),
+            from_end: self.places(self.parts.iter().rev(), true),
+            has_always: has_always.copied().collect(),
+            may_have: may_have.collect(),
+            least: lengths().map(|length| length.least).sum(),
+            most: lengths().map(|length| length.most).sum(),
+        }
+    }
+
+    /// What may stand at each place, up to the first one that can be of two parts.
+    fn places<'a>(
+        &'a self,
+        parts: impl Iterator<Item = &'a Part>,
+        backwards: bool,
+    ) -> Vec<CharSet> {
+        let mut places = Vec::new();
+        for part in parts {
+            let length = self.length(part);
+            if let Part::Text(text) = part {
+                let at = places.len();
+                places.extend(text.bytes().map(CharSet::one));
+                if backwards && let Some(text) = places.get_mut(at..) {
+                    text.reverse();
+                }
+            } else {
+                places.extend(std::iter::repeat_n(self.characters(part), length.least));
+            }
+            if length.fixed().is_none() {
+                break;
+            }
+        }
+        places
+    }
+
+    /// What a part may print.
+    fn characters(&self, part: &Part) -> CharSet {
+        match part {
+            Part::Text(text) => CharSet::of(text.as_bytes()),
+            Part::Value => self.digits(),
+            Part::Date(_) => CharSet::DIGITS,
+            Part::Check(check) => check.charset(),
+            Part::Period => match self.kind {
+                PeriodKind::Week => CharSet::DIGITS.or(CharSet::one(b'W')),
+                PeriodKind::Keyed => CharSet::of(KEY_CHARACTERS),
+                PeriodKind::None | PeriodKind::Day | PeriodKind::Month | PeriodKind::Year => {
+                    CharSet::DIGITS
+                }
+            },
+        }
+    }
+}
+
+impl Outline {
+    fn is_longer_than(&self, other: &Self) -> bool {
+        self.least > other.most
+    }
+
+    /// Whether each id has some character more often than any of the other's can.
+    fn has_more_than_fits(&self, other: &Self) -> bool {
+        self.has_always.iter().any(|byte| {
+            let ours = self.has_always.iter().filter(|always| *always == byte);
+            let theirs = other.may_have.iter().filter(|(may, _)| may.has(*byte));
+            ours.count() > theirs.map(|(_, most)| *most).sum()
+        })
+    }
+}
+
+/// Whether at some place the two have nothing in common.
+fn differ(ours: &[CharSet], theirs: &[CharSet]) -> bool {
+    ours.iter()
+        .zip(theirs)
+        .any(|(ours, theirs)| !ours.meets(*theirs))
+}

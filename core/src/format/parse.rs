@@ -1,0 +1,273 @@
+//! Patterns as they are written, taken apart.
+
+use super::base::Base;
+use super::check_digit::Check;
+use super::date::DatePart;
+use super::error::FormatError;
+
+/// The longest pattern, in characters. No id is longer than this and one key and one number.
+pub(super) const MAX_PATTERN: usize = 128;
+
+/// A part of a pattern.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    /// Printed as it stands: at least one character, no other text beside it.
+    Text(String),
+    /// The number.
+    Value,
+    /// The whole period.
+    Period,
+    /// A part of the period's date.
+    Date(DatePart),
+    /// Check digits over all before them.
+    Check(Check),
+}
+
+/// How a number is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Number {
+    /// In which digits.
+    pub(super) base: Base,
+    /// At least so many digits; 0 where it is not padded.
+    pub(super) width: usize,
+}
+
+/// A pattern taken apart; exactly one part is the value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Pattern {
+    pub(super) parts: Vec<Part>,
+    pub(super) number: Number,
+}
+
+impl Number {
+    /// What stands between the braces of its field.
+    pub(super) fn field(self) -> String {
+        let mut field = "value".to_owned();
+        if let Some(base) = self.base.name() {
+            field.push(':');
+            field.push_str(base);
+        }
+        if self.width > 0 {
+            field.push_str(&format!(":0{}", self.width));
+        }
+        field
+    }
+
+    /// The number of a field's arguments: base, padding, both or none.
+    fn read(arguments: &[&str], at: usize) -> Result<Option<Self>, FormatError> {
+        let (base, padding) = match arguments {
+            [] => (Base::Decimal, None),
+            [argument] => match Base::named(argument) {
+                Some(base) => (base, None),
+                None => (Base::Decimal, Some(*argument)),
+            },
+            [base, padding] => match Base::named(base) {
+                Some(base) => (base, Some(*padding)),
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let Some(padding) = padding else {
+            return Ok(Some(Self { base, width: 0 }));
+        };
+        if padding.is_empty() || !padding.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Ok(None);
+        }
+        let most = base.most_digits();
+        let width = padding
+            .strip_prefix('0')
+            .filter(|width| !width.starts_with('0'));
+        let width = width.and_then(|width| width.parse().ok());
+        match width.filter(|width| (1..=most).contains(width)) {
+            Some(width) => Ok(Some(Self { base, width })),
+            None => Err(FormatError::Padding {
+                padding: padding.to_owned(),
+                at,
+                most,
+            }),
+        }
+    }
+}
+
+impl Pattern {
+    /// Takes a pattern apart.
+    pub(super) fn parse(pattern: &str) -> Result<Self, FormatError> {
+        check_characters(pattern)?;
+        let mut found = Found::default();
+        let mut rest = pattern.char_indices().map(|(at, c)| (at + 1, c)).peekable();
+        while let Some((at, character)) = rest.next() {
+            let is_doubled = rest.next_if(|(_, next)| *next == character).is_some();
+            match (character, is_doubled) {
+                ('{' | '}', true) => found.text(character),
+                ('}', false) => return Err(FormatError::Unbalanced { brace: '}', at }),
+                ('{', false) => {
+                    let field: String = rest
+                        .by_ref()
+                        .map_while(|(_, c)| (c != '}' && c != '{').then_some(c))
+                        .collect();
+                    // Positions count from 1: the closing brace stands behind brace and field.
+                    if pattern.as_bytes().get(at + field.len()) != Some(&b'}') {
+                        return Err(FormatError::Unbalanced { brace: '{', at });
+                    }
+                    found.field(&field, at)?;
+                }
+                (literal, _) => {
+                    found.text(literal);
+                    if is_doubled {
+                        found.text(literal);
+                    }
+                }
+            }
+        }
+        let number = found.number.ok_or(FormatError::NoValue)?;
+        Ok(Self {
+            parts: found.parts,
+            number,
+        })
+    }
+}
+
+/// What has been read of a pattern.
+#[derive(Default)]
+struct Found {
+    parts: Vec<Part>,
+    number: Option<Number>,
+}
+
+impl Found {
+    fn text(&mut self, literal: char) {
+        if let Some(Part::Text(text)) = self.parts.last_mut() {
+            text.push(literal);
+        } else {
+            self.parts.push(Part::Text(literal.to_string()));
+        }
+    }
+
+    fn field(&mut self, field: &str, at: usize) -> Result<(), FormatError> {
+        let unknown = || FormatError::UnknownField {
+            field: field.to_owned(),
+            at,
+        };
+        let mut words = field.split(':');
+        let name = words.next().unwrap_or_default();
+        let arguments: Vec<&str> = words.collect();
+        let part = match (name, arguments.as_slice()) {
+            ("value", arguments) => {
+                let number = Number::read(arguments, at)?.ok_or_else(unknown)?;
+                if self.number.replace(number).is_some() {
+                    return Err(FormatError::SecondValue { at });
+                }
+                Part::Value
+            }
+            ("check", [check]) => Part::Check(Check::named(check).ok_or_else(unknown)?),
+            ("period", []) => Part::Period,
+            (name, []) => {
+                let part = DatePart::ALL.into_iter().find(|part| part.name() == name);
+                Part::Date(part.ok_or_else(unknown)?)
+            }
+            _ => return Err(unknown()),
+        };
+        self.parts.push(part);
+        Ok(())
+    }
+}
+
+/// An id stands in lines of text and in JSON without escapes, and nobody sees an outer blank.
+fn check_characters(pattern: &str) -> Result<(), FormatError> {
+    let length = pattern.chars().count();
+    if length > MAX_PATTERN {
+        return Err(FormatError::TooLong { length });
+    }
+    let is_bad = |c: &char| !(' '..='~').contains(c) || matches!(c, '"' | '\\');
+    if let Some((at, found)) = (1..).zip(pattern.chars()).find(|(_, c)| is_bad(c)) {
+        return Err(FormatError::BadCharacter { found, at });
+    }
+    if pattern.starts_with(' ') || pattern.ends_with(' ') {
+        return Err(FormatError::OuterBlank);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    fn refused(pattern: &str) -> String {
+        Pattern::parse(pattern).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_pattern_is_taken_apart() {
+        let pattern = Pattern::parse("A--{{{yyyy}}}/{value:b62:06}{check:mod97}").unwrap();
+        let text = |text: &str| Part::Text(text.to_owned());
+        let expected = [
+            text("A--{"),
+            Part::Date(DatePart::Year),
+            text("}/"),
+            Part::Value,
+            Part::Check(Check::Mod97),
+        ];
+        assert_eq!(pattern.parts, expected);
+        assert_eq!(pattern.number.field(), "value:b62:06");
+        for field in ["value", "value:019", "value:b36", "value:crockford:013"] {
+            let pattern = Pattern::parse(&format!("{{{field}}}")).unwrap();
+            assert_eq!(pattern.number.field(), field);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        for (pattern, said) in [
+            ("", "has no `{value}`"),
+            ("INV", "has no `{value}`"),
+            ("{{value}}", "has no `{value}`"),
+            ("{value", "has a `{` at character 1 "),
+            ("a{value}-{", "has a `{` at character 10 "),
+            ("{va{lue}", "has a `{` at character 1 "),
+            ("{value}}", "has a `}` at character 8 "),
+            ("}{value}", "has a `}` at character 1 "),
+            ("{}{value}", "unknown field `{}` at character 1;"),
+            ("{Value}", "unknown field `{Value}`"),
+            ("-{hh}{value}", "unknown field `{hh}` at character 2;"),
+            ("{value:x}", "unknown field `{value:x}`"),
+            ("{value:b64}", "unknown field"),
+            ("{value:}", "unknown field"),
+            ("{value:06:b36}", "unknown field"),
+            ("{value:b36:06:1}", "unknown field"),
+            ("{value:+6}", "unknown field"),
+            ("{period:06}{value}", "unknown field"),
+            ("{check}{value}", "unknown field"),
+            ("{value}{check:crc}", "unknown field"),
+            (
+                "{value:040}",
+                "padding `040` in the field at character 1; it is 0 and a width of 1 to 19,",
+            ),
+            ("{value:40}", "padding `40`"),
+            ("{value:6}", "padding `6`"),
+            ("{value:0}", "padding `0`"),
+            ("{value:00}", "padding `00`"),
+            ("{value:006}", "padding `006`"),
+            ("{value:b62:012}", "1 to 11,"),
+            ("{value:b36:014}", "1 to 13,"),
+            ("{value:099999999999999999999}", "1 to 19,"),
+            (
+                "{value}-{value}",
+                "second field for the value at character 9;",
+            ),
+            ("é{value}", "has 'é' at character 1;"),
+            ("a\"{value}", "has '\"' at character 2;"),
+            ("\\{value}", "has '\\\\' at character 1;"),
+            ("{value}\n", "has '\\n' at character 8;"),
+            ("{value}\u{7f}", "has '\\u{7f}'"),
+            (" {value}", "starts or ends with a blank"),
+            ("{value} ", "starts or ends with a blank"),
+        ] {
+            let sentence = refused(pattern);
+            assert!(sentence.contains(said), "{pattern}: {sentence}");
+        }
+        let long = format!("{}{{value}}", "x-".repeat(61));
+        assert_eq!(refused(&long), "may have at most 128 characters, not 129");
+        Pattern::parse(&long[1..]).unwrap();
+    }
+}

@@ -1,0 +1,111 @@
+//! Numbers as they are printed.
+
+use super::Format;
+use super::base::Base;
+use super::check_digit::Check;
+use super::date;
+use super::parse::{Number, Part};
+use crate::period::Period;
+
+/// Prints the numbers of one period. What does not change from number to number is made once.
+#[derive(Clone, Debug)]
+pub struct Printer {
+    pieces: Vec<Piece>,
+    number: Number,
+    room: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Piece {
+    Text(String),
+    Value,
+    Check(Check),
+}
+
+impl Format {
+    /// What prints the numbers of a period, which is one of the definition's.
+    #[must_use]
+    pub fn printer(&self, period: &Period) -> Printer {
+        let period = period.as_str();
+        let mut pieces: Vec<Piece> = Vec::with_capacity(self.parts.len());
+        let mut text = String::new();
+        for part in &self.parts {
+            let piece = match part {
+                Part::Text(literal) => {
+                    text.push_str(literal);
+                    continue;
+                }
+                Part::Period => {
+                    text.push_str(period);
+                    continue;
+                }
+                Part::Date(part) => {
+                    text.push_str(&part.of(period));
+                    continue;
+                }
+                Part::Value => Piece::Value,
+                Part::Check(check) => Piece::Check(*check),
+            };
+            if !text.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut text)));
+            }
+            pieces.push(piece);
+        }
+        if !text.is_empty() {
+            pieces.push(Piece::Text(text));
+        }
+        let room = pieces.iter().map(|piece| match piece {
+            Piece::Text(text) => text.len(),
+            Piece::Value => self.number.base.most_digits(),
+            Piece::Check(check) => check.length(),
+        });
+        let room = room.sum();
+        Printer {
+            pieces,
+            number: self.number,
+            room,
+        }
+    }
+
+    /// Whether it prints numbers and nothing else.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        let plain = Number {
+            base: Base::Decimal,
+            width: 0,
+        };
+        self.number == plain && self.parts.len() == 1
+    }
+
+    /// Whether the period is one that the definition can have, as far as its name tells.
+    pub(super) fn has_period(&self, period: &str) -> bool {
+        match date::length(self.kind) {
+            Some(_) => date::exists(self.kind, period),
+            None if period.is_empty() => self.kind == crate::definition::PeriodKind::None,
+            None => Period::parse(period).is_ok(),
+        }
+    }
+}
+
+impl Printer {
+    /// Appends a number as it is printed; allocates nothing where `out` has [`room`](Self::room).
+    pub fn print(&self, value: i64, out: &mut String) {
+        let start = out.len();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => out.push_str(text),
+                Piece::Value => self.number.base.print(value, self.number.width, out),
+                Piece::Check(check) => {
+                    let before = out.as_bytes().get(start..).unwrap_or_default();
+                    Base::Decimal.print(check.of(before), check.length(), out);
+                }
+            }
+        }
+    }
+
+    /// The most bytes that a number takes.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.room
+    }
+}

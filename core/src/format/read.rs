@@ -1,0 +1,209 @@
+//! Ids read back: what a format prints, and nothing else.
+
+use super::Format;
+use super::date::{self, DatePart};
+use super::error::InvalidId;
+use super::parse::Part;
+use crate::definition::PeriodKind;
+use crate::period::Period;
+
+/// What a caller sent, as far as it helps.
+const SHOWN: usize = 40;
+
+/// What the parts of an id say of its period.
+#[derive(Default)]
+struct Told<'a> {
+    period: Option<&'a str>,
+    year: Option<&'a str>,
+    month: Option<&'a str>,
+    day: Option<&'a str>,
+    day_of_year: Option<&'a str>,
+}
+
+impl Format {
+    /// The period and the number that an id was printed from.
+    ///
+    /// # Errors
+    /// [`InvalidId`] says what is wrong with it. Only what the format prints is read: check digits
+    /// are verified, and no other way to write the same number is taken.
+    pub fn read(&self, id: &str) -> Result<(Period, i64), InvalidId> {
+        let cut = self.cut(id)?;
+        let mut told = Told::default();
+        let mut number = None;
+        let mut at = 0;
+        for (part, text) in self.parts.iter().zip(cut) {
+            match part {
+                Part::Text(expected) if text == expected => {}
+                Part::Text(expected) => {
+                    return Err(InvalidId::Literal {
+                        expected: expected.clone(),
+                        at: at + 1,
+                        found: text.to_owned(),
+                    });
+                }
+                Part::Value => number = Some(self.number(text, at)?),
+                Part::Period => told.period = Some(text),
+                Part::Date(part) => told.note(*part, text),
+                Part::Check(check) => {
+                    let before = id.as_bytes().get(..at).unwrap_or_default();
+                    let expected = format!("{:0width$}", check.of(before), width = check.length());
+                    if text != expected {
+                        let found = text.to_owned();
+                        return Err(InvalidId::CheckDigits { found, at: at + 1 });
+                    }
+                }
+            }
+            at += text.len();
+        }
+        let period = told.label(self.kind);
+        if !self.has_period(&period) {
+            return Err(InvalidId::Period { found: period });
+        }
+        let period = Period::from_stored(&period);
+        // A format without a value cannot be made.
+        let value = number.unwrap_or_default();
+        self.check_printed(id, &period, value)?;
+        self.check_range(value)?;
+        Ok((period, value))
+    }
+
+    /// Cuts an id into as many texts as there are parts.
+    fn cut<'a>(&self, id: &'a str) -> Result<Vec<&'a str>, InvalidId> {
+        let length = || InvalidId::Length {
+            length: id.chars().count(),
+        };
+        let lengths: Vec<_> = self.parts.iter().map(|part| self.length(part)).collect();
+        let fixed: usize = lengths.iter().filter_map(|length| length.fixed()).sum();
+        let mut free = id.len().checked_sub(fixed).ok_or_else(length)?;
+        let n_varying = lengths
+            .iter()
+            .filter(|length| length.fixed().is_none())
+            .count();
+        let run = (n_varying > 1).then(|| self.run_of_digits(id));
+        let mut rest = id;
+        let mut cut = Vec::with_capacity(self.parts.len());
+        // What of `free` is not the value's is the key's, whichever comes first.
+        let for_value = run.unwrap_or(free).min(free);
+        let for_key = run.map_or(free, |_| free - for_value);
+        for (part, bounds) in self.parts.iter().zip(lengths) {
+            let wanted = match (bounds.fixed(), part) {
+                (Some(length), _) => length,
+                (None, Part::Value) => for_value,
+                (None, _) => for_key,
+            };
+            if !(bounds.least..=bounds.most).contains(&wanted) {
+                return Err(length());
+            }
+            if bounds.fixed().is_none() {
+                free -= wanted;
+            }
+            let (text, behind) = rest.split_at_checked(wanted).ok_or_else(length)?;
+            cut.push(text);
+            rest = behind;
+        }
+        if free > 0 || !rest.is_empty() {
+            return Err(length());
+        }
+        Ok(cut)
+    }
+
+    /// How many characters the value has where the key varies, too: the run of its digits that
+    /// ends, or starts, where it must, without the check digits right behind it.
+    fn run_of_digits(&self, id: &str) -> usize {
+        let digits = self.digits();
+        let fixed = |part: &Part| self.length(part).fixed();
+        let value = self.parts.iter().position(|part| *part == Part::Value);
+        let key = self.parts.iter().position(|part| *part == Part::Period);
+        let value_at = value.unwrap_or_default();
+        let bytes = id.as_bytes();
+        if key < value {
+            let behind: usize = self.parts.iter().skip(value_at + 1).filter_map(fixed).sum();
+            let up_to = bytes.len().saturating_sub(behind);
+            let before = bytes.get(..up_to).unwrap_or_default();
+            return before.iter().rev().take_while(|c| digits.has(**c)).count();
+        }
+        let before: usize = self.parts.iter().take(value_at).filter_map(fixed).sum();
+        let from = bytes.get(before..).unwrap_or_default();
+        let run = from.iter().take_while(|c| digits.has(**c)).count();
+        let behind = self.parts.iter().skip(value_at + 1);
+        let checks = behind.take_while(|part| matches!(part, Part::Check(_)));
+        run.saturating_sub(checks.filter_map(fixed).sum())
+    }
+
+    fn number(&self, text: &str, at: usize) -> Result<i64, InvalidId> {
+        let number = self.number.base.read(text);
+        number.ok_or_else(|| InvalidId::Digits {
+            found: shown(text),
+            at: at + 1,
+            field: self.number.field(),
+        })
+    }
+
+    fn check_range(&self, value: i64) -> Result<(), InvalidId> {
+        let (start, step, limit) = (self.start, self.step, self.limit);
+        if !(start..=limit).contains(&value) {
+            return Err(InvalidId::OutOfRange {
+                value,
+                start,
+                limit,
+            });
+        }
+        if value
+            .abs_diff(start)
+            .is_multiple_of(step.unsigned_abs().max(1))
+        {
+            Ok(())
+        } else {
+            Err(InvalidId::OffStep { value, start, step })
+        }
+    }
+
+    /// Refuses an id whose parts can be read and are not what is printed: zeros too many, or two
+    /// parts of a date that disagree.
+    fn check_printed(&self, id: &str, period: &Period, value: i64) -> Result<(), InvalidId> {
+        let mut printed = String::new();
+        self.printer(period).print(value, &mut printed);
+        if printed == id {
+            return Ok(());
+        }
+        let alike = printed.bytes().zip(id.bytes());
+        let alike = alike.take_while(|(printed, found)| printed == found);
+        let at = alike.count() + 1;
+        Err(InvalidId::NotAsPrinted { value, at })
+    }
+}
+
+impl<'a> Told<'a> {
+    fn note(&mut self, part: DatePart, text: &'a str) {
+        match part {
+            DatePart::Year => self.year = Some(text),
+            DatePart::ShortYear => {}
+            DatePart::Month => self.month = Some(text),
+            DatePart::Day => self.day = Some(text),
+            DatePart::DayOfYear => self.day_of_year = Some(text),
+        }
+    }
+
+    /// The period, as far as it is told.
+    fn label(&self, kind: PeriodKind) -> String {
+        if let Some(period) = self.period {
+            return period.to_owned();
+        }
+        if kind == PeriodKind::None {
+            return String::new();
+        }
+        let year = self.year.unwrap_or_default();
+        let (month, day) = (self.month.unwrap_or_default(), self.day.unwrap_or_default());
+        match (kind, self.day_of_year) {
+            (PeriodKind::Day, Some(of_year)) if month.is_empty() || day.is_empty() => {
+                let in_year = date::month_and_day(year, of_year);
+                format!("{year}{}", in_year.unwrap_or_else(|| of_year.to_owned()))
+            }
+            _ => format!("{year}{month}{day}"),
+        }
+    }
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(SHOWN).collect()
+}

@@ -1,0 +1,218 @@
+//! Which patterns a definition may have: those whose ids never repeat and can be read back.
+//!
+//! Why two different pairs of period and number never print the same, where these rules hold:
+//!
+//! 1. An id can be cut into its parts in one way. All parts but two have one length: the value,
+//!    which varies unless it is padded and may not grow, and the caller's key. Where at most one
+//!    of them varies, its length is what the others leave. Where both do, the character between
+//!    them that stands beside the value (and its check digits) is no digit of the value, so the
+//!    value is the whole run of digits up to that character.
+//! 2. The value's part tells the number: a base prints each number in one way, padded or not.
+//! 3. The other parts tell the period: it is among them, or, of a calendar, enough of its date.
+//!
+//! Check digits follow from what stands before them and are at most two, so they change nothing.
+//! That a literal beside the value may be none of its digits, wherever the cut would be clear, is
+//! for people.
+
+use super::Format;
+use super::charset::CharSet;
+use super::date::{self, DatePart};
+use super::error::FormatError;
+use super::parse::Part;
+use crate::definition::{Overflow, PeriodKind};
+use crate::period::Period;
+
+/// How many characters a part prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Length {
+    pub(super) least: usize,
+    pub(super) most: usize,
+}
+
+impl Length {
+    fn always(length: usize) -> Self {
+        Self {
+            least: length,
+            most: length,
+        }
+    }
+
+    /// The length, where it does not vary.
+    pub(super) fn fixed(self) -> Option<usize> {
+        (self.least == self.most).then_some(self.least)
+    }
+}
+
+impl Format {
+    /// Whether ids of this format never repeat and can be read back.
+    pub(super) fn check(&self) -> Result<(), FormatError> {
+        self.check_neighbours()?;
+        self.check_parts()?;
+        self.check_period()?;
+        self.check_cut()?;
+        let highest = self.highest_printable();
+        if self.start > highest {
+            let start = self.start;
+            return Err(FormatError::TooNarrow { highest, start });
+        }
+        Ok(())
+    }
+
+    /// The highest number that can be printed.
+    pub(super) fn highest_printable(&self) -> i64 {
+        match (self.overflow, self.number.width) {
+            (Overflow::Refuse, width) if width > 0 => self.number.base.highest(width),
+            (Overflow::Refuse | Overflow::Widen, _) => i64::MAX,
+        }
+    }
+
+    /// How many characters a part prints.
+    pub(super) fn length(&self, part: &Part) -> Length {
+        match part {
+            Part::Text(text) => Length::always(text.len()),
+            Part::Date(part) => Length::always(part.length()),
+            Part::Check(check) => Length::always(check.length()),
+            Part::Period => match date::length(self.kind) {
+                Some(length) => Length::always(length),
+                None => Length {
+                    least: 1,
+                    most: Period::MAX_LENGTH,
+                },
+            },
+            Part::Value => {
+                let (base, width) = (self.number.base, self.number.width);
+                let may_grow = self.highest_printable() == i64::MAX;
+                Length {
+                    least: width.max(1),
+                    most: if may_grow { base.most_digits() } else { width },
+                }
+            }
+        }
+    }
+
+    /// The characters that numbers are printed in.
+    pub(super) fn digits(&self) -> CharSet {
+        self.number.base.charset()
+    }
+
+    fn check_neighbours(&self) -> Result<(), FormatError> {
+        let digits = self.digits();
+        let beside = self.parts.windows(2).find_map(|pair| match pair {
+            [Part::Text(text), Part::Value] => text.bytes().last().filter(|c| digits.has(*c)),
+            [Part::Value, Part::Text(text)] => text.bytes().next().filter(|c| digits.has(*c)),
+            _ => None,
+        });
+        match beside {
+            None => Ok(()),
+            Some(literal) => Err(FormatError::Mistakable {
+                literal: char::from(literal),
+                field: self.number.field(),
+            }),
+        }
+    }
+
+    /// Whether each part is one that the definition's periods have, and covers what it should.
+    fn check_parts(&self) -> Result<(), FormatError> {
+        let mut is_behind_value = false;
+        for part in &self.parts {
+            match part {
+                Part::Text(_) => {}
+                Part::Value => is_behind_value = true,
+                Part::Check(_) if is_behind_value => {}
+                Part::Check(check) => {
+                    let check = check.name();
+                    return Err(FormatError::CheckBeforeValue { check });
+                }
+                Part::Period if self.kind == PeriodKind::None => {
+                    return Err(FormatError::NotOfThePeriod {
+                        field: "period",
+                        why: "and counts without periods: leave it out or set `period`",
+                    });
+                }
+                Part::Period => {}
+                Part::Date(part) if part.is_told_by(self.kind) => {}
+                Part::Date(part) => {
+                    return Err(FormatError::NotOfThePeriod {
+                        field: part.name(),
+                        why: why_not(self.kind),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the parts tell the period.
+    fn check_period(&self) -> Result<(), FormatError> {
+        let has = |part: DatePart| self.parts.contains(&Part::Date(part));
+        if self.kind == PeriodKind::None || self.parts.contains(&Part::Period) {
+            return Ok(());
+        }
+        let (is_told, needed) = match self.kind {
+            PeriodKind::None | PeriodKind::Keyed | PeriodKind::Week => (false, "`{period}`"),
+            PeriodKind::Year => (has(DatePart::Year), "`{period}` or `{yyyy}`"),
+            PeriodKind::Month => (
+                has(DatePart::Year) && has(DatePart::Month),
+                "`{period}`, or `{yyyy}` and `{MM}`",
+            ),
+            PeriodKind::Day => (
+                has(DatePart::Year)
+                    && (has(DatePart::DayOfYear) || (has(DatePart::Month) && has(DatePart::Day))),
+                "`{period}`, or `{yyyy}` with `{MM}` and `{dd}` or with `{JJJ}`",
+            ),
+        };
+        if is_told {
+            Ok(())
+        } else {
+            Err(FormatError::PeriodLost { needed })
+        }
+    }
+
+    /// Whether there is one way to cut an id into its parts.
+    fn check_cut(&self) -> Result<(), FormatError> {
+        let varies = |part: &Part| self.length(part).fixed().is_none();
+        let keys = self.parts.iter().filter(|part| **part == Part::Period);
+        if keys.filter(|part| varies(part)).count() > 1 {
+            return Err(FormatError::SecondKey);
+        }
+        if self.parts.iter().filter(|part| varies(part)).count() < 2 {
+            return Ok(());
+        }
+        let at = |wanted: &Part| self.parts.iter().position(|part| part == wanted);
+        let (value, key) = (at(&Part::Value), at(&Part::Period));
+        let (Some(value), Some(key)) = (value, key) else {
+            return Ok(());
+        };
+        let beside = if key < value {
+            let before = value.checked_sub(1).and_then(|at| self.parts.get(at));
+            before.and_then(|part| match part {
+                Part::Text(text) => text.bytes().last(),
+                Part::Value | Part::Period | Part::Date(_) | Part::Check(_) => None,
+            })
+        } else {
+            let behind = self.parts.iter().skip(value + 1);
+            let mut behind = behind.skip_while(|part| matches!(part, Part::Check(_)));
+            behind.next().and_then(|part| match part {
+                Part::Text(text) => text.bytes().next(),
+                Part::Value | Part::Period | Part::Date(_) | Part::Check(_) => None,
+            })
+        };
+        match beside {
+            Some(literal) if !self.digits().has(literal) => Ok(()),
+            _ => Err(FormatError::Inseparable),
+        }
+    }
+}
+
+fn why_not(kind: PeriodKind) -> &'static str {
+    match kind {
+        PeriodKind::None => "and counts without periods: leave it out or set `period`",
+        PeriodKind::Keyed => "which a caller's key does not tell: write `{period}`",
+        PeriodKind::Week => {
+            "which an ISO week does not tell: write `{period}`, `{yyyy}` is its week-year"
+        }
+        PeriodKind::Day | PeriodKind::Month | PeriodKind::Year => {
+            "which is finer than the definition's `period`"
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Random definitions, periods and numbers: what is printed is read back as it was, and no two
+//! pairs of one definition print the same.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::*;
+
+/// How many pairs of a definition are printed.
+const PERIODS: usize = 8;
+const NUMBERS: usize = 16;
+
+/// Each kind of periods is met in so many definitions at least, and each field in so many.
+const LEAST_OF_EACH: usize = 20;
+
+/// A reproducible source of random numbers: SplitMix64 (Steele, Lea and Flood, 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.next() % u64::try_from(n).unwrap()).unwrap()
+    }
+
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+
+    /// 0 to 2^63 − 1, all lengths alike.
+    fn number(&mut self) -> i64 {
+        let shift = self.below(63) + 1;
+        i64::try_from(self.next() >> shift).unwrap()
+    }
+}
+
+/// What was found in a run.
+#[derive(Default)]
+struct Findings {
+    n_cases: usize,
+    /// Pairs that print what another one printed.
+    repeated: Vec<String>,
+    /// Ids that are not read as what they were printed from.
+    misread: Vec<String>,
+    kinds: BTreeMap<String, usize>,
+    fields: BTreeMap<String, usize>,
+}
+
+const KINDS: [PeriodKind; 6] = [
+    PeriodKind::None,
+    PeriodKind::Day,
+    PeriodKind::Week,
+    PeriodKind::Month,
+    PeriodKind::Year,
+    PeriodKind::Keyed,
+];
+
+const FIELDS: [&str; 20] = [
+    "{value}",
+    "{value:06}",
+    "{value:02}",
+    "{value:b36}",
+    "{value:b36:03}",
+    "{value:b62:06}",
+    "{value:b62}",
+    "{value:crockford}",
+    "{value:crockford:04}",
+    "{period}",
+    "{yyyy}",
+    "{yy}",
+    "{MM}",
+    "{dd}",
+    "{JJJ}",
+    "{check:luhn}",
+    "{check:mod97}",
+    "{{",
+    "}}",
+    "{period}",
+];
+
+const LITERALS: [&str; 14] = [
+    "-", "/", ".", "#", ":", "_", "A", "z", "0", "1", "11", "W", "-1", "A-",
+];
+
+fn definition(random: &mut Random) -> Definition {
+    let step = random.one(&[1, 1, 1, 2, 7, 10, 100, 999_983]);
+    let start = random.one(&[0, 1, 1, 5, 99, 1_000, 123_456]);
+    let most = (i64::MAX - step - start) / step;
+    Definition {
+        start,
+        step,
+        max: start + (random.number() % most) * step,
+        period: random.one(&KINDS),
+        overflow: random.one(&[Overflow::Refuse, Overflow::Widen]),
+        format: pattern(random),
+        ..Definition::default()
+    }
+}
+
+/// One field for the number, and around it anything, sensible or not.
+fn pattern(random: &mut Random) -> String {
+    let mut parts: Vec<&str> = (0..random.below(6))
+        .map(|_| match random.below(2) {
+            0 => random.one(&LITERALS),
+            _ => random.one(&FIELDS[9..]),
+        })
+        .collect();
+    let value = random.one(&FIELDS[..9]);
+    parts.insert(random.below(parts.len() + 1), value);
+    parts.concat()
+}
+
+/// Close to each other: centuries, turns of the year, and keys made of digits and separators.
+fn periods(kind: PeriodKind, random: &mut Random) -> BTreeSet<Period> {
+    let mut one = || {
+        let year = random.one(&["2026", "2026", "2126", "1926", "2027", "2024"]);
+        let month = random.one(&["01", "02", "11", "12"]);
+        let day = random.one(&["01", "02", "11", "12", "28"]);
+        match kind {
+            PeriodKind::None => String::new(),
+            PeriodKind::Year => year.to_owned(),
+            PeriodKind::Month => format!("{year}{month}"),
+            PeriodKind::Day => format!("{year}{month}{day}"),
+            PeriodKind::Week => format!("{year}W{month}"),
+            PeriodKind::Keyed => {
+                let mut key = random.one(&["1", "1", "0", "A", "2026"]).to_owned();
+                for _ in 0..random.below(4) {
+                    key.push_str(random.one(&["1", "0", "-", "A", "z", ".", "-1", "_", ":"]));
+                }
+                key
+            }
+        }
+    };
+    let labels = (0..PERIODS).map(|_| one());
+    labels.map(|label| Period::from_stored(&label)).collect()
+}
+
+/// Where the number of digits changes, small ones, and any.
+fn numbers(definition: &Definition, random: &mut Random) -> BTreeSet<i64> {
+    let mut one = || {
+        let base: i64 = random.one(&[10, 32, 36, 62]);
+        let power = base.pow(u32::try_from(random.below(10)).unwrap());
+        match random.below(4) {
+            0 => power - 1,
+            1 => power + i64::try_from(random.below(3)).unwrap(),
+            2 => random.one(&[0, 1, 2, 10, 11, 12, 101, 110, 111, 1_111]),
+            _ => random.number(),
+        }
+    };
+    let wanted: Vec<i64> = (0..NUMBERS).map(|_| one()).collect();
+    let (start, step) = (definition.start, definition.step);
+    let on_step =
+        |number: i64| start + (number.min(definition.limit()) - start).max(0) / step * step;
+    wanted.into_iter().map(on_step).collect()
+}
+
+impl Findings {
+    fn look(&mut self, definition: &Definition, format: &Format, random: &mut Random) {
+        let mut printed: HashMap<String, (Period, i64)> = HashMap::new();
+        *self
+            .kinds
+            .entry(format!("{:?}", definition.period))
+            .or_default() += 1;
+        for field in FIELDS
+            .into_iter()
+            .filter(|field| definition.format.contains(field))
+        {
+            *self.fields.entry(field.to_owned()).or_default() += 1;
+        }
+        let numbers = numbers(definition, random);
+        for period in periods(definition.period, random) {
+            let printer = format.printer(&period);
+            for value in &numbers {
+                let mut id = String::new();
+                printer.print(*value, &mut id);
+                self.n_cases += 1;
+                let pair = (period.clone(), *value);
+                let found = || format!("{definition:?} prints {id:?} for {pair:?}");
+                if format.read(&id) != Ok(pair.clone()) {
+                    self.misread
+                        .push(format!("{}, reads {:?}", found(), format.read(&id)));
+                }
+                if let Some(other) = printed.get(&id) {
+                    self.repeated.push(format!("{} and {other:?}", found()));
+                }
+                printed.insert(id, pair);
+            }
+        }
+    }
+}
+
+/// The size of each commit, or that of the guarantee.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how much is tested is no configuration of the program"
+)]
+fn n_cases() -> usize {
+    match std::env::var_os("ODOMETER_TESTS_FULL").is_some_and(|full| full == "1") {
+        true => 5_000_000,
+        false => 100_000,
+    }
+}
+
+#[test]
+fn what_is_printed_is_read_back_and_no_two_print_the_same() {
+    let mut findings = Findings::default();
+    let mut random = Random(20_261_120);
+    while findings.n_cases < n_cases() {
+        let definition = definition(&mut random);
+        if let Ok(format) = Format::of(&definition) {
+            findings.look(&definition, &format, &mut random);
+        }
+        assert!(findings.misread.is_empty(), "{}", findings.misread[0]);
+        assert!(findings.repeated.is_empty(), "{}", findings.repeated[0]);
+    }
+    for (what, met) in [
+        (KINDS.len(), &findings.kinds),
+        (FIELDS.len() - 1, &findings.fields),
+    ] {
+        assert_eq!(met.len(), what, "{met:?}");
+        assert!(met.values().all(|n| *n >= LEAST_OF_EACH), "{met:?}");
+    }
+}
+
+#[test]
+fn without_the_rules_the_same_look_finds_ids_that_repeat() {
+    for (kind, pattern) in [
+        (PeriodKind::Day, "{value}"),
+        (PeriodKind::Day, "{yy}{MM}{dd}-{value}"),
+        (PeriodKind::Week, "{yyyy}-{value}"),
+        (PeriodKind::Month, "{MM}-{value}"),
+        (PeriodKind::Year, "{yy}-{value}"),
+        (PeriodKind::Keyed, "A-{value}"),
+        (PeriodKind::Keyed, "{period}{value}"),
+        (PeriodKind::Keyed, "{value}{period}"),
+        (PeriodKind::Keyed, "{value}1{period}"),
+    ] {
+        let definition = defined(kind, pattern);
+        Format::of(&definition).unwrap_err();
+        let format = Format::unchecked(&definition, pattern).unwrap();
+        let (mut findings, mut random) = (Findings::default(), Random(7));
+        while findings.n_cases < 20_000 && findings.repeated.is_empty() {
+            findings.look(&definition, &format, &mut random);
+        }
+        assert!(!findings.repeated.is_empty(), "{kind:?} {pattern}");
+        assert!(!findings.misread.is_empty(), "{kind:?} {pattern}");
+    }
+}
