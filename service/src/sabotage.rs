@@ -53,6 +53,8 @@ pub(crate) enum Fault {
     RemovalDies,
     /// A removed period leaves no tombstone.
     Rebirth,
+    /// All periods of a sequence count in one row, reset to its start when the period changes.
+    OneRow,
 }
 
 #[cfg(feature = "sabotage")]
@@ -78,6 +80,7 @@ impl Fault {
         (Fault::KeepDeadPool, "keep-dead-pool"),
         (Fault::Uncounted, "uncounted"),
         (Fault::NoPrefetch, "no-prefetch"),
+        (Fault::OneRow, "one-row"),
         (Fault::RemoveUnannounced, "remove-unannounced"),
         (Fault::RemovalDies, "removal-dies"),
         (Fault::Rebirth, "rebirth"),

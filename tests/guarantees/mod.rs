@@ -14,6 +14,7 @@ mod frozen;
 mod lost_replies;
 mod outage;
 mod panics;
+mod periods;
 mod refresh;
 mod reserve;
 mod rolling_restart;

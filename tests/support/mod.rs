@@ -6,6 +6,7 @@
 mod backend;
 mod certificates;
 mod client;
+pub(crate) mod clock;
 mod disk;
 mod dump;
 mod keeper;
@@ -25,6 +26,7 @@ pub(crate) mod wait;
 pub(crate) use backend::{Backend, TestDatabase, for_each_backend, for_each_server};
 pub(crate) use certificates::Authority;
 pub(crate) use client::{Answer, Client, Reply};
+pub(crate) use clock::SteppedClock;
 pub(crate) use disk::SmallDisk;
 pub(crate) use dump::Dump;
 pub(crate) use keeper::directory;

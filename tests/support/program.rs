@@ -12,7 +12,7 @@ use std::{
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Client, keeper, server::pid, settings, wait};
+use super::{Client, SteppedClock, keeper, server::pid, settings, wait};
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -52,6 +52,21 @@ impl Options {
     pub(crate) fn without_guards(mut self, guards: &str) -> Self {
         self.program = settings::sabotaged_program();
         self.env("ODOMETER_SABOTAGE", guards)
+    }
+
+    /// The build whose wall clock can be wrong, with one that is so many milliseconds ahead of the
+    /// machine's.
+    pub(crate) fn clock_ahead(mut self, shift_ms: i64) -> Self {
+        self.program = settings::sabotaged_program();
+        self.env("ODOMETER_SABOTAGE_CLOCK_MS", shift_ms)
+    }
+
+    /// The shipped build under a wall clock that the test may step.
+    pub(crate) fn clock(self, clock: &SteppedClock) -> Self {
+        let environment = clock.environment();
+        environment
+            .into_iter()
+            .fold(self, |options, (key, value)| options.env(key, value))
     }
 
     fn command(&self, own_directory: &Path) -> Command {

@@ -5,6 +5,7 @@
 
 pub(in crate::store) mod adoption;
 pub(in crate::store) mod look;
+mod one_row;
 pub(in crate::store) mod period;
 mod request;
 pub(in crate::store) mod suspect;
@@ -48,6 +49,8 @@ const RECOUNT_EVERY: u64 = 1024;
 pub(in crate::store) struct Reservation<'a> {
     pub(in crate::store) database: &'a Database,
     pub(in crate::store) request: ReserveRequest,
+    /// The counter that is asked for.
+    pub(in crate::store) counter: CounterKey,
     pub(in crate::store) until: Instant,
     backoff: Backoff,
     /// Definition and counter, as far as they are known now.
@@ -69,6 +72,7 @@ impl<'a> Reservation<'a> {
             adopt_from: request.adopt_from,
             n_conflicts: 0,
             doubt: database.doubts.take(&request.key),
+            counter: one_row::counter_of(&request.key),
             database,
             request,
         }
@@ -107,6 +111,7 @@ impl<'a> Reservation<'a> {
 
     /// One look and one write; `None` when another one was faster.
     async fn attempt(&mut self, witness: &Witness) -> Result<Option<Reserved>, Stop> {
+        self.reset_one_row().await?;
         // Nothing is adopted on the strength of what is only remembered.
         if self.known.is_none() || (self.adopt_from.is_some() && self.known_is_old()) {
             self.known = None;
@@ -143,7 +148,7 @@ impl<'a> Reservation<'a> {
     /// Reads definition and counter, creating both for a name never seen, and the counter for a
     /// period never seen.
     pub(in crate::store) async fn read(&mut self, witness: &Witness) -> Result<(), Stop> {
-        let (key, borne_out) = (self.request.key.clone(), witness.clone());
+        let (key, borne_out) = (self.counter.clone(), witness.clone());
         let look = self
             .database
             .connection
@@ -362,7 +367,7 @@ impl<'a> Reservation<'a> {
         block: Block,
         why: Why,
     ) -> Result<Option<Reserved>, Stop> {
-        let (key, borne_out) = (self.request.key.clone(), witness.clone());
+        let (key, borne_out) = (self.counter.clone(), witness.clone());
         let seen = known.seen;
         let rate = match &self.request.want {
             Want::Refill(demand) if self.request.known.is_some() => Some(demand.rates.average()),

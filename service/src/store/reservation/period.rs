@@ -69,7 +69,7 @@ impl Reservation<'_> {
     ) -> Result<(), Stop> {
         let most_keys = self.database.settings.keyed_periods;
         let birth = PeriodBirth {
-            key: self.request.key.clone(),
+            key: self.counter.clone(),
             above: self.request.last_seen.map_or(0, |seen| seen.next_value),
             most_keys: (definition.period == PeriodKind::Keyed).then_some(most_keys),
             witness: witness.clone(),

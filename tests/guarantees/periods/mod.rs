@@ -1,0 +1,219 @@
+//! Periods change under load, on replicas whose clocks disagree: no number of a period is given
+//! twice, each period counts from its start, and what is printed is of the period that counts.
+
+mod count;
+mod moments;
+mod stage;
+
+use std::{sync::Arc, time::Duration};
+
+use self::{
+    moments::{MOMENTS, Moment, NEW_YEAR, STEPPED, UNSKEWED},
+    stage::{Replica, Seen, Stage},
+};
+use crate::support::{
+    Backend, Options, Program, Scrape, SteppedClock, TestDatabase, clock::now_ms, for_each_server,
+    settings, wait,
+};
+
+/// A slow machine is waited for.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Fewer than these after a moment, of each sequence at each replica, and it was not met.
+const CALLS_AFTER: u64 = 20;
+
+const HOUR_MS: i64 = 3_600_000;
+
+for_each_server!(replicas_with_wrong_clocks_repeat_no_number_of_a_period);
+
+async fn replicas_with_wrong_clocks_repeat_no_number_of_a_period(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    for moment in MOMENTS {
+        let seen = cross(&database, &Program::options(), moment).await;
+        seen.check(&database).await;
+        assert_eq!(seen.without_the_first(), Vec::<&str>::new());
+        for count in moment.counts {
+            let met = seen.periods_at(0, count.name);
+            let mut expected = vec![count.before, count.after];
+            expected.dedup();
+            assert_eq!(met, expected, "{}: {}", moment.at, count.name);
+            for place in 1..moment.skews_ms.len() {
+                let met = seen.periods_at(place, count.name);
+                assert!(!met.is_empty(), "vacuous: {place} gave no {}", count.name);
+            }
+        }
+    }
+}
+
+for_each_server!(one_row_that_is_reset_at_a_cut_over_repeats_numbers);
+
+async fn one_row_that_is_reset_at_a_cut_over_repeats_numbers(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().without_guards("one-row");
+    let seen = cross(&database, &options, &NEW_YEAR).await;
+    assert!(seen.ledger.n_duplicates() > 0, "the check finds nothing");
+}
+
+for_each_server!(clocks_that_are_stepped_repeat_no_number_of_a_period);
+
+async fn clocks_that_are_stepped_repeat_no_number_of_a_period(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let clocks = [(); 3].map(|()| SteppedClock::new());
+    let right_ms = STEPPED.ms() - now_ms();
+    let mut programs = Vec::new();
+    let mut replicas = Vec::new();
+    for clock in &clocks {
+        clock.step_to(right_ms);
+        let options = Program::options().database(&database.url).clock(clock);
+        let program = options.start_ready().await;
+        replicas.push(Replica::new(&program, right_ms));
+        programs.push(program);
+    }
+    for count in STEPPED.counts {
+        let client = programs[0].client();
+        client.define(count.name, &count.definition()).await;
+    }
+    let stage = Stage::new(replicas, STEPPED.counts, true);
+    let seen = stage
+        .play(async {
+            stage.everywhere(CALLS_AFTER).await;
+            for round in 0..settings::at_size(10, 300) {
+                let place = round % clocks.len();
+                let steps_ms = [26, -26, 0, 13, -13, 24].map(|hours| hours * HOUR_MS);
+                let offset_ms = right_ms + steps_ms[rand::random_range(0..steps_ms.len())];
+                let step = || clocks[place].step_to(offset_ms);
+                stage.replica(place).step(offset_ms, step);
+                stage.everywhere(CALLS_AFTER).await;
+            }
+        })
+        .await;
+    for program in programs {
+        program.stop().await;
+    }
+    seen.check(&database).await;
+    for count in STEPPED.counts {
+        let met = (0..clocks.len()).map(|place| seen.periods_at(place, count.name).len());
+        let n_met: usize = met.sum();
+        assert!(n_met > clocks.len(), "vacuous: no step met {}", count.name);
+    }
+}
+
+for_each_server!(nobody_waits_where_the_next_period_was_prefetched);
+
+async fn nobody_waits_where_the_next_period_was_prefetched(backend: Backend) {
+    let n_cold = cold_at_the_cut_over(backend, &Program::options(), true).await;
+    assert_eq!(n_cold, 0.0, "callers reached the actor at the cut-over");
+}
+
+for_each_server!(without_a_prefetch_callers_wait_at_the_cut_over);
+
+async fn without_a_prefetch_callers_wait_at_the_cut_over(backend: Backend) {
+    let options = Program::options().without_guards("no-prefetch");
+    let n_cold = cold_at_the_cut_over(backend, &options, false).await;
+    assert!(n_cold > 0.0, "the count finds nothing");
+}
+
+/// How many callers memory had nothing for, from shortly before a cut-over until each replica
+/// counts in the next period.
+async fn cold_at_the_cut_over(backend: Backend, options: &Options, is_prefetched: bool) -> f64 {
+    let database = TestDatabase::prepared(backend).await;
+    let count = UNSKEWED.counts[0];
+    let prepared = format!(
+        "SELECT COUNT(DISTINCT holder) FROM block WHERE sequence = '{}' AND period = '{}'",
+        count.name, count.after
+    );
+    let n_replicas = i64::try_from(UNSKEWED.skews_ms.len()).expect("a few");
+    let mut n_cold = 0.0;
+    let (programs, stage, moment_ms) = before(&database, options, &UNSKEWED).await;
+    let seen = stage
+        .play(async {
+            wait::until("the cut-over is near", PATIENCE, async || {
+                (now_ms() > moment_ms - 1_000).then_some(())
+            })
+            .await;
+            let n_prepared = database.number(&prepared).await;
+            if is_prefetched {
+                assert_eq!(n_prepared, Some(n_replicas), "vacuous: not prefetched");
+            }
+            let n_before = cold_calls(&stage).await;
+            assert!(now_ms() < moment_ms, "too slow to see the cut-over coming");
+            wait::until("the cut-over has come", PATIENCE, async || {
+                (now_ms() > moment_ms + 500).then_some(())
+            })
+            .await;
+            stage.everywhere(CALLS_AFTER).await;
+            n_cold = cold_calls(&stage).await - n_before;
+        })
+        .await;
+    for program in programs {
+        program.stop().await;
+    }
+    seen.check(&database).await;
+    for period in [count.before, count.after] {
+        let n_given = seen.n_given(count.name, period);
+        assert!(n_given > 100, "vacuous: {n_given} of {period}");
+    }
+    n_cold
+}
+
+async fn cold_calls(stage: &Stage) -> f64 {
+    let mut n_cold = 0.0;
+    for place in 0..UNSKEWED.skews_ms.len() {
+        let scrape = Scrape::of(stage.client(place)).await;
+        n_cold += scrape.sum("odometer_cold_calls_total", &[]);
+    }
+    n_cold
+}
+
+/// Plays one moment: replicas are started shortly before it, each by its clock, and called until
+/// each of them is past it.
+async fn cross(database: &TestDatabase, options: &Options, moment: &Moment) -> Seen {
+    let (programs, stage, moment_ms) = before(database, options, moment).await;
+    let seen = stage
+        .play(async {
+            wait::until("the moment has come", PATIENCE, async || {
+                // The slowest of the clocks that cross it is less than a second late.
+                (now_ms() > moment_ms + 1_000).then_some(())
+            })
+            .await;
+            stage.everywhere(CALLS_AFTER).await;
+        })
+        .await;
+    for program in programs {
+        program.stop().await;
+    }
+    seen
+}
+
+/// Replicas with a load to come, and when by the machine's clock the moment is: ahead by enough,
+/// however slowly they start.
+async fn before(
+    database: &TestDatabase,
+    options: &Options,
+    moment: &Moment,
+) -> (Vec<Program>, Arc<Stage>, i64) {
+    let mut lead_ms = moment.lead_ms;
+    loop {
+        let moment_ms = now_ms() + lead_ms;
+        let mut programs = Vec::new();
+        let mut replicas = Vec::new();
+        for skew_ms in moment.skews_ms {
+            let offset_ms = moment.ms() - moment_ms + skew_ms;
+            let started = options.clone().database(&database.url);
+            let program = started.clock_ahead(offset_ms).start_ready().await;
+            replicas.push(Replica::new(&program, offset_ms));
+            programs.push(program);
+        }
+        for count in moment.counts {
+            let client = programs[0].client();
+            client.define(count.name, &count.definition()).await;
+        }
+        if now_ms() + moment.lead_ms / 2 <= moment_ms {
+            let stage = Stage::new(replicas, moment.counts, moment.asks_for_blocks);
+            return (programs, stage, moment_ms);
+        }
+        lead_ms *= 2;
+        for program in programs {
+            program.stop().await;
+        }
+    }
+}
