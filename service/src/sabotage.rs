@@ -53,6 +53,8 @@ pub(crate) enum Fault {
     RemovalDies,
     /// A removed period leaves no tombstone.
     Rebirth,
+    /// After a recovery each period begins at its start.
+    RebornAtStart,
     /// All periods of a sequence count in one row, reset to its start when the period changes.
     OneRow,
 }
@@ -84,6 +86,7 @@ impl Fault {
         (Fault::RemoveUnannounced, "remove-unannounced"),
         (Fault::RemovalDies, "removal-dies"),
         (Fault::Rebirth, "rebirth"),
+        (Fault::RebornAtStart, "reborn-at-start"),
     ];
 }
 

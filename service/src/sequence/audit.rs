@@ -29,6 +29,7 @@ pub(super) fn note(author: &Author, name: &SequenceName, act: &Act, altered: &Al
     tracing::info!(
         target: AUDIT,
         sequence = name.as_str(),
+        period = altered.after.period.shown(),
         request_id = author.request_id,
         what = what(act, altered.before.is_none()),
         who = author.who,
@@ -46,6 +47,7 @@ pub(super) fn note_uncertain(author: &Author, name: &SequenceName, act: &Act) {
     tracing::warn!(
         target: AUDIT,
         sequence = name.as_str(),
+        period = act.period().shown(),
         request_id = author.request_id,
         what = what(act, false),
         who = author.who,
@@ -93,6 +95,14 @@ fn fields(snapshot: &Snapshot) -> Map<String, Value> {
     };
     let state = if snapshot.is_live { "live" } else { "retired" };
     fields.insert("state".to_owned(), state.into());
+    if !snapshot.period.is_none() {
+        let state = if snapshot.is_removed {
+            "removed"
+        } else {
+            "live"
+        };
+        fields.insert("period_state".to_owned(), state.into());
+    }
     fields.insert("floor".to_owned(), snapshot.floor.to_string().into());
     let high_water_mark = snapshot.next_value.to_string();
     fields.insert("high_water_mark".to_owned(), high_water_mark.into());
