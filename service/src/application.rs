@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use actix_web::dev::{Server, ServerHandle};
 use actix_web::rt;
-use odometer_core::name::SequenceName;
 use thiserror::Error;
 use tokio::net::TcpSocket;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::config::{Config, ConfigError, Unknown};
+use crate::config::{Config, ConfigError};
 use crate::http::{self, HttpSettings};
 use crate::metrics::{Exposition, Metrics};
 use crate::sequence::{Directory, SequenceSettings};
@@ -251,22 +250,12 @@ pub async fn migrate(config: &Config) -> Result<(), Failure> {
 /// nothing. The lines say what was found.
 ///
 /// # Errors
-/// What would keep `serve` from starting, or `name` is none.
-pub async fn check(config: &Config, name: Option<&str>) -> Result<Vec<String>, Failure> {
+/// What would keep `serve` from starting.
+pub async fn check(config: &Config) -> Result<Vec<String>, Failure> {
     let mut lines = vec![format!(
         "configuration: good; `odometer serve` would listen on {}",
         config.listen
     )];
-    if let Some(name) = name {
-        let name = SequenceName::parse(name)
-            .map_err(|error| Failure::configuration(format!("--name: {error}")))?;
-        lines.push(match config.unknown {
-            Unknown::Create => format!("sequence {name}: the first call creates it from [default]"),
-            Unknown::Reject => {
-                format!("sequence {name}: 404 until it is defined, as unknown = \"reject\"")
-            }
-        });
-    }
     lines.extend(Box::pin(store::check(&store_settings(config))).await?);
     Ok(lines)
 }
@@ -384,8 +373,7 @@ pub fn store_settings(config: &Config) -> StoreSettings {
 /// What the sequences are run by, of a configuration.
 pub fn sequence_settings(config: &Config) -> SequenceSettings {
     SequenceSettings {
-        unknown_create: config.unknown == Unknown::Create,
-        template: Arc::clone(&config.template),
+        templates: config.templates.clone(),
         waiters: config.limits.waiters,
         live_sequences: config.limits.live_sequences,
         live_periods: config.limits.live_periods,

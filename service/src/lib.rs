@@ -4,6 +4,8 @@
 //! `main.rs`; this library is what it and the tests are made of.
 
 pub mod application;
+pub mod apply;
+pub mod check_name;
 mod clock;
 pub mod config;
 pub mod http;

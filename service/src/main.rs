@@ -1,5 +1,6 @@
 //! The command line of Odometer.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use actix_web::rt::System;
@@ -9,7 +10,7 @@ use tokio::sync::mpsc::{self, Receiver};
 
 use odometer::application::{self, Application, Failure};
 use odometer::config::{Config, Environment, Flags};
-use odometer::telemetry;
+use odometer::{apply, check_name, telemetry};
 
 /// Numbers that never repeat, over HTTP, from an ordinary database.
 #[derive(Debug, Parser)]
@@ -30,9 +31,18 @@ enum Command {
     Migrate,
     /// Look at configuration and database, and change nothing.
     Check {
-        /// Say what a sequence of this name would be created from.
+        /// Say what a sequence of this name would be created from, and look at no database.
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
+    },
+    /// Make the definitions of a file so, those of `[sequences.NAME]`; may be run again.
+    Apply {
+        /// TOML file of definitions.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Say what would be changed, and change nothing.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// After a restore or a failover to an older state: let every sequence go on above what may
     /// have been issued since.
@@ -84,9 +94,11 @@ async fn run(command: Command, config: Config) -> Result<(), Failure> {
     let outcome = match command {
         Command::Serve => serve(&config).await,
         Command::Migrate => application::migrate(&config).await,
-        Command::Check { name } => application::check(&config, name.as_deref())
-            .await
-            .map(print),
+        Command::Check { name: None } => application::check(&config).await.map(print),
+        Command::Check { name: Some(name) } => check_name::check_name(&config, &name).map(print),
+        Command::Apply { file, dry_run } => {
+            apply::apply(&config, &file, dry_run, &mut |line| println!("{line}")).await
+        }
         Command::Recover { skip, dry_run } => application::recover(&config, skip, dry_run)
             .await
             .map(print),

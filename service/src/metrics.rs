@@ -233,6 +233,8 @@ pub enum Route {
     Restore,
     /// `DELETE /v1/sequences/{name}/periods/{key}`.
     Period,
+    /// `POST /v1/sequences/{name}/parse`.
+    Parse,
     /// `GET /v1/sequences/{name}/explain`.
     Explain,
     /// `GET /v1/sequences`.
@@ -250,13 +252,14 @@ pub enum Route {
 }
 
 impl Route {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Next,
         Self::Blocks,
         Self::Sequence,
         Self::Advance,
         Self::Restore,
         Self::Period,
+        Self::Parse,
         Self::Explain,
         Self::Sequences,
         Self::Livez,
@@ -274,6 +277,7 @@ impl Route {
             Self::Advance => "advance",
             Self::Restore => "restore",
             Self::Period => "period",
+            Self::Parse => "parse",
             Self::Explain => "explain",
             Self::Sequences => "sequences",
             Self::Livez => "livez",
@@ -520,6 +524,7 @@ impl Metrics {
             advance,
             restore,
             period,
+            parse,
             explain,
             sequences,
             livez,
@@ -535,6 +540,7 @@ impl Metrics {
             Route::Advance => advance,
             Route::Restore => restore,
             Route::Period => period,
+            Route::Parse => parse,
             Route::Explain => explain,
             Route::Sequences => sequences,
             Route::Livez => livez,

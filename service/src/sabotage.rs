@@ -57,6 +57,14 @@ pub(crate) enum Fault {
     RebornAtStart,
     /// All periods of a sequence count in one row, reset to its start when the period changes.
     OneRow,
+    /// The last template that fits a name decides about it.
+    LastTemplate,
+    /// A file of definitions is made so without being checked whole before.
+    ApplyUnchecked,
+    /// Callers of a strict sequence share a write that was sent before they came.
+    StrictSharesLate,
+    /// What is written for a strict sequence arrives a second and a half late.
+    StrictArrivesLate,
 }
 
 #[cfg(feature = "sabotage")]
@@ -87,6 +95,10 @@ impl Fault {
         (Fault::RemovalDies, "removal-dies"),
         (Fault::Rebirth, "rebirth"),
         (Fault::RebornAtStart, "reborn-at-start"),
+        (Fault::LastTemplate, "last-template"),
+        (Fault::ApplyUnchecked, "apply-unchecked"),
+        (Fault::StrictSharesLate, "strict-shares-late"),
+        (Fault::StrictArrivesLate, "strict-arrives-late"),
     ];
 }
 

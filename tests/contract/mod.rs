@@ -12,3 +12,4 @@ mod openapi;
 mod rehearsal;
 mod sequences;
 mod slow_clients;
+mod strict;

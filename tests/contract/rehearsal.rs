@@ -39,7 +39,7 @@ async fn a_dry_run_tells_what_would_be_and_changes_nothing(backend: Backend) {
     assert_eq!(told["definition"]["block"]["hold"], "15m", "{told}");
     assert_eq!(told["warnings"], json!([]), "{told}");
     assert_eq!(told["samples"], json!(["10", "15", "20"]), "{told}");
-    assert_eq!(told["runway"], 19, "{told}");
+    assert_eq!(told["runway"]["numbers_left"], 19, "{told}");
     assert_eq!(rows(&database).await, before);
     let path = "/v1/sequences/tried";
     assert_eq!(client.get(path).await.expect("a reply").status, 404);
@@ -89,7 +89,7 @@ fn a_rehearsal_of_the_last_numbers_shows_as_many_as_there_are() {
         assert_eq!(client.next("two").await, 2);
         let told = rehearse(&client, "two", &json!({}), &[]).await.json();
         assert_eq!(told["samples"], json!([]), "{told}");
-        assert_eq!(told["runway"], 0, "{told}");
+        assert_eq!(told["runway"]["numbers_left"], 0, "{told}");
     });
 }
 

@@ -123,11 +123,7 @@ fn what_is_not_built_yet_is_refused_by_name() {
     run(async {
         let (_database, program) = program().await;
         let client = program.client();
-        for (field, value) in [
-            ("kind", json!("snowflake")),
-            ("order", json!("strict")),
-            ("store", json!("other")),
-        ] {
+        for (field, value) in [("kind", json!("snowflake")), ("store", json!("other"))] {
             let reply = put(&client, "later", &json!({field: value}), &[]).await;
             assert_eq!(reply.status, 400, "{field}: {reply:?}");
             assert_eq!(reply.code().as_deref(), Some("invalid_definition"));

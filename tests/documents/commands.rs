@@ -74,7 +74,7 @@ async fn follow(document: &Document, reader: &mut Reader) -> usize {
                     .unwrap_or_else(|| panic!("{place}: for which server?"));
                 reader.administrate(backend, &fence.text).await;
             }
-            "toml" => is_a_configuration(&fence.text, &place),
+            "toml" => is_a_file(reader, &fence.text, &place),
             // A picture, or the answer that was compared already.
             "text" => {}
             "json" => assert_eq!(printed, Some(fence.line), "{place}: what answers this?"),
@@ -165,6 +165,21 @@ fn cargo_run_starts_the_program() {
     let service = service.expect("the service is there");
     assert!(service.starts_with("[package]\nname = \"odometer\"\n"));
     assert!(!service.contains("[[bin]]") && !service.contains("default-run"));
+}
+
+/// A file whose first line is a comment with its name is there for the commands that follow;
+/// `odometer.toml` is for each start of the program from then on. One without a name is a
+/// configuration.
+fn is_a_file(reader: &Reader, text: &str, place: &str) {
+    const CONFIGURATION: &str = "odometer.toml";
+    let first = text.lines().next().and_then(|line| line.strip_prefix("# "));
+    let name = first.filter(|name| name.ends_with(".toml") && !name.contains([' ', '/']));
+    if let Some(name) = name {
+        std::fs::write(reader.home().join(name), text).expect("our directory");
+    }
+    if name.is_none_or(|name| name == CONFIGURATION) {
+        is_a_configuration(text, place);
+    }
 }
 
 fn is_a_configuration(text: &str, place: &str) {

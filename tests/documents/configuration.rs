@@ -7,11 +7,12 @@ use odometer::config::{Config, Environment, Flags};
 use super::markdown::{Document, inline_code};
 
 /// Keys whose default is no value that could be given.
-const WITHOUT_DEFAULT: [&str; 5] = [
+const WITHOUT_DEFAULT: [&str; 6] = [
     "database_url_file",
     "admin_token",
     "admin_token_file",
     "default.*",
+    "template",
     "http.workers",
 ];
 

@@ -20,4 +20,6 @@ mod periods_removed;
 mod refresh;
 mod reserve;
 mod rolling_restart;
+mod strict;
+mod strict_changes;
 mod went_back;

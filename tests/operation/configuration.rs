@@ -4,7 +4,7 @@
 use crate::support::{Backend, Finished, PASSWORD, Program, TestDatabase, directory, run};
 
 /// Ended by its configuration: exit code 78 and one line that names `key`.
-fn refused(finished: &Finished, key: &str, what: &str) {
+pub(super) fn refused(finished: &Finished, key: &str, what: &str) {
     assert_eq!(finished.code, Some(78), "{what}: {finished}");
     let lines: Vec<&str> = finished.errors.lines().collect();
     assert_eq!(lines.len(), 1, "{what}: {finished}");
@@ -27,7 +27,7 @@ fn a_setting_that_cannot_be_used_is_named() {
         ("ODOMETER_UNKNOWN", "perhaps", "unknown"),
         ("ODOMETER_DEFAULT__STEP", "0", "step"),
         ("ODOMETER_DEFAULT__BLOCK__MIN", "0", "min"),
-        ("ODOMETER_DEFAULT__ORDER", "strict", "order"),
+        ("ODOMETER_DEFAULT__ORDER", "random", "order"),
         ("ODOMETER_LOG__FORMAT", "xml", "log.format"),
         ("ODOMETER_LIMTS__WAITERS", "5", "limts"),
         ("ODOMETER_LIMITS__WAITER", "5", "waiter"),

@@ -1,5 +1,6 @@
 //! What those who run Odometer rely on: start, stop, schema, log, metrics, idle sequences.
 
+mod apply;
 mod configuration;
 mod connections;
 mod idle;
@@ -14,4 +15,5 @@ mod periods_store;
 mod pooler;
 mod shutdown;
 mod start_up;
+mod templates;
 mod tls;

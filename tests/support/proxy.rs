@@ -1,8 +1,11 @@
 //! A TCP proxy between the program and its database that cuts where it is told to.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::{
@@ -51,6 +54,8 @@ struct State {
     /// How many requests pass until one is cut, and where.
     next_cut: Mutex<Option<(usize, CutPoint)>>,
     n_cuts: AtomicUsize,
+    /// How long each piece of a reply is on its way.
+    delay: watch::Sender<Duration>,
     /// Connections that the program holds open.
     n_open: AtomicUsize,
 }
@@ -64,6 +69,7 @@ impl Proxy {
             link: watch::Sender::new(Link::Whole),
             next_cut: Mutex::new(None),
             n_cuts: AtomicUsize::new(0),
+            delay: watch::Sender::new(Duration::ZERO),
             n_open: AtomicUsize::new(0),
         });
         let shared = Arc::clone(&state);
@@ -90,6 +96,11 @@ impl Proxy {
 
     pub(crate) fn set(&self, link: Link) {
         self.state.link.send_replace(link);
+    }
+
+    /// From now on each reply comes so much later.
+    pub(crate) fn delay_replies(&self, by: Duration) {
+        self.state.delay.send_replace(by);
     }
 
     /// Lets `n_passed` requests pass and cuts the connection of the next one, whichever it is.
@@ -227,6 +238,10 @@ async fn replies(
             None => n,
         };
         let passed = buffer.get(..n_passed).unwrap_or_default();
+        let delay = *state.delay.borrow();
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
         if state.replies_come() && to.write_all(passed).await.is_err() {
             return;
         }

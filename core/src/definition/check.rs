@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Definition, DefinitionError, FormerFormat, Span};
 use crate::block::MAX_COUNT;
-use crate::format::Format;
+use crate::format::{Format, FormatError};
 
 /// The longest step: what JavaScript counts exactly.
 pub(super) const MAX_STEP: i64 = (1 << 53) - 1;
@@ -132,7 +132,6 @@ impl Definition {
         let offered = Self::default();
         built("kind", &self.kind, &offered.kind)?;
         built("layout", &self.layout, &offered.layout)?;
-        built("order", &self.order, &offered.order)?;
         built("store", &self.store, &offered.store)
     }
 
@@ -195,14 +194,17 @@ impl Definition {
         Ok(())
     }
 
+    /// A former format, as numbers were printed under it.
+    pub(crate) fn at_the_time_of(&self, former: &FormerFormat) -> Result<Format, FormatError> {
+        let mut definition = self.clone();
+        definition.overflow = former.overflow;
+        definition.format.clone_from(&former.format);
+        Format::unchecked(&definition, &former.format)
+    }
+
     /// Whether it is certain that no id of a former format is printed again.
     fn prints_none_of(&self, former: &FormerFormat) -> bool {
-        let as_it_was = Self {
-            overflow: former.overflow,
-            ..self.clone()
-        };
-        let former = Format::unchecked(&as_it_was, &former.format);
-        match (Format::of(self), former) {
+        match (Format::of(self), self.at_the_time_of(former)) {
             (Ok(format), Ok(former)) => format.cannot_print_any_of(&former),
             (Err(_), _) | (_, Err(_)) => false,
         }

@@ -81,7 +81,7 @@ fn a_stored_definition_that_cannot_be_served_is_refused() {
         let error = Definition::from_stored(stored).unwrap_err();
         assert!(matches!(error, StoredDefinitionError::Unreadable(_)));
     }
-    for stored in ["{\"step\":0}", "{\"order\":\"strict\"}"] {
+    for stored in ["{\"step\":0}", "{\"kind\":\"snowflake\"}"] {
         let error = Definition::from_stored(stored).unwrap_err();
         assert!(matches!(error, StoredDefinitionError::Refused(_)));
     }
@@ -243,7 +243,6 @@ fn values_not_built_yet_are_refused_saying_so() {
     for (field, value) in [
         ("kind", json!("snowflake")),
         ("layout", json!({"high": "time"})),
-        ("order", json!("strict")),
         ("store", json!("other")),
     ] {
         let error = create(json!({ field: value })).unwrap_err();
@@ -251,8 +250,10 @@ fn values_not_built_yet_are_refused_saying_so() {
         assert!(error.to_string().contains("is not built yet"), "{error}");
     }
     assert_eq!(
-        create(json!({"order": "strict"})).unwrap_err().to_string(),
-        "`order` \"strict\" is not built yet: leave `order` out or give its default, \"relaxed\"."
+        create(json!({"kind": "snowflake"}))
+            .unwrap_err()
+            .to_string(),
+        "`kind` \"snowflake\" is not built yet: leave `kind` out or give its default, \"block\"."
     );
 }
 
@@ -289,6 +290,20 @@ fn what_was_created_stays_and_is_named() {
         .apply(&existing, 5, false)
         .unwrap_err();
     assert!(!error.is_immutable());
+}
+
+#[test]
+fn order_may_be_relaxed_and_not_made_strict() {
+    let strict = create(json!({"order": "strict"})).unwrap();
+    let relaxed = change(json!({"order": "relaxed"}))
+        .apply(&strict, 5, true)
+        .unwrap();
+    assert_eq!(relaxed.order, Order::Relaxed);
+    let error = change(json!({"order": "strict"})).apply(&relaxed, 5, true);
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "`order` cannot be changed once the sequence exists: it is \"relaxed\"."
+    );
 }
 
 #[test]

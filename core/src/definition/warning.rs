@@ -1,6 +1,6 @@
 //! What a definition is allowed to be and may surprise all the same, as sentences for people.
 
-use super::Definition;
+use super::{Definition, Order};
 use crate::runway::{EXACT, Limit, Runway};
 use crate::sizing;
 
@@ -38,7 +38,7 @@ impl Definition {
 
     fn refills_before_it_holds(&self) -> Option<String> {
         let (hold, refill) = (self.block.hold, self.block.refill);
-        (refill < hold).then(|| {
+        (self.order == Order::Relaxed && refill < hold).then(|| {
             format!(
                 "`block.refill` ({refill}) is shorter than `block.hold` ({hold}): a block lasts for \
                  `refill`, so what is in memory does not always last for `hold`."
@@ -54,7 +54,8 @@ impl Definition {
             _ => (self.block.max, "`block.max`"),
         };
         let needed = rate * hold.as_secs_f64();
-        let is_short = rate > 0.0 && left > 0 && (most as f64) < needed;
+        let keeps_blocks = self.order == Order::Relaxed;
+        let is_short = keeps_blocks && rate > 0.0 && left > 0 && (most as f64) < needed;
         is_short.then(|| {
             format!(
                 "At {} numbers a second `block.hold` ({hold}) takes {needed:.0} numbers, and a \

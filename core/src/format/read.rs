@@ -4,7 +4,7 @@ use super::Format;
 use super::date::{self, DatePart};
 use super::error::InvalidId;
 use super::parse::Part;
-use crate::definition::PeriodKind;
+use crate::definition::{Definition, PeriodKind};
 use crate::period::Period;
 
 /// What a caller sent, as far as it helps.
@@ -18,6 +18,28 @@ struct Told<'a> {
     month: Option<&'a str>,
     day: Option<&'a str>,
     day_of_year: Option<&'a str>,
+}
+
+impl Definition {
+    /// The period and the number that an id was printed from, under the format of today or, as
+    /// none of their ids is printed again, under a former one.
+    ///
+    /// # Errors
+    /// What is wrong with it as an id of today.
+    pub fn read(&self, id: &str) -> Result<(Period, i64), InvalidId> {
+        let today = Format::unchecked(self, &self.format);
+        let read = match today {
+            Ok(format) => format.read(id),
+            // A definition whose format cannot be parsed cannot be made.
+            Err(_) => Err(InvalidId::Length { length: id.len() }),
+        };
+        read.or_else(|refused| {
+            let former = self.former_formats.iter().rev();
+            let mut former = former.filter_map(|former| self.at_the_time_of(former).ok());
+            let read = former.find_map(|format| format.read(id).ok());
+            read.ok_or(refused)
+        })
+    }
 }
 
 impl Format {

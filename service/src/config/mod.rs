@@ -4,20 +4,21 @@
 //! and every refusal is one sentence that names the key. Nothing else in the program reads the
 //! environment.
 
+pub mod definitions;
+mod fields;
 mod layers;
 mod secret;
 mod sections;
+mod templates;
 mod value;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use figment::Figment;
 use figment::error::Kind;
-use odometer_core::definition::{ChangeError, Definition, DefinitionChange};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
@@ -27,6 +28,8 @@ pub use sections::{
     Http, Idle, Journal, Limits, Log, LogFormat, MetricsSection, Pool, Refill, Shutdown,
     StoreSection, Unknown,
 };
+
+use crate::sequence::templates::Templates;
 
 /// What the command line says; the strongest layer.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -91,6 +94,17 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+/// The place of `[default]` or `[[template]]`, which are read field by field, so that a field that
+/// is wrong can be named.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadApart;
+
+impl<'de> Deserialize<'de> for ReadApart {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        serde::de::IgnoredAny::deserialize(source).map(|_| Self)
+    }
+}
+
 /// Everything that can be set, with its default.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -115,9 +129,12 @@ pub struct Config {
     /// What those who change sequences must show on a listener that is not loopback.
     #[serde(deserialize_with = "some_secret")]
     pub admin_token: Option<Secret>,
-    /// The definition a name never seen gets, and the fields a `PUT` leaves out.
-    #[serde(rename = "default", deserialize_with = "read_later")]
-    pub template: Arc<Definition>,
+    pub default: ReadApart,
+    pub template: ReadApart,
+    /// What a name never seen gets, and the fields a `PUT` leaves out: what `default` and
+    /// `template` say.
+    #[serde(skip)]
+    pub templates: Templates,
     pub limits: Limits,
     pub http: Http,
     pub refill: Refill,
@@ -140,7 +157,9 @@ impl Default for Config {
             max_sequences: 1_000_000,
             definition_refresh: Duration::from_secs(10),
             admin_token: None,
-            template: Arc::default(),
+            default: ReadApart,
+            template: ReadApart,
+            templates: Templates::default(),
             limits: Limits::default(),
             http: Http::default(),
             refill: Refill::default(),
@@ -163,7 +182,7 @@ impl Config {
     pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
         let layers = layers::read(flags, environment)?;
         let mut config: Self = layers.extract().map_err(|error| refused(&error))?;
-        config.template = template(&layers)?;
+        config.templates = templates::read(&layers, config.unknown)?;
         match config.problem() {
             None => Ok(config),
             Some((key, problem)) => Err(ConfigError::new(name_of(&layers, key), problem)),
@@ -358,41 +377,6 @@ fn some_secret<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Secret>, D
         ));
     }
     Ok(Some(token))
-}
-
-/// Leaves `[default]` to [`template`], which can name the field that is wrong.
-fn read_later<'de, D: Deserializer<'de>>(source: D) -> Result<Arc<Definition>, D::Error> {
-    serde::de::IgnoredAny::deserialize(source).map(|_| Arc::default())
-}
-
-/// The definition of `[default]`, checked like the body of a `PUT`.
-fn template(layers: &Figment) -> Result<Arc<Definition>, ConfigError> {
-    let Ok(given) = layers.find_value("default") else {
-        return Ok(Arc::default());
-    };
-    let refused = |key: &str, problem: String| ConfigError::new(name_of(layers, key), problem);
-    let mut fields: serde_json::Value = given
-        .deserialize()
-        .map_err(|error| refused("default", error.to_string()))?;
-    for count in ["/step", "/declared_rate", "/block/min", "/block/max"] {
-        // Text from the environment or a flag; all other fields take text.
-        if let Some(value) = fields.pointer_mut(count)
-            && let Some(number) = value.as_str().and_then(|text| text.parse().ok())
-        {
-            *value = serde_json::Value::Number(number);
-        }
-    }
-    let change = DefinitionChange::from_json(fields.to_string().as_bytes()).map_err(|error| {
-        let problem = match error {
-            ChangeError::NotJson { .. } => "give a section with fields of a definition".to_owned(),
-            ChangeError::Wrong { detail } => detail,
-        };
-        refused("default", problem)
-    })?;
-    change
-        .create(&Definition::default())
-        .map(Arc::new)
-        .map_err(|error| refused(&format!("default.{}", error.field()), error.to_string()))
 }
 
 /// The key and what is wrong with it, without the value where that is a secret.

@@ -2,16 +2,18 @@
 
 use std::fs;
 
+use odometer_core::definition::Definition;
+
 use super::*;
 
 /// A configuration file, and flags that name it.
-struct File {
+pub(super) struct File {
     directory: PathBuf,
     flags: Flags,
 }
 
 impl File {
-    fn with(content: &str) -> Self {
+    pub(super) fn with(content: &str) -> Self {
         let directory = std::env::temp_dir().join(format!("odometer-{}", uuid::Uuid::new_v4()));
         fs::create_dir(&directory).unwrap();
         let path = directory.join("odometer.toml");
@@ -29,11 +31,11 @@ impl File {
         path.to_str().unwrap().to_owned()
     }
 
-    fn load(&self) -> Result<Config, ConfigError> {
+    pub(super) fn load(&self) -> Result<Config, ConfigError> {
         Config::load(&self.flags, &Environment::default())
     }
 
-    fn refusal(&self) -> String {
+    pub(super) fn refusal(&self) -> String {
         self.load().unwrap_err().to_string()
     }
 }
@@ -49,7 +51,7 @@ fn from_environment<const N: usize>(variables: [(&str, &str); N]) -> Result<Conf
 }
 
 impl File {
-    fn load_with<const N: usize>(
+    pub(super) fn load_with<const N: usize>(
         &self,
         variables: [(&str, &str); N],
     ) -> Result<Config, ConfigError> {
@@ -63,7 +65,10 @@ fn with_nothing_said_the_defaults_hold() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.database_url.expose(), "sqlite:odometer.db");
     assert_eq!(config.unknown, Unknown::Create);
-    assert_eq!(*config.template, Definition::default());
+    assert_eq!(
+        *config.templates.default_definition(),
+        Definition::default()
+    );
     assert_eq!(config.limits.waiters, 16_384);
     assert_eq!(config.limits.body, 16_384);
     assert_eq!(config.refill.deadline, Duration::from_secs(5));
@@ -284,9 +289,9 @@ const REFUSED: [(&str, &str, &str, &str); 25] = [
     ("ODOMETER_LIMITS", "5", "limits", "a section"),
     ("ODOMETER_DEFAULT__STEP", "0", "default.step", "must be"),
     (
-        "ODOMETER_DEFAULT__ORDER",
-        "strict",
-        "default.order",
+        "ODOMETER_DEFAULT__KIND",
+        "snowflake",
+        "default.kind",
         "not built yet",
     ),
 ];
@@ -361,18 +366,19 @@ fn the_template_is_checked_like_a_definition() {
             ("ODOMETER_DEFAULT__DESCRIPTION", "2026"),
         ])
         .unwrap();
-    assert_eq!(config.template.start, 1000);
-    assert_eq!(config.template.max, 5_000_000);
-    assert_eq!(config.template.step, 2);
-    assert_eq!(config.template.block.min, 10);
-    assert_eq!(config.template.block.max, 60);
-    assert_eq!(config.template.description, "2026");
+    let default = config.templates.default_definition();
+    assert_eq!(default.start, 1000);
+    assert_eq!(default.max, 5_000_000);
+    assert_eq!(default.step, 2);
+    assert_eq!(default.block.min, 10);
+    assert_eq!(default.block.max, 60);
+    assert_eq!(default.description, "2026");
 
     for (content, field) in [
         ("[default]\nstep = 0", "step"),
         ("[default.block]\nmin = 10\nmax = 5", "block.min"),
         ("[default]\nstarts = 5", "starts"),
-        ("[default]\norder = \"strict\"", "order"),
+        ("[default]\norder = \"random\"", "order"),
         ("default = 5", "default"),
     ] {
         let sentence = File::with(content).refusal();

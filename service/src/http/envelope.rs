@@ -125,6 +125,7 @@ fn route_of(pattern: Option<&str>) -> Route {
         Some("/v1/sequences/{name}/advance") => Route::Advance,
         Some("/v1/sequences/{name}/restore") => Route::Restore,
         Some("/v1/sequences/{name}/periods/{key}") => Route::Period,
+        Some("/v1/sequences/{name}/parse") => Route::Parse,
         Some("/v1/sequences/{name}/explain") => Route::Explain,
         Some("/v1/sequences") => Route::Sequences,
         Some("/livez") => Route::Livez,

@@ -31,6 +31,7 @@ mod near;
 mod numbers;
 mod openapi;
 mod parse;
+mod printed;
 mod problem;
 mod reply;
 mod sequences;
@@ -170,6 +171,10 @@ fn urls(config: &mut ServiceConfig) {
                 .service(
                     resource("/sequences/{name}/periods/{key}", "DELETE")
                         .route(web::delete().to(lifecycle::remove_period)),
+                )
+                .service(
+                    resource("/sequences/{name}/parse", "POST")
+                        .route(web::post().to(printed::parse)),
                 )
                 .service(readable("/sequences/{name}/explain", || {
                     web::to(explain::explain)

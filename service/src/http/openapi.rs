@@ -14,7 +14,7 @@ use utoipa::openapi::{
 use utoipa::{OpenApi as _, ToSchema};
 
 use super::problem::{self, Code};
-use super::{explain, health, lifecycle, numbers, sequences};
+use super::{explain, health, lifecycle, numbers, printed, sequences};
 
 /// An object without fields.
 #[derive(Deserialize, ToSchema)]
@@ -86,6 +86,16 @@ pub(super) enum WrittenOrRehearsed {
     Rehearsed(sequences::Rehearsal),
 }
 
+/// A number as it was printed.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes JSON that is read by hand")]
+pub(super) struct Printed {
+    /// As a reply has it; a whole number will do as well.
+    #[schema(example = "INV-2026-000042")]
+    id: String,
+}
+
 /// What to raise the floor to.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -149,6 +159,34 @@ pub(super) struct DefinitionFields {
     layout: (),
 }
 
+/// How long the numbers that nobody has reserved yet last, of a sequence with periods those of one
+/// period: up to the nearest end, and up to each.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Runway {
+    /// The nearest end that is not behind: `max`; `width`, what fits the format's padding; `exact`,
+    /// 2^53 − 1, above which programs that count in floating point lose digits.
+    #[schema(example = "max")]
+    limit: String,
+    /// Numbers left up to there.
+    #[schema(example = 9_007_199_254_739_991_u64)]
+    numbers_left: u64,
+    /// Days that they last at the measured rate, or at `declared_rate` where that is higher; null
+    /// at rate 0.
+    days_left: Option<f64>,
+    /// All ends of the sequence.
+    limits: Vec<RunwayLimit>,
+}
+
+/// How far it is to one of the ends.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RunwayLimit {
+    #[schema(example = "max")]
+    limit: String,
+    #[schema(example = 9_007_199_254_739_991_u64)]
+    numbers_left: u64,
+    days_left: Option<f64>,
+}
+
 /// How much of a sequence is reserved at once.
 #[derive(Serialize, ToSchema)]
 pub(super) struct BlockFields {
@@ -175,6 +213,7 @@ pub(super) struct BlockFields {
     paths(
         numbers::next,
         numbers::blocks,
+        printed::parse,
         sequences::list,
         sequences::read,
         sequences::define,
@@ -255,6 +294,24 @@ const EXPLAINING: &[Code] = &[
     Code::MethodNotAllowed,
     Code::StoreUnavailable,
     Code::StoreWentBack,
+    Code::RefillTimeout,
+    Code::Overloaded,
+    Code::Internal,
+];
+
+/// Of `parse`, which changes nothing and may be asked with the database away.
+const PARSING: &[Code] = &[
+    Code::InvalidName,
+    Code::InvalidPeriod,
+    Code::InvalidId,
+    Code::InvalidParameter,
+    Code::InvalidBody,
+    Code::Forbidden,
+    Code::SequenceNotFound,
+    Code::MethodNotAllowed,
+    Code::BodyTooLarge,
+    Code::UnsupportedMediaType,
+    Code::StoreUnavailable,
     Code::RefillTimeout,
     Code::Overloaded,
     Code::Internal,
@@ -379,6 +436,7 @@ fn refusals_of(path: &str, item: &mut PathItem) {
         _ => &only_method,
     };
     let posting = match path {
+        "/v1/sequences/{name}/parse" => PARSING,
         "/v1/sequences/{name}/advance" => ADVANCING,
         "/v1/sequences/{name}/restore" => LIVING,
         _ => TAKING,
@@ -508,6 +566,7 @@ mod tests {
             "/v1/sequences/{name}/blocks",
             "/v1/sequences/{name}/explain",
             "/v1/sequences/{name}/next",
+            "/v1/sequences/{name}/parse",
             "/v1/sequences/{name}/periods/{key}",
             "/v1/sequences/{name}/restore",
         ];

@@ -8,6 +8,7 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use jiff::Timestamp;
 use odometer_core::definition::{ChangeError, Definition, DefinitionChange};
+use odometer_core::runway::Runway;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -52,8 +53,9 @@ pub(super) struct SequenceState {
     last_refill: Option<String>,
     /// How its size was chosen.
     why: Option<String>,
-    /// Numbers that nobody has reserved yet.
-    runway: Option<u64>,
+    /// How long the numbers that nobody has reserved yet last.
+    #[schema(value_type = Option<openapi::Runway>)]
+    runway: Option<Runway>,
 }
 
 /// A block in memory.
@@ -128,9 +130,9 @@ pub(super) struct Rehearsal {
     /// The ids that this replica would give next, three where there are so many.
     #[schema(example = json!(["1001", "1002", "1003"]))]
     samples: Vec<String>,
-    /// Numbers that nobody has reserved yet.
-    #[schema(example = 9_007_199_254_739_991_u64)]
-    runway: u64,
+    /// How long the numbers that nobody has reserved yet last.
+    #[schema(value_type = openapi::Runway)]
+    runway: Runway,
 }
 
 /// Lists definitions in the byte order of their names.
@@ -359,7 +361,7 @@ impl From<Page> for Listing {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use odometer_core::{name::SequenceName, period::Period};
+    use odometer_core::{name::SequenceName, period::Period, runway::EXACT};
     use serde_json::{Value, json};
 
     use super::*;
@@ -398,7 +400,7 @@ mod tests {
             block: Some(block),
             rate: 2.5,
             last_refill: Some(UNIX_EPOCH),
-            runway: Some(7),
+            runway: Some(Runway::of(&Definition::default(), EXACT - 6, 0.0)),
             ..State::default()
         });
         assert_eq!(shown["sequence"], "orders");
@@ -413,7 +415,13 @@ mod tests {
             "reserve_seconds": null,
             "last_refill": "1970-01-01T00:00:00.000Z",
             "why": null,
-            "runway": 7,
+            "runway": {
+                "limit": "max", "numbers_left": 7, "days_left": null,
+                "limits": [
+                    {"limit": "max", "numbers_left": 7, "days_left": null},
+                    {"limit": "exact", "numbers_left": 7, "days_left": null},
+                ],
+            },
         });
         assert_eq!(shown["state"], expected);
         let expected = json!([{

@@ -22,7 +22,7 @@ use super::{
     issuer::Link,
     messages::{Answer, Unload},
     ownership::Ownership,
-    queue::Queue,
+    queue::{Queue, Waiter},
     shared::Shared,
 };
 use crate::{
@@ -35,6 +35,8 @@ use crate::{
 const BACKOFF_MIN: Duration = Duration::from_millis(5);
 /// How long an unloaded name waits for its row in the journal before it may be loaded again.
 pub(super) const UNLOAD_PATIENCE: Duration = Duration::from_secs(1);
+/// Under the fault that lets what was written arrive late.
+const LATE: Duration = Duration::from_millis(1500);
 
 pub(super) struct SequenceActor {
     pub(super) issuer: Ownership,
@@ -51,7 +53,7 @@ pub(super) struct SequenceActor {
     /// Whether the reservation under way looks for returned blocks first.
     looks_for_returned: bool,
     /// Whose turn it is when both kinds of callers wait.
-    is_turn_of_apart: bool,
+    pub(super) is_turn_of_apart: bool,
     pub(super) retry: Option<SpawnHandle>,
     /// Who wants numbers in memory before anybody asks for one.
     pub(super) loading: Vec<oneshot::Sender<()>>,
@@ -80,6 +82,8 @@ pub(super) enum State {
 pub(super) enum InFlight {
     Refill,
     Apart(Apart),
+    /// Callers of a sequence with strict order, who share one write.
+    Group(Vec<Waiter>),
 }
 
 /// A caller that gets a reservation of its own.
@@ -140,11 +144,13 @@ impl SequenceActor {
         }
         self.queue.forget_gone();
         self.apart.retain(|caller| !caller.answer.is_closed());
+        if self.issuer.is_strict() {
+            self.advance_strict(context);
+            return;
+        }
         self.issuer.refill_cursor();
-        let is_turn_of_apart = self.queue.is_empty() || self.is_turn_of_apart;
-        let next = if !self.apart.is_empty() && is_turn_of_apart {
-            self.is_turn_of_apart = false;
-            Some(InFlight::Apart(self.apart.remove(0)))
+        let next = if let Some(apart) = self.next_apart() {
+            Some(apart)
         } else if !self.queue.is_empty() {
             self.is_turn_of_apart = true;
             Some(InFlight::Refill)
@@ -169,6 +175,16 @@ impl SequenceActor {
         self.reserve(request, context);
     }
 
+    /// The caller whose turn it is to get a reservation of its own.
+    pub(super) fn next_apart(&mut self) -> Option<InFlight> {
+        let is_turn_of_apart = self.queue.is_empty() || self.is_turn_of_apart;
+        if self.apart.is_empty() || !is_turn_of_apart {
+            return None;
+        }
+        self.is_turn_of_apart = false;
+        Some(InFlight::Apart(self.apart.remove(0)))
+    }
+
     fn wants_load(&self) -> bool {
         !self.loading.is_empty() && self.issuer.remaining() == 0
     }
@@ -188,7 +204,7 @@ impl SequenceActor {
         };
     }
 
-    fn request(&mut self, purpose: &InFlight) -> ReserveRequest {
+    pub(super) fn request(&mut self, purpose: &InFlight) -> ReserveRequest {
         let earlier = self.shared.forgotten(&self.issuer.key);
         let memory = self.issuer.memory.lock();
         let adopt_from = match (purpose, &earlier) {
@@ -196,7 +212,7 @@ impl SequenceActor {
                 let all_below = earlier.map_or(0, |earlier| earlier.all_below);
                 Some(memory.all_below.max(all_below))
             }
-            (InFlight::Refill | InFlight::Apart(_), _) => None,
+            (InFlight::Refill | InFlight::Apart(_) | InFlight::Group(_), _) => None,
         };
         let known = memory.known.clone();
         let floor = memory.floor();
@@ -218,18 +234,20 @@ impl SequenceActor {
             want: match purpose {
                 InFlight::Refill => Want::Refill(self.issuer.demand(self.queue.waited_for())),
                 InFlight::Apart(caller) => caller.want.clone(),
+                InFlight::Group(group) => self.want_of(group),
             },
             adopt_from,
+            // None, too, for a name that shares another sequence: it gets none of its own.
             template: self
                 .shared
                 .settings
-                .unknown_create
-                .then(|| Arc::clone(&self.shared.settings.template)),
+                .templates
+                .created_with(&self.issuer.key.sequence),
             urgency: Arc::clone(&self.issuer.urgency),
         }
     }
 
-    fn reserve(&mut self, request: ReserveRequest, context: &mut Context<Self>) {
+    pub(super) fn reserve(&mut self, request: ReserveRequest, context: &mut Context<Self>) {
         if sabotage::is(Fault::FirstRefillError)
             && !std::mem::replace(&mut self.issuer.memory.lock().failed_once, true)
         {
@@ -242,10 +260,15 @@ impl SequenceActor {
             self.ended(Err(StoreError::Unavailable), context);
             return;
         }
+        let is_late = sabotage::is(Fault::StrictArrivesLate) && self.issuer.is_strict();
         let outcome = self.shared.store.reserve(request);
         let arrival = async move {
             // Where the store's runtime is gone, the program is on its way out.
-            outcome.await.unwrap_or(Err(StoreError::Unavailable))
+            let outcome = outcome.await.unwrap_or(Err(StoreError::Unavailable));
+            if is_late {
+                tokio::time::sleep(LATE).await;
+            }
+            outcome
         };
         context.spawn(
             arrival
@@ -259,18 +282,29 @@ impl SequenceActor {
         let purpose = self.in_flight.take();
         let loading = std::mem::take(&mut self.loading);
         match (outcome, purpose) {
+            (Err(StoreError::HasPeriods(known)), purpose) => {
+                self.resume_waiting(purpose);
+                self.hand_on(&known);
+            }
+            (Err(StoreError::NotFound), purpose) if self.shares() => {
+                self.resume_waiting(purpose);
+                self.send_elsewhere();
+            }
+            (Err(StoreError::OtherOrder { known, rate }), purpose) => {
+                self.resume_waiting(purpose);
+                self.learn_order(*known, rate);
+            }
+            (Ok(block), Some(InFlight::Group(group))) => self.serve_group(block, group),
+            (Err(error), Some(InFlight::Group(group))) => self.fail_group(&error, group),
+            (Ok(block), Some(InFlight::Apart(caller))) if block.is_strict() => {
+                self.hand_over_strict(block, caller);
+            }
             (Ok(block), Some(InFlight::Apart(caller))) => self.hand_over(block, caller),
             (Ok(block), _) => self.refill(block),
-            (Err(StoreError::HasPeriods(known)), Some(InFlight::Apart(caller))) => {
-                self.hand_on(&known);
-                // It asks the issuer of its period.
-                let _gone = caller.answer.send(Err(SequenceError::Elsewhere));
-            }
             (Err(error), Some(InFlight::Apart(caller))) => {
                 // Whoever gave up does not need to know.
                 let _gone = caller.answer.send(Err(self.told(&error)));
             }
-            (Err(StoreError::HasPeriods(known)), _) => self.hand_on(&known),
             (Err(error), _) => {
                 if self.fail(&error) {
                     if matches!(error, StoreError::Retired) {
@@ -354,10 +388,15 @@ impl SequenceActor {
         }
         let n_cut = self.issuer.clip();
         self.count_advanced(n_cut);
+        if self.issuer.is_strict() && self.issuer.remaining() > 0 {
+            // Reserved before the store was another one, in which the order is strict.
+            let n_returned = self.give_back();
+            self.count_advanced(n_returned);
+        }
         false
     }
 
-    fn count_advanced(&self, n_cut: u64) {
+    pub(super) fn count_advanced(&self, n_cut: u64) {
         self.shared
             .metrics
             .abandoned(AbandonedCause::Advanced)
@@ -382,6 +421,7 @@ impl SequenceActor {
             self.shared.store.write_journal(reserved.row(), fate);
             // It gets another one, or is told that the sequence is retired.
             self.apart.insert(0, caller);
+            self.enforce();
             return;
         }
         let count = reserved.block.count();
@@ -409,9 +449,8 @@ impl SequenceActor {
     }
 
     /// Whether a change that came while the block was on its way forbids it.
-    fn is_outdated(&self, block: Block) -> bool {
-        let memory = self.issuer.memory.lock();
-        (memory.is_retired() || block.first() < memory.floor()) && !sabotage::is(Fault::FloorUnheld)
+    pub(super) fn is_outdated(&self, block: Block) -> bool {
+        self.issuer.memory.lock().forbids(block) && !sabotage::is(Fault::FloorUnheld)
     }
 
     pub(super) fn settle(&self) {
@@ -425,6 +464,15 @@ impl SequenceActor {
         let periods = self.issuer.learn(&known.definition);
         self.issuer.memory.lock().known = Some(known.clone());
         debug_assert!(periods, "the store said that it has periods");
+        self.send_elsewhere();
+    }
+
+    /// Whether the name is one that shares the numbers of another sequence.
+    fn shares(&self) -> bool {
+        self.shared.share(&self.issuer.key.sequence)
+    }
+
+    fn send_elsewhere(&mut self) {
         self.refuse_all(&SequenceError::Elsewhere);
         for caller in self.apart.drain(..) {
             // Whoever gave up does not need to know.
@@ -485,12 +533,12 @@ impl SequenceActor {
     }
 
     /// What a caller reads of a failure of the store; what is left includes what is in memory.
-    fn told(&self, error: &StoreError) -> SequenceError {
+    pub(super) fn told(&self, error: &StoreError) -> SequenceError {
         let mut error = error.clone();
         if let StoreError::Exhausted { left } = &mut error {
             *left = left.saturating_add(self.issuer.remaining());
         }
-        SequenceError::from_store(&self.issuer.key.sequence, error)
+        SequenceError::of_counter(&self.issuer.key, error)
     }
 
     /// A prefetch that failed is nobody's call: the actor tries it again by itself.

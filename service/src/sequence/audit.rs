@@ -21,7 +21,7 @@ pub struct Author {
 }
 
 /// Notes a change that was made.
-pub(super) fn note(author: &Author, name: &SequenceName, act: &Act, altered: &Altered) {
+pub(crate) fn note(author: &Author, name: &SequenceName, act: &Act, altered: &Altered) {
     if !altered.is_written {
         return;
     }
@@ -29,8 +29,8 @@ pub(super) fn note(author: &Author, name: &SequenceName, act: &Act, altered: &Al
     tracing::info!(
         target: AUDIT,
         sequence = name.as_str(),
-        period = altered.after.period.shown(),
         request_id = author.request_id,
+        period = act.period().shown(),
         what = what(act, altered.before.is_none()),
         who = author.who,
         peer = author.peer,
@@ -43,12 +43,12 @@ pub(super) fn note(author: &Author, name: &SequenceName, act: &Act, altered: &Al
 }
 
 /// Notes a change of which nobody knows whether it was made.
-pub(super) fn note_uncertain(author: &Author, name: &SequenceName, act: &Act) {
+pub(crate) fn note_uncertain(author: &Author, name: &SequenceName, act: &Act) {
     tracing::warn!(
         target: AUDIT,
         sequence = name.as_str(),
-        period = act.period().shown(),
         request_id = author.request_id,
+        period = act.period().shown(),
         what = what(act, false),
         who = author.who,
         peer = author.peer,
@@ -95,13 +95,8 @@ fn fields(snapshot: &Snapshot) -> Map<String, Value> {
     };
     let state = if snapshot.is_live { "live" } else { "retired" };
     fields.insert("state".to_owned(), state.into());
-    if !snapshot.period.is_none() {
-        let state = if snapshot.is_removed {
-            "removed"
-        } else {
-            "live"
-        };
-        fields.insert("period_state".to_owned(), state.into());
+    if snapshot.is_removed {
+        fields.insert("removed".to_owned(), true.into());
     }
     fields.insert("floor".to_owned(), snapshot.floor.to_string().into());
     let high_water_mark = snapshot.next_value.to_string();

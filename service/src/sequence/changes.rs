@@ -3,6 +3,8 @@
 
 use std::sync::{Arc, Weak};
 
+use futures_util::{StreamExt, stream};
+use odometer_core::{definition::PeriodKind, period::Period};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
@@ -13,6 +15,9 @@ use super::{
 };
 use crate::store::{Changed, News};
 
+/// Periods that are looked at in the store side by side.
+const LOOKED_AT_ONCE: usize = 16;
+
 /// Runs until the store or the directory is gone.
 pub(super) async fn follow(mut news: mpsc::Receiver<News>, shared: Weak<Shared>) {
     while let Some(news) = news.recv().await {
@@ -21,8 +26,8 @@ pub(super) async fn follow(mut news: mpsc::Receiver<News>, shared: Weak<Shared>)
         };
         match news {
             News::Changed(all) => {
-                for changed in all {
-                    shared.apply(changed).await;
+                for changed in &all {
+                    shared.apply(changed, Concerns::Unknown).await;
                 }
             }
             News::Recovered => shared.distrust_all(),
@@ -30,32 +35,79 @@ pub(super) async fn follow(mut news: mpsc::Receiver<News>, shared: Weak<Shared>)
     }
 }
 
+/// Of which periods of its sequence a change says what it forbids.
+#[derive(Clone, Copy)]
+pub(super) enum Concerns<'a> {
+    /// None of them: no floor was touched.
+    None,
+    /// The one whose floor it tells, and whether that one is removed.
+    One(&'a Period, Removed),
+    /// Not known: each has to be looked at.
+    Unknown,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Removed(pub(super) bool);
+
+/// Of a sequence that counts in periods the floor is that of one of them.
+fn floor_of_head(changed: &Changed) -> i64 {
+    let definition = changed.definition.as_ref();
+    match definition.map(|definition| definition.period) {
+        Some(PeriodKind::None) | None => changed.floor,
+        Some(_) => i64::MIN,
+    }
+}
+
 impl Shared {
     /// Resolves when nothing that the change forbids can be issued here any more.
-    pub(super) async fn apply(self: &Arc<Self>, changed: Changed) {
+    pub(super) async fn apply(self: &Arc<Self>, changed: &Changed, concerns: Concerns<'_>) {
         // A name of its own is no share of another sequence's any more.
         self.aliases.pin().remove(&changed.name);
         let issuer = self.issuers.pin().get(&changed.name).cloned();
         let Some(head) = issuer else {
             return;
         };
-        let periods = head.periods();
-        self.apply_to(&head, &changed).await;
-        for member in periods.iter().flat_map(|periods| periods.members()) {
-            self.apply_to(&member, &changed).await;
-        }
+        // Known before the actor is told, so that it holds even if that one dies of it.
+        head.note_changed(changed, floor_of_head(changed));
+        self.obey(&head).await;
+        let members = head.periods().map(|periods| periods.members());
+        stream::iter(members.unwrap_or_default())
+            .for_each_concurrent(LOOKED_AT_ONCE, |member| async move {
+                self.apply_to(&member, changed, concerns).await;
+            })
+            .await;
     }
 
-    async fn apply_to(self: &Arc<Self>, issuer: &Arc<Issuer>, changed: &Changed) {
-        // Known before the actor is told, so that it holds even if that one dies of it.
-        issuer.note_changed(changed);
+    async fn apply_to(
+        self: &Arc<Self>,
+        member: &Arc<Issuer>,
+        changed: &Changed,
+        concerns: Concerns<'_>,
+    ) {
+        let is_older = member.is_older_than(changed);
+        // It may be retired, or be printed in another way, whatever becomes of its floor.
+        member.note_changed(changed, i64::MIN);
+        match concerns {
+            Concerns::One(period, Removed(is_removed)) if *period == member.key.period => {
+                member.note_changed(changed, changed.floor);
+                if is_removed {
+                    member.note_forbidden(changed.version);
+                }
+            }
+            Concerns::Unknown if is_older => match self.store.floor_of(&member.key).await {
+                Ok(Some(floor)) => member.note_changed(changed, floor),
+                Ok(None) | Err(_) => member.note_forbidden(changed.version),
+            },
+            Concerns::None | Concerns::One(..) | Concerns::Unknown => {}
+        }
+        self.obey(member).await;
+    }
+
+    /// Resolves when memory obeys what is known of changes.
+    async fn obey(self: &Arc<Self>, issuer: &Arc<Issuer>) {
         loop {
             let (done, waiting) = oneshot::channel();
-            let change = Change {
-                changed: changed.clone(),
-                done,
-            };
-            self.tell(issuer, change);
+            self.tell(issuer, Change { done });
             let is_done = waiting.await.is_ok();
             // Where the name is unloaded there is nothing in memory either, and after a drain
             // nothing leaves it.

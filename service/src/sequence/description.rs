@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use odometer_core::{definition::Definition, name::SequenceName, period::Period};
+use odometer_core::{definition::Definition, name::SequenceName, period::Period, runway::Runway};
 
 pub use crate::store::{Condition, JournalBlock, Listed, Page};
 
@@ -23,8 +23,8 @@ pub struct Rehearsed {
     pub warnings: Vec<String>,
     /// What this replica would give next, as it is printed, three where there are so many.
     pub samples: Vec<String>,
-    /// Numbers that nobody has reserved yet.
-    pub runway: u64,
+    /// How long the numbers that nobody has reserved yet last.
+    pub runway: Runway,
 }
 
 /// How a sequence stands after a change of its floor or of its life.
@@ -69,8 +69,8 @@ pub struct State {
     pub last_refill: Option<SystemTime>,
     /// How the size of the last block was chosen.
     pub why: Option<String>,
-    /// Numbers that nobody has reserved yet.
-    pub runway: Option<u64>,
+    /// How long the numbers that nobody has reserved yet last.
+    pub runway: Option<Runway>,
 }
 
 /// What is left of a block in memory.

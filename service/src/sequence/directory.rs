@@ -12,6 +12,7 @@ use odometer_core::{
     definition::{Definition, PeriodKind},
     name::SequenceName,
     period::{CounterKey, Period},
+    runway::Runway,
 };
 use tokio::{sync::oneshot, time::timeout};
 
@@ -293,7 +294,8 @@ impl Directory {
             // What nobody has used begins at its start.
             let next_value = seen.map_or(listed.definition.start, |seen| seen.next_value);
             state.high_water_mark = Some(next_value);
-            state.runway = Some(listed.definition.left(next_value));
+            let runway = Runway::of(&listed.definition, next_value, state.rate);
+            state.runway = Some(runway);
         } else {
             state.high_water_mark = None;
             state.runway = None;
@@ -315,7 +317,11 @@ impl Directory {
     }
 
     /// What memory knows of a sequence, of which the store says nothing now.
-    fn remembered(&self, name: &SequenceName, period: Option<&Period>) -> Option<Description> {
+    pub(super) fn remembered(
+        &self,
+        name: &SequenceName,
+        period: Option<&Period>,
+    ) -> Option<Description> {
         let head = self.shared.issuers.pin().get(name).cloned()?;
         let (known, is_retired) = {
             let memory = head.memory.lock();

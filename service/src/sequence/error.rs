@@ -103,7 +103,7 @@ pub enum SequenceError {
 
 impl SequenceError {
     /// What a caller of a sequence reads of a failure of the store.
-    pub(super) fn from_store(name: &SequenceName, error: StoreError) -> Self {
+    pub(crate) fn from_store(name: &SequenceName, error: StoreError) -> Self {
         Self::of_counter(&CounterKey::whole(name.clone()), error)
     }
 
@@ -112,7 +112,8 @@ impl SequenceError {
         let name = key.sequence.clone();
         match error {
             StoreError::Unavailable => Self::StoreUnavailable,
-            StoreError::Deadline => Self::RefillTimeout,
+            // The actor asks again by itself.
+            StoreError::Deadline | StoreError::OtherOrder { .. } => Self::RefillTimeout,
             StoreError::NotFound => Self::NotFound { name },
             StoreError::TooMany { limit } => Self::TooManySequences { limit },
             StoreError::Exhausted { left } => Self::Exhausted { name, left },

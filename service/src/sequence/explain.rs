@@ -8,7 +8,6 @@ use std::{
 use odometer_core::{
     block::Block,
     definition::Definition,
-    format::Format,
     name::SequenceName,
     period::{CounterKey, Period},
 };
@@ -16,7 +15,7 @@ use odometer_core::{
 use super::{directory::Directory, error::SequenceError, issuer::Issuer, periods::Periods};
 use crate::{
     sabotage::{self, Fault},
-    store::{Holder, JournalBlock, Row, Seen, Trace, Traced},
+    store::{Holder, JournalBlock, Row, Seen, StoreError, Trace, Traced},
 };
 
 /// What is known of one number.
@@ -116,11 +115,18 @@ impl Directory {
         let alias = self.shared.aliases.pin().get(name).cloned();
         let name = alias.as_ref().unwrap_or(name);
         let whole = CounterKey::whole(name.clone());
-        let found = self.shared.store.look_up(&whole).await;
-        let (listed, _seen) = found.map_err(|error| SequenceError::from_store(name, error))?;
-        let format = Format::of(&listed.definition).map_err(|_| SequenceError::Internal)?;
-        let (period, value) = format.read(id)?;
-        if let Some(periods) = Periods::of(&listed.definition) {
+        let definition = match self.shared.store.look_up(&whole).await {
+            Ok((listed, _seen)) => listed.definition,
+            Err(error) => {
+                // A definition that is a little older may do.
+                let is_away = matches!(error, StoreError::Unavailable | StoreError::Deadline);
+                let remembered = is_away.then(|| self.remembered(name, None)).flatten();
+                let told = SequenceError::from_store(name, error);
+                remembered.ok_or(told)?.definition
+            }
+        };
+        let (period, value) = definition.read(id)?;
+        if let Some(periods) = Periods::of(&definition) {
             periods.check(&period)?;
         }
         let sequence = name.clone();

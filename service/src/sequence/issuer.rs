@@ -18,9 +18,10 @@ use arc_swap::ArcSwapOption;
 use odometer_core::{
     block::Block,
     cursor::Cursor,
-    definition::Definition,
+    definition::{Definition, Order},
     format::{Format, Printer},
     period::CounterKey,
+    runway::Runway,
     sizing::{self, Demand, Rates, Why},
 };
 use parking_lot::Mutex;
@@ -45,6 +46,8 @@ const NO_VERSION: i64 = -1;
 const RETRY_PART: f64 = 20.0;
 /// And within this many seconds, whatever the reserve.
 const LONGEST_RETRY_S: f64 = 5.0;
+/// What is said of a block's size where there is none.
+const NO_BLOCK: &str = "strict order keeps no block: each write is for the callers that wait";
 
 /// One counter in memory.
 pub(super) struct Issuer {
@@ -92,9 +95,10 @@ pub(super) struct Memory {
     /// Whether the last change that is known of was the sequence's end, and that change's version.
     is_retired: bool,
     life_version: i64,
-    /// Whether a change came of which this period does not know what it forbids: what is held is
-    /// given back and read anew.
+    /// Whether it is not known what a change forbids of this counter, or that it is all: what is
+    /// held is given back, and so is what was reserved before that version of the definition.
     must_reload: bool,
+    reload_version: i64,
     /// The definition that numbers are printed by.
     printed: Option<Arc<Definition>>,
     /// Blocks whose fate is open, ascending.
@@ -144,6 +148,7 @@ impl Issuer {
                 is_retired: false,
                 life_version: 0,
                 must_reload: false,
+                reload_version: NO_VERSION,
                 printed: None,
                 held: Vec::new(),
                 spare: VecDeque::new(),
@@ -230,21 +235,29 @@ impl Issuer {
         }
     }
 
-    /// Notes a change, however late it arrives.
-    pub(super) fn note_changed(&self, changed: &Changed) {
+    /// Notes a change, however late it arrives; from then on the floor of this counter holds.
+    pub(super) fn note_changed(&self, changed: &Changed, floor: i64) {
         let mut memory = self.memory.lock();
-        if self.key.period.is_none() {
-            memory.note_changed(changed, changed.floor);
-        } else {
-            // What it says of floors is said of another counter.
-            memory.must_reload |= memory.is_older_than(changed);
-            memory.note_changed(changed, i64::MIN);
-        }
+        memory.note_changed(changed, floor);
         self.catch_up(&mut memory);
         if let (true, Some(definition)) = (self.key.period.is_none(), &changed.definition) {
             drop(memory);
             self.learn(definition);
         }
+    }
+
+    /// Notes that all that was reserved before a version of the definition has to be given back.
+    pub(super) fn note_forbidden(&self, version: i64) {
+        let mut memory = self.memory.lock();
+        memory.must_reload = true;
+        memory.reload_version = memory.reload_version.max(version);
+    }
+
+    /// Whether what is known of it was known before the change.
+    pub(super) fn is_older_than(&self, changed: &Changed) -> bool {
+        let memory = self.memory.lock();
+        let known = memory.known.as_ref().map(|known| known.definition_version);
+        known.is_none_or(|version| version < changed.version)
     }
 
     /// Whether what is held has to be given back, asked once.
@@ -321,6 +334,11 @@ impl Issuer {
         }
     }
 
+    /// Whether it keeps no block, because its numbers ascend over all replicas.
+    pub(super) fn is_strict(&self) -> bool {
+        self.memory.lock().is_strict()
+    }
+
     /// For how long its calendar period still needs numbers.
     fn seconds_left(&self) -> Option<f64> {
         self.span.map(|span| span.seconds_left(clock::now_ms()))
@@ -331,7 +349,8 @@ impl Issuer {
         let n_issued = self.n_issued();
         let memory = self.memory.lock();
         let this_second = memory.this_second(n_issued);
-        memory.known.as_ref().map_or(0, |known| {
+        let keeps_blocks = memory.known.as_ref().filter(|_| !memory.is_strict());
+        keeps_blocks.map_or(0, |known| {
             sizing::low_water(
                 &known.definition.block,
                 &memory.rates,
@@ -362,8 +381,20 @@ impl Issuer {
 
     /// Notes a reservation whose block leaves as a whole.
     pub(super) fn note_handed_over(&self, reserved: &Reserved) {
+        self.note_known(reserved.known.clone(), reserved.stored_rate);
+    }
+
+    /// Notes a write of a sequence with strict order.
+    pub(super) fn note_added(&self, reserved: &Reserved) {
+        self.note_known(reserved.known.clone(), reserved.stored_rate);
         let mut memory = self.memory.lock();
-        memory.know(reserved);
+        memory.all_below = memory.all_below.max(reserved.block.end());
+    }
+
+    /// Notes what the store said of the counter and its sequence.
+    pub(super) fn note_known(&self, known: Known, stored_rate: Option<f64>) {
+        let mut memory = self.memory.lock();
+        memory.know(known, stored_rate);
         memory.used_at = Instant::now();
         self.catch_up(&mut memory);
     }
@@ -406,19 +437,28 @@ impl Issuer {
         rest.extend(memory.spare.iter().copied());
         let remaining = rest.iter().map(Block::count).sum();
         let mut blocks = rest.iter().map(|left| memory.block_of(left));
+        let is_strict = memory.is_strict();
         State {
             period: self.key.period.clone(),
             high_water_mark: memory.known.as_ref().map(|known| known.seen.next_value),
             block: blocks.next(),
             next_block: blocks.next(),
             rate: memory.rates.average(),
-            reserve_seconds: memory.rates.reserve_seconds(remaining),
+            // Of nothing in memory nobody asks how long it lasts.
+            reserve_seconds: memory
+                .rates
+                .reserve_seconds(remaining)
+                .filter(|_| !is_strict),
             last_refill: memory.last_refill.map(|refill| refill.at),
-            why: memory.last_refill.map(|refill| refill.describe()),
-            runway: memory
-                .known
-                .as_ref()
-                .map(|known| known.definition.left(known.seen.next_value)),
+            why: if is_strict {
+                Some(NO_BLOCK.to_owned())
+            } else {
+                memory.last_refill.map(|refill| refill.describe())
+            },
+            runway: memory.known.as_ref().map(|known| {
+                let rate = memory.rates.average();
+                Runway::of(&known.definition, known.seen.next_value, rate)
+            }),
         }
     }
 }
@@ -426,7 +466,7 @@ impl Issuer {
 impl Memory {
     /// Notes what a reservation brought, but for the block itself.
     pub(super) fn note_reserved(&mut self, reserved: &Reserved) {
-        self.know(reserved);
+        self.know(reserved.known.clone(), reserved.stored_rate);
         self.adopts = reserved.more_to_adopt;
         self.all_below = self.all_below.max(reserved.block.end());
         self.double_of = (reserved.n_conflicts >= 2).then_some(reserved.block.count());
@@ -439,18 +479,16 @@ impl Memory {
         self.used_at = Instant::now();
     }
 
-    fn know(&mut self, reserved: &Reserved) {
-        if let (None, Some(rate)) = (&self.known, reserved.stored_rate) {
+    fn know(&mut self, mut known: Known, stored_rate: Option<f64>) {
+        if let (None, Some(rate)) = (&self.known, stored_rate) {
             // What is fetched ahead of its period goes by the one before.
             self.rates = Rates::resume(rate.max(self.rates.average()));
         }
-        let is_older = reserved.known.definition_version < self.life_version;
-        self.must_reload |= is_older && !reserved.key.period.is_none();
+        self.must_reload |= known.definition_version < self.reload_version;
         let newer = self
             .known
             .take()
-            .filter(|known| known.definition_version > reserved.known.definition_version);
-        let mut known = reserved.known.clone();
+            .filter(|newer| newer.definition_version > known.definition_version);
         if let Some(newer) = newer {
             // A change arrived while the reservation was under way; the counter has moved since.
             known.definition = newer.definition;
@@ -463,6 +501,16 @@ impl Memory {
             self.is_retired = false;
         }
         self.known = Some(known);
+    }
+
+    pub(super) fn is_strict(&self) -> bool {
+        let known = self.known.as_ref();
+        known.is_some_and(|known| known.definition.order == Order::Strict)
+    }
+
+    /// Whether a block forbidden by a change came, or may have: of a period it is not known here.
+    pub(super) fn forbids(&self, block: Block) -> bool {
+        self.is_retired || self.must_reload || block.first() < self.floor
     }
 
     /// Nothing below it is issued any more.
@@ -492,12 +540,6 @@ impl Memory {
             // The counter's version was raised with it: read before the next write.
             known.trusted = false;
         }
-    }
-
-    /// Whether what is known was known before the change.
-    fn is_older_than(&self, changed: &Changed) -> bool {
-        let known = self.known.as_ref().map(|known| known.definition_version);
-        known.is_some_and(|version| version < changed.version)
     }
 
     /// The store is another one than before: what it said of definition and life is read again.

@@ -11,10 +11,12 @@ use odometer_core::{
     format::Format,
     name::SequenceName,
     period::{CounterKey, Period},
+    runway::Runway,
 };
 
 use super::{
     audit::{self, Author},
+    changes::{Concerns, Removed},
     description::{Condition, Defined, Rehearsed, Standing},
     directory::{Directory, asked_for},
     error::SequenceError,
@@ -42,7 +44,7 @@ impl Directory {
         condition: Condition,
         author: Author,
     ) -> Result<Defined, SequenceError> {
-        let act = self.definition(change, false);
+        let act = self.definition(name, change, false);
         let altered = self.change(name, act, condition, author).await?;
         let warnings = warnings(&altered);
         Ok(Defined {
@@ -63,7 +65,7 @@ impl Directory {
         change: DefinitionChange,
         condition: Condition,
     ) -> Result<Rehearsed, SequenceError> {
-        let act = self.definition(change, true);
+        let act = self.definition(name, change, true);
         let last_seen = self.last_seen(&CounterKey::whole(name.clone()));
         let store = &self.shared.store;
         let altered = store.alter(name, act, condition, last_seen).await;
@@ -82,7 +84,7 @@ impl Directory {
         };
         Ok(Rehearsed {
             samples: self.samples(&key, &definition, next_value)?,
-            runway: definition.left(next_value),
+            runway: Runway::of(&definition, next_value, altered.after.rate),
             warnings,
             definition,
         })
@@ -192,10 +194,10 @@ impl Directory {
         Ok(standing(&altered))
     }
 
-    fn definition(&self, change: DefinitionChange, dry_run: bool) -> Act {
+    fn definition(&self, name: &SequenceName, change: DefinitionChange, dry_run: bool) -> Act {
         Act::Define {
             change: Box::new(change),
-            template: Arc::clone(&self.shared.settings.template),
+            template: self.shared.settings.templates.behind(name),
             dry_run,
         }
     }
@@ -227,7 +229,15 @@ impl Directory {
             };
             audit::note(&author, &of, &act, &altered);
             // Also where it stood so before: an earlier answer of the store may have been lost.
-            shared.apply(changed(of, &altered)).await;
+            let after = &altered.after;
+            let concerns = match &act {
+                Act::Advance { .. } | Act::RemovePeriod { .. } => {
+                    Concerns::One(&after.period, Removed(after.is_removed))
+                }
+                // While it was retired nothing was held.
+                Act::Define { .. } | Act::Retire | Act::Restore => Concerns::None,
+            };
+            shared.apply(&changed(of, &altered), concerns).await;
             Ok(altered)
         };
         if sabotage::is(Fault::ChangeUnfinished) {

@@ -37,7 +37,7 @@ impl Handler<Take> for SequenceActor {
                     .abandoned(AbandonedCause::CallerGone)
                     .increment(take.count);
             }
-        } else if take.contiguous {
+        } else if take.contiguous && !self.issuer.is_strict() {
             self.apart.push(Apart {
                 want: Want::Exactly(take.count),
                 answer: take.answer,
@@ -106,7 +106,6 @@ impl Handler<Change> for SequenceActor {
     type Result = ();
 
     fn handle(&mut self, change: Change, context: &mut Self::Context) {
-        self.issuer.note_changed(&change.changed);
         self.is_refused = false;
         self.enforce();
         // Whoever gave up does not need to know.

@@ -11,7 +11,6 @@ use odometer_core::{block::Block, definition::Definition};
 use tokio::sync::oneshot;
 
 use super::error::SequenceError;
-use crate::store::Changed;
 
 /// Where numbers for one caller go: ascending ranges, as many numbers as asked for.
 pub(super) type Answer = oneshot::Sender<Result<Vec<Block>, SequenceError>>;
@@ -58,7 +57,6 @@ pub(super) struct Load {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct Change {
-    pub(super) changed: Changed,
     /// Told when nothing that the change forbids can be issued here any more.
     pub(super) done: oneshot::Sender<()>,
 }

@@ -23,21 +23,21 @@ mod periods;
 mod publish;
 mod queue;
 mod shared;
+mod strict;
 mod sweep;
+pub mod templates;
 
-use std::{sync::Arc, time::Duration};
-
-use odometer_core::definition::Definition;
+use std::time::Duration;
 
 pub use directory::Directory;
+
+use templates::Templates;
 
 /// What the sequences are run by. Every bound of this layer is here.
 #[derive(Clone, Debug)]
 pub struct SequenceSettings {
-    /// Whether a name never seen is created by the first call for a number.
-    pub unknown_create: bool,
     /// What a name never seen gets.
-    pub template: Arc<Definition>,
+    pub templates: Templates,
     /// Callers that may wait for refills at once, over all names.
     pub waiters: usize,
     /// Names in memory at once.

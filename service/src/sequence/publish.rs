@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use odometer_core::runway::Runway;
+
 use super::{description::State, issuer::Issuer, shared::Shared};
 use crate::metrics::AbandonedCause;
 
@@ -9,6 +11,7 @@ impl Shared {
     pub(super) fn publish_metrics(&self) {
         let mut shortest_reserve = f64::INFINITY;
         let mut shortest_runway = f64::INFINITY;
+        let mut shortest_runway_seconds = f64::INFINITY;
         for issuer in self.all_issuers() {
             let state = self.publish_issuer(&issuer);
             // What is over, or has not begun, is nobody's reserve.
@@ -18,13 +21,20 @@ impl Shared {
             if let Some(seconds) = state.reserve_seconds {
                 shortest_reserve = shortest_reserve.min(seconds);
             }
-            if let Some(runway) = state.runway {
-                shortest_runway = shortest_runway.min(to_float(runway));
+            if let Some(runway) = &state.runway {
+                let seconds = runway.seconds();
+                shortest_runway_seconds =
+                    shortest_runway_seconds.min(seconds.unwrap_or(f64::INFINITY));
+                // What starts again before it ends is not short.
+                if seconds.is_none_or(f64::is_finite) {
+                    shortest_runway = shortest_runway.min(to_float(runway.worst.numbers_left));
+                }
             }
         }
         let metrics = &self.metrics;
         metrics.shortest_reserve_seconds.set(shortest_reserve);
         metrics.shortest_runway.set(shortest_runway);
+        metrics.shortest_runway_seconds.set(shortest_runway_seconds);
         let n_live = u64::try_from(self.n_live.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
         metrics.live_sequences.set(to_float(n_live));
         let n_waiters = u64::try_from(self.n_waiters.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
@@ -63,8 +73,8 @@ impl Shared {
         if let Some(seconds) = state.reserve_seconds {
             metrics.reserve_seconds.set(seconds);
         }
-        if let (Some(runway), true) = (state.runway, state.rate > 0.0) {
-            metrics.runway_seconds.set(to_float(runway) / state.rate);
+        if let Some(seconds) = state.runway.as_ref().and_then(Runway::seconds) {
+            metrics.runway_seconds.set(seconds);
         }
         state
     }

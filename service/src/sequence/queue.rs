@@ -39,6 +39,24 @@ impl Queue {
             .fold(0, |sum, waiter| sum.saturating_add(waiter.count))
     }
 
+    /// Those who came first, as far as they want `most` numbers together; one at least.
+    pub(super) fn take_up_to(&mut self, most: u64) -> Vec<Waiter> {
+        let mut sum: u64 = 0;
+        let n_fitting = self.waiters.iter().take_while(|waiter| {
+            sum = sum.saturating_add(waiter.count);
+            sum <= most
+        });
+        let n_taken = n_fitting.count().max(1).min(self.waiters.len());
+        self.waiters.drain(..n_taken).collect()
+    }
+
+    /// Callers that go before all who came since.
+    pub(super) fn put_back(&mut self, earlier: Vec<Waiter>) {
+        for waiter in earlier.into_iter().rev() {
+            self.waiters.push_front(waiter);
+        }
+    }
+
     /// Everyone, in order; the queue is empty afterwards.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Waiter> {
         std::mem::take(&mut self.waiters).into_iter()
@@ -139,6 +157,20 @@ mod tests {
         assert_eq!(got(&mut second), vec![block(4, 2), block(11, 2)]);
         assert_eq!((left, n_issued), (VecDeque::from([block(13, 3)]), 7));
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn those_who_came_first_are_taken_and_put_back_in_order() {
+        let mut queue = Queue::default();
+        let _receivers: Vec<_> = [3, 4, 5].map(|count| wait(&mut queue, count)).into();
+        let counts = |waiters: &[Waiter]| waiters.iter().map(|w| w.count).collect::<Vec<_>>();
+        let taken = queue.take_up_to(11);
+        assert_eq!((counts(&taken), queue.waited_for()), (vec![3, 4], 5));
+        queue.put_back(taken);
+        // Whoever wants more than that alone is taken alone.
+        assert_eq!(counts(&queue.take_up_to(2)), [3]);
+        assert_eq!(counts(&queue.take_up_to(u64::MAX)), [4, 5]);
+        assert!(queue.take_up_to(1).is_empty());
     }
 
     #[test]

@@ -22,6 +22,7 @@ use super::{
     near::Allowance,
     ownership::Ownership,
     periods::{Chosen, Periods, Refused},
+    templates::Template,
 };
 use crate::{
     clock,
@@ -160,6 +161,25 @@ impl Shared {
         }
     }
 
+    /// Whether a name that no sequence has shares the numbers of another one; remembered if it does.
+    pub(super) fn share(&self, name: &SequenceName) -> bool {
+        let Some(Template::Share(target)) = self.settings.templates.of(name) else {
+            return false;
+        };
+        let aliases = self.aliases.pin();
+        if aliases.len() >= self.settings.live_sequences {
+            // Each that is still in use comes in again with its next call.
+            aliases.clear();
+        }
+        aliases.insert(name.clone(), target);
+        // What stood for it while that was not known leads nowhere.
+        if let Some(stranger) = self.issuers.pin().remove(name) {
+            *stranger.actor.lock() = Link::Gone;
+            self.n_live.fetch_sub(1, Ordering::Relaxed);
+        }
+        true
+    }
+
     /// Every issuer in memory, heads and those of their periods.
     pub(super) fn all_issuers(&self) -> Vec<Arc<Issuer>> {
         let heads: Vec<Arc<Issuer>> = self.issuers.pin().values().cloned().collect();
@@ -208,8 +228,10 @@ impl Shared {
     ) -> Result<Arc<Definition>, SequenceError> {
         match self.store.look_up(&CounterKey::whole(name.clone())).await {
             Ok((listed, _seen)) => Ok(listed.definition),
-            Err(StoreError::NotFound) if self.settings.unknown_create => {
-                Ok(Arc::clone(&self.settings.template))
+            Err(StoreError::NotFound) if self.share(name) => Err(SequenceError::Elsewhere),
+            Err(error @ StoreError::NotFound) => {
+                let created_with = self.settings.templates.created_with(name);
+                created_with.ok_or_else(|| SequenceError::from_store(name, error))
             }
             Err(error) => Err(SequenceError::from_store(name, error)),
         }

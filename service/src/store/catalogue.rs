@@ -49,6 +49,7 @@ pub(super) struct Standing {
     counter_state: Option<String>,
     next_value: Option<i64>,
     version: Option<i64>,
+    revision: Option<i64>,
     floor: Option<i64>,
     rate: Option<f64>,
 }
@@ -57,6 +58,7 @@ pub(super) struct Standing {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counter {
     pub(super) seen: Seen,
+    pub(super) revision: i64,
     pub(super) floor: i64,
     pub(super) rate: f64,
     /// Whether it is only a tombstone.
@@ -70,6 +72,7 @@ impl Standing {
                 next_value: self.next_value?,
                 version: self.version?,
             },
+            revision: self.revision?,
             floor: self.floor?,
             rate: self.rate?,
             is_removed: self.counter_state.as_deref() == Some(REMOVED),
@@ -110,6 +113,7 @@ pub(super) fn standings() -> SelectStatement {
         .columns([
             (counter::Entity, counter::Column::NextValue),
             (counter::Entity, counter::Column::Version),
+            (counter::Entity, counter::Column::Revision),
             (counter::Entity, counter::Column::Floor),
             (counter::Entity, counter::Column::Rate),
         ])

@@ -345,6 +345,21 @@ impl Database {
         Ok((listed, seen))
     }
 
+    pub(super) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
+        let standing = self
+            .several_times(&key.sequence, |database| {
+                let CounterKey { sequence, period } = key.clone();
+                async move { catalogue::read(&database, sequence.as_str(), &period).await }
+            })
+            .await?
+            .ok_or(StoreError::NotFound)?;
+        if standing.has_removed(&key.period) {
+            return Ok(None);
+        }
+        let floor = standing.counter().map(|counter| counter.floor);
+        Ok(Some(floor.unwrap_or(i64::MIN)))
+    }
+
     pub(super) async fn blocks(
         &self,
         name: &SequenceName,

@@ -38,6 +38,13 @@ pub enum StoreError {
     Exhausted { left: u64 },
     #[error("a block may have at most {limit} numbers")]
     TooLarge { limit: u64 },
+    /// The sequence has another order than the reservation was asked for.
+    #[error("the sequence has another order")]
+    OtherOrder {
+        known: Box<Known>,
+        /// The rate that is stored with the counter.
+        rate: Option<f64>,
+    },
     #[error("the sequence is retired")]
     Retired,
     /// A period has to be named; what is known is of the counter without one.

@@ -30,6 +30,7 @@ use uuid::Uuid;
 pub use answer::{Altered, Changed, Condition, JournalBlock, Listed, News, Page, Snapshot};
 pub use catalogue::LIVE;
 pub use change::Act;
+pub use change::direct::DirectStore;
 pub use change::recover::{Recovered, recover};
 pub use database::Seen;
 pub use error::{StartError, StoreError};
@@ -221,6 +222,15 @@ impl Store {
     /// `NotFound`, `PeriodRemoved`, or why the store did not answer.
     pub async fn look_up(&self, key: &CounterKey) -> Result<(Listed, Option<Seen>), StoreError> {
         self.database().look_up(key).await
+    }
+
+    /// Below what nothing of a counter is issued: anything where it is not there yet; `None` where
+    /// its period is removed.
+    ///
+    /// # Errors
+    /// `NotFound`, or why the store did not answer.
+    pub async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
+        self.database().floor_of(key).await
     }
 
     /// The youngest rows of a sequence's journal, of whichever periods.

@@ -356,7 +356,7 @@ mod tests {
         }
     }
 
-    fn kept_for(days: u64) -> Definition {
+    fn kept_for(days: u32) -> Definition {
         Definition {
             period: PeriodKind::Day,
             retain: Span::from_days(days),

@@ -105,6 +105,18 @@ fn afterwards_it_changes_to_one_that_cannot_print_an_old_id() {
 }
 
 #[test]
+fn an_id_printed_under_a_former_format_is_still_read() {
+    let existing = created(json!({"format": "A-{value:03}"}));
+    let changed = change(json!({"format": "B-{value}"}));
+    let changed = changed.apply(&existing, 9, true).unwrap();
+    for id in ["A-007", "B-7"] {
+        assert_eq!(changed.read(id), Ok((Period::none(), 7)), "{id}");
+    }
+    let refused = changed.read("C-7").unwrap_err().to_string();
+    assert!(refused.contains("\"B-\""), "{refused}");
+}
+
+#[test]
 fn former_formats_are_kept_by_the_store_and_shown_to_nobody() {
     let asked = change(json!({"format": "A-{value}"}));
     let changed = asked.apply(&created(json!({})), 9, true).unwrap();

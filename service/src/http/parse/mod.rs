@@ -294,6 +294,30 @@ pub(super) fn advance(body: &[u8]) -> Result<Advance, Problem> {
     })
 }
 
+/// Reads the body of `parse`: an id as it is printed.
+pub(super) fn printed(body: &[u8]) -> Result<String, Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        id: Value,
+    }
+    let fields: Fields = serde_json::from_slice(body).map_err(|error| {
+        let detail = format!(
+            "The body has to be a JSON object such as {{\"id\": \"INV-2026-000042\"}}: {}.",
+            cut(&error.to_string(), 160)
+        );
+        Problem::new(Code::InvalidBody, detail)
+    })?;
+    match fields.id {
+        Value::String(id) => Ok(id),
+        Value::Number(number) if number.is_u64() => Ok(number.to_string()),
+        Value::Number(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+            let detail = "`id` is a string, as a reply has it.";
+            Err(Problem::new(Code::InvalidId, detail))
+        }
+    }
+}
+
 /// Whether the caller wants text rather than JSON: only where `text/plain` is named, and neither
 /// JSON nor the rest is preferred to it.
 pub(super) fn wanted(headers: &HeaderMap) -> Wanted {

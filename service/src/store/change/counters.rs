@@ -132,6 +132,7 @@ async fn born(
             version: newborn.version,
         },
         floor: newborn.floor,
+        revision: newborn.version,
         rate: 0.0,
         is_removed: false,
     }))

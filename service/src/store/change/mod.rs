@@ -5,6 +5,7 @@
 
 pub(in crate::store) mod beat;
 mod counters;
+pub(in crate::store) mod direct;
 pub(in crate::store) mod recover;
 pub(in crate::store) mod refresh;
 

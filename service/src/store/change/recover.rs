@@ -313,19 +313,24 @@ impl Recovery<'_> {
             .case(next_value().gt(highest), next_value())
             .case(next_value().gt(highest.saturating_sub(rise)), highest)
             .finally(next_value().add(rise));
-        let version = || Expr::col(counter::Column::Version);
-        let versions = CaseStatement::new()
-            .case(
-                version().lt(self.version.saturating_sub(VERSIONS)),
-                self.version,
-            )
-            .finally(version().add(VERSIONS));
+        // Strict order trusts a remembered revision, so it rises as far.
+        let risen = |column: counter::Column| {
+            CaseStatement::new()
+                .case(
+                    Expr::col(column).lt(self.version.saturating_sub(VERSIONS)),
+                    self.version,
+                )
+                .finally(Expr::col(column).add(VERSIONS))
+        };
         counter::Entity::update_many()
             .col_expr(counter::Column::NextValue, raised.into())
-            .col_expr(counter::Column::Version, versions.into())
+            .col_expr(
+                counter::Column::Version,
+                risen(counter::Column::Version).into(),
+            )
             .col_expr(
                 counter::Column::Revision,
-                one_more(counter::Column::Revision),
+                risen(counter::Column::Revision).into(),
             )
             .col_expr(counter::Column::Window, one_more(counter::Column::Window))
             .col_expr(counter::Column::WindowOpen, Expr::val(false))

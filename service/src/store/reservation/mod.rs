@@ -8,6 +8,7 @@ pub(in crate::store) mod look;
 mod one_row;
 pub(in crate::store) mod period;
 mod request;
+mod strict;
 pub(in crate::store) mod suspect;
 
 use std::{
@@ -18,7 +19,7 @@ use std::{
 use entity::counter;
 use odometer_core::{
     block::Block,
-    definition::Definition,
+    definition::{Definition, Order},
     period::CounterKey,
     sizing::{self, Granted, Rates, Size, Why},
 };
@@ -113,13 +114,17 @@ impl<'a> Reservation<'a> {
     async fn attempt(&mut self, witness: &Witness) -> Result<Option<Reserved>, Stop> {
         self.reset_one_row().await?;
         // Nothing is adopted on the strength of what is only remembered.
-        if self.known.is_none() || (self.adopt_from.is_some() && self.known_is_old()) {
+        if self.must_look_first() || (self.adopt_from.is_some() && self.known_is_old()) {
             self.known = None;
             self.read(witness).await?;
         }
         let Some(known) = self.known.clone() else {
             return Ok(None);
         };
+        self.check_order(&known)?;
+        if known.definition.order == Order::Strict {
+            return Box::pin(self.add(witness, known)).await;
+        }
         if let Some(adopted) = self.adopt(&known, witness).await? {
             return Ok(Some(adopted));
         }
@@ -183,6 +188,7 @@ impl<'a> Reservation<'a> {
             definition,
             definition_version: version,
             seen: counter.seen,
+            revision: counter.revision,
             floor: counter.floor,
             trusted: true,
         });
@@ -347,8 +353,10 @@ impl<'a> Reservation<'a> {
                     Ok(granted)
                 }
             }
-            Want::Exactly(count) if *count > left => Err(StoreError::Exhausted { left }),
-            Want::Exactly(count) => Ok(exactly(*count)),
+            Want::Exactly(count) | Want::Strict { count, .. } if *count > left => {
+                Err(StoreError::Exhausted { left })
+            }
+            Want::Exactly(count) | Want::Strict { count, .. } => Ok(exactly(*count)),
             Want::Handover(_) if left == 0 => Err(StoreError::Exhausted { left }),
             Want::Handover(count) if *count > sizing::most_at_once(left) => {
                 Err(StoreError::TooLarge {
@@ -371,7 +379,7 @@ impl<'a> Reservation<'a> {
         let seen = known.seen;
         let rate = match &self.request.want {
             Want::Refill(demand) if self.request.known.is_some() => Some(demand.rates.average()),
-            Want::Refill(_) | Want::Exactly(_) | Want::Handover(_) => None,
+            Want::Refill(_) | Want::Exactly(_) | Want::Strict { .. } | Want::Handover(_) => None,
         };
         let outcome = self
             .database

@@ -50,6 +50,7 @@ pub(in crate::store) fn check(
             },
             |counter| counter.seen,
         ),
+        revision: counter.map_or(0, |counter| counter.revision),
         floor: counter.map_or(definition.start, |counter| counter.floor),
         trusted: counter.is_some(),
     });
@@ -215,7 +216,8 @@ impl Newborn {
             window: Set(0),
             window_open: Set(false),
             window_leased_until: Set(0),
-            revision: Set(0),
+            // None that was remembered of an earlier one of that name.
+            revision: Set(self.version),
             version: Set(self.version),
         }
     }
@@ -256,7 +258,7 @@ pub(in crate::store) async fn insert(
         .expr(Expr::val(0_i64))
         .expr(Expr::val(false))
         .expr(Expr::val(0_i64))
-        .expr(Expr::val(0_i64))
+        .expr(Expr::val(newborn.version))
         .expr(Expr::val(newborn.version))
         .from(sequence::Entity)
         .and_where(sequence::Column::Name.eq(key.sequence.as_str()))

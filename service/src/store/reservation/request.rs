@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use odometer_core::{
     block::Block,
-    definition::Definition,
+    definition::{Definition, Order},
     period::CounterKey,
     sizing::{Demand, Why},
 };
@@ -40,6 +40,12 @@ pub enum Want {
     Refill(Demand),
     /// Just as many, however few are left beyond them.
     Exactly(u64),
+    /// Just as many, for callers of a sequence with strict order.
+    Strict {
+        count: u64,
+        /// The five-minute average, in numbers a second.
+        rate: f64,
+    },
     /// Just as many, and at most 1/4096 of what is left.
     Handover(u64),
 }
@@ -56,7 +62,10 @@ impl Want {
 pub struct Known {
     pub definition: Arc<Definition>,
     pub definition_version: i64,
+    /// With strict order the least that it can be: others add to it.
     pub seen: Seen,
+    /// The counter's count of changes, at which the definition was read.
+    pub revision: i64,
     /// Nothing below it is issued.
     pub floor: i64,
     /// Whether the last reservation held, so that `seen` is worth trying.
@@ -110,6 +119,12 @@ impl Unpublished {
         }
     }
 
+    /// Whether it is of a sequence that keeps no block.
+    pub fn is_strict(&self) -> bool {
+        let reserved = self.reserved.as_ref();
+        reserved.is_some_and(|reserved| reserved.known.definition.order == Order::Strict)
+    }
+
     /// From here on the caller answers for the block, if it is still the one it was reserved for.
     pub fn publish_for(mut self, is_owner: bool) -> Option<Reserved> {
         if is_owner { self.reserved.take() } else { None }
@@ -125,6 +140,7 @@ impl Unpublished {
                 next_value: block.end(),
                 version: 1,
             },
+            revision: 0,
             floor: 0,
             trusted: true,
         };

@@ -1,0 +1,279 @@
+//! `odometer apply`: makes the definitions of a file so, like `PUT`, and tells what was changed.
+//!
+//! All are checked before the first is changed, so that one that is refused leaves all as they
+//! are. Each is changed only if it is still what was checked.
+
+use std::path::Path;
+
+use odometer_core::definition::Definition;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::application::{Failure, store_settings};
+use crate::config::Config;
+use crate::config::definitions::{self, Wanted};
+use crate::sabotage::{self, Fault};
+use crate::sequence::audit::{self, Author};
+use crate::sequence::error::SequenceError;
+use crate::store::{Act, Altered, Condition, DirectStore, Snapshot, StartError, StoreError};
+
+/// What became, or would become, of the definitions of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    n_created: usize,
+    n_changed: usize,
+    n_unchanged: usize,
+    n_refused: usize,
+}
+
+impl Counts {
+    fn of(outcomes: &[Result<Altered, StoreError>]) -> Self {
+        let mut counts = Self::default();
+        for outcome in outcomes {
+            let count = match outcome {
+                Err(_) => &mut counts.n_refused,
+                Ok(altered) if altered.before.is_none() => &mut counts.n_created,
+                Ok(altered) if is_changed(altered) => &mut counts.n_changed,
+                Ok(_) => &mut counts.n_unchanged,
+            };
+            *count += 1;
+        }
+        counts
+    }
+
+    fn n_sequences(self) -> usize {
+        self.n_created + self.n_changed + self.n_unchanged + self.n_refused
+    }
+}
+
+/// Makes the definitions of `file` so, or only says what that would change; `tell` gets each line
+/// of what is found and done.
+///
+/// # Errors
+/// The file or the database cannot be used, or a definition is refused.
+pub async fn apply(
+    config: &Config,
+    file: &Path,
+    is_dry_run: bool,
+    tell: &mut impl FnMut(String),
+) -> Result<(), Failure> {
+    let wanted = definitions::read(file)?;
+    let store = Box::pin(DirectStore::open(store_settings(config), is_dry_run)).await;
+    let store = store.map_err(not_opened)?;
+    let outcome = Box::pin(apply_to(&store, config, &wanted, is_dry_run, tell)).await;
+    store.close().await;
+    outcome
+}
+
+/// A SQLite file has one process, and this is another one than the one that serves.
+fn not_opened(error: StartError) -> Failure {
+    match error {
+        StartError::Held(sentence) => StartError::Held(format!(
+            "{sentence}; what serves from it takes definitions by `PUT /v1/sequences/NAME`"
+        ))
+        .into(),
+        StartError::Configuration(_) | StartError::Other(_) => error.into(),
+    }
+}
+
+async fn apply_to(
+    store: &DirectStore,
+    config: &Config,
+    wanted: &[Wanted],
+    is_dry_run: bool,
+    tell: &mut impl FnMut(String),
+) -> Result<(), Failure> {
+    let planned = plan(store, config, wanted).await?;
+    let counts = Counts::of(&planned);
+    for (wanted, outcome) in wanted.iter().zip(&planned) {
+        match outcome {
+            Ok(altered) if is_dry_run => lines(wanted, altered, is_dry_run, tell),
+            Ok(_) => {}
+            Err(error) => tell(refusal(wanted, error)),
+        }
+    }
+    if counts.n_refused > 0 && !sabotage::is(Fault::ApplyUnchecked) {
+        return Err(Failure::other(format!(
+            "{} of {} definitions cannot be made so; nothing was changed",
+            counts.n_refused,
+            counts.n_sequences()
+        )));
+    }
+    if is_dry_run {
+        tell(format!(
+            "dry run, nothing was changed; of {} definitions {} would be created, {} changed, {} \
+             left unchanged",
+            counts.n_sequences(),
+            counts.n_created,
+            counts.n_changed,
+            counts.n_unchanged
+        ));
+        return Ok(());
+    }
+    carry_out(store, config, wanted, &planned, tell).await?;
+    tell(format!(
+        "{} definitions: {} created, {} changed, {} unchanged",
+        counts.n_sequences(),
+        counts.n_created,
+        counts.n_changed,
+        counts.n_unchanged
+    ));
+    Ok(())
+}
+
+/// What each definition would come to, if those before it were made so.
+async fn plan(
+    store: &DirectStore,
+    config: &Config,
+    wanted: &[Wanted],
+) -> Result<Vec<Result<Altered, StoreError>>, StartError> {
+    let mut planned = Vec::with_capacity(wanted.len());
+    let mut n_created = 0;
+    for wanted in wanted {
+        let act = define(config, wanted, true);
+        let outcome = store.alter(&wanted.name, act, Condition::None, n_created);
+        let outcome = outcome.await?;
+        n_created += u64::from(outcome.as_ref().is_ok_and(|it| it.before.is_none()));
+        planned.push(outcome);
+    }
+    Ok(planned)
+}
+
+/// Changes what is not so yet, one after the other; the first that fails ends it.
+async fn carry_out(
+    store: &DirectStore,
+    config: &Config,
+    wanted: &[Wanted],
+    planned: &[Result<Altered, StoreError>],
+    tell: &mut impl FnMut(String),
+) -> Result<(), Failure> {
+    let author = Author {
+        who: "command line",
+        peer: "odometer apply".to_owned(),
+        forwarded_for: None,
+        request_id: Uuid::new_v4().to_string(),
+    };
+    for (wanted, planned) in wanted.iter().zip(planned) {
+        let condition = match planned {
+            Ok(planned) if !is_changed(planned) => {
+                lines(wanted, planned, false, tell);
+                continue;
+            }
+            Ok(planned) => match &planned.before {
+                Some(before) => Condition::Version(before.version),
+                None => Condition::MustNotExist,
+            },
+            // Nothing of a file is carried out that has one of these.
+            Err(_) => Condition::None,
+        };
+        let act = define(config, wanted, false);
+        let outcome = store.alter(&wanted.name, act.clone(), condition, 0).await;
+        match outcome? {
+            Ok(altered) => {
+                audit::note(&author, &wanted.name, &act, &altered);
+                lines(wanted, &altered, false, tell);
+            }
+            Err(error) => {
+                if matches!(error, StoreError::MayHaveChanged) {
+                    audit::note_uncertain(&author, &wanted.name, &act);
+                }
+                tell(refusal(wanted, &error));
+                return Err(Failure::other(format!(
+                    "{} stopped it; the definitions before it in the file are made so, those \
+                     after it are not: do it again",
+                    wanted.name
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn define(config: &Config, wanted: &Wanted, dry_run: bool) -> Act {
+    Act::Define {
+        change: Box::new(wanted.change.clone()),
+        template: config.templates.behind(&wanted.name),
+        dry_run,
+    }
+}
+
+fn is_changed(altered: &Altered) -> bool {
+    let before = altered.before.as_ref();
+    before.is_none_or(|before| before.definition != altered.after.definition)
+}
+
+fn refusal(wanted: &Wanted, error: &StoreError) -> String {
+    let name = &wanted.name;
+    let sentence = if let StoreError::Broken(text) = error {
+        text.clone()
+    } else if matches!(error, StoreError::Retired) {
+        format!("the sequence is retired; `POST /v1/sequences/{name}/restore` comes first")
+    } else {
+        SequenceError::from_store(name, error.clone()).to_string()
+    };
+    format!("! {name}: {sentence}")
+}
+
+/// What is told of a sequence that can be as it is wanted.
+fn lines(wanted: &Wanted, altered: &Altered, is_dry_run: bool, tell: &mut impl FnMut(String)) {
+    let name = &wanted.name;
+    if !is_changed(altered) {
+        tell(format!("  {name}: unchanged"));
+        return;
+    }
+    let would_be = if is_dry_run { "would be " } else { "" };
+    let after = fields(&altered.after);
+    match &altered.before {
+        None => {
+            tell(format!("+ {name}: {would_be}created"));
+            let default = fields_of(&Definition::default());
+            for (field, value) in after
+                .iter()
+                .filter(|(field, value)| default.get(*field) != Some(value))
+            {
+                tell(format!("    + {field}: {value}"));
+            }
+        }
+        Some(before) => {
+            tell(format!("~ {name}: {would_be}changed"));
+            let before = fields(before);
+            for (field, value) in after
+                .iter()
+                .filter(|(field, value)| before.get(*field) != Some(value))
+            {
+                let earlier = before.get(field).unwrap_or(&Value::Null);
+                tell(format!("    ~ {field}: {earlier} → {value}"));
+            }
+        }
+    }
+    let after = &altered.after;
+    let rate = after.definition.declared_rate.unwrap_or(after.rate);
+    for warning in after.definition.warnings(after.next_value, rate) {
+        tell(format!("    warning: {warning}"));
+    }
+}
+
+fn fields(snapshot: &Snapshot) -> Map<String, Value> {
+    fields_of(&snapshot.definition)
+}
+
+/// The fields of a definition, those of a block with their path.
+fn fields_of(definition: &Definition) -> Map<String, Value> {
+    let mut flat = Map::new();
+    if let Ok(Value::Object(fields)) = serde_json::to_value(definition) {
+        for (field, value) in fields {
+            match (field.as_str(), value) {
+                ("block", Value::Object(inner)) => {
+                    let inner = inner.into_iter();
+                    flat.extend(inner.map(|(name, value)| (format!("{field}.{name}"), value)));
+                }
+                (_, value) => {
+                    flat.insert(field, value);
+                }
+            }
+        }
+    }
+    // Left out of a definition that has none.
+    flat.entry("layout").or_insert(Value::Null);
+    flat
+}

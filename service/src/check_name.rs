@@ -1,0 +1,65 @@
+//! `odometer check --name`: what a sequence of a name would be created from, without a database.
+
+use std::collections::BTreeMap;
+
+use odometer_core::{definition::Definition, name::SequenceName};
+use serde::Serialize;
+
+use crate::application::Failure;
+use crate::config::Config;
+use crate::sequence::templates::{Choice, Template};
+
+/// A file of definitions.
+#[derive(Serialize)]
+struct Definitions<'a> {
+    sequences: BTreeMap<&'a str, &'a Definition>,
+}
+
+/// Says what a name never seen gets, as a file of definitions with comments.
+///
+/// # Errors
+/// `name` is none.
+pub fn check_name(config: &Config, name: &str) -> Result<Vec<String>, Failure> {
+    let name = SequenceName::parse(name)
+        .map_err(|error| Failure::configuration(format!("--name: {error}")))?;
+    let templates = &config.templates;
+    let mut lines = vec![format!("# {name}: {}", said(templates.choice(&name)))];
+    let mut created = name;
+    if let Some(Template::Share(target)) = templates.of(&created) {
+        lines.push(format!("# {target}: {}", said(templates.choice(&target))));
+        created = target;
+    }
+    if let Some(definition) = templates.created_with(&created) {
+        lines.extend(as_toml(&created, &definition)?.lines().map(str::to_owned));
+    }
+    Ok(lines)
+}
+
+fn said(choice: Choice<'_>) -> String {
+    match choice {
+        Choice::Rule(index, rule) => {
+            let template = format!("template[{index}], match \"{}\"", rule.glob);
+            match &rule.template {
+                Template::Definition(_) => format!("the first call creates it from {template}"),
+                Template::Share(target) => {
+                    format!("unless it is defined, it shares the numbers of {target}: {template}")
+                }
+            }
+        }
+        Choice::Default => "no template fits; the first call creates it from [default]".to_owned(),
+        Choice::Shared => "no template fits, but one names it in `share`; the first call creates \
+                           it from [default]"
+            .to_owned(),
+        Choice::Refused => {
+            "no template fits; 404 until it is defined, as unknown = \"reject\"".to_owned()
+        }
+    }
+}
+
+fn as_toml(name: &SequenceName, definition: &Definition) -> Result<String, Failure> {
+    let definitions = Definitions {
+        sequences: BTreeMap::from([(name.as_str(), definition)]),
+    };
+    toml_edit::ser::to_string_pretty(&definitions)
+        .map_err(|error| Failure::other(format!("{name} cannot be shown: {error}")))
+}

@@ -1,0 +1,169 @@
+//! Fields of a definition as people write them in a file: read like the body of a `PUT`, with the
+//! place of what is wrong.
+
+use std::sync::LazyLock;
+
+use odometer_core::definition::{ChangeError, Definition, DefinitionChange};
+use serde_json::{Map, Value, json};
+
+/// A field that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct WrongField {
+    /// `block.min` for one inside another.
+    pub(super) field: String,
+    /// A sentence that says what would do.
+    pub(super) problem: String,
+}
+
+/// The fields of a definition; those of a block begin with `block.`.
+static KNOWN: LazyLock<Vec<String>> = LazyLock::new(|| {
+    // Left out of a definition that has none.
+    let mut known = vec!["layout".to_owned()];
+    if let Ok(Value::Object(fields)) = serde_json::to_value(Definition::default()) {
+        for (field, value) in &fields {
+            known.push(field.clone());
+            let inner = value.as_object().into_iter().flat_map(Map::keys);
+            known.extend(inner.map(|inner| format!("{field}.{inner}")));
+        }
+    }
+    known
+});
+
+/// Reads the fields that `section` gives; `others` are keys that it may have besides, which are
+/// named where one is not known.
+pub(super) fn change(
+    section: &Map<String, Value>,
+    others: &[&str],
+) -> Result<DefinitionChange, WrongField> {
+    let mut fields = Map::new();
+    for (field, value) in section {
+        if others.contains(&field.as_str()) {
+            continue;
+        }
+        check(field, value, others)?;
+        fields.insert(field.clone(), value.clone());
+    }
+    // Each field was read by itself: it can be read with the others.
+    DefinitionChange::from_value(&Value::Object(fields)).map_err(|error| wrong("", error))
+}
+
+fn check(field: &str, value: &Value, others: &[&str]) -> Result<(), WrongField> {
+    if !KNOWN.iter().any(|known| known == field) {
+        return Err(unknown(field, value, others));
+    }
+    if let ("block", Some(inner)) = (field, value.as_object()) {
+        for (inner, value) in inner {
+            let path = format!("block.{inner}");
+            if !KNOWN.contains(&path) {
+                return Err(unknown(&path, value, &[]));
+            }
+            let alone = json!({"block": {inner: value}});
+            DefinitionChange::from_value(&alone).map_err(|error| wrong(&path, error))?;
+        }
+    }
+    let alone = json!({field: value});
+    DefinitionChange::from_value(&alone)
+        .map(|_read| ())
+        .map_err(|error| wrong(field, error))
+}
+
+fn wrong(field: &str, error: ChangeError) -> WrongField {
+    let problem = match error {
+        ChangeError::NotJson { .. } => "give a section with fields of a definition".to_owned(),
+        ChangeError::Wrong { detail } => detail,
+    };
+    WrongField {
+        field: field.to_owned(),
+        problem,
+    }
+}
+
+fn unknown(field: &str, value: &Value, others: &[&str]) -> WrongField {
+    let (section, name) = match field.rsplit_once('.') {
+        Some((section, name)) => (format!("{section}."), name),
+        None => (String::new(), field),
+    };
+    let beside = KNOWN.iter().map(String::as_str);
+    let beside = beside.filter_map(|known| known.strip_prefix(&section));
+    let beside = beside.filter(|known| !known.contains('.'));
+    let known: Vec<&str> = others.iter().copied().chain(beside).collect();
+    let problem = match (nearest(name, &known), value.is_object()) {
+        (Some(near), _) => format!("there is no such field; is `{near}` meant?"),
+        (None, true) if section.is_empty() => format!(
+            "there is no such field; a name with dots or colons stands in quotation marks; the \
+             fields are {}",
+            known.join(", ")
+        ),
+        (None, _) => format!(
+            "there is no such field; the fields are {}",
+            known.join(", ")
+        ),
+    };
+    WrongField {
+        field: field.to_owned(),
+        problem,
+    }
+}
+
+/// The known word that somebody may have meant.
+fn nearest<'a>(wanted: &str, known: &[&'a str]) -> Option<&'a str> {
+    let most = (wanted.len() / 3).clamp(1, 3);
+    let ranked = known.iter().map(|known| {
+        (
+            strsim::osa_distance(&wanted.to_ascii_lowercase(), known),
+            *known,
+        )
+    });
+    ranked
+        .filter(|(edits, _)| *edits <= most)
+        .min()
+        .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<DefinitionChange, WrongField> {
+        let Ok(Value::Object(section)) = serde_json::from_str(text) else {
+            unreachable!("the test gives an object: {text}")
+        };
+        change(&section, &["match", "share"])
+    }
+
+    #[test]
+    fn what_is_given_is_read_and_what_stands_beside_it_is_left() {
+        let given = r#"{"match":"a*","start":5,"max":"9","block":{"min":2,"hold":"1h"}}"#;
+        let change = read(given).unwrap();
+        assert_eq!((change.start, change.max), (Some(5), Some(9)));
+        assert_eq!(change.block.unwrap().min, Some(2));
+        assert_eq!(read("{}").unwrap(), DefinitionChange::default());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        for (text, field, said) in [
+            (r#"{"formt":"x"}"#, "formt", "is `format` meant?"),
+            (r#"{"Start":1}"#, "Start", "is `start` meant?"),
+            (r#"{"mach":"a"}"#, "mach", "is `match` meant?"),
+            (r#"{"colour":1}"#, "colour", "the fields are match, share"),
+            (r#"{"colour":{}}"#, "colour", "in quotation marks"),
+            (r#"{"block":{"mni":1}}"#, "block.mni", "is `min` meant?"),
+            (
+                r#"{"block":{"size":1}}"#,
+                "block.size",
+                "the fields are hold, max, min, refill",
+            ),
+            (r#"{"block":{"min":"x"}}"#, "block.min", "must be"),
+            (r#"{"block":5}"#, "block", "an object"),
+            (r#"{"step":"x"}"#, "step", "must be"),
+            (r#"{"description":5}"#, "description", "a string"),
+            (r#"{"block.min":5}"#, "block.min", "is not a field"),
+        ] {
+            let wrong = read(text).unwrap_err();
+            assert_eq!(wrong.field, field, "{text}: {wrong:?}");
+            assert!(wrong.problem.contains(said), "{text}: {wrong:?}");
+        }
+    }
+}

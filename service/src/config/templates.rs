@@ -1,0 +1,305 @@
+//! `[default]` and `[[template]]`: what a sequence is created from that nobody has defined.
+
+use std::sync::Arc;
+
+use figment::Figment;
+use odometer_core::{
+    definition::{Definition, DefinitionChange, DefinitionError},
+    name::SequenceName,
+};
+use serde_json::{Map, Value};
+
+use super::fields::{self, WrongField};
+use super::{ConfigError, Unknown, name_of};
+use crate::sequence::templates::{Glob, Rule, Template, Templates};
+
+/// What a template has besides the fields of a definition.
+const OWN_KEYS: [&str; 2] = ["match", "share"];
+
+/// Fields that count: text from the environment or a flag is read as their number. All others
+/// take text.
+const COUNTS: [&str; 4] = ["/step", "/declared_rate", "/block/min", "/block/max"];
+
+/// Reads what the layers say of both.
+///
+/// # Errors
+/// The first key that cannot be used.
+pub(super) fn read(layers: &Figment, unknown: Unknown) -> Result<Templates, ConfigError> {
+    let default = default(layers)?;
+    let mut rules = Vec::new();
+    for (index, section) in sections(layers)?.iter().enumerate() {
+        let refused = |wrong: WrongField| {
+            let mut key = format!("template[{index}]");
+            if !wrong.field.is_empty() {
+                key = format!("{key}.{}", wrong.field);
+            }
+            let problem = match section.get("match").and_then(Value::as_str) {
+                Some(glob) if wrong.field != "match" => {
+                    format!("{} (its match is {glob:?})", wrong.problem)
+                }
+                Some(_) | None => wrong.problem,
+            };
+            ConfigError::new(of_template(layers, &key), problem)
+        };
+        rules.push(rule(section, &default).map_err(refused)?);
+    }
+    let creates_others = unknown == Unknown::Create;
+    Templates::new(rules, default, creates_others).map_err(|error| {
+        let key = match error.place() {
+            Some((index, field)) => format!("template[{index}].{field}"),
+            None => "template".to_owned(),
+        };
+        ConfigError::new(of_template(layers, &key), error.to_string())
+    })
+}
+
+/// The definition of `[default]`.
+fn default(layers: &Figment) -> Result<Arc<Definition>, ConfigError> {
+    let Ok(given) = layers.find_value("default") else {
+        return Ok(Arc::default());
+    };
+    let refused = |wrong: WrongField| {
+        let key = if wrong.field.is_empty() {
+            "default".to_owned()
+        } else {
+            format!("default.{}", wrong.field)
+        };
+        ConfigError::new(name_of(layers, &key), wrong.problem)
+    };
+    let mut given: Value = given
+        .deserialize()
+        .map_err(|error| refused(wrong("", error.to_string())))?;
+    for count in COUNTS {
+        if let Some(value) = given.pointer_mut(count)
+            && let Some(number) = value.as_str().and_then(|text| text.parse().ok())
+        {
+            *value = Value::Number(number);
+        }
+    }
+    let Value::Object(section) = &given else {
+        let problem = "give a section with fields of a definition".to_owned();
+        return Err(refused(wrong("", problem)));
+    };
+    let change = fields::change(section, &[]).map_err(refused)?;
+    created(&change, &Definition::default()).map_err(refused)
+}
+
+/// The tables of `[[template]]`, in their order.
+fn sections(layers: &Figment) -> Result<Vec<Map<String, Value>>, ConfigError> {
+    let Ok(given) = layers.find_value("template") else {
+        return Ok(Vec::new());
+    };
+    let refused = || {
+        ConfigError::new(
+            of_template(layers, "template"),
+            "give tables that begin with [[template]], in two brackets, in the configuration file; \
+             each has a `match` and fields of a definition, or a `match` and a `share`",
+        )
+    };
+    given.deserialize().map_err(|_| refused())
+}
+
+/// The template of one table; what it leaves out is as in `default`.
+fn rule(section: &Map<String, Value>, default: &Definition) -> Result<Rule, WrongField> {
+    // Unknown keys first: who writes `mach` does not lack a `match`.
+    let change = fields::change(section, &OWN_KEYS)?;
+    let glob = match section.get("match") {
+        Some(Value::String(glob)) => {
+            Glob::parse(glob).map_err(|error| wrong("match", error.to_string()))?
+        }
+        Some(_) => return Err(wrong("match", "give a glob in quotation marks".to_owned())),
+        None => {
+            let problem = "it is missing; give a glob over names, as in match = \"orders-*\"";
+            return Err(wrong("match", problem.to_owned()));
+        }
+    };
+    let template = match section.get("share") {
+        Some(share) => Template::Share(shared(share, section)?),
+        None => Template::Definition(created(&change, default)?),
+    };
+    Ok(Rule { glob, template })
+}
+
+/// The sequence that a template gives the numbers of.
+fn shared(share: &Value, section: &Map<String, Value>) -> Result<SequenceName, WrongField> {
+    let mut fields = section.keys().map(String::as_str);
+    if let Some(field) = fields.find(|field| !OWN_KEYS.contains(field)) {
+        let problem = format!(
+            "with `{field}` beside it, it is not known what is meant: give `share` alone, or the \
+             fields of a definition"
+        );
+        return Err(wrong("share", problem));
+    }
+    let Some(name) = share.as_str() else {
+        let problem = "give the name of a sequence in quotation marks".to_owned();
+        return Err(wrong("share", problem));
+    };
+    SequenceName::parse(name).map_err(|error| wrong("share", error.to_string()))
+}
+
+fn created(
+    change: &DefinitionChange,
+    template: &Definition,
+) -> Result<Arc<Definition>, WrongField> {
+    let created = change.create(template);
+    created
+        .map(Arc::new)
+        .map_err(|error: DefinitionError| wrong(error.field(), error.to_string()))
+}
+
+fn wrong(field: &str, problem: String) -> WrongField {
+    WrongField {
+        field: field.to_owned(),
+        problem,
+    }
+}
+
+/// How a sentence names `key`, which is in a table of `[[template]]`: with where those are given.
+fn of_template(layers: &Figment, key: &str) -> String {
+    match layers.find_metadata("template") {
+        Some(metadata) => metadata.interpolate(&figment::Profile::Default, &[key]),
+        None => key.to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::super::tests::File;
+    use super::*;
+
+    fn name(text: &str) -> SequenceName {
+        SequenceName::parse(text).unwrap()
+    }
+
+    #[test]
+    fn templates_are_read_in_their_order_and_lean_on_the_default() {
+        let file = File::with(
+            "unknown = \"reject\"\n\
+             [default]\nstart = 100\n[default.block]\nhold = \"1h\"\n\
+             [[template]]\nmatch = \"inv-*\"\nstep = 2\n\
+             [[template]]\nmatch = \"*-small\"\nshare = \"misc\"\n\
+             [[template]]\nmatch = \"inv*\"\nstart = \"7\"\nblock = { min = 5 }\n",
+        );
+        let templates = file.load().unwrap().templates;
+        let of = |text: &str| templates.created_with(&name(text)).unwrap();
+        let first = of("inv-1");
+        assert_eq!((first.start, first.step), (100, 2));
+        assert_eq!(of("inv-small").step, 2);
+        let last = of("invoices");
+        assert_eq!((last.start, last.step, last.block.min), (7, 1, 5));
+        assert_eq!(last.block.hold.seconds(), 3600);
+        assert_eq!(
+            templates.of(&name("a-small")),
+            Some(Template::Share(name("misc")))
+        );
+        assert_eq!(of("misc").start, 100);
+        assert_eq!(templates.of(&name("other")), None);
+
+        let open = file.load_with([("ODOMETER_UNKNOWN", "create")]).unwrap();
+        let other = open.templates.created_with(&name("other")).unwrap();
+        assert_eq!(other.start, 100);
+    }
+
+    /// What follows `[[template]]`, the key that is named, and a part of what the refusal says.
+    const REFUSED: [(&str, &str, &str); 20] = [
+        ("start = 5", "template[0].match", "is missing"),
+        ("match = 5", "template[0].match", "quotation marks"),
+        ("match = \"\"", "template[0].match", "is empty"),
+        ("match = \"a[\"", "template[0].match", "position 2"),
+        ("match = \"a b\"", "template[0].match", "in no name"),
+        ("mach = \"a*\"", "template[0].mach", "is `match` meant?"),
+        (
+            "match = \"a*\"\nstpe = 5",
+            "template[0].stpe",
+            "is `step` meant?",
+        ),
+        ("match = \"a*\"\nstpe = 5", "template[0].stpe", "\"a*\""),
+        (
+            "match = \"a*\"\nblock.mni = 5",
+            "template[0].block.mni",
+            "is `min` meant?",
+        ),
+        ("match = \"a*\"\nstep = 0", "template[0].step", "must be"),
+        (
+            "match = \"a*\"\nstep = \"x\"",
+            "template[0].step",
+            "must be",
+        ),
+        (
+            "match = \"a*\"\nkind = \"flake\"",
+            "template[0].kind",
+            "\"block\"",
+        ),
+        (
+            "match = \"a*\"\nshare = \"x y\"",
+            "template[0].share",
+            "' '",
+        ),
+        (
+            "match = \"a*\"\nshare = 5",
+            "template[0].share",
+            "quotation marks",
+        ),
+        (
+            "match = \"a*\"\nshare = \"m\"\nstep = 1",
+            "template[0].share",
+            "`step`",
+        ),
+        (
+            "match = \"a*\"\n[[template]]\nmatch = \"b*\"\n[[template]]\nmatch = \"a*\"",
+            "template[2].match",
+            "template[0]",
+        ),
+        (
+            "match = \"a*\"\nshare = \"b\"\n[[template]]\nmatch = \"b*\"\nshare = \"c\"",
+            "template[0].share",
+            "template[1]",
+        ),
+        (
+            "match = \"a*\"\n[[template]]\nmatch = \"b\"\nmax = 0",
+            "template[1].start",
+            "must be",
+        ),
+        (
+            "match = \"a*\"\ndescription = 2026-01-01",
+            "template[0].description",
+            "a string",
+        ),
+        (
+            "match = \"a*\"\nblock = 5",
+            "template[0].block",
+            "an object",
+        ),
+    ];
+
+    #[test]
+    fn a_template_that_cannot_be_used_is_named_with_the_mend() {
+        for (content, key, mend) in REFUSED {
+            let sentence = File::with(&format!("[[template]]\n{content}\n")).refusal();
+            let named = format!("configuration: {key} in ");
+            assert!(sentence.starts_with(&named), "{content}: {sentence}");
+            assert!(sentence.contains("odometer.toml"), "{content}: {sentence}");
+            assert!(sentence.contains(mend), "{content}: {sentence}");
+            assert_eq!(sentence.lines().count(), 1, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn templates_are_tables_of_the_file() {
+        for content in [
+            "[template]\nmatch = \"a\"",
+            "template = 5",
+            "template = [5]",
+        ] {
+            let sentence = File::with(content).refusal();
+            assert!(sentence.contains("[[template]]"), "{content}: {sentence}");
+        }
+        for variable in ["ODOMETER_TEMPLATE", "ODOMETER_TEMPLATE__0__MATCH"] {
+            let refused = File::with("").load_with([(variable, "a*")]);
+            let sentence = refused.unwrap_err().to_string();
+            assert!(sentence.contains("[[template]]"), "{sentence}");
+            assert!(sentence.contains("ODOMETER_TEMPLATE"), "{sentence}");
+        }
+    }
+}

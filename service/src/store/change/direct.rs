@@ -1,0 +1,184 @@
+//! Changes made by a command, over one connection and with no replica around it.
+//!
+//! They are the same transactions as a replica's. This process has seen nothing of the store
+//! before, so there is nothing by which it could know that the store went back: replicas do.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use odometer_core::{name::SequenceName, period::Period};
+
+use super::{Act, Change};
+use crate::store::{
+    StoreSettings,
+    answer::{Altered, Condition, Snapshot},
+    backoff::Backoff,
+    connection::{
+        monitor,
+        session::DatabaseConnection,
+        startup::{self, Verdict},
+        target::Target,
+    },
+    error::{Cause, Failure, StartError, StoreError},
+    file_lock::FileLock,
+};
+
+/// A store that one command changes.
+pub struct DirectStore {
+    /// `None` where the SQLite file is not there and only a dry run is wanted.
+    database: Option<DatabaseConnection>,
+    settings: StoreSettings,
+    _lock: Option<FileLock>,
+}
+
+impl DirectStore {
+    /// Opens the store; a SQLite file is held by this process from then on, and made where there
+    /// is none. For a dry run nothing is held or made.
+    ///
+    /// # Errors
+    /// It cannot be reached, or is not fit to be changed.
+    pub async fn open(settings: StoreSettings, is_dry_run: bool) -> Result<Self, StartError> {
+        let target = Target::parse(&settings.url)?;
+        let (acquire, longest) = (settings.acquire, Some(settings.timeout));
+        let file = target.file.clone();
+        if is_dry_run && file.as_deref().is_some_and(|file| !file.exists()) {
+            return Ok(Self {
+                database: None,
+                settings,
+                _lock: None,
+            });
+        }
+        let mut lock = None;
+        if let Some(file) = file.filter(|_| !is_dry_run) {
+            lock = Some(FileLock::take(&file)?);
+            // As at every start.
+            monitor::migrate(&target, acquire).await?;
+        }
+        let options = |target: &Target| {
+            if is_dry_run {
+                target.looking(acquire)
+            } else {
+                target.single(acquire)
+            }
+        };
+        let reached = DatabaseConnection::reach(&target, acquire, longest, options);
+        let database = Box::pin(reached).await.map_err(unusable)?;
+        let verdict = startup::inspect(database.clone()).await;
+        match verdict.unwrap_or_else(|error| startup::verdict_of(&error.into())) {
+            Verdict::Good { .. } => Ok(Self {
+                database: Some(database),
+                settings,
+                _lock: lock,
+            }),
+            verdict @ (Verdict::Wrong(_) | Verdict::Schema(_) | Verdict::Away(_)) => {
+                Err(unusable(verdict))
+            }
+        }
+    }
+
+    /// Changes a sequence; `n_created` more than there are count as created already.
+    ///
+    /// # Errors
+    /// Outside, the database failed, nothing was changed and the next change will fare no better;
+    /// inside, why this change was not made, or that it may have been.
+    pub async fn alter(
+        &self,
+        name: &SequenceName,
+        act: Act,
+        condition: Condition,
+        n_created: u64,
+    ) -> Result<Result<Altered, StoreError>, StartError> {
+        let Some(database) = &self.database else {
+            return Ok(on_nothing(&act));
+        };
+        let change = Change {
+            name: name.clone(),
+            act,
+            condition,
+            max_sequences: self.settings.max_sequences.saturating_sub(n_created),
+            keyed_periods: self.settings.keyed_periods,
+            witness: None,
+            last_seen: None,
+        };
+        let until = Instant::now() + self.settings.deadline;
+        let mut backoff = Backoff::new(&self.settings);
+        loop {
+            let failure = match self.attempt(database, change.clone()).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(failure) => failure,
+            };
+            let may_pass = matches!(
+                &failure,
+                Failure::NotCommitted(Cause::Contention | Cause::Interrupted | Cause::Duplicate)
+            );
+            if !may_pass || Instant::now() >= until {
+                let is_uncertain = matches!(failure, Failure::MayHaveCommitted(_));
+                if is_uncertain && !change.act.is_dry_run() {
+                    return Ok(Err(StoreError::MayHaveChanged));
+                }
+                let cause = failure.cause().text();
+                return Err(StartError::Other(format!(
+                    "the database failed at `{name}`: {cause}"
+                )));
+            }
+            backoff.wait(until).await;
+        }
+    }
+
+    async fn attempt(
+        &self,
+        database: &DatabaseConnection,
+        change: Change,
+    ) -> Result<Result<Altered, StoreError>, Failure> {
+        // Longer than the server lets a statement run, so that it is the one to say so.
+        let patience = self.settings.timeout + Duration::from_secs(2);
+        let work = Box::pin(super::run(database.clone(), change));
+        match tokio::time::timeout(patience, work).await {
+            Ok(outcome) => outcome.map_err(Failure::from),
+            Err(_) => Err(Failure::MayHaveCommitted(Cause::Silent)),
+        }
+    }
+
+    /// Closes the connection; the SQLite file is free afterwards.
+    pub async fn close(self) {
+        if let Some(database) = self.database {
+            // Nothing was left on the connection that closing could lose.
+            let _closed = database.close().await;
+        }
+    }
+}
+
+/// What a dry run comes to where there is no database yet.
+fn on_nothing(act: &Act) -> Result<Altered, StoreError> {
+    let Act::Define {
+        change, template, ..
+    } = act
+    else {
+        return Err(StoreError::NotFound);
+    };
+    let definition = change.create(template).map_err(StoreError::Definition)?;
+    Ok(Altered {
+        before: None,
+        after: Snapshot {
+            is_live: true,
+            period: Period::none(),
+            is_removed: false,
+            version: 0,
+            floor: definition.start,
+            next_value: definition.start,
+            rate: 0.0,
+            definition: Arc::new(definition),
+        },
+        is_written: false,
+    })
+}
+
+fn unusable(verdict: Verdict) -> StartError {
+    match verdict {
+        Verdict::Wrong(reason) | Verdict::Schema(reason) => StartError::Configuration(reason),
+        Verdict::Away(reason) => StartError::Other(reason),
+        Verdict::Good { .. } => StartError::Other("the database cannot be used".to_owned()),
+    }
+}

@@ -1,0 +1,116 @@
+//! What becomes of a strict sequence whose counter is changed: a floor is raised while a number is on
+//! its way, the database goes back.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::{
+    Backend, Client, Options, Program, Scrape, TestDatabase, for_each_backend, for_each_server,
+    wait,
+};
+
+const FLOOR: i64 = 1_000;
+const LIMIT: Duration = Duration::from_secs(20);
+
+for_each_backend!(nothing_below_a_floor_leaves_a_strict_sequence);
+
+async fn nothing_below_a_floor_leaves_a_strict_sequence(backend: Backend) {
+    let options = Program::options().without_guards("strict-arrives-late");
+    let (numbers, n_advanced) = advanced(backend, options).await;
+    assert_eq!(n_advanced, 1.0, "vacuous: no number was on its way");
+    assert_eq!(numbers, [1, FLOOR, FLOOR + 1]);
+}
+
+for_each_server!(without_looking_at_the_floor_a_strict_sequence_issues_below_it);
+
+async fn without_looking_at_the_floor_a_strict_sequence_issues_below_it(backend: Backend) {
+    let options = Program::options().without_guards("strict-arrives-late,floor-unheld");
+    let (numbers, _) = advanced(backend, options).await;
+    assert!(numbers[1] < FLOOR, "the check finds nothing: {numbers:?}");
+}
+
+/// The numbers before, over and after a floor that is raised while the second is on its way, and
+/// how many numbers the floor cost.
+async fn advanced(backend: Backend, options: Options) -> ([i64; 3], f64) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = options
+        .database(&database.url)
+        .env("ODOMETER_DEFAULT__ORDER", "strict")
+        .env("ODOMETER_REFILL__DEADLINE", "20s")
+        .start_ready()
+        .await;
+    let client = program.client();
+    let before = client.next("floored").await;
+    let caller = client.clone();
+    let on_its_way = tokio::spawn(async move { caller.next("floored").await });
+    wait::until("the second number is reserved", LIMIT, async || {
+        (database.next_value("floored").await >= Some(3)).then_some(())
+    })
+    .await;
+    let body = format!("{{\"floor\":{FLOOR}}}").into_bytes();
+    let headers = [("content-type", "application/json")];
+    let path = "/v1/sequences/floored/advance";
+    let reply = client.send(Method::POST, path, &headers, Some(body)).await;
+    let reply = reply.expect("a reply");
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert!(!on_its_way.is_finished(), "the number came too early");
+    let over = on_its_way.await.expect("a caller does not panic");
+    let after = client.next("floored").await;
+    let n_advanced = Scrape::of(&client)
+        .await
+        .sum("odometer_abandoned_numbers_total", &[("cause", "advanced")]);
+    program.stop().await;
+    ([before, over, after], n_advanced)
+}
+
+for_each_server!(a_strict_counter_that_went_back_gives_nothing_until_it_is_recovered);
+
+async fn a_strict_counter_that_went_back_gives_nothing_until_it_is_recovered(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().database(&database.url);
+    let (program, client) = gone_back(&database, &options).await;
+    let path = "/v1/sequences/back/next";
+    let reply = client.post(path).await.expect("a reply");
+    assert_eq!(
+        reply.code().as_deref(),
+        Some("store_went_back"),
+        "{reply:?}"
+    );
+    let finished = options.run(&["recover", "--skip", "100"]);
+    assert_eq!(finished.code, Some(0), "{finished}");
+    let first = wait::until("it serves again", LIMIT, async || {
+        let reply = client.post(path).await.expect("a reply");
+        (reply.status == 200).then(|| reply.number())
+    })
+    .await;
+    assert!(first > 5, "{first} was given before");
+    program.stop().await;
+}
+
+for_each_server!(without_looking_back_a_strict_counter_repeats_numbers);
+
+async fn without_looking_back_a_strict_counter_repeats_numbers(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options()
+        .without_guards("no-went-back-checks")
+        .database(&database.url);
+    let (_program, client) = gone_back(&database, &options).await;
+    let again = client.next("back").await;
+    assert!(again <= 5, "the check finds nothing: {again}");
+}
+
+/// A strict sequence of which 1 to 5 were given, and whose counter lost two of them.
+async fn gone_back(database: &TestDatabase, options: &Options) -> (Program, Client) {
+    let options = options.clone().env("ODOMETER_DEFINITION_REFRESH", "2s");
+    let program = options.start_ready().await;
+    let client = program.client();
+    client.define("back", &json!({"order": "strict"})).await;
+    for number in 1..=5 {
+        assert_eq!(client.next("back").await, number);
+    }
+    let lose = "UPDATE counter SET next_value = 4 WHERE sequence = 'back'";
+    database.execute(lose).await;
+    (program, client)
+}
