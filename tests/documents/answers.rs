@@ -1,21 +1,42 @@
 //! Whether an answer is the one that a document shows.
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 /// What depends on the moment or the machine: here only the type has to be right.
-const VARYING: [&str; 6] = [
+const VARYING: [&str; 7] = [
     "everywhere_by",
     "rate",
+    "days_left",
     "reserve_seconds",
     "last_refill",
     "holder",
     "reserved_at",
 ];
 
+/// The day of which the documents tell, which is today in the zone of the one sequence there that
+/// counts by days.
+const SHOWN_DAY: &str = "20261120";
+const ZONE: &str = "Europe/Berlin";
+
+/// An answer as it would have been on the day that the documents tell of.
+fn on_the_shown_day(came: &str) -> String {
+    let now = Timestamp::now();
+    // It may have become midnight since.
+    let a_moment_ago = now - SignedDuration::from_mins(1);
+    let days = [now, a_moment_ago].map(|at| {
+        let there = at.in_tz(ZONE).expect("a zone that exists");
+        there.strftime("%Y%m%d").to_string()
+    });
+    days.iter()
+        .fold(came.to_owned(), |came, day| came.replace(day, SHOWN_DAY))
+}
+
 /// What differs between the answer that is shown and the one that came, if anything does.
 ///
 /// JSON on one line and text are compared as they are; JSON over several lines by its values.
 pub(super) fn difference(kind: &str, shown: &str, came: &str) -> Option<String> {
+    let came = on_the_shown_day(came);
     let (shown, came) = (shown.trim_end(), came.trim_end());
     if kind == "json" && shown.contains('\n') {
         let shown: Value = match serde_json::from_str(shown) {

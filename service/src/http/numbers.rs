@@ -54,7 +54,8 @@ pub(super) struct Reserved {
     responses((status = 200, description = "Numbers that nobody else gets.", content(
         (super::openapi::Numbers = "application/json"),
         (String = "text/plain", example = "1001\n"),
-    )))
+    ), headers(("Odometer-Period" = String,
+        description = "With `text/plain`, the period, where the sequence has periods."))))
 )]
 pub(super) async fn next(
     request: HttpRequest,

@@ -7,7 +7,8 @@ use std::{
 
 use odometer_core::{
     block::Block,
-    definition::Definition,
+    definition::{Definition, PeriodKind},
+    format::InvalidId,
     name::SequenceName,
     period::{CounterKey, Period},
 };
@@ -73,7 +74,25 @@ impl Directory {
         id: &str,
         period: Option<&Period>,
     ) -> Result<Explanation, SequenceError> {
-        let (key, value) = self.read(name, id).await?;
+        let (sequence, definition) = self.definition_behind(name).await?;
+        let (of_period, value) = match read_by(&definition, id) {
+            Ok(read) => read,
+            Err(refused) if definition.period == PeriodKind::None => {
+                // A number all the same, though none that the sequence gives.
+                let value = refused.number().ok_or(refused)?;
+                return Ok(Explanation {
+                    key: CounterKey::whole(sequence),
+                    value,
+                    fate: NumberFate::NotReserved,
+                    block: None,
+                });
+            }
+            Err(refused) => return Err(refused.into()),
+        };
+        let key = CounterKey {
+            sequence,
+            period: of_period,
+        };
         if let Some(period) = period.filter(|period| **period != key.period) {
             return Err(SequenceError::OfAnotherPeriod {
                 period: period.clone(),
@@ -112,25 +131,34 @@ impl Directory {
         name: &SequenceName,
         id: &str,
     ) -> Result<(CounterKey, i64), SequenceError> {
+        let (sequence, definition) = self.definition_behind(name).await?;
+        let (period, value) = read_by(&definition, id)?;
+        Ok((CounterKey { sequence, period }, value))
+    }
+
+    /// The sequence that a name stands for, and how it is defined.
+    async fn definition_behind(
+        &self,
+        name: &SequenceName,
+    ) -> Result<(SequenceName, Arc<Definition>), SequenceError> {
         let alias = self.shared.aliases.pin().get(name).cloned();
-        let name = alias.as_ref().unwrap_or(name);
-        let whole = CounterKey::whole(name.clone());
-        let definition = match self.shared.store.look_up(&whole).await {
+        let name = alias.unwrap_or_else(|| name.clone());
+        let definition = match self
+            .shared
+            .store
+            .look_up(&CounterKey::whole(name.clone()))
+            .await
+        {
             Ok((listed, _seen)) => listed.definition,
             Err(error) => {
                 // A definition that is a little older may do.
                 let is_away = matches!(error, StoreError::Unavailable | StoreError::Deadline);
-                let remembered = is_away.then(|| self.remembered(name, None)).flatten();
-                let told = SequenceError::from_store(name, error);
+                let remembered = is_away.then(|| self.remembered(&name, None)).flatten();
+                let told = SequenceError::from_store(&name, error);
                 remembered.ok_or(told)?.definition
             }
         };
-        let (period, value) = definition.read(id)?;
-        if let Some(periods) = Periods::of(&definition) {
-            periods.check(&period)?;
-        }
-        let sequence = name.clone();
-        Ok((CounterKey { sequence, period }, value))
+        Ok((name, definition))
     }
 
     /// The counter as this process last saw it.
@@ -152,6 +180,16 @@ impl Directory {
             reserved_at: UNIX_EPOCH + Duration::from_millis(reserved_at),
         }
     }
+}
+
+fn read_by(definition: &Arc<Definition>, id: &str) -> Result<(Period, i64), InvalidId> {
+    let (period, value) = definition.read(id)?;
+    let is_one = Periods::of(definition).is_none_or(|periods| periods.check(&period).is_ok());
+    if is_one {
+        return Ok((period, value));
+    }
+    let found = period.to_string();
+    Err(InvalidId::Period { found })
 }
 
 /// What this process knows of a number in a block whose fate is open here.

@@ -250,3 +250,74 @@ fn without_the_rules_the_same_look_finds_ids_that_repeat() {
         assert!(!findings.misread.is_empty(), "{kind:?} {pattern}");
     }
 }
+
+/// Ids of some pairs of period and number.
+fn some_ids(
+    format: &Format,
+    periods: &BTreeSet<Period>,
+    numbers: &BTreeSet<i64>,
+) -> BTreeSet<String> {
+    let printers = periods.iter().map(|period| format.printer(period));
+    let ids = printers.flat_map(|printer| {
+        numbers.iter().map(move |value| {
+            let mut id = String::new();
+            printer.print(*value, &mut id);
+            id
+        })
+    });
+    ids.collect()
+}
+
+/// What random pairs of formats of one definition have in common: those that are said to share no
+/// id, and how many of them do all the same; then the same of the others.
+fn common_ids(n_pairs: usize) -> [(usize, usize); 2] {
+    let mut random = Random(20_261_121);
+    let mut met = [(0, 0); 2];
+    while met.iter().map(|(n, _)| n).sum::<usize>() < n_pairs {
+        let one = definition(&mut random);
+        let mut other = one.clone();
+        // Often alike, as a format and the one that follows it are.
+        other.format = match random.below(3) {
+            0 => pattern(&mut random),
+            1 => one
+                .format
+                .replacen(random.one(&LITERALS), random.one(&LITERALS), 1),
+            _ => one
+                .format
+                .replacen(random.one(&FIELDS), random.one(&FIELDS), 1),
+        };
+        other.overflow = random.one(&[Overflow::Refuse, Overflow::Widen]);
+        if one.format == other.format {
+            continue;
+        }
+        let (Ok(first), Ok(second)) = (Format::of(&one), Format::of(&other)) else {
+            continue;
+        };
+        let periods = periods(one.period, &mut random);
+        let fits = |number: &i64| *number <= one.limit().min(other.limit());
+        let numbers: BTreeSet<i64> = numbers(&one, &mut random)
+            .into_iter()
+            .filter(fits)
+            .collect();
+        let ids = some_ids(&first, &periods, &numbers);
+        let shares = !ids.is_disjoint(&some_ids(&second, &periods, &numbers));
+        let is_said_apart = second.cannot_print_any_of(&first);
+        let (n, n_shared) = &mut met[usize::from(!is_said_apart)];
+        *n += 1;
+        *n_shared += usize::from(shares);
+    }
+    met
+}
+
+#[test]
+fn formats_that_are_said_to_share_no_id_share_none() {
+    let [(n_apart, n_shared), _] = common_ids(n_cases() / 50);
+    assert!(n_apart >= 500, "vacuous: {n_apart}");
+    assert_eq!(n_shared, 0);
+}
+
+#[test]
+fn of_those_that_are_not_said_to_some_do() {
+    let [_, (n, n_shared)] = common_ids(2_000);
+    assert!(n_shared >= 50, "{n_shared} of {n}");
+}
