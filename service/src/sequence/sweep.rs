@@ -122,7 +122,8 @@ impl Shared {
         let is_used = issuer.idle_for(now).as_secs_f64() < hold.as_secs_f64();
         let is_due = span.contains(now_ms)
             && span.seconds_left(now_ms) < hold.as_secs_f64() * share_of(&issuer.key.sequence);
-        if !is_used || !is_due || sabotage::is(Fault::NoPrefetch) {
+        let is_retired = issuer.memory.lock().is_retired();
+        if !is_used || !is_due || is_retired || sabotage::is(Fault::NoPrefetch) {
             return;
         }
         let Some(next) = periods.next(span.until_ms) else {
