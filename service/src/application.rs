@@ -256,6 +256,7 @@ pub async fn check(config: &Config) -> Result<Vec<String>, Failure> {
         "configuration: good; `odometer serve` would listen on {}",
         config.listen
     )];
+    lines.extend(config.never_used());
     lines.extend(Box::pin(store::check(&store_settings(config))).await?);
     Ok(lines)
 }

@@ -1,5 +1,6 @@
 //! The command line of Odometer.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -97,7 +98,7 @@ async fn run(command: Command, config: Config) -> Result<(), Failure> {
         Command::Check { name: None } => application::check(&config).await.map(print),
         Command::Check { name: Some(name) } => check_name::check_name(&config, &name).map(print),
         Command::Apply { file, dry_run } => {
-            apply::apply(&config, &file, dry_run, &mut |line| println!("{line}")).await
+            apply::apply(&config, &file, dry_run, &mut |line| print(vec![line])).await
         }
         Command::Recover { skip, dry_run } => application::recover(&config, skip, dry_run)
             .await
@@ -111,8 +112,10 @@ async fn run(command: Command, config: Config) -> Result<(), Failure> {
 
 /// What a command found out or did is its output, on standard output.
 fn print(lines: Vec<String>) {
+    let mut output = std::io::stdout().lock();
     for line in lines {
-        println!("{line}");
+        // Who stops reading does not stop what is being done.
+        let _unread = writeln!(output, "{line}");
     }
 }
 

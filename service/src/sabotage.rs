@@ -53,6 +53,8 @@ pub(crate) enum Fault {
     RemovalDies,
     /// A removed period leaves no tombstone.
     Rebirth,
+    /// After a recovery each period begins at its start.
+    RebornAtStart,
     /// All periods of a sequence count in one row, reset to its start when the period changes.
     OneRow,
     /// The last template that fits a name decides about it.
@@ -92,6 +94,7 @@ impl Fault {
         (Fault::RemoveUnannounced, "remove-unannounced"),
         (Fault::RemovalDies, "removal-dies"),
         (Fault::Rebirth, "rebirth"),
+        (Fault::RebornAtStart, "reborn-at-start"),
         (Fault::LastTemplate, "last-template"),
         (Fault::ApplyUnchecked, "apply-unchecked"),
         (Fault::StrictSharesLate, "strict-shares-late"),

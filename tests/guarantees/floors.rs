@@ -31,7 +31,7 @@ for_each_server!(nothing_below_a_floor_and_nothing_of_a_retired_sequence_is_issu
 async fn nothing_below_a_floor_and_nothing_of_a_retired_sequence_is_issued(backend: Backend) {
     let n_rounds = settings::at_size(2, 100);
     let database = TestDatabase::prepared(backend).await;
-    let outcome = run(&database, &Program::options(), n_rounds, Life::Whole).await;
+    let outcome = run(&database, &Program::options(), n_rounds, Life::Whole, None).await;
     assert_eq!(outcome.violations, Vec::<String>::new());
     assert_eq!(outcome.ledger.n_duplicates(), 0, "numbers given twice");
     assert!(
@@ -50,7 +50,33 @@ for_each_server!(without_closing_the_cursor_numbers_below_a_floor_are_found);
 async fn without_closing_the_cursor_numbers_below_a_floor_are_found(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let options = Program::options().without_guards("floor-unheld");
-    let outcome = run(&database, &options, 1, Life::FloorsOnly).await;
+    let outcome = run(&database, &options, 1, Life::FloorsOnly, None).await;
+    assert!(!outcome.violations.is_empty(), "the check finds nothing");
+}
+
+for_each_server!(nothing_below_the_floor_of_a_period_is_issued);
+
+async fn nothing_below_the_floor_of_a_period_is_issued(backend: Backend) {
+    let n_rounds = settings::at_size(2, 100);
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options();
+    let outcome = run(&database, &options, n_rounds, Life::Whole, Some("eod-7")).await;
+    assert_eq!(outcome.violations, Vec::<String>::new());
+    assert_eq!(outcome.ledger.n_duplicates(), 0, "numbers given twice");
+    assert!(
+        outcome.n_cut > 0.0,
+        "vacuous: no number was in memory below a floor"
+    );
+}
+
+for_each_server!(without_closing_the_cursor_numbers_below_the_floor_of_a_period_are_found);
+
+async fn without_closing_the_cursor_numbers_below_the_floor_of_a_period_are_found(
+    backend: Backend,
+) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().without_guards("floor-unheld");
+    let outcome = run(&database, &options, 1, Life::FloorsOnly, Some("eod-7")).await;
     assert!(!outcome.violations.is_empty(), "the check finds nothing");
 }
 
@@ -114,13 +140,21 @@ struct Rule {
 
 #[derive(Default)]
 struct Stage {
+    /// The key that all of it is about; `None` where the sequence has no periods.
+    key: Option<&'static str>,
     over: AtomicBool,
     n_calls: AtomicU64,
     calls: Mutex<Vec<Call>>,
     refusals: Mutex<Vec<String>>,
 }
 
-async fn run(database: &TestDatabase, options: &Options, n_rounds: usize, life: Life) -> Outcome {
+async fn run(
+    database: &TestDatabase,
+    options: &Options,
+    n_rounds: usize,
+    life: Life,
+    key: Option<&'static str>,
+) -> Outcome {
     let options = options
         .clone()
         .database(&database.url)
@@ -135,7 +169,15 @@ async fn run(database: &TestDatabase, options: &Options, n_rounds: usize, life: 
         programs.push(options.start_ready().await);
     }
     let clients: Vec<Client> = programs.iter().map(Program::client).collect();
-    let stage = Arc::new(Stage::default());
+    if key.is_some() {
+        clients[0]
+            .define("floors", &json!({"period": "keyed"}))
+            .await;
+    }
+    let stage = Arc::new(Stage {
+        key,
+        ..Stage::default()
+    });
     let callers: Vec<_> = (0..N_CALLERS)
         .map(|caller| {
             let replica = caller % N_REPLICAS;
@@ -150,7 +192,7 @@ async fn run(database: &TestDatabase, options: &Options, n_rounds: usize, life: 
         rules.push(raise_floor(&stage, &clients[replica], replica).await);
         if life == Life::Whole {
             let replica = rand::random_range(0..N_REPLICAS);
-            rules.extend(retire_and_restore(&stage, &clients, replica).await);
+            rules.extend(retire_and_restore(database, &stage, &clients, replica).await);
         }
     }
     stage.goes_on().await;
@@ -186,7 +228,10 @@ async fn raise_floor(stage: &Stage, client: &Client, replica: usize) -> Rule {
         let ranges = calls.iter().flat_map(|call| &call.ranges);
         ranges.map(Range::last).max().expect("numbers were given")
     };
-    let body = json!({"floor": (highest + RAISE).to_string(), "confirm": true});
+    let mut body = json!({"floor": (highest + RAISE).to_string(), "confirm": true});
+    if let Some(key) = stage.key {
+        body["period"] = key.into();
+    }
     let reply = change(client, Method::POST, "/advance", Some(&body)).await;
     let here = Instant::now();
     assert_eq!(reply["advanced"], true, "{reply}");
@@ -202,7 +247,12 @@ async fn raise_floor(stage: &Stage, client: &Client, replica: usize) -> Rule {
     }
 }
 
-async fn retire_and_restore(stage: &Stage, clients: &[Client], replica: usize) -> [Rule; 2] {
+async fn retire_and_restore(
+    database: &TestDatabase,
+    stage: &Stage,
+    clients: &[Client],
+    replica: usize,
+) -> [Rule; 2] {
     change(&clients[replica], Method::DELETE, "", None).await;
     let here = Instant::now();
     let everywhere = here + REFRESH;
@@ -214,6 +264,13 @@ async fn retire_and_restore(stage: &Stage, clients: &[Client], replica: usize) -
     let reply = change(&clients[restorer], Method::POST, "/restore", None).await;
     let restored = Instant::now();
     assert_eq!(reply["restored"], true, "{reply}");
+    let floor = match stage.key {
+        None => Range::identifier(&reply["high_water_mark"]),
+        Some(key) => {
+            let query = format!("SELECT floor FROM counter WHERE period = '{key}'");
+            database.number(&query).await.expect("its counter")
+        }
+    };
     stage.goes_on().await;
     [
         Rule {
@@ -228,7 +285,7 @@ async fn retire_and_restore(stage: &Stage, clients: &[Client], replica: usize) -
             here: restored,
             everywhere: restored,
             until: None,
-            floor: Some(Range::identifier(&reply["high_water_mark"])),
+            floor: Some(floor),
         },
     ]
 }
@@ -301,10 +358,13 @@ impl Stage {
 async fn call_until_over(stage: Arc<Stage>, client: Client, replica: usize) {
     while !stage.over.load(Ordering::Relaxed) {
         let n = rand::random_range(1..=MOST_AT_ONCE);
+        let of_period = stage
+            .key
+            .map_or(String::new(), |key| format!("&period={key}"));
         let path = match rand::random_range(0..4) {
-            0 => format!("/v1/sequences/floors/blocks?size={n}"),
-            1 => format!("/v1/sequences/floors/next?count={n}"),
-            _ => "/v1/sequences/floors/next".to_owned(),
+            0 => format!("/v1/sequences/floors/blocks?size={n}{of_period}"),
+            1 => format!("/v1/sequences/floors/next?ids=false&count={n}{of_period}"),
+            _ => format!("/v1/sequences/floors/next{}", of_period.replace('&', "?")),
         };
         let sent = Instant::now();
         match client.ask(&path).await {

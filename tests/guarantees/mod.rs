@@ -15,6 +15,8 @@ mod lost_replies;
 mod outage;
 mod panics;
 mod periods;
+mod periods_recovered;
+mod periods_removed;
 mod refresh;
 mod reserve;
 mod rolling_restart;

@@ -230,4 +230,11 @@ fn check_says_what_a_name_would_get_without_a_database() {
     }
     let finished = options.run(&["check", "--name", "a b"]);
     assert_eq!(finished.code, Some(78), "{finished}");
+
+    let text = "[[template]]\nmatch = \"a*\"\n[[template]]\nmatch = \"ab\"\n";
+    std::fs::write(home.path().join("odometer.toml"), text).expect("our directory");
+    let finished = Program::options().in_directory(home.path()).run(&["check"]);
+    assert_eq!(finished.code, Some(0), "{finished}");
+    let warned = "warning: template[1] (match \"ab\") is never used";
+    assert!(finished.output.contains(warned), "{finished}");
 }

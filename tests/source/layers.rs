@@ -125,6 +125,11 @@ fn sources_below(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
+        // What only tests are made of is no part of a layer.
+        let is_for_tests = path.file_stem().is_some_and(|stem| stem == "tests");
+        if is_for_tests {
+            continue;
+        }
         if path.is_dir() {
             files.extend(sources_below(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {

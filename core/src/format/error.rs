@@ -207,3 +207,19 @@ pub enum InvalidId {
         at: usize,
     },
 }
+
+impl InvalidId {
+    /// The number that stands there though the sequence does not give it.
+    #[must_use]
+    pub fn number(&self) -> Option<i64> {
+        match self {
+            Self::OutOfRange { value, .. } | Self::OffStep { value, .. } => Some(*value),
+            Self::Length { .. }
+            | Self::Literal { .. }
+            | Self::Digits { .. }
+            | Self::Period { .. }
+            | Self::CheckDigits { .. }
+            | Self::NotAsPrinted { .. } => None,
+        }
+    }
+}

@@ -189,6 +189,20 @@ impl Config {
         }
     }
 
+    /// Templates that no name gets, a warning each.
+    pub(crate) fn never_used(&self) -> Vec<String> {
+        let templates = &self.templates;
+        let warning = |(index, by): (usize, usize)| {
+            let (glob, earlier) = (templates.glob(index)?, templates.glob(by)?);
+            Some(format!(
+                "warning: template[{index}] (match \"{glob}\") is never used: template[{by}] \
+                 (match \"{earlier}\") stands before it and fits all its names"
+            ))
+        };
+        let never_used = templates.never_used().into_iter();
+        never_used.filter_map(warning).collect()
+    }
+
     /// The first value that is well-formed but of no use, with its key.
     fn problem(&self) -> Option<(&'static str, String)> {
         database_problem(self.database_url.expose())

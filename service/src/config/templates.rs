@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 
 use super::fields::{self, WrongField};
 use super::{ConfigError, Unknown, name_of};
-use crate::sequence::templates::{Glob, Rule, Template, Templates};
+use crate::sequence::glob::Glob;
+use crate::sequence::templates::{Rule, Template, Templates};
 
 /// What a template has besides the fields of a definition.
 const OWN_KEYS: [&str; 2] = ["match", "share"];

@@ -7,7 +7,8 @@ use std::{
 
 use odometer_core::{
     block::Block,
-    definition::Definition,
+    definition::{Definition, PeriodKind},
+    format::InvalidId,
     name::SequenceName,
     period::{CounterKey, Period},
 };
@@ -76,7 +77,25 @@ impl Directory {
         id: &str,
         period: Option<&Period>,
     ) -> Result<Explanation, SequenceError> {
-        let (key, value) = self.read(name, id).await?;
+        let (sequence, definition) = self.definition_behind(name).await?;
+        let (of_period, value) = match read_by(&definition, id) {
+            Ok(read) => read,
+            Err(refused) if definition.period == PeriodKind::None => {
+                // A number all the same, though none that the sequence gives.
+                let value = refused.number().ok_or(refused)?;
+                return Ok(Explanation {
+                    key: CounterKey::whole(sequence),
+                    value,
+                    fate: NumberFate::NotReserved,
+                    block: None,
+                });
+            }
+            Err(refused) => return Err(refused.into()),
+        };
+        let key = CounterKey {
+            sequence,
+            period: of_period,
+        };
         if let Some(period) = period.filter(|period| **period != key.period) {
             return Err(SequenceError::OfAnotherPeriod {
                 period: period.clone(),
@@ -115,28 +134,32 @@ impl Directory {
         name: &SequenceName,
         id: &str,
     ) -> Result<(CounterKey, i64), SequenceError> {
-        let (sequence, definition) = match self.definition_of(name).await {
-            Ok(definition) => (name.clone(), definition),
-            Err(refused) => {
-                // Its callers get numbers of another sequence.
-                let other = if matches!(refused, SequenceError::NotFound { .. }) {
-                    self.shared.settings.templates.of(name)
-                } else {
-                    let alias = self.shared.aliases.pin().get(name).cloned();
-                    alias.map(Template::Share)
-                };
-                let Some(Template::Share(other)) = other else {
-                    return Err(refused);
-                };
-                let definition = self.definition_of(&other).await?;
-                (other, definition)
-            }
-        };
-        let (period, value) = definition.read(id)?;
-        if let Some(periods) = Periods::of(&definition) {
-            periods.check(&period)?;
-        }
+        let (sequence, definition) = self.definition_behind(name).await?;
+        let (period, value) = read_by(&definition, id)?;
         Ok((CounterKey { sequence, period }, value))
+    }
+
+    /// The sequence that a name stands for, and how it is defined.
+    async fn definition_behind(
+        &self,
+        name: &SequenceName,
+    ) -> Result<(SequenceName, Arc<Definition>), SequenceError> {
+        let refused = match self.definition_of(name).await {
+            Ok(definition) => return Ok((name.clone(), definition)),
+            Err(refused) => refused,
+        };
+        // Its callers may get numbers of another sequence.
+        let other = if matches!(refused, SequenceError::NotFound { .. }) {
+            self.shared.settings.templates.of(name)
+        } else {
+            let alias = self.shared.aliases.pin().get(name).cloned();
+            alias.map(Template::Share)
+        };
+        let Some(Template::Share(other)) = other else {
+            return Err(refused);
+        };
+        let definition = self.definition_of(&other).await?;
+        Ok((other, definition))
     }
 
     /// How a sequence is defined, as far as memory knows where the store does not answer.
@@ -173,6 +196,16 @@ impl Directory {
             reserved_at: UNIX_EPOCH + Duration::from_millis(reserved_at),
         }
     }
+}
+
+fn read_by(definition: &Arc<Definition>, id: &str) -> Result<(Period, i64), InvalidId> {
+    let (period, value) = definition.read(id)?;
+    let is_one = Periods::of(definition).is_none_or(|periods| periods.check(&period).is_ok());
+    if is_one {
+        return Ok((period, value));
+    }
+    let found = period.to_string();
+    Err(InvalidId::Period { found })
 }
 
 /// What this process knows of a number in a block whose fate is open here.

@@ -11,6 +11,7 @@ mod directory;
 pub mod error;
 pub mod explain;
 pub mod face;
+pub mod glob;
 mod holding;
 mod issuer;
 mod lifecycle;

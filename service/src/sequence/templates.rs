@@ -1,13 +1,11 @@
 //! What a sequence is created from that nobody has defined: the templates, in their order.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
-use odometer_core::{
-    definition::Definition,
-    name::{InvalidName, SequenceName},
-};
+use odometer_core::{definition::Definition, name::SequenceName};
 use thiserror::Error;
 
+use super::glob::Glob;
 use crate::sabotage::{self, Fault};
 
 /// Templates at most: each new name is compared with them one by one.
@@ -215,97 +213,30 @@ impl Templates {
             .unwrap_or_else(|| Arc::clone(&self.0.default))
     }
 
+    /// Templates that no name gets, each behind the one that fits all its names: as far as that is
+    /// seen from globs that end with their only `*`.
+    pub fn never_used(&self) -> Vec<(usize, usize)> {
+        let rules = &self.0.rules;
+        let covered = rules.iter().enumerate().filter_map(|(index, rule)| {
+            let mut before = rules.iter().take(index);
+            // A `share` lets the sequence that it names pass.
+            let by = before.position(|earlier| {
+                matches!(earlier.template, Template::Definition(_))
+                    && earlier.glob.fits_all_of(&rule.glob)
+            });
+            by.map(|by| (index, by))
+        });
+        covered.collect()
+    }
+
+    /// The glob of a template.
+    pub fn glob(&self, index: usize) -> Option<&Glob> {
+        self.0.rules.get(index).map(|rule| &rule.glob)
+    }
+
     /// `[default]`.
     pub fn default_definition(&self) -> &Definition {
         &self.0.default
-    }
-}
-
-/// A pattern over names: `*` stands for any characters, also none, `?` for one, `[a-f]` for one of
-/// these, `[!a-f]` for one of the others; anything else stands for itself.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Glob(glob::Pattern);
-
-/// Why a text is no [`Glob`].
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum InvalidGlob {
-    #[error("it is empty; give a glob over names, as in \"orders-*\"")]
-    Empty,
-    #[error("`**` fits what `*` fits; write one")]
-    TwoStars,
-    #[error("at position {at}: {problem}; write a set as in [a-f] or [!a-f]")]
-    Set { at: usize, problem: &'static str },
-    #[error(
-        "{found:?} at position {at} is in no name; names have ASCII letters, digits and \".\", \
-         \"_\", \":\", \"-\", and a glob has *, ?, [a-f] and [!a-f]"
-    )]
-    NoName { found: char, at: usize },
-    #[error("a name starts with an ASCII letter or a digit, not with {found:?}: it fits none")]
-    BadStart { found: char },
-    #[error("without *, ? and [ it fits one name only, which cannot be. {0}")]
-    NotOne(InvalidName),
-}
-
-impl Glob {
-    /// # Errors
-    /// It cannot be read, or no name could ever fit it.
-    pub fn parse(text: &str) -> Result<Self, InvalidGlob> {
-        let Some(first) = text.chars().next() else {
-            return Err(InvalidGlob::Empty);
-        };
-        if text.contains("**") {
-            return Err(InvalidGlob::TwoStars);
-        }
-        if let Some((at, found)) = out_of_place(text) {
-            return Err(InvalidGlob::NoName { found, at });
-        }
-        if "._:-".contains(first) {
-            return Err(InvalidGlob::BadStart { found: first });
-        }
-        if !text.contains(['*', '?', '[']) {
-            SequenceName::check(text).map_err(InvalidGlob::NotOne)?;
-        }
-        match glob::Pattern::new(text) {
-            Ok(pattern) => Ok(Self(pattern)),
-            Err(error) => Err(InvalidGlob::Set {
-                at: error.pos.saturating_add(1),
-                problem: "the set is not closed, or is empty",
-            }),
-        }
-    }
-
-    /// Whether a name fits it. Case matters.
-    pub fn fits(&self, name: &SequenceName) -> bool {
-        self.0.matches(name.as_str())
-    }
-}
-
-/// The first character that is in no name and means nothing where it stands, and its position,
-/// counted from 1.
-fn out_of_place(glob: &str) -> Option<(usize, char)> {
-    let (mut before, mut is_in_set) = (None, false);
-    (1..).zip(glob.chars()).find(|(_, c)| {
-        let means_something = match c {
-            '*' | '?' | '[' => !is_in_set,
-            ']' => is_in_set,
-            '!' => is_in_set && before == Some('['),
-            _ => c.is_ascii_alphanumeric() || "._:-".contains(*c),
-        };
-        is_in_set = *c == '[' || (is_in_set && *c != ']');
-        before = Some(*c);
-        !means_something
-    })
-}
-
-impl fmt::Display for Glob {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.0.as_str())
-    }
-}
-
-impl fmt::Debug for Glob {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.0.as_str(), formatter)
     }
 }
 
@@ -347,60 +278,6 @@ mod tests {
         templates
             .created_with(&name(of))
             .map(|definition| definition.start)
-    }
-
-    #[test]
-    fn a_glob_fits_what_it_says() {
-        for (glob, fits, others) in [
-            (
-                "orders",
-                &["orders"][..],
-                &["Orders", "orders1", "order"][..],
-            ),
-            (
-                "orders-*",
-                &["orders-", "orders-eu.1:x"],
-                &["orders", "x-orders-1"],
-            ),
-            ("*", &["a", "A.b:c-d_e", "0..."], &[]),
-            ("*.eu", &["a.eu", "a.b.eu", "a..eu"], &["eu", "a.eu."]),
-            ("a?c", &["abc", "a.c"], &["ac", "abbc"]),
-            ("t[0-9]", &["t0", "t9"], &["t", "ta", "t10"]),
-            ("t[!0-9]*", &["ta", "t-1"], &["t", "t1"]),
-            ("[ab]*:[xy]", &["a:x", "bcd:y"], &["c:x", "a:z"]),
-            ("*a*a*b", &["aab", "xaxaxb"], &["ab", "aaaa"]),
-        ] {
-            let glob = Glob::parse(glob).unwrap();
-            for text in fits {
-                assert!(glob.fits(&name(text)), "{glob} and {text}");
-            }
-            for text in others {
-                assert!(!glob.fits(&name(text)), "{glob} and {text}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_glob_that_fits_no_name_is_refused() {
-        for (text, said) in [
-            ("", "it is empty"),
-            ("a**", "write one"),
-            ("a[b", "position 2"),
-            ("[]", "position 1"),
-            ("a[!]b", "position 2"),
-            ("a b*", "' ' at position 2"),
-            ("a/*", "'/' at position 2"),
-            ("{a,b}*", "'{' at position 1"),
-            ("t[^0-9]", "'^' at position 3"),
-            ("größe*", "'ö' at position 3"),
-            ("-*", "fits none"),
-            ("!a*", "'!' at position 1"),
-            ("a!b*", "'!' at position 2"),
-            ("a]*", "']' at position 2"),
-        ] {
-            let sentence = Glob::parse(text).unwrap_err().to_string();
-            assert!(sentence.contains(said), "{text}: {sentence}");
-        }
     }
 
     #[test]
@@ -454,6 +331,27 @@ mod tests {
             assert_eq!(start(&defined, "small-all"), Some(4));
             assert_eq!(start(&defined, "misc"), Some(5));
         }
+    }
+
+    #[test]
+    fn a_template_behind_one_that_fits_all_its_names_is_never_used() {
+        for (globs, expected) in [
+            (&["a*", "b*", "*"][..], &[][..]),
+            (
+                &["a*", "ab*", "a", "ba*", "*", "x?"],
+                &[(1, 0), (2, 0), (5, 4)],
+            ),
+            (&["a?*", "ab*"], &[]),
+            (&["a*", "?a*", "[a]*"], &[]),
+            (&["ab*", "a*"], &[]),
+        ] {
+            let rules = globs.iter().map(|glob| counted(glob, 1)).collect();
+            let templates = templates(rules, true).unwrap();
+            assert_eq!(templates.never_used(), expected, "{globs:?}");
+        }
+        // The sequence that is shared gets it.
+        let rules = vec![sharing("s*", "s-all"), counted("s-all", 1)];
+        assert_eq!(templates(rules, true).unwrap().never_used(), []);
     }
 
     #[test]

@@ -332,9 +332,10 @@ impl Database {
             .ok_or(StoreError::NotFound)?;
         let definition = Definition::from_stored(&standing.definition)
             .map_err(|error| StoreError::Broken(error.to_string()))?;
-        let is_removed = standing.has_removed(&key.period);
-        let counter = standing.counter().filter(|_| !is_removed);
-        let seen = counter.map(|counter| counter.seen);
+        if standing.has_removed(&key.period) {
+            return Err(StoreError::PeriodRemoved);
+        }
+        let seen = standing.counter().map(|counter| counter.seen);
         let listed = Listed {
             name: key.sequence.clone(),
             state: standing.state,

@@ -216,11 +216,10 @@ impl Store {
         self.database().names_like(name, patience).await
     }
 
-    /// A definition and a counter as they are stored; a period has no counter before its first use,
-    /// and none that is shown once it is removed.
+    /// A definition and a counter as they are stored; a period has no counter before its first use.
     ///
     /// # Errors
-    /// `NotFound`, or why the store did not answer.
+    /// `NotFound`, `PeriodRemoved`, or why the store did not answer.
     pub async fn look_up(&self, key: &CounterKey) -> Result<(Listed, Option<Seen>), StoreError> {
         self.database().look_up(key).await
     }

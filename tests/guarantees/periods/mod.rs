@@ -12,8 +12,8 @@ use self::{
     stage::{Replica, Seen, Stage},
 };
 use crate::support::{
-    Backend, Options, Program, Scrape, SteppedClock, TestDatabase, clock::now_ms, for_each_server,
-    settings, wait,
+    Backend, Options, Program, Scrape, SteppedClock, TestDatabase, clock::now_ms, for_each_backend,
+    for_each_server, settings, wait,
 };
 
 /// A slow machine is waited for.
@@ -21,22 +21,30 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Fewer than these after a moment, of each sequence at each replica, and it was not met.
 const CALLS_AFTER: u64 = 20;
 
+/// How far clocks are stepped, in hours; not as many as there are replicas, or a multiple.
+const STEPS_H: [i64; 7] = [26, -26, 13, 0, -13, 24, 0];
+/// How long before its moment a replica is started, at first; callers have half of that.
+const LEAD_MS: i64 = 4_000;
+/// How long before a cut-over replicas are started, in milliseconds, to have reserved ahead by
+/// then: longer where the machine is slow.
+const LEADS_MS: [i64; 3] = [10_000, 20_000, 60_000];
+
 const HOUR_MS: i64 = 3_600_000;
 
-for_each_server!(replicas_with_wrong_clocks_repeat_no_number_of_a_period);
+for_each_backend!(replicas_with_wrong_clocks_repeat_no_number_of_a_period);
 
 async fn replicas_with_wrong_clocks_repeat_no_number_of_a_period(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     for moment in MOMENTS {
         let seen = cross(&database, &Program::options(), moment).await;
-        seen.check(&database).await;
+        seen.check(&database, moment.counts).await;
         assert_eq!(seen.without_the_first(), Vec::<&str>::new());
         for count in moment.counts {
             let met = seen.periods_at(0, count.name);
             let mut expected = vec![count.before, count.after];
             expected.dedup();
             assert_eq!(met, expected, "{}: {}", moment.at, count.name);
-            for place in 1..moment.skews_ms.len() {
+            for place in 1..backend.replicas(moment.skews_ms.len()) {
                 let met = seen.periods_at(place, count.name);
                 assert!(!met.is_empty(), "vacuous: {place} gave no {}", count.name);
             }
@@ -78,8 +86,7 @@ async fn clocks_that_are_stepped_repeat_no_number_of_a_period(backend: Backend) 
             stage.everywhere(CALLS_AFTER).await;
             for round in 0..settings::at_size(10, 300) {
                 let place = round % clocks.len();
-                let steps_ms = [26, -26, 0, 13, -13, 24].map(|hours| hours * HOUR_MS);
-                let offset_ms = right_ms + steps_ms[rand::random_range(0..steps_ms.len())];
+                let offset_ms = right_ms + STEPS_H[round % STEPS_H.len()] * HOUR_MS;
                 let step = || clocks[place].step_to(offset_ms);
                 stage.replica(place).step(offset_ms, step);
                 stage.everywhere(CALLS_AFTER).await;
@@ -89,12 +96,10 @@ async fn clocks_that_are_stepped_repeat_no_number_of_a_period(backend: Backend) 
     for program in programs {
         program.stop().await;
     }
-    seen.check(&database).await;
-    for count in STEPPED.counts {
-        let met = (0..clocks.len()).map(|place| seen.periods_at(place, count.name).len());
-        let n_met: usize = met.sum();
-        assert!(n_met > clocks.len(), "vacuous: no step met {}", count.name);
-    }
+    seen.check(&database, STEPPED.counts).await;
+    let met = (0..clocks.len()).map(|place| seen.periods_at(place, "day").len());
+    let n_met: usize = met.sum();
+    assert!(n_met > clocks.len() + 2, "vacuous: {n_met} days were met");
 }
 
 for_each_server!(nobody_waits_where_the_next_period_was_prefetched);
@@ -115,42 +120,59 @@ async fn without_a_prefetch_callers_wait_at_the_cut_over(backend: Backend) {
 /// How many callers memory had nothing for, from shortly before a cut-over until each replica
 /// counts in the next period.
 async fn cold_at_the_cut_over(backend: Backend, options: &Options, is_prefetched: bool) -> f64 {
+    for lead_ms in LEADS_MS {
+        if let Some(n_cold) = try_cut_over(backend, options, is_prefetched, lead_ms).await {
+            return n_cold;
+        }
+    }
+    panic!("vacuous: the next period was never prefetched in time");
+}
+
+/// `None` where the cut-over came before all was as it should be.
+async fn try_cut_over(
+    backend: Backend,
+    options: &Options,
+    is_prefetched: bool,
+    lead_ms: i64,
+) -> Option<f64> {
     let database = TestDatabase::prepared(backend).await;
     let count = UNSKEWED.counts[0];
     let prepared = format!(
         "SELECT COUNT(DISTINCT holder) FROM block WHERE sequence = '{}' AND period = '{}'",
         count.name, count.after
     );
-    let n_replicas = i64::try_from(UNSKEWED.skews_ms.len()).expect("a few");
-    let mut n_cold = 0.0;
-    let (programs, stage, moment_ms) = before(&database, options, &UNSKEWED).await;
+    let n_expected = i64::try_from(UNSKEWED.skews_ms.len()).expect("a few");
+    let mut n_cold = None;
+    let (programs, stage, moment_ms) = before(&database, options, &UNSKEWED, lead_ms).await;
     let seen = stage
         .play(async {
             wait::until("the cut-over is near", PATIENCE, async || {
-                (now_ms() > moment_ms - 1_000).then_some(())
+                (now_ms() > moment_ms - 1_500).then_some(())
             })
             .await;
             let n_prepared = database.number(&prepared).await;
-            if is_prefetched {
-                assert_eq!(n_prepared, Some(n_replicas), "vacuous: not prefetched");
-            }
             let n_before = cold_calls(&stage).await;
-            assert!(now_ms() < moment_ms, "too slow to see the cut-over coming");
+            let is_early = now_ms() < moment_ms - 300;
+            if !is_early || (is_prefetched && n_prepared != Some(n_expected)) {
+                return;
+            }
             wait::until("the cut-over has come", PATIENCE, async || {
                 (now_ms() > moment_ms + 500).then_some(())
             })
             .await;
             stage.everywhere(CALLS_AFTER).await;
-            n_cold = cold_calls(&stage).await - n_before;
+            n_cold = Some(cold_calls(&stage).await - n_before);
         })
         .await;
     for program in programs {
         program.stop().await;
     }
-    seen.check(&database).await;
-    for period in [count.before, count.after] {
-        let n_given = seen.n_given(count.name, period);
-        assert!(n_given > 100, "vacuous: {n_given} of {period}");
+    seen.check(&database, UNSKEWED.counts).await;
+    if n_cold.is_some() {
+        for period in [count.before, count.after] {
+            let n_given = seen.n_given(count.name, period);
+            assert!(n_given > 100, "vacuous: {n_given} of {period}");
+        }
     }
     n_cold
 }
@@ -167,7 +189,7 @@ async fn cold_calls(stage: &Stage) -> f64 {
 /// Plays one moment: replicas are started shortly before it, each by its clock, and called until
 /// each of them is past it.
 async fn cross(database: &TestDatabase, options: &Options, moment: &Moment) -> Seen {
-    let (programs, stage, moment_ms) = before(database, options, moment).await;
+    let (programs, stage, moment_ms) = before(database, options, moment, LEAD_MS).await;
     let seen = stage
         .play(async {
             wait::until("the moment has come", PATIENCE, async || {
@@ -190,13 +212,15 @@ async fn before(
     database: &TestDatabase,
     options: &Options,
     moment: &Moment,
+    lead_ms: i64,
 ) -> (Vec<Program>, Arc<Stage>, i64) {
-    let mut lead_ms = moment.lead_ms;
+    let n_replicas = database.backend.replicas(moment.skews_ms.len());
+    let mut lead_ms = lead_ms;
     loop {
         let moment_ms = now_ms() + lead_ms;
         let mut programs = Vec::new();
         let mut replicas = Vec::new();
-        for skew_ms in moment.skews_ms {
+        for skew_ms in moment.skews_ms.into_iter().take(n_replicas) {
             let offset_ms = moment.ms() - moment_ms + skew_ms;
             let started = options.clone().database(&database.url);
             let program = started.clock_ahead(offset_ms).start_ready().await;
@@ -207,7 +231,7 @@ async fn before(
             let client = programs[0].client();
             client.define(count.name, &count.definition()).await;
         }
-        if now_ms() + moment.lead_ms / 2 <= moment_ms {
+        if now_ms() + lead_ms / 2 <= moment_ms {
             let stage = Stage::new(replicas, moment.counts, moment.asks_for_blocks);
             return (programs, stage, moment_ms);
         }

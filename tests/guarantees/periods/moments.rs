@@ -10,8 +10,6 @@ pub(super) struct Moment {
     pub(super) counts: &'static [Count],
     /// The first one is right.
     pub(super) skews_ms: [i64; 3],
-    /// How long before it the replicas are started, at first; callers have half of that.
-    pub(super) lead_ms: i64,
     pub(super) asks_for_blocks: bool,
 }
 
@@ -22,9 +20,6 @@ impl Moment {
         at.as_millisecond()
     }
 }
-
-/// Long enough for a load.
-const SHORTLY_MS: i64 = 4_000;
 
 const BERLIN: &str = "Europe/Berlin";
 const LONDON: &str = "Europe/London";
@@ -40,7 +35,6 @@ pub(super) const NEW_YEAR: Moment = Moment {
         Count::new("year", ("year", BERLIN, "00:00"), ("2026", "2027")),
     ],
     skews_ms: [0, -700, -24 * HOUR_MS],
-    lead_ms: SHORTLY_MS,
     asks_for_blocks: true,
 };
 
@@ -53,7 +47,6 @@ pub(super) const UNSKEWED: Moment = Moment {
         ("20261120", "20261121"),
     )],
     skews_ms: [0, -200, 200],
-    lead_ms: 10_000,
     asks_for_blocks: false,
 };
 
@@ -62,7 +55,6 @@ pub(super) const STEPPED: Moment = Moment {
     at: "2026-12-31T11:00:00Z",
     counts: NEW_YEAR.counts,
     skews_ms: [0; 3],
-    lead_ms: 0,
     asks_for_blocks: true,
 };
 
@@ -77,7 +69,6 @@ pub(super) const MOMENTS: &[Moment] = &[
             Count::new("half", ("day", KOLKATA, "06:30"), ("20260329", "20260330")),
         ],
         skews_ms: [0, -700, 24 * HOUR_MS],
-        lead_ms: SHORTLY_MS,
         asks_for_blocks: true,
     },
     // 02:30 comes for the first time; one replica meets it for the second time, and one is where
@@ -89,7 +80,6 @@ pub(super) const MOMENTS: &[Moment] = &[
             Count::new("utc", ("day", "UTC", "00:30"), ("20261025", "20261026")),
         ],
         skews_ms: [0, HOUR_MS, HOUR_MS / 2],
-        lead_ms: SHORTLY_MS,
         asks_for_blocks: true,
     },
     // A fiscal year begins.
@@ -101,7 +91,6 @@ pub(super) const MOMENTS: &[Moment] = &[
             Count::new("cut", ("day", BERLIN, "01:00"), ("20260406", "20260407")),
         ],
         skews_ms: [0, 26 * HOUR_MS, -26 * HOUR_MS],
-        lead_ms: SHORTLY_MS,
         asks_for_blocks: true,
     },
     NEW_YEAR,
@@ -119,7 +108,6 @@ pub(super) const MOMENTS: &[Moment] = &[
             Count::new("bank", ("day", BERLIN, "19:30"), ("20261115", "20261116")),
         ],
         skews_ms: [0, 24 * HOUR_MS, -26 * HOUR_MS],
-        lead_ms: SHORTLY_MS,
         asks_for_blocks: true,
     },
 ];

@@ -27,8 +27,16 @@ use crate::store::{
 /// What the act is about.
 pub(super) struct Found {
     pub(super) counter: Counter,
-    /// The highest high-water mark of all counters that issue.
+    pub(super) used: Used,
+}
+
+/// What was used of all counters of a sequence, where the act depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Used {
+    /// The highest high-water mark of those that issue.
     pub(super) highest: i64,
+    /// Whether a number may have been issued, of whichever period, also one that is removed.
+    pub(super) issued: bool,
 }
 
 /// Reads the counter, making it where the period was never used.
@@ -59,19 +67,17 @@ pub(super) async fn found(
     if change.went_back(counter.seen.next_value, Some(counter.seen.version)) {
         return Ok(Err(StoreError::WentBack));
     }
-    let mut highest = counter.seen.next_value;
+    let mut used = Used {
+        highest: counter.seen.next_value,
+        issued: counter.seen.next_value > definition.start,
+    };
     if matches!(change.act, Act::Define { .. }) && catalogue::has_periods(definition) {
         let of_periods = highest_of_periods(transaction, &key.sequence).await?;
-        highest = of_periods.unwrap_or(definition.start);
-        let is_used = !standing.periods_removed_through.is_empty()
+        used.highest = of_periods.unwrap_or(definition.start);
+        used.issued = !standing.periods_removed_through.is_empty()
             || is_any_made(transaction, &key.sequence).await?;
-        if is_used {
-            // Numbers were issued, whatever is left of them.
-            let second = definition.start.saturating_add(definition.step);
-            highest = Ord::max(highest, second);
-        }
     }
-    Ok(Ok(Found { counter, highest }))
+    Ok(Ok(Found { counter, used }))
 }
 
 /// Whether the act's period is one of the sequence's, and not gone.

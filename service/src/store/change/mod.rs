@@ -28,6 +28,7 @@ use crate::store::{
     answer::{Altered, Condition, Snapshot},
     catalogue::{self, LIVE, RETIRED, one_more},
     change::beat::Witness,
+    change::counters::Used,
     connection::session::{DatabaseConnection, DatabaseTransaction},
     database::Seen,
     error::StoreError,
@@ -158,7 +159,7 @@ async fn within(
         next_value: found.counter.seen.next_value,
         rate: found.counter.rate,
     };
-    let mut after = match act(&change.name, &before, &change.act, found.highest) {
+    let mut after = match act(&change.name, &before, &change.act, found.used) {
         Ok(after) => after,
         Err(error) => return Ok(Err(error)),
     };
@@ -192,19 +193,17 @@ fn admit(change: &Change, row: &sequence::Model) -> Result<(), StoreError> {
     }
 }
 
-/// What an act makes of a sequence; the same where it changes nothing. `highest` is the highest
-/// high-water mark of any of its counters.
+/// What an act makes of a sequence; the same where it changes nothing.
 fn act(
     name: &SequenceName,
     before: &Snapshot,
     act: &Act,
-    highest: i64,
+    used: Used,
 ) -> Result<Snapshot, StoreError> {
     let mut after = before.clone();
     match act {
         Act::Define { change, .. } => {
-            let issued = highest > before.definition.start;
-            let definition = change.apply(&before.definition, highest, issued);
+            let definition = change.apply(&before.definition, used.highest, used.issued);
             after.definition = Arc::new(definition.map_err(StoreError::Definition)?);
         }
         Act::Advance { floor, confirm, .. } => {
@@ -360,6 +359,11 @@ async fn raise_definitions_version(transaction: &DatabaseTransaction) -> Result<
 mod tests {
     use super::*;
 
+    const USED: Used = Used {
+        highest: 101,
+        issued: true,
+    };
+
     fn name() -> SequenceName {
         SequenceName::parse("orders").unwrap()
     }
@@ -389,7 +393,7 @@ mod tests {
             floor,
             confirm,
         };
-        let after = act(&name(), before, &advance, before.next_value)?;
+        let after = act(&name(), before, &advance, USED)?;
         Ok((after.floor, after.next_value))
     }
 
@@ -435,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_restored_sequence_goes_on_above_all_that_was_reserved() {
-        let act = |before: &Snapshot, act: Act| super::act(&name(), before, &act, 101).unwrap();
+        let act = |before: &Snapshot, act: Act| super::act(&name(), before, &act, USED).unwrap();
         let live = at(101, 51);
         let retired = act(&live, Act::Retire);
         assert_eq!((retired.is_live, retired.floor), (false, 51));

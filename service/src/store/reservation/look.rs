@@ -10,6 +10,7 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait, LockType, Query},
 };
 
+use crate::sabotage::{self, Fault};
 use crate::store::{
     catalogue::{self, Standing},
     change::beat::Witness,
@@ -123,7 +124,7 @@ impl Ground {
     /// Where a counter that is born now begins: as [`Ground::first`], but at its start in a period
     /// of which nobody can have had a number before the last recovery.
     pub(in crate::store) fn first_in(&self, definition: &Definition, period: &Period) -> i64 {
-        if self.is_after_recovery(definition, period) {
+        if self.is_after_recovery(definition, period) || sabotage::is(Fault::RebornAtStart) {
             definition.start
         } else {
             self.first(definition)

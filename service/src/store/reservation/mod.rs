@@ -339,12 +339,11 @@ impl<'a> Reservation<'a> {
         match &self.request.want {
             Want::Refill(demand) => {
                 let mut demand = *demand;
-                // A period that just began has no rate of its own, where its caller may know one.
+                // What is fetched ahead of its period goes by the one before.
                 if let (None, Some(rate)) = (&self.request.known, self.stored_rate)
                     && rate > demand.rates.average()
                 {
-                    // What is fetched ahead of its period goes by the one before.
-                    demand.rates = Rates::resume(rate.max(demand.rates.average()));
+                    demand.rates = Rates::resume(rate);
                 }
                 let size: Size = sizing::size(&definition.block, &demand);
                 let granted = sizing::grant(&size, left);
