@@ -12,6 +12,7 @@ mod names;
 mod numbers;
 mod openapi;
 mod parse;
+mod periods;
 mod rehearsal;
 mod sequences;
 mod slow_clients;

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Backend, Client, Program, TestDatabase, for_each_backend, run, wait};
+use crate::support::{
+    Answer, Backend, Client, Program, Scrape, TestDatabase, for_each_backend, run, wait,
+};
 
 async fn program(database: &TestDatabase) -> Program {
     Program::options()
@@ -41,6 +43,9 @@ async fn a_strict_sequence_keeps_nothing_in_memory(backend: Backend) {
         (&json!("30"), &json!("45"))
     );
     assert_eq!(client.next("strict").await, 50);
+    let issued = ("odometer_numbers_issued_total", [("sequence", "strict")]);
+    let n_issued = Scrape::of(&client).await.sum(issued.0, &issued.1);
+    assert_eq!(n_issued, 9.0);
 
     // Only the range that was handed over is in the journal.
     wait::until(
@@ -173,4 +178,27 @@ fn strict_order_may_be_relaxed_and_not_the_reverse() {
         assert_eq!(reply.status, 409, "{reply:?}");
         assert_eq!(reply.code().as_deref(), Some("immutable_field"));
     });
+}
+
+for_each_backend!(a_name_born_with_strict_order_gives_its_first_callers_all_its_numbers);
+
+async fn a_name_born_with_strict_order_gives_its_first_callers_all_its_numbers(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = Program::options()
+        .database(&database.url)
+        .env("ODOMETER_DEFAULT__ORDER", "strict")
+        .start_ready()
+        .await;
+    let callers: Vec<_> = (0..50)
+        .map(|_| {
+            let client = program.client();
+            tokio::spawn(async move { client.next("newborn").await })
+        })
+        .collect();
+    let mut numbers = Vec::new();
+    for caller in callers {
+        numbers.push(caller.await.expect("a caller does not panic"));
+    }
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=50).collect::<Vec<i64>>());
 }

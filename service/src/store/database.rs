@@ -116,18 +116,7 @@ impl Database {
             .unwrap_or(1)
             .max(1);
         let (tell, news) = mpsc::channel(NEWS_AHEAD);
-        Overlaps::watch(Arc::clone(&connection), Arc::clone(&metrics));
-        Pruner::start(
-            Arc::clone(&connection),
-            holder.to_string(),
-            &settings,
-            Arc::clone(&metrics),
-        );
-        Remover::start(
-            Arc::clone(&connection),
-            Arc::clone(&beat),
-            Arc::clone(&metrics),
-        );
+        tidy_up(&connection, &beat, &settings, &metrics);
         let mut has_looked = connection.has_looked.subscribe();
         let fatal = Monitor::start(
             Arc::clone(&connection),
@@ -453,6 +442,27 @@ impl Database {
             );
         }
     }
+}
+
+/// Starts what looks after the tables, for as long as the connection's runtime lives.
+fn tidy_up(
+    connection: &Arc<Connection>,
+    beat: &Arc<Beat>,
+    settings: &StoreSettings,
+    metrics: &Arc<Metrics>,
+) {
+    Overlaps::watch(Arc::clone(connection), Arc::clone(metrics));
+    Pruner::start(
+        Arc::clone(connection),
+        beat.holder().to_owned(),
+        settings,
+        Arc::clone(metrics),
+    );
+    Remover::start(
+        Arc::clone(connection),
+        Arc::clone(beat),
+        Arc::clone(metrics),
+    );
 }
 
 pub(super) fn journal_block(row: entity::block::Model) -> JournalBlock {

@@ -102,6 +102,11 @@ impl Beat {
         }
     }
 
+    /// This process, as its row says.
+    pub(in crate::store) fn holder(&self) -> &str {
+        &self.holder
+    }
+
     /// To be had before the statement is sent that is to bear it out.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! again. At most `attempts` tries within `deadline`, with full jitter between.
 
 pub(in crate::store) mod adoption;
+mod birth;
 pub(in crate::store) mod look;
 mod one_row;
 pub(in crate::store) mod period;
@@ -11,10 +12,7 @@ mod request;
 mod strict;
 pub(in crate::store) mod suspect;
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 
 use entity::counter;
 use odometer_core::{
@@ -28,7 +26,7 @@ use uuid::Uuid;
 
 use crate::store::{
     backoff::Backoff,
-    catalogue::{self, Birth, Counter, LIVE},
+    catalogue::{self, Counter, LIVE},
     change::beat::Witness,
     connection::Health,
     connection::session::DatabaseConnection,
@@ -43,9 +41,6 @@ use crate::{
     metrics::AbandonedCause,
     sabotage::{self, Fault},
 };
-
-/// Births between two counts of all sequences.
-const RECOUNT_EVERY: u64 = 1024;
 
 pub(in crate::store) struct Reservation<'a> {
     pub(in crate::store) database: &'a Database,
@@ -84,7 +79,12 @@ impl<'a> Reservation<'a> {
         let outcome = self.attempts().await;
         // Who reads the counter next will know.
         let doubt = std::mem::take(&mut self.doubt);
-        let lost = self.database.doubts.keep(&self.request.key, doubt);
+        let lost = if matches!(outcome, Err(StoreError::PeriodRemoved)) {
+            // Nobody reads that counter again.
+            doubt
+        } else {
+            self.database.doubts.keep(&self.request.key, doubt)
+        };
         self.abandon(lost.most());
         outcome
     }
@@ -196,34 +196,6 @@ impl<'a> Reservation<'a> {
         Ok(())
     }
 
-    /// A live sequence is there and the counter is not.
-    async fn create_counter(
-        &mut self,
-        witness: &Witness,
-        definition: &Definition,
-    ) -> Result<(), Stop> {
-        let key = &self.request.key;
-        if key.period.is_none() {
-            let error = catalogue::without_counter(&key.sequence);
-            tracing::error!(sequence = key.sequence.as_str(), error = %error, "a counter is gone");
-            return Err(Stop::Told(error));
-        }
-        self.check_unborn()?;
-        self.create_period(witness, definition).await
-    }
-
-    /// What was seen and is gone may be born again after a recovery only, above all that was seen.
-    fn check_unborn(&self) -> Result<(), Stop> {
-        let may_be_born = self.request.last_seen.is_none()
-            || self.database.beat.has_recovered()
-            || sabotage::is(Fault::NoWentBackChecks);
-        if may_be_born {
-            Ok(())
-        } else {
-            Err(Stop::Told(self.went_back()))
-        }
-    }
-
     /// A counter below what this process has seen means that the store went back.
     fn check_forward(&self, counter: Counter) -> Result<(), Stop> {
         match self.request.last_seen {
@@ -269,65 +241,6 @@ impl<'a> Reservation<'a> {
             Some(template) if **template == read => Arc::clone(template),
             _ => Arc::new(read),
         })
-    }
-
-    async fn create(&mut self, witness: &Witness) -> Result<(), Stop> {
-        self.check_unborn()?;
-        let Some(template) = self.request.template.clone() else {
-            return Err(Stop::Told(StoreError::NotFound));
-        };
-        self.admit_one_more().await?;
-        let key = &self.request.key;
-        let (name, borne_out) = (key.sequence.clone(), witness.clone());
-        // What was seen of a period is asked of the period's birth.
-        let last_seen = self.request.last_seen.filter(|_| key.period.is_none());
-        let above = last_seen.map_or(0, |seen| seen.next_value);
-        let birth = self
-            .database
-            .connection
-            .run(self.until, |database| {
-                catalogue::bear(database, name, template, borne_out, above)
-            })
-            .await;
-        match birth {
-            Ok(Birth::Contradicted) => Err(Stop::Told(self.contradicted(witness))),
-            Ok(Birth::TooLow) => Err(Stop::Told(self.went_back())),
-            Ok(Birth::Born) => {
-                self.database.metrics.sequences_created.increment(1);
-                tracing::info!(
-                    sequence = self.request.key.sequence.as_str(),
-                    "a sequence was created"
-                );
-                Box::pin(self.read(witness)).await
-            }
-            // Another replica was faster: the next attempt reads its row like any other.
-            Err(Failure::NotCommitted(Cause::Duplicate)) => Ok(()),
-            Err(failure) => Err(Stop::Failed(failure)),
-        }
-    }
-
-    async fn admit_one_more(&self) -> Result<(), Stop> {
-        let limit = self.database.settings.max_sequences;
-        let estimate = self.database.n_sequences.fetch_add(1, Ordering::Relaxed);
-        // The estimate knows of this process's births only: it is renewed now and then, and near
-        // the limit each time.
-        let is_far = estimate.saturating_add(RECOUNT_EVERY) < limit;
-        if is_far && !estimate.is_multiple_of(RECOUNT_EVERY) {
-            return Ok(());
-        }
-        let exact = self
-            .database
-            .connection
-            .run(self.until, catalogue::count)
-            .await
-            .map_err(Stop::Failed)?;
-        self.database
-            .n_sequences
-            .store(exact.saturating_add(1), Ordering::Relaxed);
-        if exact >= limit {
-            return Err(Stop::Told(StoreError::TooMany { limit }));
-        }
-        Ok(())
     }
 
     /// How many numbers to take, of `left`.

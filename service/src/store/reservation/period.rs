@@ -86,6 +86,7 @@ impl Reservation<'_> {
             Ok(PeriodBorn::TooMany { limit }) => {
                 Err(Stop::Told(StoreError::TooManyPeriods { limit }))
             }
+            Ok(PeriodBorn::Headless) => Err(Stop::Told(self.without_counter())),
             Ok(PeriodBorn::Unreadable(text)) => Err(Stop::Told(StoreError::Broken(text))),
             Ok(PeriodBorn::Born) => {
                 tracing::debug!(
@@ -122,6 +123,8 @@ enum PeriodBorn {
     TooMany {
         limit: u64,
     },
+    /// The counter is gone that the sequence was born with, and with it those of periods, maybe.
+    Headless,
     /// The sequence's definition cannot be read.
     Unreadable(String),
     /// The sequence is not there, not live, or has removed the period.
@@ -155,6 +158,14 @@ impl PeriodBirth {
         let first = ground.first_in(&definition, &self.key.period);
         if first < self.above && !sabotage::is(Fault::NoWentBackChecks) {
             return Ok(PeriodBorn::TooLow);
+        }
+        let head = (self.key.sequence.as_str().to_owned(), NO_PERIOD.to_owned());
+        if counter::Entity::find_by_id(head)
+            .one(transaction)
+            .await?
+            .is_none()
+        {
+            return Ok(PeriodBorn::Headless);
         }
         if let Some(limit) = self.most_keys
             && n_others(transaction, &self.key).await? >= limit
