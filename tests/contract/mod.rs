@@ -7,6 +7,7 @@ mod explain;
 mod first_minute;
 mod formats;
 mod lifecycle;
+mod named_periods;
 mod names;
 mod numbers;
 mod openapi;

@@ -214,3 +214,39 @@ async fn ids_are_read_with_the_database_away(backend: Backend) {
         "store_unavailable",
     );
 }
+
+#[test]
+fn an_id_got_by_a_name_that_shares_is_read_under_it() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let home = crate::support::directory("shared");
+        let template = "[[template]]\nmatch = \"small-*\"\nshare = \"misc\"\n";
+        std::fs::write(home.path().join("odometer.toml"), template).expect("our directory");
+        let options = || {
+            Program::options()
+                .database(&database.url)
+                .in_directory(home.path())
+        };
+        let program = options().start_ready().await;
+        let client = program.client();
+        client
+            .define("misc", &json!({"format": "M-{value:04}"}))
+            .await;
+        // Read also by a name that nobody has used here.
+        let read = parse(&client, "small-towns", "M-0042").await.json();
+        let expected = json!({"sequence": "misc", "period": null, "value": "42"});
+        assert_eq!(read, expected);
+        let reply = call(&client, Method::POST, "small-towns/next", None, &[]).await;
+        assert_eq!(reply.json()["id"], "M-0001", "{reply:?}");
+        refused(
+            &parse(&client, "other", "M-0042").await,
+            404,
+            "sequence_not_found",
+        );
+        client.define("small-own", &json!({})).await;
+        assert_eq!(
+            parse(&client, "small-own", "42").await.json()["sequence"],
+            "small-own"
+        );
+    });
+}

@@ -13,7 +13,10 @@ use odometer_core::{
     period::{CounterKey, Period},
 };
 
-use super::{directory::Directory, error::SequenceError, issuer::Issuer, periods::Periods};
+use super::{
+    directory::Directory, error::SequenceError, issuer::Issuer, periods::Periods,
+    templates::Template,
+};
 use crate::{
     sabotage::{self, Fault},
     store::{Holder, JournalBlock, Row, Seen, StoreError, Trace, Traced},
@@ -141,24 +144,37 @@ impl Directory {
         &self,
         name: &SequenceName,
     ) -> Result<(SequenceName, Arc<Definition>), SequenceError> {
-        let alias = self.shared.aliases.pin().get(name).cloned();
-        let name = alias.unwrap_or_else(|| name.clone());
-        let definition = match self
-            .shared
-            .store
-            .look_up(&CounterKey::whole(name.clone()))
-            .await
-        {
-            Ok((listed, _seen)) => listed.definition,
+        let refused = match self.definition_of(name).await {
+            Ok(definition) => return Ok((name.clone(), definition)),
+            Err(refused) => refused,
+        };
+        // Its callers may get numbers of another sequence.
+        let other = if matches!(refused, SequenceError::NotFound { .. }) {
+            self.shared.settings.templates.of(name)
+        } else {
+            let alias = self.shared.aliases.pin().get(name).cloned();
+            alias.map(Template::Share)
+        };
+        let Some(Template::Share(other)) = other else {
+            return Err(refused);
+        };
+        let definition = self.definition_of(&other).await?;
+        Ok((other, definition))
+    }
+
+    /// How a sequence is defined, as far as memory knows where the store does not answer.
+    async fn definition_of(&self, name: &SequenceName) -> Result<Arc<Definition>, SequenceError> {
+        let whole = CounterKey::whole(name.clone());
+        match self.shared.store.look_up(&whole).await {
+            Ok((listed, _seen)) => Ok(listed.definition),
             Err(error) => {
                 // A definition that is a little older may do.
                 let is_away = matches!(error, StoreError::Unavailable | StoreError::Deadline);
-                let remembered = is_away.then(|| self.remembered(&name, None)).flatten();
-                let told = SequenceError::from_store(&name, error);
-                remembered.ok_or(told)?.definition
+                let remembered = is_away.then(|| self.remembered(name, None)).flatten();
+                let told = SequenceError::from_store(name, error);
+                Ok(remembered.ok_or(told)?.definition)
             }
-        };
-        Ok((name, definition))
+        }
     }
 
     /// The counter as this process last saw it.

@@ -277,14 +277,13 @@ fn common_ids(n_pairs: usize) -> [(usize, usize); 2] {
         let one = definition(&mut random);
         let mut other = one.clone();
         // Often alike, as a format and the one that follows it are.
+        let (old, new) = match random.below(2) {
+            0 => (random.one(&LITERALS), random.one(&LITERALS)),
+            _ => (random.one(&FIELDS), random.one(&FIELDS)),
+        };
         other.format = match random.below(3) {
             0 => pattern(&mut random),
-            1 => one
-                .format
-                .replacen(random.one(&LITERALS), random.one(&LITERALS), 1),
-            _ => one
-                .format
-                .replacen(random.one(&FIELDS), random.one(&FIELDS), 1),
+            _ => one.format.replacen(old, new, 1),
         };
         other.overflow = random.one(&[Overflow::Refuse, Overflow::Widen]);
         if one.format == other.format {
