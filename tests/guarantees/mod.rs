@@ -11,6 +11,7 @@ mod fairness;
 mod first_refill;
 mod floors;
 mod frozen;
+mod keys;
 mod lost_replies;
 mod outage;
 mod panics;

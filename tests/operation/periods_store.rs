@@ -306,6 +306,7 @@ async fn reserve_on(
 ) -> Result<Reserved, StoreError> {
     let request = ReserveRequest {
         key: key.clone(),
+        counted_by: None,
         last_seen: known.as_ref().map(|known| known.seen),
         known,
         want: Want::Exactly(count),

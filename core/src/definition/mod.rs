@@ -234,6 +234,15 @@ impl Definition {
             .min(Format::highest_of(&self.format, self.overflow))
     }
 
+    /// Whether it counts in the same periods: the same kind, cut in the same way.
+    #[must_use]
+    pub fn counts_like(&self, other: &Self) -> bool {
+        self.period == other.period
+            && self.time_zone == other.time_zone
+            && self.cutover == other.cutover
+            && self.year_starts == other.year_starts
+    }
+
     /// How many numbers are left from `next_value` up to the [`limit`](Self::limit), that one
     /// included.
     #[must_use]

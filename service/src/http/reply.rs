@@ -8,7 +8,7 @@ use actix_web::body::BoxBody;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::web::Bytes;
-use odometer_core::{block::Block, format::Printer};
+use odometer_core::block::Block;
 
 use super::parse::Wanted;
 use crate::sequence::face::Shown;
@@ -31,7 +31,7 @@ const PERIOD: HeaderName = HeaderName::from_static("odometer-period");
 fn one_json(shown: Shown<'_>, value: i64) -> Bytes {
     let mut digits = itoa::Buffer::new();
     let digits = digits.format(value);
-    let id_room = shown.printer.map_or(digits.len(), Printer::room);
+    let id_room = shown.printer.map_or(digits.len(), |printer| printer.room());
     let key = shown.key;
     // Exact where nothing is printed: a buffer with room left costs one more allocation.
     let room = ONE_FRAME + key.sequence.as_str().len() + key.period.as_str().len();
@@ -161,7 +161,7 @@ fn push(body: &mut String, number: impl itoa::Integer) {
 
 /// Bytes that one id takes at most, or about.
 fn id_room(shown: Shown<'_>) -> usize {
-    shown.printer.map_or(MAX_DIGITS, Printer::room)
+    shown.printer.map_or(MAX_DIGITS, |printer| printer.room())
 }
 
 /// A batch has at most ten thousand numbers.
@@ -177,6 +177,8 @@ fn n_numbers(ranges: &[Block]) -> usize {
     reason = "tests may fail loudly"
 )]
 mod tests {
+    use std::sync::Arc;
+
     use actix_web::body::MessageBody;
     use odometer_core::{
         definition::{Definition, PeriodKind},
@@ -273,7 +275,7 @@ mod tests {
             format: "{period}/{value:04}".to_owned(),
             ..Definition::default()
         };
-        let printer = Format::of(&definition).unwrap().printer(&key.period);
+        let printer = Arc::new(Format::of(&definition).unwrap().printer(&key.period));
         let shown = Shown {
             key: &key,
             printer: Some(&printer),

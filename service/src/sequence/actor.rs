@@ -230,6 +230,7 @@ impl SequenceActor {
         ReserveRequest {
             last_seen,
             key: self.issuer.key.clone(),
+            counted_by: self.counted_by(),
             known,
             want: match purpose {
                 InFlight::Refill => Want::Refill(self.issuer.demand(self.queue.waited_for())),
@@ -461,10 +462,23 @@ impl SequenceActor {
 
     /// The sequence counts in periods: from here on callers ask the issuers of these.
     fn hand_on(&mut self, known: &Known) {
-        let periods = self.issuer.learn(&known.definition);
-        self.issuer.memory.lock().known = Some(known.clone());
-        debug_assert!(periods, "the store said that it has periods");
+        if self.issuer.key.period.is_none() {
+            self.issuer.learn(&known.definition);
+            self.issuer.memory.lock().known = Some(known.clone());
+        } else if let Some(head) = self.shared.head_of(&self.issuer) {
+            // The period was chosen by another calendar than the sequence turns out to have.
+            head.learn(&known.definition);
+        }
         self.send_elsewhere();
+    }
+
+    /// How the period was chosen that this counter is of.
+    fn counted_by(&self) -> Option<Arc<Definition>> {
+        if self.issuer.key.period.is_none() {
+            return None;
+        }
+        let periods = self.shared.head_of(&self.issuer)?.periods()?;
+        Some(periods.definition())
     }
 
     /// Whether the name is one that shares the numbers of another sequence.

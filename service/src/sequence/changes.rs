@@ -84,20 +84,21 @@ impl Shared {
         changed: &Changed,
         concerns: Concerns<'_>,
     ) {
-        let is_older = member.is_older_than(changed);
         // It may be retired, or be printed in another way, whatever becomes of its floor.
         member.note_changed(changed, i64::MIN);
         match concerns {
             Concerns::One(period, Removed(is_removed)) if *period == member.key.period => {
-                member.note_changed(changed, changed.floor);
+                member.note_floor(changed, changed.floor);
                 if is_removed {
                     member.note_forbidden(changed.version);
                 }
             }
-            Concerns::Unknown if is_older => match self.store.floor_of(&member.key).await {
-                Ok(Some(floor)) => member.note_changed(changed, floor),
-                Ok(None) | Err(_) => member.note_forbidden(changed.version),
-            },
+            Concerns::Unknown if member.may_be_touched_by(changed) => {
+                match self.store.floor_of(&member.key).await {
+                    Ok(Some(floor)) => member.note_floor(changed, floor),
+                    Ok(None) | Err(_) => member.note_forbidden(changed.version),
+                }
+            }
             Concerns::None | Concerns::One(..) | Concerns::Unknown => {}
         }
         self.obey(member).await;

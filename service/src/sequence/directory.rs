@@ -147,16 +147,13 @@ impl Directory {
     ) -> Result<Issued, SequenceError> {
         let asked = period.map(Period::as_str);
         let batch = (count, contiguous);
-        let warm = self.take_batch_warm(name.as_str(), asked, batch, |shown, ranges| {
-            (shown.key.clone(), ranges.to_vec())
+        let warm = self.take_batch_warm(name.as_str(), asked, batch, |shown, ranges| Issued {
+            key: shown.key.clone(),
+            ranges: ranges.to_vec(),
+            printer: shown.printer.cloned(),
         });
-        if let Some((key, ranges)) = warm {
-            let issuer = self.shared.find(&key);
-            return Ok(Issued {
-                printer: issuer.and_then(|issuer| issuer.printer()),
-                key,
-                ranges,
-            });
+        if let Some(issued) = warm {
+            return Ok(issued);
         }
         self.ask(name, period, |answer| Take {
             count,
@@ -201,6 +198,9 @@ impl Directory {
         loop {
             let issuer = match self.issuer(name, period, until).await {
                 Ok(issuer) => issuer,
+                Err(SequenceError::Elsewhere) if self.shared.is_drained() => {
+                    return Err(SequenceError::Draining);
+                }
                 Err(SequenceError::Elsewhere) if Instant::now() < until => {
                     tokio::time::sleep(BETWEEN_TWO_ACTORS).await;
                     continue;

@@ -10,7 +10,7 @@ pub struct Shown<'a> {
     /// The sequence that gave it, which may be another one than was asked, and its period.
     pub key: &'a CounterKey,
     /// How its numbers are printed; `None` where just as they are.
-    pub printer: Option<&'a Printer>,
+    pub printer: Option<&'a Arc<Printer>>,
 }
 
 /// Numbers that a caller got, and what the reply shows beside them.
@@ -26,7 +26,7 @@ impl Issued {
     pub fn shown(&self) -> Shown<'_> {
         Shown {
             key: &self.key,
-            printer: self.printer.as_deref(),
+            printer: self.printer.as_ref(),
         }
     }
 }

@@ -56,6 +56,8 @@ pub(super) struct Issuer {
     pub(super) span: Option<Span>,
     /// Where the numbers come from, if the sequence counts in periods and this is its head.
     periods: ArcSwapOption<Periods>,
+    /// Held by who decides which periods these are.
+    learning: Mutex<()>,
     /// How its numbers are printed; nothing where just as they are.
     printer: ArcSwapOption<Printer>,
     pub(super) cursor: Cursor,
@@ -99,6 +101,8 @@ pub(super) struct Memory {
     /// held is given back, and so is what was reserved before that version of the definition.
     must_reload: bool,
     reload_version: i64,
+    /// The version of the definition up to which the floor of this counter is known.
+    floor_version: i64,
     /// The definition that numbers are printed by.
     printed: Option<Arc<Definition>>,
     /// Blocks whose fate is open, ascending.
@@ -135,6 +139,7 @@ impl Issuer {
             key,
             span: None,
             periods: ArcSwapOption::empty(),
+            learning: Mutex::new(()),
             printer: ArcSwapOption::empty(),
             cursor: Cursor::new(),
             n_direct: AtomicU64::new(0),
@@ -149,6 +154,7 @@ impl Issuer {
                 life_version: 0,
                 must_reload: false,
                 reload_version: NO_VERSION,
+                floor_version: NO_VERSION,
                 printed: None,
                 held: Vec::new(),
                 spare: VecDeque::new(),
@@ -186,7 +192,7 @@ impl Issuer {
         let printer = self.printer.load();
         reply(Shown {
             key: &self.key,
-            printer: printer.as_deref(),
+            printer: printer.as_ref(),
         })
     }
 
@@ -202,6 +208,7 @@ impl Issuer {
     ///
     /// Those of other periods than before, which only a recovery can bring about, are on their own.
     pub(super) fn learn(&self, definition: &Arc<Definition>) -> bool {
+        let _alone = self.learning.lock();
         let earlier = self.periods();
         if let Some(earlier) = earlier.filter(|earlier| earlier.fit(definition)) {
             earlier.redefine(definition);
@@ -253,11 +260,17 @@ impl Issuer {
         memory.reload_version = memory.reload_version.max(version);
     }
 
-    /// Whether what is known of it was known before the change.
-    pub(super) fn is_older_than(&self, changed: &Changed) -> bool {
-        let memory = self.memory.lock();
-        let known = memory.known.as_ref().map(|known| known.definition_version);
-        known.is_none_or(|version| version < changed.version)
+    /// Notes the floor of this counter as it was after the change.
+    pub(super) fn note_floor(&self, changed: &Changed, floor: i64) {
+        self.note_changed(changed, floor);
+        let mut memory = self.memory.lock();
+        memory.floor_version = memory.floor_version.max(changed.version);
+    }
+
+    /// Whether the change may have touched the floor of this counter unseen. What else is known of
+    /// the sequence may be newer than that.
+    pub(super) fn may_be_touched_by(&self, changed: &Changed) -> bool {
+        self.memory.lock().floor_version < changed.version
     }
 
     /// Whether what is held has to be given back, asked once.
@@ -268,6 +281,11 @@ impl Issuer {
     /// When it was last used, as of the last sample.
     pub(super) fn used_at(&self) -> Instant {
         self.memory.lock().used_at
+    }
+
+    /// Whether it is on its way out of memory.
+    pub(super) fn is_leaving(&self) -> bool {
+        matches!(&*self.actor.lock(), Link::Gone)
     }
 
     /// Whether its period has not begun.
@@ -404,7 +422,8 @@ impl Issuer {
         let n_issued = self.n_issued();
         let is_ahead = self.is_ahead();
         let mut memory = self.memory.lock();
-        if is_ahead {
+        let is_used = n_issued > memory.n_sampled;
+        if is_ahead && !is_used {
             // The rate of the period before is still the best guess.
             memory.sampled_at = now;
             return false;
@@ -485,6 +504,10 @@ impl Memory {
             self.rates = Rates::resume(rate.max(self.rates.average()));
         }
         self.must_reload |= known.definition_version < self.reload_version;
+        if stored_rate.is_some() {
+            // Its row was read with the definition.
+            self.floor_version = self.floor_version.max(known.definition_version);
+        }
         let newer = self
             .known
             .take()
@@ -547,6 +570,8 @@ impl Memory {
     pub(super) fn distrust(&mut self) {
         self.is_retired = false;
         self.life_version = NO_VERSION;
+        self.reload_version = NO_VERSION;
+        self.floor_version = NO_VERSION;
         if let Some(known) = &mut self.known {
             known.trusted = false;
             known.definition_version = NO_VERSION;

@@ -3,7 +3,7 @@
 //! A change that the store has taken holds here before its caller is answered, also where that
 //! caller has gone.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use odometer_core::{
     block::Block,
@@ -20,6 +20,7 @@ use super::{
     description::{Condition, Defined, Rehearsed, Standing},
     directory::{Directory, asked_for},
     error::SequenceError,
+    periods::Periods,
 };
 use crate::{
     clock,
@@ -131,14 +132,11 @@ impl Directory {
         author: Author,
     ) -> Result<Standing, SequenceError> {
         if let Some(period) = period {
-            let head = self.shared.issuer(name)?;
-            let periods = match head.periods() {
-                Some(periods) => periods,
-                None => {
-                    let until = Instant::now() + self.shared.settings.refill_deadline;
-                    self.shared.periods(&head, until).await?
-                }
-            };
+            let whole = CounterKey::whole(name.clone());
+            let found = self.shared.store.look_up(&whole).await;
+            let (listed, _seen) = found.map_err(|error| SequenceError::from_store(name, error))?;
+            let periods = Periods::of(&listed.definition);
+            let periods = periods.ok_or_else(|| SequenceError::NoPeriods { name: name.clone() })?;
             periods.choose(Some(period), clock::now_ms())?;
         }
         let act = Act::Advance {
@@ -234,8 +232,9 @@ impl Directory {
                 Act::Advance { .. } | Act::RemovePeriod { .. } => {
                     Concerns::One(&after.period, Removed(after.is_removed))
                 }
-                // While it was retired nothing was held.
-                Act::Define { .. } | Act::Retire | Act::Restore => Concerns::None,
+                // Of a retirement elsewhere this replica may not have heard.
+                Act::Restore => Concerns::Unknown,
+                Act::Define { .. } | Act::Retire => Concerns::None,
             };
             shared.apply(&changed(of, &altered), concerns).await;
             Ok(altered)

@@ -56,12 +56,25 @@ pub(super) struct Span {
     pub(super) until_ms: i64,
 }
 
-/// Why an issuer did not come in.
-pub(super) enum Refused {
+/// What becomes of an issuer that wants in.
+pub(super) enum Admission {
+    /// It is in, and this one is in the way.
+    In(Arc<Issuer>, Option<Arc<Issuer>>),
     /// The head is leaving memory: look the name up again.
     Closed,
-    /// There are too many, and all in use.
-    Full,
+    /// There are too many; this one should leave.
+    Full(Option<Arc<Issuer>>),
+}
+
+impl Members {
+    /// The one used least of those that are not leaving.
+    fn least_used(&self) -> Option<Arc<Issuer>> {
+        let staying = self
+            .by_period
+            .values()
+            .filter(|issuer| !issuer.is_leaving());
+        staying.min_by_key(|issuer| issuer.used_at()).cloned()
+    }
 }
 
 impl Span {
@@ -111,11 +124,7 @@ impl Periods {
 
     /// Whether the periods of a definition are the same ones.
     pub(super) fn fit(&self, definition: &Definition) -> bool {
-        let own = self.definition.load();
-        own.period == definition.period
-            && own.time_zone == definition.time_zone
-            && own.cutover == definition.cutover
-            && own.year_starts == definition.year_starts
+        self.definition.load().counts_like(definition)
     }
 
     pub(super) fn definition(&self) -> Arc<Definition> {
@@ -191,7 +200,10 @@ impl Periods {
         let Rule::Calendar(calendar) = &self.rule else {
             return None;
         };
-        let present = self.member(calendar.at(now_ms).period.as_str())?;
+        let period = calendar.at(now_ms).period;
+        // Under the lock, or who leaves meanwhile would be put in front of those to come.
+        let members = self.members.lock();
+        let present = members.by_period.get(period.as_str()).cloned()?;
         self.current.store(Some(Arc::clone(&present)));
         Some(present)
     }
@@ -212,63 +224,54 @@ impl Periods {
         self.members.lock().by_period.get(period).cloned()
     }
 
+    /// Whether no issuer of a period is in memory.
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.lock().by_period.is_empty()
+    }
+
     /// All issuers of periods in memory.
     pub(super) fn members(&self) -> Vec<Arc<Issuer>> {
         self.members.lock().by_period.values().cloned().collect()
     }
 
-    /// Lets an issuer in where there is none of its period; with more than `limit` of them also
-    /// says which one was used least, and that should leave.
+    /// Lets an issuer in where there is none of its period; of more than `limit` the one used least
+    /// should leave, and is told of in any case.
     pub(super) fn admit(
         &self,
         period: &Period,
         limit: usize,
         fresh: impl FnOnce() -> Arc<Issuer>,
-    ) -> Result<(Arc<Issuer>, Option<Arc<Issuer>>), Refused> {
+    ) -> Admission {
         let mut members = self.members.lock();
         if members.is_closed {
-            return Err(Refused::Closed);
+            return Admission::Closed;
         }
         if let Some(issuer) = members.by_period.get(period.as_str()) {
-            return Ok((Arc::clone(issuer), None));
-        }
-        if members.by_period.len() >= limit.saturating_mul(SLACK) {
-            return Err(Refused::Full);
+            return Admission::In(Arc::clone(issuer), None);
         }
         let in_the_way = (members.by_period.len() >= limit)
-            .then(|| {
-                members
-                    .by_period
-                    .values()
-                    .min_by_key(|issuer| issuer.used_at())
-            })
-            .flatten()
-            .cloned();
+            .then(|| members.least_used())
+            .flatten();
+        if members.by_period.len() >= limit.saturating_mul(SLACK) {
+            return Admission::Full(in_the_way);
+        }
         let fresh = fresh();
         members.by_period.insert(period.clone(), Arc::clone(&fresh));
-        Ok((fresh, in_the_way))
+        Admission::In(fresh, in_the_way)
     }
 
-    /// Lets an issuer out; false where it was not in.
-    pub(super) fn dismiss(&self, issuer: &Issuer) -> bool {
+    /// Lets an issuer out, if it is in.
+    pub(super) fn dismiss(&self, issuer: &Issuer) {
+        let is_this = |found: &Arc<Issuer>| std::ptr::eq(&raw const **found, issuer);
         let mut members = self.members.lock();
         let period = issuer.key.period.as_str();
-        let is_in = members
-            .by_period
-            .get(period)
-            .is_some_and(|member| std::ptr::eq(&raw const **member, issuer));
-        if is_in {
-            members.by_period.remove(period);
-            if self
-                .current
-                .load()
-                .as_ref()
-                .is_some_and(|current| std::ptr::eq(&raw const **current, issuer))
-            {
-                self.current.store(None);
-            }
+        if !members.by_period.get(period).is_some_and(is_this) {
+            return;
         }
-        is_in
+        members.by_period.remove(period);
+        if self.current.load().as_ref().is_some_and(is_this) {
+            self.current.store(None);
+        }
     }
 
     /// Lets nobody in any more, where nobody is in.

@@ -21,7 +21,7 @@ use super::{
     messages::{Learn, Unload},
     near::Allowance,
     ownership::Ownership,
-    periods::{Chosen, Periods, Refused},
+    periods::{Admission, Chosen, Periods},
     templates::Template,
 };
 use crate::{
@@ -148,16 +148,21 @@ impl Shared {
             Arc::new(issuer)
         });
         match admitted {
-            Ok((issuer, in_the_way)) => {
+            Admission::In(issuer, in_the_way) => {
                 if let Some(in_the_way) = in_the_way {
                     self.tell(&in_the_way, Unload);
                 }
                 Ok(issuer)
             }
-            Err(Refused::Closed) => Err(SequenceError::Elsewhere),
-            Err(Refused::Full) => Err(SequenceError::Overloaded {
-                what: "limits.live_periods",
-            }),
+            Admission::Closed => Err(SequenceError::Elsewhere),
+            Admission::Full(in_the_way) => {
+                if let Some(in_the_way) = in_the_way {
+                    self.tell(&in_the_way, Unload);
+                }
+                Err(SequenceError::Overloaded {
+                    what: "limits.live_periods",
+                })
+            }
         }
     }
 
@@ -189,6 +194,11 @@ impl Shared {
             .flat_map(|periods| periods.members())
             .collect();
         heads.into_iter().chain(members).collect()
+    }
+
+    /// The head of the sequence that an issuer is of.
+    pub(super) fn head_of(&self, issuer: &Issuer) -> Option<Arc<Issuer>> {
+        self.issuers.pin().get(&issuer.key.sequence).cloned()
     }
 
     /// The issuer of a counter, if it is in memory.
@@ -296,11 +306,17 @@ impl Shared {
             if issuer.is_known() {
                 self.metrics.sequence(issuer.key.sequence.as_str()).clear();
             }
-            self.issuers.pin().remove(&issuer.key.sequence).is_some()
+            let is_this =
+                |_: &SequenceName, found: &Arc<Issuer>| std::ptr::eq(&raw const **found, issuer);
+            let issuers = self.issuers.pin();
+            let removed = issuers.remove_if(&issuer.key.sequence, is_this);
+            matches!(removed, Ok(Some(_)))
         } else {
-            let head = self.issuers.pin().get(&issuer.key.sequence).cloned();
-            let periods = head.and_then(|head| head.periods());
-            periods.is_some_and(|periods| periods.dismiss(issuer))
+            if let Some(periods) = self.head_of(issuer).and_then(|head| head.periods()) {
+                periods.dismiss(issuer);
+            }
+            // It counted when it was made.
+            true
         };
         if is_gone {
             self.n_live.fetch_sub(1, Ordering::Relaxed);

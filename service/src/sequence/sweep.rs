@@ -86,7 +86,8 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
         let is_parked = matches!(&*issuer.actor.lock(), Link::Parked);
         let is_used = is_parked && issuer.sample(now);
         let idle_for = issuer.idle_for(now);
-        let is_stranger = !issuer.is_known() && idle_for >= INTERVAL;
+        let is_head = issuer.periods().is_some_and(|periods| !periods.is_empty());
+        let is_stranger = !is_head && !issuer.is_known() && idle_for >= INTERVAL;
         // Of a period that is over nothing more is expected.
         let unload_after = if issuer.is_over() {
             shared.settings.park_after
@@ -94,8 +95,8 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
             shared.settings.unload_after
         };
         shared.fetch_next_period(&issuer, now);
-        if issuer.is_ahead() {
-            // It waits for its period.
+        if issuer.is_ahead() || is_head {
+            // It waits for its period, or leads to such as are in use.
         } else if idle_for >= unload_after || is_stranger {
             shared.tell(&issuer, Unload);
         } else if is_used && issuer.wants_prefetch() {

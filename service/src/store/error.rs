@@ -47,7 +47,8 @@ pub enum StoreError {
     },
     #[error("the sequence is retired")]
     Retired,
-    /// A period has to be named; what is known is of the counter without one.
+    /// A period has to be named, or is one of another calendar than the sequence has; what is known
+    /// is of the sequence.
     #[error("the sequence counts in periods")]
     HasPeriods(Box<Known>),
     /// A period was named in vain; what is known is of the sequence's one counter.

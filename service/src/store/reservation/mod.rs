@@ -180,6 +180,12 @@ impl<'a> Reservation<'a> {
         }
         period::check(&self.request.key.period, &definition, version, counter)
             .map_err(Stop::Told)?;
+        if let Some(counted_by) = &self.request.counted_by
+            && !counted_by.counts_like(&definition)
+        {
+            let known = period::known(&definition, version, counter);
+            return Err(Stop::Told(StoreError::HasPeriods(Box::new(known))));
+        }
         let Some(counter) = counter else {
             return self.create_counter(witness, &definition).await;
         };

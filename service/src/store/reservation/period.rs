@@ -39,7 +39,21 @@ pub(in crate::store) fn check(
     if catalogue::has_periods(definition) != period.is_none() {
         return Ok(());
     }
-    let known = Box::new(Known {
+    let known = Box::new(known(definition, version, counter));
+    Err(if period.is_none() {
+        StoreError::HasPeriods(known)
+    } else {
+        StoreError::NoPeriods(known)
+    })
+}
+
+/// What is known of a sequence by whoever asked for a counter that it does not count in.
+pub(in crate::store) fn known(
+    definition: &Arc<Definition>,
+    version: i64,
+    counter: Option<Counter>,
+) -> Known {
+    Known {
         definition: Arc::clone(definition),
         definition_version: version,
         // Of a counter that was not read it is certain that it is not below its start.
@@ -53,12 +67,7 @@ pub(in crate::store) fn check(
         revision: counter.map_or(0, |counter| counter.revision),
         floor: counter.map_or(definition.start, |counter| counter.floor),
         trusted: counter.is_some(),
-    });
-    Err(if period.is_none() {
-        StoreError::HasPeriods(known)
-    } else {
-        StoreError::NoPeriods(known)
-    })
+    }
 }
 
 impl Reservation<'_> {

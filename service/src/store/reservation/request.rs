@@ -20,6 +20,9 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct ReserveRequest {
     pub key: CounterKey,
+    /// The definition by which the period was chosen: of another one it may be none, or begin at
+    /// another time.
+    pub counted_by: Option<Arc<Definition>>,
     /// What this process knows of the sequence; `None` on first use, and after an unload.
     pub known: Option<Known>,
     /// The counter as this process last saw it, also before an unload: it never falls below.
