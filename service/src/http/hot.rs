@@ -217,7 +217,7 @@ mod tests {
     fn what_asks_for_more_goes_on_to_the_routes() {
         for path in [
             "/v1/sequences/orders/next?count=0",
-            "/v1/sequences/orders/next?period=a+b",
+            "/v1/sequences/orders/next?period=+",
             "/v1/sequences/orders/next?x=1",
             "/v1/sequences/orders/next/",
             "/v1/sequences/orders/blocks",

@@ -359,6 +359,7 @@ mod tests {
     fn kept_for(days: u32) -> Definition {
         Definition {
             period: PeriodKind::Day,
+            format: "{period}-{value}".to_owned(),
             retain: Span::from_days(days),
             ..Definition::default()
         }
