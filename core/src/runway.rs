@@ -93,15 +93,19 @@ impl Runway {
         }
     }
 
-    /// For how many seconds the numbers last; infinite where numbers start again before, and
-    /// `None` where no rate is known.
+    /// For how many seconds the numbers last; infinite where numbers start again before, in
+    /// `period_left` seconds if at all, and `None` where no rate is known.
     #[must_use]
-    pub fn seconds(&self) -> Option<f64> {
-        let days = self.worst.days_left?;
-        if self.period_days.is_some_and(|period| days >= period) {
-            return Some(f64::INFINITY);
-        }
-        Some(days * SECONDS_A_DAY)
+    pub fn seconds(&self, period_left: Option<f64>) -> Option<f64> {
+        let seconds = self.worst.days_left? * SECONDS_A_DAY;
+        let starts_again = period_left.is_some_and(|left| seconds >= left);
+        Some(if starts_again { f64::INFINITY } else { seconds })
+    }
+
+    /// Whether the numbers last for the longest period, were it only to begin now.
+    pub(crate) fn outlasts_a_period(&self) -> bool {
+        let days = self.worst.days_left.zip(self.period_days);
+        days.is_some_and(|(days, period)| days >= period)
     }
 }
 
@@ -152,7 +156,7 @@ mod tests {
                 ]
             }))
         );
-        assert_eq!(runway.seconds(), Some(999_999.0));
+        assert_eq!(runway.seconds(None), Some(999_999.0));
     }
 
     #[test]
@@ -160,7 +164,7 @@ mod tests {
         let runway = Runway::of(&Definition::default(), 5, 0.0);
         assert_eq!((runway.worst.limit, runway.limits.len()), (Limit::Max, 2));
         assert_eq!(runway.worst.numbers_left, 9_007_199_254_740_987);
-        assert_eq!((runway.worst.days_left, runway.seconds()), (None, None));
+        assert_eq!((runway.worst.days_left, runway.seconds(None)), (None, None));
     }
 
     #[test]
@@ -168,7 +172,7 @@ mod tests {
         let mut definition = invoices(Overflow::Refuse);
         definition.declared_rate = Some(10.0);
         for (rate, seconds) in [(0.0, 100_000.0), (1.0, 100_000.0), (100.0, 10_000.0)] {
-            let told = Runway::of(&definition, 0, rate).seconds();
+            let told = Runway::of(&definition, 0, rate).seconds(None);
             assert!(
                 told.is_some_and(|told| (told - seconds).abs() < 1.0),
                 "{told:?}"
@@ -207,8 +211,26 @@ mod tests {
             (PeriodKind::Month, false),
         ] {
             definition.period = kind;
-            let told = Runway::of(&definition, 1, 1.0).seconds();
-            assert_eq!(told == Some(f64::INFINITY), lasts, "{kind:?}");
+            let runway = Runway::of(&definition, 1, 1.0);
+            assert_eq!(runway.outlasts_a_period(), lasts, "{kind:?}");
         }
+    }
+
+    #[test]
+    fn what_lasts_until_numbers_start_again_is_not_short() {
+        let mut definition = invoices(Overflow::Refuse);
+        definition.period = PeriodKind::Month;
+        let runway = Runway::of(&definition, 1, 1.0);
+        for (period_left, expected) in [
+            (None, 999_999.0),
+            (Some(1_000_000.0), 999_999.0),
+            (Some(999_000.0), f64::INFINITY),
+            (Some(0.0), f64::INFINITY),
+        ] {
+            assert_eq!(runway.seconds(period_left), Some(expected));
+        }
+        // A period that is over shortly says nothing of one that is used at a higher rate.
+        let faster = Runway::of(&definition, 1, 1000.0);
+        assert_eq!(faster.seconds(Some(1000.0)), Some(999.999));
     }
 }

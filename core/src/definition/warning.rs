@@ -1,6 +1,7 @@
 //! What a definition is allowed to be and may surprise all the same, as sentences for people.
 
-use super::{Definition, Order};
+use super::{Definition, Order, PeriodKind};
+use crate::period::Cutover;
 use crate::runway::{EXACT, Limit, Runway};
 use crate::sizing;
 
@@ -21,6 +22,7 @@ impl Definition {
             self.cannot_hold(left, rate),
             self.is_nearly_used_up(left),
             self.lasts_shortly(next_value, rate),
+            self.is_cut_early(),
         ]
         .into_iter()
         .flatten()
@@ -81,8 +83,7 @@ impl Definition {
         let runway = Runway::of(self, next_value, rate);
         let left = runway.worst;
         let days = left.days_left.filter(|days| *days < SHORT_RUNWAY_DAYS)?;
-        let lasts = runway.seconds().is_none_or(f64::is_infinite);
-        if lasts || left.numbers_left == 0 {
+        if runway.outlasts_a_period() || left.numbers_left == 0 {
             return None;
         }
         let end = match left.limit {
@@ -96,6 +97,20 @@ impl Definition {
             left.numbers_left,
             shown(days)
         ))
+    }
+
+    /// Who thinks of the day that begins at the cut-over finds tomorrow's date in most ids, and the
+    /// field cannot be changed any more.
+    fn is_cut_early(&self) -> Option<String> {
+        let counts_days = !matches!(self.period, PeriodKind::None | PeriodKind::Keyed);
+        let is_early = Cutover::parse(&self.cutover).is_ok_and(Cutover::is_early);
+        (counts_days && is_early).then(|| {
+            format!(
+                "With `cutover` \"{0}\" a day is the one that ends then: 20 November ends at {0} on \
+                 the 20th, and what comes after that is of the 21st.",
+                self.cutover
+            )
+        })
     }
 }
 
@@ -188,5 +203,31 @@ mod tests {
             told.contains("8640000") && told.contains("1.00 days"),
             "{told}"
         );
+    }
+
+    #[test]
+    fn a_cut_over_in_the_morning_is_told_with_the_day_that_it_ends() {
+        let told = |period, cutover: &str| {
+            let definition = Definition {
+                period,
+                cutover: cutover.to_owned(),
+                ..Definition::default()
+            };
+            only(&definition, 1, NO_RATE)
+        };
+        for cutover in ["00:00", "12:00", "22:00"] {
+            assert_eq!(told(PeriodKind::Day, cutover), "", "{cutover}");
+        }
+        for (period, cutover) in [
+            (PeriodKind::Day, "00:01"),
+            (PeriodKind::Month, "04:00"),
+            (PeriodKind::Year, "11:59"),
+        ] {
+            let told = told(period, cutover);
+            assert!(told.contains(&format!("ends at {cutover} on")), "{told}");
+        }
+        for period in [PeriodKind::None, PeriodKind::Keyed] {
+            assert_eq!(told(period, "04:00"), "", "{period:?}");
+        }
     }
 }

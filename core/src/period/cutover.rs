@@ -33,6 +33,11 @@ impl Cutover {
         Time::new(hour, minute, 0, 0).map(Self).map_err(|_| UNFIT)
     }
 
+    /// Whether most of the day's waking hours come after it, and so are of the next day by its name.
+    pub(crate) fn is_early(self) -> bool {
+        self.0 != Time::midnight() && self.0.hour() < 12
+    }
+
     /// The day that a local time lies in.
     pub(super) fn day_of(self, local: DateTime) -> Date {
         let is_cut = self.0 != Time::midnight() && local.time() >= self.0;

@@ -177,8 +177,10 @@ pub(super) async fn restore(
         ("name" = String, Path, description = "The sequence.",
             min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
         ("key" = String, Path, description = "The caller's key."),
+        ("If-Match" = Option<String>, Header, description = "Changes this version only."),
     ),
-    responses((status = 204, description = "Removed, now or before.")),
+    responses((status = 204, description = "Removed, now or before.",
+        headers(("ETag" = String, description = "The version of the definition.")))),
     security((), ("administrator" = []))
 )]
 pub(super) async fn remove_period(

@@ -275,11 +275,14 @@ const LISTING: &[Code] = &[
 
 const READING: &[Code] = &[
     Code::InvalidName,
+    Code::InvalidPeriod,
     Code::InvalidParameter,
     Code::Forbidden,
     Code::SequenceNotFound,
     Code::MethodNotAllowed,
+    Code::PeriodRemoved,
     Code::StoreUnavailable,
+    Code::RefillTimeout,
     Code::Overloaded,
     Code::Internal,
 ];
@@ -292,6 +295,7 @@ const EXPLAINING: &[Code] = &[
     Code::Forbidden,
     Code::SequenceNotFound,
     Code::MethodNotAllowed,
+    Code::PeriodRemoved,
     Code::StoreUnavailable,
     Code::StoreWentBack,
     Code::RefillTimeout,
@@ -302,7 +306,6 @@ const EXPLAINING: &[Code] = &[
 /// Of `parse`, which changes nothing and may be asked with the database away.
 const PARSING: &[Code] = &[
     Code::InvalidName,
-    Code::InvalidPeriod,
     Code::InvalidId,
     Code::InvalidParameter,
     Code::InvalidBody,
@@ -350,6 +353,7 @@ const ADVANCING: &[Code] = &[
     Code::MethodNotAllowed,
     Code::ConfirmNeeded,
     Code::NotForKind,
+    Code::TooManyPeriods,
     Code::SequenceRetired,
     Code::PeriodRemoved,
     Code::VersionMismatch,
@@ -357,6 +361,7 @@ const ADVANCING: &[Code] = &[
     Code::UnsupportedMediaType,
     Code::StoreUnavailable,
     Code::StoreWentBack,
+    Code::RefillTimeout,
     Code::Overloaded,
     Code::Draining,
     Code::Internal,
@@ -383,6 +388,7 @@ const LIVING: &[Code] = &[
 
 const REMOVING: &[Code] = &[
     Code::InvalidName,
+    Code::InvalidPeriod,
     Code::InvalidParameter,
     Code::InvalidBody,
     Code::Unauthenticated,
@@ -390,9 +396,12 @@ const REMOVING: &[Code] = &[
     Code::SequenceNotFound,
     Code::MethodNotAllowed,
     Code::NotForKind,
+    Code::TooManyPeriods,
+    Code::VersionMismatch,
     Code::BodyTooLarge,
     Code::UnsupportedMediaType,
     Code::StoreUnavailable,
+    Code::StoreWentBack,
     Code::Overloaded,
     Code::Draining,
     Code::Internal,

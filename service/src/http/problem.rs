@@ -192,6 +192,7 @@ impl From<SequenceError> for Problem {
             SequenceError::NotFound { .. } => Code::SequenceNotFound,
             SequenceError::TooManySequences { .. } => Code::TooManySequences,
             SequenceError::PeriodNeeded
+            | SequenceError::PeriodMissing { .. }
             | SequenceError::NoPeriods { .. }
             | SequenceError::InvalidPeriod(_)
             | SequenceError::OfAnotherPeriod { .. }

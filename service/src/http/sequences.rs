@@ -162,8 +162,12 @@ pub(super) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     get,
     path = "/v1/sequences/{name}",
     tag = "sequences",
-    params(("name" = String, Path, description = "The sequence.",
-        min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")),
+    params(
+        ("name" = String, Path, description = "The sequence.",
+            min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
+        ("period" = Option<String>, Query,
+            description = "The period whose state is shown; the current one where it is absent."),
+    ),
     responses((status = 200, description = "The sequence.", body = Sequence,
         headers(("ETag" = String, description = "The version of the definition."))))
 )]

@@ -25,6 +25,10 @@ pub enum SequenceError {
     Exhausted { name: SequenceName, left: u64 },
     #[error("The sequence counts by callers' keys: name one, as in `?period=eod-7`.")]
     PeriodNeeded,
+    #[error(
+        "Sequence `{name}` counts in periods: name the one that is meant, as `period` of the body."
+    )]
+    PeriodMissing { name: SequenceName },
     #[error("Sequence `{name}` counts without periods; leave `period` out.")]
     NoPeriods { name: SequenceName },
     #[error("{0}")]
@@ -47,8 +51,8 @@ pub enum SequenceError {
     #[error("The period {period} of sequence `{name}` is removed.")]
     PeriodRemoved { name: SequenceName, period: Period },
     #[error(
-        "Sequence `{name}` has {limit} periods, as many as `limits.keyed_periods` allows; remove \
-         some, or name one that it has."
+        "Sequence `{name}` has {limit} periods, removed ones included, as many as \
+         `limits.keyed_periods` allows; raise that, or name one that it has."
     )]
     TooManyPeriods { name: SequenceName, limit: u64 },
     #[error("Only the periods of sequences that count by callers' keys can be removed.")]
@@ -66,8 +70,8 @@ pub enum SequenceError {
     AlreadyExists { name: SequenceName },
     #[error("The sequence has changed: its version is \"{current}\" now.")]
     VersionMismatch { current: i64 },
-    #[error("`floor` may be at most {highest}, the number after the last one: `max` is {max}.")]
-    FloorTooHigh { highest: i64, max: i64 },
+    #[error("`floor` may be at most {highest}: the last number is at most {limit}.")]
+    FloorTooHigh { highest: i64, limit: i64 },
     #[error(
         "{skipped} of the {left} numbers left of sequence `{name}` would be skipped, more than 1 %; \
          give `confirm` as true if that is meant."
@@ -122,7 +126,7 @@ impl SequenceError {
             StoreError::Definition(error) => Self::Definition(error),
             StoreError::AlreadyExists => Self::AlreadyExists { name },
             StoreError::VersionMismatch { current } => Self::VersionMismatch { current },
-            StoreError::FloorTooHigh { highest, max } => Self::FloorTooHigh { highest, max },
+            StoreError::FloorTooHigh { highest, limit } => Self::FloorTooHigh { highest, limit },
             StoreError::ConfirmNeeded { skipped, left } => Self::ConfirmNeeded {
                 name,
                 skipped,
@@ -132,8 +136,8 @@ impl SequenceError {
             StoreError::MayHaveChanged => Self::MayHaveChanged,
             StoreError::WentBack => Self::StoreWentBack,
             StoreError::NoPeriods(_) => Self::NoPeriods { name },
-            // Who comes to a sequence through its periods never hears it.
-            StoreError::HasPeriods(_) => Self::PeriodNeeded,
+            // Who comes to a sequence through its periods never hears it: it is of `advance`.
+            StoreError::HasPeriods(_) => Self::PeriodMissing { name },
             StoreError::PeriodRemoved => Self::PeriodRemoved {
                 name,
                 period: key.period.clone(),
@@ -142,5 +146,32 @@ impl SequenceError {
             StoreError::NotForKind => Self::NotForKind,
             StoreError::Broken(_) => Self::Internal,
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    fn told(error: StoreError) -> String {
+        SequenceError::from_store(&SequenceName::parse("orders").unwrap(), error).to_string()
+    }
+
+    #[test]
+    fn the_way_out_that_is_told_is_one() {
+        let full = told(StoreError::TooManyPeriods { limit: 7 });
+        assert!(
+            full.contains("raise that") && !full.contains("remove some"),
+            "{full}"
+        );
+        let high = told(StoreError::FloorTooHigh {
+            highest: 1_000_000,
+            limit: 999_999,
+        });
+        assert!(
+            high.contains(" 1000000: ") && high.contains(" 999999."),
+            "{high}"
+        );
     }
 }

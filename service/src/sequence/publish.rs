@@ -2,10 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use odometer_core::runway::Runway;
-
 use super::{description::State, issuer::Issuer, shared::Shared};
-use crate::metrics::AbandonedCause;
+use crate::{clock, metrics::AbandonedCause};
 
 impl Shared {
     pub(super) fn publish_metrics(&self) {
@@ -22,7 +20,7 @@ impl Shared {
                 shortest_reserve = shortest_reserve.min(seconds);
             }
             if let Some(runway) = &state.runway {
-                let seconds = runway.seconds();
+                let seconds = runway.seconds(period_left(&issuer));
                 shortest_runway_seconds =
                     shortest_runway_seconds.min(seconds.unwrap_or(f64::INFINITY));
                 // What starts again before it ends is not short.
@@ -73,11 +71,18 @@ impl Shared {
         if let Some(seconds) = state.reserve_seconds {
             metrics.reserve_seconds.set(seconds);
         }
-        if let Some(seconds) = state.runway.as_ref().and_then(Runway::seconds) {
+        let runway = state.runway.as_ref();
+        if let Some(seconds) = runway.and_then(|runway| runway.seconds(period_left(issuer))) {
             metrics.runway_seconds.set(seconds);
         }
         state
     }
+}
+
+/// In how many seconds numbers start again; `None` where they do not by themselves.
+fn period_left(issuer: &Issuer) -> Option<f64> {
+    let span = issuer.span?;
+    Some(span.seconds_left(clock::now_ms()))
 }
 
 /// Numbers above 2^53 lose digits, which a gauge does not show anyway.

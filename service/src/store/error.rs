@@ -68,7 +68,7 @@ pub enum StoreError {
     #[error("the sequence is at version {current}")]
     VersionMismatch { current: i64 },
     #[error("a floor may be at most {highest}")]
-    FloorTooHigh { highest: i64, max: i64 },
+    FloorTooHigh { highest: i64, limit: i64 },
     #[error("{skipped} of {left} numbers left would be skipped")]
     ConfirmNeeded { skipped: u64, left: u64 },
     /// A change that certainly was not made.

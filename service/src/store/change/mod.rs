@@ -234,7 +234,7 @@ fn raised_floor(before: &Snapshot, floor: i64, confirm: bool) -> Result<i64, Sto
     let Some(floor) = definition.first_from(floor) else {
         return Err(StoreError::FloorTooHigh {
             highest: definition.end(),
-            max: definition.max,
+            limit: definition.limit(),
         });
     };
     let left = definition.left(before.next_value);
