@@ -27,7 +27,8 @@ pub(super) struct Sequence {
     #[schema(value_type = openapi::DefinitionFields)]
     definition: Arc<Definition>,
     state: SequenceState,
-    /// The youngest rows of the journal, those of all replicas.
+    /// At most 100 rows of the journal, those of all replicas: of the periods that sort last, the
+    /// highest numbers first. With keys, those that sort first may be missing.
     blocks: Vec<JournalRow>,
 }
 

@@ -49,7 +49,7 @@ pub struct Description {
     /// `None` where the store did not answer.
     pub is_retired: Option<bool>,
     pub state: State,
-    /// The youngest rows of the journal, those of all replicas.
+    /// Rows of the journal of all replicas: of the periods that sort last, the highest first.
     pub blocks: Vec<JournalBlock>,
 }
 

@@ -193,10 +193,15 @@ fn deal(block: Block, group: Vec<Waiter>) -> Dealt {
 }
 
 /// Those whom the numbers left suffice for, and the others with what they are told to be left.
+///
+/// Nothing is kept for callers that have gone: nothing was written for them yet.
 fn fitting(group: Vec<Waiter>, mut left: u64) -> (Vec<Waiter>, Vec<(Waiter, u64)>) {
     let mut kept = Vec::new();
     let mut refused = Vec::new();
-    for waiter in group {
+    let there = group
+        .into_iter()
+        .filter(|waiter| !waiter.answer.is_closed());
+    for waiter in there {
         if waiter.count > left {
             refused.push((waiter, left));
         } else {
@@ -271,5 +276,15 @@ mod tests {
         let kept: Vec<u64> = kept.iter().map(|waiter| waiter.count).collect();
         let refused: Vec<_> = refused.iter().map(|(w, left)| (w.count, *left)).collect();
         assert_eq!((kept, refused), (vec![3, 2], vec![(4, 2), (1, 0)]));
+    }
+
+    #[test]
+    fn at_the_end_nothing_is_kept_for_a_caller_that_has_gone() {
+        let (waiters, mut receivers) = group(&[5, 1, 4]);
+        drop(receivers.remove(0));
+        let (kept, refused) = fitting(waiters, 5);
+        let kept: Vec<u64> = kept.iter().map(|waiter| waiter.count).collect();
+        assert_eq!(kept, [1, 4]);
+        assert!(refused.is_empty());
     }
 }

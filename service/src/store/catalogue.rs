@@ -194,7 +194,7 @@ pub(super) async fn insert(
     let now = now_ms();
     // That of a sequence with periods never issues, and is the one that changes are counted on.
     let next_value = ground.first(definition);
-    if definition.exhausted(next_value) {
+    if definition.exhausted(next_value) && !has_periods(definition) {
         tracing::warn!(
             sequence = name.as_str(),
             "a sequence is born exhausted: what `odometer recover` skipped is more than all of it"
@@ -265,8 +265,9 @@ pub(super) async fn names(
         .await
 }
 
-/// The youngest rows of the journal of one sequence: those of its last period first, in the order
-/// of periods as text.
+/// The highest rows of the journal of one sequence, as the index has them: those of its last period
+/// first, in the order of periods as text. With keys that is not the order of time: rows of keys in
+/// use may lie behind as many of keys that sort higher.
 pub(super) async fn blocks(
     database: DatabaseConnection,
     name: SequenceName,

@@ -233,7 +233,7 @@ impl Store {
         self.database().floor_of(key).await
     }
 
-    /// The youngest rows of a sequence's journal, of whichever periods.
+    /// Rows of a sequence's journal: of the periods that sort last, the highest first.
     ///
     /// # Errors
     /// Why the store did not answer.

@@ -4,9 +4,13 @@
 //! First `periods_removed_through` is raised, under which no period is born any more; only then are
 //! counters deleted. Born again, a period would repeat its numbers. Every replica does it: what one
 //! has begun another ends, and what is done twice is done once.
+//!
+//! It is raised no further than to the youngest period that has a counter and is too old. What was
+//! never born has no numbers to repeat, and a clock that is ahead for a while, where it is the
+//! database's too, forbids no period that is yet to come.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -26,7 +30,7 @@ use super::{
     change::beat::{self, Beat, Witness},
     connection::session::DatabaseConnection,
     connection::{Connection, Health},
-    error::Failure,
+    error::{Cause, Failure},
 };
 use crate::{
     clock::now_ms,
@@ -60,7 +64,7 @@ struct Due {
     version: i64,
     /// What of it is removed already.
     removed_through: String,
-    /// The last period that is too old.
+    /// The last period that is too old; where it is to be removed, the last that has a counter.
     through: Period,
 }
 
@@ -87,13 +91,7 @@ impl Remover {
             }
             match self.pass().await {
                 Ok(()) => pause = BETWEEN_PASSES,
-                Err(failure) if !std::mem::replace(&mut self.has_warned, true) => {
-                    tracing::warn!(
-                        error = failure.cause().text(),
-                        "old periods cannot be removed for now; it is tried again"
-                    );
-                }
-                Err(_) => {}
+                Err(failure) => self.warn_once(&failure),
             }
         }
     }
@@ -101,6 +99,7 @@ impl Remover {
     async fn pass(&mut self) -> Result<(), Failure> {
         // Whichever clock is behind decides: what is kept too long can still be removed.
         let now_ms = Ord::min(now_ms(), self.query(clock).await?);
+        let mut put_off = None;
         let mut after = Some(String::new());
         while let Some(begin) = after {
             let end = self.query(|database| page_end(database, begin.clone()));
@@ -108,13 +107,30 @@ impl Remover {
             let page = (begin, end.clone());
             let rows = self.query(|database| calendars(database, page)).await?;
             for due in self.due(&rows, now_ms).await? {
-                self.remove(due).await?;
+                match self.remove(due).await {
+                    Ok(()) => {}
+                    // One sequence that is always in use keeps no other one from being looked at.
+                    Err(failure) if is_of_one_sequence(&failure) => put_off = Some(failure),
+                    Err(failure) => return Err(failure),
+                }
             }
-            self.has_warned = false;
             after = end;
             tokio::time::sleep(BETWEEN_STEPS).await;
         }
+        match put_off {
+            Some(failure) => self.warn_once(&failure),
+            None => self.has_warned = false,
+        }
         Ok(())
+    }
+
+    fn warn_once(&mut self, failure: &Failure) {
+        if !std::mem::replace(&mut self.has_warned, true) {
+            tracing::warn!(
+                error = failure.cause().text(),
+                "old periods cannot be removed for now; it is tried again"
+            );
+        }
     }
 
     /// Those that have counters which are too old, also such as are left of an earlier removal.
@@ -128,14 +144,13 @@ impl Remover {
         let mut all = Vec::new();
         for (through, group) in by_period {
             let names: Vec<String> = group.iter().map(|due| due.name.clone()).collect();
-            let with_counters = self
+            let mut youngest = self
                 .query(|database| with_counters(database, names, through))
                 .await?;
-            all.extend(
-                group
-                    .into_iter()
-                    .filter(|due| with_counters.contains(&due.name)),
-            );
+            all.extend(group.into_iter().filter_map(|due| {
+                let through = youngest.remove(&due.name)?;
+                Some(Due { through, ..due })
+            }));
         }
         Ok(all)
     }
@@ -256,22 +271,35 @@ async fn calendars(
     find.all(&database).await
 }
 
-/// Which of these sequences have counters of a period, or of one before.
+/// Whether what failed at one sequence says nothing of the others: others were in the way of it.
+fn is_of_one_sequence(failure: &Failure) -> bool {
+    matches!(
+        failure.cause(),
+        Cause::Contention | Cause::Interrupted | Cause::Silent
+    )
+}
+
+/// Which of these sequences have counters of a period, or of one before, and the last of those.
 async fn with_counters(
     database: DatabaseConnection,
     names: Vec<String>,
     through: Period,
-) -> Result<Vec<String>, DbErr> {
-    counter::Entity::find()
-        .select_only()
+) -> Result<HashMap<String, Period>, DbErr> {
+    let query = Query::select()
         .column(counter::Column::Sequence)
-        .distinct()
-        .filter(counter::Column::Sequence.is_in(names))
-        .filter(counter::Column::Period.gt(NO_PERIOD))
-        .filter(counter::Column::Period.lte(through.as_str()))
-        .into_tuple()
-        .all(&database)
-        .await
+        .expr_as(Expr::col(counter::Column::Period).max(), "youngest")
+        .from(counter::Entity)
+        .and_where(counter::Column::Sequence.is_in(names))
+        .and_where(counter::Column::Period.gt(NO_PERIOD))
+        .and_where(counter::Column::Period.lte(through.as_str()))
+        .group_by_col(counter::Column::Sequence)
+        .to_owned();
+    let mut found = HashMap::new();
+    for row in database.query_all(&query).await? {
+        let youngest: String = row.try_get("", "youngest")?;
+        found.insert(row.try_get("", "sequence")?, Period::from_stored(&youngest));
+    }
+    Ok(found)
 }
 
 /// Says in the sequence's row that its periods are removed; false where that is not the case to be.
@@ -337,7 +365,10 @@ fn is_announced(name: &str, period: &str) -> Expr {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
-    use odometer_core::definition::{PeriodKind, Span};
+    use odometer_core::{
+        definition::{PeriodKind, Span},
+        format::Format,
+    };
 
     use super::*;
 
@@ -361,6 +392,7 @@ mod tests {
             period: PeriodKind::Day,
             format: "{period}-{value}".to_owned(),
             retain: Span::from_days(days),
+            format: Format::WITH_PERIOD.to_owned(),
             ..Definition::default()
         }
     }
@@ -386,6 +418,19 @@ mod tests {
                 ..kept_for(3)
             };
             assert_eq!(through(&definition, ""), None);
+        }
+    }
+
+    #[test]
+    fn only_what_others_were_in_the_way_of_is_put_off() {
+        for cause in [Cause::Contention, Cause::Interrupted] {
+            assert!(is_of_one_sequence(&Failure::NotCommitted(cause)));
+        }
+        assert!(is_of_one_sequence(&Failure::MayHaveCommitted(
+            Cause::Silent
+        )));
+        for cause in [Cause::Busy, Cause::WentBack, Cause::DiskFull] {
+            assert!(!is_of_one_sequence(&Failure::NotCommitted(cause)));
         }
     }
 

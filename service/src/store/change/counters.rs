@@ -9,7 +9,8 @@ use odometer_core::{
     period::CounterKey,
 };
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
+    QuerySelect,
     sea_query::{Expr, ExprTrait, Query},
 };
 
@@ -39,12 +40,46 @@ pub(super) struct Used {
     pub(super) issued: bool,
 }
 
+/// The sequence that the act is about.
+#[derive(Clone, Copy)]
+pub(super) struct WholeSequence<'a> {
+    pub(super) definition: &'a Arc<Definition>,
+    /// Whether the act is known to change nothing: then no counter was raised.
+    pub(super) is_so_already: bool,
+}
+
+/// Whether the act removes what is a tombstone already. No counter of another state follows one.
+pub(super) async fn is_tombstone(
+    transaction: &DatabaseTransaction,
+    act: &Act,
+    key: &CounterKey,
+) -> Result<bool, DbErr> {
+    if !matches!(act, Act::RemovePeriod { .. }) {
+        return Ok(false);
+    }
+    let row = (
+        key.sequence.as_str().to_owned(),
+        key.period.as_str().to_owned(),
+    );
+    let mut find = counter::Entity::find_by_id(row);
+    // A read that locks nothing would settle what MariaDB shows from then on, before anything is
+    // held. SQLite has one writer and no row locks.
+    if transaction.get_database_backend() != DbBackend::Sqlite {
+        find = find.lock_exclusive();
+    }
+    let row = find.one(transaction).await?;
+    Ok(row.is_some_and(|row| row.state == REMOVED))
+}
+
 /// Reads the counter, making it where the period was never used.
 pub(super) async fn found(
     transaction: &DatabaseTransaction,
     change: &Change,
     key: &CounterKey,
-    definition: &Arc<Definition>,
+    WholeSequence {
+        definition,
+        is_so_already,
+    }: WholeSequence<'_>,
     version: &mut ChangeVersion,
 ) -> Result<Result<Found, StoreError>, DbErr> {
     let Some(standing) = catalogue::read(transaction, key.sequence.as_str(), &key.period).await?
@@ -71,7 +106,8 @@ pub(super) async fn found(
         highest: counter.seen.next_value,
         issued: counter.seen.next_value > definition.start,
     };
-    if matches!(change.act, Act::Define { .. }) && catalogue::has_periods(definition) {
+    let is_definition = matches!(change.act, Act::Define { .. }) && !is_so_already;
+    if is_definition && catalogue::has_periods(definition) {
         let of_periods = highest_of_periods(transaction, &key.sequence).await?;
         used.highest = of_periods.unwrap_or(definition.start);
         used.issued = !standing.periods_removed_through.is_empty()

@@ -28,7 +28,7 @@ use crate::store::{
     answer::{Altered, Condition, Snapshot},
     catalogue::{self, LIVE, RETIRED, one_more},
     change::beat::Witness,
-    change::counters::Used,
+    change::counters::{Used, WholeSequence},
     connection::session::{DatabaseConnection, DatabaseTransaction},
     database::Seen,
     error::StoreError,
@@ -140,12 +140,18 @@ async fn within(
         sequence: change.name.clone(),
         period: change.act.period(),
     };
-    if !is_dry_run {
+    let is_so_already = is_so_already(&change.act, &row, &definition)
+        || counters::is_tombstone(transaction, &change.act, &key).await?;
+    // A sequence may have very many counters, which others reserve from meanwhile.
+    if !is_dry_run && !is_so_already {
         counters::raise(transaction, &key).await?;
     }
     let mut version = counters::ChangeVersion::default();
-    let found = match counters::found(transaction, &change, &key, &definition, &mut version).await?
-    {
+    let whole = WholeSequence {
+        definition: &definition,
+        is_so_already,
+    };
+    let found = match counters::found(transaction, &change, &key, whole, &mut version).await? {
         Ok(found) => found,
         Err(error) => return Ok(Err(error)),
     };
@@ -163,6 +169,12 @@ async fn within(
         Ok(after) => after,
         Err(error) => return Ok(Err(error)),
     };
+    if is_so_already && after != before {
+        return Ok(Err(StoreError::Broken(format!(
+            "a change of `{}` was taken for none",
+            change.name
+        ))));
+    }
     let is_written = !is_dry_run && after != before;
     if is_written {
         after.version = version.raised(transaction).await?;
@@ -176,6 +188,20 @@ async fn within(
         after,
         is_written,
     }))
+}
+
+/// Whether the sequence's row, which is held, says that the act changes nothing, whatever its
+/// counters hold.
+fn is_so_already(act: &Act, row: &sequence::Model, definition: &Definition) -> bool {
+    match act {
+        // Where no field changes, no high-water mark is in the way.
+        Act::Define { change, .. } => change
+            .apply(definition, definition.start, true)
+            .is_ok_and(|applied| applied == *definition),
+        Act::Retire => row.state == RETIRED,
+        Act::Restore => row.state == LIVE,
+        Act::Advance { .. } | Act::RemovePeriod { .. } => false,
+    }
 }
 
 /// Whether the act may be tried on the sequence as it is.
@@ -435,6 +461,37 @@ mod tests {
         }
         // With nothing left nothing is skipped.
         assert_eq!(advance(&at(2001, 1), 2001, false).unwrap(), (2001, 2001));
+    }
+
+    #[test]
+    fn a_repeated_act_is_told_by_the_row_of_its_sequence() {
+        let of = |state: &str, definition: &Definition| sequence::Model {
+            name: "orders".to_owned(),
+            definition: definition.to_stored(),
+            state: state.to_owned(),
+            periods_removed_through: String::new(),
+            version: 7,
+            created_at: 0,
+            changed_at: 0,
+        };
+        let definition = Definition {
+            max: 2000,
+            ..Definition::default()
+        };
+        let says =
+            |state: &str, act: &Act| is_so_already(act, &of(state, &definition), &definition);
+        assert!(says(RETIRED, &Act::Retire) && says(LIVE, &Act::Restore));
+        assert!(!says(LIVE, &Act::Retire) && !says(RETIRED, &Act::Restore));
+        let define = |max: i64| Act::Define {
+            change: Box::new(DefinitionChange {
+                max: Some(max),
+                ..DefinitionChange::default()
+            }),
+            template: Arc::new(Definition::default()),
+            dry_run: false,
+        };
+        assert!(says(LIVE, &define(2000)));
+        assert!(!says(LIVE, &define(1999)) && !says(LIVE, &define(-1)));
     }
 
     #[test]

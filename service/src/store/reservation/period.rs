@@ -183,6 +183,13 @@ impl PeriodBirth {
         }
         let newborn = Newborn::at(first, &definition, ground);
         if insert(transaction, &self.key, newborn).await? {
+            if definition.exhausted(first) {
+                tracing::warn!(
+                    sequence = self.key.sequence.as_str(),
+                    period = self.key.period.as_str(),
+                    "a period is born exhausted: what `odometer recover` skipped is more than all of it"
+                );
+            }
             Ok(PeriodBorn::Born)
         } else {
             Ok(PeriodBorn::Refused)
