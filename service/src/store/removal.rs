@@ -390,7 +390,6 @@ mod tests {
     fn kept_for(days: u32) -> Definition {
         Definition {
             period: PeriodKind::Day,
-            format: "{period}-{value}".to_owned(),
             retain: Span::from_days(days),
             format: Format::WITH_PERIOD.to_owned(),
             ..Definition::default()
