@@ -1,7 +1,7 @@
 //! Formats: how a number is printed with its period, and read back.
 //!
 //! A pattern is taken apart once, when a definition is made or read. It is refused when ids could
-//! repeat or could not be read back; [`rules`] has the proof. What it prints is ASCII without
+//! repeat or could not be read back; `rules` has the proof. What it prints is ASCII without
 //! quotes, backslashes and control characters, so it stands in JSON and in lines of text as it is.
 //!
 //! | File | Owns |

@@ -312,13 +312,7 @@ impl Database {
         &self,
         key: &CounterKey,
     ) -> Result<(Listed, Option<Seen>), StoreError> {
-        let standing = self
-            .several_times(&key.sequence, |database| {
-                let CounterKey { sequence, period } = key.clone();
-                async move { catalogue::read(&database, sequence.as_str(), &period).await }
-            })
-            .await?
-            .ok_or(StoreError::NotFound)?;
+        let standing = self.standing_of(key).await?;
         let definition = Definition::from_stored(&standing.definition)
             .map_err(|error| StoreError::Broken(error.to_string()))?;
         if standing.has_removed(&key.period) {
@@ -334,14 +328,17 @@ impl Database {
         Ok((listed, seen))
     }
 
+    /// The row of a sequence and that of a counter of it.
+    async fn standing_of(&self, key: &CounterKey) -> Result<catalogue::Standing, StoreError> {
+        let read = self.several_times(&key.sequence, |database| {
+            let CounterKey { sequence, period } = key.clone();
+            async move { catalogue::read(&database, sequence.as_str(), &period).await }
+        });
+        read.await?.ok_or(StoreError::NotFound)
+    }
+
     pub(super) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
-        let standing = self
-            .several_times(&key.sequence, |database| {
-                let CounterKey { sequence, period } = key.clone();
-                async move { catalogue::read(&database, sequence.as_str(), &period).await }
-            })
-            .await?
-            .ok_or(StoreError::NotFound)?;
+        let standing = self.standing_of(key).await?;
         if standing.has_removed(&key.period) {
             return Ok(None);
         }
