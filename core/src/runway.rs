@@ -229,8 +229,8 @@ mod tests {
         ] {
             assert_eq!(runway.seconds(period_left), Some(expected));
         }
-        // A period that is over shortly says nothing of one that is used at a higher rate.
-        let faster = Runway::of(&definition, 1, 1000.0);
-        assert_eq!(faster.seconds(Some(1000.0)), Some(999.999));
+        // What is used up before the period is over is short.
+        let faster = Runway::of(&definition, 1, 1024.0);
+        assert_eq!(faster.seconds(Some(1000.0)), Some(999_999.0 / 1024.0));
     }
 }
