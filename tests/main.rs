@@ -11,4 +11,5 @@ mod documents;
 mod guarantees;
 mod operation;
 mod source;
-mod support;
+
+pub(crate) use odometer_tests as support;

@@ -13,14 +13,14 @@ use super::{
 
 /// A database that Odometer runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Backend {
+pub enum Backend {
     Sqlite,
     Postgres,
     MariaDb,
 }
 
 impl Backend {
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
@@ -28,7 +28,7 @@ impl Backend {
         }
     }
 
-    pub(crate) fn scheme(self) -> &'static str {
+    pub fn scheme(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
@@ -37,7 +37,7 @@ impl Backend {
     }
 
     /// How many processes may share a database of this kind, of `wanted`.
-    pub(crate) fn replicas(self, wanted: usize) -> usize {
+    pub fn replicas(self, wanted: usize) -> usize {
         match self {
             Self::Sqlite => 1,
             Self::Postgres | Self::MariaDb => wanted,
@@ -46,10 +46,10 @@ impl Backend {
 }
 
 /// An empty database, or one with Odometer's schema.
-pub(crate) struct TestDatabase {
-    pub(crate) backend: Backend,
+pub struct TestDatabase {
+    pub backend: Backend,
     /// What the program under test is given.
-    pub(crate) url: String,
+    pub url: String,
     administrator_url: String,
     /// Holds the file of SQLite.
     _directory: Option<TempDir>,
@@ -57,14 +57,14 @@ pub(crate) struct TestDatabase {
 
 impl TestDatabase {
     /// A database with the schema, ready for `serve`.
-    pub(crate) async fn prepared(backend: Backend) -> Self {
+    pub async fn prepared(backend: Backend) -> Self {
         let database = Self::empty(backend).await;
         database.migrate();
         database
     }
 
     /// A database without any table.
-    pub(crate) async fn empty(backend: Backend) -> Self {
+    pub async fn empty(backend: Backend) -> Self {
         match backend {
             Backend::Sqlite => {
                 let directory = keeper::directory("sqlite");
@@ -83,7 +83,7 @@ impl TestDatabase {
     }
 
     /// A database with the schema on a server of the test's own.
-    pub(crate) async fn prepared_on(server: &Server) -> Self {
+    pub async fn prepared_on(server: &Server) -> Self {
         let database = Self::empty_on(server).await;
         database.migrate();
         database
@@ -106,7 +106,7 @@ impl TestDatabase {
     }
 
     /// Brings the schema up with the program's own command; SQLite does that at start.
-    pub(crate) fn migrate(&self) {
+    pub fn migrate(&self) {
         if self.backend != Backend::Sqlite {
             let finished = Program::options().database(&self.url).run(&["migrate"]);
             assert_eq!(finished.code, Some(0), "migrate: {finished}");
@@ -114,7 +114,7 @@ impl TestDatabase {
     }
 
     /// Where the program finds this database behind `proxy`, which leads to `server`.
-    pub(crate) fn url_through(&self, proxy: &Proxy, server: &Server) -> String {
+    pub fn url_through(&self, proxy: &Proxy, server: &Server) -> String {
         let direct = format!(":{}/", server.port());
         let behind = self.url.replace(&direct, &format!(":{}/", proxy.port()));
         assert_ne!(behind, self.url);
@@ -130,7 +130,7 @@ impl TestDatabase {
     }
 
     /// The rows of `query`.
-    pub(crate) async fn query(&self, query: &str) -> Vec<QueryResult> {
+    pub async fn query(&self, query: &str) -> Vec<QueryResult> {
         let connection = self.connect().await;
         let rows = connection
             .query_all_raw(Statement::from_string(self.dialect(), query))
@@ -141,14 +141,14 @@ impl TestDatabase {
     }
 
     /// The single number of `query`, if it has a row.
-    pub(crate) async fn number(&self, query: &str) -> Option<i64> {
+    pub async fn number(&self, query: &str) -> Option<i64> {
         let rows = self.query(query).await;
         rows.first()
             .map(|row| row.try_get_by_index(0).expect("one column with a number"))
     }
 
     /// Runs a statement that changes the database behind the program's back.
-    pub(crate) async fn execute(&self, statement: &str) {
+    pub async fn execute(&self, statement: &str) {
         let connection = self.connect().await;
         connection
             .execute_unprepared(statement)
@@ -158,7 +158,7 @@ impl TestDatabase {
     }
 
     /// Lets no write through until it is thawed.
-    pub(crate) async fn freeze(&self) -> Frozen {
+    pub async fn freeze(&self) -> Frozen {
         let connection = self.connect().await;
         let (freeze, thaw) = match self.backend {
             Backend::Sqlite => ("BEGIN IMMEDIATE", "COMMIT"),
@@ -174,13 +174,13 @@ impl TestDatabase {
     }
 
     /// The first number of `sequence` that nobody has reserved; `None` before its birth.
-    pub(crate) async fn next_value(&self, sequence: &str) -> Option<i64> {
+    pub async fn next_value(&self, sequence: &str) -> Option<i64> {
         let query = format!("SELECT next_value FROM counter WHERE sequence = '{sequence}'");
         self.number(&query).await
     }
 
     /// The journal of `sequence`, in order.
-    pub(crate) async fn journal(&self, sequence: &str) -> Vec<JournalRow> {
+    pub async fn journal(&self, sequence: &str) -> Vec<JournalRow> {
         let query = format!(
             "SELECT first, last, fate, next_unissued FROM block \
              WHERE sequence = '{sequence}' ORDER BY first, next_unissued"
@@ -206,13 +206,13 @@ impl TestDatabase {
 }
 
 /// A database whose tables are locked.
-pub(crate) struct Frozen {
+pub struct Frozen {
     connection: DatabaseConnection,
     thaw: &'static str,
 }
 
 impl Frozen {
-    pub(crate) async fn thaw(self) {
+    pub async fn thaw(self) {
         let thawed = self.connection.execute_unprepared(self.thaw).await;
         thawed.expect("the tables can be unlocked");
         self.connection.close().await.expect("a connection closes");
@@ -221,18 +221,19 @@ impl Frozen {
 
 /// One row of the journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct JournalRow {
-    pub(crate) first: i64,
-    pub(crate) last: i64,
-    pub(crate) fate: String,
-    pub(crate) next_unissued: i64,
+pub struct JournalRow {
+    pub first: i64,
+    pub last: i64,
+    pub fate: String,
+    pub next_unissued: i64,
 }
 
 /// Makes one test for each database out of `async fn name(backend: Backend)`.
+#[macro_export]
 macro_rules! for_each_backend {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
-            use crate::support::{Backend, run};
+            use $crate::{Backend, run};
 
             #[test]
             fn sqlite() {
@@ -253,10 +254,11 @@ macro_rules! for_each_backend {
 }
 
 /// As `for_each_backend`, for what needs a server or several replicas.
+#[macro_export]
 macro_rules! for_each_server {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
-            use crate::support::{Backend, run};
+            use $crate::{Backend, run};
 
             #[test]
             fn postgres() {
@@ -270,5 +272,3 @@ macro_rules! for_each_server {
         }
     )+};
 }
-
-pub(crate) use {for_each_backend, for_each_server};

@@ -9,19 +9,19 @@ use std::{
 use super::{postgres, server::run_to_the_end};
 
 /// Signs certificates; its own is in a file.
-pub(crate) struct Authority {
+pub struct Authority {
     directory: PathBuf,
 }
 
 /// Files of a server's certificate and its key.
-pub(crate) struct Certificate {
-    pub(crate) certificate: PathBuf,
-    pub(crate) key: PathBuf,
+pub struct Certificate {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
 }
 
 impl Authority {
     /// Made in `directory`, under a name of its own.
-    pub(crate) fn make(directory: &Path) -> Self {
+    pub fn make(directory: &Path) -> Self {
         let directory = directory.join(format!("authority-{}", uuid::Uuid::new_v4().simple()));
         std::fs::create_dir(&directory).expect("our directory");
         run_to_the_end(
@@ -38,12 +38,12 @@ impl Authority {
     }
 
     /// The file of its own certificate.
-    pub(crate) fn certificate(&self) -> PathBuf {
+    pub fn certificate(&self) -> PathBuf {
         self.directory.join("ca.pem")
     }
 
     /// A certificate for the server at `host`, readable by the account that runs PostgreSQL.
-    pub(crate) fn sign(&self, host: &str, directory: &Path) -> Certificate {
+    pub fn sign(&self, host: &str, directory: &Path) -> Certificate {
         let request = directory.join("server.csr");
         let made = Certificate {
             certificate: directory.join("server.pem"),

@@ -11,33 +11,33 @@ use super::Range;
 const REPLY_LIMIT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub struct Client {
     http: reqwest::Client,
     base: String,
 }
 
 /// A status and what came with it.
 #[derive(Clone, Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: String,
+pub struct Reply {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: String,
 }
 
 impl Reply {
     /// # Panics
     /// When the body is not JSON.
-    pub(crate) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.body)
             .unwrap_or_else(|error| panic!("not JSON ({error}): {self:?}"))
     }
 
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
     /// The `code` of a problem; `None` where the reply is none.
-    pub(crate) fn code(&self) -> Option<String> {
+    pub fn code(&self) -> Option<String> {
         let value: Value = serde_json::from_str(&self.body).ok()?;
         value.get("code")?.as_str().map(str::to_owned)
     }
@@ -46,7 +46,7 @@ impl Reply {
     ///
     /// # Panics
     /// When the reply is not 200 or its parts disagree.
-    pub(crate) fn numbers(&self) -> Vec<Range> {
+    pub fn numbers(&self) -> Vec<Range> {
         assert_eq!(self.status, 200, "no numbers: {self:?}");
         let reply = self.json();
         if let Some(ranges) = reply.get("ranges").and_then(Value::as_array) {
@@ -70,7 +70,7 @@ impl Reply {
     }
 
     /// The one number given.
-    pub(crate) fn number(&self) -> i64 {
+    pub fn number(&self) -> i64 {
         match self.numbers().as_slice() {
             [range] if range.count == 1 => range.first,
             ranges => panic!("not one number: {ranges:?}"),
@@ -80,7 +80,7 @@ impl Reply {
 
 /// What became of one call that asks for numbers.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub enum Answer {
     Given(Vec<Range>),
     /// Any status but 200: no number was given.
     Refused(Reply),
@@ -89,7 +89,7 @@ pub(crate) enum Answer {
 }
 
 impl Client {
-    pub(crate) fn new(base: &str) -> Self {
+    pub fn new(base: &str) -> Self {
         let http = reqwest::Client::builder()
             .no_proxy()
             .tcp_nodelay(true)
@@ -103,7 +103,7 @@ impl Client {
     }
 
     /// Sends a request; `path` begins with `/` and is sent as an URL library normalises it.
-    pub(crate) async fn send(
+    pub async fn send(
         &self,
         method: Method,
         path: &str,
@@ -125,19 +125,19 @@ impl Client {
         })
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Result<Reply, reqwest::Error> {
+    pub async fn get(&self, path: &str) -> Result<Reply, reqwest::Error> {
         self.send(Method::GET, path, &[], None).await
     }
 
-    pub(crate) async fn post(&self, path: &str) -> Result<Reply, reqwest::Error> {
+    pub async fn post(&self, path: &str) -> Result<Reply, reqwest::Error> {
         self.send(Method::POST, path, &[], None).await
     }
 
-    pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<Reply, reqwest::Error> {
+    pub async fn put(&self, path: &str, body: &Value) -> Result<Reply, reqwest::Error> {
         self.put_with(path, body, &[]).await
     }
 
-    pub(crate) async fn put_with(
+    pub async fn put_with(
         &self,
         path: &str,
         body: &Value,
@@ -150,7 +150,7 @@ impl Client {
     }
 
     /// Defines `name`, which must succeed.
-    pub(crate) async fn define(&self, name: &str, definition: &Value) -> Reply {
+    pub async fn define(&self, name: &str, definition: &Value) -> Reply {
         let path = format!("/v1/sequences/{name}");
         let reply = self.put(&path, definition).await.expect("a reply");
         assert!(matches!(reply.status, 200 | 201), "not defined: {reply:?}");
@@ -158,7 +158,7 @@ impl Client {
     }
 
     /// What the program tells about `name`, which must exist.
-    pub(crate) async fn describe(&self, name: &str) -> Value {
+    pub async fn describe(&self, name: &str) -> Value {
         let path = format!("/v1/sequences/{name}");
         let reply = self.get(&path).await.expect("a reply");
         assert_eq!(reply.status, 200, "not described: {reply:?}");
@@ -166,7 +166,7 @@ impl Client {
     }
 
     /// The next number of `name`, which must be given.
-    pub(crate) async fn next(&self, name: &str) -> i64 {
+    pub async fn next(&self, name: &str) -> i64 {
         self.post(&format!("/v1/sequences/{name}/next"))
             .await
             .expect("a reply")
@@ -174,7 +174,7 @@ impl Client {
     }
 
     /// Asks for numbers by `path` and sorts the outcome.
-    pub(crate) async fn ask(&self, path: &str) -> Answer {
+    pub async fn ask(&self, path: &str) -> Answer {
         match self.post(path).await {
             Ok(reply) if reply.status == 200 => Answer::Given(reply.numbers()),
             Ok(reply) => Answer::Refused(reply),

@@ -12,7 +12,7 @@ const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 
 /// The wall clock of processes that were started with it: that of the machine and an offset, which
 /// may change at any time. Their monotonic clocks are the machine's.
-pub(crate) struct SteppedClock {
+pub struct SteppedClock {
     directory: TempDir,
     library: PathBuf,
 }
@@ -20,7 +20,7 @@ pub(crate) struct SteppedClock {
 impl SteppedClock {
     /// # Panics
     /// Where the library is missing.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let clock = Self {
             directory: keeper::directory("clock"),
             library: library().expect("libfaketime is missing: run tests/install"),
@@ -30,7 +30,7 @@ impl SteppedClock {
     }
 
     /// From now on the clock is so many milliseconds ahead of the machine's.
-    pub(crate) fn step_to(&self, offset_ms: i64) {
+    pub fn step_to(&self, offset_ms: i64) {
         let sign = if offset_ms < 0 { '-' } else { '+' };
         let (seconds, millis) = (
             offset_ms.unsigned_abs() / 1000,
@@ -43,7 +43,7 @@ impl SteppedClock {
     }
 
     /// What a process must be given to live by it.
-    pub(crate) fn environment(&self) -> [(&'static str, String); 4] {
+    pub fn environment(&self) -> [(&'static str, String); 4] {
         let shown = |path: &Path| path.to_str().expect("a path of ASCII").to_owned();
         [
             ("LD_PRELOAD", shown(&self.library)),
@@ -59,7 +59,7 @@ impl SteppedClock {
 }
 
 /// The machine's clock, in milliseconds of the Unix epoch.
-pub(crate) fn now_ms() -> i64 {
+pub fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
 }
 

@@ -12,14 +12,14 @@ use tempfile::TempDir;
 use super::{keeper, server::run_to_the_end};
 
 /// A mounted tmpfs, unmounted when dropped or when the run ends.
-pub(crate) struct SmallDisk {
+pub struct SmallDisk {
     directory: TempDir,
 }
 
 impl SmallDisk {
     /// # Panics
     /// When it cannot be mounted, which needs root.
-    pub(crate) fn mount(megabytes: u32) -> Self {
+    pub fn mount(megabytes: u32) -> Self {
         assert!(
             rustix::process::geteuid().is_root(),
             "a small disk can be mounted by root alone: run the tests as root, or in a container"
@@ -35,12 +35,12 @@ impl SmallDisk {
         Self { directory }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
     /// A directory on it.
-    pub(crate) fn directory(&self) -> TempDir {
+    pub fn directory(&self) -> TempDir {
         let made = TempDir::new_in(self.path()).expect("our disk");
         let mode = std::fs::Permissions::from_mode(0o711);
         std::fs::set_permissions(made.path(), mode).expect("our directory");
@@ -48,7 +48,7 @@ impl SmallDisk {
     }
 
     /// Leaves no room on it.
-    pub(crate) fn fill(&self) {
+    pub fn fill(&self) {
         let mut filler = std::fs::File::create(self.filler()).expect("our disk");
         for size in [1 << 16, 1 << 12] {
             let piece = vec![7; size];
@@ -63,7 +63,7 @@ impl SmallDisk {
     }
 
     /// Gives the room back.
-    pub(crate) fn free(&self) {
+    pub fn free(&self) {
         std::fs::remove_file(self.filler()).expect("it was filled");
     }
 

@@ -11,11 +11,11 @@ use super::{Backend, TestDatabase, mariadb, postgres};
 const RESTORES: u32 = 50;
 
 /// What a backup wrote.
-pub(crate) struct Dump(Vec<u8>);
+pub struct Dump(Vec<u8>);
 
 impl TestDatabase {
     /// As the runbook does it, while the program goes on.
-    pub(crate) fn dump(&self) -> Dump {
+    pub fn dump(&self) -> Dump {
         let mut command = match self.backend {
             Backend::Postgres => {
                 let mut command = postgres::program("pg_dump");
@@ -42,7 +42,7 @@ impl TestDatabase {
     }
 
     /// Puts an earlier state in the place of the present one, while the program goes on.
-    pub(crate) fn restore(&self, dump: &Dump) {
+    pub fn restore(&self, dump: &Dump) {
         let mut n_tried = 0;
         while let Err(said) = self.try_restore(dump) {
             // Live replicas take the same locks; then nothing was restored, and it is to be
@@ -107,7 +107,7 @@ impl TestDatabase {
     }
 
     /// What the server calls it.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         self.url.rsplit('/').next().unwrap_or_default()
     }
 }

@@ -63,27 +63,27 @@ impl Keeper {
 }
 
 /// The directory that everything a run writes lies in.
-pub(crate) fn run_directory() -> &'static Path {
+pub fn run_directory() -> &'static Path {
     &KEEPER.directory
 }
 
 /// Has `process` ended with `signal` (a name such as `QUIT`) when the run is gone.
-pub(crate) fn end_with_the_run(process: u32, signal: &str) {
+pub fn end_with_the_run(process: u32, signal: &str) {
     KEEPER.order(&format!("process {process} {signal}"));
 }
 
 /// `process` has ended and was waited for: its number may belong to another one soon.
-pub(crate) fn has_ended(process: u32) {
+pub fn has_ended(process: u32) {
     KEEPER.order(&format!("ended {process}"));
 }
 
 /// Has `path` unmounted when the run is gone.
-pub(crate) fn unmount_with_the_run(path: &Path) {
+pub fn unmount_with_the_run(path: &Path) {
     KEEPER.order(&format!("mount {}", path.display()));
 }
 
 /// A new directory below the run's, gone with it or with the value returned.
-pub(crate) fn directory(name: &str) -> tempfile::TempDir {
+pub fn directory(name: &str) -> tempfile::TempDir {
     tempfile::Builder::new()
         .prefix(&format!("{name}-"))
         .tempdir_in(run_directory())

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 /// Contiguous numbers with step 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Range {
-    pub(crate) first: i64,
-    pub(crate) count: u64,
+pub struct Range {
+    pub first: i64,
+    pub count: u64,
 }
 
 impl Range {
-    pub(crate) fn single(value: i64) -> Self {
+    pub fn single(value: i64) -> Self {
         Self {
             first: value,
             count: 1,
@@ -20,13 +20,13 @@ impl Range {
     }
 
     /// The numbers from `first` to `last`, both included.
-    pub(crate) fn between(first: i64, last: i64) -> Self {
+    pub fn between(first: i64, last: i64) -> Self {
         let count = u64::try_from(last - first + 1).expect("the last is not below the first");
         Self { first, count }
     }
 
     /// Of a JSON object with `first`, `last`, `count` and `step`, which must agree.
-    pub(crate) fn of_json(range: &Value) -> Self {
+    pub fn of_json(range: &Value) -> Self {
         let last = Self::identifier(&range["last"]);
         let range_read = Self::between(Self::identifier(&range["first"]), last);
         assert_eq!(range["step"], 1, "the ledger knows step 1 only: {range}");
@@ -35,35 +35,35 @@ impl Range {
     }
 
     /// Of a JSON string, as every number that identifies must be.
-    pub(crate) fn identifier(value: &Value) -> i64 {
+    pub fn identifier(value: &Value) -> i64 {
         value
             .as_str()
             .and_then(|text| text.parse().ok())
             .unwrap_or_else(|| panic!("not a number in a string: {value}"))
     }
 
-    pub(crate) fn last(&self) -> i64 {
+    pub fn last(&self) -> i64 {
         self.end() - 1
     }
 
     /// The first number after it.
-    pub(crate) fn end(&self) -> i64 {
+    pub fn end(&self) -> i64 {
         self.first + i64::try_from(self.count).expect("a range fits")
     }
 
-    pub(crate) fn values(&self) -> std::ops::Range<i64> {
+    pub fn values(&self) -> std::ops::Range<i64> {
         self.first..self.end()
     }
 }
 
 /// The numbers given, by sequence.
 #[derive(Default, Debug)]
-pub(crate) struct Ledger {
+pub struct Ledger {
     given: BTreeMap<String, Vec<Range>>,
 }
 
 impl Ledger {
-    pub(crate) fn record(&mut self, sequence: &str, ranges: &[Range]) {
+    pub fn record(&mut self, sequence: &str, ranges: &[Range]) {
         match self.given.get_mut(sequence) {
             Some(given) => given.extend_from_slice(ranges),
             None => {
@@ -72,27 +72,27 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn merge(&mut self, other: Self) {
+    pub fn merge(&mut self, other: Self) {
         for (sequence, ranges) in other.given {
             self.record(&sequence, &ranges);
         }
     }
 
-    pub(crate) fn n_numbers(&self) -> u64 {
+    pub fn n_numbers(&self) -> u64 {
         self.given.values().flatten().map(|range| range.count).sum()
     }
 
-    pub(crate) fn sequences(&self) -> impl Iterator<Item = &str> {
+    pub fn sequences(&self) -> impl Iterator<Item = &str> {
         self.given.keys().map(String::as_str)
     }
 
     /// What was given of `sequence`, as it came.
-    pub(crate) fn given(&self, sequence: &str) -> &[Range] {
+    pub fn given(&self, sequence: &str) -> &[Range] {
         self.given.get(sequence).map_or(&[], Vec::as_slice)
     }
 
     /// How many numbers of all sequences were given more than once, counted for each time too many.
-    pub(crate) fn n_duplicates(&self) -> u64 {
+    pub fn n_duplicates(&self) -> u64 {
         self.given
             .values()
             .map(|ranges| n_overlapping(ranges))
@@ -100,13 +100,13 @@ impl Ledger {
     }
 
     /// The highest number given of `sequence`.
-    pub(crate) fn highest(&self, sequence: &str) -> Option<i64> {
+    pub fn highest(&self, sequence: &str) -> Option<i64> {
         let ranges = self.given.get(sequence)?;
         ranges.iter().map(Range::last).max()
     }
 
     /// What of `whole` was not given, in order.
-    pub(crate) fn gaps(&self, sequence: &str, whole: Range) -> Vec<Range> {
+    pub fn gaps(&self, sequence: &str, whole: Range) -> Vec<Range> {
         let mut ranges = self.given.get(sequence).cloned().unwrap_or_default();
         ranges.sort_unstable();
         let mut gaps = Vec::new();

@@ -8,7 +8,7 @@ use std::{
 use super::server::{ACCOUNT, ADMINISTRATOR, PASSWORD, run_to_the_end};
 
 /// Writes an empty data directory to `directory`/data.
-pub(crate) fn initialise(directory: &Path) {
+pub fn initialise(directory: &Path) {
     let mut command = program("mariadb-install-db");
     command
         .arg("--no-defaults")
@@ -28,7 +28,7 @@ pub(crate) fn initialise(directory: &Path) {
 }
 
 /// Runs the data of `directory`/data on `port` of loopback.
-pub(crate) fn command(directory: &Path, port: u16) -> Command {
+pub fn command(directory: &Path, port: u16) -> Command {
     let mut command = program("mariadbd");
     command
         .arg("--no-defaults")

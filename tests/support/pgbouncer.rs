@@ -16,7 +16,7 @@ use super::{
 };
 
 /// One pooler process, ended when dropped or when the run ends.
-pub(crate) struct PgBouncer {
+pub struct PgBouncer {
     process: Child,
     port: u16,
     _directory: TempDir,
@@ -24,7 +24,7 @@ pub(crate) struct PgBouncer {
 
 impl PgBouncer {
     /// Starts it before `server`; `more` are further lines of its configuration.
-    pub(crate) async fn start(server: &Server, more: &str) -> Self {
+    pub async fn start(server: &Server, more: &str) -> Self {
         let directory = keeper::directory("pgbouncer");
         let port = ports::free();
         let path = directory.path();
@@ -71,12 +71,12 @@ impl PgBouncer {
         pooler
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// `url` of the server behind it, by way of the pooler.
-    pub(crate) fn url(&self, url: &str) -> String {
+    pub fn url(&self, url: &str) -> String {
         let (account, place) = url.split_once('@').expect("a URL with an account");
         let (_, database) = place.split_once('/').expect("a URL with a database");
         format!("{account}@127.0.0.1:{}/{database}", self.port)

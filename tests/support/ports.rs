@@ -13,7 +13,7 @@ const RANGE: std::ops::Range<u16> = 15_000..30_000;
 static GIVEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
 
 /// A port nobody listens on now, given once in a run.
-pub(crate) fn free() -> u16 {
+pub fn free() -> u16 {
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     let given = given.get_or_insert_default();
     for _ in 0..1000 {

@@ -10,7 +10,7 @@ use std::{
 use super::server::{ACCOUNT, ADMINISTRATOR, PASSWORD, run_to_the_end};
 
 /// Writes an empty cluster to `directory`/data, with the two accounts of the tests.
-pub(crate) fn initialise(directory: &Path) {
+pub fn initialise(directory: &Path) {
     if let Some((user, group)) = owner() {
         chown(directory, Some(user), Some(group)).expect("root may give a directory away");
     }
@@ -30,7 +30,7 @@ pub(crate) fn initialise(directory: &Path) {
 }
 
 /// Runs the cluster of `directory`/data on `port` of loopback.
-pub(crate) fn command(directory: &Path, port: u16) -> Command {
+pub fn command(directory: &Path, port: u16) -> Command {
     let mut command = program("postgres");
     command
         .arg("-D")
@@ -48,7 +48,7 @@ pub(crate) fn command(directory: &Path, port: u16) -> Command {
 
 /// Removes the piece of System V shared memory by which a server that was killed would know,
 /// at its next start, whether it is still running.
-pub(crate) fn forget_killed(directory: &Path) {
+pub fn forget_killed(directory: &Path) {
     let notes = std::fs::read_to_string(directory.join("data/postmaster.pid"));
     // The seventh line has the key and the number of the piece.
     let number = notes.ok().and_then(|notes| {
@@ -62,7 +62,7 @@ pub(crate) fn forget_killed(directory: &Path) {
 }
 
 /// A copy of the server at `port`, set up to follow it as a standby.
-pub(crate) fn copy_as_standby(directory: &Path, port: u16) {
+pub fn copy_as_standby(directory: &Path, port: u16) {
     if let Some((user, group)) = owner() {
         chown(directory, Some(user), Some(group)).expect("root may give a directory away");
     }
@@ -117,7 +117,7 @@ pub(super) fn program(name: &str) -> Command {
 }
 
 /// PostgreSQL refuses root: then it runs as the account that its package makes.
-pub(crate) fn owner() -> Option<(u32, u32)> {
+pub fn owner() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }

@@ -20,7 +20,7 @@ const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// How the program is started; the environment of the tests is not passed on.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub struct Options {
     program: PathBuf,
     environment: Vec<(String, String)>,
     arguments: Vec<String>,
@@ -28,41 +28,41 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(crate) fn env(mut self, key: &str, value: impl ToString) -> Self {
+    pub fn env(mut self, key: &str, value: impl ToString) -> Self {
         self.environment.push((key.to_owned(), value.to_string()));
         self
     }
 
-    pub(crate) fn database(self, url: &str) -> Self {
+    pub fn database(self, url: &str) -> Self {
         self.env("ODOMETER_DATABASE_URL", url)
     }
 
-    pub(crate) fn argument(mut self, argument: &str) -> Self {
+    pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self
     }
 
     /// The directory it is started in, instead of an empty one of its own.
-    pub(crate) fn in_directory(mut self, directory: &Path) -> Self {
+    pub fn in_directory(mut self, directory: &Path) -> Self {
         self.directory = Some(directory.to_path_buf());
         self
     }
 
     /// The build whose guards can be taken out, with those named here out.
-    pub(crate) fn without_guards(mut self, guards: &str) -> Self {
+    pub fn without_guards(mut self, guards: &str) -> Self {
         self.program = settings::sabotaged_program();
         self.env("ODOMETER_SABOTAGE", guards)
     }
 
     /// The build whose wall clock can be wrong, with one that is so many milliseconds ahead of the
     /// machine's.
-    pub(crate) fn clock_ahead(mut self, shift_ms: i64) -> Self {
+    pub fn clock_ahead(mut self, shift_ms: i64) -> Self {
         self.program = settings::sabotaged_program();
         self.env("ODOMETER_SABOTAGE_CLOCK_MS", shift_ms)
     }
 
     /// The shipped build under a wall clock that the test may step.
-    pub(crate) fn clock(self, clock: &SteppedClock) -> Self {
+    pub fn clock(self, clock: &SteppedClock) -> Self {
         let environment = clock.environment();
         environment
             .into_iter()
@@ -86,7 +86,7 @@ impl Options {
     ///
     /// # Panics
     /// When it ends before it listens; the message has what it said.
-    pub(crate) async fn start(&self) -> Program {
+    pub async fn start(&self) -> Program {
         let options = if self
             .environment
             .iter()
@@ -126,14 +126,14 @@ impl Options {
     }
 
     /// Starts `serve` and waits until it is ready.
-    pub(crate) async fn start_ready(&self) -> Program {
+    pub async fn start_ready(&self) -> Program {
         let mut program = self.start().await;
         program.ready().await;
         program
     }
 
     /// Runs a command to its end.
-    pub(crate) fn run(&self, arguments: &[&str]) -> Finished {
+    pub fn run(&self, arguments: &[&str]) -> Finished {
         let own_directory = keeper::directory("program");
         let mut process = self
             .command(own_directory.path())
@@ -158,11 +158,11 @@ impl Options {
 
 /// What a command that ran to its end left.
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub struct Finished {
     /// `None` when it was killed by a signal, or by the test because it did not end.
-    pub(crate) code: Option<i32>,
-    pub(crate) output: String,
-    pub(crate) errors: String,
+    pub code: Option<i32>,
+    pub output: String,
+    pub errors: String,
 }
 
 impl fmt::Display for Finished {
@@ -172,7 +172,7 @@ impl fmt::Display for Finished {
 }
 
 /// A running `odometer serve`, killed when dropped.
-pub(crate) struct Program {
+pub struct Program {
     process: Child,
     ended: Option<ExitStatus>,
     log: Log,
@@ -182,7 +182,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// The shipped build with the defaults.
-    pub(crate) fn options() -> Options {
+    pub fn options() -> Options {
         Options {
             program: settings::shipped_program(),
             environment: Vec::new(),
@@ -192,21 +192,21 @@ impl Program {
     }
 
     /// `http://host:port`.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// `host:port`.
-    pub(crate) fn address(&self) -> &str {
+    pub fn address(&self) -> &str {
         &self.address
     }
 
-    pub(crate) fn client(&self) -> Client {
+    pub fn client(&self) -> Client {
         Client::new(&self.url())
     }
 
     /// Waits until it says that it can issue.
-    pub(crate) async fn ready(&mut self) {
+    pub async fn ready(&mut self) {
         let client = self.client();
         wait::until("the program is ready", READY_LIMIT, async || {
             assert!(!self.has_ended(), "the program ended:\n{}", self.log());
@@ -217,15 +217,15 @@ impl Program {
     }
 
     /// The number of its process.
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    pub(crate) fn terminate(&self) {
+    pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    pub(crate) fn interrupt(&self) {
+    pub fn interrupt(&self) {
         self.signal(Signal::INT);
     }
 
@@ -236,7 +236,7 @@ impl Program {
     }
 
     /// Ends it without a word, and waits until it is gone.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if self.ended.is_none() {
             self.process.kill().expect("our child can be killed");
             let status = self.process.wait().expect("our child can be waited for");
@@ -244,7 +244,7 @@ impl Program {
         }
     }
 
-    pub(crate) fn has_ended(&mut self) -> bool {
+    pub fn has_ended(&mut self) -> bool {
         if self.ended.is_none() {
             let status = self
                 .process
@@ -263,7 +263,7 @@ impl Program {
     }
 
     /// Waits until it has ended; its exit code, `None` after a signal.
-    pub(crate) async fn end(&mut self) -> Option<i32> {
+    pub async fn end(&mut self) -> Option<i32> {
         wait::until("the program ends", END_LIMIT, async || {
             self.has_ended().then_some(())
         })
@@ -273,7 +273,7 @@ impl Program {
     }
 
     /// Asks it to end and waits until it has, which must be with exit code 0.
-    pub(crate) async fn stop(mut self) -> String {
+    pub async fn stop(mut self) -> String {
         self.terminate();
         let code = self.end().await;
         assert_eq!(
@@ -286,11 +286,11 @@ impl Program {
     }
 
     /// What it wrote to standard error up to now.
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         self.log.lines().join("\n")
     }
 
-    pub(crate) fn log_lines(&self) -> Vec<String> {
+    pub fn log_lines(&self) -> Vec<String> {
         self.log.lines()
     }
 }

@@ -19,7 +19,7 @@ use tokio::{
 
 /// What becomes of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Link {
+pub enum Link {
     /// Both ways are open.
     Whole,
     /// Statements reach the database, replies do not come back; nobody is told.
@@ -33,7 +33,7 @@ pub(crate) enum Link {
 
 /// Where the connection of one request is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum CutPoint {
+pub enum CutPoint {
     /// The request never reaches the database.
     BeforeForwarding,
     /// The database has answered; nothing of it comes back.
@@ -43,7 +43,7 @@ pub(crate) enum CutPoint {
 }
 
 /// The proxy, gone when dropped.
-pub(crate) struct Proxy {
+pub struct Proxy {
     port: u16,
     state: Arc<State>,
     accepting: tokio::task::JoinHandle<()>,
@@ -62,7 +62,7 @@ struct State {
 
 impl Proxy {
     /// Listens on a free port of loopback and forwards to `port` of it.
-    pub(crate) async fn to(port: u16) -> Self {
+    pub async fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let own_port = listener.local_addr().expect("it is bound").port();
         let state = Arc::new(State {
@@ -90,31 +90,31 @@ impl Proxy {
         }
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
-    pub(crate) fn set(&self, link: Link) {
+    pub fn set(&self, link: Link) {
         self.state.link.send_replace(link);
     }
 
     /// From now on each reply comes so much later.
-    pub(crate) fn delay_replies(&self, by: Duration) {
+    pub fn delay_replies(&self, by: Duration) {
         self.state.delay.send_replace(by);
     }
 
     /// Lets `n_passed` requests pass and cuts the connection of the next one, whichever it is.
-    pub(crate) fn cut_after(&self, n_passed: usize, point: CutPoint) {
+    pub fn cut_after(&self, n_passed: usize, point: CutPoint) {
         *self.state.next_cut() = Some((n_passed, point));
     }
 
     /// How many requests have met their cut.
-    pub(crate) fn n_cuts(&self) -> usize {
+    pub fn n_cuts(&self) -> usize {
         self.state.n_cuts.load(Ordering::Relaxed)
     }
 
     /// How many connections the program holds open.
-    pub(crate) fn n_open(&self) -> usize {
+    pub fn n_open(&self) -> usize {
         self.state.n_open.load(Ordering::Relaxed)
     }
 }

@@ -16,7 +16,7 @@ const REPLY_LIMIT: Duration = Duration::from_secs(30);
 ///
 /// # Panics
 /// When no whole reply comes.
-pub(crate) async fn exchange(address: &str, request: &[u8]) -> Reply {
+pub async fn exchange(address: &str, request: &[u8]) -> Reply {
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     let (mut reader, mut writer) = stream.split();
     let exchanged = tokio::time::timeout(REPLY_LIMIT, async {
@@ -39,7 +39,7 @@ pub(crate) async fn exchange(address: &str, request: &[u8]) -> Reply {
 }
 
 /// A request line with a name or path of any bytes, and what every request needs.
-pub(crate) fn request(method: &str, target: &[u8], headers: &str, body: &[u8]) -> Vec<u8> {
+pub fn request(method: &str, target: &[u8], headers: &str, body: &[u8]) -> Vec<u8> {
     let mut request = Vec::new();
     request.extend_from_slice(method.as_bytes());
     request.push(b' ');

@@ -4,7 +4,7 @@ use super::Client;
 
 /// One reply of `/metrics`.
 #[derive(Clone, Debug)]
-pub(crate) struct Scrape {
+pub struct Scrape {
     samples: Vec<Sample>,
 }
 
@@ -16,13 +16,13 @@ struct Sample {
 }
 
 impl Scrape {
-    pub(crate) async fn of(client: &Client) -> Self {
+    pub async fn of(client: &Client) -> Self {
         let reply = client.get("/metrics").await.expect("a reply");
         assert_eq!(reply.status, 200, "no metrics: {reply:?}");
         Self::parse(&reply.body)
     }
 
-    pub(crate) fn parse(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         let samples = text
             .lines()
             .filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -32,7 +32,7 @@ impl Scrape {
     }
 
     /// The sum of the samples of `name` that carry `labels`; 0 where there are none.
-    pub(crate) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.samples
             .iter()
             .filter(|sample| sample.name == name && sample.carries(labels))
@@ -40,16 +40,16 @@ impl Scrape {
             .sum()
     }
 
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.samples.iter().any(|sample| sample.name == name)
     }
 
     /// How many reservations ended with `outcome`.
-    pub(crate) fn n_reservations(&self, outcome: &str) -> f64 {
+    pub fn n_reservations(&self, outcome: &str) -> f64 {
         self.sum("odometer_reservations_total", &[("outcome", outcome)])
     }
 
-    pub(crate) fn n_abandoned(&self) -> f64 {
+    pub fn n_abandoned(&self) -> f64 {
         self.sum("odometer_abandoned_numbers_total", &[])
     }
 }

@@ -14,16 +14,16 @@ use tokio::sync::OnceCell;
 use super::{Backend, keeper, mariadb, ports, postgres};
 
 /// The password of every account of every throwaway server: easy to find in a log it must not be in.
-pub(crate) const PASSWORD: &str = "hunter2-never-in-a-log";
+pub const PASSWORD: &str = "hunter2-never-in-a-log";
 /// The account the program under test uses: owner of its database and nothing else.
-pub(crate) const ACCOUNT: &str = "odometer";
+pub const ACCOUNT: &str = "odometer";
 /// The account the tests use to create databases and to look into them.
-pub(crate) const ADMINISTRATOR: &str = "administrator";
+pub const ADMINISTRATOR: &str = "administrator";
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// One server process, ended when dropped or when the run ends.
-pub(crate) struct Server {
+pub struct Server {
     backend: Backend,
     directory: TempDir,
     port: u16,
@@ -34,7 +34,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// The server that the tests of a run share.
-    pub(crate) async fn shared(backend: Backend) -> &'static Self {
+    pub async fn shared(backend: Backend) -> &'static Self {
         static POSTGRES: OnceCell<Server> = OnceCell::const_new();
         static MARIADB: OnceCell<Server> = OnceCell::const_new();
         let cell = match backend {
@@ -46,16 +46,12 @@ impl Server {
     }
 
     /// A server of one's own, for a test that stops it.
-    pub(crate) async fn start(backend: Backend) -> Self {
+    pub async fn start(backend: Backend) -> Self {
         Self::start_with(backend, keeper::directory(backend.name()), Vec::new()).await
     }
 
     /// A server that writes its data to an empty `directory`, started with more `arguments`.
-    pub(crate) async fn start_with(
-        backend: Backend,
-        directory: TempDir,
-        arguments: Vec<String>,
-    ) -> Self {
+    pub async fn start_with(backend: Backend, directory: TempDir, arguments: Vec<String>) -> Self {
         match backend {
             Backend::Postgres => postgres::initialise(directory.path()),
             Backend::MariaDb => mariadb::initialise(directory.path()),
@@ -65,7 +61,7 @@ impl Server {
     }
 
     /// A server on a directory that holds its data already.
-    pub(crate) async fn start_in(backend: Backend, directory: TempDir) -> Self {
+    pub async fn start_in(backend: Backend, directory: TempDir) -> Self {
         Self::start_on(backend, directory, Vec::new()).await
     }
 
@@ -82,7 +78,7 @@ impl Server {
     }
 
     /// Starts the server on its data and port, and waits until it answers.
-    pub(crate) async fn start_again(&mut self) {
+    pub async fn start_again(&mut self) {
         assert!(self.process.is_none(), "the server is running");
         let started = Instant::now();
         loop {
@@ -152,7 +148,7 @@ impl Server {
     }
 
     /// Kills every process of the server at once, as a power cut would.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let mut process = self.process.take().expect("the server is running");
         let number = process.id();
         let children = children_of(number);
@@ -166,12 +162,12 @@ impl Server {
     }
 
     /// Stops every process of the server where it stands: it answers nothing and closes nothing.
-    pub(crate) fn freeze(&self) {
+    pub fn freeze(&self) {
         self.signal_all(Signal::STOP);
     }
 
     /// Lets a frozen server go on.
-    pub(crate) fn thaw(&self) {
+    pub fn thaw(&self) {
         self.signal_all(Signal::CONT);
     }
 
@@ -187,7 +183,7 @@ impl Server {
     }
 
     /// How many connections the program's account has, as the server counts them.
-    pub(crate) async fn n_connections(&self) -> i64 {
+    pub async fn n_connections(&self) -> i64 {
         let query = match self.backend {
             Backend::Postgres => {
                 format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{ACCOUNT}'")
@@ -223,12 +219,12 @@ impl Server {
     }
 
     /// Runs `statement` as administrator in the server's first database.
-    pub(crate) async fn administrate(&self, statement: &str) {
+    pub async fn administrate(&self, statement: &str) {
         self.administrate_in(self.first_database(), statement).await;
     }
 
     /// Runs `statement` as administrator in `database`.
-    pub(crate) async fn administrate_in(&self, database: &str, statement: &str) {
+    pub async fn administrate_in(&self, database: &str, statement: &str) {
         let connection = self
             .try_administrate_in(database)
             .await
@@ -241,18 +237,27 @@ impl Server {
     }
 
     /// A database that exists in every server.
-    pub(crate) fn first_database(&self) -> &'static str {
+    pub fn first_database(&self) -> &'static str {
         match self.backend {
             Backend::Postgres => "postgres",
             Backend::MariaDb | Backend::Sqlite => "mysql",
         }
     }
 
-    pub(crate) fn backend(&self) -> Backend {
+    /// The number of its first process.
+    ///
+    /// # Panics
+    /// When it is not running.
+    pub fn id(&self) -> u32 {
+        let process = self.process.as_ref().expect("the server is running");
+        process.id()
+    }
+
+    pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
@@ -261,15 +266,15 @@ impl Server {
     }
 
     /// Where the program under test finds `database`.
-    pub(crate) fn url(&self, database: &str) -> String {
+    pub fn url(&self, database: &str) -> String {
         self.url_as(ACCOUNT, PASSWORD, self.port, database)
     }
 
-    pub(crate) fn administrator_url(&self, database: &str) -> String {
+    pub fn administrator_url(&self, database: &str) -> String {
         self.url_as(ADMINISTRATOR, PASSWORD, self.port, database)
     }
 
-    pub(crate) fn url_as(&self, account: &str, password: &str, port: u16, name: &str) -> String {
+    pub fn url_as(&self, account: &str, password: &str, port: u16, name: &str) -> String {
         let scheme = self.backend.scheme();
         format!("{scheme}://{account}:{password}@127.0.0.1:{port}/{name}")
     }
@@ -299,7 +304,7 @@ impl Drop for Server {
 }
 
 /// A process id as the system call wants it.
-pub(crate) fn pid(number: u32) -> Pid {
+pub fn pid(number: u32) -> Pid {
     i32::try_from(number)
         .ok()
         .and_then(Pid::from_raw)
@@ -320,7 +325,7 @@ fn children_of(parent: u32) -> Vec<Pid> {
 ///
 /// # Panics
 /// When it cannot be started or fails; the message has what it printed.
-pub(crate) fn run_to_the_end(command: &mut Command) {
+pub fn run_to_the_end(command: &mut Command) {
     let output = command
         .stdin(Stdio::null())
         .output()

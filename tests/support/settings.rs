@@ -3,27 +3,27 @@
 use std::{path::PathBuf, time::Duration};
 
 /// Whether tests run at the size their guarantee asks for instead of the size of each commit.
-pub(crate) fn full() -> bool {
+pub fn full() -> bool {
     std::env::var_os("ODOMETER_TESTS_FULL").is_some_and(|value| value == "1")
 }
 
 /// `small` for each commit, `large` at full size.
-pub(crate) fn at_size<T>(small: T, large: T) -> T {
+pub fn at_size<T>(small: T, large: T) -> T {
     if full() { large } else { small }
 }
 
 /// How long one test may take before it counts as hung.
-pub(crate) fn test_limit() -> Duration {
+pub fn test_limit() -> Duration {
     at_size(Duration::from_secs(300), Duration::from_secs(4 * 3600))
 }
 
 /// The directory given by `tests/run`, which also looks that nothing of it is left.
-pub(crate) fn run_directory() -> Option<PathBuf> {
+pub fn run_directory() -> Option<PathBuf> {
     std::env::var_os("TESTS_RUN_DIRECTORY").map(PathBuf::from)
 }
 
 /// The root of the repository.
-pub(crate) fn repository() -> PathBuf {
+pub fn repository() -> PathBuf {
     let tests = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     tests
         .parent()
@@ -32,12 +32,12 @@ pub(crate) fn repository() -> PathBuf {
 }
 
 /// The program as it is shipped.
-pub(crate) fn shipped_program() -> PathBuf {
+pub fn shipped_program() -> PathBuf {
     program("ODOMETER_BIN", "target/release/odometer")
 }
 
 /// The program with guards that can be taken out.
-pub(crate) fn sabotaged_program() -> PathBuf {
+pub fn sabotaged_program() -> PathBuf {
     program("ODOMETER_SABOTAGE_BIN", "target/sabotage/odometer")
 }
 

@@ -8,11 +8,7 @@ const BETWEEN_TWO_POLLS: Duration = Duration::from_millis(20);
 ///
 /// # Panics
 /// When `limit` has passed; the message names `what` was waited for.
-pub(crate) async fn until<T>(
-    what: &str,
-    limit: Duration,
-    mut probe: impl AsyncFnMut() -> Option<T>,
-) -> T {
+pub async fn until<T>(what: &str, limit: Duration, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
         if let Some(value) = probe().await {

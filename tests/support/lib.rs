@@ -6,39 +6,39 @@
 mod backend;
 mod certificates;
 mod client;
-pub(crate) mod clock;
+pub mod clock;
 mod disk;
 mod dump;
-mod keeper;
+pub mod keeper;
 mod ledger;
-mod mariadb;
+pub mod mariadb;
 mod pgbouncer;
-mod ports;
-pub(crate) mod postgres;
+pub mod ports;
+pub mod postgres;
 mod program;
 mod proxy;
-pub(crate) mod raw;
+pub mod raw;
 mod scrape;
-mod server;
-pub(crate) mod settings;
-pub(crate) mod wait;
+pub mod server;
+pub mod settings;
+pub mod wait;
 
-pub(crate) use backend::{Backend, TestDatabase, for_each_backend, for_each_server};
-pub(crate) use certificates::Authority;
-pub(crate) use client::{Answer, Client, Reply};
-pub(crate) use clock::SteppedClock;
-pub(crate) use disk::SmallDisk;
-pub(crate) use dump::Dump;
-pub(crate) use keeper::directory;
-pub(crate) use ledger::{Ledger, Range};
-pub(crate) use pgbouncer::PgBouncer;
-pub(crate) use program::{Finished, Options, Program};
-pub(crate) use proxy::{CutPoint, Link, Proxy};
-pub(crate) use scrape::Scrape;
-pub(crate) use server::{ACCOUNT, PASSWORD, Server};
+pub use backend::{Backend, TestDatabase};
+pub use certificates::Authority;
+pub use client::{Answer, Client, Reply};
+pub use clock::SteppedClock;
+pub use disk::SmallDisk;
+pub use dump::Dump;
+pub use keeper::directory;
+pub use ledger::{Ledger, Range};
+pub use pgbouncer::PgBouncer;
+pub use program::{Finished, Options, Program};
+pub use proxy::{CutPoint, Link, Proxy};
+pub use scrape::Scrape;
+pub use server::{ACCOUNT, PASSWORD, Server};
 
 /// Runs one test on a runtime of its own, with the deadline that every test has.
-pub(crate) fn run(test: impl Future<Output = ()>) {
+pub fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

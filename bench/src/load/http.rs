@@ -1,0 +1,69 @@
+//! A server that is asked over HTTP.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::wrk::Wrk;
+use crate::{cores::Cores, pace::Contender, reading::Reading, usage};
+
+/// A server and what it is asked; its value is requests, or what they bring, a second.
+pub(crate) struct Http {
+    pub(crate) name: String,
+    pub(crate) cores: Cores,
+    pub(crate) process: u32,
+    pub(crate) wrk: Wrk,
+    /// How many numbers one request brings; 1 counts requests.
+    pub(crate) n_numbers: u32,
+    pub(crate) figure: Figure,
+}
+
+/// What the value of a reading is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Figure {
+    Rate,
+    /// Microseconds.
+    P50,
+    /// Microseconds.
+    P99,
+}
+
+impl Http {
+    pub(crate) fn new(name: &str, cores: &Cores, process: u32, wrk: Wrk) -> Self {
+        Self {
+            name: name.to_owned(),
+            cores: *cores,
+            process,
+            wrk,
+            n_numbers: 1,
+            figure: Figure::Rate,
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl Contender for Http {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn measure(&mut self, length: Duration) -> Reading {
+        let before = usage::processor_time(self.process);
+        let outcome = self.wrk.run(&self.cores, length).await;
+        let used = usage::processor_time(self.process).saturating_sub(before);
+        let n_requests = outcome.requests.max(1) as f64;
+        let rate = n_requests / outcome.micros as f64 * 1e6;
+        Reading {
+            value: match self.figure {
+                Figure::Rate => rate * f64::from(self.n_numbers),
+                Figure::P50 => outcome.latency.p50,
+                Figure::P99 => outcome.latency.p99,
+            },
+            cpu_us: Some(used.as_secs_f64() * 1e6 / n_requests),
+            latency: Some(outcome.latency),
+            n_requests: outcome.requests,
+            n_failed: outcome.failed,
+            ..Reading::default()
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What one measurement saw.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// One measurement of one contender.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Reading {
+    /// In the unit of its row.
+    pub(crate) value: f64,
+    /// Microseconds of processor time, of all processes of the server, a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) latency: Option<Latency>,
+    pub(crate) n_requests: u64,
+    /// Requests without the answer they were made for, whatever came instead.
+    pub(crate) n_failed: u64,
+    /// What else was counted, by its name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) figures: BTreeMap<String, f64>,
+}
+
+impl Reading {
+    pub(crate) fn of(value: f64) -> Self {
+        Self {
+            value,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn figure(mut self, name: &str, value: f64) -> Self {
+        self.figures.insert(name.to_owned(), value);
+        self
+    }
+}
+
+/// How long calls took, in microseconds, by percentile.
+#[derive(Clone, Copy, Debug, Serialize, serde::Deserialize)]
+pub(crate) struct Latency {
+    pub(crate) p50: f64,
+    pub(crate) p75: f64,
+    pub(crate) p90: f64,
+    pub(crate) p95: f64,
+    pub(crate) p99: f64,
+    #[serde(rename = "p99.9")]
+    pub(crate) p99_9: f64,
+    #[serde(rename = "p99.99")]
+    pub(crate) p99_99: f64,
+    pub(crate) max: f64,
+}
+
+impl Latency {
+    /// Of single durations in microseconds.
+    ///
+    /// # Panics
+    /// Without any.
+    pub(crate) fn of(mut micros: Vec<f64>) -> Self {
+        assert!(!micros.is_empty(), "no call was timed");
+        micros.sort_by(f64::total_cmp);
+        let at = |part: f64| {
+            let index = (part * micros.len() as f64).ceil() as usize;
+            micros[index.clamp(1, micros.len()) - 1]
+        };
+        Self {
+            p50: at(0.50),
+            p75: at(0.75),
+            p90: at(0.90),
+            p95: at(0.95),
+            p99: at(0.99),
+            p99_9: at(0.999),
+            p99_99: at(0.9999),
+            max: at(1.0),
+        }
+    }
+}
+
+/// The middle of several values, and how far they lie apart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// `None` of nothing.
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        let middle = values.len() / 2;
+        let median = if values.len() % 2 == 1 {
+            values[middle]
+        } else {
+            f64::midpoint(values[middle - 1], values[middle])
+        };
+        Some(Self { median, min, max })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_of_an_even_number_lies_between_two() {
+        let spread = |values: &[f64]| Spread::of(values.iter().copied());
+        assert_eq!(spread(&[]), None);
+        let of_three = spread(&[3.0, 1.0, 2.0]).map(|it| (it.median, it.min, it.max));
+        assert_eq!(of_three, Some((2.0, 1.0, 3.0)));
+        assert_eq!(spread(&[1.0, 4.0]).map(|it| it.median), Some(2.5));
+    }
+
+    #[test]
+    fn percentiles_are_values_that_were_seen() {
+        let latency = Latency::of((1..=1000).map(f64::from).collect());
+        assert_eq!((latency.p50, latency.p99), (500.0, 990.0));
+        assert_eq!((latency.p99_9, latency.max), (999.0, 1000.0));
+        assert_eq!(Latency::of(vec![7.0]).p50, 7.0);
+    }
+}

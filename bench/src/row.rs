@@ -1,0 +1,160 @@
+//! One line of the table: a subject beside its references.
+
+use serde::Serialize;
+
+use crate::reading::{Reading, Spread};
+
+/// What was measured of one thing, in rounds of which each has one reading of each series.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    /// Short, of small letters, digits and hyphens.
+    pub(crate) name: String,
+    /// What a reader of the table reads.
+    pub(crate) title: String,
+    pub(crate) unit: Unit,
+    /// The subject first, then what it is measured against.
+    pub(crate) series: Vec<Series>,
+    pub(crate) targets: Vec<Target>,
+    /// What must be known beside the figures, in one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) readings: Vec<Reading>,
+}
+
+/// What the values of a row are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Unit {
+    RequestsPerSecond,
+    NumbersPerSecond,
+    NamesPerSecond,
+    Microseconds,
+    Milliseconds,
+    Seconds,
+    Bytes,
+    /// A plain number; the title says of what.
+    Count,
+}
+
+/// What a row is to reach.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Target {
+    /// The name of a reference, whose value the subject's is divided by; `None` for the subject's
+    /// own value.
+    pub(crate) against: Option<String>,
+    pub(crate) bound: Bound,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Bound {
+    pub(crate) fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(bound) => value >= bound,
+            Self::AtMost(bound) => value <= bound,
+        }
+    }
+}
+
+impl Row {
+    pub(crate) fn new(name: &str, title: &str, unit: Unit) -> Self {
+        Self {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            unit,
+            series: Vec::new(),
+            targets: Vec::new(),
+            note: None,
+        }
+    }
+
+    pub(crate) fn series(mut self, series: Vec<Series>) -> Self {
+        self.series = series;
+        self
+    }
+
+    /// A bound of the subject's value divided by that of `reference`.
+    pub(crate) fn target(mut self, reference: &str, bound: Bound) -> Self {
+        self.targets.push(Target {
+            against: Some(reference.to_owned()),
+            bound,
+        });
+        self
+    }
+
+    /// A bound of the subject's value.
+    pub(crate) fn limit(mut self, bound: Bound) -> Self {
+        self.targets.push(Target {
+            against: None,
+            bound,
+        });
+        self
+    }
+
+    pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = Some(note.into());
+        self
+    }
+
+    /// What the table is about; there is one in each row.
+    pub(crate) fn subject(&self) -> &Series {
+        &self.series[0]
+    }
+
+    pub(crate) fn references(&self) -> &[Series] {
+        &self.series[1..]
+    }
+
+    /// The subject's value divided by that of `reference`, of each round.
+    pub(crate) fn ratio(&self, reference: &Series) -> Option<Spread> {
+        let pairs = self.subject().readings.iter().zip(&reference.readings);
+        Spread::of(pairs.map(|(subject, reference)| subject.value / reference.value))
+    }
+
+    /// What `target` looks at: its median.
+    pub(crate) fn reached(&self, target: &Target) -> Option<f64> {
+        match &target.against {
+            None => Some(self.subject().value()?.median),
+            Some(name) => {
+                let reference = self.series.iter().find(|series| series.name == *name)?;
+                Some(self.ratio(reference)?.median)
+            }
+        }
+    }
+
+    pub(crate) fn holds(&self, target: &Target) -> bool {
+        self.reached(target)
+            .is_some_and(|value| target.bound.holds(value))
+    }
+}
+
+impl Series {
+    pub(crate) fn new(name: &str, readings: Vec<Reading>) -> Self {
+        Self {
+            name: name.to_owned(),
+            readings,
+        }
+    }
+
+    pub(crate) fn value(&self) -> Option<Spread> {
+        Spread::of(self.readings.iter().map(|reading| reading.value))
+    }
+
+    pub(crate) fn cpu_us(&self) -> Option<Spread> {
+        Spread::of(self.readings.iter().filter_map(|reading| reading.cpu_us))
+    }
+
+    pub(crate) fn n_failed(&self) -> u64 {
+        self.readings.iter().map(|reading| reading.n_failed).sum()
+    }
+}

@@ -1,0 +1,67 @@
+//! What a run has started, each thing when the first row wants it.
+
+use odometer_tests::{Backend, Options, Program, Server, TestDatabase, ports, settings};
+
+use crate::{
+    cores::{Cores, Side},
+    process::Process,
+};
+
+/// The servers of a run. What is measured runs on one core; see [`Cores`].
+pub(crate) struct Stage {
+    pub(crate) cores: Cores,
+}
+
+/// A running Odometer and its database.
+pub(crate) struct Odometer {
+    pub(crate) program: Program,
+    pub(crate) database: TestDatabase,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        Self {
+            cores: Cores::of_this_machine(),
+        }
+    }
+
+    /// The program as it is shipped and with its defaults, on an empty database of `backend`.
+    pub(crate) async fn odometer(&self, backend: Backend) -> Odometer {
+        self.odometer_with(backend, Side::Server, Program::options())
+            .await
+    }
+
+    /// The program with `options`, on an empty database of `backend`.
+    pub(crate) async fn odometer_with(
+        &self,
+        backend: Backend,
+        side: Side,
+        options: Options,
+    ) -> Odometer {
+        let database = TestDatabase::prepared(backend).await;
+        let options = options.database(&database.url);
+        let program = self.cores.start(side, options.start_ready()).await;
+        Odometer { program, database }
+    }
+
+    /// The same actix-web answering a constant body, with `n_workers`.
+    pub(crate) async fn constant(&self, side: Side, n_workers: usize) -> Process {
+        let port = ports::free();
+        let built = settings::repository().join("target/release/examples/constant");
+        assert!(
+            built.is_file(),
+            "{} is missing: bench/run builds it",
+            built.display()
+        );
+        let mut command = std::process::Command::new(built);
+        command
+            .arg(format!("127.0.0.1:{port}"))
+            .arg(n_workers.to_string());
+        Process::start(&self.cores, side, &mut command, port).await
+    }
+
+    /// A database server whose processes run on the measured core.
+    pub(crate) async fn server(&self, backend: Backend) -> Server {
+        self.cores.start(Side::Server, Server::start(backend)).await
+    }
+}
