@@ -1,4 +1,6 @@
-//! Who asks: programs that are known for it, one a file.
+//! Who asks: programs that are known for it and callers of our own, one a file.
 
+pub(crate) mod closed;
 pub(crate) mod http;
+pub(crate) mod paced;
 pub(crate) mod wrk;
