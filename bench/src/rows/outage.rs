@@ -84,17 +84,18 @@ impl Contender for Behind<'_> {
 
     async fn measure(&mut self, length: Duration) -> Reading {
         self.proxy.delay_replies(self.delay);
-        let before = n_refills(&self.client).await;
+        let before = Scrape::of(&self.client).await;
         let load = self.load.run(length.max(SHORTEST));
         let reading = self.cores.start(Side::Load, load).await;
-        let n_refills = n_refills(&self.client).await - before;
+        let after = Scrape::of(&self.client).await;
+        let of = |what: fn(&Scrape) -> f64| what(&after) - what(&before);
+        let n_refills = of(|scrape| scrape.n_reservations("reserved"));
         assert!(n_refills >= 1.0, "vacuous: nothing was fetched meanwhile");
-        reading.figure("refills", n_refills)
+        let n_cold = of(|scrape| scrape.sum("odometer_cold_calls_total", &[]));
+        reading
+            .figure("refills", n_refills)
+            .figure("cold_calls", n_cold)
     }
-}
-
-async fn n_refills(client: &Client) -> f64 {
-    Scrape::of(client).await.n_reservations("reserved")
 }
 
 /// The time of warm calls while the database is away.
