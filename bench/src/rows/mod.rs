@@ -10,6 +10,8 @@ use crate::{pace::Pace, row::Row, stage::Stage};
 pub(crate) struct Entry {
     /// Short, of small letters, digits and hyphens.
     pub(crate) name: &'static str,
+    /// What it measures, in a few words; `--list` says it.
+    pub(crate) title: &'static str,
     /// Whether `--quick` measures it.
     pub(crate) is_quick: bool,
     /// How long it takes, about.
@@ -23,18 +25,21 @@ type Measure = for<'a> fn(&'a Stage, Pace) -> Pin<Box<dyn Future<Output = Vec<Ro
 pub(crate) const ENTRIES: &[Entry] = &[
     Entry {
         name: "single",
+        title: "one number over HTTP, 64 connections",
         is_quick: true,
         estimate: |pace| pace.estimate(2),
         measure: |stage, pace| Box::pin(single::single(stage, pace)),
     },
     Entry {
         name: "connections",
+        title: "the same over 1, 8 and 256 connections",
         is_quick: false,
         estimate: |pace| pace.estimate(6),
         measure: |stage, pace| Box::pin(single::connections(stage, pace)),
     },
     Entry {
         name: "pipelined",
+        title: "the same, 16 requests sent at once",
         is_quick: true,
         estimate: |pace| pace.estimate(2),
         measure: |stage, pace| Box::pin(single::pipelined(stage, pace)),
