@@ -1,5 +1,7 @@
 //! What is measured: a file for each matter, a function for each entry.
 
+mod batches;
+mod forms;
 mod single;
 
 use std::{pin::Pin, time::Duration};
@@ -43,5 +45,29 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: true,
         estimate: |pace| pace.estimate(2),
         measure: |stage, pace| Box::pin(single::pipelined(stage, pace)),
+    },
+    Entry {
+        name: "batches",
+        is_quick: false,
+        estimate: |pace| pace.estimate(batches::N_CONTENDERS),
+        measure: |stage, pace| Box::pin(batches::batches(stage, pace)),
+    },
+    Entry {
+        name: "text",
+        is_quick: false,
+        estimate: |pace| pace.estimate(2),
+        measure: |stage, pace| Box::pin(forms::text(stage, pace)),
+    },
+    Entry {
+        name: "calendar",
+        is_quick: false,
+        estimate: |pace| pace.estimate(2),
+        measure: |stage, pace| Box::pin(forms::calendar(stage, pace)),
+    },
+    Entry {
+        name: "workers",
+        is_quick: false,
+        estimate: |pace| pace.estimate(3),
+        measure: |stage, pace| Box::pin(forms::workers(stage, pace)),
     },
 ];
