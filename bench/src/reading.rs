@@ -59,10 +59,34 @@ impl Latency {
     pub(crate) fn of(mut micros: Vec<f64>) -> Self {
         assert!(!micros.is_empty(), "no call was timed");
         micros.sort_by(f64::total_cmp);
-        let at = |part: f64| {
+        Self::by(|part| {
             let index = (part * micros.len() as f64).ceil() as usize;
             micros[index.clamp(1, micros.len()) - 1]
-        };
+        })
+    }
+
+    /// Of durations in microseconds and how often each was seen, in ascending order.
+    ///
+    /// # Panics
+    /// Without any.
+    pub(crate) fn of_counts(counts: &[(f64, u64)]) -> Self {
+        let total: u64 = counts.iter().map(|(_, count)| count).sum();
+        assert!(total > 0, "no call was timed");
+        Self::by(|part| {
+            let wanted = ((part * total as f64).ceil() as u64).max(1);
+            let mut n_seen = 0;
+            let found = counts.iter().find(|(_, count)| {
+                n_seen += count;
+                n_seen >= wanted
+            });
+            found
+                .or(counts.last())
+                .map_or(f64::NAN, |(micros, _)| *micros)
+        })
+    }
+
+    /// Asks `at` which duration a part of the calls, of 1, did not exceed.
+    pub(crate) fn by(at: impl Fn(f64) -> f64) -> Self {
         Self {
             p50: at(0.50),
             p75: at(0.75),
@@ -119,5 +143,7 @@ mod tests {
         assert_eq!((latency.p50, latency.p99), (500.0, 990.0));
         assert_eq!((latency.p99_9, latency.max), (999.0, 1000.0));
         assert_eq!(Latency::of(vec![7.0]).p50, 7.0);
+        let counted = Latency::of_counts(&[(1.0, 500), (2.0, 490), (3.0, 10)]);
+        assert_eq!((counted.p50, counted.p99, counted.max), (1.0, 2.0, 3.0));
     }
 }
