@@ -1,8 +1,12 @@
 //! What is measured: a file for each matter, a function for each entry.
 
 mod batches;
+mod birth;
+mod crowd;
 mod forms;
+mod outage;
 mod single;
+mod steady;
 
 use std::{pin::Pin, time::Duration};
 
@@ -78,5 +82,41 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: false,
         estimate: |pace| pace.estimate(3),
         measure: |stage, pace| Box::pin(forms::workers(stage, pace)),
+    },
+    Entry {
+        name: "slow",
+        is_quick: false,
+        estimate: |pace| pace.estimate(6),
+        measure: |stage, pace| Box::pin(outage::slow(stage, pace)),
+    },
+    Entry {
+        name: "away",
+        is_quick: false,
+        estimate: outage::estimate,
+        measure: |stage, pace| Box::pin(outage::away(stage, pace)),
+    },
+    Entry {
+        name: "crowd",
+        is_quick: false,
+        estimate: crowd::estimate,
+        measure: |stage, pace| Box::pin(crowd::crowd(stage, pace)),
+    },
+    Entry {
+        name: "birth",
+        is_quick: true,
+        estimate: birth::estimate,
+        measure: |stage, pace| Box::pin(birth::birth(stage, pace)),
+    },
+    Entry {
+        name: "names",
+        is_quick: false,
+        estimate: birth::estimate_of_names,
+        measure: |stage, pace| Box::pin(birth::names(stage, pace)),
+    },
+    Entry {
+        name: "steady",
+        is_quick: true,
+        estimate: |_| Duration::from_secs(1),
+        measure: |_, _| Box::pin(async { steady::steady() }),
     },
 ];
