@@ -43,6 +43,10 @@ impl Process {
         self.child.id()
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// `host:port`.
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)

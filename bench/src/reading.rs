@@ -2,23 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One measurement of one contender.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Reading {
     /// In the unit of its row.
     pub(crate) value: f64,
     /// Microseconds of processor time, of all processes of the server, a request.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cpu_us: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) latency: Option<Latency>,
     pub(crate) n_requests: u64,
     /// Requests without the answer they were made for, whatever came instead.
     pub(crate) n_failed: u64,
     /// What else was counted, by its name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) figures: BTreeMap<String, f64>,
 }
 
@@ -37,7 +37,7 @@ impl Reading {
 }
 
 /// How long calls took, in microseconds, by percentile.
-#[derive(Clone, Copy, Debug, Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Latency {
     pub(crate) p50: f64,
     pub(crate) p75: f64,
@@ -59,10 +59,34 @@ impl Latency {
     pub(crate) fn of(mut micros: Vec<f64>) -> Self {
         assert!(!micros.is_empty(), "no call was timed");
         micros.sort_by(f64::total_cmp);
-        let at = |part: f64| {
+        Self::by(|part| {
             let index = (part * micros.len() as f64).ceil() as usize;
             micros[index.clamp(1, micros.len()) - 1]
-        };
+        })
+    }
+
+    /// Of durations in microseconds and how often each was seen, in ascending order.
+    ///
+    /// # Panics
+    /// Without any.
+    pub(crate) fn of_counts(counts: &[(f64, u64)]) -> Self {
+        let total: u64 = counts.iter().map(|(_, count)| count).sum();
+        assert!(total > 0, "no call was timed");
+        Self::by(|part| {
+            let wanted = ((part * total as f64).ceil() as u64).max(1);
+            let mut n_seen = 0;
+            let found = counts.iter().find(|(_, count)| {
+                n_seen += count;
+                n_seen >= wanted
+            });
+            found
+                .or(counts.last())
+                .map_or(f64::NAN, |(micros, _)| *micros)
+        })
+    }
+
+    /// Asks `at` which duration a part of the calls, of 1, did not exceed.
+    pub(crate) fn by(at: impl Fn(f64) -> f64) -> Self {
         Self {
             p50: at(0.50),
             p75: at(0.75),
@@ -77,7 +101,7 @@ impl Latency {
 }
 
 /// The middle of several values, and how far they lie apart.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) min: f64,
@@ -119,5 +143,7 @@ mod tests {
         assert_eq!((latency.p50, latency.p99), (500.0, 990.0));
         assert_eq!((latency.p99_9, latency.max), (999.0, 1000.0));
         assert_eq!(Latency::of(vec![7.0]).p50, 7.0);
+        let counted = Latency::of_counts(&[(1.0, 500), (2.0, 490), (3.0, 10)]);
+        assert_eq!((counted.p50, counted.p99, counted.max), (1.0, 2.0, 3.0));
     }
 }

@@ -13,6 +13,11 @@ pub(crate) fn processor_time(process: u32) -> Duration {
         + own
 }
 
+/// [`processor_time`] of several, none of which is below another one.
+pub(crate) fn processor_time_of(processes: &[u32]) -> Duration {
+    processes.iter().copied().map(processor_time).sum()
+}
+
 /// Bytes of memory of a process that are not another one's and not swapped out: `Rss` of
 /// `/proc/PID/smaps_rollup`.
 ///

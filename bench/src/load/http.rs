@@ -11,7 +11,8 @@ use crate::{cores::Cores, pace::Contender, reading::Reading, usage};
 pub(crate) struct Http {
     pub(crate) name: String,
     pub(crate) cores: Cores,
-    pub(crate) process: u32,
+    /// Those whose processor time counts.
+    pub(crate) processes: Vec<u32>,
     pub(crate) wrk: Wrk,
     /// How many numbers one request brings; 1 counts requests.
     pub(crate) n_numbers: u32,
@@ -33,7 +34,7 @@ impl Http {
         Self {
             name: name.to_owned(),
             cores: *cores,
-            process,
+            processes: vec![process],
             wrk,
             n_numbers: 1,
             figure: Figure::Rate,
@@ -48,9 +49,9 @@ impl Contender for Http {
     }
 
     async fn measure(&mut self, length: Duration) -> Reading {
-        let before = usage::processor_time(self.process);
+        let before = usage::processor_time_of(&self.processes);
         let outcome = self.wrk.run(&self.cores, length).await;
-        let used = usage::processor_time(self.process).saturating_sub(before);
+        let used = usage::processor_time_of(&self.processes).saturating_sub(before);
         let n_requests = outcome.requests.max(1) as f64;
         let rate = n_requests / outcome.micros as f64 * 1e6;
         Reading {

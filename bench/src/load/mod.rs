@@ -2,5 +2,10 @@
 
 pub(crate) mod closed;
 pub(crate) mod http;
+pub(crate) mod native;
 pub(crate) mod paced;
+mod pgbench;
+pub(crate) mod redis;
+pub(crate) mod sql;
+mod sysbench;
 pub(crate) mod wrk;

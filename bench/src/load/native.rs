@@ -1,0 +1,151 @@
+//! A server that is asked in its own protocol, by a program that is known for it.
+
+use std::{process::Stdio, time::Duration};
+
+use async_trait::async_trait;
+use tokio::process::Command;
+
+use crate::{
+    cores::{Cores, Side},
+    pace::Contender,
+    reading::{Latency, Reading},
+    usage,
+};
+
+/// When a server has nothing left to do after a run: it used less than this in that time.
+const QUIET: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
+/// How often that is looked for.
+const QUIET_LOOKS: u32 = 15;
+
+/// A server and the program that asks it; its value is requests a second.
+pub(crate) struct Native {
+    name: String,
+    cores: Cores,
+    process: u32,
+    tool: Box<dyn Tool>,
+    /// Processor time of the server for the connections of a run; known after the first.
+    connecting: Option<Duration>,
+}
+
+/// A program that asks a server.
+#[async_trait(?Send)]
+pub(crate) trait Tool {
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    /// When it cannot be started, fails, or does not say what it saw.
+    async fn run(&mut self, cores: &Cores, amount: Amount) -> Outcome;
+}
+
+/// How much a run asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Amount {
+    /// About one request of each connection: what connecting costs.
+    OneEach,
+    For(Duration),
+}
+
+/// What a run saw.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    /// Requests a second, the time to connect not counted.
+    pub(crate) rate: f64,
+    pub(crate) n_requests: u64,
+    pub(crate) n_failed: u64,
+    pub(crate) latency: Option<Latency>,
+}
+
+impl Native {
+    /// `process` is the server's first.
+    pub(crate) fn new(name: &str, cores: &Cores, process: u32, tool: impl Tool + 'static) -> Self {
+        Self {
+            name: name.to_owned(),
+            cores: *cores,
+            process,
+            tool: Box::new(tool),
+            connecting: None,
+        }
+    }
+
+    /// What the server does after a run is part of its work, and must not disturb who is next.
+    async fn run(&mut self, amount: Amount) -> (Outcome, Duration) {
+        let before = usage::processor_time(self.process);
+        let outcome = self.tool.run(&self.cores, amount).await;
+        let mut after = usage::processor_time(self.process);
+        for _ in 0..QUIET_LOOKS {
+            let earlier = after;
+            tokio::time::sleep(QUIET.1).await;
+            after = usage::processor_time(self.process);
+            if after < earlier + QUIET.0 {
+                break;
+            }
+        }
+        (outcome, after.saturating_sub(before))
+    }
+}
+
+#[async_trait(?Send)]
+impl Contender for Native {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn measure(&mut self, length: Duration) -> Reading {
+        let connecting = match self.connecting {
+            Some(connecting) => connecting,
+            None => self.run(Amount::OneEach).await.1,
+        };
+        self.connecting = Some(connecting);
+        let (outcome, used) = self.run(Amount::For(length)).await;
+        let used = used.saturating_sub(connecting).as_secs_f64();
+        Reading {
+            value: outcome.rate,
+            cpu_us: Some(used * 1e6 / outcome.n_requests.max(1) as f64),
+            latency: outcome.latency,
+            n_requests: outcome.n_requests,
+            n_failed: outcome.n_failed,
+            ..Reading::default()
+        }
+    }
+}
+
+/// What `command` prints until its end, started on the cores of who asks.
+///
+/// # Panics
+/// When it cannot be started or fails; the message has what it printed.
+pub(super) async fn output(cores: &Cores, command: &mut Command) -> String {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let started = cores.start(Side::Load, async { command.spawn() }).await;
+    let started = started
+        .unwrap_or_else(|error| panic!("{command:?}: {error}: bench/run installs what is missing"));
+    let output = started.wait_with_output().await;
+    let output = output.expect("our child can be waited for");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{command:?} failed:\n{text}{errors}"
+    );
+    text
+}
+
+/// The first word after `label` in `text`, as a number.
+///
+/// # Panics
+/// When there is none.
+pub(super) fn number_after(text: &str, label: &str) -> f64 {
+    let found = text.split_once(label).and_then(|(_, rest)| {
+        let word = rest.split_whitespace().next()?;
+        word.trim_end_matches(['s', ',']).parse().ok()
+    });
+    found.unwrap_or_else(|| panic!("no number after `{label}`:\n{text}"))
+}
+
+/// Whole seconds, as the programs count them.
+pub(super) fn whole_seconds(length: Duration) -> u64 {
+    length.as_secs_f64().ceil().max(1.0) as u64
+}

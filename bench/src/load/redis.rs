@@ -1,0 +1,119 @@
+//! Redis, asked by `redis-benchmark` as it comes.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use odometer_tests::{keeper, ports};
+use tokio::process::Command;
+
+use super::native::{Amount, Native, Outcome, Tool, number_after, output};
+use crate::{
+    cores::{Cores, Side},
+    process::Process,
+    reading::Latency,
+};
+
+/// What `redis-benchmark` opens by default.
+const N_CONNECTIONS: u64 = 50;
+/// Requests a second, before the first run has shown how many there are.
+const FIRST_RATE: f64 = 50_000.0;
+
+/// A server that writes nothing to a disk.
+pub(crate) async fn start(cores: &Cores) -> Process {
+    let port = ports::free();
+    let mut command = std::process::Command::new("redis-server");
+    command
+        .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+        .args(["--save", "", "--appendonly", "no"])
+        .current_dir(keeper::run_directory());
+    Process::start(cores, Side::Server, &mut command, port).await
+}
+
+/// `INCR` of one key, one request at a time on each connection.
+pub(crate) fn incr(name: &str, cores: &Cores, server: &Process) -> Native {
+    let tool = RedisBenchmark {
+        port: server.port(),
+        rate: FIRST_RATE,
+    };
+    Native::new(name, cores, server.id(), tool)
+}
+
+struct RedisBenchmark {
+    port: u16,
+    /// It takes a number of requests instead of a time: as many as fit by the last run's rate.
+    rate: f64,
+}
+
+#[async_trait(?Send)]
+impl Tool for RedisBenchmark {
+    async fn run(&mut self, cores: &Cores, amount: Amount) -> Outcome {
+        let n_requests = match amount {
+            Amount::OneEach => N_CONNECTIONS,
+            Amount::For(length) => requests_in(length, self.rate),
+        };
+        let mut command = Command::new("redis-benchmark");
+        command
+            .args(["-h", "127.0.0.1", "-p", &self.port.to_string()])
+            .args(["-c", &N_CONNECTIONS.to_string(), "-P", "1", "-t", "incr"])
+            .args(["-n", &n_requests.to_string()]);
+        let text = output(cores, &mut command).await;
+        let rate = number_after(&text, "throughput summary:");
+        if let Amount::For(_) = amount {
+            self.rate = rate;
+        }
+        Outcome {
+            rate,
+            n_requests,
+            // It ends at the first.
+            n_failed: 0,
+            latency: Some(latency(&text)),
+        }
+    }
+}
+
+fn requests_in(length: Duration, rate: f64) -> u64 {
+    (length.as_secs_f64() * rate).max(N_CONNECTIONS as f64) as u64
+}
+
+/// From lines such as `75.000% <= 0.263 milliseconds (cumulative count 48234)`; between two of
+/// them, on the straight line.
+fn latency(text: &str) -> Latency {
+    let points: Vec<(f64, f64)> = text
+        .lines()
+        .skip_while(|line| !line.starts_with("Latency by percentile"))
+        .skip(1)
+        .map_while(|line| {
+            let (percent, rest) = line.split_once("% <= ")?;
+            let millis: f64 = rest.split_whitespace().next()?.parse().ok()?;
+            Some((percent.parse::<f64>().ok()? / 100.0, millis * 1000.0))
+        })
+        .collect();
+    assert!(!points.is_empty(), "redis-benchmark timed nothing:\n{text}");
+    Latency::by(|part| {
+        let after = points.iter().position(|point| point.0 >= part);
+        let after = after.unwrap_or(points.len() - 1);
+        let (above, below) = (points[after], points[after.saturating_sub(1)]);
+        let width = above.0 - below.0;
+        if width <= 0.0 {
+            return above.1;
+        }
+        below.1 + (above.1 - below.1) * (part - below.0).min(width) / width
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_between_two_lines_are_read_off_the_line() {
+        let text = "Latency by percentile distribution:\n\
+                    0.000% <= 0.063 milliseconds (cumulative count 1)\n\
+                    50.000% <= 0.200 milliseconds (cumulative count 5)\n\
+                    100.000% <= 0.400 milliseconds (cumulative count 10)\n\n\
+                    Cumulative distribution of latencies:\n0.000% <= 0.103 milliseconds";
+        let latency = latency(text);
+        let rounded = [latency.p50, latency.p75, latency.max].map(f64::round);
+        assert_eq!(rounded, [200.0, 300.0, 400.0]);
+    }
+}
