@@ -1,5 +1,7 @@
 //! What is measured: a file for each matter, a function for each entry.
 
+mod core;
+mod cosid;
 mod single;
 
 use std::{pin::Pin, time::Duration};
@@ -38,5 +40,11 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: true,
         estimate: |pace| pace.estimate(2),
         measure: |stage, pace| Box::pin(single::pipelined(stage, pace)),
+    },
+    Entry {
+        name: "core",
+        is_quick: false,
+        estimate: core::estimate,
+        measure: |stage, pace| Box::pin(core::core(stage, pace)),
     },
 ];
