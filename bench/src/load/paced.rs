@@ -20,6 +20,17 @@ pub(crate) struct Paced {
     pub(crate) path: String,
     pub(crate) calls_per_s: f64,
     pub(crate) waiting: Waiting,
+    pub(crate) turn: Turn,
+}
+
+/// Whose turn a call is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// One connection after the other.
+    InOrder,
+    /// Anyone's, as callers come to replicas: in order, replicas that start together would use up
+    /// their blocks in the same moment for ever.
+    AtRandom,
 }
 
 /// How it is waited for the next moment.
@@ -47,6 +58,7 @@ impl Paced {
             path: path.to_owned(),
             calls_per_s,
             waiting: Waiting::Busy,
+            turn: Turn::InOrder,
         }
     }
 
@@ -65,7 +77,10 @@ impl Paced {
                 break;
             }
             self.wait_until(started + due).await;
-            let turn = usize::try_from(n_calls).expect("few calls") % senders.len();
+            let turn = match self.turn {
+                Turn::InOrder => usize::try_from(n_calls).expect("few calls") % senders.len(),
+                Turn::AtRandom => rand::random_range(0..senders.len()),
+            };
             let sent = senders[turn].send(started + due);
             sent.expect("a connection takes calls until there are no more");
             n_calls += 1;

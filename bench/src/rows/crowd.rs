@@ -10,7 +10,7 @@ use crate::{
     cores::Side,
     load::{
         closed,
-        paced::{Paced, Waiting},
+        paced::{Paced, Turn, Waiting},
     },
     pace::Pace,
     reading::Reading,
@@ -88,7 +88,7 @@ struct Crowd {
 }
 
 /// What one issuer has counted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Counted {
     n_reserved: f64,
     n_updates: f64,
@@ -125,6 +125,7 @@ impl Crowd {
             path: format!("/v1/sequences/{name}/next?count={COUNT}"),
             calls_per_s: NUMBERS_PER_S / f64::from(COUNT),
             waiting: Waiting::Asleep,
+            turn: Turn::AtRandom,
         };
         let looks = async {
             let start = self.look(name).await;

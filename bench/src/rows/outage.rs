@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use odometer_tests::{Backend, Client, Program, Proxy, Scrape, TestDatabase, wait};
 use serde_json::json;
+use tokio::{sync::oneshot, task::JoinHandle, time::MissedTickBehavior};
 
 use crate::{
     cores::{Cores, Side},
     load::paced::Paced,
     pace::{Contender, Pace},
     reading::Reading,
-    row::{Bound, Row, Series, Unit},
+    row::{Bound, Moment, Presence, Row, Series, Unit},
     rows::single::NEXT,
     stage::Stage,
 };
@@ -84,17 +85,18 @@ impl Contender for Behind<'_> {
 
     async fn measure(&mut self, length: Duration) -> Reading {
         self.proxy.delay_replies(self.delay);
-        let before = n_refills(&self.client).await;
+        let before = Scrape::of(&self.client).await;
         let load = self.load.run(length.max(SHORTEST));
         let reading = self.cores.start(Side::Load, load).await;
-        let n_refills = n_refills(&self.client).await - before;
+        let after = Scrape::of(&self.client).await;
+        let of = |what: fn(&Scrape) -> f64| what(&after) - what(&before);
+        let n_refills = of(|scrape| scrape.n_reservations("reserved"));
         assert!(n_refills >= 1.0, "vacuous: nothing was fetched meanwhile");
-        reading.figure("refills", n_refills)
+        let n_cold = of(|scrape| scrape.sum("odometer_cold_calls_total", &[]));
+        reading
+            .figure("refills", n_refills)
+            .figure("cold_calls", n_cold)
     }
-}
-
-async fn n_refills(client: &Client) -> f64 {
-    Scrape::of(client).await.n_reservations("reserved")
 }
 
 /// The time of warm calls while the database is away.
@@ -112,8 +114,14 @@ pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
     let needed = outage + MARGIN;
     let warm_up = warm.use_until_it_lasts(needed).await;
     let (mut healthy, mut away) = (Vec::new(), Vec::new());
-    for _round in 0..pace.n_rounds() {
+    let watch = Watch::start(program.client());
+    // The picture is of the first outage and the time around it.
+    let mut shown_s = f64::INFINITY;
+    for round in 0..pace.n_rounds() {
         healthy.push(warm.measure(between(pace)).await);
+        if round == 1 {
+            shown_s = watch.started.elapsed().as_secs_f64();
+        }
         server.kill();
         away.push(warm.measure(outage).await);
         stage.cores.start(Side::Server, server.start_again()).await;
@@ -130,13 +138,15 @@ pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
         needed.as_secs(),
         warm_up.as_secs_f64()
     );
-    let row = Row::new("away", &title, Unit::Microseconds)
+    let mut row = Row::new("away", &title, Unit::Microseconds)
         .series(vec![
             Series::new("Odometer", away),
             Series::new(HEALTHY, healthy),
         ])
         .target(HEALTHY, Bound::AtMost(1.1))
         .note(note);
+    row.timeline = watch.end().await;
+    row.timeline.retain(|moment| moment.at_s <= shown_s);
     vec![row]
 }
 
@@ -180,5 +190,60 @@ impl Warm {
             (is_up && reserve >= needed.as_secs_f64()).then(|| started.elapsed())
         })
         .await
+    }
+}
+
+/// Looks at a program each second until it is ended.
+struct Watch {
+    started: Instant,
+    end: oneshot::Sender<()>,
+    looking: JoinHandle<Vec<Moment>>,
+}
+
+impl Watch {
+    fn start(client: Client) -> Self {
+        let started = Instant::now();
+        let (end, ended) = oneshot::channel();
+        Self {
+            started,
+            end,
+            looking: tokio::spawn(look(client, started, ended)),
+        }
+    }
+
+    async fn end(self) -> Vec<Moment> {
+        // It listens for as long as it looks.
+        let _listens = self.end.send(());
+        self.looking.await.expect("no panic")
+    }
+}
+
+async fn look(client: Client, started: Instant, mut ended: oneshot::Receiver<()>) -> Vec<Moment> {
+    let mut moments = Vec::new();
+    let mut before: Option<(f64, f64)> = None;
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = &mut ended => return moments,
+        }
+        let state = client.describe("orders").await["state"].take();
+        let held = |block: &str| state[block]["remaining"].as_f64().unwrap_or(0.0);
+        let scrape = Scrape::of(&client).await;
+        let n_issued = scrape.sum("odometer_numbers_issued_total", &[("sequence", "orders")]);
+        let at_s = started.elapsed().as_secs_f64();
+        if let Some((before_s, n_before)) = before {
+            moments.push(Moment {
+                at_s,
+                remaining: held("block") + held("next_block"),
+                issued_per_s: (n_issued - n_before) / (at_s - before_s),
+                database: match scrape.sum("odometer_store_up", &[]) {
+                    1.0 => Presence::Up,
+                    _ => Presence::Away,
+                },
+            });
+        }
+        before = Some((at_s, n_issued));
     }
 }
