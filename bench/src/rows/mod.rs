@@ -2,6 +2,8 @@
 
 mod batches;
 mod birth;
+mod core;
+mod cosid;
 mod crowd;
 mod forms;
 mod outage;
@@ -124,5 +126,12 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: true,
         estimate: |_| Duration::from_secs(1),
         measure: |_, _| Box::pin(async { steady::steady() }),
+    },
+    Entry {
+        name: "core",
+        title: "numbers taken in process, beside `fetch_add` and CosId",
+        is_quick: false,
+        estimate: core::estimate,
+        measure: |stage, pace| Box::pin(core::core(stage, pace)),
     },
 ];

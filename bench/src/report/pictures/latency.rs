@@ -130,7 +130,7 @@ fn fill(area: &Area<'_>, curves: &[Curve]) -> Drawn {
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(SeriesLabelPosition::LowerRight)
         .legend_area_size(30)
         .background_style(WHITE)
         .border_style(GRID)

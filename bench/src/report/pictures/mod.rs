@@ -62,10 +62,11 @@ fn picture(
 ) -> Result<String, String> {
     let mut svg = String::new();
     let about = format!(
-        "{} · {}, {} cores · one core for the server, one for who asks",
+        "{} · {}, {} cores · {}",
         run.date(),
         run.machine.cpu,
-        run.machine.n_cores
+        run.machine.n_cores,
+        run.sources().replace('`', "")
     );
     let all = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
     let drawn = (|| -> Drawn {

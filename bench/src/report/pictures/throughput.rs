@@ -20,6 +20,9 @@ pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
         .iter()
         .filter_map(|series| Some((series.name.as_str(), series.value()?.median)))
         .collect();
+    if bars.is_empty() {
+        return Ok(None);
+    }
     let svg = picture(run, TITLE, |area| fill(area, &bars))?;
     Ok(Some(Picture {
         file: "speed-throughput.svg",
@@ -29,7 +32,7 @@ pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     }))
 }
 
-/// The first on top.
+/// The first on top. The end of a range that is cut into segments is one of them.
 fn fill(area: &Area<'_>, bars: &[(&str, f64)]) -> Drawn {
     let n_bars = bars.len();
     let longest = bars.iter().map(|(_, value)| *value).fold(1.0, f64::max);
@@ -37,7 +40,7 @@ fn fill(area: &Area<'_>, bars: &[(&str, f64)]) -> Drawn {
     let mut chart = ChartBuilder::on(area)
         .x_label_area_size(46)
         .y_label_area_size(236)
-        .build_cartesian_2d(0.0..longest * 1.12, (0..n_bars).into_segmented())?;
+        .build_cartesian_2d(0.0..longest * 1.12, (0..n_bars - 1).into_segmented())?;
     chart
         .configure_mesh()
         .disable_y_mesh()
