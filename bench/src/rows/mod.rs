@@ -1,8 +1,10 @@
 //! What is measured: a file for each matter, a function for each entry.
 
 mod batches;
+mod databases;
 mod forms;
 mod single;
+mod strict;
 
 use std::{pin::Pin, time::Duration};
 
@@ -69,5 +71,17 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: false,
         estimate: |pace| pace.estimate(3),
         measure: |stage, pace| Box::pin(forms::workers(stage, pace)),
+    },
+    Entry {
+        name: "databases",
+        is_quick: false,
+        estimate: |pace| pace.estimate(3) + STARTS,
+        measure: |stage, pace| Box::pin(databases::databases(stage, pace)),
+    },
+    Entry {
+        name: "strict",
+        is_quick: false,
+        estimate: |pace| pace.estimate(6) + STARTS,
+        measure: |stage, pace| Box::pin(strict::strict(stage, pace)),
     },
 ];
