@@ -2,6 +2,7 @@
 
 mod batches;
 mod databases;
+mod drivers;
 mod forms;
 mod single;
 mod strict;
@@ -83,5 +84,11 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: false,
         estimate: |pace| pace.estimate(6) + STARTS,
         measure: |stage, pace| Box::pin(strict::strict(stage, pace)),
+    },
+    Entry {
+        name: "drivers",
+        is_quick: false,
+        estimate: |pace| pace.estimate(6) + STARTS,
+        measure: |stage, pace| Box::pin(drivers::drivers(stage, pace)),
     },
 ];
