@@ -2,6 +2,7 @@
 
 mod cores;
 mod load;
+mod machine;
 mod pace;
 mod process;
 mod reading;
@@ -12,13 +13,16 @@ mod stage;
 mod usage;
 
 use std::{
+    path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant},
 };
 
 use clap::Parser;
+use odometer_tests::settings;
 
 use pace::Pace;
+use report::Run;
 use rows::{ENTRIES, Entry};
 use stage::Stage;
 
@@ -35,33 +39,83 @@ struct Arguments {
     /// Says which entries there are
     #[arg(long)]
     list: bool,
+    /// Writes figures and table there, and changes no document
+    #[arg(long, value_name = "DIRECTORY")]
+    results: Option<PathBuf>,
+    /// Measures nothing: writes pictures and tables of the documents from the figures there
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["quick", "row", "results"])]
+    redraw: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.list {
         for entry in ENTRIES {
-            println!("{}", entry.name);
+            println!("{:<14} {}", entry.name, entry.title);
         }
         return ExitCode::SUCCESS;
     }
-    let chosen = chosen(&arguments);
-    if chosen.is_empty() {
-        eprintln!("bench/run: no entry has this name; --list says which there are");
-        return ExitCode::from(64);
+    let done = match &arguments.redraw {
+        Some(directory) => Run::read(directory)
+            .and_then(|run| report::publish(&run, &settings::repository()).map(|()| 0)),
+        None => measure(&arguments),
+    };
+    match done {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(n_failed) => {
+            eprintln!("bench/run: {n_failed} requests failed");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("bench/run: {error}");
+            ExitCode::FAILURE
+        }
     }
-    // One thread, because what is started runs on the cores of the thread that starts it.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime starts");
+}
+
+/// Measures, prints and writes; how many requests failed.
+fn measure(arguments: &Arguments) -> Result<u64, String> {
+    let chosen = chosen(arguments);
+    if chosen.is_empty() {
+        return Err("no entry has this name; --list says which there are".to_owned());
+    }
     let pace = if arguments.quick {
         Pace::Quick
     } else {
         Pace::Whole
     };
-    runtime.block_on(measure(&chosen, pace));
-    ExitCode::SUCCESS
+    let is_whole = pace == Pace::Whole && arguments.row.is_empty();
+    let mut run = Run::begin(pace, command(arguments));
+    let root = settings::repository();
+    let unpublished = root.join("target/bench").join(run.name());
+    let directory = arguments.results.clone().unwrap_or(unpublished);
+    // One thread, because what is started runs on the cores of the thread that starts it.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
+    runtime.block_on(take(&chosen, pace, &mut run, &directory))?;
+    println!("{}", report::table(&run.rows));
+    if is_whole {
+        run.is_whole = true;
+        run.write(&directory)?;
+    }
+    eprintln!("figures: {}", directory.display());
+    if is_whole && arguments.results.is_none() {
+        let published = root.join("bench/results").join(run.name());
+        run.write(&published)?;
+        // As anyone else reads them.
+        report::publish(&Run::read(&published)?, &root)?;
+        eprintln!("published: {}", published.display());
+    }
+    Ok(report::n_failed(&run.rows))
+}
+
+/// What was entered, without where the figures go.
+fn command(arguments: &Arguments) -> String {
+    let quick = if arguments.quick { " --quick" } else { "" };
+    let rows = arguments.row.iter().map(|name| format!(" --row {name}"));
+    format!("bench/run{quick}{}", rows.collect::<String>())
 }
 
 fn chosen(arguments: &Arguments) -> Vec<&'static Entry> {
@@ -81,24 +135,71 @@ fn chosen(arguments: &Arguments) -> Vec<&'static Entry> {
     ENTRIES.iter().filter(is_chosen).collect()
 }
 
-async fn measure(chosen: &[&Entry], pace: Pace) {
+/// Measures all that is chosen, and writes after each entry what there is by then.
+async fn take(
+    chosen: &[&Entry],
+    pace: Pace,
+    run: &mut Run,
+    directory: &std::path::Path,
+) -> Result<(), String> {
     let stage = Stage::new();
     let started = Instant::now();
-    let mut rows = Vec::new();
     for (at, entry) in chosen.iter().enumerate() {
-        let left: Duration = chosen[at..]
-            .iter()
-            .map(|entry| (entry.estimate)(pace))
-            .sum();
+        let (done, ahead) = chosen.split_at(at);
+        let left = left(
+            estimate(done, pace),
+            started.elapsed(),
+            estimate(ahead, pace),
+        );
         eprintln!(
-            "[{}/{}] {} ({} s so far, about {} s left)",
+            "[{}/{}] {} ({} so far, about {} left)",
             at + 1,
             chosen.len(),
             entry.name,
-            started.elapsed().as_secs(),
-            left.as_secs()
+            minutes(started.elapsed()),
+            minutes(left)
         );
-        rows.extend((entry.measure)(&stage, pace).await);
+        run.rows.extend((entry.measure)(&stage, pace).await);
+        run.took_s = started.elapsed().as_secs();
+        run.write(directory)?;
     }
-    println!("{}", report::table(&rows));
+    Ok(())
+}
+
+fn estimate(entries: &[&Entry], pace: Pace) -> Duration {
+    entries.iter().map(|entry| (entry.estimate)(pace)).sum()
+}
+
+/// What is left, if it needs as much more or less than its estimate as what is done.
+fn left(done: Duration, took: Duration, ahead: Duration) -> Duration {
+    if done.is_zero() {
+        return ahead;
+    }
+    ahead.mul_f64(took.as_secs_f64() / done.as_secs_f64())
+}
+
+fn minutes(length: Duration) -> String {
+    format!("{} min {} s", length.as_secs() / 60, length.as_secs() % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_slower_than_estimated_makes_the_rest_longer() {
+        let seconds = Duration::from_secs;
+        assert_eq!(left(seconds(0), seconds(0), seconds(90)), seconds(90));
+        assert_eq!(left(seconds(10), seconds(20), seconds(90)), seconds(180));
+        assert_eq!(minutes(seconds(135)), "2 min 15 s");
+    }
+
+    #[test]
+    fn entries_have_names_of_their_own() {
+        for (at, entry) in ENTRIES.iter().enumerate() {
+            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            assert!(entry.name.chars().all(is_plain), "{}", entry.name);
+            assert!(ENTRIES[..at].iter().all(|other| other.name != entry.name));
+        }
+    }
 }

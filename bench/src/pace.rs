@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::{reading::Reading, row::Series};
 
@@ -16,7 +17,8 @@ pub(crate) trait Contender {
 }
 
 /// How much a run measures.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Pace {
     /// What is published.
     Whole,

@@ -1,11 +1,11 @@
 //! One line of the table: a subject beside its references.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::reading::{Reading, Spread};
 
 /// What was measured of one thing, in rounds of which each has one reading of each series.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     /// Short, of small letters, digits and hyphens.
     pub(crate) name: String,
@@ -16,18 +16,41 @@ pub(crate) struct Row {
     pub(crate) series: Vec<Series>,
     pub(crate) targets: Vec<Target>,
     /// What must be known beside the figures, in one sentence.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
+    /// What an outage looked like from one replica, where the row has one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) timeline: Vec<Moment>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+/// One look at a replica while it was measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Moment {
+    /// Seconds since the first look.
+    pub(crate) at_s: f64,
+    /// Numbers that the replica holds in memory.
+    pub(crate) remaining: f64,
+    /// Numbers that it has issued a second since the look before.
+    pub(crate) issued_per_s: f64,
+    pub(crate) database: Presence,
+}
+
+/// Whether the database could be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Presence {
+    Up,
+    Away,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) readings: Vec<Reading>,
 }
 
 /// What the values of a row are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unit {
     RequestsPerSecond,
@@ -42,7 +65,7 @@ pub(crate) enum Unit {
 }
 
 /// What a row is to reach.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Target {
     /// The name of a reference, whose value the subject's is divided by; `None` for the subject's
     /// own value.
@@ -50,7 +73,7 @@ pub(crate) struct Target {
     pub(crate) bound: Bound,
 }
 
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Bound {
     AtLeast(f64),
@@ -75,6 +98,7 @@ impl Row {
             series: Vec::new(),
             targets: Vec::new(),
             note: None,
+            timeline: Vec::new(),
         }
     }
 

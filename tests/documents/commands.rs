@@ -119,7 +119,7 @@ async fn obey(reader: &mut Reader, command: &str, shown: Option<&Fence>, place: 
     );
 }
 
-/// Whether a command builds or tests, as the run does to which this test belongs. It is not run
+/// Whether a command builds, tests or measures, as the run does to which this test belongs. It is not run
 /// within itself; what it names must exist.
 fn is_of_a_run(command: &str, place: &str) -> bool {
     let mut words = command.split_whitespace().peekable();
@@ -128,15 +128,20 @@ fn is_of_a_run(command: &str, place: &str) -> bool {
         words = command[flags_end..].split_whitespace().peekable();
     }
     match words.next() {
-        Some(script @ (".ci/run" | "tests/run")) => {
+        Some(script @ (".ci/run" | "tests/run" | "bench/run")) => {
             let path = settings::repository().join(script);
             let mode = std::fs::metadata(&path).map(|file| file.permissions().mode());
             assert!(
                 mode.is_ok_and(|mode| mode & 0o111 != 0),
                 "{place}: {script}"
             );
-            for name in words.filter(|word| *word != "--full") {
-                assert!(names::is_part_of_a_test(name), "{place}: no test {name}");
+            for name in words.filter(|word| !word.starts_with("--")) {
+                let is_known = if script == "bench/run" {
+                    names::is_measured(name)
+                } else {
+                    names::is_part_of_a_test(name)
+                };
+                assert!(is_known, "{place}: {script} knows no {name}");
             }
             true
         }

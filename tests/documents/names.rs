@@ -13,7 +13,7 @@ use crate::support::settings;
 const COLUMNS_OF_TESTS: [&str; 3] = ["Test", "Control", "Held by the test"];
 /// Longer words than these have underscores in plenty without being tests.
 const NO_TESTS: [&str; 3] = ["odometer_", "innodb_", "idle_in_"];
-const CRATES: [&str; 5] = ["core", "entity", "migration", "service", "tests"];
+const CRATES: [&str; 6] = ["core", "entity", "migration", "service", "tests", "bench"];
 
 /// Every source of the workspace, with its text.
 static SOURCES: LazyLock<Vec<(PathBuf, String)>> = LazyLock::new(|| {
@@ -70,6 +70,13 @@ fn tests_of(source: &str) -> Vec<String> {
 /// Whether `tests/run NAME` would find something.
 pub(super) fn is_part_of_a_test(name: &str) -> bool {
     TESTS.iter().any(|test| test.contains(name))
+}
+
+/// Whether `bench/run --row NAME` would find something.
+pub(super) fn is_measured(name: &str) -> bool {
+    let entries = settings::repository().join("bench/src/rows/mod.rs");
+    let entries = std::fs::read_to_string(entries).expect("the measurements are there");
+    entries.contains(&format!("        name: \"{name}"))
 }
 
 pub(super) fn is_package(name: &str) -> bool {

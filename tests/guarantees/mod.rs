@@ -23,4 +23,5 @@ mod reserve;
 mod rolling_restart;
 mod strict;
 mod strict_changes;
+mod turns;
 mod went_back;

@@ -20,7 +20,7 @@ pub struct SteppedClock {
 impl SteppedClock {
     /// # Panics
     /// Where the library is missing.
-    pub fn new() -> Self {
+    pub fn right() -> Self {
         let clock = Self {
             directory: keeper::directory("clock"),
             library: library().expect("libfaketime is missing: run tests/install"),
@@ -74,7 +74,7 @@ fn library() -> Option<PathBuf> {
 
 #[test]
 fn a_stepped_clock_is_what_a_process_sees() {
-    let clock = SteppedClock::new();
+    let clock = SteppedClock::right();
     for offset_ms in [0, 93_600_500, -93_600_500] {
         clock.step_to(offset_ms);
         let asked = std::process::Command::new("date")

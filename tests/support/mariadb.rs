@@ -52,7 +52,7 @@ fn as_root_if_root(command: &mut Command) {
     }
 }
 
-pub(super) fn program(name: &str) -> Command {
+pub fn program(name: &str) -> Command {
     let path = ["/usr/sbin", "/usr/bin"]
         .iter()
         .map(|directory| PathBuf::from(directory).join(name))

@@ -106,7 +106,7 @@ fn write_as_owner(path: &Path, text: &str) {
 }
 
 /// One of the server's programs, as the account that may run it.
-pub(super) fn program(name: &str) -> Command {
+pub fn program(name: &str) -> Command {
     let mut command = Command::new(directory_of_programs().join(name));
     // It must be able to enter the directory it is started in.
     command.current_dir("/").env("LC_ALL", "C.UTF-8");

@@ -25,8 +25,6 @@ pub(crate) enum Figure {
     Rate,
     /// Microseconds.
     P50,
-    /// Microseconds.
-    P99,
 }
 
 impl Http {
@@ -58,7 +56,6 @@ impl Contender for Http {
             value: match self.figure {
                 Figure::Rate => rate * f64::from(self.n_numbers),
                 Figure::P50 => outcome.latency.p50,
-                Figure::P99 => outcome.latency.p99,
             },
             cpu_us: Some(used.as_secs_f64() * 1e6 / n_requests),
             latency: Some(outcome.latency),

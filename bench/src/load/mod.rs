@@ -1,7 +1,9 @@
-//! Who asks: programs that are known for it, one a file.
+//! Who asks: programs that are known for it and callers of our own, one a file.
 
+pub(crate) mod closed;
 pub(crate) mod http;
 pub(crate) mod native;
+pub(crate) mod paced;
 mod pgbench;
 pub(crate) mod redis;
 pub(crate) mod sql;

@@ -1,10 +1,16 @@
 //! What is measured: a file for each matter, a function for each entry.
 
 mod batches;
+mod birth;
+mod core;
+mod cosid;
+mod crowd;
 mod databases;
 mod drivers;
 mod forms;
+mod outage;
 mod single;
+mod steady;
 mod strict;
 
 use std::{pin::Pin, time::Duration};
@@ -15,6 +21,8 @@ use crate::{pace::Pace, row::Row, stage::Stage};
 pub(crate) struct Entry {
     /// Short, of small letters, digits and hyphens.
     pub(crate) name: &'static str,
+    /// What it measures, in a few words; `--list` says it.
+    pub(crate) title: &'static str,
     /// Whether `--quick` measures it.
     pub(crate) is_quick: bool,
     /// How long it takes, about.
@@ -31,6 +39,7 @@ const STARTS: Duration = Duration::from_secs(8);
 pub(crate) const ENTRIES: &[Entry] = &[
     Entry {
         name: "single",
+        title: "one number over HTTP, 64 connections",
         is_quick: true,
         estimate: |pace| {
             pace.estimate(single::n_contenders(pace)) + pace.of(STARTS, Duration::ZERO)
@@ -39,56 +48,114 @@ pub(crate) const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "connections",
+        title: "one number over 1, 8 and 256 connections",
         is_quick: false,
         estimate: |pace| pace.estimate(6),
         measure: |stage, pace| Box::pin(single::connections(stage, pace)),
     },
     Entry {
         name: "pipelined",
+        title: "one number, 16 requests sent at once",
         is_quick: true,
         estimate: |pace| pace.estimate(2),
         measure: |stage, pace| Box::pin(single::pipelined(stage, pace)),
     },
     Entry {
         name: "batches",
+        title: "1 to 10,000 numbers a request, with and without the list of ids",
         is_quick: false,
         estimate: |pace| pace.estimate(batches::N_CONTENDERS),
         measure: |stage, pace| Box::pin(batches::batches(stage, pace)),
     },
     Entry {
         name: "text",
+        title: "one number as plain text",
         is_quick: false,
         estimate: |pace| pace.estimate(2),
         measure: |stage, pace| Box::pin(forms::text(stage, pace)),
     },
     Entry {
         name: "calendar",
+        title: "a sequence that counts by day and has a format",
         is_quick: false,
         estimate: |pace| pace.estimate(2),
         measure: |stage, pace| Box::pin(forms::calendar(stage, pace)),
     },
     Entry {
         name: "workers",
+        title: "one worker and two",
         is_quick: false,
         estimate: |pace| pace.estimate(3),
         measure: |stage, pace| Box::pin(forms::workers(stage, pace)),
     },
     Entry {
         name: "databases",
+        title: "each database behind it",
         is_quick: false,
         estimate: |pace| pace.estimate(3) + STARTS,
         measure: |stage, pace| Box::pin(databases::databases(stage, pace)),
     },
     Entry {
         name: "strict",
+        title: "strict order on both database servers",
         is_quick: false,
         estimate: |pace| pace.estimate(6) + STARTS,
         measure: |stage, pace| Box::pin(strict::strict(stage, pace)),
     },
     Entry {
         name: "drivers",
+        title: "SeaORM beside bare sqlx",
         is_quick: false,
         estimate: |pace| pace.estimate(6) + STARTS,
         measure: |stage, pace| Box::pin(drivers::drivers(stage, pace)),
+    },
+    Entry {
+        name: "slow",
+        title: "warm calls while each reply of the database is late",
+        is_quick: false,
+        estimate: |pace| pace.estimate(6),
+        measure: |stage, pace| Box::pin(outage::slow(stage, pace)),
+    },
+    Entry {
+        name: "away",
+        title: "warm calls while the database is away for a minute",
+        is_quick: false,
+        estimate: outage::estimate,
+        measure: |stage, pace| Box::pin(outage::away(stage, pace)),
+    },
+    Entry {
+        name: "crowd",
+        title: "32 replicas that share one name",
+        is_quick: false,
+        estimate: crowd::estimate,
+        measure: |stage, pace| Box::pin(crowd::crowd(stage, pace)),
+    },
+    Entry {
+        name: "birth",
+        title: "first use of names never seen",
+        is_quick: true,
+        estimate: birth::estimate,
+        measure: |stage, pace| Box::pin(birth::birth(stage, pace)),
+    },
+    Entry {
+        name: "names",
+        title: "100,000 names in turn beside one",
+        is_quick: false,
+        estimate: birth::estimate_of_names,
+        measure: |stage, pace| Box::pin(birth::names(stage, pace)),
+    },
+    Entry {
+        name: "steady",
+        title: "how often a sequence writes to its store, computed",
+        is_quick: true,
+        estimate: |_| Duration::from_secs(1),
+        measure: |_, _| Box::pin(async { steady::steady() }),
+    },
+    Entry {
+        name: "core",
+        title: "numbers taken in process, beside `fetch_add` and CosId",
+        is_quick: false,
+        estimate: core::estimate,
+        measure: |stage, pace| Box::pin(core::core(stage, pace)),
     },
 ];

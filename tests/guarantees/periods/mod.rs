@@ -65,7 +65,7 @@ for_each_server!(clocks_that_are_stepped_repeat_no_number_of_a_period);
 
 async fn clocks_that_are_stepped_repeat_no_number_of_a_period(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    let clocks = [(); 3].map(|()| SteppedClock::new());
+    let clocks = [(); 3].map(|()| SteppedClock::right());
     let right_ms = STEPPED.ms() - now_ms();
     let mut programs = Vec::new();
     let mut replicas = Vec::new();

@@ -54,6 +54,9 @@ pub(in crate::store) struct Reservation<'a> {
     stored_rate: Option<f64>,
     pub(in crate::store) adopt_from: Option<i64>,
     n_conflicts: u32,
+    /// Whether others have written since this process did last: then they will again before its
+    /// next refill, and what is remembered until then would only meet a conflict.
+    is_shared: bool,
     /// Writes whose outcome was not told, of this reservation or of an earlier one.
     pub(in crate::store) doubt: Doubt,
 }
@@ -67,6 +70,7 @@ impl<'a> Reservation<'a> {
             stored_rate: None,
             adopt_from: request.adopt_from,
             n_conflicts: 0,
+            is_shared: false,
             doubt: database.doubts.take(&request.key),
             counter: one_row::counter_of(&request.key),
             database,
@@ -190,6 +194,8 @@ impl<'a> Reservation<'a> {
             return self.create_counter(witness, &definition).await;
         };
         self.stored_rate = Some(counter.rate);
+        let remembered = self.request.known.as_ref();
+        self.is_shared = remembered.is_some_and(|known| known.seen != counter.seen);
         self.known = Some(Known {
             definition,
             definition_version: version,
@@ -350,8 +356,9 @@ impl<'a> Reservation<'a> {
             adopted: why.is_none(),
             known: Known {
                 seen,
-                // After a conflict the next refill reads first.
-                trusted: self.n_conflicts == 0 || sabotage::is(Fault::NoConditions),
+                // After a conflict the next refill reads first, and as long as others write meanwhile.
+                trusted: (self.n_conflicts == 0 && !self.is_shared)
+                    || sabotage::is(Fault::NoConditions),
                 ..known
             },
             stored_rate: self.stored_rate,

@@ -1,0 +1,132 @@
+//! On what a run was made: the machine and the versions of what was measured, but nothing by
+//! which it could be found.
+
+use std::{collections::BTreeMap, fs, process::Command};
+
+use odometer_tests::{mariadb, postgres, settings};
+use serde::{Deserialize, Serialize};
+
+/// Where a run was made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    /// The model, as the processor says it.
+    pub(crate) cpu: String,
+    pub(crate) n_cores: usize,
+    pub(crate) memory_bytes: u64,
+    /// The kernel and its release.
+    pub(crate) kernel: String,
+    /// Of each program that took part and is there, by its name.
+    pub(crate) versions: BTreeMap<String, String>,
+}
+
+impl Machine {
+    pub(crate) fn this() -> Self {
+        let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let kilobytes = field(&memory, "MemTotal").and_then(|text| {
+            let number = text.split_whitespace().next()?;
+            number.parse::<u64>().ok()
+        });
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self {
+            // Some architectures do not say it.
+            cpu: field(&cpus, "model name").map_or(std::env::consts::ARCH.to_owned(), to_one_line),
+            n_cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: kilobytes.unwrap_or_default() * 1024,
+            kernel: format!("Linux {}", release.trim()),
+            versions: versions(),
+        }
+    }
+
+    /// The model in small letters, digits and hyphens.
+    pub(crate) fn cpu_slug(&self) -> String {
+        let plain = self.cpu.to_lowercase();
+        let plain = plain.replace("(r)", " ").replace("(tm)", " ");
+        let words = plain.split(|c: char| !c.is_ascii_alphanumeric());
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        words.join("-")
+    }
+}
+
+/// The value of the first line `name : value`.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim())
+    })
+}
+
+fn to_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn versions() -> BTreeMap<String, String> {
+    let programs = [
+        ("Odometer", Command::new(settings::shipped_program())),
+        ("rustc", Command::new("rustc")),
+        ("PostgreSQL", postgres::program("postgres")),
+        ("pgbench", postgres::program("pgbench")),
+        ("MariaDB", mariadb::program("mariadbd")),
+        ("Redis", Command::new("redis-server")),
+        ("wrk", Command::new("wrk")),
+    ];
+    let found = programs.into_iter().filter_map(|(name, mut program)| {
+        // wrk takes it for one that it does not know, and says its version as well.
+        let output = program.arg("--version").output().ok()?;
+        let said = [output.stdout, output.stderr].concat();
+        Some((name.to_owned(), version(&String::from_utf8_lossy(&said))?))
+    });
+    found.collect()
+}
+
+/// The first word that is a version, whatever leads up to its first digit.
+fn version(said: &str) -> Option<String> {
+    said.split_whitespace().find_map(|word| {
+        // A path, or the name of an architecture.
+        if word.starts_with('/') || !word.contains('.') {
+            return None;
+        }
+        let bare = word.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let bare = bare.trim_end_matches([')', ',', ';']);
+        (!bare.is_empty()).then(|| bare.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_programs_say() {
+        let known = [
+            ("rustc 1.94.0 (4a4ef493e 2026-03-02)", "1.94.0"),
+            ("postgres (PostgreSQL) 15.14 (Debian 15.14-0)", "15.14"),
+            (
+                "/a/mariadbd  Ver 10.11.14-MariaDB-0 for debian-linux-gnu on x86_64",
+                "10.11.14-MariaDB-0",
+            ),
+            (
+                "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.2.1",
+                "7.0.15",
+            ),
+            (
+                "wrk debian/4.1.0-3+b2 [epoll] Copyright (C) 2012",
+                "4.1.0-3+b2",
+            ),
+        ];
+        for (said, expected) in known {
+            assert_eq!(version(said).as_deref(), Some(expected), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_model_becomes_a_name_of_a_directory() {
+        let cpu = "Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz".to_owned();
+        let machine = Machine {
+            cpu,
+            ..Machine::this()
+        };
+        assert_eq!(machine.cpu_slug(), "intel-xeon-cpu-e5-2680-v4-2-40ghz");
+        assert!(machine.n_cores > 0 && machine.memory_bytes > 1 << 20);
+    }
+}

@@ -1,0 +1,174 @@
+//! How long calls take while the database is slow or away, beside a healthy one.
+
+use std::ops::Range;
+
+use plotters::{
+    coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter},
+    element::DashedPathElement,
+    prelude::*,
+};
+
+use super::{AWAY, Area, Drawn, FAINT, FONT, GRID, Picture, SLOW, TEXT, picture};
+use crate::{
+    reading::{Latency, Spread},
+    report::{raw::Run, units},
+    row::{Series, Unit},
+};
+
+const TITLE: &str = "Latency by percentile, whatever the database does";
+/// The rows, what their subject had to stand, and its colour. What stands beside it in the same
+/// row is the same program with its database healthy.
+const ROWS: [(&str, &str, RGBColor); 2] = [
+    ("slow-100", "database 100 ms slow", SLOW),
+    ("away", "database away", AWAY),
+];
+
+/// A place on the axis of percentiles, its name, and how it is read.
+type Percentile = (f64, &'static str, fn(&Latency) -> f64);
+/// Each nine has the same width.
+const PERCENTILES: [Percentile; 7] = [
+    (0.301, "p50", |latency| latency.p50),
+    (0.602, "p75", |latency| latency.p75),
+    (1.0, "p90", |latency| latency.p90),
+    (1.301, "p95", |latency| latency.p95),
+    (2.0, "p99", |latency| latency.p99),
+    (3.0, "p99.9", |latency| latency.p99_9),
+    (4.0, "p99.99", |latency| latency.p99_99),
+];
+
+struct Curve {
+    name: String,
+    color: RGBColor,
+    is_healthy: bool,
+    points: Vec<(f64, f64)>,
+}
+
+pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
+    let mut curves = Vec::new();
+    for (name, disturbance, color) in ROWS {
+        let row = run.rows.iter().find(|row| row.name == name);
+        let series = row.into_iter().flat_map(|row| row.series.iter().take(2));
+        for (at, series) in series.enumerate() {
+            let is_healthy = at > 0;
+            let name = if is_healthy {
+                format!("healthy, in turn with “{disturbance}”")
+            } else {
+                disturbance.to_owned()
+            };
+            curves.extend(points(series).map(|points| Curve {
+                name,
+                color,
+                is_healthy,
+                points,
+            }));
+        }
+    }
+    if curves.is_empty() {
+        return Ok(None);
+    }
+    let svg = picture(run, TITLE, |area| fill(area, &curves))?;
+    Ok(Some(Picture {
+        file: "speed-latency.svg",
+        title: "Latency by percentile with the database healthy, slow and away",
+        is_main: true,
+        svg,
+    }))
+}
+
+/// Of each percentile the median over all readings, none of which may be 0 on a logarithmic axis.
+fn points(series: &Series) -> Option<Vec<(f64, f64)>> {
+    let seen: Vec<Latency> = series
+        .readings
+        .iter()
+        .filter_map(|reading| reading.latency)
+        .collect();
+    PERCENTILES
+        .iter()
+        .map(|(place, _, read)| Some((*place, Spread::of(seen.iter().map(read))?.median.max(1.0))))
+        .collect()
+}
+
+fn fill(area: &Area<'_>, curves: &[Curve]) -> Drawn {
+    let values = || {
+        curves
+            .iter()
+            .flat_map(|curve| &curve.points)
+            .map(|(_, value)| *value)
+    };
+    let lowest = decade(values().fold(f64::MAX, f64::min), f64::floor);
+    let highest = decade(values().fold(1.0, f64::max), f64::ceil).max(lowest * 10.0);
+    let mut chart = ChartBuilder::on(area)
+        .x_label_area_size(46)
+        .y_label_area_size(72)
+        .build_cartesian_2d(Nines, (lowest..highest).log_scale())?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(GRID)
+        .axis_style(FAINT)
+        .label_style((FONT, 14).into_font().color(&TEXT))
+        .x_desc("percentile of all calls")
+        .y_desc("time of a call, logarithmic")
+        .y_label_formatter(&|value| units::value(*value, Unit::Microseconds))
+        .draw()?;
+    for curve in curves {
+        let (color, points) = (curve.color, curve.points.iter().copied());
+        if curve.is_healthy {
+            let style = color.mix(0.6).stroke_width(2);
+            let line = DashedLineSeries::new(points, 6, 5, style);
+            let drawn = chart.draw_series(line)?.label(&curve.name);
+            drawn.legend(move |(x, y)| {
+                DashedPathElement::new([(x, y), (x + 22, y)], 6, 5, color.mix(0.6).stroke_width(2))
+            });
+        } else {
+            let line = LineSeries::new(points, color.stroke_width(2)).point_size(3);
+            let drawn = chart.draw_series(line)?.label(&curve.name);
+            drawn.legend(move |(x, y)| {
+                PathElement::new([(x, y), (x + 22, y)], color.stroke_width(2))
+            });
+        }
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerRight)
+        .legend_area_size(30)
+        .background_style(WHITE)
+        .border_style(GRID)
+        .label_font((FONT, 14).into_font().color(&TEXT))
+        .draw()?;
+    Ok(())
+}
+
+/// The next power of ten in the direction of `round`.
+fn decade(value: f64, round: fn(f64) -> f64) -> f64 {
+    10_f64.powf(round(value.log10()))
+}
+
+/// The axis of percentiles, with marks where they are.
+struct Nines;
+
+impl Ranged for Nines {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let Range { start, end } = self.range();
+        let part = (value - start) / (end - start);
+        limit.0 + (part * f64::from(limit.1 - limit.0)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        PERCENTILES.iter().map(|(place, ..)| *place).collect()
+    }
+
+    fn range(&self) -> Range<f64> {
+        0.2..4.1
+    }
+}
+
+impl ValueFormatter<f64> for Nines {
+    fn format(place: &f64) -> String {
+        let known = PERCENTILES.iter().find(|(at, ..)| at == place);
+        known.map_or(String::new(), |(_, name, _)| (*name).to_owned())
+    }
+}

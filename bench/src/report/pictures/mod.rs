@@ -1,0 +1,157 @@
+//! Pictures of a run, as SVG that needs nothing else: a file for each.
+
+mod latency;
+mod outage;
+mod throughput;
+
+use std::path::PathBuf;
+
+use plotters::{coord::Shift, prelude::*};
+
+use super::raw::Run;
+#[cfg(test)]
+use crate::row::Row;
+
+/// One picture.
+pub(super) struct Picture {
+    /// Its name in `docs`.
+    pub(super) file: &'static str,
+    /// For those who cannot see it.
+    pub(super) title: &'static str,
+    /// Whether the README shows it.
+    pub(super) is_main: bool,
+    pub(super) svg: String,
+}
+
+impl Picture {
+    /// Below the root.
+    pub(super) fn path(&self) -> PathBuf {
+        PathBuf::from("docs").join(self.file)
+    }
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+const SIZE: (u32, u32) = (860, 430);
+const FONT: &str = "sans-serif";
+const TEXT: RGBColor = RGBColor(31, 35, 40);
+const FAINT: RGBColor = RGBColor(101, 109, 118);
+const GRID: RGBColor = RGBColor(222, 226, 230);
+const SUBJECT: RGBColor = RGBColor(9, 105, 218);
+const REFERENCE: RGBColor = RGBColor(160, 170, 181);
+const SLOW: RGBColor = RGBColor(191, 99, 0);
+const AWAY: RGBColor = RGBColor(180, 35, 40);
+
+/// Those for which the run has rows.
+///
+/// # Errors
+/// A sentence, when the figures cannot be drawn.
+pub(super) fn draw(run: &Run) -> Result<Vec<Picture>, String> {
+    let drawn = [throughput::draw(run), latency::draw(run), outage::draw(run)];
+    drawn.into_iter().filter_map(Result::transpose).collect()
+}
+
+/// A picture with a title, a line about the run, and what `fill` draws below them.
+///
+/// The background is drawn as well, because pages may be dark.
+fn picture(
+    run: &Run,
+    title: &str,
+    fill: impl FnOnce(&Area<'_>) -> Drawn,
+) -> Result<String, String> {
+    let mut svg = String::new();
+    let about = format!(
+        "{} · {}, {} cores · {}",
+        run.date(),
+        run.machine.cpu,
+        run.machine.n_cores,
+        run.sources().replace('`', "")
+    );
+    let all = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+    let drawn = (|| -> Drawn {
+        all.fill(&WHITE)?;
+        all.draw(&Text::new(
+            title,
+            (20, 18),
+            (FONT, 20).into_font().color(&TEXT),
+        ))?;
+        all.draw(&Text::new(
+            about,
+            (20, 44),
+            (FONT, 13).into_font().color(&FAINT),
+        ))?;
+        fill(&all.margin(68, 12, 16, 30))?;
+        all.present()?;
+        Ok(())
+    })();
+    drop(all);
+    drawn.map_err(|error| format!("{title}: {error}"))?;
+    Ok(svg + "\n")
+}
+
+/// Rows of which every picture can be made.
+#[cfg(test)]
+pub(super) fn example_rows() -> Vec<Row> {
+    use crate::{
+        reading::{Latency, Reading},
+        row::{Bound, Moment, Presence, Series, Unit},
+    };
+    let series = |name: &str, value: f64, p99: f64| {
+        let latency = Latency::of(
+            (1..=10_000)
+                .map(|at| p99 * f64::from(at) / 9_900.0)
+                .collect(),
+        );
+        let mut reading = Reading::of(value).figure("refills", 3.0);
+        (reading.cpu_us, reading.latency) = (Some(6.1), Some(latency));
+        Series::new(name, vec![reading])
+    };
+    let references = [
+        ("Odometer", 158_976.0),
+        ("actix-web, constant body", 165_600.0),
+        ("Redis INCR", 121_000.0),
+        ("PostgreSQL nextval, cache 1", 61_000.0),
+        ("PostgreSQL nextval, cache 1000", 64_500.0),
+        ("MariaDB NEXTVAL", 48_000.0),
+        ("sequence table on PostgreSQL", 1_450.0),
+        ("sequence table on MariaDB", 980.0),
+    ];
+    let single = references.map(|(name, value)| series(name, value, 700.0));
+    let single = Row::new(
+        "single",
+        "one number, 64 connections",
+        Unit::RequestsPerSecond,
+    )
+    .series(single.into())
+    .target("actix-web, constant body", Bound::AtLeast(0.95))
+    .target("Redis INCR", Bound::AtLeast(1.05))
+    .note("example");
+    let disturbed = |name: &str, title: &str, p99: f64| {
+        let both = vec![
+            series("Odometer", p99, p99),
+            series("healthy", 600.0, 600.0),
+        ];
+        let row = Row::new(name, title, Unit::Microseconds).series(both);
+        row.target("healthy", Bound::AtMost(1.1))
+    };
+    let slow = disturbed("slow-100", "p99, the database 100 ms slow", 640.0);
+    let mut away = disturbed("away", "p99, the database away for 60 s", 610.0);
+    away.timeline = (0..90_u32)
+        .map(|second| {
+            let is_away = (15..75).contains(&second);
+            let refilled = if second < 75 { 0.0 } else { 500_000.0 };
+            Moment {
+                at_s: f64::from(second),
+                remaining: 4_500_000.0 + refilled - 5_000.0 * f64::from(second),
+                issued_per_s: 5_000.0,
+                database: if is_away {
+                    Presence::Away
+                } else {
+                    Presence::Up
+                },
+            }
+        })
+        .collect();
+    vec![single, slow, away]
+}

@@ -1,0 +1,189 @@
+//! What the documents show of a run.
+//!
+//! It stands between two comments; the rest of a document is written by hand.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    pictures,
+    raw::{Run, replace},
+    table, units,
+};
+use crate::row::Unit;
+
+const BEGIN: &str = "<!-- Written by bench/run, from here -->\n";
+const END: &str = "<!-- to here -->\n";
+const README: &str = "README.md";
+const WHOLE: &str = "docs/speed.md";
+
+/// Writes what `run` changes in the documents below `root`.
+///
+/// # Errors
+/// A sentence, when a document lacks its two comments or cannot be written.
+pub(crate) fn publish(run: &Run, root: &Path) -> Result<(), String> {
+    for (path, text) in documents(Some(run), root)? {
+        replace(&root.join(path), &text)?;
+    }
+    Ok(())
+}
+
+/// The documents and pictures below `root` as they are to be after this run, or as long as
+/// there was none.
+fn documents(run: Option<&Run>, root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
+    let drawn = run.map(pictures::draw).transpose()?.unwrap_or_default();
+    let mut found = Vec::new();
+    for (path, section) in [
+        (README, run.map(|run| short(run, &drawn))),
+        (WHOLE, run.map(|run| whole(run, &drawn))),
+    ] {
+        let text = fs::read_to_string(root.join(path));
+        let text = text.map_err(|error| format!("{path}: {error}"))?;
+        let section = section.unwrap_or_else(|| "No run was published yet.\n".to_owned());
+        let text = with_section(&text, &section).ok_or(format!("{path} lacks {BEGIN}{END}"))?;
+        found.push((PathBuf::from(path), text));
+    }
+    let pictures = drawn.into_iter().map(|it| (it.path(), it.svg));
+    found.extend(pictures);
+    Ok(found)
+}
+
+/// `text` with `section` between the two comments.
+fn with_section(text: &str, section: &str) -> Option<String> {
+    let (before, rest) = text.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}\n{section}\n{END}{after}"))
+}
+
+fn short(run: &Run, drawn: &[pictures::Picture]) -> String {
+    let mut text = format!(
+        "Measured on {} on {} ({} cores), {}, by `{}`; [docs/speed.md](docs/speed.md) has all rows, and how it was done.\n\n{}",
+        run.date(),
+        run.machine.cpu,
+        run.machine.n_cores,
+        run.sources(),
+        run.command,
+        table::targets(&run.rows)
+    );
+    for picture in drawn.iter().filter(|picture| picture.is_main) {
+        text.push_str(&format!("\n![{}](docs/{})\n", picture.title, picture.file));
+    }
+    text
+}
+
+fn whole(run: &Run, drawn: &[pictures::Picture]) -> String {
+    let machine = &run.machine;
+    let mut text = format!(
+        "Measured on {} by `{}` in {} min, {} rounds of {} s each.\n\n",
+        run.date(),
+        run.command,
+        run.took_s.div_ceil(60),
+        run.configuration.n_rounds,
+        run.configuration.length_s,
+    );
+    text.push_str("| Of | What it was |\n|---|---|\n");
+    let mut line = |name: &str, value: &str| {
+        text.push_str(&format!("| {name} | {value} |\n"));
+    };
+    line("Sources", &run.sources());
+    line(
+        "Processor",
+        &format!("{}, {} cores", machine.cpu, machine.n_cores),
+    );
+    line(
+        "Memory",
+        &units::value(machine.memory_bytes as f64, Unit::Bytes),
+    );
+    line("Kernel", &machine.kernel);
+    for (name, version) in &machine.versions {
+        line(name, version);
+    }
+    text.push_str(&format!("\n{}", table::table(&run.rows)));
+    for picture in drawn {
+        text.push_str(&format!("\n![{}]({})\n", picture.title, picture.file));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use odometer_tests::settings;
+
+    use super::*;
+    use crate::pace::Pace;
+
+    const RESULTS: &str = "bench/results";
+
+    /// The run that was begun last; `None` as long as there is no directory for them.
+    fn newest(root: &Path) -> Option<Run> {
+        let folders = fs::read_dir(root.join(RESULTS)).ok()?;
+        let runs = folders.flatten().map(|folder| {
+            Run::read(&folder.path()).unwrap_or_else(|error| panic!("not a run: {error}"))
+        });
+        let newest = runs.max_by(|one, other| one.started_at.cmp(&other.started_at));
+        Some(newest.expect("the directory has a run"))
+    }
+
+    /// What is not as `run` made it.
+    fn stale(run: Option<&Run>, root: &Path) -> Vec<PathBuf> {
+        let mut expected = documents(run, root).expect("the documents have their comments");
+        expected
+            .retain(|(path, text)| fs::read_to_string(root.join(path)).ok().as_ref() != Some(text));
+        expected.into_iter().map(|(path, _)| path).collect()
+    }
+
+    #[test]
+    fn the_documents_show_the_newest_run() {
+        let root = settings::repository();
+        let run = newest(&root);
+        assert_eq!(stale(run.as_ref(), &root), Vec::<PathBuf>::new());
+        assert!(run.is_none_or(|run| run.is_whole), "a part was published");
+    }
+
+    /// The control of the test above.
+    #[test]
+    fn what_is_edited_by_hand_is_noticed() {
+        let copy = odometer_tests::directory("speed");
+        for path in [README, WHOLE] {
+            let text = fs::read_to_string(settings::repository().join(path));
+            replace(&copy.path().join(path), &text.expect("it is there")).expect("our directory");
+        }
+        let run = example();
+        publish(&run, copy.path()).expect("the documents have their comments");
+        assert_eq!(stale(Some(&run), copy.path()), Vec::<PathBuf>::new());
+        let picture = "docs/speed-throughput.svg";
+        for (path, shown, edited) in [
+            (README, "159 k/s", "169 k/s"),
+            (WHOLE, "0.960", "0.990"),
+            (picture, "159 k/s", "169 k/s"),
+        ] {
+            let file = copy.path().join(path);
+            let text = fs::read_to_string(&file).expect("it was written");
+            assert!(text.contains(shown), "{path} shows no {shown}");
+            replace(&file, &text.replace(shown, edited)).expect("our directory");
+            assert_eq!(stale(Some(&run), copy.path()), [PathBuf::from(path)]);
+            replace(&file, &text).expect("our directory");
+        }
+        fs::remove_file(copy.path().join(picture)).expect("it is there");
+        assert_eq!(stale(Some(&run), copy.path()), [PathBuf::from(picture)]);
+        assert!(!stale(None, copy.path()).is_empty());
+    }
+
+    #[test]
+    fn a_run_is_read_as_it_was_written() {
+        let home = odometer_tests::directory("speed");
+        let run = example();
+        run.write(home.path()).expect("our directory");
+        let read = Run::read(home.path()).expect("it was just written");
+        assert_eq!(format!("{read:?}"), format!("{run:?}"));
+    }
+
+    /// A run with every row that a picture is made of.
+    fn example() -> Run {
+        let mut run = Run::begin(Pace::Quick, "bench/run".to_owned());
+        run.rows = pictures::example_rows();
+        run
+    }
+}

@@ -1,0 +1,160 @@
+//! A run as it is kept: every reading, where and of what they were made.
+
+use std::{fs, path::Path, process::Command};
+
+use jiff::Timestamp;
+use odometer_tests::settings;
+use serde::{Deserialize, Serialize};
+
+use super::table;
+use crate::{machine::Machine, pace::Pace, reading::Spread, row::Row};
+
+const FIGURES: &str = "run.json";
+
+/// One run, as far as it has come.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Run {
+    /// In UTC, to the second, as `2026-11-20T13:22:05Z`.
+    pub(crate) started_at: String,
+    pub(crate) took_s: u64,
+    /// Whether every entry was measured at the size that is published.
+    pub(crate) is_whole: bool,
+    /// How it was called.
+    pub(crate) command: String,
+    pub(crate) configuration: Configuration,
+    /// Of the sources, if they are under version control.
+    pub(crate) commit: Option<String>,
+    /// Whether the sources were changed since.
+    pub(crate) is_dirty: bool,
+    pub(crate) machine: Machine,
+    #[serde(serialize_with = "with_summaries")]
+    pub(crate) rows: Vec<Row>,
+}
+
+/// How a run measures.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Configuration {
+    pub(crate) pace: Pace,
+    /// Turns of each contender.
+    pub(crate) n_rounds: usize,
+    /// Seconds of one measurement of a load.
+    pub(crate) length_s: f64,
+}
+
+/// What the readings of a series come to; for readers of the file, and never read back.
+#[derive(Serialize)]
+struct Summary<'a> {
+    name: &'a str,
+    value: Option<Spread>,
+    cpu_us: Option<Spread>,
+    /// The subject's value divided by this one's, round by round.
+    ratio: Option<Spread>,
+    n_failed: u64,
+}
+
+#[derive(Serialize)]
+struct Summarised<'a> {
+    #[serde(flatten)]
+    row: &'a Row,
+    summary: Vec<Summary<'a>>,
+}
+
+fn with_summaries<S: serde::Serializer>(rows: &[Row], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(rows.iter().map(|row| {
+        Summarised {
+            row,
+            summary: row
+                .series
+                .iter()
+                .map(|series| Summary {
+                    name: &series.name,
+                    value: series.value(),
+                    cpu_us: series.cpu_us(),
+                    ratio: row.ratio(series),
+                    n_failed: series.n_failed(),
+                })
+                .collect(),
+        }
+    }))
+}
+
+impl Run {
+    /// One that begins now, without rows.
+    pub(crate) fn begin(pace: Pace, command: String) -> Self {
+        Self {
+            started_at: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            took_s: 0,
+            is_whole: false,
+            command,
+            configuration: Configuration {
+                pace,
+                n_rounds: pace.n_rounds(),
+                length_s: pace.length().as_secs_f64(),
+            },
+            commit: git(&["rev-parse", "HEAD"]),
+            is_dirty: git(&["status", "--porcelain"]).is_some_and(|changes| !changes.is_empty()),
+            machine: Machine::this(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// The day in UTC, as `2026-11-20`.
+    pub(crate) fn date(&self) -> String {
+        self.started_at.chars().take(10).collect()
+    }
+
+    /// What its directory is called.
+    pub(crate) fn name(&self) -> String {
+        format!("{}-{}", self.date(), self.machine.cpu_slug())
+    }
+
+    /// The commit in short, with a word about changes.
+    pub(super) fn sources(&self) -> String {
+        let Some(commit) = &self.commit else {
+            return "sources without a commit".to_owned();
+        };
+        let short: String = commit.chars().take(12).collect();
+        let changed = if self.is_dirty { " with changes" } else { "" };
+        format!("commit `{short}`{changed}")
+    }
+
+    /// Writes figures and table into `directory`, in the place of those that are there.
+    ///
+    /// # Errors
+    /// A sentence, when it cannot be written.
+    pub(crate) fn write(&self, directory: &Path) -> Result<(), String> {
+        let figures = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
+        replace(&directory.join(FIGURES), &(figures + "\n"))?;
+        replace(&directory.join("table.md"), &table::table(&self.rows))
+    }
+
+    /// The one that `directory` has.
+    ///
+    /// # Errors
+    /// A sentence, when there is none or it is of another form.
+    pub(crate) fn read(directory: &Path) -> Result<Self, String> {
+        let path = directory.join(FIGURES);
+        let say = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = fs::read_to_string(&path).map_err(|error| say(&error))?;
+        serde_json::from_str(&text).map_err(|error| say(&error))
+    }
+}
+
+/// Writes a file as a whole or not at all, with the directories above it.
+pub(super) fn replace(path: &Path, text: &str) -> Result<(), String> {
+    let say = |error: std::io::Error| format!("{}: {error}", path.display());
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).map_err(say)?;
+    }
+    let new = path.with_added_extension("new");
+    fs::write(&new, text).map_err(say)?;
+    fs::rename(&new, path).map_err(say)
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let mut command = Command::new("git");
+    command.args(arguments).current_dir(settings::repository());
+    let output = command.output().ok().filter(|it| it.status.success())?;
+    let said = String::from_utf8(output.stdout).ok()?;
+    Some(said.trim().to_owned())
+}

@@ -1,0 +1,145 @@
+//! Figures as people read them.
+
+use crate::{
+    reading::Spread,
+    row::{Bound, Unit},
+};
+
+/// Steps of a unit: from which value on, what it is divided by, what follows it.
+type Steps = &'static [(f64, f64, &'static str)];
+
+const RATE: Steps = &[(0.0, 1.0, "/s"), (1e3, 1e3, " k/s"), (1e6, 1e6, " M/s")];
+const TIME: Steps = &[
+    (0.0, 1.0, " µs"),
+    (1e3, 1e3, " ms"),
+    (1e6, 1e6, " s"),
+    (1.2e8, 6e7, " min"),
+];
+const SIZE: Steps = &[
+    (0.0, 1.0, " B"),
+    (1024.0, 1024.0, " KiB"),
+    (1_048_576.0, 1_048_576.0, " MiB"),
+    (1_073_741_824.0, 1_073_741_824.0, " GiB"),
+];
+const NUMBER: Steps = &[(0.0, 1.0, ""), (1e4, 1e3, " k"), (1e6, 1e6, " M")];
+
+impl Unit {
+    /// Its steps, and what a value is multiplied by before.
+    fn steps(self) -> (Steps, f64) {
+        match self {
+            Self::RequestsPerSecond | Self::NumbersPerSecond | Self::NamesPerSecond => (RATE, 1.0),
+            Self::Microseconds => (TIME, 1.0),
+            Self::Milliseconds => (TIME, 1e3),
+            Self::Seconds => (TIME, 1e6),
+            Self::Bytes => (SIZE, 1.0),
+            Self::Count => (NUMBER, 1.0),
+        }
+    }
+}
+
+/// `159 k/s`, `64 µs`, `12 MiB`.
+pub(super) fn value(value: f64, unit: Unit) -> String {
+    let (divisor, suffix) = scale(value, unit);
+    format!("{}{suffix}", digits(value / divisor))
+}
+
+/// The median, and minimum and maximum where there are several values: `159 k/s (155–161)`.
+pub(super) fn spread(spread: Spread, unit: Unit) -> String {
+    let (divisor, _) = scale(spread.median, unit);
+    let median = value(spread.median, unit);
+    with_bounds(median, spread, |bound| digits(bound / divisor))
+}
+
+/// The same of a ratio.
+pub(super) fn ratio(spread: Spread) -> String {
+    with_bounds(fraction(spread.median), spread, fraction)
+}
+
+/// `≥ 0.95`, `≤ 2 KiB`; a ratio has no unit.
+pub(super) fn bound(bound: Bound, unit: Option<Unit>) -> String {
+    let (sign, limit) = match bound {
+        Bound::AtLeast(limit) => ("≥", limit),
+        Bound::AtMost(limit) => ("≤", limit),
+    };
+    match unit {
+        Some(unit) => format!("{sign} {}", value(limit, unit)),
+        // As it was written.
+        None => format!("{sign} {limit}"),
+    }
+}
+
+fn with_bounds(median: String, spread: Spread, show: impl Fn(f64) -> String) -> String {
+    if spread.min == spread.max {
+        return median;
+    }
+    format!("{median} ({}–{})", show(spread.min), show(spread.max))
+}
+
+/// By how much a value of this size is divided, and what follows it then.
+fn scale(value: f64, unit: Unit) -> (f64, &'static str) {
+    let (steps, factor) = unit.steps();
+    let reached = steps
+        .iter()
+        .rev()
+        .find(|(from, ..)| value * factor >= *from);
+    let (_, divisor, suffix) = reached.unwrap_or(&steps[0]);
+    (divisor / factor, suffix)
+}
+
+/// Three digits, or as many as stand before the point.
+fn digits(value: f64) -> String {
+    let n_decimals = match value.abs() {
+        small if small < 9.995 => 2,
+        medium if medium < 99.95 => 1,
+        _ => 0,
+    };
+    let text = format!("{value:.n_decimals$}");
+    if text.contains('.') {
+        let bare = text.trim_end_matches('0').trim_end_matches('.');
+        return bare.to_owned();
+    }
+    text
+}
+
+/// As exact as the bounds of ratios are, and one digit more.
+fn fraction(value: f64) -> String {
+    let n_decimals = if value < 9.9995 { 3 } else { 1 };
+    format!("{value:.n_decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_three_digits_and_a_unit_of_their_size() {
+        let known = [
+            (158_912.0, Unit::RequestsPerSecond, "159 k/s"),
+            (15_891_200.0, Unit::NumbersPerSecond, "15.9 M/s"),
+            (812.4, Unit::NamesPerSecond, "812/s"),
+            (64.0, Unit::Microseconds, "64 µs"),
+            (1_250.0, Unit::Microseconds, "1.25 ms"),
+            (0.5, Unit::Milliseconds, "500 µs"),
+            (15.0 * 60.0, Unit::Seconds, "15 min"),
+            (512.0, Unit::Bytes, "512 B"),
+            (2048.0, Unit::Bytes, "2 KiB"),
+            (12.5 * 1_048_576.0, Unit::Bytes, "12.5 MiB"),
+            (1.5, Unit::Count, "1.5"),
+            (0.0, Unit::Count, "0"),
+        ];
+        for (number, unit, expected) in known {
+            assert_eq!(value(number, unit), expected);
+        }
+    }
+
+    #[test]
+    fn minimum_and_maximum_have_the_unit_of_the_median() {
+        let (median, min, max) = (1_020.0, 980.0, 1_100.0);
+        let seen = Spread { median, min, max };
+        assert_eq!(spread(seen, Unit::Microseconds), "1.02 ms (0.98–1.1)");
+        let (median, min, max) = (0.949_6, 0.9, 1.0);
+        assert_eq!(ratio(Spread { median, min, max }), "0.950 (0.900–1.000)");
+        assert_eq!(bound(Bound::AtMost(1.1), None), "≤ 1.1");
+        assert_eq!(bound(Bound::AtMost(2048.0), Some(Unit::Bytes)), "≤ 2 KiB");
+    }
+}

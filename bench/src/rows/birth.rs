@@ -1,0 +1,155 @@
+//! Many names: used for the first time, and used in turn.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use odometer_tests::{Backend, Client, Program, Scrape, wait};
+
+use crate::{
+    cores::{Cores, Side},
+    load::{closed, http::Http, wrk::Wrk},
+    pace::{Contender, Pace},
+    reading::Reading,
+    row::{Row, Unit},
+    rows::single::NEXT,
+    stage::{Odometer, Stage},
+    usage,
+};
+
+const N_CONNECTIONS: usize = 64;
+const N_NAMES: u32 = 100_000;
+/// Numbers of a name's first block where all names are to be warm: with the default of 1 each would
+/// fetch two more at once, which is what takes so long with 100,000 of them.
+const FIRST_BLOCK: u64 = 1_000;
+const SETTLE_LIMIT: Duration = Duration::from_secs(120);
+
+/// The first number of names that nobody has used before, on each database.
+pub(crate) async fn birth(stage: &Stage, pace: Pace) -> Vec<Row> {
+    let mut sqlite = Births::start(stage, pace, Backend::Sqlite).await;
+    let mut postgres = Births::start(stage, pace, Backend::Postgres).await;
+    let mut mariadb = Births::start(stage, pace, Backend::MariaDb).await;
+    let contenders: &mut [&mut dyn Contender] = &mut [&mut sqlite, &mut postgres, &mut mariadb];
+    let n_names = n_names(pace) * pace.n_rounds();
+    let all = pace.alternate(contenders).await;
+    let backends = [
+        (Backend::Sqlite, "SQLite"),
+        (Backend::Postgres, "PostgreSQL"),
+        (Backend::MariaDb, "MariaDB"),
+    ];
+    let row = |((backend, database), series): ((Backend, &str), _)| {
+        let title = format!("first use of {n_names} names, each once, 64 connections, {database}");
+        let name = format!("birth-{}", backend.name());
+        Row::new(&name, &title, Unit::NamesPerSecond).series(vec![series])
+    };
+    backends.into_iter().zip(all).map(row).collect()
+}
+
+/// How long `birth` takes, about.
+pub(crate) fn estimate(pace: Pace) -> Duration {
+    let turns = u32::try_from(pace.n_rounds() + 1).unwrap_or(u32::MAX);
+    3 * turns * pace.of(Duration::from_millis(2_000), Duration::from_millis(500))
+}
+
+/// How long `names` takes, about.
+pub(crate) fn estimate_of_names(pace: Pace) -> Duration {
+    pace.estimate(2) + pace.of(Duration::from_secs(60), Duration::from_secs(1))
+}
+
+/// Names of one measurement.
+fn n_names(pace: Pace) -> usize {
+    pace.of(2_000, 500)
+}
+
+/// A program that is asked for names it has never heard of.
+struct Births {
+    odometer: Odometer,
+    cores: Cores,
+    clients: Vec<Client>,
+    n_names: usize,
+    n_born: usize,
+}
+
+impl Births {
+    async fn start(stage: &Stage, pace: Pace, backend: Backend) -> Self {
+        Self::of(stage, pace, stage.odometer(backend).await)
+    }
+
+    fn of(stage: &Stage, pace: Pace, odometer: Odometer) -> Self {
+        Self {
+            clients: closed::connections(&odometer.program.url(), N_CONNECTIONS),
+            odometer,
+            cores: stage.cores,
+            n_names: n_names(pace),
+            n_born: 0,
+        }
+    }
+
+    /// Uses the next `n_names` for the first time.
+    async fn bear(&mut self, n_names: usize) -> Reading {
+        let mut names = self.n_born..self.n_born + n_names;
+        self.n_born = names.end;
+        let process = self.odometer.program.id();
+        let before = usage::processor_time(process);
+        let path = || Some(format!("/v1/sequences/n{}/next", names.next()?));
+        let asked = closed::ask(&self.clients, path);
+        let reading = self.cores.start(Side::Load, asked).await;
+        let used = usage::processor_time(process).saturating_sub(before);
+        Reading {
+            cpu_us: Some(used.as_secs_f64() * 1e6 / n_names as f64),
+            ..reading
+        }
+    }
+}
+
+impl Births {
+    /// Waits until nothing is written any more of what was asked for.
+    async fn settle(&self) {
+        let client = &self.clients[0];
+        wait::until("all is written", SETTLE_LIMIT, async || {
+            let scrape = Scrape::of(client).await;
+            let under_way = ["odometer_reservations_in_flight", "odometer_journal_queue"];
+            let n_under_way: f64 = under_way.map(|name| scrape.sum(name, &[])).iter().sum();
+            (n_under_way == 0.0).then_some(())
+        })
+        .await;
+    }
+}
+
+#[async_trait(?Send)]
+impl Contender for Births {
+    fn name(&self) -> &str {
+        "Odometer"
+    }
+
+    async fn measure(&mut self, _length: Duration) -> Reading {
+        self.bear(self.n_names).await
+    }
+}
+
+/// 100,000 names asked in turn beside one that is asked all the time.
+pub(crate) async fn names(stage: &Stage, pace: Pace) -> Vec<Row> {
+    let n_names = pace.of(N_NAMES, 1_000);
+    let options = Program::options().env("ODOMETER_DEFAULT__BLOCK__MIN", FIRST_BLOCK);
+    let odometer = stage.odometer_with(Backend::Sqlite, Side::Server, options);
+    let mut births = Births::of(stage, pace, odometer.await);
+    let born = births.bear(n_names as usize).await;
+    assert_eq!(born.n_failed, 0, "a name was not born");
+    births.settle().await;
+    let program = &births.odometer.program;
+    let asked = |name: &str, path: &str| {
+        let wrk = Wrk::new(program.address(), path);
+        Http::new(name, &stage.cores, program.id(), wrk)
+    };
+    let mut many = asked("Odometer", "/v1/sequences/NAME/next");
+    many.wrk.n_names = n_names;
+    let mut one = asked("the same, one name", NEXT);
+    let series = pace.alternate(&mut [&mut many, &mut one]).await;
+    let title = format!("one number, {n_names} names in turn, 64 connections");
+    let note = format!(
+        "all were used once before, with `default.block.min` {FIRST_BLOCK}, so that each has numbers \
+         in memory; that took {:.0} names/s",
+        born.value
+    );
+    let row = Row::new("names", &title, Unit::RequestsPerSecond).series(series);
+    vec![row.note(note)]
+}

@@ -1,0 +1,78 @@
+//! CosId's `SegmentChainId`, where its classes are at hand: `bench/cosid/README.md`.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use odometer_tests::{keeper, settings};
+
+use crate::{pace::Contender, reading::Reading};
+
+pub(super) const NAME: &str = "CosId SegmentChainId";
+pub(super) const NOT_MEASURED: &str = "CosId was not measured: BENCH_COSID_CLASSPATH does not name its classes, or java is missing (bench/cosid/README.md).";
+
+/// A Java machine that takes numbers when it is told to; it stays, as its compiler needs time.
+pub(super) struct Chain {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+/// Where CosId's classes are, if the environment says so.
+pub(super) fn class_path() -> Option<String> {
+    std::env::var("BENCH_COSID_CLASSPATH")
+        .ok()
+        .filter(|path| !path.is_empty())
+}
+
+impl Chain {
+    /// `None` without CosId's classes or without Java.
+    pub(super) fn start(segment: u64, n_threads: u32) -> Option<Self> {
+        let mut child = Command::new("java")
+            .args(["-cp", &class_path()?])
+            .arg(settings::repository().join("bench/cosid/Chain.java"))
+            .args([segment.to_string(), n_threads.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        keeper::end_with_the_run(child.id(), "KILL");
+        let orders = child.stdin.take();
+        let answers = child.stdout.take().expect("standard output is piped");
+        Some(Self {
+            child,
+            orders,
+            answers: BufReader::new(answers),
+        })
+    }
+}
+
+#[async_trait(?Send)]
+impl Contender for Chain {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    /// For a third of `length`, as the others in process.
+    async fn measure(&mut self, length: Duration) -> Reading {
+        let orders = self.orders.as_mut().expect("it is open until the end");
+        let ordered = writeln!(orders, "{}", (length / 3).as_millis());
+        let mut answer = String::new();
+        let answered = self.answers.read_line(&mut answer);
+        let rate = ordered.and(answered).ok().and(answer.trim().parse().ok());
+        Reading::of(rate.expect("CosId does not run with the classes of BENCH_COSID_CLASSPATH"))
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        if self.child.kill().is_ok() && self.child.wait().is_ok() {
+            keeper::has_ended(self.child.id());
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Many replicas that take their numbers of one name out of one database.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use odometer_tests::{Backend, Client, Program, Scrape, Server, TestDatabase};
+use serde_json::json;
+
+use crate::{
+    cores::Side,
+    load::{
+        closed,
+        paced::{Paced, Turn, Waiting},
+    },
+    pace::Pace,
+    reading::Reading,
+    row::{Bound, Row, Series, Unit},
+    stage::Stage,
+};
+
+const N_ISSUERS: usize = 32;
+const CONNECTIONS_EACH: usize = 2;
+/// Of all together.
+const NUMBERS_PER_S: f64 = 20_000.0;
+/// Fewer calls, so that 32 programs, their database and the callers fit on two cores.
+const COUNT: u32 = 5;
+/// What each issuer uses in a second: grown further, blocks would last for the rest of the run, and
+/// there would be no updates to count.
+const BLOCK_MAX: u64 = 625;
+/// Blocks of the closed loop: each call takes one.
+const CLOSED_BLOCK: u64 = 100;
+
+/// 32 issuers of one name, paced and in a closed loop.
+pub(crate) async fn crowd(stage: &Stage, pace: Pace) -> Vec<Row> {
+    let start = Server::start(Backend::Postgres);
+    let server = stage.cores.start(Side::Anywhere, start).await;
+    let crowd = Crowd::start(&server).await;
+    let (mut updates, mut fairness, mut closed) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..pace.of(3, 1) {
+        let name = format!("paced-{round}");
+        let (of_updates, of_fairness) = crowd.paced(&name, length(pace)).await;
+        updates.push(of_updates);
+        fairness.push(of_fairness);
+        let name = format!("closed-{round}");
+        closed.push(crowd.closed(&name, pace.length()).await);
+    }
+    let title = |what: &str| {
+        format!("{what}, 32 replicas issuing 20,000 numbers/s of one name together, PostgreSQL")
+    };
+    let series = |readings| vec![Series::new("Odometer", readings)];
+    let note = "from the second second on; `block.min` 100 and `block.max` 625, so that each replica \
+                refills about once a second; larger blocks leave nothing to count";
+    let of_updates = title("conditional updates a success");
+    let of_fairness = title("least numbers of a replica, divided by the mean");
+    let of_closed =
+        "32 replicas, each caller asks for a whole block of 100 again at once, PostgreSQL";
+    vec![
+        Row::new("crowd-updates", &of_updates, Unit::Count)
+            .series(series(updates))
+            .limit(Bound::AtMost(1.5))
+            .note(note),
+        Row::new("crowd-fairness", &of_fairness, Unit::Count)
+            .series(series(fairness))
+            .limit(Bound::AtLeast(0.25))
+            .note(note),
+        Row::new("crowd-closed", of_closed, Unit::NumbersPerSecond).series(series(closed)),
+    ]
+}
+
+/// How long it takes, about.
+pub(crate) fn estimate(pace: Pace) -> Duration {
+    let start = Duration::from_secs(12);
+    start + pace.of(3, 1) * (length(pace) + pace.length() + Duration::from_secs(1))
+}
+
+fn length(pace: Pace) -> Duration {
+    pace.of(Duration::from_secs(10), Duration::from_secs(3))
+}
+
+/// 32 programs on one database.
+struct Crowd {
+    /// One a program.
+    clients: Vec<Client>,
+    /// Several a program, each with a connection of its own.
+    connections: Vec<Client>,
+    _programs: Vec<Program>,
+    _database: TestDatabase,
+}
+
+/// What one issuer has counted.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    n_reserved: f64,
+    n_updates: f64,
+    n_issued: f64,
+}
+
+impl Crowd {
+    async fn start(server: &Server) -> Self {
+        let database = TestDatabase::prepared_on(server).await;
+        let options = Program::options()
+            .env("ODOMETER_HTTP__WORKERS", 1)
+            .database(&database.url);
+        let mut programs = Vec::new();
+        for _ in 0..N_ISSUERS {
+            programs.push(options.start_ready().await);
+        }
+        let connections = (0..N_ISSUERS * CONNECTIONS_EACH)
+            .map(|number| programs[number % N_ISSUERS].client())
+            .collect();
+        Self {
+            clients: programs.iter().map(Program::client).collect(),
+            connections,
+            _programs: programs,
+            _database: database,
+        }
+    }
+
+    /// Conditional updates a success, and the least share, of a new name used at a steady rate.
+    async fn paced(&self, name: &str, length: Duration) -> (Reading, Reading) {
+        let block = json!({"min": 100, "max": BLOCK_MAX});
+        self.clients[0].define(name, &json!({"block": block})).await;
+        let load = Paced {
+            clients: self.connections.clone(),
+            path: format!("/v1/sequences/{name}/next?count={COUNT}"),
+            calls_per_s: NUMBERS_PER_S / f64::from(COUNT),
+            waiting: Waiting::Asleep,
+            turn: Turn::AtRandom,
+        };
+        let looks = async {
+            let start = self.look(name).await;
+            let first_second = Duration::from_secs(1);
+            tokio::time::sleep(first_second).await;
+            let second = self.look(name).await;
+            // A little before its end, so that nobody has caught up with calls it was late with.
+            tokio::time::sleep(length - first_second - Duration::from_millis(200)).await;
+            (start, second, self.look(name).await)
+        };
+        let (reading, (start, second, end)) = tokio::join!(load.run(length), looks);
+        let later = since(&second, &end);
+        let n_refills: f64 = later.iter().map(|counted| counted.n_reserved).sum();
+        assert!(n_refills >= 32.0, "vacuous: {n_refills} refills");
+        let issued = later.iter().map(|counted| counted.n_issued);
+        let mean = issued.clone().sum::<f64>() / N_ISSUERS as f64;
+        let least = issued.fold(f64::INFINITY, f64::min);
+        let of_calls = |value| Reading {
+            latency: reading.latency,
+            n_requests: reading.n_requests,
+            n_failed: reading.n_failed,
+            ..Reading::of(value)
+        };
+        let updates = of_calls(updates_a_success(&later))
+            .figure("refills", n_refills)
+            .figure("first_second", updates_a_success(&since(&start, &second)));
+        (updates, of_calls(least / mean).figure("mean_numbers", mean))
+    }
+
+    /// Numbers a second where every call takes a whole block and is followed by the next.
+    async fn closed(&self, name: &str, length: Duration) -> Reading {
+        let block = json!({"min": CLOSED_BLOCK, "max": CLOSED_BLOCK});
+        self.clients[0].define(name, &json!({"block": block})).await;
+        let path = format!("/v1/sequences/{name}/next?count={CLOSED_BLOCK}");
+        let start = self.look(name).await;
+        let reading = closed::ask(&self.connections, closed::for_a_while(&path, length)).await;
+        let counted = since(&start, &self.look(name).await);
+        let value = reading.value * CLOSED_BLOCK as f64;
+        let reading = Reading { value, ..reading };
+        reading.figure("updates_a_success", updates_a_success(&counted))
+    }
+
+    /// What each has counted up to now.
+    async fn look(&self, name: &str) -> Vec<Counted> {
+        join_all(self.clients.iter().map(async |client| {
+            let scrape = Scrape::of(client).await;
+            let n_reserved = scrape.n_reservations("reserved");
+            let failed = ["conflict", "not_committed", "uncertain"];
+            let n_failed: f64 = failed
+                .map(|outcome| scrape.n_reservations(outcome))
+                .iter()
+                .sum();
+            Counted {
+                n_reserved,
+                n_updates: n_reserved + n_failed,
+                n_issued: scrape.sum("odometer_numbers_issued_total", &[("sequence", name)]),
+            }
+        }))
+        .await
+    }
+}
+
+fn since(before: &[Counted], now: &[Counted]) -> Vec<Counted> {
+    let pairs = before.iter().zip(now);
+    pairs
+        .map(|(before, now)| Counted {
+            n_reserved: now.n_reserved - before.n_reserved,
+            n_updates: now.n_updates - before.n_updates,
+            n_issued: now.n_issued - before.n_issued,
+        })
+        .collect()
+}
+
+fn updates_a_success(counted: &[Counted]) -> f64 {
+    let n_updates: f64 = counted.iter().map(|counted| counted.n_updates).sum();
+    n_updates
+        / counted
+            .iter()
+            .map(|counted| counted.n_reserved)
+            .sum::<f64>()
+}

@@ -1,0 +1,249 @@
+//! What callers of a warm name notice of a database that is slow, or away.
+
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use odometer_tests::{Backend, Client, Program, Proxy, Scrape, TestDatabase, wait};
+use serde_json::json;
+use tokio::{sync::oneshot, task::JoinHandle, time::MissedTickBehavior};
+
+use crate::{
+    cores::{Cores, Side},
+    load::paced::Paced,
+    pace::{Contender, Pace},
+    reading::Reading,
+    row::{Bound, Moment, Presence, Row, Series, Unit},
+    rows::single::NEXT,
+    stage::Stage,
+};
+
+const CALLS_PER_S: f64 = 5_000.0;
+/// Numbers of a block, so that five are fetched in a second.
+const SLOW_BLOCK: u64 = 1_000;
+/// What memory holds when the database is killed lasts so much longer than it is away.
+const MARGIN: Duration = Duration::from_secs(15);
+const WARM_LIMIT: Duration = Duration::from_secs(60);
+/// Time enough for several refills.
+const SHORTEST: Duration = Duration::from_secs(1);
+const HEALTHY: &str = "the same, database healthy";
+
+/// The time of warm calls while each reply of the database is late.
+pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
+    let server = stage.server(Backend::Postgres).await;
+    let proxy = Proxy::to(server.port()).await;
+    let database = TestDatabase::prepared_on(&server).await;
+    let options = Program::options().database(&database.url_through(&proxy, &server));
+    let program = stage.cores.start(Side::Server, options.start_ready()).await;
+    let client = program.client();
+    let block = json!({"max": SLOW_BLOCK, "hold": "1s", "refill": "1s"});
+    client.define("orders", &json!({"block": block})).await;
+    let behind = |name: &str, delay_ms| Behind {
+        name: name.to_owned(),
+        cores: stage.cores,
+        proxy: &proxy,
+        delay: Duration::from_millis(delay_ms),
+        client: client.clone(),
+        load: Paced::new(&program.url(), NEXT, CALLS_PER_S),
+    };
+    let mut rows = Vec::new();
+    for delay_ms in [1, 10, 100] {
+        let mut slow = behind("Odometer", delay_ms);
+        let mut healthy = behind(HEALTHY, 0);
+        let series = pace.alternate(&mut [&mut slow, &mut healthy]).await;
+        let title = format!(
+            "p99 of one number, 5,000 calls/s over 64 connections, 5 refills/s, \
+             each reply of PostgreSQL {delay_ms} ms late"
+        );
+        let row = Row::new(&format!("slow-{delay_ms}"), &title, Unit::Microseconds);
+        let row = row.series(series).note(
+            "timed from when a call was to be sent; blocks are held to 1,000 numbers, \
+             else nothing would be fetched meanwhile",
+        );
+        rows.push(match delay_ms {
+            100 => row.target(HEALTHY, Bound::AtMost(1.1)),
+            _ => row,
+        });
+    }
+    rows
+}
+
+/// A program behind a proxy that delays the replies of its database.
+struct Behind<'a> {
+    name: String,
+    cores: Cores,
+    proxy: &'a Proxy,
+    delay: Duration,
+    client: Client,
+    load: Paced,
+}
+
+#[async_trait(?Send)]
+impl Contender for Behind<'_> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn measure(&mut self, length: Duration) -> Reading {
+        self.proxy.delay_replies(self.delay);
+        let before = Scrape::of(&self.client).await;
+        let load = self.load.run(length.max(SHORTEST));
+        let reading = self.cores.start(Side::Load, load).await;
+        let after = Scrape::of(&self.client).await;
+        let of = |what: fn(&Scrape) -> f64| what(&after) - what(&before);
+        let n_refills = of(|scrape| scrape.n_reservations("reserved"));
+        assert!(n_refills >= 1.0, "vacuous: nothing was fetched meanwhile");
+        let n_cold = of(|scrape| scrape.sum("odometer_cold_calls_total", &[]));
+        reading
+            .figure("refills", n_refills)
+            .figure("cold_calls", n_cold)
+    }
+}
+
+/// The time of warm calls while the database is away.
+pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
+    let mut server = stage.server(Backend::Postgres).await;
+    let database = TestDatabase::prepared_on(&server).await;
+    let options = Program::options().database(&database.url);
+    let program = stage.cores.start(Side::Server, options.start_ready()).await;
+    let warm = Warm {
+        cores: stage.cores,
+        client: program.client(),
+        load: Paced::new(&program.url(), NEXT, CALLS_PER_S),
+    };
+    let outage = outage(pace);
+    let needed = outage + MARGIN;
+    let warm_up = warm.use_until_it_lasts(needed).await;
+    let (mut healthy, mut away) = (Vec::new(), Vec::new());
+    let watch = Watch::start(program.client());
+    // The picture is of the first outage and the time around it.
+    let mut shown_s = f64::INFINITY;
+    for round in 0..pace.n_rounds() {
+        healthy.push(warm.measure(between(pace)).await);
+        if round == 1 {
+            shown_s = watch.started.elapsed().as_secs_f64();
+        }
+        server.kill();
+        away.push(warm.measure(outage).await);
+        stage.cores.start(Side::Server, server.start_again()).await;
+        // Recovery and the way back to the database belong to neither.
+        warm.use_until_it_lasts(needed).await;
+    }
+    let outage_s = outage.as_secs();
+    let title = format!(
+        "p99 of one number, 5,000 calls/s over 64 connections, PostgreSQL killed for {outage_s} s"
+    );
+    let note = format!(
+        "timed from when a call was to be sent; default blocks; a name used for the first time had \
+         numbers for {} s in memory after {:.0} s of this load",
+        needed.as_secs(),
+        warm_up.as_secs_f64()
+    );
+    let mut row = Row::new("away", &title, Unit::Microseconds)
+        .series(vec![
+            Series::new("Odometer", away),
+            Series::new(HEALTHY, healthy),
+        ])
+        .target(HEALTHY, Bound::AtMost(1.1))
+        .note(note);
+    row.timeline = watch.end().await;
+    row.timeline.retain(|moment| moment.at_s <= shown_s);
+    vec![row]
+}
+
+/// How long `away` takes, about.
+pub(crate) fn estimate(pace: Pace) -> Duration {
+    let n_rounds = u32::try_from(pace.n_rounds()).unwrap_or(u32::MAX);
+    let around = Duration::from_secs(5);
+    3 * around + n_rounds * (between(pace) + outage(pace) + around)
+}
+
+fn outage(pace: Pace) -> Duration {
+    pace.of(Duration::from_secs(60), Duration::from_secs(3))
+}
+
+/// How long the database is there between two outages, at least.
+fn between(pace: Pace) -> Duration {
+    pace.of(Duration::from_secs(15), Duration::from_secs(1))
+}
+
+/// A program and the callers of its one name.
+struct Warm {
+    cores: Cores,
+    client: Client,
+    load: Paced,
+}
+
+impl Warm {
+    async fn measure(&self, length: Duration) -> Reading {
+        self.cores.start(Side::Load, self.load.run(length)).await
+    }
+
+    /// Goes on calling until the database answers and what is in memory lasts for `needed`, by what
+    /// the program itself says; how long that was.
+    async fn use_until_it_lasts(&self, needed: Duration) -> Duration {
+        let started = Instant::now();
+        wait::until("memory holds enough", WARM_LIMIT, async || {
+            self.measure(Duration::from_secs(1)).await;
+            let scrape = Scrape::of(&self.client).await;
+            let reserve = scrape.sum("odometer_reserve_seconds", &[("sequence", "orders")]);
+            let is_up = scrape.sum("odometer_store_up", &[]) == 1.0;
+            (is_up && reserve >= needed.as_secs_f64()).then(|| started.elapsed())
+        })
+        .await
+    }
+}
+
+/// Looks at a program each second until it is ended.
+struct Watch {
+    started: Instant,
+    end: oneshot::Sender<()>,
+    looking: JoinHandle<Vec<Moment>>,
+}
+
+impl Watch {
+    fn start(client: Client) -> Self {
+        let started = Instant::now();
+        let (end, ended) = oneshot::channel();
+        Self {
+            started,
+            end,
+            looking: tokio::spawn(look(client, started, ended)),
+        }
+    }
+
+    async fn end(self) -> Vec<Moment> {
+        // It listens for as long as it looks.
+        let _listens = self.end.send(());
+        self.looking.await.expect("no panic")
+    }
+}
+
+async fn look(client: Client, started: Instant, mut ended: oneshot::Receiver<()>) -> Vec<Moment> {
+    let mut moments = Vec::new();
+    let mut before: Option<(f64, f64)> = None;
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = &mut ended => return moments,
+        }
+        let state = client.describe("orders").await["state"].take();
+        let held = |block: &str| state[block]["remaining"].as_f64().unwrap_or(0.0);
+        let scrape = Scrape::of(&client).await;
+        let n_issued = scrape.sum("odometer_numbers_issued_total", &[("sequence", "orders")]);
+        let at_s = started.elapsed().as_secs_f64();
+        if let Some((before_s, n_before)) = before {
+            moments.push(Moment {
+                at_s,
+                remaining: held("block") + held("next_block"),
+                issued_per_s: (n_issued - n_before) / (at_s - before_s),
+                database: match scrape.sum("odometer_store_up", &[]) {
+                    1.0 => Presence::Up,
+                    _ => Presence::Away,
+                },
+            });
+        }
+        before = Some((at_s, n_issued));
+    }
+}

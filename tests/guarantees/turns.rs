@@ -1,0 +1,39 @@
+//! Replicas that take blocks of one name by turns.
+
+use crate::support::{
+    Answer, Backend, Client, Ledger, Program, Scrape, TestDatabase, for_each_server,
+};
+
+const N_ROUNDS: usize = 20;
+
+for_each_server!(replicas_that_take_turns_do_not_meet_conflicts);
+
+/// What a replica remembers of the counter is old each time: it looks first, once it has met that.
+async fn replicas_that_take_turns_do_not_meet_conflicts(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().database(&database.url);
+    let (one, other) = (options.start_ready().await, options.start_ready().await);
+    let clients = [one.client(), other.client()];
+    let mut ledger = Ledger::default();
+    for _ in 0..N_ROUNDS {
+        for client in &clients {
+            match client.ask("/v1/sequences/turns/blocks?size=10").await {
+                Answer::Given(ranges) => ledger.record("turns", &ranges),
+                refused => panic!("no block: {refused:?}"),
+            }
+        }
+    }
+    assert_eq!(ledger.n_numbers(), 10 * 2 * N_ROUNDS as u64);
+    assert_eq!(ledger.n_duplicates(), 0);
+    assert!(n_conflicts(&clients).await <= 2.0);
+    one.stop().await;
+    other.stop().await;
+}
+
+async fn n_conflicts(clients: &[Client]) -> f64 {
+    let mut n_conflicts = 0.0;
+    for client in clients {
+        n_conflicts += Scrape::of(client).await.n_reservations("conflict");
+    }
+    n_conflicts
+}
