@@ -5,10 +5,13 @@ mod birth;
 mod core;
 mod cosid;
 mod crowd;
+mod databases;
+mod drivers;
 mod forms;
 mod outage;
 mod single;
 mod steady;
+mod strict;
 
 use std::{pin::Pin, time::Duration};
 
@@ -84,6 +87,27 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: false,
         estimate: |pace| pace.estimate(3),
         measure: |stage, pace| Box::pin(forms::workers(stage, pace)),
+    },
+    Entry {
+        name: "databases",
+        title: "each database behind it",
+        is_quick: false,
+        estimate: |pace| pace.estimate(3) + STARTS,
+        measure: |stage, pace| Box::pin(databases::databases(stage, pace)),
+    },
+    Entry {
+        name: "strict",
+        title: "strict order on both database servers",
+        is_quick: false,
+        estimate: |pace| pace.estimate(6) + STARTS,
+        measure: |stage, pace| Box::pin(strict::strict(stage, pace)),
+    },
+    Entry {
+        name: "drivers",
+        title: "SeaORM beside bare sqlx",
+        is_quick: false,
+        estimate: |pace| pace.estimate(6) + STARTS,
+        measure: |stage, pace| Box::pin(drivers::drivers(stage, pace)),
     },
     Entry {
         name: "slow",
