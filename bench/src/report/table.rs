@@ -8,7 +8,7 @@ const SUBJECT: &str = "Odometer";
 const NOTHING: &str = "–";
 
 /// All rows, a line for each reference and one for what is wanted of the subject alone; below
-/// them what must be known beside the figures.
+/// them what must be known beside the figures, by the number that stands behind what was measured.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut text = head(&[
         "What",
@@ -21,19 +21,35 @@ pub(crate) fn table(rows: &[Row]) -> String {
         "Wanted",
         "Met",
     ]);
+    let notes = notes(rows);
     for line in rows.iter().flat_map(Line::of) {
-        text.push_str(&line.whole());
+        text.push_str(&line.whole(&notes));
     }
-    let mut notes = rows
-        .iter()
-        .filter_map(|row| Some((row, row.note.as_ref()?)));
-    if let Some(first) = notes.next() {
+    if !notes.is_empty() {
         text.push('\n');
-        for (row, note) in std::iter::once(first).chain(notes) {
-            text.push_str(&format!("- {}: {note}\n", row.title));
-        }
+    }
+    for (at, note) in notes.iter().enumerate() {
+        let mut letters = note.chars();
+        let first: String = letters
+            .next()
+            .into_iter()
+            .flat_map(char::to_uppercase)
+            .collect();
+        let rest = letters.as_str().trim_end_matches('.');
+        text.push_str(&format!("{}. {first}{rest}.\n", at + 1));
     }
     text
+}
+
+/// Each once; several rows may have the same.
+fn notes(rows: &[Row]) -> Vec<&str> {
+    let mut found: Vec<&str> = Vec::new();
+    for note in rows.iter().filter_map(|row| row.note.as_deref()) {
+        if !found.contains(&note) {
+            found.push(note);
+        }
+    }
+    found
 }
 
 /// The rows of which something is wanted, in short.
@@ -93,11 +109,14 @@ impl<'a> Line<'a> {
         found
     }
 
-    fn whole(&self) -> String {
+    fn whole(&self, notes: &[&str]) -> String {
+        let own = self.row.note.as_deref();
+        let note = own.and_then(|note| notes.iter().position(|other| *other == note));
+        let mark = note.map_or(String::new(), |at| format!(" ({})", at + 1));
         let name = self.reference.map(|series| series.name.clone());
         let ratio = self.reference.and_then(|series| self.row.ratio(series));
         line(&[
-            self.title(),
+            self.title() + &mark,
             figure(self.row.subject(), self.row.unit),
             cpu(self.row.subject()),
             name.unwrap_or_else(|| NOTHING.to_owned()),
@@ -190,4 +209,48 @@ fn head(columns: &[&str]) -> String {
 fn line(cells: &[String]) -> String {
     let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "/")).collect();
     format!("| {} |\n", cells.join(" | "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{reading::Reading, row::Bound};
+
+    fn series(name: &str, values: &[f64]) -> Series {
+        Series::new(name, values.iter().copied().map(Reading::of).collect())
+    }
+
+    #[test]
+    fn each_reference_has_a_line_and_what_is_wanted_says_whether_it_is_met() {
+        let mut odometer = series(SUBJECT, &[95_000.0, 90_000.0, 99_000.0]);
+        odometer.readings[0].cpu_us = Some(6.25);
+        let other = series("other", &[100_000.0, 100_000.0, 100_000.0]);
+        let mut failing = series("a|b", &[50_000.0]);
+        failing.readings[0].n_failed = 3;
+        let compared = Row::new("one", "compared", Unit::RequestsPerSecond)
+            .series(vec![odometer, other, failing])
+            .target("other", Bound::AtLeast(0.96))
+            .note("a note");
+        let alone = Row::new("two", "alone", Unit::Bytes)
+            .series(vec![series("core", &[500.0])])
+            .limit(Bound::AtMost(512.0))
+            .note("a note");
+        let rows = [compared, alone];
+        let text = table(&rows);
+        let expected = [
+            "| compared (1) | 95 k/s (90–99) | 6.25 µs | other | 100 k/s | – | 0.950 (0.900–0.990) | ≥ 0.96 | **no** |",
+            "| compared (1) | 95 k/s (90–99) | 6.25 µs | a/b | 50 k/s, **3 failed** | – | 1.900 | – | – |",
+            "| alone (core) (1) | 500 B | – | – | – | – | – | ≤ 512 B | yes |",
+            "",
+            "1. A note.",
+        ];
+        assert_eq!(text.lines().skip(2).collect::<Vec<_>>(), expected);
+        assert_eq!(n_failed(&rows), 3);
+        let short = targets(&rows);
+        let expected = [
+            "| compared | 95 k/s | other | 100 k/s | 0.950 (0.900–0.990) | ≥ 0.96 | **no** |",
+            "| alone (core) | 500 B | – | – | – | ≤ 512 B | yes |",
+        ];
+        assert_eq!(short.lines().skip(2).collect::<Vec<_>>(), expected);
+    }
 }
