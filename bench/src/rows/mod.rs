@@ -2,6 +2,7 @@
 
 mod core;
 mod cosid;
+mod footprint;
 mod single;
 
 use std::{pin::Pin, time::Duration};
@@ -46,5 +47,23 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: false,
         estimate: core::estimate,
         measure: |stage, pace| Box::pin(core::core(stage, pace)),
+    },
+    Entry {
+        name: "memory",
+        is_quick: false,
+        estimate: footprint::memory_estimate,
+        measure: |stage, pace| Box::pin(footprint::memory(stage, pace)),
+    },
+    Entry {
+        name: "start",
+        is_quick: false,
+        estimate: footprint::start_estimate,
+        measure: |stage, pace| Box::pin(footprint::start(stage, pace)),
+    },
+    Entry {
+        name: "binary",
+        is_quick: true,
+        estimate: |_| Duration::from_secs(1),
+        measure: |stage, pace| Box::pin(footprint::binary(stage, pace)),
     },
 ];
