@@ -7,6 +7,7 @@ mod cosid;
 mod crowd;
 mod databases;
 mod drivers;
+mod footprint;
 mod forms;
 mod outage;
 mod single;
@@ -157,5 +158,26 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: false,
         estimate: core::estimate,
         measure: |stage, pace| Box::pin(core::core(stage, pace)),
+    },
+    Entry {
+        name: "memory",
+        title: "bytes a name, parked and live",
+        is_quick: false,
+        estimate: footprint::memory_estimate,
+        measure: |stage, pace| Box::pin(footprint::memory(stage, pace)),
+    },
+    Entry {
+        name: "start",
+        title: "from start to the first number",
+        is_quick: false,
+        estimate: footprint::start_estimate,
+        measure: |stage, pace| Box::pin(footprint::start(stage, pace)),
+    },
+    Entry {
+        name: "binary",
+        title: "size of the program",
+        is_quick: true,
+        estimate: |_| Duration::from_secs(1),
+        measure: |stage, pace| Box::pin(footprint::binary(stage, pace)),
     },
 ];
