@@ -15,7 +15,8 @@ pub(crate) struct Stage {
 /// A running Odometer and its database.
 pub(crate) struct Odometer {
     pub(crate) program: Program,
-    pub(crate) database: TestDatabase,
+    /// Holds the file of SQLite.
+    _database: TestDatabase,
 }
 
 impl Stage {
@@ -52,7 +53,10 @@ impl Stage {
     async fn odometer_in(&self, database: TestDatabase, side: Side, options: Options) -> Odometer {
         let options = options.database(&database.url);
         let program = self.cores.start(side, options.start_ready()).await;
-        Odometer { program, database }
+        Odometer {
+            program,
+            _database: database,
+        }
     }
 
     /// The same actix-web answering a constant body, with `n_workers`.
