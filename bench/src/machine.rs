@@ -68,6 +68,7 @@ fn versions() -> BTreeMap<String, String> {
         ("pgbench", postgres::program("pgbench")),
         ("MariaDB", mariadb::program("mariadbd")),
         ("Redis", Command::new("redis-server")),
+        ("sysbench", Command::new("sysbench")),
         ("wrk", Command::new("wrk")),
     ];
     let found = programs.into_iter().filter_map(|(name, mut program)| {
