@@ -39,6 +39,17 @@ impl Stage {
         options: Options,
     ) -> Odometer {
         let database = TestDatabase::prepared(backend).await;
+        self.odometer_in(database, side, options).await
+    }
+
+    /// The program as it is shipped and with its defaults, on an empty database of `server`.
+    pub(crate) async fn odometer_on(&self, server: &Server) -> Odometer {
+        let database = TestDatabase::prepared_on(server).await;
+        self.odometer_in(database, Side::Server, Program::options())
+            .await
+    }
+
+    async fn odometer_in(&self, database: TestDatabase, side: Side, options: Options) -> Odometer {
         let options = options.database(&database.url);
         let program = self.cores.start(side, options.start_ready()).await;
         Odometer { program, database }

@@ -18,6 +18,12 @@ pub(crate) fn processor_time_of(processes: &[u32]) -> Duration {
     processes.iter().copied().map(processor_time).sum()
 }
 
+/// Processor time of this process alone, to the nanosecond.
+pub(crate) fn own_processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(time).expect("it counts up from 0")
+}
+
 /// Bytes of memory of a process that are not another one's and not swapped out: `Rss` of
 /// `/proc/PID/smaps_rollup`.
 ///
@@ -68,6 +74,7 @@ mod tests {
         while processor_time(own) < before + Duration::from_millis(20) {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
+        assert!(own_processor_time() >= Duration::from_millis(20));
         assert!(resident_bytes(own) > 100_000);
     }
 }

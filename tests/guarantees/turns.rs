@@ -19,7 +19,7 @@ async fn replicas_that_take_turns_do_not_meet_conflicts(backend: Backend) {
         for client in &clients {
             match client.ask("/v1/sequences/turns/blocks?size=10").await {
                 Answer::Given(ranges) => ledger.record("turns", &ranges),
-                refused => panic!("no block: {refused:?}"),
+                no_block @ (Answer::Refused(_) | Answer::NoReply(_)) => panic!("{no_block:?}"),
             }
         }
     }

@@ -1,8 +1,10 @@
-//! What those who run Odometer rely on: start, stop, schema, log, metrics, idle sequences.
+//! What those who run Odometer rely on: start, stop, schema, log, metrics, idle sequences,
+//! and what a number costs.
 
 mod apply;
 mod configuration;
 mod connections;
+mod costs;
 mod idle;
 mod journal;
 mod loading;

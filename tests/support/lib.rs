@@ -4,6 +4,7 @@
 //! signals, on standard error and in its tables.
 
 mod backend;
+mod callgrind;
 mod certificates;
 mod client;
 pub mod clock;
@@ -24,6 +25,7 @@ pub mod settings;
 pub mod wait;
 
 pub use backend::{Backend, TestDatabase};
+pub use callgrind::{Callgrind, Counted};
 pub use certificates::Authority;
 pub use client::{Answer, Client, Reply};
 pub use clock::SteppedClock;

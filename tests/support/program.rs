@@ -12,7 +12,7 @@ use std::{
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Client, SteppedClock, keeper, server::pid, settings, wait};
+use super::{Callgrind, Client, SteppedClock, keeper, server::pid, settings, wait};
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -59,6 +59,15 @@ impl Options {
     pub fn clock_ahead(mut self, shift_ms: i64) -> Self {
         self.program = settings::sabotaged_program();
         self.env("ODOMETER_SABOTAGE_CLOCK_MS", shift_ms)
+    }
+
+    /// The same program, run by valgrind, which counts when it is told to.
+    pub fn under(mut self, callgrind: &Callgrind) -> Self {
+        let (valgrind, mut arguments) = callgrind.command(false);
+        let program = std::mem::replace(&mut self.program, valgrind);
+        arguments.push(program.display().to_string());
+        self.arguments.splice(..0, arguments);
+        self
     }
 
     /// The shipped build under a wall clock that the test may step.

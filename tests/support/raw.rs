@@ -38,6 +38,35 @@ pub async fn exchange(address: &str, request: &[u8]) -> Reply {
     })
 }
 
+/// A connection that stays open from one request to the next.
+pub struct Connection {
+    stream: TcpStream,
+}
+
+impl Connection {
+    /// To `address`, a `host:port`.
+    pub async fn open(address: &str) -> Self {
+        let stream = TcpStream::connect(address).await.expect("it listens");
+        stream.set_nodelay(true).expect("a socket can be told so");
+        Self { stream }
+    }
+
+    /// Sends `request` as it is and reads the one reply.
+    ///
+    /// # Panics
+    /// When no whole reply comes.
+    pub async fn exchange(&mut self, request: &[u8]) -> Reply {
+        let (mut reader, mut writer) = self.stream.split();
+        let exchanged = tokio::time::timeout(REPLY_LIMIT, async {
+            let sent = writer.write_all(request).await;
+            sent.expect("the connection is open");
+            read_reply(&mut reader).await
+        });
+        let (reply, received) = exchanged.await.expect("a reply comes within the limit");
+        reply.unwrap_or_else(|| panic!("not a whole reply: {received:?}"))
+    }
+}
+
 /// A request line with a name or path of any bytes, and what every request needs.
 pub fn request(method: &str, target: &[u8], headers: &str, body: &[u8]) -> Vec<u8> {
     let mut request = Vec::new();

@@ -41,6 +41,16 @@ pub fn sabotaged_program() -> PathBuf {
     program("ODOMETER_SABOTAGE_BIN", "target/sabotage/odometer")
 }
 
+/// The program that takes numbers from a cursor, for who counts what one costs.
+pub fn takes() -> PathBuf {
+    program("ODOMETER_TAKES_BIN", "target/release/examples/takes")
+}
+
+/// Whether what a number costs now is to be accepted.
+pub fn renews_costs() -> bool {
+    std::env::var_os("ODOMETER_TESTS_RENEW_COSTS").is_some_and(|value| value == "1")
+}
+
 fn program(variable: &str, built: &str) -> PathBuf {
     let path = std::env::var_os(variable).map_or_else(|| repository().join(built), PathBuf::from);
     assert!(

@@ -61,8 +61,7 @@ pub(crate) async fn crowd(stage: &Stage, pace: Pace) -> Vec<Row> {
             .note(note),
         Row::new("crowd-fairness", &of_fairness, Unit::Count)
             .series(series(fairness))
-            .limit(Bound::AtLeast(0.25))
-            .note(note),
+            .limit(Bound::AtLeast(0.25)),
         Row::new("crowd-closed", of_closed, Unit::NumbersPerSecond).series(series(closed)),
     ]
 }

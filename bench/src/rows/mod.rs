@@ -5,10 +5,14 @@ mod birth;
 mod core;
 mod cosid;
 mod crowd;
+mod databases;
+mod drivers;
+mod footprint;
 mod forms;
 mod outage;
 mod single;
 mod steady;
+mod strict;
 
 use std::{pin::Pin, time::Duration};
 
@@ -86,6 +90,27 @@ pub(crate) const ENTRIES: &[Entry] = &[
         measure: |stage, pace| Box::pin(forms::workers(stage, pace)),
     },
     Entry {
+        name: "databases",
+        title: "each database behind it",
+        is_quick: false,
+        estimate: |pace| pace.estimate(3) + STARTS,
+        measure: |stage, pace| Box::pin(databases::databases(stage, pace)),
+    },
+    Entry {
+        name: "strict",
+        title: "strict order on both database servers",
+        is_quick: false,
+        estimate: |pace| pace.estimate(6) + STARTS,
+        measure: |stage, pace| Box::pin(strict::strict(stage, pace)),
+    },
+    Entry {
+        name: "drivers",
+        title: "SeaORM beside bare sqlx",
+        is_quick: false,
+        estimate: |pace| pace.estimate(6) + STARTS,
+        measure: |stage, pace| Box::pin(drivers::drivers(stage, pace)),
+    },
+    Entry {
         name: "slow",
         title: "warm calls while each reply of the database is late",
         is_quick: false,
@@ -133,5 +158,26 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: false,
         estimate: core::estimate,
         measure: |stage, pace| Box::pin(core::core(stage, pace)),
+    },
+    Entry {
+        name: "memory",
+        title: "bytes a name, parked and live",
+        is_quick: false,
+        estimate: footprint::memory_estimate,
+        measure: |stage, pace| Box::pin(footprint::memory(stage, pace)),
+    },
+    Entry {
+        name: "start",
+        title: "from start to the first number",
+        is_quick: false,
+        estimate: footprint::start_estimate,
+        measure: |stage, pace| Box::pin(footprint::start(stage, pace)),
+    },
+    Entry {
+        name: "binary",
+        title: "size of the program",
+        is_quick: true,
+        estimate: |_| Duration::from_secs(1),
+        measure: |stage, pace| Box::pin(footprint::binary(stage, pace)),
     },
 ];

@@ -1,0 +1,237 @@
+//! What Odometer takes besides time: memory a name, the start, the size of the program.
+
+use std::{
+    net::TcpStream,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use odometer_tests::{
+    Backend, Program, Scrape, TestDatabase, directory, keeper, ports, raw::Connection, server::pid,
+    settings, wait,
+};
+
+use rustix::process::{Signal, kill_process};
+use tokio::task::JoinSet;
+
+use crate::{
+    cores::Side,
+    pace::Pace,
+    reading::Reading,
+    row::{Bound, Row, Series, Unit},
+    stage::Stage,
+    usage,
+};
+
+const N_CALLERS: u32 = 16;
+const N_STARTS: usize = 10;
+const START_LIMIT: Duration = Duration::from_secs(20);
+const PARK_LIMIT: Duration = Duration::from_secs(120);
+const NO_LIMIT: &str = "1h";
+
+fn n_names(pace: Pace) -> u32 {
+    pace.of(1_000_000, 5000)
+}
+
+pub(crate) fn memory_estimate(pace: Pace) -> Duration {
+    // Two programs, each of which is asked for all names once, at about 10,000 a second.
+    2 * (Duration::from_secs(5) + Duration::from_secs(u64::from(n_names(pace) / 10_000)))
+}
+
+/// Bytes a name on one replica that has called each once: with its actor, and without.
+pub(crate) async fn memory(stage: &Stage, pace: Pace) -> Vec<Row> {
+    let n_names = n_names(pace);
+    let database = TestDatabase::prepared(Backend::Sqlite).await;
+    bear(&database, n_names).await;
+    let live = per_name(stage, &database, n_names, NO_LIMIT).await;
+    let parked = per_name(stage, &database, n_names, "1s").await;
+    [
+        ("memory-parked", "parked", parked, 512.0),
+        ("memory-live", "live", live, 2048.0),
+    ]
+    .map(|(name, state, reading, limit)| {
+        let title = format!("memory a name, {state}, of {n_names}");
+        Row::new(name, &title, Unit::Bytes)
+            .series(vec![Series::new("Odometer", vec![reading])])
+            .limit(Bound::AtMost(limit))
+    })
+    .into()
+}
+
+/// Asks for one number of each name; how many calls brought none.
+async fn call_each(address: &str, n_names: u32) -> u64 {
+    let mut callers = JoinSet::new();
+    for caller in 0..N_CALLERS {
+        let address = address.to_owned();
+        callers.spawn(async move {
+            let mut connection = Connection::open(&address).await;
+            let mut n_failed = 0;
+            for name in (caller..n_names).step_by(N_CALLERS as usize) {
+                let path = format!("/v1/sequences/n{name}/next");
+                n_failed += u64::from(!asked(&mut connection, &path).await);
+            }
+            n_failed
+        });
+    }
+    callers.join_all().await.iter().sum()
+}
+
+/// Whether `path` gave a number.
+async fn asked(connection: &mut Connection, path: &str) -> bool {
+    let request = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    connection.exchange(request.as_bytes()).await.status == 200
+}
+
+/// Gives `database` the names `n0`, `n1` …, each as the program itself would have stored it.
+async fn bear(database: &TestDatabase, n_names: u32) {
+    let options = Program::options().database(&database.url);
+    let program = options.start_ready().await;
+    assert_eq!(program.client().next("n0").await, 1);
+    program.stop().await;
+    let others = format!(
+        "WITH RECURSIVE other(at) AS \
+         (SELECT 1 UNION ALL SELECT at + 1 FROM other WHERE at < {} - 1)",
+        n_names
+    );
+    for (table, key, rest) in [
+        (
+            "sequence",
+            "name",
+            "definition, state, periods_removed_through, version, created_at, changed_at",
+        ),
+        (
+            "counter",
+            "sequence",
+            "period, next_value, floor, state, rate, stripe_count, \"window\", window_open, \
+             window_leased_until, revision, version",
+        ),
+    ] {
+        let copy = format!(
+            "INSERT INTO {table} ({key}, {rest}) {others} \
+             SELECT 'n' || at, {rest} FROM other, {table} WHERE {key} = 'n0'"
+        );
+        database.execute(&copy).await;
+    }
+}
+
+/// Bytes that a name adds when each of `n_names` has been asked for a number and those that rest
+/// for `park` were parked.
+async fn per_name(stage: &Stage, database: &TestDatabase, n_names: u32, park: &str) -> Reading {
+    let options = Program::options()
+        .database(&database.url)
+        .env("ODOMETER_IDLE__PARK", park);
+    let program = stage.cores.start(Side::Server, options.start_ready()).await;
+    let before = usage::resident_bytes(program.id());
+    let started = Instant::now();
+    let n_failed = call_each(program.address(), n_names).await;
+    let took = started.elapsed();
+    if park != NO_LIMIT {
+        let client = program.client();
+        wait::until("all names are parked", PARK_LIMIT, async || {
+            let scrape = Scrape::of(&client).await;
+            (scrape.sum("odometer_actors", &[]) == 0.0).then_some(())
+        })
+        .await;
+    }
+    let after = usage::resident_bytes(program.id());
+    let bytes = after.saturating_sub(before) as f64 / f64::from(n_names);
+    Reading {
+        n_requests: u64::from(n_names),
+        n_failed,
+        ..Reading::of(bytes)
+    }
+    .figure(
+        "first_calls_per_second",
+        f64::from(n_names) / took.as_secs_f64(),
+    )
+}
+
+pub(crate) fn start_estimate(_: Pace) -> Duration {
+    Duration::from_secs(5)
+}
+
+/// From the program's execution to its first number, on a file it knows and in an empty
+/// directory.
+pub(crate) async fn start(stage: &Stage, _: Pace) -> Vec<Row> {
+    let known = directory("start");
+    first_number(stage, known.path()).await;
+    let mut on_known = Vec::new();
+    let mut on_empty = Vec::new();
+    for _ in 0..N_STARTS {
+        on_known.push(first_number(stage, known.path()).await);
+        let empty = directory("start");
+        on_empty.push(first_number(stage, empty.path()).await);
+    }
+    [
+        ("start", "start to first number, SQLite file", on_known),
+        (
+            "start-empty",
+            "start to first number, no file yet",
+            on_empty,
+        ),
+    ]
+    .map(|(name, title, readings)| {
+        Row::new(name, title, Unit::Milliseconds).series(vec![Series::new("Odometer", readings)])
+    })
+    .into()
+}
+
+async fn first_number(stage: &Stage, directory: &Path) -> Reading {
+    let address = format!("127.0.0.1:{}", ports::free());
+    let mut command = Command::new(settings::shipped_program());
+    command
+        .env_clear()
+        .env("TESTS_RUN_DIRECTORY", keeper::run_directory())
+        .env("ODOMETER_LISTEN", &address)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let started = Instant::now();
+    let spawned = stage.cores.start(Side::Server, async { command.spawn() });
+    let mut process = spawned.await.expect("the program starts");
+    keeper::end_with_the_run(process.id(), "KILL");
+    while TcpStream::connect(&address).is_err() {
+        assert!(started.elapsed() < START_LIMIT, "it does not listen");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut connection = Connection::open(&address).await;
+    let has_number = asked(&mut connection, "/v1/sequences/orders/next").await;
+    let took = started.elapsed();
+    drop(connection);
+    let asked_to_end = kill_process(pid(process.id()), Signal::TERM);
+    asked_to_end.expect("our child can be sent a signal");
+    process.wait().expect("our child can be waited for");
+    keeper::has_ended(process.id());
+    Reading {
+        n_requests: 1,
+        n_failed: u64::from(!has_number),
+        ..Reading::of(took.as_secs_f64() * 1e3)
+    }
+}
+
+/// Bytes of the program as it is built, and without what only a debugger reads.
+pub(crate) async fn binary(_: &Stage, _: Pace) -> Vec<Row> {
+    let built = settings::shipped_program();
+    let directory = directory("binary");
+    let stripped = directory.path().join("odometer");
+    let mut strip = Command::new("strip");
+    let status = strip.arg("-o").args([&stripped, &built]).status();
+    let status = status.expect("binutils come with the C compiler");
+    assert!(status.success(), "strip: {status}");
+    [
+        ("binary", "size of the program, stripped", stripped),
+        (
+            "binary-symbols",
+            "size of the program, with line tables",
+            built,
+        ),
+    ]
+    .map(|(name, title, path)| {
+        let size = std::fs::metadata(&path).expect("it is there").len();
+        let series = Series::new("Odometer", vec![Reading::of(size as f64)]);
+        Row::new(name, title, Unit::Bytes).series(vec![series])
+    })
+    .into()
+}

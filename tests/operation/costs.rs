@@ -1,0 +1,189 @@
+//! What a warm number costs: instructions and allocations, beside those that were accepted.
+//!
+//! Counted by valgrind, so no wall clock takes part and a busy machine changes nothing.
+
+use std::{collections::BTreeMap, io::Write, path::PathBuf, process::Command};
+
+use serde_json::{Value, json};
+
+use crate::support::{Backend, Callgrind, Program, TestDatabase, raw::Connection, run, settings};
+
+/// By how much a cost may differ from the accepted one.
+const TOLERANCE: f64 = 0.10;
+/// The one command that replaces what is accepted.
+const RENEW: &str = "ODOMETER_TESTS_RENEW_COSTS=1 tests/run what_a_warm_number_costs";
+const N_REQUESTS: u32 = 5000;
+const N_TAKES: u64 = 10_000;
+
+/// What one of something costs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Cost {
+    instructions: f64,
+    allocations: f64,
+}
+
+#[test]
+fn what_a_warm_number_costs_has_not_grown() {
+    run(async {
+        let mut costs = BTreeMap::new();
+        costs.insert("take", take("single").await);
+        costs.insert("take of 100", take("batch").await);
+        costs.insert("request", request("orders/next").await);
+        costs.insert("request for 100", request("orders/next?count=100").await);
+        assert_eq!(costs["take"].allocations, 0.0, "a take allocates");
+        assert_eq!(costs["take of 100"].allocations, 0.0, "a batch allocates");
+        if settings::renews_costs() {
+            renew(&costs);
+            return;
+        }
+        let mut found = Vec::new();
+        for (what, cost) in costs {
+            let accepted = accepted(what);
+            found.extend(cost.dearer_than(accepted, what));
+            if let Some(cheaper) = accepted.dearer_than(cost, what) {
+                // Past the test harness, which shows what a failed test printed.
+                let said = writeln!(std::io::stderr(), "was {cheaper}; to keep that: {RENEW}");
+                said.expect("standard error is open");
+            }
+        }
+        assert!(
+            found.is_empty(),
+            "{}\nThe accepted costs were taken with {}, this is {}.\nIf they are right now: {RENEW}",
+            found.join("\n"),
+            accepted_costs()["rustc"],
+            rustc(),
+        );
+    });
+}
+
+/// The control: what is known to be dearer is found out, in both counts.
+#[test]
+fn a_lock_and_an_allocation_on_the_way_to_a_number_are_found_out() {
+    run(async {
+        let accepted = accepted("take");
+        let dearer = take("dearer").await;
+        assert!(dearer.instructions > accepted.instructions * (1.0 + TOLERANCE));
+        assert_eq!(dearer.allocations, 1.0);
+        assert!(dearer.dearer_than(accepted, "take").is_some());
+    });
+}
+
+/// The control: a name written with percent signs is the same name, answered by the routes.
+#[test]
+fn a_request_that_leaves_the_warm_path_is_found_out() {
+    run(async {
+        let accepted = accepted("request");
+        let dearer = request("order%73/next").await;
+        assert!(dearer.instructions > accepted.instructions * (1.0 + TOLERANCE));
+        assert!(dearer.allocations > accepted.allocations * (1.0 + TOLERANCE));
+        assert!(dearer.dearer_than(accepted, "request").is_some());
+    });
+}
+
+impl Cost {
+    /// What is to be said when this is more than `accepted` by more than the tolerance.
+    fn dearer_than(self, accepted: Self, what: &str) -> Option<String> {
+        let exceeds = |cost: f64, accepted: f64| cost > accepted * (1.0 + TOLERANCE);
+        let grown = exceeds(self.instructions, accepted.instructions)
+            || exceeds(self.allocations, accepted.allocations);
+        grown.then(|| {
+            format!(
+                "{what}: {:.0} instructions and {:.2} allocations instead of {:.0} and {:.2}",
+                self.instructions, self.allocations, accepted.instructions, accepted.allocations
+            )
+        })
+    }
+}
+
+/// One take of `what` in process: what more of them cost more, so that the start does not count.
+async fn take(what: &str) -> Cost {
+    let program = settings::takes();
+    let few = Callgrind::run(&program, &[what, &N_TAKES.to_string()]).await;
+    let many = Callgrind::run(&program, &[what, &(3 * N_TAKES).to_string()]).await;
+    let per_take = |few: u64, many: u64| (many - few) as f64 / (2 * N_TAKES) as f64;
+    // What the start of one run did more than that of the other is less than this.
+    let rounded = |cost: f64| (cost * 1000.0).round() / 1000.0;
+    Cost {
+        instructions: rounded(per_take(few.instructions, many.instructions)),
+        allocations: rounded(per_take(few.allocations, many.allocations)),
+    }
+}
+
+/// One warm request of the shipped program, asked again and again on one connection.
+async fn request(path: &str) -> Cost {
+    let database = TestDatabase::prepared(Backend::Sqlite).await;
+    let callgrind = Callgrind::new();
+    let program = Program::options()
+        .database(&database.url)
+        .env("ODOMETER_HTTP__WORKERS", 1)
+        // One block is enough for all, so that no refill is counted.
+        .env("ODOMETER_DEFAULT__BLOCK__MIN", 10_000_000)
+        .under(&callgrind)
+        .start_ready()
+        .await;
+    let request = format!("POST /v1/sequences/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let mut connection = Connection::open(program.address()).await;
+    // What is made once, at the first requests.
+    ask(&mut connection, &request, 200).await;
+    callgrind.count(program.id(), true).await;
+    ask(&mut connection, &request, N_REQUESTS).await;
+    callgrind.count(program.id(), false).await;
+    program.stop().await;
+    let counted = callgrind.counted();
+    assert!(counted.instructions > 0, "nothing was counted");
+    Cost {
+        instructions: counted.instructions as f64 / f64::from(N_REQUESTS),
+        allocations: counted.allocations as f64 / f64::from(N_REQUESTS),
+    }
+}
+
+async fn ask(connection: &mut Connection, request: &str, times: u32) {
+    for _ in 0..times {
+        let reply = connection.exchange(request.as_bytes()).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+}
+
+fn file() -> PathBuf {
+    settings::repository().join("tests/operation/costs.json")
+}
+
+fn accepted_costs() -> Value {
+    let text = std::fs::read_to_string(file()).expect("costs.json is beside this file");
+    serde_json::from_str(&text).expect("costs.json is JSON")
+}
+
+fn accepted(what: &str) -> Cost {
+    let cost = &accepted_costs()["costs"][what];
+    let number = |name: &str| {
+        let number = cost[name].as_f64();
+        number.unwrap_or_else(|| panic!("costs.json lacks {name} of {what}: {RENEW}"))
+    };
+    Cost {
+        instructions: number("instructions"),
+        allocations: number("allocations"),
+    }
+}
+
+fn renew(costs: &BTreeMap<&str, Cost>) {
+    let rounded = |cost: f64| (cost * 100.0).round() / 100.0;
+    let costs: BTreeMap<_, _> = costs
+        .iter()
+        .map(|(what, cost)| {
+            let cost = json!({
+                "instructions": rounded(cost.instructions),
+                "allocations": rounded(cost.allocations),
+            });
+            (what, cost)
+        })
+        .collect();
+    let all = json!({ "renew": RENEW, "rustc": rustc(), "costs": costs });
+    let text = serde_json::to_string_pretty(&all).expect("it is JSON");
+    std::fs::write(file(), text + "\n").expect("the sources are writable");
+}
+
+fn rustc() -> String {
+    let output = Command::new("rustc").arg("--version").output();
+    let output = output.expect("rustc built this").stdout;
+    String::from_utf8_lossy(&output).trim().to_owned()
+}

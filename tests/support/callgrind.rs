@@ -1,0 +1,181 @@
+//! Instructions and allocations, counted by valgrind: the same on every run of the same build,
+//! however busy the machine is.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use super::keeper;
+
+/// Not looked for on the path, which the program under test is not given.
+const VALGRIND: &str = "/usr/bin/valgrind";
+const VGDB: &str = "/usr/bin/vgdb";
+const LIMIT: Duration = Duration::from_secs(120);
+/// What asks the C library for memory.
+const ALLOCATORS: [&str; 5] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "posix_memalign",
+    "aligned_alloc",
+];
+
+/// One process under valgrind, and where it writes what it counted.
+pub struct Callgrind {
+    directory: TempDir,
+}
+
+/// What was counted, over all threads.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Counted {
+    pub instructions: u64,
+    /// Calls of the C library for memory.
+    pub allocations: u64,
+}
+
+impl Callgrind {
+    /// # Panics
+    /// Without valgrind.
+    pub fn new() -> Self {
+        assert!(
+            Path::new(VALGRIND).is_file() && Path::new(VGDB).is_file(),
+            "valgrind is missing: run tests/install"
+        );
+        Self {
+            directory: keeper::directory("callgrind"),
+        }
+    }
+
+    /// valgrind, and what it is given before the program; `counts_at_once` or only when it is
+    /// [told](Self::count).
+    pub(crate) fn command(&self, counts_at_once: bool) -> (PathBuf, Vec<String>) {
+        let at_start = if counts_at_once { "yes" } else { "no" };
+        let arguments = vec![
+            "--tool=callgrind".to_owned(),
+            format!("--instr-atstart={at_start}"),
+            format!("--callgrind-out-file={}", self.written().display()),
+            format!("--log-file={}", self.directory.path().join("log").display()),
+            self.prefix(),
+        ];
+        (PathBuf::from(VALGRIND), arguments)
+    }
+
+    /// Runs `program` to its end, which must be a success; all of it is counted.
+    pub async fn run(program: &Path, arguments: &[&str]) -> Counted {
+        let callgrind = Self::new();
+        let (valgrind, before) = callgrind.command(true);
+        let mut command = Command::new(valgrind);
+        command
+            .args(before)
+            .arg(program)
+            .args(arguments)
+            .env_clear()
+            .env("TESTS_RUN_DIRECTORY", keeper::run_directory());
+        ended_well(command).await;
+        callgrind.counted()
+    }
+
+    /// Has `process`, which runs under this, count from now on, or no longer.
+    pub async fn count(&self, process: u32, on: bool) {
+        let mut command = Command::new(VGDB);
+        command
+            .args([self.prefix(), format!("--pid={process}")])
+            .args(["instrumentation", if on { "on" } else { "off" }]);
+        ended_well(command).await;
+    }
+
+    /// What was counted by a process that has ended.
+    ///
+    /// # Panics
+    /// When there is nothing to read.
+    pub fn counted(&self) -> Counted {
+        let path = self.written();
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        read(&text)
+    }
+
+    fn written(&self) -> PathBuf {
+        self.directory.path().join("counted")
+    }
+
+    fn prefix(&self) -> String {
+        format!(
+            "--vgdb-prefix={}",
+            self.directory.path().join("vgdb").display()
+        )
+    }
+}
+
+impl Default for Callgrind {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+async fn ended_well(mut command: Command) {
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(LIMIT, command.output()).await;
+    let output = output.expect("it ends in time").expect("it can be run");
+    assert!(output.status.success(), "{command:?}: {output:?}");
+}
+
+/// Reads the format of <https://valgrind.org/docs/manual/cl-format.html>, in which a name is
+/// written once, with a number that stands for it later.
+fn read(text: &str) -> Counted {
+    let mut counted = Counted {
+        instructions: 0,
+        allocations: 0,
+    };
+    let mut names: HashMap<&str, &str> = HashMap::new();
+    let mut called = "";
+    for line in text.lines() {
+        if let Some((kind, function)) = line.split_once("fn=(") {
+            let (number, name) = function.split_once(')').unwrap_or((function, ""));
+            if !name.is_empty() {
+                names.insert(number, name.trim_start());
+            }
+            if kind == "c" {
+                called = names.get(number).copied().unwrap_or_default();
+            }
+        } else if let Some(calls) = line.strip_prefix("calls=") {
+            // A function that calls itself is told apart by an apostrophe.
+            let function = called.split('\'').next().unwrap_or_default();
+            if ALLOCATORS.contains(&function) {
+                counted.allocations += first_number(calls);
+            }
+        } else if let Some(total) = line.strip_prefix("totals:") {
+            counted.instructions = first_number(total);
+        }
+    }
+    counted
+}
+
+fn first_number(text: &str) -> u64 {
+    let number = text.split_whitespace().next();
+    let number = number.and_then(|number| number.parse().ok());
+    number.expect("callgrind writes a number here")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_a_function_are_summed_by_name_and_number() {
+        let text = "fn=(1) main\n16 400\ncfn=(2) malloc\ncalls=3 0\n16 90\ncfn=(3) free\n\
+            calls=7 0\n16 9\n\nfn=(4) other\n1 1\ncfn=(2)\ncalls=2 0\n16 60\n\
+            cfn=(5) realloc'2\ncalls=1 0\n16 60\n\ntotals: 620\n";
+        let expected = Counted {
+            instructions: 620,
+            allocations: 6,
+        };
+        assert_eq!(read(text), expected);
+    }
+}
