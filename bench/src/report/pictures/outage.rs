@@ -23,7 +23,12 @@ pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
         "Numbers in memory during an outage, {} issued",
         units::value(rate, Unit::NumbersPerSecond)
     );
-    let svg = picture(run, &title, |area| fill(area, &row.timeline))?;
+    let mut timeline = row.timeline.clone();
+    let first_s = timeline[0].at_s;
+    for moment in &mut timeline {
+        moment.at_s -= first_s;
+    }
+    let svg = picture(run, &title, |area| fill(area, &timeline))?;
     Ok(Some(Picture {
         file: "speed-outage.svg",
         title: "Numbers in memory of a replica before, while and after its database is away",

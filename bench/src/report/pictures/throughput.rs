@@ -9,7 +9,7 @@ use crate::{
 };
 
 const ROW: &str = "single";
-const TITLE: &str = "Numbers a second, one a request, 64 clients";
+const TITLE: &str = "Numbers a second, one in each request";
 
 pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     let Some(row) = run.rows.iter().find(|row| row.name == ROW) else {
