@@ -13,7 +13,7 @@ mod stage;
 mod usage;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -56,8 +56,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let done = match &arguments.redraw {
-        Some(directory) => Run::read(directory)
-            .and_then(|run| report::publish(&run, &settings::repository()).map(|()| 0)),
+        Some(directory) => redraw(directory).map(|()| 0),
         None => measure(&arguments),
     };
     match done {
@@ -71,6 +70,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// # Errors
+/// A sentence, also when the run there is one that is not to be published.
+fn redraw(directory: &Path) -> Result<(), String> {
+    let run = Run::read(directory)?;
+    if !run.is_whole {
+        return Err(format!("{} has no whole run", directory.display()));
+    }
+    report::publish(&run, &settings::repository())
 }
 
 /// Measures, prints and writes; how many requests failed.
@@ -140,7 +149,7 @@ async fn take(
     chosen: &[&Entry],
     pace: Pace,
     run: &mut Run,
-    directory: &std::path::Path,
+    directory: &Path,
 ) -> Result<(), String> {
     let stage = Stage::new();
     let started = Instant::now();
@@ -159,7 +168,9 @@ async fn take(
             minutes(started.elapsed()),
             minutes(left)
         );
-        run.rows.extend((entry.measure)(&stage, pace).await);
+        let rows = (entry.measure)(&stage, pace).await;
+        rows::check(&rows);
+        run.rows.extend(rows);
         run.took_s = started.elapsed().as_secs();
         run.write(directory)?;
     }
