@@ -30,6 +30,9 @@ pub(crate) struct Moment {
     pub(crate) at_s: f64,
     /// Numbers that the replica holds in memory.
     pub(crate) remaining: f64,
+    /// Whether `remaining` was not seen, but is the one before less what was issued since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_computed: bool,
     /// Numbers that it has issued a second since the look before.
     pub(crate) issued_per_s: f64,
     pub(crate) database: Presence,

@@ -76,7 +76,7 @@ fn short(run: &Run, drawn: &[pictures::Picture]) -> String {
 fn whole(run: &Run, drawn: &[pictures::Picture]) -> String {
     let machine = &run.machine;
     let mut text = format!(
-        "Measured on {} by `{}` in {} min, {} rounds of {} s each.\n\n",
+        "Measured on {} by `{}` in {} min, in {} rounds of {} s where the row says nothing else.\n\n",
         run.date(),
         run.command,
         run.took_s.div_ceil(60),
