@@ -21,6 +21,7 @@ use std::{
 use clap::Parser;
 use odometer_tests::settings;
 
+use machine::Machine;
 use pace::Pace;
 use report::Run;
 use rows::{ENTRIES, Entry};
@@ -85,8 +86,11 @@ fn redraw(directory: &Path) -> Result<(), String> {
 /// Measures, prints and writes; how many requests failed.
 fn measure(arguments: &Arguments) -> Result<u64, String> {
     let chosen = chosen(arguments);
-    if chosen.is_empty() {
-        return Err("no entry has this name; --list says which there are".to_owned());
+    let has_entry = |name: &&String| ENTRIES.iter().any(|entry| entry.name.starts_with(*name));
+    if let Some(name) = arguments.row.iter().find(|name| !has_entry(name)) {
+        return Err(format!(
+            "no entry has the name {name}; --list says which there are"
+        ));
     }
     let pace = if arguments.quick {
         Pace::Quick
@@ -94,9 +98,9 @@ fn measure(arguments: &Arguments) -> Result<u64, String> {
         Pace::Whole
     };
     let is_whole = pace == Pace::Whole && arguments.row.is_empty();
-    let mut run = Run::begin(pace, command(arguments));
+    let mut run = Run::begin(pace, command(arguments), Machine::this());
     let root = settings::repository();
-    let unpublished = root.join("target/bench").join(run.name());
+    let unpublished = root.join("target/bench").join(run.unpublished_name());
     let directory = arguments.results.clone().unwrap_or(unpublished);
     // One thread, because what is started runs on the cores of the thread that starts it.
     let runtime = tokio::runtime::Builder::new_current_thread()
