@@ -6,6 +6,8 @@ use std::{collections::BTreeMap, fs, process::Command};
 use odometer_tests::{mariadb, postgres, settings};
 use serde::{Deserialize, Serialize};
 
+use crate::rows;
+
 /// Where a run was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
@@ -38,6 +40,18 @@ impl Machine {
         }
     }
 
+    /// One that needs no program to be told.
+    #[cfg(test)]
+    pub(crate) fn example() -> Self {
+        Self {
+            cpu: "Example CPU".to_owned(),
+            n_cores: 2,
+            memory_bytes: 4 << 30,
+            kernel: "Linux 6.1".to_owned(),
+            versions: BTreeMap::from([("Odometer".to_owned(), "0.5.0".to_owned())]),
+        }
+    }
+
     /// The model in small letters, digits and hyphens.
     pub(crate) fn cpu_slug(&self) -> String {
         let plain = self.cpu.to_lowercase();
@@ -60,8 +74,15 @@ fn to_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The names of the files of a class path, without where they are.
+fn file_names(class_path: &str) -> String {
+    let names = std::env::split_paths(class_path)
+        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    names.collect::<Vec<_>>().join(", ")
+}
+
 fn versions() -> BTreeMap<String, String> {
-    let programs = [
+    let mut programs = vec![
         ("Odometer", Command::new(settings::shipped_program())),
         ("rustc", Command::new("rustc")),
         ("PostgreSQL", postgres::program("postgres")),
@@ -71,13 +92,18 @@ fn versions() -> BTreeMap<String, String> {
         ("sysbench", Command::new("sysbench")),
         ("wrk", Command::new("wrk")),
     ];
+    let class_path = rows::cosid_class_path();
+    if class_path.is_some() {
+        programs.push(("Java", Command::new("java")));
+    }
+    let classes = class_path.map(|path| ("Classes of CosId".to_owned(), file_names(&path)));
     let found = programs.into_iter().filter_map(|(name, mut program)| {
         // wrk takes it for one that it does not know, and says its version as well.
         let output = program.arg("--version").output().ok()?;
         let said = [output.stdout, output.stderr].concat();
         Some((name.to_owned(), version(&String::from_utf8_lossy(&said))?))
     });
-    found.collect()
+    found.chain(classes).collect()
 }
 
 /// The first word that is a version, whatever leads up to its first digit.
@@ -114,6 +140,7 @@ mod tests {
                 "wrk debian/4.1.0-3+b2 [epoll] Copyright (C) 2012",
                 "4.1.0-3+b2",
             ),
+            ("openjdk 17.0.16 2025-07-15\nOpenJDK Runtime", "17.0.16"),
         ];
         for (said, expected) in known {
             assert_eq!(version(said).as_deref(), Some(expected), "{said}");
@@ -125,9 +152,14 @@ mod tests {
         let cpu = "Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz".to_owned();
         let machine = Machine {
             cpu,
-            ..Machine::this()
+            ..Machine::example()
         };
         assert_eq!(machine.cpu_slug(), "intel-xeon-cpu-e5-2680-v4-2-40ghz");
-        assert!(machine.n_cores > 0 && machine.memory_bytes > 1 << 20);
+    }
+
+    #[test]
+    fn a_class_path_is_shown_without_its_folders() {
+        let shown = file_names("/a/b/cosid-core-2.14.5.jar:guava.jar");
+        assert_eq!(shown, "cosid-core-2.14.5.jar, guava.jar");
     }
 }

@@ -13,7 +13,7 @@ mod stage;
 mod usage;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -21,6 +21,7 @@ use std::{
 use clap::Parser;
 use odometer_tests::settings;
 
+use machine::Machine;
 use pace::Pace;
 use report::Run;
 use rows::{ENTRIES, Entry};
@@ -56,8 +57,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let done = match &arguments.redraw {
-        Some(directory) => Run::read(directory)
-            .and_then(|run| report::publish(&run, &settings::repository()).map(|()| 0)),
+        Some(directory) => redraw(directory).map(|()| 0),
         None => measure(&arguments),
     };
     match done {
@@ -73,11 +73,24 @@ fn main() -> ExitCode {
     }
 }
 
+/// # Errors
+/// A sentence, also when the run there is one that is not to be published.
+fn redraw(directory: &Path) -> Result<(), String> {
+    let run = Run::read(directory)?;
+    if !run.is_whole {
+        return Err(format!("{} has no whole run", directory.display()));
+    }
+    report::publish(&run, &settings::repository())
+}
+
 /// Measures, prints and writes; how many requests failed.
 fn measure(arguments: &Arguments) -> Result<u64, String> {
     let chosen = chosen(arguments);
-    if chosen.is_empty() {
-        return Err("no entry has this name; --list says which there are".to_owned());
+    let has_entry = |name: &&String| ENTRIES.iter().any(|entry| entry.name.starts_with(*name));
+    if let Some(name) = arguments.row.iter().find(|name| !has_entry(name)) {
+        return Err(format!(
+            "no entry has the name {name}; --list says which there are"
+        ));
     }
     let pace = if arguments.quick {
         Pace::Quick
@@ -85,9 +98,9 @@ fn measure(arguments: &Arguments) -> Result<u64, String> {
         Pace::Whole
     };
     let is_whole = pace == Pace::Whole && arguments.row.is_empty();
-    let mut run = Run::begin(pace, command(arguments));
+    let mut run = Run::begin(pace, command(arguments), Machine::this());
     let root = settings::repository();
-    let unpublished = root.join("target/bench").join(run.name());
+    let unpublished = root.join("target/bench").join(run.unpublished_name());
     let directory = arguments.results.clone().unwrap_or(unpublished);
     // One thread, because what is started runs on the cores of the thread that starts it.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -140,7 +153,7 @@ async fn take(
     chosen: &[&Entry],
     pace: Pace,
     run: &mut Run,
-    directory: &std::path::Path,
+    directory: &Path,
 ) -> Result<(), String> {
     let stage = Stage::new();
     let started = Instant::now();
@@ -159,7 +172,9 @@ async fn take(
             minutes(started.elapsed()),
             minutes(left)
         );
-        run.rows.extend((entry.measure)(&stage, pace).await);
+        let rows = (entry.measure)(&stage, pace).await;
+        rows::check(&rows);
+        run.rows.extend(rows);
         run.took_s = started.elapsed().as_secs();
         run.write(directory)?;
     }

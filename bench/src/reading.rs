@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// One measurement of one contender.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Reading {
     /// In the unit of its row.
+    #[serde(deserialize_with = "number")]
     pub(crate) value: f64,
     /// Microseconds of processor time, of all processes of the server, a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -18,8 +19,26 @@ pub(crate) struct Reading {
     /// Requests without the answer they were made for, whatever came instead.
     pub(crate) n_failed: u64,
     /// What else was counted, by its name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "numbers"
+    )]
     pub(crate) figures: BTreeMap<String, f64>,
+}
+
+/// JSON writes `null` for what is no finite number, such as a share of nothing.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let number: Option<f64> = Option::deserialize(deserializer)?;
+    Ok(number.unwrap_or(f64::NAN))
+}
+
+fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, f64>, D::Error> {
+    let numbers: BTreeMap<String, Option<f64>> = BTreeMap::deserialize(deserializer)?;
+    let numbers = numbers.into_iter();
+    Ok(numbers
+        .map(|(name, number)| (name, number.unwrap_or(f64::NAN)))
+        .collect())
 }
 
 impl Reading {
@@ -135,6 +154,14 @@ mod tests {
         let of_three = spread(&[3.0, 1.0, 2.0]).map(|it| (it.median, it.min, it.max));
         assert_eq!(of_three, Some((2.0, 1.0, 3.0)));
         assert_eq!(spread(&[1.0, 4.0]).map(|it| it.median), Some(2.5));
+    }
+
+    #[test]
+    fn what_is_no_number_can_be_read_again() {
+        let written = Reading::of(f64::INFINITY).figure("share", f64::NAN);
+        let text = serde_json::to_string(&written).expect("it can be written");
+        let read: Reading = serde_json::from_str(&text).expect("it was just written");
+        assert!(read.value.is_nan() && read.figures["share"].is_nan());
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub(crate) struct Moment {
     pub(crate) at_s: f64,
     /// Numbers that the replica holds in memory.
     pub(crate) remaining: f64,
+    /// Whether `remaining` was not seen, but is the one before less what was issued since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_computed: bool,
     /// Numbers that it has issued a second since the look before.
     pub(crate) issued_per_s: f64,
     pub(crate) database: Presence,
@@ -149,16 +152,29 @@ impl Row {
     pub(crate) fn reached(&self, target: &Target) -> Option<f64> {
         match &target.against {
             None => Some(self.subject().value()?.median),
-            Some(name) => {
-                let reference = self.series.iter().find(|series| series.name == *name)?;
-                Some(self.ratio(reference)?.median)
-            }
+            Some(name) => Some(self.ratio(self.named(name)?)?.median),
         }
     }
 
+    /// Whether `target` is met by calls none of which failed: those that fail may be the quicker
+    /// ones, and a reference that breaks down is easily outrun.
     pub(crate) fn holds(&self, target: &Target) -> bool {
-        self.reached(target)
-            .is_some_and(|value| target.bound.holds(value))
+        let reference = target.against.as_deref().and_then(|name| self.named(name));
+        let mut looked_at = std::iter::once(self.subject()).chain(reference);
+        looked_at.all(|series| series.n_failed() == 0)
+            && self
+                .reached(target)
+                .is_some_and(|value| value.is_finite() && target.bound.holds(value))
+    }
+
+    fn named(&self, name: &str) -> Option<&Series> {
+        self.references().iter().find(|series| series.name == name)
+    }
+
+    /// What targets name, but was not measured.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = &str> {
+        let names = self.targets.iter().filter_map(|it| it.against.as_deref());
+        names.filter(|name| self.named(name).is_none())
     }
 }
 
@@ -180,5 +196,44 @@ impl Series {
 
     pub(crate) fn n_failed(&self) -> u64 {
         self.readings.iter().map(|reading| reading.n_failed).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a row of one round meets a bound that 100 beside 50 does.
+    fn holds(subject: Reading, reference: Reading) -> bool {
+        let row = Row::new("one", "one", Unit::RequestsPerSecond)
+            .series(vec![
+                Series::new("Odometer", vec![subject]),
+                Series::new("other", vec![reference]),
+            ])
+            .target("other", Bound::AtLeast(1.5));
+        row.holds(&row.targets[0])
+    }
+
+    #[test]
+    fn what_fails_meets_no_target() {
+        let failing = |value| Reading {
+            n_failed: 1,
+            ..Reading::of(value)
+        };
+        assert!(holds(Reading::of(100.0), Reading::of(50.0)));
+        assert!(!holds(failing(100.0), Reading::of(50.0)));
+        assert!(!holds(Reading::of(100.0), failing(50.0)));
+        assert!(!holds(Reading::of(100.0), Reading::of(0.0)));
+        assert!(!holds(Reading::of(f64::NAN), Reading::of(50.0)));
+    }
+
+    #[test]
+    fn a_target_beside_nothing_is_missing() {
+        let row = Row::new("one", "one", Unit::RequestsPerSecond)
+            .series(vec![Series::new("Odometer", vec![Reading::of(1.0)])])
+            .target("other", Bound::AtLeast(1.0))
+            .limit(Bound::AtLeast(1.0));
+        assert_eq!(row.missing().collect::<Vec<_>>(), ["other"]);
+        assert!(!row.holds(&row.targets[0]));
     }
 }

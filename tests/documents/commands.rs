@@ -119,8 +119,33 @@ async fn obey(reader: &mut Reader, command: &str, shown: Option<&Fence>, place: 
     );
 }
 
-/// Whether a command builds, tests or measures, as the run does to which this test belongs. It is not run
-/// within itself; what it names must exist.
+/// The first word that `script` refuses, or for which it finds nothing to do.
+fn unknown_word<'a>(script: &str, mut words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    words.find(|word| match (script, *word) {
+        ("tests/run", "--full") | ("bench/run", "--quick" | "--row" | "--list") => false,
+        ("tests/run", name) => !names::is_part_of_a_test(name),
+        ("bench/run", name) => !names::is_measured(name),
+        _ => true,
+    })
+}
+
+#[test]
+fn words_that_a_script_refuses_are_found() {
+    let first = |line: &'static str| {
+        let (script, words) = line.split_once(' ').expect("a script and its words");
+        unknown_word(script, words.split(' '))
+    };
+    assert_eq!(first("tests/run --full documents"), None);
+    assert_eq!(first("bench/run --quick --row single"), None);
+    assert_eq!(first("tests/run --ful documents"), Some("--ful"));
+    assert_eq!(first("bench/run --qiuck"), Some("--qiuck"));
+    assert_eq!(first("bench/run --full"), Some("--full"));
+    assert_eq!(first("bench/run --row nothing"), Some("nothing"));
+    assert_eq!(first(".ci/run --full"), Some("--full"));
+}
+
+/// Whether a command builds, tests or measures, as the run does to which this test belongs. It is
+/// not run within itself; what it names must exist.
 fn is_of_a_run(command: &str, place: &str) -> bool {
     let mut words = command.split_whitespace().peekable();
     if command.starts_with("RUSTFLAGS=") {
@@ -135,13 +160,8 @@ fn is_of_a_run(command: &str, place: &str) -> bool {
                 mode.is_ok_and(|mode| mode & 0o111 != 0),
                 "{place}: {script}"
             );
-            for name in words.filter(|word| !word.starts_with("--")) {
-                let is_known = if script == "bench/run" {
-                    names::is_measured(name)
-                } else {
-                    names::is_part_of_a_test(name)
-                };
-                assert!(is_known, "{place}: {script} knows no {name}");
+            if let Some(word) = unknown_word(script, words) {
+                panic!("{place}: {script} knows no {word}");
             }
             true
         }

@@ -76,7 +76,7 @@ fn short(run: &Run, drawn: &[pictures::Picture]) -> String {
 fn whole(run: &Run, drawn: &[pictures::Picture]) -> String {
     let machine = &run.machine;
     let mut text = format!(
-        "Measured on {} by `{}` in {} min, {} rounds of {} s each.\n\n",
+        "Measured on {} by `{}` in {} min, in {} rounds of {} s where the row says nothing else.\n\n",
         run.date(),
         run.command,
         run.took_s.div_ceil(60),
@@ -112,18 +112,22 @@ mod tests {
     use odometer_tests::settings;
 
     use super::*;
-    use crate::pace::Pace;
+    use crate::{machine::Machine, pace::Pace, report::raw::FIGURES};
 
     const RESULTS: &str = "bench/results";
 
     /// The run that was begun last; `None` as long as there is no directory for them.
     fn newest(root: &Path) -> Option<Run> {
         let folders = fs::read_dir(root.join(RESULTS)).ok()?;
-        let runs = folders.flatten().map(|folder| {
-            Run::read(&folder.path()).unwrap_or_else(|error| panic!("not a run: {error}"))
+        // Older ones may be of an older form.
+        let runs = folders.flatten().filter_map(|folder| {
+            let text = fs::read_to_string(folder.path().join(FIGURES)).ok()?;
+            let figures: serde_json::Value = serde_json::from_str(&text).ok()?;
+            Some((figures["started_at"].as_str()?.to_owned(), folder.path()))
         });
-        let newest = runs.max_by(|one, other| one.started_at.cmp(&other.started_at));
-        Some(newest.expect("the directory has a run"))
+        let (_, newest) = runs.max().expect("the directory has a run");
+        let run = Run::read(&newest);
+        Some(run.unwrap_or_else(|error| panic!("not a run: {error}")))
     }
 
     /// What is not as `run` made it.
@@ -182,7 +186,7 @@ mod tests {
 
     /// A run with every row that a picture is made of.
     fn example() -> Run {
-        let mut run = Run::begin(Pace::Quick, "bench/run".to_owned());
+        let mut run = Run::begin(Pace::Quick, "bench/run".to_owned(), Machine::example());
         run.rows = pictures::example_rows();
         run
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::table;
 use crate::{machine::Machine, pace::Pace, reading::Spread, row::Row};
 
-const FIGURES: &str = "run.json";
+pub(super) const FIGURES: &str = "run.json";
 
 /// One run, as far as it has come.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ fn with_summaries<S: serde::Serializer>(rows: &[Row], serializer: S) -> Result<S
 
 impl Run {
     /// One that begins now, without rows.
-    pub(crate) fn begin(pace: Pace, command: String) -> Self {
+    pub(crate) fn begin(pace: Pace, command: String, machine: Machine) -> Self {
         Self {
             started_at: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             took_s: 0,
@@ -93,7 +93,7 @@ impl Run {
             },
             commit: git(&["rev-parse", "HEAD"]),
             is_dirty: git(&["status", "--porcelain"]).is_some_and(|changes| !changes.is_empty()),
-            machine: Machine::this(),
+            machine,
             rows: Vec::new(),
         }
     }
@@ -106,6 +106,12 @@ impl Run {
     /// What its directory is called.
     pub(crate) fn name(&self) -> String {
         format!("{}-{}", self.date(), self.machine.cpu_slug())
+    }
+
+    /// The same with the time in UTC: one of many of its day, none of which takes another's place.
+    pub(crate) fn unpublished_name(&self) -> String {
+        let time: String = self.started_at.chars().skip(11).take(8).collect();
+        format!("{}-{}", self.name(), time.replace(':', ""))
     }
 
     /// The commit in short, with a word about changes.

@@ -1,11 +1,12 @@
 //! The table, in Markdown.
 
 use super::units;
-use crate::row::{Row, Series, Target, Unit};
+use crate::row::{Bound, Row, Series, Target, Unit};
 
 /// What the first series of most rows is called.
 const SUBJECT: &str = "Odometer";
 const NOTHING: &str = "–";
+const NOT_MEASURED: &str = "not measured";
 
 /// All rows, a line for each reference and one for what is wanted of the subject alone; below
 /// them what must be known beside the figures, by the number that stands behind what was measured.
@@ -25,6 +26,12 @@ pub(crate) fn table(rows: &[Row]) -> String {
     for line in rows.iter().flat_map(Line::of) {
         text.push_str(&line.whole(&notes));
     }
+    text + &below(&notes)
+}
+
+/// The notes, each by its number.
+fn below(notes: &[&str]) -> String {
+    let mut text = String::new();
     if !notes.is_empty() {
         text.push('\n');
     }
@@ -42,9 +49,10 @@ pub(crate) fn table(rows: &[Row]) -> String {
 }
 
 /// Each once; several rows may have the same.
-fn notes(rows: &[Row]) -> Vec<&str> {
+fn notes<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a str> {
     let mut found: Vec<&str> = Vec::new();
-    for note in rows.iter().filter_map(|row| row.note.as_deref()) {
+    let rows = rows.into_iter();
+    for note in rows.filter_map(|row| row.note.as_deref()) {
         if !found.contains(&note) {
             found.push(note);
         }
@@ -52,7 +60,7 @@ fn notes(rows: &[Row]) -> Vec<&str> {
     found
 }
 
-/// The rows of which something is wanted, in short.
+/// The rows of which something is wanted, in short, and what must be known beside them.
 pub(super) fn targets(rows: &[Row]) -> String {
     let mut text = head(&[
         "What",
@@ -63,12 +71,13 @@ pub(super) fn targets(rows: &[Row]) -> String {
         "Wanted",
         "Met",
     ]);
+    let notes = notes(rows.iter().filter(|row| !row.targets.is_empty()));
     for line in rows.iter().flat_map(Line::of) {
         if !line.targets.is_empty() {
-            text.push_str(&line.short());
+            text.push_str(&line.short(&notes));
         }
     }
-    text
+    text + &below(&notes)
 }
 
 /// Requests of any series that failed.
@@ -80,6 +89,9 @@ pub(crate) fn n_failed(rows: &[Row]) -> u64 {
 /// One line of the table.
 struct Line<'a> {
     row: &'a Row,
+    /// The name of what stands beside the subject.
+    beside: Option<&'a str>,
+    /// `None` with a name, when that was not measured.
     reference: Option<&'a Series>,
     targets: Vec<&'a Target>,
 }
@@ -97,62 +109,73 @@ impl<'a> Line<'a> {
         if row.references().is_empty() || !alone.is_empty() {
             found.push(Self {
                 row,
+                beside: None,
                 reference: None,
                 targets: alone,
             });
         }
         found.extend(row.references().iter().map(|reference| Self {
             row,
+            beside: Some(&reference.name),
             reference: Some(reference),
             targets: about(Some(&reference.name)),
+        }));
+        found.extend(row.missing().map(|name| Self {
+            row,
+            beside: Some(name),
+            reference: None,
+            targets: about(Some(name)),
         }));
         found
     }
 
     fn whole(&self, notes: &[&str]) -> String {
-        let own = self.row.note.as_deref();
-        let note = own.and_then(|note| notes.iter().position(|other| *other == note));
-        let mark = note.map_or(String::new(), |at| format!(" ({})", at + 1));
-        let name = self.reference.map(|series| series.name.clone());
-        let ratio = self.reference.and_then(|series| self.row.ratio(series));
         line(&[
-            self.title() + &mark,
+            self.title(notes),
             figure(self.row.subject(), self.row.unit),
             cpu(self.row.subject()),
-            name.unwrap_or_else(|| NOTHING.to_owned()),
+            self.beside.unwrap_or(NOTHING).to_owned(),
             self.reference
                 .map_or(NOTHING.to_owned(), |series| figure(series, self.row.unit)),
             self.reference.map_or(NOTHING.to_owned(), cpu),
-            ratio.map_or(NOTHING.to_owned(), units::ratio),
+            self.ratio(),
             self.wanted(),
             self.met().to_owned(),
         ])
     }
 
-    fn short(&self) -> String {
-        let reference = self.reference;
-        let ratio = reference.and_then(|series| self.row.ratio(series));
+    fn short(&self, notes: &[&str]) -> String {
         let median = |series: &Series| {
             let spread = series.value();
             let value = spread.map(|spread| units::value(spread.median, self.row.unit));
             value.unwrap_or_else(|| NOTHING.to_owned()) + &failed(series)
         };
         line(&[
-            self.title(),
+            self.title(notes),
             median(self.row.subject()),
-            reference.map_or(NOTHING.to_owned(), |series| series.name.clone()),
-            reference.map_or(NOTHING.to_owned(), median),
-            ratio.map_or(NOTHING.to_owned(), units::ratio),
+            self.beside.unwrap_or(NOTHING).to_owned(),
+            self.reference.map_or(NOTHING.to_owned(), median),
+            self.ratio(),
             self.wanted(),
             self.met().to_owned(),
         ])
     }
 
-    fn title(&self) -> String {
+    /// With the number of its note.
+    fn title(&self, notes: &[&str]) -> String {
+        let own = self.row.note.as_deref();
+        let note = own.and_then(|note| notes.iter().position(|other| *other == note));
+        let mark = note.map_or(String::new(), |at| format!(" ({})", at + 1));
         match self.row.subject().name.as_str() {
-            SUBJECT => self.row.title.clone(),
-            other => format!("{} ({other})", self.row.title),
+            SUBJECT => format!("{}{mark}", self.row.title),
+            other => format!("{} ({other}){mark}", self.row.title),
         }
+    }
+
+    fn ratio(&self) -> String {
+        let ratio = self.reference.and_then(|series| self.row.ratio(series));
+        let bounds: Vec<Bound> = self.targets.iter().map(|target| target.bound).collect();
+        ratio.map_or(NOTHING.to_owned(), |ratio| units::ratio(ratio, &bounds))
     }
 
     fn wanted(&self) -> String {
@@ -173,6 +196,7 @@ impl<'a> Line<'a> {
     fn met(&self) -> &'static str {
         match self.targets.as_slice() {
             [] => NOTHING,
+            _ if self.beside.is_some() && self.reference.is_none() => NOT_MEASURED,
             targets if targets.iter().all(|target| self.row.holds(target)) => "yes",
             _ => "**no**",
         }
@@ -214,7 +238,7 @@ fn line(cells: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{reading::Reading, row::Bound};
+    use crate::reading::Reading;
 
     fn series(name: &str, values: &[f64]) -> Series {
         Series::new(name, values.iter().copied().map(Reading::of).collect())
@@ -230,6 +254,7 @@ mod tests {
         let compared = Row::new("one", "compared", Unit::RequestsPerSecond)
             .series(vec![odometer, other, failing])
             .target("other", Bound::AtLeast(0.96))
+            .target("absent", Bound::AtLeast(1.25))
             .note("a note");
         let alone = Row::new("two", "alone", Unit::Bytes)
             .series(vec![series("core", &[500.0])])
@@ -240,6 +265,7 @@ mod tests {
         let expected = [
             "| compared (1) | 95 k/s (90–99) | 6.25 µs | other | 100 k/s | – | 0.950 (0.900–0.990) | ≥ 0.96 | **no** |",
             "| compared (1) | 95 k/s (90–99) | 6.25 µs | a/b | 50 k/s, **3 failed** | – | 1.900 | – | – |",
+            "| compared (1) | 95 k/s (90–99) | 6.25 µs | absent | – | – | – | ≥ 1.25 | not measured |",
             "| alone (core) (1) | 500 B | – | – | – | – | – | ≤ 512 B | yes |",
             "",
             "1. A note.",
@@ -248,8 +274,11 @@ mod tests {
         assert_eq!(n_failed(&rows), 3);
         let short = targets(&rows);
         let expected = [
-            "| compared | 95 k/s | other | 100 k/s | 0.950 (0.900–0.990) | ≥ 0.96 | **no** |",
-            "| alone (core) | 500 B | – | – | – | ≤ 512 B | yes |",
+            "| compared (1) | 95 k/s | other | 100 k/s | 0.950 (0.900–0.990) | ≥ 0.96 | **no** |",
+            "| compared (1) | 95 k/s | absent | – | – | ≥ 1.25 | not measured |",
+            "| alone (core) (1) | 500 B | – | – | – | ≤ 512 B | yes |",
+            "",
+            "1. A note.",
         ];
         assert_eq!(short.lines().skip(2).collect::<Vec<_>>(), expected);
     }

@@ -50,9 +50,17 @@ pub(super) fn spread(spread: Spread, unit: Unit) -> String {
     with_bounds(median, spread, |bound| digits(bound / divisor))
 }
 
-/// The same of a ratio.
-pub(super) fn ratio(spread: Spread) -> String {
-    with_bounds(fraction(spread.median), spread, fraction)
+/// The same of a ratio, whose median is rounded away from each bound that it misses.
+pub(super) fn ratio(spread: Spread, bounds: &[Bound]) -> String {
+    let median = spread.median;
+    let missed = bounds.iter().find(|bound| !bound.holds(median));
+    let scale = 10_f64.powi(n_decimals(median));
+    let shown = match missed {
+        None => median,
+        Some(Bound::AtLeast(_)) => (median * scale).floor() / scale,
+        Some(Bound::AtMost(_)) => (median * scale).ceil() / scale,
+    };
+    with_bounds(fraction(shown), spread, fraction)
 }
 
 /// `≥ 0.95`, `≤ 2 KiB`; a ratio has no unit.
@@ -102,9 +110,12 @@ fn digits(value: f64) -> String {
 }
 
 /// As exact as the bounds of ratios are, and one digit more.
+fn n_decimals(ratio: f64) -> i32 {
+    if ratio < 9.9995 { 3 } else { 1 }
+}
+
 fn fraction(value: f64) -> String {
-    let n_decimals = if value < 9.9995 { 3 } else { 1 };
-    format!("{value:.n_decimals$}")
+    format!("{value:.*}", n_decimals(value) as usize)
 }
 
 #[cfg(test)]
@@ -138,7 +149,10 @@ mod tests {
         let seen = Spread { median, min, max };
         assert_eq!(spread(seen, Unit::Microseconds), "1.02 ms (0.98–1.1)");
         let (median, min, max) = (0.949_6, 0.9, 1.0);
-        assert_eq!(ratio(Spread { median, min, max }), "0.950 (0.900–1.000)");
+        let seen = Spread { median, min, max };
+        assert_eq!(ratio(seen, &[]), "0.950 (0.900–1.000)");
+        let missed = [Bound::AtLeast(0.95)];
+        assert_eq!(ratio(seen, &missed), "0.949 (0.900–1.000)");
         assert_eq!(bound(Bound::AtMost(1.1), None), "≤ 1.1");
         assert_eq!(bound(Bound::AtMost(2048.0), Some(Unit::Bytes)), "≤ 2 KiB");
     }

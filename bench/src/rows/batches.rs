@@ -69,7 +69,9 @@ fn row(
     let name = format!("count-{count}{}", if with_ids { "" } else { "-ranges" });
     let title = format!("numbers, `count={count}{}`", only_ranges(with_ids));
     let row = Row::new(&name, &title, Unit::NumbersPerSecond);
-    let row = row.series(vec![odometer, constant.clone()]);
+    let row = row.series(vec![odometer, constant.clone()]).note(
+        "the figure of the constant body is requests a second, each of which brings one number",
+    );
     match wanted {
         Some(ratio) => row.target(CONSTANT, Bound::AtLeast(ratio)),
         None => row,

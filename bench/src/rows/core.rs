@@ -52,9 +52,11 @@ pub(crate) async fn core(_: &Stage, pace: Pace) -> Vec<Row> {
         let row = Row::new(&format!("core-{n_threads}"), &title, Unit::NumbersPerSecond);
         let row = beside(row, pace, n_threads, MAX_COUNT, LARGE_SEGMENT).await;
         let is_beside_chain = row.series.len() > 2;
-        let row = row.target(BARE, Bound::AtLeast(against_bare));
+        let row = row
+            .target(BARE, Bound::AtLeast(against_bare))
+            .target(cosid::NAME, Bound::AtLeast(against_chain));
         rows.push(if is_beside_chain {
-            row.target(cosid::NAME, Bound::AtLeast(against_chain))
+            row
         } else {
             row.note(cosid::NOT_MEASURED)
         });

@@ -22,7 +22,7 @@ pub(super) struct Chain {
 }
 
 /// Where CosId's classes are, if the environment says so.
-pub(super) fn class_path() -> Option<String> {
+pub(crate) fn class_path() -> Option<String> {
     std::env::var("BENCH_COSID_CLASSPATH")
         .ok()
         .filter(|path| !path.is_empty())

@@ -36,7 +36,8 @@ pub(crate) async fn crowd(stage: &Stage, pace: Pace) -> Vec<Row> {
     let server = stage.cores.start(Side::Anywhere, start).await;
     let crowd = Crowd::start(&server).await;
     let (mut updates, mut fairness, mut closed) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..pace.of(3, 1) {
+    let n_rounds = n_rounds(pace);
+    for round in 0..n_rounds {
         let name = format!("paced-{round}");
         let (of_updates, of_fairness) = crowd.paced(&name, length(pace)).await;
         updates.push(of_updates);
@@ -48,8 +49,13 @@ pub(crate) async fn crowd(stage: &Stage, pace: Pace) -> Vec<Row> {
         format!("{what}, 32 replicas issuing 20,000 numbers/s of one name together, PostgreSQL")
     };
     let series = |readings| vec![Series::new("Odometer", readings)];
-    let note = "from the second second on; `block.min` 100 and `block.max` 625, so that each replica \
-                refills about once a second; larger blocks leave nothing to count";
+    let together = "replicas, PostgreSQL and callers share all cores";
+    let length_s = length(pace).as_secs();
+    let note = format!(
+        "{n_rounds} rounds of {length_s} s, from the second second on; `block.min` 100 and \
+         `block.max` {BLOCK_MAX}, so that each replica refills about once a second, as larger \
+         blocks leave nothing to count; {together}"
+    );
     let of_updates = title("conditional updates a success");
     let of_fairness = title("least numbers of a replica, divided by the mean");
     let of_closed =
@@ -58,18 +64,25 @@ pub(crate) async fn crowd(stage: &Stage, pace: Pace) -> Vec<Row> {
         Row::new("crowd-updates", &of_updates, Unit::Count)
             .series(series(updates))
             .limit(Bound::AtMost(1.5))
-            .note(note),
+            .note(note.clone()),
         Row::new("crowd-fairness", &of_fairness, Unit::Count)
             .series(series(fairness))
-            .limit(Bound::AtLeast(0.25)),
-        Row::new("crowd-closed", of_closed, Unit::NumbersPerSecond).series(series(closed)),
+            .limit(Bound::AtLeast(0.25))
+            .note(note),
+        Row::new("crowd-closed", of_closed, Unit::NumbersPerSecond)
+            .series(series(closed))
+            .note(format!("{n_rounds} rounds; {together}")),
     ]
 }
 
 /// How long it takes, about.
 pub(crate) fn estimate(pace: Pace) -> Duration {
     let start = Duration::from_secs(12);
-    start + pace.of(3, 1) * (length(pace) + pace.length() + Duration::from_secs(1))
+    start + n_rounds(pace) * (length(pace) + pace.length() + Duration::from_secs(1))
+}
+
+fn n_rounds(pace: Pace) -> u32 {
+    pace.of(3, 1)
 }
 
 fn length(pace: Pace) -> Duration {

@@ -36,6 +36,22 @@ type Measure = for<'a> fn(&'a Stage, Pace) -> Pin<Box<dyn Future<Output = Vec<Ro
 /// How long two database servers take to start.
 const STARTS: Duration = Duration::from_secs(8);
 
+pub(crate) use cosid::class_path as cosid_class_path;
+
+/// # Panics
+/// When a target names what no row may go without.
+pub(crate) fn check(rows: &[Row]) {
+    for row in rows {
+        let mut unknown = row.missing().filter(|name| *name != cosid::NAME);
+        assert_eq!(
+            unknown.next(),
+            None,
+            "{} was not measured beside it",
+            row.name
+        );
+    }
+}
+
 /// All, in the order of the table.
 pub(crate) const ENTRIES: &[Entry] = &[
     Entry {

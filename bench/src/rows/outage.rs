@@ -62,12 +62,13 @@ pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
              each reply of PostgreSQL {delay_ms} ms late"
         );
         let row = Row::new(&format!("slow-{delay_ms}"), &title, Unit::Microseconds);
-        let row = row.series(series);
+        let row = row.series(series).note(
+            "timed from when a call was to be sent; `block.max` is 2,500 and `block.hold` and \
+             `block.refill` are 1 s, else nothing would be fetched meanwhile; PostgreSQL shares \
+             Odometer's core",
+        );
         rows.push(match delay_ms {
-            100 => row.target(HEALTHY, Bound::AtMost(1.1)).note(
-                "timed from when a call was to be sent; blocks are held to 2,500 numbers, \
-                 else nothing would be fetched meanwhile",
-            ),
+            100 => row.target(HEALTHY, Bound::AtMost(1.1)),
             _ => row,
         });
     }
@@ -143,9 +144,11 @@ pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
     );
     let note = format!(
         "timed from when a call was to be sent; default blocks; a name used for the first time had \
-         numbers for {} s in memory after {:.0} s of this load",
+         numbers for {} s in memory after {:.0} s of this load; PostgreSQL shares Odometer's core; \
+         measured for {outage_s} s away and {} s healthy",
         needed.as_secs(),
-        warm_up.as_secs_f64()
+        warm_up.as_secs_f64(),
+        between(pace).as_secs()
     );
     let mut row = Row::new("away", &title, Unit::Microseconds)
         .series(vec![
@@ -251,13 +254,15 @@ async fn look(
         }
         let n_issued = n_issued(&client).await;
         let at_s = started.elapsed().as_secs_f64();
-        // Until it is known that the database is away, this asks it, too; meanwhile nothing is added
-        // to memory, and what was issued is gone from it.
+        // Until it is known that the database is away, this asks it, too; meanwhile nothing is
+        // added to memory, and what was issued is gone from it.
         let state = tokio::time::timeout(BETWEEN_LOOKS / 4, in_memory(&client)).await;
+        let is_computed = state.is_err();
         remaining = state.unwrap_or(remaining - (n_issued - n_before));
         moments.push(Moment {
             at_s,
             remaining,
+            is_computed,
             issued_per_s: (n_issued - n_before) / (at_s - before_s),
             database: match is_away.load(Ordering::Relaxed) {
                 true => Presence::Away,

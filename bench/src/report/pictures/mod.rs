@@ -144,6 +144,7 @@ pub(super) fn example_rows() -> Vec<Row> {
             Moment {
                 at_s: f64::from(second),
                 remaining: 4_500_000.0 + refilled - 5_000.0 * f64::from(second),
+                is_computed: second == 16,
                 issued_per_s: 5_000.0,
                 database: if is_away {
                     Presence::Away

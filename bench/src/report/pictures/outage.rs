@@ -61,13 +61,15 @@ fn fill(area: &Area<'_>, timeline: &[Moment]) -> Drawn {
         .label_style((FONT, 14).into_font().color(&TEXT))
         .x_desc("seconds")
         .x_label_formatter(&|value| format!("{value:.0}"))
-        .y_desc("numbers in memory")
+        .y_desc("numbers in memory (pale: computed)")
         .y_label_formatter(&|value| units::value(*value, Unit::Count))
         .draw()?;
-    let points = timeline
-        .iter()
-        .map(|moment| (moment.at_s, moment.remaining));
-    chart.draw_series(LineSeries::new(points, SUBJECT.stroke_width(2)))?;
+    // From one look to the next.
+    chart.draw_series(timeline.windows(2).map(|pair| {
+        let points: Vec<_> = pair.iter().map(|it| (it.at_s, it.remaining)).collect();
+        let strength = if pair[1].is_computed { 0.35 } else { 1.0 };
+        PathElement::new(points, SUBJECT.mix(strength).stroke_width(2))
+    }))?;
     let style = (FONT, 14).into_font().color(&AWAY);
     chart.draw_series(absences(timeline).into_iter().map(|(from, _)| {
         EmptyElement::at((from, most)) + Text::new("database away", (8, 8), style.clone())
