@@ -24,8 +24,8 @@ use crate::{
 };
 
 const CALLS_PER_S: f64 = 5_000.0;
-/// Numbers of a block, so that five are fetched in a second.
-const SLOW_BLOCK: u64 = 1_000;
+/// Numbers of a block, so that two are fetched in a second.
+const SLOW_BLOCK: u64 = 2_500;
 /// What memory holds when the database is killed lasts so much longer than it is away.
 const MARGIN: Duration = Duration::from_secs(15);
 const WARM_LIMIT: Duration = Duration::from_secs(60);
@@ -58,15 +58,15 @@ pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
         let mut healthy = behind(HEALTHY, 0);
         let series = pace.alternate(&mut [&mut slow, &mut healthy]).await;
         let title = format!(
-            "p99 of one number, 5,000 calls/s over 64 connections, 5 refills/s, \
+            "p99 of one number, 5,000 calls/s over 64 connections, 2 refills/s, \
              each reply of PostgreSQL {delay_ms} ms late"
         );
         let row = Row::new(&format!("slow-{delay_ms}"), &title, Unit::Microseconds);
-        let row = row.series(series).note(
-            "timed from when a call was to be sent; `block.max` is 1,000 and `block.hold` and \
-             `block.refill` are 1 s, else nothing would be fetched meanwhile; PostgreSQL shares \
-             Odometer's core",
-        );
+        let row = row.series(series).note(format!(
+            "timed from when a call was to be sent; `block.max` is {SLOW_BLOCK} and `block.hold` \
+             and `block.refill` are 1 s, else nothing would be fetched meanwhile; PostgreSQL shares \
+             Odometer's core"
+        ));
         rows.push(match delay_ms {
             100 => row.target(HEALTHY, Bound::AtMost(1.1)),
             _ => row,

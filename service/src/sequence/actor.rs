@@ -15,7 +15,7 @@ use actix::{
     Actor, ActorContext, AsyncContext, Context, SpawnHandle, WrapFuture, fut::ActorFutureExt,
 };
 use odometer_core::{block::Block, definition::Definition};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::{
     error::SequenceError,
@@ -47,6 +47,8 @@ pub(super) struct SequenceActor {
     /// Callers that wait for a range of their own, straight from the store.
     pub(super) apart: Vec<Apart>,
     pub(super) in_flight: Option<InFlight>,
+    /// Rung when somebody waits for a refill that was started ahead of time.
+    urgency: Arc<Notify>,
     backoff: Duration,
     /// Set when the store said what trying again does not change: no prefetch until asked for.
     pub(super) is_refused: bool,
@@ -124,6 +126,7 @@ impl SequenceActor {
             queue: Queue::default(),
             apart: Vec::new(),
             in_flight: None,
+            urgency: Arc::default(),
             backoff: BACKOFF_MIN,
             is_refused: false,
             looks_for_returned: false,
@@ -192,7 +195,7 @@ impl SequenceActor {
     /// As `advance`; what is under way is asked for by somebody from now on.
     pub(super) fn advance_for_caller(&mut self, context: &mut Context<Self>) {
         if self.in_flight.is_some() && !(self.queue.is_empty() && self.apart.is_empty()) {
-            self.issuer.urgency.notify_one();
+            self.urgency.notify_one();
         }
         self.advance(context);
     }
@@ -244,7 +247,7 @@ impl SequenceActor {
                 .settings
                 .templates
                 .created_with(&self.issuer.key.sequence),
-            urgency: Arc::clone(&self.issuer.urgency),
+            urgency: Arc::clone(&self.urgency),
         }
     }
 

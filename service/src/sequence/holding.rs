@@ -5,6 +5,8 @@
 //! number that is neither in the cursor nor spare; a panic half-way leaves them in `spare`, where
 //! the next owner finds them.
 
+use std::collections::VecDeque;
+
 use odometer_core::block::Block;
 
 use super::{
@@ -104,9 +106,10 @@ impl Ownership {
             .or(memory.spare.front())
             .map_or(memory.all_below, Block::first);
         let is_spent = |row: &Row| row.block.end() <= first_left;
-        let (spent, held) = std::mem::take(&mut memory.held)
+        let (spent, mut held): (Vec<_>, Vec<_>) = std::mem::take(&mut memory.held)
             .into_iter()
             .partition(is_spent);
+        held.shrink_to_fit();
         memory.held = held;
         spent
     }
@@ -158,6 +161,10 @@ impl Ownership {
                 memory.spare.push_front(block);
                 break;
             }
+        }
+        if memory.spare.is_empty() {
+            // Most names have none for most of the time.
+            memory.spare = VecDeque::new();
         }
     }
 }

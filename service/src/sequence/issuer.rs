@@ -25,7 +25,6 @@ use odometer_core::{
     sizing::{self, Demand, Rates, Why},
 };
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 
 use super::{
     actor::SequenceActor,
@@ -68,8 +67,6 @@ pub(super) struct Issuer {
     /// What the counter of issued numbers in the metrics has been told of.
     n_published: AtomicU64,
     n_slots_reused_published: AtomicU64,
-    /// Rung when somebody waits for a refill that was started ahead of time.
-    pub(super) urgency: Arc<Notify>,
     pub(super) memory: Mutex<Memory>,
     pub(super) terms: Terms,
     pub(super) actor: Mutex<Link>,
@@ -146,7 +143,6 @@ impl Issuer {
             n_handed_over: AtomicU64::new(0),
             n_published: AtomicU64::new(0),
             n_slots_reused_published: AtomicU64::new(0),
-            urgency: Arc::default(),
             memory: Mutex::new(Memory {
                 known: None,
                 floor: 0,
@@ -489,6 +485,8 @@ impl Memory {
         self.adopts = reserved.more_to_adopt;
         self.all_below = self.all_below.max(reserved.block.end());
         self.double_of = (reserved.n_conflicts >= 2).then_some(reserved.block.count());
+        // Few, and of a name that rests they are all it has: no room for more is kept.
+        self.held.reserve_exact(1);
         self.held.push(reserved.row());
         self.last_refill = Some(Refill {
             at: SystemTime::now(),
