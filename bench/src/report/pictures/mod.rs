@@ -105,6 +105,7 @@ pub(super) fn example_rows() -> Vec<Row> {
         );
         let mut reading = Reading::of(value).figure("refills", 3.0);
         (reading.cpu_us, reading.latency) = (Some(6.1), Some(latency));
+        reading.n_requests = 300_000;
         Series::new(name, vec![reading])
     };
     let references = [
