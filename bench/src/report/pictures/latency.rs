@@ -46,6 +46,8 @@ struct Curve {
     points: Vec<(f64, f64)>,
 }
 
+pub(super) const FILE: &str = "speed-latency.svg";
+
 pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     let mut curves = Vec::new();
     for (name, disturbance, color) in ROWS {
@@ -71,7 +73,7 @@ pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     }
     let svg = picture(run, TITLE, |area| fill(area, &curves))?;
     Ok(Some(Picture {
-        file: "speed-latency.svg",
+        file: FILE,
         title: "Latency by percentile with the database healthy, slow and away",
         is_main: true,
         svg,

@@ -30,6 +30,9 @@ impl Picture {
     }
 }
 
+/// All there can be, below `docs`.
+pub(super) const FILES: [&str; 3] = [throughput::FILE, latency::FILE, outage::FILE];
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
