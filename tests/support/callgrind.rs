@@ -1,5 +1,5 @@
-//! Instructions and allocations, counted by valgrind: the same on every run of the same build,
-//! however busy the machine is.
+//! Instructions and allocations, counted by valgrind: the same on every run of the same build on
+//! the same kind of machine, but for what a program does by the clock.
 
 use std::{
     collections::HashMap,
@@ -120,9 +120,17 @@ impl Default for Callgrind {
 }
 
 async fn ended_well(mut command: Command) {
-    command.stdin(Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(LIMIT, command.output()).await;
-    let output = output.expect("it ends in time").expect("it can be run");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let process = command.spawn().expect("it can be run");
+    let id = process.id().expect("nobody has waited for it");
+    keeper::end_with_the_run(id, "KILL");
+    let output = tokio::time::timeout(LIMIT, process.wait_with_output()).await;
+    let output = output.expect("it ends in time").expect("it can be read");
+    keeper::has_ended(id);
     assert!(output.status.success(), "{command:?}: {output:?}");
 }
 

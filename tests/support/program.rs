@@ -17,6 +17,8 @@ use super::{Callgrind, Client, SteppedClock, keeper, server::pid, settings, wait
 const START_LIMIT: Duration = Duration::from_secs(30);
 const READY_LIMIT: Duration = Duration::from_secs(30);
 const END_LIMIT: Duration = Duration::from_secs(60);
+/// How many times longer a start may take under valgrind.
+const COUNTED_START: u32 = 4;
 
 /// How the program is started; the environment of the tests is not passed on.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub struct Options {
     environment: Vec<(String, String)>,
     arguments: Vec<String>,
     directory: Option<PathBuf>,
+    /// How many times the limits it may take to start.
+    patience: u32,
 }
 
 impl Options {
@@ -67,6 +71,7 @@ impl Options {
         let program = std::mem::replace(&mut self.program, valgrind);
         arguments.push(program.display().to_string());
         self.arguments.splice(..0, arguments);
+        self.patience = COUNTED_START;
         self
     }
 
@@ -119,14 +124,19 @@ impl Options {
             ended: None,
             log: Log::read(output),
             address: String::new(),
+            patience: self.patience,
             _own_directory: own_directory,
         };
-        let found = wait::until("the program listens", START_LIMIT, async || {
-            if let Some(address) = program.log.address() {
-                return Some(Some(address));
-            }
-            program.has_ended().then_some(None)
-        });
+        let found = wait::until(
+            "the program listens",
+            START_LIMIT * self.patience,
+            async || {
+                if let Some(address) = program.log.address() {
+                    return Some(Some(address));
+                }
+                program.has_ended().then_some(None)
+            },
+        );
         match found.await {
             Some(address) => program.address = address,
             None => panic!("the program ended before it listened:\n{}", program.log()),
@@ -186,6 +196,7 @@ pub struct Program {
     ended: Option<ExitStatus>,
     log: Log,
     address: String,
+    patience: u32,
     _own_directory: TempDir,
 }
 
@@ -197,6 +208,7 @@ impl Program {
             environment: Vec::new(),
             arguments: Vec::new(),
             directory: None,
+            patience: 1,
         }
     }
 
@@ -217,11 +229,15 @@ impl Program {
     /// Waits until it says that it can issue.
     pub async fn ready(&mut self) {
         let client = self.client();
-        wait::until("the program is ready", READY_LIMIT, async || {
-            assert!(!self.has_ended(), "the program ended:\n{}", self.log());
-            let reply = client.get("/readyz").await;
-            reply.is_ok_and(|reply| reply.status == 200).then_some(())
-        })
+        wait::until(
+            "the program is ready",
+            READY_LIMIT * self.patience,
+            async || {
+                assert!(!self.has_ended(), "the program ended:\n{}", self.log());
+                let reply = client.get("/readyz").await;
+                reply.is_ok_and(|reply| reply.status == 200).then_some(())
+            },
+        )
         .await;
     }
 

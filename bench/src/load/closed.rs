@@ -1,4 +1,5 @@
-//! Callers each of whom asks again as soon as it has its answer, for what differs from call to call.
+//! Callers each of whom asks again as soon as it has its answer, for what differs from call to
+//! call.
 
 use std::{
     cell::RefCell,

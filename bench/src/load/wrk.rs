@@ -54,7 +54,8 @@ impl Wrk {
         let directory = odometer_tests::directory("wrk");
         let script = directory.path().join("wrk.lua");
         std::fs::write(&script, include_str!("wrk.lua")).expect("our directory");
-        // wrk counts whole seconds; what is shorter is ended by an interrupt, which it reports as well.
+        // wrk counts whole seconds; what is shorter is ended by an interrupt, which it reports as
+        // well.
         let whole = length.as_secs_f64().ceil();
         let mut command = Command::new("wrk");
         command

@@ -24,7 +24,15 @@ const WHOLE: &str = "docs/speed.md";
 /// # Errors
 /// A sentence, when a document lacks its two comments or cannot be written.
 pub(crate) fn publish(run: &Run, root: &Path) -> Result<(), String> {
-    for (path, text) in documents(Some(run), root)? {
+    let documents = documents(Some(run), root)?;
+    // Of another run, whatever this one has rows for.
+    for file in pictures::FILES {
+        let path = root.join("docs").join(file);
+        if path.exists() {
+            fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+    }
+    for (path, text) in documents {
         replace(&root.join(path), &text)?;
     }
     Ok(())
@@ -173,6 +181,15 @@ mod tests {
         fs::remove_file(copy.path().join(picture)).expect("it is there");
         assert_eq!(stale(Some(&run), copy.path()), [PathBuf::from(picture)]);
         assert!(!stale(None, copy.path()).is_empty());
+        let without_rows = Run {
+            rows: Vec::new(),
+            ..run
+        };
+        publish(&without_rows, copy.path()).expect("the documents have their comments");
+        assert!(
+            !copy.path().join(picture).exists(),
+            "an old picture is left"
+        );
     }
 
     #[test]

@@ -62,11 +62,11 @@ pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
              each reply of PostgreSQL {delay_ms} ms late"
         );
         let row = Row::new(&format!("slow-{delay_ms}"), &title, Unit::Microseconds);
-        let row = row.series(series).note(
-            "timed from when a call was to be sent; `block.max` is 2,500 and `block.hold` and \
-             `block.refill` are 1 s, else nothing would be fetched meanwhile; PostgreSQL shares \
-             Odometer's core",
-        );
+        let row = row.series(series).note(format!(
+            "timed from when a call was to be sent; `block.max` is {SLOW_BLOCK} and `block.hold` \
+             and `block.refill` are 1 s, else nothing would be fetched meanwhile; PostgreSQL shares \
+             Odometer's core"
+        ));
         rows.push(match delay_ms {
             100 => row.target(HEALTHY, Bound::AtMost(1.1)),
             _ => row,

@@ -36,12 +36,17 @@ const PERCENTILES: [Percentile; 7] = [
     (4.0, "p99.99", |latency| latency.p99_99),
 ];
 
+/// How many calls must have been slower than a percentile that is drawn.
+const MIN_BEYOND: f64 = 10.0;
+
 struct Curve {
     name: String,
     color: RGBColor,
     is_healthy: bool,
     points: Vec<(f64, f64)>,
 }
+
+pub(super) const FILE: &str = "speed-latency.svg";
 
 pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     let mut curves = Vec::new();
@@ -68,15 +73,19 @@ pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     }
     let svg = picture(run, TITLE, |area| fill(area, &curves))?;
     Ok(Some(Picture {
-        file: "speed-latency.svg",
+        file: FILE,
         title: "Latency by percentile with the database healthy, slow and away",
         is_main: true,
         svg,
     }))
 }
 
-/// Of each percentile the median over all readings, none of which may be 0 on a logarithmic axis.
+/// Of each percentile the median over all readings, none of which may be 0 on a logarithmic axis;
+/// without those that rest on a handful of calls.
 fn points(series: &Series) -> Option<Vec<(f64, f64)>> {
+    let n_calls = series.readings.iter().map(|it| it.n_requests).min()?;
+    // Each nine leaves a tenth.
+    let n_beyond = |place: f64| n_calls as f64 * 10_f64.powf(-place);
     let seen: Vec<Latency> = series
         .readings
         .iter()
@@ -84,6 +93,7 @@ fn points(series: &Series) -> Option<Vec<(f64, f64)>> {
         .collect();
     PERCENTILES
         .iter()
+        .filter(|(place, ..)| n_beyond(*place) >= MIN_BEYOND)
         .map(|(place, _, read)| Some((*place, Spread::of(seen.iter().map(read))?.median.max(1.0))))
         .collect()
 }

@@ -30,6 +30,9 @@ impl Picture {
     }
 }
 
+/// All there can be, below `docs`.
+pub(super) const FILES: [&str; 3] = [throughput::FILE, latency::FILE, outage::FILE];
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
@@ -105,6 +108,7 @@ pub(super) fn example_rows() -> Vec<Row> {
         );
         let mut reading = Reading::of(value).figure("refills", 3.0);
         (reading.cpu_us, reading.latency) = (Some(6.1), Some(latency));
+        reading.n_requests = 300_000;
         Series::new(name, vec![reading])
     };
     let references = [

@@ -9,6 +9,8 @@ use crate::{
     row::{Moment, Presence, Unit},
 };
 
+pub(super) const FILE: &str = "speed-outage.svg";
+
 pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     let Some(row) = run.rows.iter().find(|row| row.timeline.len() > 1) else {
         return Ok(None);
@@ -30,7 +32,7 @@ pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     }
     let svg = picture(run, &title, |area| fill(area, &timeline))?;
     Ok(Some(Picture {
-        file: "speed-outage.svg",
+        file: FILE,
         title: "Numbers in memory of a replica before, while and after its database is away",
         is_main: false,
         svg,

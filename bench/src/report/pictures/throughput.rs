@@ -11,6 +11,8 @@ use crate::{
 const ROW: &str = "single";
 const TITLE: &str = "Numbers a second, one in each request";
 
+pub(super) const FILE: &str = "speed-throughput.svg";
+
 pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     let Some(row) = run.rows.iter().find(|row| row.name == ROW) else {
         return Ok(None);
@@ -25,7 +27,7 @@ pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     }
     let svg = picture(run, TITLE, |area| fill(area, &bars))?;
     Ok(Some(Picture {
-        file: "speed-throughput.svg",
+        file: FILE,
         title: "Throughput of Odometer beside a constant body, Redis, PostgreSQL and MariaDB",
         is_main: true,
         svg,
