@@ -50,7 +50,7 @@ pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
         proxy: &proxy,
         delay: Duration::from_millis(delay_ms),
         client: client.clone(),
-        load: Paced::new(&program.url(), NEXT, CALLS_PER_S),
+        load: Paced::new(program.address(), NEXT, CALLS_PER_S),
     };
     let mut rows = Vec::new();
     for delay_ms in [1, 10, 100] {
@@ -120,7 +120,7 @@ pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
     let warm = Warm {
         cores: stage.cores,
         client: program.client(),
-        load: Paced::new(&program.url(), NEXT, CALLS_PER_S),
+        load: Paced::new(program.address(), NEXT, CALLS_PER_S),
     };
     let outage = outage(pace);
     let needed = outage + MARGIN;
