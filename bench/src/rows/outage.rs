@@ -66,7 +66,7 @@ pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
         rows.push(match delay_ms {
             100 => row.target(HEALTHY, Bound::AtMost(1.1)).note(
                 "timed from when a call was to be sent; blocks are held to 2,500 numbers, \
-                 else nothing would be fetched meanwhile",
+                 else nothing would be fetched meanwhile; Odometer and PostgreSQL share one core",
             ),
             _ => row,
         });
@@ -159,7 +159,8 @@ pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
         "p99 of one number, 5,000 calls/s over 64 connections, PostgreSQL killed for {outage_s} s"
     );
     let note = format!(
-        "timed from when a call was to be sent; default blocks; a name used for the first time had \
+        "timed from when a call was to be sent; default blocks; Odometer and PostgreSQL share one \
+         core, also while it recovers, whose calls count only where they failed; a name used for the first time had \
          numbers for {} s in memory after {:.0} s of this load",
         needed.as_secs(),
         warm_up.as_secs_f64()
