@@ -27,7 +27,14 @@ impl Cores {
         let all = sched_getaffinity(None).expect("the kernel says which cores are ours");
         let mut own = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core));
         let first = own.next().expect("a core runs this");
-        let second = own.next().unwrap_or(first);
+        // Two threads of one core would take time from each other.
+        let siblings = siblings(first);
+        let others: Vec<usize> = own.collect();
+        let apart = others.iter().find(|core| !siblings.contains(core));
+        let second = apart.or(others.first()).copied().unwrap_or(first);
+        if apart.is_none() {
+            eprintln!("server and load share one core here: no figure is worth anything");
+        }
         Self {
             all,
             server: one(first),
@@ -52,6 +59,18 @@ impl Cores {
         };
         sched_setaffinity(None, cores).expect("a thread may choose among its own cores");
     }
+}
+
+/// The numbers that the kernel gives the threads of the core that `core` is one of.
+fn siblings(core: usize) -> Vec<usize> {
+    let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
+    // Such as `0,4` or `0-1`; where it is not said, there are none.
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let ranges = text.trim().split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    });
+    ranges.flatten().collect()
 }
 
 fn one(core: usize) -> CpuSet {

@@ -29,10 +29,13 @@ impl Process {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let child = cores.start(side, async { command.spawn() }).await;
-        let child = child.unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+        let mut child = child.unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
         keeper::end_with_the_run(child.id(), "KILL");
         let what = format!("{command:?} listens");
         wait::until(&what, START_LIMIT, async || {
+            // Else another one that listens there would be measured.
+            let ended = child.try_wait().expect("our child can be waited for");
+            assert!(ended.is_none(), "{command:?} has ended: {ended:?}");
             TcpStream::connect(("127.0.0.1", port)).ok()
         })
         .await;

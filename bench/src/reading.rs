@@ -49,6 +49,13 @@ impl Reading {
         }
     }
 
+    /// The same, with the calls of `other` and those of them that failed counted as well.
+    pub(crate) fn and_failures_of(mut self, other: &Self) -> Self {
+        self.n_requests += other.n_requests;
+        self.n_failed += other.n_failed;
+        self
+    }
+
     pub(crate) fn figure(mut self, name: &str, value: f64) -> Self {
         self.figures.insert(name.to_owned(), value);
         self

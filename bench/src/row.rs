@@ -2,7 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::reading::{Reading, Spread};
+use crate::{
+    load::http::BUSY,
+    reading::{Reading, Spread},
+};
+
+/// The part of a core below which a server was not what bounded the rate.
+const FULLY_BUSY: f64 = 0.95;
 
 /// What was measured of one thing, in rounds of which each has one reading of each series.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -106,6 +112,18 @@ impl Row {
     }
 
     pub(crate) fn series(mut self, series: Vec<Series>) -> Self {
+        let is_rate = matches!(
+            self.unit,
+            Unit::RequestsPerSecond | Unit::NumbersPerSecond | Unit::NamesPerSecond
+        );
+        for series in series.iter().filter(|_| is_rate) {
+            if let Some(busy) = series.busy().filter(|busy| *busy < FULLY_BUSY) {
+                let (name, percent) = (&series.name, busy * 100.0);
+                self = self.note(format!(
+                    "{name} kept its core busy for {percent:.0} % of the time only."
+                ));
+            }
+        }
         self.series = series;
         self
     }
@@ -129,7 +147,11 @@ impl Row {
     }
 
     pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
-        self.note = Some(note.into());
+        let note = note.into();
+        self.note = Some(match self.note {
+            Some(earlier) => format!("{earlier} {note}"),
+            None => note,
+        });
         self
     }
 
@@ -188,6 +210,15 @@ impl Series {
 
     pub(crate) fn value(&self) -> Option<Spread> {
         Spread::of(self.readings.iter().map(|reading| reading.value))
+    }
+
+    /// How many cores its server kept busy, where that was measured.
+    fn busy(&self) -> Option<f64> {
+        let figures = self
+            .readings
+            .iter()
+            .map(|reading| reading.figures.get(BUSY).copied());
+        Some(Spread::of(figures.collect::<Option<Vec<f64>>>()?)?.median)
     }
 
     pub(crate) fn cpu_us(&self) -> Option<Spread> {

@@ -24,8 +24,8 @@ pub(crate) fn own_processor_time() -> Duration {
     Duration::try_from(time).expect("it counts up from 0")
 }
 
-/// Bytes of memory of a process that are not another one's and not swapped out: `Rss` of
-/// `/proc/PID/smaps_rollup`.
+/// Bytes of memory that a process has and that are not swapped out, those shared with others
+/// included: `Rss` of `/proc/PID/smaps_rollup`.
 ///
 /// # Panics
 /// When there is no such process.

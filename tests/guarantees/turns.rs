@@ -25,7 +25,8 @@ async fn replicas_that_take_turns_do_not_meet_conflicts(backend: Backend) {
     }
     assert_eq!(ledger.n_numbers(), 10 * 2 * N_ROUNDS as u64);
     assert_eq!(ledger.n_duplicates(), 0);
-    assert!(n_conflicts(&clients).await <= 2.0);
+    // At least one, because what is remembered is tried where nobody is known to write as well.
+    assert!((1.0..=2.0).contains(&n_conflicts(&clients).await));
     one.stop().await;
     other.stop().await;
 }

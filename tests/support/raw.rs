@@ -56,14 +56,17 @@ impl Connection {
     /// # Panics
     /// When no whole reply comes.
     pub async fn exchange(&mut self, request: &[u8]) -> Reply {
+        let exchanged = tokio::time::timeout(REPLY_LIMIT, self.try_exchange(request));
+        let reply = exchanged.await.expect("a reply comes within the limit");
+        reply.expect("a whole reply comes")
+    }
+
+    /// The same without a limit; `None` when no whole reply comes, after which the connection is of
+    /// no use.
+    pub async fn try_exchange(&mut self, request: &[u8]) -> Option<Reply> {
         let (mut reader, mut writer) = self.stream.split();
-        let exchanged = tokio::time::timeout(REPLY_LIMIT, async {
-            let sent = writer.write_all(request).await;
-            sent.expect("the connection is open");
-            read_reply(&mut reader).await
-        });
-        let (reply, received) = exchanged.await.expect("a reply comes within the limit");
-        reply.unwrap_or_else(|| panic!("not a whole reply: {received:?}"))
+        writer.write_all(request).await.ok()?;
+        read_reply(&mut reader).await.0
     }
 }
 

@@ -7,6 +7,10 @@ use async_trait::async_trait;
 use super::wrk::Wrk;
 use crate::{cores::Cores, pace::Contender, reading::Reading, usage};
 
+/// The figure of cores that the server kept busy: where it is below what the server has, something
+/// else bounds the rate.
+pub(crate) const BUSY: &str = "cores_busy";
+
 /// A server and what it is asked; its value is requests, or what they bring, a second.
 pub(crate) struct Http {
     pub(crate) name: String,
@@ -50,18 +54,28 @@ impl Contender for Http {
         let before = usage::processor_time_of(&self.processes);
         let outcome = self.wrk.run(&self.cores, length).await;
         let used = usage::processor_time_of(&self.processes).saturating_sub(before);
-        let n_requests = outcome.requests.max(1) as f64;
-        let rate = n_requests / outcome.micros as f64 * 1e6;
+        let micros = outcome.micros as f64;
+        let n_given = outcome.requests.saturating_sub(outcome.refused) as f64;
+        let rate = n_given / micros * 1e6;
+        let used_us = used.as_secs_f64() * 1e6;
+        let n_at_once = f64::from(self.wrk.n_connections * self.wrk.depth);
         Reading {
             value: match self.figure {
                 Figure::Rate => rate * f64::from(self.n_numbers),
                 Figure::P50 => outcome.latency.p50,
             },
-            cpu_us: Some(used.as_secs_f64() * 1e6 / n_requests),
-            latency: Some(outcome.latency),
-            n_requests: outcome.requests,
-            n_failed: outcome.failed,
+            cpu_us: (n_given > 0.0).then(|| used_us / n_given),
+            // Of requests sent together, wrk does not know when each was sent.
+            latency: (self.wrk.depth == 1).then_some(outcome.latency),
+            n_requests: outcome.requests + outcome.unanswered,
+            n_failed: outcome.refused + outcome.unanswered,
             ..Reading::default()
         }
+        .figure(BUSY, used_us / micros)
+        // wrk counts single latencies in whole microseconds.
+        .figure(
+            "mean_us",
+            micros * n_at_once / outcome.requests.max(1) as f64,
+        )
     }
 }

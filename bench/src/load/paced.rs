@@ -5,18 +5,20 @@
 
 use std::time::{Duration, Instant};
 
-use odometer_tests::Client;
+use odometer_tests::raw::Connection;
 use tokio::{sync::mpsc, task::JoinHandle};
 
+use super::N_CONNECTIONS;
 use crate::reading::{Latency, Reading};
 
-/// Longer than any call that still counts as answered.
+/// Longer than any call that still counts as answered. The calls are plain bytes on plain
+/// connections: what the caller itself takes is part of each time, and would hide the server's.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Connections that are used in turn, one call on each at a time.
 pub(crate) struct Paced {
-    /// One a connection; several may lead to one server.
-    pub(crate) clients: Vec<Client>,
+    /// `host:port`, one a connection; several may be the same.
+    pub(crate) addresses: Vec<String>,
     pub(crate) path: String,
     pub(crate) calls_per_s: f64,
     pub(crate) waiting: Waiting,
@@ -50,11 +52,10 @@ struct Seen {
 }
 
 impl Paced {
-    /// 64 connections to one server.
-    pub(crate) fn new(url: &str, path: &str, calls_per_s: f64) -> Self {
+    /// 64 connections to one server at `address`.
+    pub(crate) fn new(address: &str, path: &str, calls_per_s: f64) -> Self {
         Self {
-            // A client keeps one connection where it has one call at a time.
-            clients: (0..64).map(|_| Client::new(url)).collect(),
+            addresses: vec![address.to_owned(); N_CONNECTIONS],
             path: path.to_owned(),
             calls_per_s,
             waiting: Waiting::Busy,
@@ -64,11 +65,13 @@ impl Paced {
 
     /// Calls for `length`; the value is the 99th percentile in microseconds.
     pub(crate) async fn run(&self, length: Duration) -> Reading {
-        let (senders, connections): (Vec<_>, Vec<_>) = self
-            .clients
-            .iter()
-            .map(|client| connection(client.clone(), self.path.clone()))
-            .unzip();
+        let (mut senders, mut connections) = (Vec::new(), Vec::new());
+        for address in &self.addresses {
+            let open = Connection::open(address).await;
+            let (sender, calling) = connection(open, address.clone(), &self.path);
+            senders.push(sender);
+            connections.push(calling);
+        }
         let started = Instant::now();
         let mut n_calls = 0_u64;
         loop {
@@ -115,15 +118,26 @@ impl Paced {
 }
 
 /// A connection that calls at each time it is sent.
-fn connection(client: Client, path: String) -> (mpsc::UnboundedSender<Instant>, JoinHandle<Seen>) {
+fn connection(
+    mut open: Connection,
+    address: String,
+    path: &str,
+) -> (mpsc::UnboundedSender<Instant>, JoinHandle<Seen>) {
+    let request = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let (sender, mut calls) = mpsc::unbounded_channel::<Instant>();
     let calling = tokio::spawn(async move {
         let mut seen = Seen::default();
         while let Some(due) = calls.recv().await {
-            let reply = tokio::time::timeout(PATIENCE, client.post(&path)).await;
-            let is_given = matches!(reply, Ok(Ok(reply)) if reply.status == 200);
-            seen.n_failed += u64::from(!is_given);
+            let exchanged = open.try_exchange(request.as_bytes());
+            let reply = tokio::time::timeout(PATIENCE, exchanged)
+                .await
+                .ok()
+                .flatten();
             seen.micros.push(due.elapsed().as_secs_f64() * 1e6);
+            seen.n_failed += u64::from(reply.as_ref().is_none_or(|reply| reply.status != 200));
+            if reply.is_none() {
+                open = Connection::open(&address).await;
+            }
         }
         seen
     });

@@ -35,11 +35,13 @@ end
 
 function done(summary, latency)
   local errors = summary.errors
-  local failed = errors.connect + errors.read + errors.write + errors.status + errors.timeout
+  -- Counted among the requests, which those without an answer are not.
+  local refused = errors.status
+  local unanswered = errors.connect + errors.read + errors.write + errors.timeout
   io.write(string.format(
-    '{"requests":%d,"micros":%d,"failed":%d,"latency":{"p50":%d,"p75":%d,"p90":%d,"p95":%d,' ..
+    '{"requests":%d,"micros":%d,"refused":%d,"unanswered":%d,"latency":{"p50":%d,"p75":%d,"p90":%d,"p95":%d,' ..
     '"p99":%d,"p99.9":%d,"p99.99":%d,"max":%d}}\n',
-    summary.requests, summary.duration, failed, latency:percentile(50), latency:percentile(75),
-    latency:percentile(90), latency:percentile(95), latency:percentile(99),
+    summary.requests, summary.duration, refused, unanswered, latency:percentile(50),
+    latency:percentile(75), latency:percentile(90), latency:percentile(95), latency:percentile(99),
     latency:percentile(99.9), latency:percentile(99.99), latency.max))
 end

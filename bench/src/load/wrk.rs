@@ -5,6 +5,7 @@ use std::{process::Stdio, time::Duration};
 use serde::Deserialize;
 use tokio::process::Command;
 
+use super::N_CONNECTIONS;
 use crate::{
     cores::{Cores, Side},
     reading::Latency,
@@ -29,10 +30,13 @@ pub(crate) struct Wrk {
 /// What it saw.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(crate) struct Outcome {
+    /// That were answered, in whatever way.
     pub(crate) requests: u64,
     pub(crate) micros: u64,
-    /// Answers with a status above 399, and calls that had none.
-    pub(crate) failed: u64,
+    /// Those answered with a status above 399.
+    pub(crate) refused: u64,
+    /// Calls without an answer, not counted in `requests`.
+    pub(crate) unanswered: u64,
     pub(crate) latency: Latency,
 }
 
@@ -41,7 +45,7 @@ impl Wrk {
         Self {
             address: address.to_owned(),
             path: path.to_owned(),
-            n_connections: 64,
+            n_connections: N_CONNECTIONS as u32,
             depth: 1,
             n_names: 0,
             headers: Vec::new(),

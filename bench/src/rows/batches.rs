@@ -29,6 +29,9 @@ const ASKED: [(u32, bool, Option<f64>); 10] = [
 pub(crate) const N_CONTENDERS: u32 = 11;
 
 /// Numbers a second by `count`, 64 connections.
+///
+/// All draw on one name, whose blocks are as large as its fastest form needs: a name for each would
+/// rest while the others have their turns, and begin each turn with blocks that are too small.
 pub(crate) async fn batches(stage: &Stage, pace: Pace) -> Vec<Row> {
     let odometer = stage.odometer(Backend::Sqlite).await;
     let constant = stage.constant(Side::Server, 1).await;

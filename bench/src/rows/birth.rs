@@ -3,20 +3,19 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use odometer_tests::{Backend, Client, Program, Scrape, wait};
+use odometer_tests::{Backend, Client, Program, Scrape, Server, wait};
 
 use crate::{
     cores::{Cores, Side},
-    load::{closed, http::Http, wrk::Wrk},
+    load::{N_CONNECTIONS, closed, http::Http, wrk::Wrk},
     pace::{Contender, Pace},
     reading::Reading,
     row::{Row, Unit},
-    rows::single::NEXT,
+    rows::{STARTS, single::NEXT},
     stage::{Odometer, Stage},
     usage,
 };
 
-const N_CONNECTIONS: usize = 64;
 const N_NAMES: u32 = 100_000;
 /// Numbers of a name's first block where all names are to be warm: with the default of 1 each would
 /// fetch two more at once, which is what takes so long with 100,000 of them.
@@ -25,35 +24,43 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(120);
 
 /// The first number of names that nobody has used before, on each database.
 pub(crate) async fn birth(stage: &Stage, pace: Pace) -> Vec<Row> {
-    let mut sqlite = Births::start(stage, pace, Backend::Sqlite).await;
-    let mut postgres = Births::start(stage, pace, Backend::Postgres).await;
-    let mut mariadb = Births::start(stage, pace, Backend::MariaDb).await;
-    let contenders: &mut [&mut dyn Contender] = &mut [&mut sqlite, &mut postgres, &mut mariadb];
     let n_names = n_names(pace) * pace.n_rounds();
-    let all = pace.alternate(contenders).await;
     let backends = [
         (Backend::Sqlite, "SQLite"),
         (Backend::Postgres, "PostgreSQL"),
         (Backend::MariaDb, "MariaDB"),
     ];
-    let row = |((backend, database), series): ((Backend, &str), _)| {
+    // The servers need longer to start than all the rest at the other pace.
+    let backends = &backends[..pace.of(3, 1)];
+    let mut births = Vec::new();
+    for &(backend, _) in backends {
+        births.push(Births::start(stage, pace, backend).await);
+    }
+    let mut contenders: Vec<&mut dyn Contender> = births
+        .iter_mut()
+        .map(|births| births as &mut dyn Contender)
+        .collect();
+    let all = pace.alternate(&mut contenders).await;
+    let row = |(&(backend, database), series): (&(Backend, &str), _)| {
         let title = format!("first use of {n_names} names, each once, 64 connections, {database}");
         let name = format!("birth-{}", backend.name());
         let row = Row::new(&name, &title, Unit::NamesPerSecond).series(vec![series]);
         match backend {
             Backend::Sqlite => row,
             Backend::Postgres | Backend::MariaDb => {
-                row.note("the database server runs on any core, that of the callers included")
+                row.note("Odometer shares its one core with the database")
             }
         }
     };
-    backends.into_iter().zip(all).map(row).collect()
+    backends.iter().zip(all).map(row).collect()
 }
 
 /// How long `birth` takes, about.
 pub(crate) fn estimate(pace: Pace) -> Duration {
     let turns = u32::try_from(pace.n_rounds() + 1).unwrap_or(u32::MAX);
-    3 * turns * pace.of(Duration::from_millis(2_000), Duration::from_millis(500))
+    // While it settles, too.
+    let turn = pace.of(Duration::from_millis(3_000), Duration::from_millis(700));
+    pace.of(3 * turns * turn + STARTS, turns * turn)
 }
 
 /// How long `names` takes, about.
@@ -69,6 +76,8 @@ fn n_names(pace: Pace) -> usize {
 /// A program that is asked for names it has never heard of.
 struct Births {
     odometer: Odometer,
+    /// What its database is in.
+    _server: Option<Server>,
     cores: Cores,
     clients: Vec<Client>,
     n_names: usize,
@@ -77,11 +86,17 @@ struct Births {
 
 impl Births {
     async fn start(stage: &Stage, pace: Pace, backend: Backend) -> Self {
-        Self::of(stage, pace, stage.odometer(backend).await)
+        if backend == Backend::Sqlite {
+            return Self::of(stage, pace, stage.odometer(backend).await, None);
+        }
+        let server = stage.server(backend).await;
+        let odometer = stage.odometer_on(&server).await;
+        Self::of(stage, pace, odometer, Some(server))
     }
 
-    fn of(stage: &Stage, pace: Pace, odometer: Odometer) -> Self {
+    fn of(stage: &Stage, pace: Pace, odometer: Odometer, server: Option<Server>) -> Self {
         Self {
+            _server: server,
             clients: closed::connections(&odometer.program.url(), N_CONNECTIONS),
             odometer,
             cores: stage.cores,
@@ -90,7 +105,8 @@ impl Births {
         }
     }
 
-    /// Uses the next `n_names` for the first time.
+    /// Uses the next `n_names` for the first time and waits for what that sets off, whose processor
+    /// time counts but whose length does not.
     async fn bear(&mut self, n_names: usize) -> Reading {
         let mut names = self.n_born..self.n_born + n_names;
         self.n_born = names.end;
@@ -99,15 +115,14 @@ impl Births {
         let path = || Some(format!("/v1/sequences/n{}/next", names.next()?));
         let asked = closed::ask(&self.clients, path);
         let reading = self.cores.start(Side::Load, asked).await;
+        self.settle().await;
         let used = usage::processor_time(process).saturating_sub(before);
         Reading {
             cpu_us: Some(used.as_secs_f64() * 1e6 / n_names as f64),
             ..reading
         }
     }
-}
 
-impl Births {
     /// Waits until nothing is written any more of what was asked for.
     async fn settle(&self) {
         let client = &self.clients[0];
@@ -137,10 +152,9 @@ pub(crate) async fn names(stage: &Stage, pace: Pace) -> Vec<Row> {
     let n_names = pace.of(N_NAMES, 1_000);
     let options = Program::options().env("ODOMETER_DEFAULT__BLOCK__MIN", FIRST_BLOCK);
     let odometer = stage.odometer_with(Backend::Sqlite, Side::Server, options);
-    let mut births = Births::of(stage, pace, odometer.await);
+    let mut births = Births::of(stage, pace, odometer.await, None);
     let born = births.bear(n_names as usize).await;
     assert_eq!(born.n_failed, 0, "a name was not born");
-    births.settle().await;
     let program = &births.odometer.program;
     let asked = |name: &str, path: &str| {
         let wrk = Wrk::new(program.address(), path);

@@ -35,12 +35,10 @@ const LARGE_SEGMENT: u64 = 1_000_000_000;
 const SMALL: u64 = 1000;
 
 pub(crate) fn estimate(pace: Pace) -> Duration {
-    let n_contenders = if cosid::class_path().is_some() {
-        14
-    } else {
-        10
-    };
-    pace.estimate(n_contenders) / 3
+    if cosid::class_path().is_none() {
+        return pace.estimate(10) / 3;
+    }
+    pace.estimate(14) / 3 + 4 * 2 * cosid::WARM_UP
 }
 
 /// One and two threads; single numbers out of large and out of small blocks, and batches.

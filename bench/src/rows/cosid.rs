@@ -14,6 +14,9 @@ use crate::{pace::Contender, reading::Reading};
 pub(super) const NAME: &str = "CosId SegmentChainId";
 pub(super) const NOT_MEASURED: &str = "CosId was not measured: BENCH_COSID_CLASSPATH does not name its classes, or java is missing (bench/cosid/README.md).";
 
+/// Of the two rounds before the first that counts.
+pub(super) const WARM_UP: Duration = Duration::from_millis(1_500);
+
 /// A Java machine that takes numbers when it is told to; it stays, as its compiler needs time.
 pub(super) struct Chain {
     child: Child,
@@ -43,11 +46,25 @@ impl Chain {
         keeper::end_with_the_run(child.id(), "KILL");
         let orders = child.stdin.take();
         let answers = child.stdout.take().expect("standard output is piped");
-        Some(Self {
+        let mut chain = Self {
             child,
             orders,
             answers: BufReader::new(answers),
-        })
+        };
+        // Its compiler shares the cores with the first rounds.
+        chain.round(WARM_UP);
+        chain.round(WARM_UP);
+        Some(chain)
+    }
+
+    /// Numbers a second, taken for `length`.
+    fn round(&mut self, length: Duration) -> f64 {
+        let orders = self.orders.as_mut().expect("it is open until the end");
+        let ordered = writeln!(orders, "{}", length.as_millis());
+        let mut answer = String::new();
+        let answered = self.answers.read_line(&mut answer);
+        let rate = ordered.and(answered).ok().and(answer.trim().parse().ok());
+        rate.expect("CosId does not run with the classes of BENCH_COSID_CLASSPATH")
     }
 }
 
@@ -59,12 +76,7 @@ impl Contender for Chain {
 
     /// For a third of `length`, as the others in process.
     async fn measure(&mut self, length: Duration) -> Reading {
-        let orders = self.orders.as_mut().expect("it is open until the end");
-        let ordered = writeln!(orders, "{}", (length / 3).as_millis());
-        let mut answer = String::new();
-        let answered = self.answers.read_line(&mut answer);
-        let rate = ordered.and(answered).ok().and(answer.trim().parse().ok());
-        Reading::of(rate.expect("CosId does not run with the classes of BENCH_COSID_CLASSPATH"))
+        Reading::of(self.round(length / 3))
     }
 }
 

@@ -131,14 +131,19 @@ async fn per_name(stage: &Stage, database: &TestDatabase, n_names: u32, park: &s
     let started = Instant::now();
     let n_failed = call_each(program.address(), n_names).await;
     let took = started.elapsed();
-    if park != NO_LIMIT {
-        let client = program.client();
-        wait::until("all names are parked", PARK_LIMIT, async || {
-            let scrape = Scrape::of(&client).await;
-            (scrape.sum("odometer_actors", &[]) == 0.0).then_some(())
-        })
-        .await;
-    }
+    let client = program.client();
+    wait::until("all names are in that state", PARK_LIMIT, async || {
+        let scrape = Scrape::of(&client).await;
+        let n_actors = scrape.sum("odometer_actors", &[]);
+        let is_in_state = match park {
+            NO_LIMIT => n_actors >= f64::from(n_names),
+            _ => n_actors == 0.0,
+        };
+        // One that was dropped takes no memory, and would pass for parked.
+        let all_held = scrape.sum("odometer_live_sequences", &[]) >= f64::from(n_names);
+        (is_in_state && all_held).then_some(())
+    })
+    .await;
     let after = usage::resident_bytes(program.id());
     let bytes = after.saturating_sub(before) as f64 / f64::from(n_names);
     Reading {

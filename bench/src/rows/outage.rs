@@ -50,7 +50,7 @@ pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
         proxy: &proxy,
         delay: Duration::from_millis(delay_ms),
         client: client.clone(),
-        load: Paced::new(&program.url(), NEXT, CALLS_PER_S),
+        load: Paced::new(program.address(), NEXT, CALLS_PER_S),
     };
     let mut rows = Vec::new();
     for delay_ms in [1, 10, 100] {
@@ -99,7 +99,12 @@ impl Contender for Behind<'_> {
         let after = Scrape::of(&self.client).await;
         let of = |what: fn(&Scrape) -> f64| what(&after) - what(&before);
         let n_refills = of(|scrape| scrape.n_reservations("reserved"));
-        assert!(n_refills >= 1.0, "vacuous: nothing was fetched meanwhile");
+        // Half of what is used up meanwhile.
+        let n_expected = CALLS_PER_S * length.max(SHORTEST).as_secs_f64() / SLOW_BLOCK as f64;
+        assert!(
+            n_refills >= n_expected / 2.0,
+            "vacuous: {n_refills} refills"
+        );
         let n_cold = of(|scrape| scrape.sum("odometer_cold_calls_total", &[]));
         reading
             .figure("refills", n_refills)
@@ -116,27 +121,39 @@ pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
     let warm = Warm {
         cores: stage.cores,
         client: program.client(),
-        load: Paced::new(&program.url(), NEXT, CALLS_PER_S),
+        load: Paced::new(program.address(), NEXT, CALLS_PER_S),
     };
     let outage = outage(pace);
     let needed = outage + MARGIN;
-    let warm_up = warm.use_until_it_lasts(needed).await;
+    let started = Instant::now();
+    let mut unmeasured = warm.use_until_it_lasts(needed).await;
+    let warm_up = started.elapsed();
     let (mut healthy, mut away) = (Vec::new(), Vec::new());
     let watch = Watch::start(program.client());
     // The picture is of the first outage and the time around it.
     let mut shown_s = f64::INFINITY;
     for round in 0..pace.n_rounds() {
-        healthy.push(warm.measure(between(pace)).await);
+        // Only their failures count.
+        healthy.push(
+            warm.measure(between(pace))
+                .await
+                .and_failures_of(&unmeasured),
+        );
         if round == 1 {
             shown_s = watch.started.elapsed().as_secs_f64();
         }
         server.kill();
         watch.is_away.store(true, Ordering::Relaxed);
-        away.push(warm.measure(outage).await);
+        let reading = warm.measure(outage).await;
+        let store_up = warm.store_up().await;
         stage.cores.start(Side::Server, server.start_again()).await;
         watch.is_away.store(false, Ordering::Relaxed);
-        // Recovery and the way back to the database belong to neither.
-        warm.use_until_it_lasts(needed).await;
+        // How long calls took while the database recovered belongs to neither; that one failed, to
+        // the outage.
+        let recovery = warm.use_until_it_lasts(needed).await;
+        let reading = reading.figure("store_up_at_its_end", store_up);
+        away.push(reading.and_failures_of(&recovery));
+        unmeasured = Reading::default();
     }
     let outage_s = outage.as_secs();
     let title = format!(
@@ -144,8 +161,9 @@ pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
     );
     let note = format!(
         "timed from when a call was to be sent; default blocks; a name used for the first time had \
-         numbers for {} s in memory after {:.0} s of this load; PostgreSQL shares Odometer's core; \
-         measured for {outage_s} s away and {} s healthy",
+         numbers for {} s in memory after {:.0} s of this load; PostgreSQL shares Odometer's core, \
+         also while it recovers, whose calls count only where they failed; measured for {outage_s} s \
+         away and {} s healthy",
         needed.as_secs(),
         warm_up.as_secs_f64(),
         between(pace).as_secs()
@@ -190,18 +208,25 @@ impl Warm {
         self.cores.start(Side::Load, self.load.run(length)).await
     }
 
+    /// What the program says of its database: 1 when it can be reached, else 0.
+    async fn store_up(&self) -> f64 {
+        Scrape::of(&self.client).await.sum("odometer_store_up", &[])
+    }
+
     /// Goes on calling until the database answers and what is in memory lasts for `needed`, by what
-    /// the program itself says; how long that was.
-    async fn use_until_it_lasts(&self, needed: Duration) -> Duration {
-        let started = Instant::now();
+    /// the program itself says; the calls and how many of them failed.
+    async fn use_until_it_lasts(&self, needed: Duration) -> Reading {
+        let mut all = Reading::default();
         wait::until("memory holds enough", WARM_LIMIT, async || {
-            self.measure(Duration::from_secs(1)).await;
+            let second = self.measure(Duration::from_secs(1)).await;
+            all = std::mem::take(&mut all).and_failures_of(&second);
             let scrape = Scrape::of(&self.client).await;
             let reserve = scrape.sum("odometer_reserve_seconds", &[("sequence", "orders")]);
             let is_up = scrape.sum("odometer_store_up", &[]) == 1.0;
-            (is_up && reserve >= needed.as_secs_f64()).then(|| started.elapsed())
+            (is_up && reserve >= needed.as_secs_f64()).then_some(())
         })
-        .await
+        .await;
+        all
     }
 }
 

@@ -1,7 +1,8 @@
 //! One reservation: adopt what was returned, else raise the high-water mark.
 //!
-//! The remembered counter is tried first; after a conflict the counter is read
-//! again. At most `attempts` tries within `deadline`, with full jitter between.
+//! The remembered counter is tried first, unless others wrote between this
+//! process's last two writes: then each refill reads the counter before it
+//! writes, two round trips. After a conflict the counter is read again. At most `attempts` tries within `deadline`, with full jitter between.
 
 pub(in crate::store) mod adoption;
 mod birth;

@@ -71,7 +71,8 @@ pub struct Known {
     pub revision: i64,
     /// Nothing below it is issued.
     pub floor: i64,
-    /// Whether the last reservation held, so that `seen` is worth trying.
+    /// Whether `seen` is worth trying: the last reservation held, and the counter had not been written
+    /// since the one before it.
     pub trusted: bool,
 }
 
