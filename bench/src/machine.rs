@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::rows;
 
 /// Where a run was made.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     /// The model, as the processor says it.
     pub(crate) cpu: String,

@@ -43,8 +43,11 @@ struct Arguments {
     /// Writes figures and table there, and changes no document
     #[arg(long, value_name = "DIRECTORY")]
     results: Option<PathBuf>,
+    /// Puts the rows in the place of those of the whole run there, and writes the documents anew
+    #[arg(long, value_name = "DIRECTORY", requires = "row", conflicts_with_all = ["quick", "results"])]
+    into: Option<PathBuf>,
     /// Measures nothing: writes pictures and tables of the documents from the figures there
-    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["quick", "row", "results"])]
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["quick", "row", "results", "into"])]
     redraw: Option<PathBuf>,
 }
 
@@ -76,11 +79,17 @@ fn main() -> ExitCode {
 /// # Errors
 /// A sentence, also when the run there is one that is not to be published.
 fn redraw(directory: &Path) -> Result<(), String> {
+    report::publish(&whole_run(directory)?, &settings::repository())
+}
+
+/// # Errors
+/// A sentence, also when the run there is of some rows only.
+fn whole_run(directory: &Path) -> Result<Run, String> {
     let run = Run::read(directory)?;
     if !run.is_whole {
         return Err(format!("{} has no whole run", directory.display()));
     }
-    report::publish(&run, &settings::repository())
+    Ok(run)
 }
 
 /// Measures, prints and writes; how many requests failed.
@@ -99,6 +108,8 @@ fn measure(arguments: &Arguments) -> Result<u64, String> {
     };
     let is_whole = pace == Pace::Whole && arguments.row.is_empty();
     let mut run = Run::begin(pace, command(arguments), Machine::this());
+    // Before anything is measured for nothing.
+    let earlier = arguments.into.as_deref().map(whole_run).transpose()?;
     let root = settings::repository();
     let unpublished = root.join("target/bench").join(run.unpublished_name());
     let directory = arguments.results.clone().unwrap_or(unpublished);
@@ -121,7 +132,12 @@ fn measure(arguments: &Arguments) -> Result<u64, String> {
         report::publish(&Run::read(&published)?, &root)?;
         eprintln!("published: {}", published.display());
     }
-    Ok(report::n_failed(&run.rows))
+    let n_failed = report::n_failed(&run.rows);
+    if let (Some(earlier), Some(directory)) = (earlier, &arguments.into) {
+        earlier.measured_again(run)?.write(directory)?;
+        redraw(directory)?;
+    }
+    Ok(n_failed)
 }
 
 /// What was entered, without where the figures go.

@@ -91,6 +91,12 @@ fn whole(run: &Run, drawn: &[pictures::Picture]) -> String {
         run.configuration.n_rounds,
         run.configuration.length_s,
     );
+    for again in &run.again {
+        text.push_str(&format!(
+            "Measured again by `{}` at {}, {}: the rows of that.\n\n",
+            again.command, again.started_at, again.sources
+        ));
+    }
     text.push_str("| Of | What it was |\n|---|---|\n");
     let mut line = |name: &str, value: &str| {
         text.push_str(&format!("| {name} | {value} |\n"));
@@ -199,6 +205,29 @@ mod tests {
         run.write(home.path()).expect("our directory");
         let read = Run::read(home.path()).expect("it was just written");
         assert_eq!(format!("{read:?}"), format!("{run:?}"));
+    }
+
+    #[test]
+    fn rows_measured_again_take_the_place_of_earlier_ones() {
+        let (earlier, mut later) = (example(), example());
+        later.rows.truncate(1);
+        later.rows[0].title = "later".to_owned();
+        later.command = "bench/run --row later".to_owned();
+        let n_rows = earlier.rows.len();
+        let both = earlier
+            .clone()
+            .measured_again(later.clone())
+            .expect("alike");
+        assert_eq!(
+            (both.rows.len(), both.rows[0].title.as_str()),
+            (n_rows, "later")
+        );
+        assert!(whole(&both, &[]).contains("Measured again by `bench/run --row later` at "));
+        later.rows[0].name = "unknown".to_owned();
+        assert!(earlier.clone().measured_again(later.clone()).is_err());
+        later.machine.n_cores += 1;
+        later.rows.clear();
+        assert!(earlier.measured_again(later).is_err());
     }
 
     /// A run with every row that a picture is made of.

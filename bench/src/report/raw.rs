@@ -27,12 +27,24 @@ pub(crate) struct Run {
     /// Whether the sources were changed since.
     pub(crate) is_dirty: bool,
     pub(crate) machine: Machine,
+    /// Entries whose rows are of a later time than the rest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) again: Vec<Again>,
     #[serde(serialize_with = "with_summaries")]
     pub(crate) rows: Vec<Row>,
 }
 
+/// Rows that were measured again, in the place of earlier ones.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Again {
+    pub(crate) command: String,
+    pub(crate) started_at: String,
+    /// As [`Run::sources`] says it.
+    pub(crate) sources: String,
+}
+
 /// How a run measures.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Configuration {
     pub(crate) pace: Pace,
     /// Turns of each contender.
@@ -94,8 +106,32 @@ impl Run {
             commit: git(&["rev-parse", "HEAD"]),
             is_dirty: git(&["status", "--porcelain"]).is_some_and(|changes| !changes.is_empty()),
             machine,
+            again: Vec::new(),
             rows: Vec::new(),
         }
+    }
+
+    /// Puts the rows of `later` in the place of those of the same name, and says so.
+    ///
+    /// # Errors
+    /// A sentence, when they are of another machine or pace, or there is none to replace.
+    pub(crate) fn measured_again(mut self, later: Self) -> Result<Self, String> {
+        if self.machine != later.machine || self.configuration != later.configuration {
+            return Err("that run is of another machine, version or pace".to_owned());
+        }
+        self.again.push(Again {
+            command: later.command.clone(),
+            started_at: later.started_at.clone(),
+            sources: later.sources(),
+        });
+        for row in later.rows {
+            let place = self
+                .rows
+                .iter_mut()
+                .find(|earlier| earlier.name == row.name);
+            *place.ok_or(format!("that run has no row {}", row.name))? = row;
+        }
+        Ok(self)
     }
 
     /// The day in UTC, as `2026-11-20`.

@@ -130,7 +130,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
         name: "slow",
         title: "warm calls while each reply of the database is late",
         is_quick: false,
-        estimate: |pace| pace.estimate(6),
+        estimate: outage::slow_estimate,
         measure: |stage, pace| Box::pin(outage::slow(stage, pace)),
     },
     Entry {

@@ -29,8 +29,8 @@ const SLOW_BLOCK: u64 = 2_500;
 /// What memory holds when the database is killed lasts so much longer than it is away.
 const MARGIN: Duration = Duration::from_secs(15);
 const WARM_LIMIT: Duration = Duration::from_secs(60);
-/// Time enough for several refills.
-const SHORTEST: Duration = Duration::from_secs(1);
+/// Of one measurement with a slow database: time enough for several refills.
+const SLOW_LENGTH: Duration = Duration::from_secs(2);
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 const HEALTHY: &str = "the same, database healthy";
 
@@ -56,16 +56,20 @@ pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
     for delay_ms in [1, 10, 100] {
         let mut slow = behind("Odometer", delay_ms);
         let mut healthy = behind(HEALTHY, 0);
-        let series = pace.alternate(&mut [&mut slow, &mut healthy]).await;
+        let turns: &mut [&mut dyn Contender] = &mut [&mut slow, &mut healthy];
+        let series = pace.take_turns(turns, slow_rounds(pace), SLOW_LENGTH).await;
         let title = format!(
             "p99 of one number, 5,000 calls/s over 64 connections, 2 refills/s, \
              each reply of PostgreSQL {delay_ms} ms late"
         );
         let row = Row::new(&format!("slow-{delay_ms}"), &title, Unit::Microseconds);
         let row = row.series(series).note(format!(
-            "timed from when a call was to be sent; `block.max` is {SLOW_BLOCK} and `block.hold` \
-             and `block.refill` are 1 s, else nothing would be fetched meanwhile; PostgreSQL shares \
-             Odometer's core"
+            "timed from when a call was to be sent, in {} rounds of {} s, because a pause of the \
+             machine of a few milliseconds a second decides a p99; `block.max` is {SLOW_BLOCK} and \
+             `block.hold` and `block.refill` are 1 s, else nothing would be fetched meanwhile; \
+             PostgreSQL shares Odometer's core",
+            slow_rounds(pace),
+            SLOW_LENGTH.as_secs()
         ));
         rows.push(match delay_ms {
             100 => row.target(HEALTHY, Bound::AtMost(1.1)),
@@ -73,6 +77,16 @@ pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
         });
     }
     rows
+}
+
+/// How long `slow` takes, about.
+pub(crate) fn slow_estimate(pace: Pace) -> Duration {
+    let n_measured = 3 * 2 * u32::try_from(slow_rounds(pace)).unwrap_or(u32::MAX);
+    Duration::from_secs(5) + n_measured * (SLOW_LENGTH + Duration::from_millis(100))
+}
+
+fn slow_rounds(pace: Pace) -> usize {
+    pace.of(15, 1)
 }
 
 /// A program behind a proxy that delays the replies of its database.
@@ -94,13 +108,13 @@ impl Contender for Behind<'_> {
     async fn measure(&mut self, length: Duration) -> Reading {
         self.proxy.delay_replies(self.delay);
         let before = Scrape::of(&self.client).await;
-        let load = self.load.run(length.max(SHORTEST));
+        let load = self.load.run(length);
         let reading = self.cores.start(Side::Load, load).await;
         let after = Scrape::of(&self.client).await;
         let of = |what: fn(&Scrape) -> f64| what(&after) - what(&before);
         let n_refills = of(|scrape| scrape.n_reservations("reserved"));
         // Half of what is used up meanwhile.
-        let n_expected = CALLS_PER_S * length.max(SHORTEST).as_secs_f64() / SLOW_BLOCK as f64;
+        let n_expected = CALLS_PER_S * length.as_secs_f64() / SLOW_BLOCK as f64;
         assert!(
             n_refills >= n_expected / 2.0,
             "vacuous: {n_refills} refills"
