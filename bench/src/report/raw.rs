@@ -129,7 +129,8 @@ impl Run {
                 .rows
                 .iter_mut()
                 .find(|earlier| earlier.name == row.name);
-            *place.ok_or(format!("that run has no row {}", row.name))? = row;
+            let place = place.ok_or_else(|| format!("that run has no row {}", row.name))?;
+            *place = row;
         }
         Ok(self)
     }
