@@ -4,6 +4,7 @@ mod cores;
 mod load;
 mod machine;
 mod pace;
+mod priority;
 mod process;
 mod reading;
 mod report;

@@ -55,18 +55,6 @@ impl Pace {
     /// Measures all in turn, one after the other and round by round, after each had a moment to
     /// become warm.
     pub(crate) async fn alternate(self, contenders: &mut [&mut dyn Contender]) -> Vec<Series> {
-        self.take_turns(contenders, self.n_rounds(), self.length())
-            .await
-    }
-
-    /// As [`alternate`](Self::alternate), in `n_rounds` of measurements of `length`: many short
-    /// ones where what disturbs the machine for a moment would decide a longer one.
-    pub(crate) async fn take_turns(
-        self,
-        contenders: &mut [&mut dyn Contender],
-        n_rounds: usize,
-        length: Duration,
-    ) -> Vec<Series> {
         let mut series: Vec<Series> = contenders
             .iter()
             .map(|contender| Series::new(contender.name(), Vec::new()))
@@ -74,9 +62,9 @@ impl Pace {
         for contender in contenders.iter_mut() {
             contender.measure(self.length() / 3).await;
         }
-        for _ in 0..n_rounds {
+        for _ in 0..self.n_rounds() {
             for (contender, series) in contenders.iter_mut().zip(&mut series) {
-                series.readings.push(contender.measure(length).await);
+                series.readings.push(contender.measure(self.length()).await);
             }
         }
         series

@@ -9,7 +9,10 @@ use odometer_tests::raw::Connection;
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::N_CONNECTIONS;
-use crate::reading::{Latency, Reading};
+use crate::{
+    priority::First,
+    reading::{Latency, Reading},
+};
 
 /// Longer than any call that still counts as answered. The calls are plain bytes on plain
 /// connections: what the caller itself takes is part of each time, and would hide the server's.
@@ -44,11 +47,30 @@ pub(crate) enum Waiting {
     Asleep,
 }
 
-/// What one connection saw.
+/// What came of calls.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     micros: Vec<f64>,
     n_failed: u64,
+}
+
+impl Seen {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.micros.extend(other.micros);
+        self.n_failed += other.n_failed;
+    }
+
+    /// The value is the 99th percentile in microseconds.
+    pub(crate) fn reading(self) -> Reading {
+        let n_requests = self.micros.len() as u64;
+        let latency = Latency::of(self.micros);
+        Reading {
+            latency: Some(latency),
+            n_requests,
+            n_failed: self.n_failed,
+            ..Reading::of(latency.p99)
+        }
+    }
 }
 
 impl Paced {
@@ -65,6 +87,11 @@ impl Paced {
 
     /// Calls for `length`; the value is the 99th percentile in microseconds.
     pub(crate) async fn run(&self, length: Duration) -> Reading {
+        self.calls(length).await.reading()
+    }
+
+    /// Calls for `length`.
+    pub(crate) async fn calls(&self, length: Duration) -> Seen {
         let (mut senders, mut connections) = (Vec::new(), Vec::new());
         for address in &self.addresses {
             let open = Connection::open(address).await;
@@ -72,6 +99,7 @@ impl Paced {
             senders.push(sender);
             connections.push(calling);
         }
+        let _first = First::take();
         let started = Instant::now();
         let mut n_calls = 0_u64;
         loop {
@@ -91,17 +119,9 @@ impl Paced {
         drop(senders);
         let mut all = Seen::default();
         for connection in connections {
-            let seen = connection.await.expect("no panic");
-            all.micros.extend(seen.micros);
-            all.n_failed += seen.n_failed;
+            all.add(connection.await.expect("no panic"));
         }
-        let latency = Latency::of(all.micros);
-        Reading {
-            latency: Some(latency),
-            n_requests: n_calls,
-            n_failed: all.n_failed,
-            ..Reading::of(latency.p99)
-        }
+        all
     }
 
     async fn wait_until(&self, due: Instant) {

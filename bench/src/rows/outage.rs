@@ -8,15 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use async_trait::async_trait;
 use odometer_tests::{Backend, Client, Program, Proxy, Scrape, TestDatabase, wait};
 use serde_json::json;
 use tokio::{sync::oneshot, task::JoinHandle, time::MissedTickBehavior};
 
 use crate::{
     cores::{Cores, Side},
-    load::paced::Paced,
-    pace::{Contender, Pace},
+    load::paced::{Paced, Seen},
+    pace::Pace,
     reading::Reading,
     row::{Bound, Moment, Presence, Row, Series, Unit},
     rows::single::NEXT,
@@ -29,8 +28,9 @@ const SLOW_BLOCK: u64 = 2_500;
 /// What memory holds when the database is killed lasts so much longer than it is away.
 const MARGIN: Duration = Duration::from_secs(15);
 const WARM_LIMIT: Duration = Duration::from_secs(60);
-/// Of one measurement with a slow database: time enough for several refills.
-const SLOW_LENGTH: Duration = Duration::from_secs(2);
+const DELAYS_MS: [u64; 3] = [1, 10, 100];
+/// Of a slow database and of a healthy one; time enough for two refills.
+const TURN: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 const HEALTHY: &str = "the same, database healthy";
 
@@ -53,23 +53,20 @@ pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
         load: Paced::new(program.address(), NEXT, CALLS_PER_S),
     };
     let mut rows = Vec::new();
-    for delay_ms in [1, 10, 100] {
-        let mut slow = behind("Odometer", delay_ms);
-        let mut healthy = behind(HEALTHY, 0);
-        let turns: &mut [&mut dyn Contender] = &mut [&mut slow, &mut healthy];
-        let series = pace.take_turns(turns, slow_rounds(pace), SLOW_LENGTH).await;
+    for delay_ms in DELAYS_MS {
+        let (slow, healthy) = (behind("Odometer", delay_ms), behind(HEALTHY, 0));
+        let n_turns = n_turns(delay_ms);
+        let series = interleaved(pace, n_turns, &slow, &healthy).await;
         let title = format!(
             "p99 of one number, 5,000 calls/s over 64 connections, 2 refills/s, \
              each reply of PostgreSQL {delay_ms} ms late"
         );
         let row = Row::new(&format!("slow-{delay_ms}"), &title, Unit::Microseconds);
         let row = row.series(series).note(format!(
-            "timed from when a call was to be sent, in {} rounds of {} s, because a pause of the \
-             machine of a few milliseconds a second decides a p99; `block.max` is {SLOW_BLOCK} and \
-             `block.hold` and `block.refill` are 1 s, else nothing would be fetched meanwhile; \
-             PostgreSQL shares Odometer's core",
-            slow_rounds(pace),
-            SLOW_LENGTH.as_secs()
+            "timed from when a call was to be sent; both take turns of a second, {n_turns} in a \
+             round, whose calls count together; `block.max` is {SLOW_BLOCK} and `block.hold` and \
+             `block.refill` are 1 s, else nothing would be fetched meanwhile; PostgreSQL shares \
+             Odometer's core"
         ));
         rows.push(match delay_ms {
             100 => row.target(HEALTHY, Bound::AtMost(1.1)),
@@ -81,12 +78,15 @@ pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
 
 /// How long `slow` takes, about.
 pub(crate) fn slow_estimate(pace: Pace) -> Duration {
-    let n_measured = 3 * 2 * u32::try_from(slow_rounds(pace)).unwrap_or(u32::MAX);
-    Duration::from_secs(5) + n_measured * (SLOW_LENGTH + Duration::from_millis(100))
+    let n_turns: u32 = DELAYS_MS.iter().map(|delay_ms| n_turns(*delay_ms)).sum();
+    let n_rounds = u32::try_from(pace.n_rounds()).unwrap_or(u32::MAX);
+    let turn = TURN + Duration::from_millis(50);
+    Duration::from_secs(5) + 2 * n_turns * n_rounds * turn
 }
 
-fn slow_rounds(pace: Pace) -> usize {
-    pace.of(15, 1)
+/// How many turns each side has in a round; more where something is wanted.
+fn n_turns(delay_ms: u64) -> u32 {
+    if delay_ms == 100 { 10 } else { 3 }
 }
 
 /// A program behind a proxy that delays the replies of its database.
@@ -99,31 +99,76 @@ struct Behind<'a> {
     load: Paced,
 }
 
-#[async_trait(?Send)]
-impl Contender for Behind<'_> {
-    fn name(&self) -> &str {
-        &self.name
-    }
+/// What turns of one side came to.
+#[derive(Default)]
+struct Turns {
+    seen: Seen,
+    n_refills: f64,
+    n_cold: f64,
+}
 
-    async fn measure(&mut self, length: Duration) -> Reading {
+impl Behind<'_> {
+    /// Calls for one turn, and adds what came of it.
+    async fn take_turn(&self, turns: &mut Turns) {
         self.proxy.delay_replies(self.delay);
         let before = Scrape::of(&self.client).await;
-        let load = self.load.run(length);
-        let reading = self.cores.start(Side::Load, load).await;
+        let calls = self.load.calls(TURN);
+        turns.seen.add(self.cores.start(Side::Load, calls).await);
         let after = Scrape::of(&self.client).await;
-        let of = |what: fn(&Scrape) -> f64| what(&after) - what(&before);
-        let n_refills = of(|scrape| scrape.n_reservations("reserved"));
+        let n_refills = |scrape: &Scrape| scrape.n_reservations("reserved");
+        let n_cold = |scrape: &Scrape| scrape.sum("odometer_cold_calls_total", &[]);
+        turns.n_refills += n_refills(&after) - n_refills(&before);
+        turns.n_cold += n_cold(&after) - n_cold(&before);
+    }
+}
+
+impl Turns {
+    fn reading(self, n_turns: u32) -> Reading {
+        let Self {
+            seen,
+            n_refills,
+            n_cold,
+        } = self;
         // Half of what is used up meanwhile.
-        let n_expected = CALLS_PER_S * length.as_secs_f64() / SLOW_BLOCK as f64;
+        let used = CALLS_PER_S * (n_turns * TURN).as_secs_f64();
+        let n_expected = used / SLOW_BLOCK as f64;
         assert!(
             n_refills >= n_expected / 2.0,
             "vacuous: {n_refills} refills"
         );
-        let n_cold = of(|scrape| scrape.sum("odometer_cold_calls_total", &[]));
+        let reading = seen.reading();
         reading
             .figure("refills", n_refills)
             .figure("cold_calls", n_cold)
     }
+}
+
+/// Both in turns of a second, of which all calls of a side count together in each round: so what
+/// disturbs the machine for a moment disturbs both, and decides no p99.
+async fn interleaved(
+    pace: Pace,
+    n_turns: u32,
+    slow: &Behind<'_>,
+    healthy: &Behind<'_>,
+) -> Vec<Series> {
+    let sides = [slow, healthy];
+    let mut series = sides.map(|side| Series::new(&side.name, Vec::new()));
+    for side in sides {
+        // To become warm.
+        side.take_turn(&mut Turns::default()).await;
+    }
+    for _ in 0..pace.n_rounds() {
+        let mut rounds = [Turns::default(), Turns::default()];
+        for _ in 0..n_turns {
+            for (side, turns) in sides.iter().zip(&mut rounds) {
+                side.take_turn(turns).await;
+            }
+        }
+        for (series, turns) in series.iter_mut().zip(rounds) {
+            series.readings.push(turns.reading(n_turns));
+        }
+    }
+    series.into()
 }
 
 /// The time of warm calls while the database is away.
