@@ -2,7 +2,8 @@
 //!
 //! The remembered counter is tried first, unless others wrote between this
 //! process's last two writes: then each refill reads the counter before it
-//! writes, two round trips. After a conflict the counter is read again. At most `attempts` tries within `deadline`, with full jitter between.
+//! writes, two round trips. After a conflict the counter is read again. At most
+//! `attempts` tries within `deadline`, with full jitter between.
 
 pub(in crate::store) mod adoption;
 mod birth;
