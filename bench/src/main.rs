@@ -4,7 +4,6 @@ mod cores;
 mod load;
 mod machine;
 mod pace;
-mod priority;
 mod process;
 mod reading;
 mod report;

@@ -9,10 +9,7 @@ use odometer_tests::raw::Connection;
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::N_CONNECTIONS;
-use crate::{
-    priority::First,
-    reading::{Latency, Reading},
-};
+use crate::reading::{Latency, Reading};
 
 /// Longer than any call that still counts as answered. The calls are plain bytes on plain
 /// connections: what the caller itself takes is part of each time, and would hide the server's.
@@ -99,7 +96,6 @@ impl Paced {
             senders.push(sender);
             connections.push(calling);
         }
-        let _first = First::take();
         let started = Instant::now();
         let mut n_calls = 0_u64;
         loop {
