@@ -57,6 +57,12 @@ impl Seen {
         self.n_failed += other.n_failed;
     }
 
+    /// # Panics
+    /// Without any call.
+    pub(crate) fn latency(&self) -> Latency {
+        Latency::of(self.micros.clone())
+    }
+
     /// The value is the 99th percentile in microseconds.
     pub(crate) fn reading(self) -> Reading {
         let n_requests = self.micros.len() as u64;

@@ -1,5 +1,6 @@
 //! What is measured: a file for each matter, a function for each entry.
 
+mod away;
 mod batches;
 mod birth;
 mod core;
@@ -9,8 +10,8 @@ mod databases;
 mod drivers;
 mod footprint;
 mod forms;
-mod outage;
 mod single;
+mod slow;
 mod steady;
 mod strict;
 
@@ -32,6 +33,11 @@ pub(crate) struct Entry {
 }
 
 type Measure = for<'a> fn(&'a Stage, Pace) -> Pin<Box<dyn Future<Output = Vec<Row>> + 'a>>;
+
+/// What callers ask of a database that is in trouble.
+const CALLS_PER_S: f64 = 5_000.0;
+/// Beside which they are timed.
+const HEALTHY: &str = "the same, database healthy";
 
 /// How long two database servers take to start.
 const STARTS: Duration = Duration::from_secs(8);
@@ -130,15 +136,15 @@ pub(crate) const ENTRIES: &[Entry] = &[
         name: "slow",
         title: "warm calls while each reply of the database is late",
         is_quick: false,
-        estimate: outage::slow_estimate,
-        measure: |stage, pace| Box::pin(outage::slow(stage, pace)),
+        estimate: slow::estimate,
+        measure: |stage, pace| Box::pin(slow::slow(stage, pace)),
     },
     Entry {
         name: "away",
         title: "warm calls while the database is away for a minute",
         is_quick: false,
-        estimate: outage::estimate,
-        measure: |stage, pace| Box::pin(outage::away(stage, pace)),
+        estimate: away::estimate,
+        measure: |stage, pace| Box::pin(away::away(stage, pace)),
     },
     Entry {
         name: "crowd",
