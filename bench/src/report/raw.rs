@@ -119,6 +119,8 @@ impl Run {
         if self.machine != later.machine || self.configuration != later.configuration {
             return Err("that run is of another machine, version or pace".to_owned());
         }
+        // What it put there is replaced now.
+        self.again.retain(|again| again.command != later.command);
         self.again.push(Again {
             command: later.command.clone(),
             started_at: later.started_at.clone(),
