@@ -6,10 +6,12 @@
 mod backend;
 mod callgrind;
 mod certificates;
+mod child;
 mod client;
 pub mod clock;
 mod disk;
 mod dump;
+mod hang;
 pub mod keeper;
 mod ledger;
 pub mod mariadb;
@@ -41,13 +43,14 @@ pub use server::{ACCOUNT, PASSWORD, Server};
 
 /// Runs one test on a runtime of its own, with the deadline that every test has.
 pub fn run(test: impl Future<Output = ()>) {
+    let limit = settings::test_limit();
+    let _watch = hang::Watch::start(limit);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .expect("a runtime starts");
     runtime.block_on(async {
-        let limit = settings::test_limit();
         let ended = tokio::time::timeout(limit, Box::pin(test)).await;
         assert!(ended.is_ok(), "the test hung: not done within {limit:?}");
     });

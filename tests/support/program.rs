@@ -6,13 +6,15 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Condvar, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Callgrind, Client, SteppedClock, keeper, server::pid, settings, wait};
+use super::{
+    Callgrind, Client, SteppedClock, child::wait_with_limit, keeper, server::pid, settings, wait,
+};
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -398,20 +400,4 @@ fn read_all(mut from: impl Read) -> String {
     let mut bytes = Vec::new();
     from.read_to_end(&mut bytes).expect("a pipe can be read");
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn wait_with_limit(process: &mut Child, limit: Duration) -> Option<ExitStatus> {
-    let started = Instant::now();
-    loop {
-        let status = process.try_wait().expect("our child can be waited for");
-        if status.is_some() || started.elapsed() > limit {
-            if status.is_none() {
-                process.kill().expect("our child can be killed");
-                process.wait().expect("our child can be waited for");
-            }
-            keeper::has_ended(process.id());
-            return status;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

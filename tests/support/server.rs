@@ -11,7 +11,7 @@ use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, Sta
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
-use super::{Backend, keeper, mariadb, ports, postgres};
+use super::{Backend, child::wait_with_limit, keeper, mariadb, ports, postgres};
 
 /// The password of every account of every throwaway server: easy to find in a log it must not be in.
 pub const PASSWORD: &str = "hunter2-never-in-a-log";
@@ -21,6 +21,8 @@ pub const ACCOUNT: &str = "odometer";
 pub const ADMINISTRATOR: &str = "administrator";
 
 const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long a server has to end tidily.
+const END_LIMIT: Duration = Duration::from_secs(30);
 
 /// One server process, ended when dropped or when the run ends.
 pub struct Server {
@@ -297,8 +299,9 @@ impl Drop for Server {
             Backend::Postgres => Signal::QUIT,
             Backend::MariaDb | Backend::Sqlite => Signal::TERM,
         };
-        if rustix::process::kill_process(pid(number), signal).is_ok() && process.wait().is_ok() {
-            keeper::has_ended(number);
+        if rustix::process::kill_process(pid(number), signal).is_ok() {
+            // A server may miss it, or wait for what never comes.
+            wait_with_limit(&mut process, END_LIMIT);
         }
     }
 }
