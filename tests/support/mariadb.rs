@@ -14,6 +14,7 @@ pub fn initialise(directory: &Path) {
         .arg("--no-defaults")
         .arg(format!("--datadir={}", directory.join("data").display()))
         .args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+    with_tables_of_its_own(&mut command, directory);
     as_root_if_root(&mut command);
     run_to_the_end(&mut command);
     // The server reads it at each start. The program's account owns its databases alone.
@@ -42,8 +43,15 @@ pub fn command(directory: &Path, port: u16) -> Command {
         ))
         .args(["--bind-address=127.0.0.1", "--skip-name-resolve"])
         .args(["--innodb-buffer-pool-size=64M", "--max-connections=300"]);
+    with_tables_of_its_own(&mut command, directory);
     as_root_if_root(&mut command);
     command
+}
+
+/// A server that starts deletes all temporary tables where its own will be: those of a server that
+/// works there as well would be gone.
+fn with_tables_of_its_own(command: &mut Command, directory: &Path) {
+    command.env("TMPDIR", directory);
 }
 
 fn as_root_if_root(command: &mut Command) {
