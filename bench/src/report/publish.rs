@@ -222,7 +222,10 @@ mod tests {
             (both.rows.len(), both.rows[0].title.as_str()),
             (n_rows, "later")
         );
-        assert!(whole(&both, &[]).contains("Measured again by `bench/run --row later` at "));
+        let said = "Measured again by `bench/run --row later` at ";
+        assert!(whole(&both, &[]).contains(said));
+        let twice = both.measured_again(later.clone()).expect("alike");
+        assert_eq!(whole(&twice, &[]).matches(said).count(), 1);
         later.rows[0].name = "unknown".to_owned();
         assert!(earlier.clone().measured_again(later.clone()).is_err());
         later.machine.n_cores += 1;
