@@ -25,24 +25,29 @@ impl Watch {
     pub(crate) fn start(limit: Duration) -> Self {
         let (lives, gone) = channel();
         let test = thread::current().name().unwrap_or("a test").to_owned();
-        thread::spawn(move || watch(&test, &gone, limit + GRACE));
+        thread::spawn(move || {
+            if let Some(complaint) = complaint(&test, &gone, limit + GRACE) {
+                // Not by a macro, whose output a test's success would swallow.
+                let _unread = writeln!(std::io::stderr(), "{complaint}");
+                exit(101);
+            }
+        });
         Self { _lives: lives }
     }
 }
 
-fn watch(test: &str, gone: &Receiver<()>, limit: Duration) {
-    if gone.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-        // Not by a macro, whose output a test's success would swallow.
-        let _unread = writeln!(
-            std::io::stderr(),
-            "{test} hung in a call that blocks: not done within {limit:?}; processes of this run:\n{}",
+/// What is to be said of a test that is not over within `limit`; `None` where it is.
+fn complaint(test: &str, gone: &Receiver<()>, limit: Duration) -> Option<String> {
+    let is_late = gone.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
+    is_late.then(|| {
+        format!(
+            "{test} hung in a call that blocks: not done within {limit:?}; its processes:\n{}",
             children().join("\n")
-        );
-        exit(101);
-    }
+        )
+    })
 }
 
-/// Command lines of the processes that were started and not waited for.
+/// Command lines of the processes that this run started and has not waited for.
 fn children() -> Vec<String> {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
     let lists = threads
@@ -59,4 +64,36 @@ fn children() -> Vec<String> {
         )
     };
     lists.split_whitespace().map(command).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_test_that_is_not_over_is_named_with_its_processes() {
+        let (_lives, gone) = channel();
+        let mut child = Command::new("cat")
+            .arg("-")
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let said = complaint("a_test", &gone, Duration::ZERO).expect("it is late");
+        let command = format!("{} cat -", child.id());
+        drop(child.stdin.take());
+        child.wait().expect("it ends with its input");
+        assert!(
+            said.starts_with("a_test hung") && said.contains(&command),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn of_a_test_that_is_over_nothing_is_said() {
+        let (lives, gone) = channel();
+        drop(lives);
+        assert_eq!(complaint("a_test", &gone, Duration::from_secs(60)), None);
+    }
 }
