@@ -12,11 +12,11 @@ pub(crate) struct Stage {
     pub(crate) cores: Cores,
 }
 
-/// A running Odometer and its database.
+/// A running Odometer and its databases.
 pub(crate) struct Odometer {
     pub(crate) program: Program,
     /// Holds the file of SQLite.
-    _database: TestDatabase,
+    _databases: Vec<TestDatabase>,
 }
 
 impl Stage {
@@ -52,10 +52,20 @@ impl Stage {
 
     async fn odometer_in(&self, database: TestDatabase, side: Side, options: Options) -> Odometer {
         let options = options.database(&database.url);
+        self.odometer_started(vec![database], side, options).await
+    }
+
+    /// The program with `options`, which name its databases.
+    pub(crate) async fn odometer_started(
+        &self,
+        databases: Vec<TestDatabase>,
+        side: Side,
+        options: Options,
+    ) -> Odometer {
         let program = self.cores.start(side, options.start_ready()).await;
         Odometer {
             program,
-            _database: database,
+            _databases: databases,
         }
     }
 

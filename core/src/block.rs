@@ -115,6 +115,12 @@ impl Block {
         (offset < self.count).then(|| self.at(offset))
     }
 
+    /// Whether `number` is one of its numbers.
+    #[must_use]
+    pub fn contains(&self, number: i64) -> bool {
+        (self.first..=self.last()).contains(&number) && (number - self.first) % self.step == 0
+    }
+
     /// Its first `n` numbers, or all of them where it has fewer, and the rest.
     #[must_use]
     pub fn split_front(self, n: u64) -> (Option<Self>, Option<Self>) {
@@ -165,6 +171,8 @@ mod tests {
         assert_eq!((block.first(), block.last(), block.end()), (10, 20, 25));
         assert_eq!((block.count(), block.step()), (3, 5));
         assert_eq!(block.values().collect::<Vec<_>>(), [10, 15, 20]);
+        let numbers: Vec<i64> = (0..40).filter(|number| block.contains(*number)).collect();
+        assert_eq!(numbers, [10, 15, 20]);
         assert_eq!(block.value_at(2), Some(20));
         assert_eq!(block.value_at(3), None);
         assert_eq!(block.value_at(u64::MAX), None);

@@ -18,6 +18,7 @@ mod m0005_worker_lease;
 mod m0006_replica;
 mod m0007_stamp;
 mod m0008_journal_index;
+mod m0009_redis;
 #[cfg(feature = "next")]
 mod next;
 
@@ -27,11 +28,13 @@ use sea_orm_migration::{
 };
 
 /// The schema that these migrations make, and the one this version of Odometer works with.
-pub const SCHEMA_VERSION: i32 = 2;
+pub const SCHEMA_VERSION: i32 = 3;
 /// The oldest schema that this version of Odometer can work with.
 pub const OLDEST_SCHEMA: i32 = 1;
 /// The first schema with the indexes by which the journal is checked and pruned.
 pub const JOURNAL_INDEX: i32 = 2;
+/// The first schema that has on record which Redis servers count.
+pub const REDIS_LIST: i32 = 3;
 
 struct Migrator;
 
@@ -47,6 +50,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0006_replica::Migration),
             Box::new(m0007_stamp::Migration),
             Box::new(m0008_journal_index::Migration),
+            Box::new(m0009_redis::Migration),
         ]
     }
 

@@ -16,11 +16,11 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Secret, StoreConfig};
 use crate::http::{self, HttpSettings};
 use crate::metrics::{Exposition, Metrics};
 use crate::sequence::{Directory, SequenceSettings};
-use crate::store::{self, StartError, Store, StoreSettings};
+use crate::store::{self, Bounds, Recovered, StartError, StoreSettings, Stores, StoresSettings};
 
 /// How often recorded durations are moved into their buckets.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(5);
@@ -94,7 +94,7 @@ pub struct Application {
     address: SocketAddr,
     ready_wait: Duration,
     deadline: Duration,
-    store: Arc<Store>,
+    store: Arc<Stores>,
     directory: Arc<Directory>,
     server: Server,
     upkeep: JoinHandle<()>,
@@ -118,7 +118,7 @@ impl Application {
         let metrics = Arc::new(Metrics::with_sequence_labels(
             config.metrics.sequence_labels,
         ));
-        let store = Store::connect(store_settings(config), Arc::clone(&metrics)).await?;
+        let store = Stores::connect(stores_settings(config), Arc::clone(&metrics)).await?;
         let listener = bind(config.listen, config.http.backlog).map_err(|error| {
             Failure::other(format!(
                 "listen: {} cannot be listened on ({error}); \
@@ -209,7 +209,7 @@ impl Application {
 struct Stopping<'a> {
     ready_wait: Duration,
     until: Instant,
-    store: &'a Store,
+    store: &'a Stores,
     directory: &'a Directory,
     server: &'a ServerHandle,
 }
@@ -235,42 +235,44 @@ impl Stopping<'_> {
     }
 }
 
-/// Brings the schema of the configured database up to date.
+/// Brings the schemas of the configured databases up to date.
 ///
 /// # Errors
-/// The database cannot be reached or changed.
+/// A database cannot be reached or changed.
 pub async fn migrate(config: &Config) -> Result<(), Failure> {
-    // A connection being made is too large to be carried on the stack.
-    Box::pin(store::migrate(&store_settings(config))).await?;
-    tracing::info!("The schema is up to date");
+    let mut tell = |line: String| tracing::info!("{line}");
+    store::migrate(&stores_settings(config), &mut tell).await?;
     Ok(())
 }
 
-/// Looks at the configuration, which is good when it got here, and at the database; changes
-/// nothing. The lines say what was found.
+/// Looks at the configuration, which is good when it got here, and at the databases; changes
+/// nothing. `tell` gets the lines of what was found.
 ///
 /// # Errors
-/// What would keep `serve` from starting.
-pub async fn check(config: &Config) -> Result<Vec<String>, Failure> {
-    let mut lines = vec![format!(
+/// What would keep `serve` from starting, or from issuing.
+pub async fn check(config: &Config, tell: &mut impl FnMut(String)) -> Result<(), Failure> {
+    tell(format!(
         "configuration: good; `odometer serve` would listen on {}",
         config.listen
-    )];
-    lines.extend(config.never_used());
-    lines.extend(Box::pin(store::check(&store_settings(config))).await?);
-    Ok(lines)
+    ));
+    config.never_used().into_iter().for_each(&mut *tell);
+    store::check(&stores_settings(config), tell).await?;
+    Ok(())
 }
 
-/// Lets every sequence go on `skip` steps further, after the database went back to an earlier state;
-/// changes nothing where `is_dry_run`. The lines say what was, or would be, done.
+/// Lets every sequence of a store, or of all, go on `skip` steps further, after a database went back
+/// to an earlier state; changes nothing where `is_dry_run`. `tell` gets the lines of what was, or
+/// would be, done.
 ///
 /// # Errors
-/// `skip` is missing or says nothing, or nothing was changed.
+/// `skip` is missing or says nothing, or a database was not changed; the others are all the same.
 pub async fn recover(
     config: &Config,
+    store: Option<&str>,
     skip: Option<u64>,
     is_dry_run: bool,
-) -> Result<Vec<String>, Failure> {
+    tell: &mut impl FnMut(String),
+) -> Result<(), Failure> {
     let Some(skip) = skip.filter(|skip| *skip > 0) else {
         return Err(Failure::configuration(
             "--skip: give N, more numbers than any sequence can have reserved since the state \
@@ -278,12 +280,56 @@ pub async fn recover(
              few repeat numbers",
         ));
     };
-    let recovered = Box::pin(store::recover(&store_settings(config), skip, is_dry_run)).await?;
+    let settings = stores_settings(config);
+    let outcomes = Box::pin(store::recover(&settings, store, skip, is_dry_run)).await?;
+    let n_databases = outcomes.len();
+    let mut failed = Vec::new();
+    for (database, outcome) in outcomes {
+        match outcome {
+            Ok(recovered) => {
+                if let Some(database) = database {
+                    tell(format!("{database}:"));
+                }
+                recovered_lines(&recovered, skip)
+                    .into_iter()
+                    .for_each(&mut *tell);
+            }
+            Err(error) => failed.push(error),
+        }
+    }
+    if failed.len() < n_databases {
+        tell(if is_dry_run {
+            "dry run: nothing was changed".to_owned()
+        } else {
+            format!(
+                "replicas that run go on by themselves within {} s (definition_refresh)",
+                config.definition_refresh.as_secs_f64()
+            )
+        });
+    }
+    not_all_recovered(failed, n_databases)
+}
+
+fn not_all_recovered(failed: Vec<StartError>, n_databases: usize) -> Result<(), Failure> {
+    let n_failed = failed.len();
+    let sentences: Vec<String> = failed.iter().map(ToString::to_string).collect();
+    match failed.into_iter().next() {
+        None => Ok(()),
+        Some(error) if n_databases == 1 => Err(error.into()),
+        Some(_) => Err(Failure::other(format!(
+            "{n_failed} of {n_databases} databases were not recovered: {}; run it again when they \
+             answer, which only costs the others of the same --store a further gap",
+            sentences.join("; ")
+        ))),
+    }
+}
+
+fn recovered_lines(recovered: &Recovered, skip: u64) -> Vec<String> {
     let mut lines = vec![format!(
         "{} sequences go on {skip} steps further",
         recovered.n_sequences
     )];
-    if let Some(name) = recovered.highest_riser {
+    if let Some(name) = &recovered.highest_riser {
         lines.push(format!(
             "the highest rise is {}, of {name}",
             recovered.highest_rise
@@ -299,15 +345,7 @@ pub async fn recover(
         "{} returned blocks with {} numbers are given up",
         recovered.n_blocks, recovered.n_numbers
     ));
-    lines.push(if is_dry_run {
-        "dry run: nothing was changed".to_owned()
-    } else {
-        format!(
-            "replicas that run go on by themselves within {} s (definition_refresh)",
-            config.definition_refresh.as_secs_f64()
-        )
-    });
-    Ok(lines)
+    lines
 }
 
 /// A listener with a backlog of its own; needs a tokio runtime.
@@ -350,25 +388,39 @@ async fn keep_up(exposition: Exposition) {
     }
 }
 
-/// What the store is run by, of a configuration.
-pub fn store_settings(config: &Config) -> StoreSettings {
-    StoreSettings {
-        url: config.database_url.expose().to_owned(),
-        pool_max: config.pool.max,
-        acquire: config.pool.acquire,
-        timeout: config.store.timeout,
-        attempts: config.refill.attempts,
-        deadline: config.refill.deadline,
-        backoff_min: config.refill.backoff_min,
-        backoff_max: config.refill.backoff_max,
-        max_sequences: config.max_sequences,
-        keyed_periods: config.limits.keyed_periods,
-        journal_queue: config.journal.queue,
-        journal_retain: config.journal.retain,
-        migrate: config.migrate,
-        definition_refresh: config.definition_refresh,
-        schema_wait: SCHEMA_WAIT,
+/// What the stores are run by, of a configuration.
+pub fn stores_settings(config: &Config) -> StoresSettings {
+    let store = |store: &StoreConfig| StoreSettings {
+        name: store.name.clone(),
+        key: store.key.clone(),
+        databases: exposed(&store.databases),
+        redis: exposed(&store.redis),
+        fallback: store.fallback,
+    };
+    StoresSettings {
+        stores: config.stores.0.iter().map(store).collect(),
+        bounds: Bounds {
+            pool_max: config.pool.max,
+            acquire: config.pool.acquire,
+            timeout: config.store.timeout,
+            attempts: config.refill.attempts,
+            deadline: config.refill.deadline,
+            backoff_min: config.refill.backoff_min,
+            backoff_max: config.refill.backoff_max,
+            max_sequences: config.max_sequences,
+            keyed_periods: config.limits.keyed_periods,
+            journal_queue: config.journal.queue,
+            journal_retain: config.journal.retain,
+            migrate: config.migrate,
+            definition_refresh: config.definition_refresh,
+            schema_wait: SCHEMA_WAIT,
+        },
+        installations: Arc::default(),
     }
+}
+
+fn exposed(urls: &[Secret]) -> Vec<String> {
+    urls.iter().map(|url| url.expose().to_owned()).collect()
 }
 
 /// What the sequences are run by, of a configuration.

@@ -9,13 +9,13 @@ use odometer_core::definition::Definition;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::application::{Failure, store_settings};
+use crate::application::{Failure, stores_settings};
 use crate::config::Config;
 use crate::config::definitions::{self, Wanted};
 use crate::sabotage::{self, Fault};
 use crate::sequence::audit::{self, Author};
 use crate::sequence::error::SequenceError;
-use crate::store::{Act, Altered, Condition, DirectStore, Snapshot, StartError, StoreError};
+use crate::store::{Act, Altered, CommandStores, Condition, Snapshot, StartError, StoreError};
 
 /// What became, or would become, of the definitions of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub async fn apply(
     tell: &mut impl FnMut(String),
 ) -> Result<(), Failure> {
     let wanted = definitions::read(file)?;
-    let store = Box::pin(DirectStore::open(store_settings(config), is_dry_run)).await;
+    let store = Box::pin(CommandStores::open(stores_settings(config), is_dry_run)).await;
     let store = store.map_err(not_opened)?;
     let outcome = Box::pin(apply_to(&store, config, &wanted, is_dry_run, tell)).await;
     store.close().await;
@@ -77,7 +77,7 @@ fn not_opened(error: StartError) -> Failure {
 }
 
 async fn apply_to(
-    store: &DirectStore,
+    store: &CommandStores,
     config: &Config,
     wanted: &[Wanted],
     is_dry_run: bool,
@@ -123,7 +123,7 @@ async fn apply_to(
 
 /// What each definition would come to, if those before it were made so.
 async fn plan(
-    store: &DirectStore,
+    store: &CommandStores,
     config: &Config,
     wanted: &[Wanted],
 ) -> Result<Vec<Result<Altered, StoreError>>, StartError> {
@@ -141,7 +141,7 @@ async fn plan(
 
 /// Changes what is not so yet, one after the other; the first that fails ends it.
 async fn carry_out(
-    store: &DirectStore,
+    store: &CommandStores,
     config: &Config,
     wanted: &[Wanted],
     planned: &[Result<Altered, StoreError>],

@@ -27,10 +27,10 @@ struct CommandLine {
 enum Command {
     /// Answer calls over HTTP; what happens when no command is given.
     Serve,
-    /// Create the schema of the database or bring it up to date; may be run again, and by several
+    /// Create the schema of each database or bring it up to date; may be run again, and by several
     /// at once.
     Migrate,
-    /// Look at configuration and database, and change nothing.
+    /// Look at configuration and databases, and change nothing.
     Check {
         /// Say what a sequence of this name would be created from, and look at no database.
         #[arg(long, value_name = "NAME")]
@@ -51,6 +51,9 @@ enum Command {
         /// More numbers than any sequence can have reserved since the state that was restored.
         #[arg(long, value_name = "N")]
         skip: Option<u64>,
+        /// Only the sequences of this store; those of all where none is given.
+        #[arg(long, value_name = "NAME")]
+        store: Option<String>,
         /// Say what would be done, and change nothing.
         #[arg(long)]
         dry_run: bool,
@@ -92,17 +95,18 @@ fn start_logging(flags: &Flags) -> Result<Config, Failure> {
 }
 
 async fn run(command: Command, config: Config) -> Result<(), Failure> {
+    let mut tell = |line| print(vec![line]);
     let outcome = match command {
         Command::Serve => serve(&config).await,
         Command::Migrate => application::migrate(&config).await,
-        Command::Check { name: None } => application::check(&config).await.map(print),
+        Command::Check { name: None } => application::check(&config, &mut tell).await,
         Command::Check { name: Some(name) } => check_name::check_name(&config, &name).map(print),
-        Command::Apply { file, dry_run } => {
-            apply::apply(&config, &file, dry_run, &mut |line| print(vec![line])).await
-        }
-        Command::Recover { skip, dry_run } => application::recover(&config, skip, dry_run)
-            .await
-            .map(print),
+        Command::Apply { file, dry_run } => apply::apply(&config, &file, dry_run, &mut tell).await,
+        Command::Recover {
+            skip,
+            store,
+            dry_run,
+        } => application::recover(&config, store.as_deref(), skip, dry_run, &mut tell).await,
     };
     if let Err(failure) = &outcome {
         tracing::error!(exit_code = failure.exit_code(), "{failure}");

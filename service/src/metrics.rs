@@ -24,7 +24,7 @@ const METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
 /// Every counter and what it counts.
-const COUNTERS: [(&str, &str); 14] = [
+const COUNTERS: [(&str, &str); 18] = [
     (
         "odometer_abandoned_numbers_total",
         "Numbers reserved that will neither be issued nor returned, by cause.",
@@ -32,6 +32,10 @@ const COUNTERS: [(&str, &str); 14] = [
     (
         "odometer_actor_restarts_total",
         "Actors started in place of one that died.",
+    ),
+    (
+        "odometer_database_reservations_total",
+        "Blocks, or numbers for callers of strict order, that a database gave.",
     ),
     (
         "odometer_http_refused_requests_total",
@@ -60,6 +64,18 @@ const COUNTERS: [(&str, &str); 14] = [
         "Periods of the calendar removed because of their age.",
     ),
     (
+        "odometer_redis_fallbacks_total",
+        "Times that a sequence with strict order went from Redis to its database.",
+    ),
+    (
+        "odometer_redis_steps_total",
+        "Steps taken in Redis, each for all callers who waited.",
+    ),
+    (
+        "odometer_redis_windows_total",
+        "Windows opened for Redis, by what became of the one before.",
+    ),
+    (
         "odometer_reservation_retries_total",
         "Further attempts of reservations.",
     ),
@@ -78,7 +94,7 @@ const COUNTERS: [(&str, &str); 14] = [
 ];
 
 /// Every gauge and what it shows.
-const GAUGES: [(&str, &str); 19] = [
+const GAUGES: [(&str, &str); 22] = [
     ("odometer_actors", "Actors running."),
     (
         "odometer_block_remaining",
@@ -94,6 +110,10 @@ const GAUGES: [(&str, &str); 19] = [
         "1, labelled with the version that runs.",
     ),
     (
+        "odometer_database_up",
+        "1 while a database answers, 0 otherwise.",
+    ),
+    (
         "odometer_http_in_flight_requests",
         "Requests being answered off the warm path.",
     ),
@@ -106,6 +126,14 @@ const GAUGES: [(&str, &str); 19] = [
         "Journal rows waiting to be written.",
     ),
     ("odometer_live_sequences", "Names held in memory."),
+    (
+        "odometer_redis_ceiling_seconds",
+        "The least time any sequence in use can go on in Redis without its database.",
+    ),
+    (
+        "odometer_redis_up",
+        "1 while a Redis server takes steps, 0 otherwise.",
+    ),
     (
         "odometer_reservations_in_flight",
         "Reservations the store is working on.",
@@ -136,7 +164,7 @@ const GAUGES: [(&str, &str); 19] = [
     ),
     (
         "odometer_store_up",
-        "1 while the store answers, 0 otherwise.",
+        "1 while every store answers, 0 otherwise.",
     ),
     (
         "odometer_store_went_back",
@@ -146,10 +174,14 @@ const GAUGES: [(&str, &str); 19] = [
 ];
 
 /// Every histogram and what it measures.
-const HISTOGRAMS: [(&str, &str); 2] = [
+const HISTOGRAMS: [(&str, &str); 3] = [
     (
         "odometer_http_request_duration_seconds",
         "Time to answer a request; calls served from memory are sampled.",
+    ),
+    (
+        "odometer_redis_step_duration_seconds",
+        "Time from sending a step to Redis to its reply.",
     ),
     (
         "odometer_reservation_duration_seconds",
@@ -194,16 +226,19 @@ pub enum AbandonedCause {
     CallerGone,
     /// A floor was raised past numbers in memory, or their sequence was retired.
     Advanced,
+    /// A window of Redis was lost before its end, as far as this replica knew it.
+    Window,
 }
 
 impl AbandonedCause {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Uncertain,
         Self::ActorDied,
         Self::SlotReused,
         Self::Shutdown,
         Self::CallerGone,
         Self::Advanced,
+        Self::Window,
     ];
 
     fn label(self) -> &'static str {
@@ -214,6 +249,7 @@ impl AbandonedCause {
             Self::Shutdown => "shutdown",
             Self::CallerGone => "caller_gone",
             Self::Advanced => "advanced",
+            Self::Window => "window",
         }
     }
 }
@@ -289,6 +325,19 @@ impl Route {
     }
 }
 
+/// What is counted of one database.
+#[derive(Clone)]
+pub struct DatabaseMetrics {
+    /// 1 while it answers, 0 while it does not.
+    pub up: Gauge,
+    /// Writes that got numbers from it.
+    pub reservations: Counter,
+    /// 1 from when it was found to have gone back until a recovery is seen.
+    pub went_back: Gauge,
+    /// Pairs of blocks in its journal that have numbers in common.
+    pub journal_overlaps: Gauge,
+}
+
 /// The handles of everything the program counts.
 pub struct Metrics {
     recorder: Arc<PrometheusRecorder>,
@@ -325,10 +374,11 @@ pub struct Metrics {
     pub sequences_created: Counter,
     /// Tasks alive in the store's runtime.
     pub store_tasks: Gauge,
-    /// 1 while the store answers, 0 while it does not.
+    /// 1 while every store answers, 0 while one does not.
     pub store_up: Gauge,
     /// 1 while the store is found to have gone back, 0 otherwise.
-    pub store_went_back: Gauge,
+    /// Of Redis, where it counts.
+    pub redis: RedisMetrics,
     /// Journal rows written.
     pub journal_rows_written: Counter,
     /// Journal rows given up because the queue was full or the store refused them.
@@ -342,7 +392,6 @@ pub struct Metrics {
     /// Times that all of the journal was looked through for blocks that overlap.
     pub journal_checks: Counter,
     /// Pairs of blocks in the journal that have numbers in common.
-    pub journal_overlaps: Gauge,
     /// The least seconds any sequence in use can go on without the store; +Inf when none is in use.
     pub shortest_reserve_seconds: Gauge,
     /// The least numbers left to any live sequence; +Inf when none is live.
@@ -407,6 +456,23 @@ impl SequenceMetrics {
 }
 
 impl Metrics {
+    /// The handles of one database: as many labels as the configuration has databases.
+    pub fn database(&self, store: &str, database: u16) -> DatabaseMetrics {
+        let make = Make(&self.recorder);
+        let labels = || {
+            vec![
+                Label::new("store", store.to_owned()),
+                Label::new("database", database.to_string()),
+            ]
+        };
+        DatabaseMetrics {
+            up: make.labelled_gauge("odometer_database_up", labels()),
+            reservations: make.labelled_counter("odometer_database_reservations_total", labels()),
+            went_back: make.labelled_gauge("odometer_store_went_back", labels()),
+            journal_overlaps: make.labelled_gauge("odometer_journal_overlaps", labels()),
+        }
+    }
+
     /// Makes the handles, with labels for the first `SEQUENCE_LABELS` names.
     pub fn new() -> Self {
         Self::with_sequence_labels(SEQUENCE_LABELS)
@@ -437,14 +503,13 @@ impl Metrics {
             sequences_created: make.counter("odometer_sequences_created_total"),
             store_tasks: make.gauge("odometer_store_tasks"),
             store_up: make.gauge("odometer_store_up"),
-            store_went_back: make.gauge("odometer_store_went_back"),
+            redis: make.redis(),
             journal_rows_written: make.counter("odometer_journal_rows_written_total"),
             journal_rows_dropped: make.counter("odometer_journal_rows_dropped_total"),
             journal_queue: make.gauge("odometer_journal_queue"),
             journal_rows_pruned: make.counter("odometer_journal_rows_pruned_total"),
             periods_removed: make.counter("odometer_periods_removed_total"),
             journal_checks: make.counter("odometer_journal_checks_total"),
-            journal_overlaps: make.gauge("odometer_journal_overlaps"),
             shortest_reserve_seconds: make.unbounded_gauge("odometer_shortest_reserve_seconds"),
             shortest_runway: make.unbounded_gauge("odometer_shortest_runway_numbers"),
             shortest_runway_seconds: make.unbounded_gauge("odometer_shortest_runway_seconds"),
@@ -474,6 +539,7 @@ impl Metrics {
             shutdown,
             caller_gone,
             advanced,
+            window,
         ] = &self.abandoned;
         match cause {
             AbandonedCause::Uncertain => uncertain,
@@ -482,6 +548,7 @@ impl Metrics {
             AbandonedCause::Shutdown => shutdown,
             AbandonedCause::CallerGone => caller_gone,
             AbandonedCause::Advanced => advanced,
+            AbandonedCause::Window => window,
         }
     }
 
@@ -497,6 +564,15 @@ impl Metrics {
         let made = Make(&self.recorder).sequence(name);
         sequences.insert(name.into(), made.clone());
         made
+    }
+
+    /// Whether a server takes steps: `odometer_redis_up{store,server}`.
+    pub fn redis_up(&self, store: &str, server: &str) -> Gauge {
+        let labels = vec![
+            Label::new("store", store.to_owned()),
+            Label::new("server", server.to_owned()),
+        ];
+        Make(&self.recorder).labelled_gauge("odometer_redis_up", labels)
     }
 
     /// Requests answered: `odometer_http_requests_total{route,status}`.
@@ -597,6 +673,26 @@ fn build_recorder() -> PrometheusRecorder {
         .build_recorder()
 }
 
+/// What is counted of Redis, of all servers together.
+pub struct RedisMetrics {
+    /// Steps that gave numbers.
+    pub steps: Counter,
+    /// Seconds from sending a step to its reply.
+    pub step_duration: Histogram,
+    /// Windows opened: `odometer_redis_windows_total{cause}`; there was none before.
+    pub windows_first: Counter,
+    /// The one before is not in Redis any more, or was never seen there.
+    pub windows_lost: Counter,
+    /// The ceiling of the one before could not be raised.
+    pub windows_full: Counter,
+    /// The one before was closed: by a change, or because a replica could not reach Redis.
+    pub windows_closed: Counter,
+    /// Times that a sequence went from Redis to its database.
+    pub fallbacks: Counter,
+    /// The shortest time that what is below a ceiling lasts.
+    pub ceiling_seconds: Gauge,
+}
+
 /// Registers metrics.
 struct Make<'a>(&'a PrometheusRecorder);
 
@@ -672,6 +768,23 @@ impl Make<'_> {
             "odometer_abandoned_numbers_total",
             vec![Label::from_static_parts("cause", cause.label())],
         )
+    }
+
+    fn redis(&self) -> RedisMetrics {
+        let windows = |cause| {
+            let labels = vec![Label::from_static_parts("cause", cause)];
+            self.labelled_counter("odometer_redis_windows_total", labels)
+        };
+        RedisMetrics {
+            steps: self.counter("odometer_redis_steps_total"),
+            step_duration: self.histogram("odometer_redis_step_duration_seconds"),
+            windows_first: windows("first"),
+            windows_lost: windows("lost"),
+            windows_full: windows("full"),
+            windows_closed: windows("closed"),
+            fallbacks: self.counter("odometer_redis_fallbacks_total"),
+            ceiling_seconds: self.unbounded_gauge("odometer_redis_ceiling_seconds"),
+        }
     }
 
     fn issued(&self, name: &str) -> Counter {

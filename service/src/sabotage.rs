@@ -65,6 +65,25 @@ pub(crate) enum Fault {
     StrictSharesLate,
     /// What is written for a strict sequence arrives a second and a half late.
     StrictArrivesLate,
+    /// Each of the databases that share sequences counts as the first one does.
+    NoOffset,
+    /// A database that was away goes on from where it was.
+    NoLevel,
+    /// A name is born in one database of many.
+    LooseBirth,
+    /// Redis's scripts do not ask in which process, and of which history, their data is.
+    NoIdentity,
+    /// Leases of windows are neither waited for nor asked for before a step.
+    NoLease,
+    /// A ceiling is raised from where the row has the high-water mark, not from where the window's
+    /// range ends.
+    CeilingFromRow,
+    /// A replica steps in a window that it finds in Redis without asking the row for it.
+    NoRowCheck,
+    /// A name is born in the store of its template, whatever other stores know of it.
+    NoClaims,
+    /// A name is born in another store than the default one without a claim.
+    NoClaimRow,
 }
 
 #[cfg(feature = "sabotage")]
@@ -99,6 +118,15 @@ impl Fault {
         (Fault::ApplyUnchecked, "apply-unchecked"),
         (Fault::StrictSharesLate, "strict-shares-late"),
         (Fault::StrictArrivesLate, "strict-arrives-late"),
+        (Fault::NoOffset, "no-offset"),
+        (Fault::NoLevel, "no-level"),
+        (Fault::LooseBirth, "loose-birth"),
+        (Fault::NoIdentity, "no-identity"),
+        (Fault::NoLease, "no-lease"),
+        (Fault::CeilingFromRow, "ceiling-from-row"),
+        (Fault::NoRowCheck, "no-row-check"),
+        (Fault::NoClaims, "no-claims"),
+        (Fault::NoClaimRow, "no-claim-row"),
     ];
 }
 

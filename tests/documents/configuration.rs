@@ -7,10 +7,11 @@ use odometer::config::{Config, Environment, Flags};
 use super::markdown::{Document, inline_code};
 
 /// Keys whose default is no value that could be given.
-const WITHOUT_DEFAULT: [&str; 6] = [
+const WITHOUT_DEFAULT: [&str; 7] = [
     "database_url_file",
     "admin_token",
     "admin_token_file",
+    "stores.*",
     "default.*",
     "template",
     "http.workers",
@@ -77,8 +78,8 @@ fn the_table_has_every_key_and_no_other() {
     for name in known_below("") {
         // A section has keys of its own; a key has none.
         let inside = known_below(&format!("{name}."));
-        if name == "default" {
-            known.insert("default.*".to_owned());
+        if name == "default" || name == "stores" {
+            known.insert(format!("{name}.*"));
         } else if inside.is_empty() {
             known.insert(name);
         } else {

@@ -18,8 +18,12 @@ struct Metric {
 fn the_table_of_metrics_is_a_scrape() {
     run(async {
         let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let other = TestDatabase::prepared(Backend::Sqlite).await;
         let program = Program::options()
             .database(&database.url)
+            .env("ODOMETER_STORES__FAST__DATABASE", &other.url)
+            // Nothing listens there.
+            .env("ODOMETER_STORES__FAST__REDIS", "redis://127.0.0.1:9")
             .start_ready()
             .await;
         let client = program.client();

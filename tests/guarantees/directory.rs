@@ -4,11 +4,11 @@ use std::{collections::HashSet, sync::Arc};
 
 use actix::System;
 use odometer::{
-    application::{sequence_settings, store_settings},
-    config::{Config, Secret},
+    application::{sequence_settings, stores_settings},
+    config::{Config, Secret, StoresConfig},
     metrics::Metrics,
     sequence::{Directory, error::SequenceError},
-    store::Store,
+    store::Stores,
 };
 use odometer_core::name::SequenceName;
 
@@ -23,7 +23,7 @@ for_each_backend!(
 
 /// A directory on the test's database, and what it counts.
 struct Bench {
-    store: Arc<Store>,
+    store: Arc<Stores>,
     directory: Arc<Directory>,
     metrics: Arc<Metrics>,
 }
@@ -31,7 +31,7 @@ struct Bench {
 impl Bench {
     async fn start(config: &Config) -> Self {
         let metrics = Arc::new(Metrics::new());
-        let store = Store::connect(store_settings(config), Arc::clone(&metrics))
+        let store = Stores::connect(stores_settings(config), Arc::clone(&metrics))
             .await
             .expect("the store starts");
         let directory = Directory::start(
@@ -73,7 +73,7 @@ where
 
 fn config(database: &TestDatabase) -> Config {
     Config {
-        database_url: Secret::new(database.url.clone()),
+        stores: StoresConfig::of_database_url(&Secret::new(database.url.clone())),
         ..Config::default()
     }
 }

@@ -3,10 +3,10 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use odometer::{
-    application::store_settings,
-    config::{Config, Secret},
+    application::stores_settings,
+    config::{Config, Secret, StoresConfig},
     metrics::Metrics,
-    store::{Act, Changed, Condition, News, Store},
+    store::{Act, Changed, Condition, News, Stores},
 };
 use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 use tokio::sync::mpsc;
@@ -64,13 +64,13 @@ async fn a_change_at_one_replica_is_news_at_the_other(backend: Backend) {
     }
 }
 
-async fn connect(database: &TestDatabase) -> Arc<Store> {
+async fn connect(database: &TestDatabase) -> Arc<Stores> {
     let config = Config {
-        database_url: Secret::new(database.url.clone()),
+        stores: StoresConfig::of_database_url(&Secret::new(database.url.clone())),
         definition_refresh: Duration::from_secs(1),
         ..Config::default()
     };
-    let store = Store::connect(store_settings(&config), Arc::new(Metrics::new()));
+    let store = Stores::connect(stores_settings(&config), Arc::new(Metrics::new()));
     store.await.expect("the store starts")
 }
 
@@ -78,7 +78,7 @@ fn name(name: &str) -> SequenceName {
     SequenceName::parse(name).expect("a name")
 }
 
-async fn define(store: &Store, sequence: &str) {
+async fn define(store: &Stores, sequence: &str) {
     let act = Act::Define {
         change: Box::default(),
         template: Arc::new(Definition::default()),

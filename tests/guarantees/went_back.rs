@@ -474,7 +474,7 @@ async fn call_until_over(client: Client, name: &'static str, notes: Arc<Notes>) 
 
 /// Waits until every replica has raised its row: from then on the loss of what came before is
 /// noticed for all names.
-async fn next_beats(database: &TestDatabase) {
+pub(super) async fn next_beats(database: &TestDatabase) {
     let beats = async || -> Vec<i64> {
         let rows = database
             .query("SELECT beat FROM replica ORDER BY holder")

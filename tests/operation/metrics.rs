@@ -24,10 +24,15 @@ const PROMISED: [&str; 16] = [
     "odometer_store_up",
 ];
 
-async fn used_program() -> (TestDatabase, Program) {
+/// With a store beside the default one that has Redis: its metrics are there only then.
+async fn used_program() -> ([TestDatabase; 2], Program) {
     let database = TestDatabase::prepared(Backend::Sqlite).await;
+    let other = TestDatabase::prepared(Backend::Sqlite).await;
     let program = Program::options()
         .database(&database.url)
+        .env("ODOMETER_STORES__FAST__DATABASE", &other.url)
+        // Nothing listens there.
+        .env("ODOMETER_STORES__FAST__REDIS", "redis://127.0.0.1:9")
         .start_ready()
         .await;
     let client = program.client();
@@ -36,13 +41,13 @@ async fn used_program() -> (TestDatabase, Program) {
     }
     let blocks = "/v1/sequences/measured/blocks?size=5";
     assert_eq!(client.post(blocks).await.expect("a reply").status, 200);
-    (database, program)
+    ([database, other], program)
 }
 
 #[test]
 fn every_promised_metric_is_in_a_scrape() {
     run(async {
-        let (_database, program) = used_program().await;
+        let (_databases, program) = used_program().await;
         let client = program.client();
         let reply = client.get("/metrics").await.expect("a reply");
         let kind = reply.header("content-type").unwrap_or_default();
@@ -69,7 +74,7 @@ fn every_promised_metric_is_in_a_scrape() {
 #[test]
 fn every_metric_that_the_documents_name_is_in_a_scrape() {
     run(async {
-        let (_database, program) = used_program().await;
+        let (_databases, program) = used_program().await;
         let reply = program.client().get("/metrics").await.expect("a reply");
         let exposed = names_in(&reply.body);
         let root = settings::repository();

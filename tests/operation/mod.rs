@@ -17,5 +17,6 @@ mod periods_store;
 mod pooler;
 mod shutdown;
 mod start_up;
+mod stores;
 mod templates;
 mod tls;

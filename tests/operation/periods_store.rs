@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use odometer::{
-    application::store_settings,
-    config::{Config, Secret},
+    application::stores_settings,
+    config::{Config, Secret, StoresConfig},
     metrics::Metrics,
-    store::{Act, Condition, Known, ReserveRequest, Reserved, Store, StoreError, Want},
+    store::{Act, Condition, Known, ReserveRequest, Reserved, StoreError, Stores, Want},
 };
 use odometer_core::{
     block::Block,
@@ -238,14 +238,14 @@ async fn a_period_is_advanced_by_itself(backend: Backend) {
     store.close(Duration::from_secs(5)).await;
 }
 
-async fn connect(database: &TestDatabase) -> Arc<Store> {
+async fn connect(database: &TestDatabase) -> Arc<Stores> {
     let mut config = Config {
-        database_url: Secret::new(database.url.clone()),
+        stores: StoresConfig::of_database_url(&Secret::new(database.url.clone())),
         definition_refresh: Duration::from_secs(1),
         ..Config::default()
     };
     config.limits.keyed_periods = KEYS;
-    let store = Store::connect(store_settings(&config), Arc::new(Metrics::new()));
+    let store = Stores::connect(stores_settings(&config), Arc::new(Metrics::new()));
     let store = store.await.expect("the store starts");
     store.reached().await;
     store
@@ -262,7 +262,11 @@ fn key(sequence: &str, period: &str) -> CounterKey {
     }
 }
 
-async fn define(store: &Store, sequence: &str, definition: Value) -> Result<bool, StoreError> {
+async fn define(
+    store: &Arc<Stores>,
+    sequence: &str,
+    definition: Value,
+) -> Result<bool, StoreError> {
     let change = DefinitionChange::from_value(&definition).expect("a definition");
     let act = Act::Define {
         change: Box::new(change),
@@ -272,7 +276,7 @@ async fn define(store: &Store, sequence: &str, definition: Value) -> Result<bool
     alter(store, sequence, act).await
 }
 
-async fn advance(store: &Store, key: &CounterKey, floor: i64) -> Result<bool, StoreError> {
+async fn advance(store: &Arc<Stores>, key: &CounterKey, floor: i64) -> Result<bool, StoreError> {
     let act = Act::Advance {
         period: key.period.clone(),
         floor,
@@ -281,25 +285,29 @@ async fn advance(store: &Store, key: &CounterKey, floor: i64) -> Result<bool, St
     alter(store, key.sequence.as_str(), act).await
 }
 
-async fn remove(store: &Store, key: &CounterKey) -> Result<bool, StoreError> {
+async fn remove(store: &Arc<Stores>, key: &CounterKey) -> Result<bool, StoreError> {
     let period = key.period.clone();
     alter(store, key.sequence.as_str(), Act::RemovePeriod { period }).await
 }
 
 /// Whether it changed anything.
-async fn alter(store: &Store, sequence: &str, act: Act) -> Result<bool, StoreError> {
+async fn alter(store: &Arc<Stores>, sequence: &str, act: Act) -> Result<bool, StoreError> {
     let altered = store
         .alter(&name(sequence), act, Condition::None, None)
         .await?;
     Ok(altered.is_written)
 }
 
-async fn reserve(store: &Store, key: &CounterKey, count: u64) -> Result<Reserved, StoreError> {
+async fn reserve(
+    store: &Arc<Stores>,
+    key: &CounterKey,
+    count: u64,
+) -> Result<Reserved, StoreError> {
     reserve_on(store, key, count, None).await
 }
 
 async fn reserve_on(
-    store: &Store,
+    store: &Arc<Stores>,
     key: &CounterKey,
     count: u64,
     known: Option<Known>,

@@ -89,7 +89,8 @@ impl TestDatabase {
         database
     }
 
-    async fn empty_on(server: &Server) -> Self {
+    /// A database without any table on a server of the test's own.
+    pub async fn empty_on(server: &Server) -> Self {
         let name = format!("t_{}", uuid::Uuid::new_v4().simple());
         server
             .administrate(&match server.backend() {

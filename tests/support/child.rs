@@ -1,4 +1,4 @@
-//! The end of a process of our own, waited for with a limit.
+//! Processes of our own: which there are, and their end, waited for with a limit.
 
 use std::{
     process::{Child, ExitStatus},
@@ -24,4 +24,23 @@ pub(crate) fn wait_with_limit(process: &mut Child, limit: Duration) -> Option<Ex
         }
         std::thread::sleep(BETWEEN_TWO_LOOKS);
     }
+}
+
+/// The processes that this run started and has not waited for.
+///
+/// By their parents: the kernel's list of a thread's children skips some while others end.
+pub(crate) fn of_this_run() -> Vec<u32> {
+    let ours = std::process::id();
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers
+        .filter(|process| parent_of(*process) == Some(ours))
+        .collect()
+}
+
+fn parent_of(process: u32) -> Option<u32> {
+    let line = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // A name in brackets, which may hold anything, then the state, then the parent.
+    let (_, rest) = line.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
 }

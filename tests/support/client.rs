@@ -69,6 +69,22 @@ impl Reply {
         vec![Range::single(Range::identifier(&reply["value"]))]
     }
 
+    /// Each number given, of any of the three forms, whatever the step.
+    ///
+    /// # Panics
+    /// When the reply is not 200 or its parts disagree.
+    pub fn values(&self) -> Vec<i64> {
+        assert_eq!(self.status, 200, "no numbers: {self:?}");
+        let reply = self.json();
+        if let Some(ranges) = reply.get("ranges").and_then(Value::as_array) {
+            return ranges.iter().flat_map(spread).collect();
+        }
+        if reply.get("first").is_some() {
+            return spread(&reply);
+        }
+        vec![Range::identifier(&reply["value"])]
+    }
+
     /// The one number given.
     pub fn number(&self) -> i64 {
         match self.numbers().as_slice() {
@@ -76,6 +92,18 @@ impl Reply {
             ranges => panic!("not one number: {ranges:?}"),
         }
     }
+}
+
+/// The numbers of a JSON object with `first`, `last`, `count` and `step`, which must agree.
+fn spread(range: &Value) -> Vec<i64> {
+    let (first, last) = (&range["first"], &range["last"]);
+    let (first, last) = (Range::identifier(first), Range::identifier(last));
+    let step = range["step"].as_i64().and_then(|step| step.try_into().ok());
+    let step = step.unwrap_or_else(|| panic!("not a step: {range}"));
+    let values: Vec<i64> = (first..=last).step_by(step).collect();
+    assert_eq!(values.last(), Some(&last), "step and ends: {range}");
+    assert_eq!(range["count"], values.len(), "count and ends: {range}");
+    values
 }
 
 /// What became of one call that asks for numbers.

@@ -12,6 +12,8 @@ use std::{
     time::Duration,
 };
 
+use super::child;
+
 /// What a test may still do after its deadline, such as ending its servers.
 const GRACE: Duration = Duration::from_secs(60);
 
@@ -49,26 +51,22 @@ fn complaint(test: &str, gone: &Receiver<()>, limit: Duration) -> Option<String>
 
 /// Command lines of the processes that this run started and has not waited for.
 fn children() -> Vec<String> {
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
-    let lists = threads
-        .flatten()
-        .map(|thread| thread.path().join("children"));
-    let lists: String = lists
-        .filter_map(|path| std::fs::read_to_string(path).ok())
-        .collect();
-    let command = |process: &str| {
+    let command = |process: u32| {
         let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
         format!(
             "{process} {}",
             String::from_utf8_lossy(&line).replace('\0', " ")
         )
     };
-    lists.split_whitespace().map(command).collect()
+    child::of_this_run().into_iter().map(command).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
+    use std::{
+        io::{Read, Write},
+        process::{Child, Command, Stdio},
+    };
 
     use super::*;
 
@@ -78,8 +76,10 @@ mod tests {
         let mut child = Command::new("cat")
             .arg("-")
             .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
+        see_it_run(&mut child);
         let said = complaint("a_test", &gone, Duration::ZERO).expect("it is late");
         let command = format!("{} cat -", child.id());
         drop(child.stdin.take());
@@ -88,6 +88,14 @@ mod tests {
             said.starts_with("a_test hung") && said.contains(&command),
             "{said}"
         );
+    }
+
+    /// A process that was just started has no command line for a moment; one that answers has.
+    fn see_it_run(cat: &mut Child) {
+        let input = cat.stdin.as_mut().expect("it is piped");
+        input.write_all(b"?").expect("it reads");
+        let output = cat.stdout.as_mut().expect("it is piped");
+        output.read_exact(&mut [0]).expect("it answers");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! signals, on standard error and in its tables.
 
 mod backend;
+mod callers;
 mod callgrind;
 mod certificates;
 mod child;
@@ -21,6 +22,7 @@ pub mod postgres;
 mod program;
 mod proxy;
 pub mod raw;
+mod redis;
 mod scrape;
 pub mod server;
 pub mod settings;
@@ -38,6 +40,7 @@ pub use ledger::{Ledger, Range};
 pub use pgbouncer::PgBouncer;
 pub use program::{Finished, Options, Program};
 pub use proxy::{CutPoint, Link, Proxy};
+pub use redis::Redis;
 pub use scrape::Scrape;
 pub use server::{ACCOUNT, PASSWORD, Server};
 

@@ -1,6 +1,7 @@
 //! A TCP proxy between the program and its database that cuts where it is told to.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -16,6 +17,8 @@ use tokio::{
     },
     sync::watch,
 };
+
+use super::callers;
 
 /// What becomes of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +53,7 @@ pub struct Proxy {
 }
 
 struct State {
-    link: watch::Sender<Link>,
+    ways: watch::Sender<Ways>,
     /// How many requests pass until one is cut, and where.
     next_cut: Mutex<Option<(usize, CutPoint)>>,
     n_cuts: AtomicUsize,
@@ -60,13 +63,55 @@ struct State {
     n_open: AtomicUsize,
 }
 
+/// What becomes of a caller's bytes, and which port they go to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Way {
+    link: Link,
+    port: u16,
+}
+
+/// The ways of all callers.
+#[derive(Clone, Debug)]
+struct Ways {
+    all: Way,
+    /// Those of single processes that go another one.
+    own: BTreeMap<u32, Way>,
+}
+
+impl Ways {
+    fn of(&self, caller: Option<u32>) -> Way {
+        let own = caller.and_then(|process| self.own.get(&process));
+        own.copied().unwrap_or(self.all)
+    }
+
+    fn change(&mut self, process: u32, change: impl FnOnce(&mut Way)) {
+        change(self.own.entry(process).or_insert(self.all));
+    }
+}
+
 impl Proxy {
     /// Listens on a free port of loopback and forwards to `port` of it.
     pub async fn to(port: u16) -> Self {
+        Self::new(port, false).await
+    }
+
+    /// As `to`, for processes of this run that are to be told apart: all of them know the server by
+    /// the same address, and one of them may be cut off from it or led to another one.
+    pub async fn by_caller(port: u16) -> Self {
+        Self::new(port, true).await
+    }
+
+    async fn new(port: u16, tells_apart: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let own_port = listener.local_addr().expect("it is bound").port();
         let state = Arc::new(State {
-            link: watch::Sender::new(Link::Whole),
+            ways: watch::Sender::new(Ways {
+                all: Way {
+                    link: Link::Whole,
+                    port,
+                },
+                own: BTreeMap::new(),
+            }),
             next_cut: Mutex::new(None),
             n_cuts: AtomicUsize::new(0),
             delay: watch::Sender::new(Duration::ZERO),
@@ -78,7 +123,10 @@ impl Proxy {
                 let state = Arc::clone(&shared);
                 state.n_open.fetch_add(1, Ordering::Relaxed);
                 tokio::spawn(async move {
-                    forward(client, port, &state).await;
+                    let caller = tells_apart
+                        .then(|| callers::of(&client, own_port))
+                        .flatten();
+                    forward(client, caller, &state).await;
                     state.n_open.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -95,7 +143,29 @@ impl Proxy {
     }
 
     pub fn set(&self, link: Link) {
-        self.state.link.send_replace(link);
+        self.state.ways.send_modify(|ways| ways.all.link = link);
+    }
+
+    /// From now on callers are forwarded to `port` of loopback, and connections to another one end.
+    pub fn lead_to(&self, port: u16) {
+        self.state.ways.send_modify(|ways| ways.all.port = port);
+    }
+
+    /// As `set`, for one process only.
+    pub fn set_for(&self, process: u32, link: Link) {
+        let change = |ways: &mut Ways| ways.change(process, |way| way.link = link);
+        self.state.ways.send_modify(change);
+    }
+
+    /// As `lead_to`, for one process only.
+    pub fn lead_to_for(&self, process: u32, port: u16) {
+        let change = |ways: &mut Ways| ways.change(process, |way| way.port = port);
+        self.state.ways.send_modify(change);
+    }
+
+    /// All callers go the same way again.
+    pub fn make_no_difference(&self) {
+        self.state.ways.send_modify(|ways| ways.own.clear());
     }
 
     /// From now on each reply comes so much later.
@@ -152,48 +222,52 @@ impl State {
         self.n_cuts.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn replies_come(&self) -> bool {
-        *self.link.borrow() == Link::Whole
+    fn replies_come(&self, caller: Option<u32>) -> bool {
+        self.ways.borrow().of(caller).link == Link::Whole
     }
 }
 
-async fn forward(client: TcpStream, port: u16, state: &State) {
-    let mut link = state.link.subscribe();
+async fn forward(client: TcpStream, caller: Option<u32>, state: &State) {
+    let mut ways = state.ways.subscribe();
     // Halves are borrowed below: dropped, one would tell its peer of the end.
     let (mut from_client, mut to_client) = client.into_split();
-    let is_now = *link.borrow();
-    if is_now == Link::BlackHole {
-        return swallow(&mut from_client, &mut link).await;
+    let way = ways.borrow().of(caller);
+    if way.link == Link::BlackHole {
+        return swallow(&mut from_client, caller, &mut ways).await;
     }
-    if is_now == Link::Cut {
+    if way.link == Link::Cut {
         return;
     }
-    let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else {
+    let Ok(server) = TcpStream::connect(("127.0.0.1", way.port)).await else {
         return;
     };
     let (mut from_server, mut to_server) = server.into_split();
     // What the reply that comes next is to meet.
     let cut = Mutex::new(None);
-    let mut ending = link.clone();
+    let mut ending = ways.clone();
     let is_swallowed = tokio::select! {
         () = requests(&mut from_client, &mut to_server, state, &cut) => false,
-        () = replies(&mut from_server, &mut to_client, state, &cut) => false,
+        () = replies(&mut from_server, &mut to_client, caller, state, &cut) => false,
         is_swallowed = async {
-            let over = |link: &Link| matches!(link, Link::Cut | Link::BlackHole);
-            ending.wait_for(over).await.is_ok_and(|link| *link == Link::BlackHole)
+            let over = |ways: &Ways| {
+                let now = ways.of(caller);
+                now.port != way.port || matches!(now.link, Link::Cut | Link::BlackHole)
+            };
+            let ways = ending.wait_for(over).await;
+            ways.is_ok_and(|ways| ways.of(caller).link == Link::BlackHole)
         } => is_swallowed,
     };
     if is_swallowed {
-        swallow(&mut from_client, &mut link).await;
+        swallow(&mut from_client, caller, &mut ways).await;
     }
 }
 
 /// Reads until the program closes the connection, or all are cut.
-async fn swallow(from: &mut OwnedReadHalf, link: &mut watch::Receiver<Link>) {
+async fn swallow(from: &mut OwnedReadHalf, caller: Option<u32>, ways: &mut watch::Receiver<Ways>) {
     let mut buffer = vec![0; 16 * 1024];
     tokio::select! {
         () = async { while let Ok(1..) = from.read(&mut buffer).await {} } => {}
-        _ = link.wait_for(|link| *link == Link::Cut) => {}
+        _ = ways.wait_for(|ways| ways.of(caller).link == Link::Cut) => {}
     }
 }
 
@@ -226,6 +300,7 @@ async fn requests(
 async fn replies(
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,
+    caller: Option<u32>,
     state: &State,
     cut: &Mutex<Option<CutPoint>>,
 ) {
@@ -242,7 +317,7 @@ async fn replies(
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        if state.replies_come() && to.write_all(passed).await.is_err() {
+        if state.replies_come(caller) && to.write_all(passed).await.is_err() {
             return;
         }
         if point.is_some() {

@@ -13,6 +13,7 @@ mod forms;
 mod single;
 mod slow;
 mod steady;
+mod stores;
 mod strict;
 
 use std::{pin::Pin, time::Duration};
@@ -124,6 +125,20 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: false,
         estimate: |pace| pace.estimate(6) + STARTS,
         measure: |stage, pace| Box::pin(strict::strict(stage, pace)),
+    },
+    Entry {
+        name: "redis",
+        title: "strict order through Redis",
+        is_quick: false,
+        estimate: stores::redis_estimate,
+        measure: |stage, pace| Box::pin(stores::redis(stage, pace)),
+    },
+    Entry {
+        name: "striped",
+        title: "databases that share a sequence beside one",
+        is_quick: false,
+        estimate: stores::striped_estimate,
+        measure: |stage, pace| Box::pin(stores::striped(stage, pace)),
     },
     Entry {
         name: "drivers",

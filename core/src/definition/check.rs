@@ -12,6 +12,9 @@ pub(super) const MAX_STEP: i64 = (1 << 53) - 1;
 /// The longest description, in characters.
 const MAX_DESCRIPTION: usize = 1024;
 
+/// The longest name of a store, in characters.
+const MAX_STORE_NAME: usize = 32;
+
 /// The highest declared rate, in numbers a second.
 const MAX_RATE: f64 = 1e9;
 
@@ -28,6 +31,7 @@ impl Definition {
     /// [`DefinitionError`] names the first field that is out of range or not built yet.
     pub(super) fn check(&self) -> Result<(), DefinitionError> {
         self.check_ranges()?;
+        self.check_store()?;
         self.check_format()?;
         self.check_built()
     }
@@ -127,12 +131,23 @@ impl Definition {
         Ok(())
     }
 
+    fn check_store(&self) -> Result<(), DefinitionError> {
+        if is_store_name(&self.store) {
+            return Ok(());
+        }
+        invalid(
+            "store",
+            "must be the name of a store: a lower-case letter, then up to 31 lower-case letters, \
+             digits and `_`"
+                .to_owned(),
+        )
+    }
+
     /// Refuses values whose feature is not built yet: anything but the default.
     pub(super) fn check_built(&self) -> Result<(), DefinitionError> {
         let offered = Self::default();
         built("kind", &self.kind, &offered.kind)?;
-        built("layout", &self.layout, &offered.layout)?;
-        built("store", &self.store, &offered.store)
+        built("layout", &self.layout, &offered.layout)
     }
 
     /// Refuses a change of what stays as it was created.
@@ -243,6 +258,15 @@ impl Definition {
 
 pub(super) fn invalid(field: &'static str, reason: String) -> Result<(), DefinitionError> {
     Err(DefinitionError::Invalid { field, reason })
+}
+
+/// Whether a store may have this name: `^[a-z][a-z0-9_]{0,31}$`.
+#[must_use]
+pub fn is_store_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    name.len() <= MAX_STORE_NAME
+        && bytes.next().is_some_and(|first| first.is_ascii_lowercase())
+        && bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 fn built<T: PartialEq + Serialize>(

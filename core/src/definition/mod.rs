@@ -11,13 +11,16 @@ mod number;
 mod once;
 mod skip;
 mod span;
+mod stripe;
 #[cfg(test)]
 mod tests;
 mod warning;
 
 pub use change::{BlockChange, DefinitionChange};
+pub use check::is_store_name;
 pub use error::{ChangeError, DefinitionError, StoredDefinitionError};
 pub use span::{InvalidSpan, Span};
+pub use stripe::{MAX_STRIPES, Stripe};
 
 use serde::{Deserialize, Serialize};
 
@@ -263,13 +266,26 @@ impl Definition {
     /// is none, and `None` where `floor` lies above that.
     #[must_use]
     pub fn first_from(&self, floor: i64) -> Option<i64> {
+        let number = self.on_grid(floor)?;
+        (number == self.start || number <= self.end()).then_some(number)
+    }
+
+    /// The lowest number that whole steps reach from `start` and that is not below `floor`, whether
+    /// or not the sequence goes so far; `None` where there is none below 2^63.
+    #[must_use]
+    pub fn on_grid(&self, floor: i64) -> Option<i64> {
         if floor <= self.start {
             return Some(self.start);
         }
         let step = self.step.unsigned_abs().max(1);
         let steps = i64::try_from(floor.abs_diff(self.start).div_ceil(step)).ok()?;
-        let number = steps.checked_mul(self.step)?.checked_add(self.start)?;
-        (number <= self.end()).then_some(number)
+        steps.checked_mul(self.step)?.checked_add(self.start)
+    }
+
+    /// Whether it has no number at all, as one database of many may have none of a short sequence.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.exhausted(self.start)
     }
 
     /// Whether no number is left from `next_value` on.

@@ -8,6 +8,9 @@ impl Definition {
     #[must_use]
     pub fn end(&self) -> i64 {
         let step = self.step.max(1);
+        if self.start > self.limit() {
+            return self.start;
+        }
         let n_steps = self.limit().saturating_sub(self.start) / step;
         // `max`, which it is at most, is at most 2^63 − 1 − `step`, so this one still fits.
         self.start

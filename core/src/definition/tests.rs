@@ -239,11 +239,30 @@ fn values_out_of_range_are_refused_by_field() {
 }
 
 #[test]
+fn a_store_is_named_or_refused() {
+    for name in ["default", "a", "tickets_2", &"a".repeat(32)] {
+        create(json!({ "store": name })).unwrap();
+    }
+    for name in [
+        "",
+        "Tickets",
+        "2x",
+        "_x",
+        "a-b",
+        "a b",
+        "é",
+        &"a".repeat(33),
+    ] {
+        let error = create(json!({ "store": name })).unwrap_err();
+        assert_eq!(error.field(), "store", "{name}");
+    }
+}
+
+#[test]
 fn values_not_built_yet_are_refused_saying_so() {
     for (field, value) in [
         ("kind", json!("snowflake")),
         ("layout", json!({"high": "time"})),
-        ("store", json!("other")),
     ] {
         let error = create(json!({ field: value })).unwrap_err();
         assert_eq!(error.field(), field);

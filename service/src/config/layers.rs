@@ -18,6 +18,12 @@ const DEFAULT_FILE: &str = "odometer.toml";
 /// Keys whose value may be in a file of its own, whose path is given under `<key>_file`.
 const SECRETS: [&str; 2] = ["database_url", "admin_token"];
 
+/// The same of the keys of each store.
+const STORE_SECRETS: [&str; 3] = ["databases", "database", "redis"];
+
+/// What a layer is called whose values give way to those of any store.
+const PLATFORM: &str = "platform";
+
 /// Variables with the prefix that are no keys: where the configuration file is, and what Kubernetes
 /// sets in every pod beside a service called `odometer`.
 const NO_KEYS: [&str; 2] = ["CONFIG", "PORT"];
@@ -123,7 +129,11 @@ struct Layer {
 impl Provider for Layer {
     fn metadata(&self) -> Metadata {
         let origin = self.origin.clone();
-        Metadata::named("layer").interpolater(move |_: &Profile, key: &[&str]| origin.name(key))
+        let name = match self.origin {
+            Origin::DatabaseUrl => PLATFORM,
+            Origin::File(_) | Origin::Environment | Origin::Flags => "layer",
+        };
+        Metadata::named(name).interpolater(move |_: &Profile, key: &[&str]| origin.name(key))
     }
 
     fn data(&self) -> Result<Map<Profile, Dict>, Error> {
@@ -278,15 +288,39 @@ fn insert(values: &mut Dict, path: &[&str], value: String) -> Result<(), String>
     }
 }
 
+/// Whether a layer gives `database_url`, other than the variable that platforms set for anybody.
+pub(super) fn gives_database_url(layers: &Figment) -> bool {
+    let given_by = layers.find_metadata("database_url");
+    given_by.is_some_and(|layer| layer.name != PLATFORM)
+}
+
 /// Replaces each `<secret>_file` by the content of that file.
 fn read_secrets(layer: &mut Layer) -> Result<(), ConfigError> {
-    for key in SECRETS {
+    let origin = &layer.origin;
+    read_secrets_of(&mut layer.values, &SECRETS, |key| origin.name(&[key]))?;
+    if let Some(Value::Dict(_, stores)) = layer.values.get_mut("stores") {
+        for (name, store) in stores {
+            if let Value::Dict(_, store) = store {
+                let named = |key: &str| origin.name(&["stores", name, key]);
+                read_secrets_of(store, &STORE_SECRETS, named)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_secrets_of(
+    values: &mut Dict,
+    secrets: &[&str],
+    name_of: impl Fn(&str) -> String,
+) -> Result<(), ConfigError> {
+    for key in secrets {
         let file_key = format!("{key}_file");
-        let Some(path) = layer.values.remove(&file_key) else {
+        let Some(path) = values.remove(&file_key) else {
             continue;
         };
-        let name = layer.origin.name(&[&file_key]);
-        if layer.values.contains_key(key) {
+        let name = name_of(&file_key);
+        if values.contains_key(*key) {
             let problem = format!("{key} is given as well; keep one of the two");
             return Err(ConfigError::new(name, problem));
         }
@@ -295,7 +329,7 @@ fn read_secrets(layer: &mut Layer) -> Result<(), ConfigError> {
             .ok_or_else(|| "it must be the path of a file".to_owned())
             .and_then(|path| read_secret(Path::new(path)))
             .map_err(|problem| ConfigError::new(name, problem))?;
-        layer.values.insert(key.to_owned(), Value::from(secret));
+        values.insert((*key).to_owned(), Value::from(secret));
     }
     Ok(())
 }

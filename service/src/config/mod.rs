@@ -9,6 +9,7 @@ mod fields;
 mod layers;
 mod secret;
 mod sections;
+mod stores;
 mod templates;
 mod value;
 
@@ -28,6 +29,7 @@ pub use sections::{
     Http, Idle, Journal, Limits, Log, LogFormat, MetricsSection, Pool, Refill, Shutdown,
     StoreSection, Unknown,
 };
+pub use stores::{StoreConfig, StoresConfig};
 
 use crate::sequence::templates::Templates;
 
@@ -94,8 +96,8 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// The place of `[default]` or `[[template]]`, which are read field by field, so that a field that
-/// is wrong can be named.
+/// The place of `[default]`, `[[template]]` or `[stores.NAME]`, which are read field by field, so
+/// that a field that is wrong can be named.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadApart;
 
@@ -112,7 +114,7 @@ pub struct Config {
     /// Where to listen; port 0 picks a free one.
     #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
-    /// The database that holds the counters.
+    /// The database of the default store.
     #[serde(deserialize_with = "secret")]
     pub database_url: Secret,
     /// Whether the schema of PostgreSQL or MySQL is brought up to date at start.
@@ -129,6 +131,11 @@ pub struct Config {
     /// What those who change sequences must show on a listener that is not loopback.
     #[serde(deserialize_with = "some_secret")]
     pub admin_token: Option<Secret>,
+    /// What `stores` says, and `database_url` where it says nothing of the default one.
+    #[serde(skip)]
+    pub stores: StoresConfig,
+    #[serde(rename = "stores")]
+    pub given_stores: ReadApart,
     pub default: ReadApart,
     pub template: ReadApart,
     /// What a name never seen gets, and the fields a `PUT` leaves out: what `default` and
@@ -149,14 +156,17 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
+        let database_url = Secret::new("sqlite:odometer.db");
         Self {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
-            database_url: Secret::new("sqlite:odometer.db"),
+            database_url: database_url.clone(),
             migrate: false,
             unknown: Unknown::Create,
             max_sequences: 1_000_000,
             definition_refresh: Duration::from_secs(10),
             admin_token: None,
+            stores: StoresConfig::of_database_url(&database_url),
+            given_stores: ReadApart,
             default: ReadApart,
             template: ReadApart,
             templates: Templates::default(),
@@ -182,11 +192,12 @@ impl Config {
     pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
         let layers = layers::read(flags, environment)?;
         let mut config: Self = layers.extract().map_err(|error| refused(&error))?;
-        config.templates = templates::read(&layers, config.unknown)?;
-        match config.problem() {
-            None => Ok(config),
-            Some((key, problem)) => Err(ConfigError::new(name_of(&layers, key), problem)),
+        if let Some((key, problem)) = config.problem() {
+            return Err(ConfigError::new(name_of(&layers, key), problem));
         }
+        config.stores = stores::read(&layers, &config.database_url)?;
+        config.templates = templates::read(&layers, config.unknown, &config.stores)?;
+        Ok(config)
     }
 
     /// Templates that no name gets, a warning each.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use figment::Figment;
 use odometer_core::{
-    definition::{Definition, DefinitionChange, DefinitionError},
+    definition::{Definition, DefinitionChange, DefinitionError, Order},
     name::SequenceName,
 };
 use serde_json::{Map, Value};
 
 use super::fields::{self, WrongField};
+use super::stores::StoresConfig;
 use super::{ConfigError, Unknown, name_of};
 use crate::sequence::glob::Glob;
 use crate::sequence::templates::{Rule, Template, Templates};
@@ -25,8 +26,12 @@ const COUNTS: [&str; 4] = ["/step", "/declared_rate", "/block/min", "/block/max"
 ///
 /// # Errors
 /// The first key that cannot be used.
-pub(super) fn read(layers: &Figment, unknown: Unknown) -> Result<Templates, ConfigError> {
-    let default = default(layers)?;
+pub(super) fn read(
+    layers: &Figment,
+    unknown: Unknown,
+    stores: &StoresConfig,
+) -> Result<Templates, ConfigError> {
+    let default = default(layers, stores)?;
     let mut rules = Vec::new();
     for (index, section) in sections(layers)?.iter().enumerate() {
         let refused = |wrong: WrongField| {
@@ -42,7 +47,7 @@ pub(super) fn read(layers: &Figment, unknown: Unknown) -> Result<Templates, Conf
             };
             ConfigError::new(of_template(layers, &key), problem)
         };
-        rules.push(rule(section, &default).map_err(refused)?);
+        rules.push(rule(section, &default, stores).map_err(refused)?);
     }
     let creates_others = unknown == Unknown::Create;
     Templates::new(rules, default, creates_others).map_err(|error| {
@@ -55,7 +60,7 @@ pub(super) fn read(layers: &Figment, unknown: Unknown) -> Result<Templates, Conf
 }
 
 /// The definition of `[default]`.
-fn default(layers: &Figment) -> Result<Arc<Definition>, ConfigError> {
+fn default(layers: &Figment, stores: &StoresConfig) -> Result<Arc<Definition>, ConfigError> {
     let Ok(given) = layers.find_value("default") else {
         return Ok(Arc::default());
     };
@@ -82,7 +87,7 @@ fn default(layers: &Figment) -> Result<Arc<Definition>, ConfigError> {
         return Err(refused(wrong("", problem)));
     };
     let change = fields::change(section, &[]).map_err(refused)?;
-    created(&change, &Definition::default()).map_err(refused)
+    created(&change, &Definition::default(), stores).map_err(refused)
 }
 
 /// The tables of `[[template]]`, in their order.
@@ -101,7 +106,11 @@ fn sections(layers: &Figment) -> Result<Vec<Map<String, Value>>, ConfigError> {
 }
 
 /// The template of one table; what it leaves out is as in `default`.
-fn rule(section: &Map<String, Value>, default: &Definition) -> Result<Rule, WrongField> {
+fn rule(
+    section: &Map<String, Value>,
+    default: &Definition,
+    stores: &StoresConfig,
+) -> Result<Rule, WrongField> {
     // Unknown keys first: who writes `mach` does not lack a `match`.
     let change = fields::change(section, &OWN_KEYS)?;
     let glob = match section.get("match") {
@@ -116,7 +125,7 @@ fn rule(section: &Map<String, Value>, default: &Definition) -> Result<Rule, Wron
     };
     let template = match section.get("share") {
         Some(share) => Template::Share(shared(share, section)?),
-        None => Template::Definition(created(&change, default)?),
+        None => Template::Definition(created(&change, default, stores)?),
     };
     Ok(Rule { glob, template })
 }
@@ -141,11 +150,29 @@ fn shared(share: &Value, section: &Map<String, Value>) -> Result<SequenceName, W
 fn created(
     change: &DefinitionChange,
     template: &Definition,
+    stores: &StoresConfig,
 ) -> Result<Arc<Definition>, WrongField> {
     let created = change.create(template);
-    created
-        .map(Arc::new)
-        .map_err(|error: DefinitionError| wrong(error.field(), error.to_string()))
+    let created =
+        created.map_err(|error: DefinitionError| wrong(error.field(), error.to_string()))?;
+    let Some(store) = stores.get(&created.store) else {
+        let problem = format!(
+            "there is no store \"{}\"; give one of {}, or a section [stores.{}]",
+            created.store,
+            stores.names(),
+            created.store
+        );
+        return Err(wrong("store", problem));
+    };
+    if store.is_striped() && created.order == Order::Strict {
+        let problem = format!(
+            "the databases of the store \"{}\" share each sequence and keep no strict order; \
+             leave it out, or give a store of one database",
+            store.name
+        );
+        return Err(wrong("order", problem));
+    }
+    Ok(Arc::new(created))
 }
 
 fn wrong(field: &str, problem: String) -> WrongField {

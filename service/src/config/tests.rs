@@ -25,7 +25,7 @@ impl File {
         Self { directory, flags }
     }
 
-    fn beside(&self, name: &str, content: &str) -> String {
+    pub(super) fn beside(&self, name: &str, content: &str) -> String {
         let path = self.directory.join(name);
         fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()

@@ -35,6 +35,7 @@ mod printed;
 mod problem;
 mod reply;
 mod sequences;
+mod serving;
 
 use admission::{Administration, InFlight};
 use body::Bounds;

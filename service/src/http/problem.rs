@@ -211,6 +211,7 @@ impl From<SequenceError> for Problem {
             SequenceError::ConfirmNeeded { .. } => Code::ConfirmNeeded,
             SequenceError::StoreUnavailable
             | SequenceError::NotChanged
+            | SequenceError::Incomplete { .. }
             | SequenceError::MayHaveChanged => Code::StoreUnavailable,
             SequenceError::StoreWentBack => Code::StoreWentBack,
             SequenceError::RefillTimeout => Code::RefillTimeout,

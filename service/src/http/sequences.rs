@@ -13,8 +13,11 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::problem::{Code, Problem};
+use super::serving::ServingStore;
 use super::{Http, body, near, openapi, parse};
-use crate::sequence::description::{BlockState, Description, JournalBlock, Page, Rehearsed, State};
+use crate::sequence::description::{
+    BlockState, Description, JournalBlock, Page, Rehearsed, Serving, State,
+};
 use crate::sequence::error::SequenceError;
 
 /// A sequence, as one replica sees it.
@@ -57,6 +60,8 @@ pub(super) struct SequenceState {
     /// How long the numbers that nobody has reserved yet last.
     #[schema(value_type = Option<openapi::Runway>)]
     runway: Option<Runway>,
+    /// What serves it; null where its store is not in this replica's configuration.
+    store: Option<ServingStore>,
 }
 
 /// A block in memory.
@@ -279,7 +284,11 @@ impl From<Description> for Sequence {
         Self {
             sequence: description.name.to_string(),
             definition: description.definition,
-            state: SequenceState::new(description.is_retired, description.state),
+            state: SequenceState::new(
+                description.is_retired,
+                description.state,
+                description.serving,
+            ),
             blocks: description
                 .blocks
                 .into_iter()
@@ -290,7 +299,7 @@ impl From<Description> for Sequence {
 }
 
 impl SequenceState {
-    fn new(is_retired: Option<bool>, state: State) -> Self {
+    fn new(is_retired: Option<bool>, state: State, serving: Option<Serving>) -> Self {
         Self {
             retired: is_retired,
             period: state.period.shown().map(ToOwned::to_owned),
@@ -302,6 +311,7 @@ impl SequenceState {
             last_refill: state.last_refill.and_then(rfc_3339),
             why: state.why,
             runway: state.runway,
+            store: serving.map(ServingStore::from),
         }
     }
 }
@@ -370,6 +380,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::sequence::description::{ServingDatabase, ServingRedis, StoreKind};
 
     fn described(state: State) -> Value {
         let description = Description {
@@ -378,6 +389,21 @@ mod tests {
             definition: Arc::new(Definition::default()),
             is_retired: Some(false),
             state,
+            serving: Some(Serving {
+                store: "fast".to_owned(),
+                kind: StoreKind::Redis,
+                databases: vec![ServingDatabase {
+                    database: "postgres://h/d".to_owned(),
+                    is_up: false,
+                }],
+                redis: Some(ServingRedis {
+                    server: "redis://r".to_owned(),
+                    is_up: true,
+                    window: Some(7),
+                    ceiling: Some(i64::MAX - 1),
+                    lasts_seconds: None,
+                }),
+            }),
             blocks: vec![JournalBlock {
                 period: Period::none(),
                 first: i64::MAX - 9,
@@ -426,6 +452,18 @@ mod tests {
                     {"limit": "max", "numbers_left": 7, "days_left": null},
                     {"limit": "exact", "numbers_left": 7, "days_left": null},
                 ],
+            },
+            "store": {
+                "name": "fast",
+                "kind": "redis",
+                "databases": [{"database": "postgres://h/d", "up": false}],
+                "redis": {
+                    "server": "redis://r",
+                    "up": true,
+                    "window": 7,
+                    "ceiling": "9223372036854775806",
+                    "lasts_seconds": null,
+                },
             },
         });
         assert_eq!(shown["state"], expected);

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::SystemTime};
 
 use odometer_core::{definition::Definition, name::SequenceName, period::Period, runway::Runway};
 
-pub use crate::store::{Condition, JournalBlock, Listed, Page};
+pub use crate::store::{
+    Condition, JournalBlock, Listed, Page, Serving, ServingDatabase, ServingRedis, StoreKind,
+};
 
 /// What a definition has become.
 #[derive(Clone, Debug)]
@@ -49,6 +51,8 @@ pub struct Description {
     /// `None` where the store did not answer.
     pub is_retired: Option<bool>,
     pub state: State,
+    /// `None` where its store is not in the configuration.
+    pub serving: Option<Serving>,
     /// Rows of the journal of all replicas: of the periods that sort last, the highest first.
     pub blocks: Vec<JournalBlock>,
 }

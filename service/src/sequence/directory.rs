@@ -33,7 +33,7 @@ use super::{
 use crate::{
     clock,
     metrics::{AbandonedCause, Metrics},
-    store::{Contact, LIVE, Seen, Store, StoreError},
+    store::{Contact, LIVE, Seen, StoreError, Stores},
 };
 
 /// Actors that are drained at once.
@@ -51,7 +51,7 @@ pub struct Directory {
 impl Directory {
     /// Starts the sweep and an arbiter for the actors; needs a running actix system.
     pub fn start(
-        store: Arc<Store>,
+        store: Arc<Stores>,
         settings: SequenceSettings,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
@@ -289,6 +289,7 @@ impl Directory {
             None => seen.filter(|_| has_counter),
             Some(_) => self.seen(&key).await?,
         };
+        let serving = self.shared.store.serving(&key, &listed.definition);
         state.period = key.period;
         if has_counter {
             // What nobody has used begins at its start.
@@ -306,6 +307,7 @@ impl Directory {
             definition: listed.definition,
             is_retired: Some(listed.state != LIVE),
             state,
+            serving,
             blocks: self.shared.store.blocks(name).await.unwrap_or_default(),
         })
     }
@@ -335,6 +337,7 @@ impl Directory {
         let key = asked_for(name, period, &definition).ok()?;
         let issuer = self.shared.find(&key);
         let mut state = issuer.as_deref().map(Issuer::state).unwrap_or_default();
+        let serving = self.shared.store.serving(&key, &definition);
         state.high_water_mark = None;
         state.period = key.period;
         Some(Description {
@@ -344,6 +347,7 @@ impl Directory {
             // Whether it lives is not known: it may have been retired elsewhere.
             is_retired: is_retired.then_some(true),
             state,
+            serving,
             blocks: Vec::new(),
         })
     }

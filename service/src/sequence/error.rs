@@ -88,6 +88,11 @@ pub enum SequenceError {
          is safe."
     )]
     MayHaveChanged,
+    #[error(
+        "A change needs all databases of its store, and {away} is away: nothing was changed; try \
+         again when it is back."
+    )]
+    Incomplete { away: String },
     #[error("The database cannot be reached and no number is left in memory; try again.")]
     StoreUnavailable,
     #[error(
@@ -119,6 +124,14 @@ impl SequenceError {
             // The actor asks again by itself.
             StoreError::Deadline | StoreError::OtherOrder { .. } => Self::RefillTimeout,
             StoreError::NotFound => Self::NotFound { name },
+            StoreError::Elsewhere(definition) => {
+                tracing::error!(
+                    sequence = name.as_str(),
+                    store = definition.store,
+                    "the sequence lives in a store that is not in the configuration"
+                );
+                Self::StoreUnavailable
+            }
             StoreError::TooMany { limit } => Self::TooManySequences { limit },
             StoreError::Exhausted { left } => Self::Exhausted { name, left },
             StoreError::TooLarge { limit } => Self::TooLarge { limit },
@@ -133,6 +146,7 @@ impl SequenceError {
                 left,
             },
             StoreError::NotChanged => Self::NotChanged,
+            StoreError::Incomplete { away } => Self::Incomplete { away },
             StoreError::MayHaveChanged => Self::MayHaveChanged,
             StoreError::WentBack => Self::StoreWentBack,
             StoreError::NoPeriods(_) => Self::NoPeriods { name },
@@ -144,7 +158,7 @@ impl SequenceError {
             },
             StoreError::TooManyPeriods { limit } => Self::TooManyPeriods { name, limit },
             StoreError::NotForKind => Self::NotForKind,
-            StoreError::Broken(_) => Self::Internal,
+            StoreError::Behind | StoreError::Broken(_) => Self::Internal,
         }
     }
 }

@@ -211,14 +211,12 @@ fn read_by(definition: &Arc<Definition>, id: &str) -> Result<(Period, i64), Inva
 /// What this process knows of a number in a block whose fate is open here.
 fn in_memory(issuer: &Arc<Issuer>, value: i64) -> Option<(NumberFate, Row)> {
     let memory = issuer.memory.lock();
-    let row = memory.held.iter().find(|row| {
-        let block = row.block;
-        (block.first()..=block.last()).contains(&value)
-            && (value - block.first()) % block.step() == 0
-    })?;
-    // Numbers leave in ascending order, and while the memory is held each that is left is here.
+    let row = memory.held.iter().find(|row| row.block.contains(value))?;
+    // The numbers of a block leave in ascending order, and while the memory is held each that is
+    // left is here.
     let rest = issuer.cursor.rest();
-    let first_left = rest.first().or(memory.spare.front()).map(Block::first);
+    let mut left = rest.iter().chain(&memory.spare).map(Block::first);
+    let first_left = left.find(|first| row.block.contains(*first));
     let is_taken = first_left.is_none_or(|first| value < first);
     let fate = if is_taken { taken() } else { NumberFate::Held };
     Some((fate, row.clone()))
@@ -249,7 +247,7 @@ fn in_journal(value: i64, trace: &Trace) -> (NumberFate, Option<Origin>) {
         return (NumberFate::Adopted, Some(Origin::from(&youngest.block)));
     }
     let is_guessed = sabotage::is(Fault::ExplainGuesses);
-    let fate = if is_guessed || was_never_reserved(value, &trace.definition, trace.seen) {
+    let fate = if is_guessed || was_never_reserved(value, &trace.definition, trace.first_free) {
         NumberFate::NotReserved
     } else {
         NumberFate::NoRecord
@@ -275,11 +273,11 @@ fn of_row(value: i64, row: &Traced, was_recovered: bool) -> Option<NumberFate> {
 
 /// Numbers that no reservation can have had: they are not on the sequence's grid, or not below the
 /// first that is free. Those that `advance` skipped are below it and look like any without a row.
-fn was_never_reserved(value: i64, definition: &Definition, seen: Seen) -> bool {
+fn was_never_reserved(value: i64, definition: &Definition, first_free: i64) -> bool {
     let is_on_grid = value
         .checked_sub(definition.start)
         .is_some_and(|offset| offset >= 0 && offset.checked_rem(definition.step) == Some(0));
-    !is_on_grid || value >= seen.next_value
+    !is_on_grid || value >= first_free
 }
 
 impl From<&JournalBlock> for Origin {
@@ -322,6 +320,7 @@ mod tests {
                 next_value: 101,
                 version: 1,
             },
+            first_free: 101,
             was_recovered,
             rows,
         };
@@ -404,12 +403,8 @@ mod tests {
             step: 10,
             ..Definition::default()
         };
-        let seen = Seen {
-            next_value: 107,
-            version: 1,
-        };
         for (value, never) in [(6, true), (7, false), (8, true), (97, false), (107, true)] {
-            assert_eq!(was_never_reserved(value, &grid, seen), never, "{value}");
+            assert_eq!(was_never_reserved(value, &grid, 107), never, "{value}");
         }
     }
 }

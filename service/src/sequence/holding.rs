@@ -99,13 +99,10 @@ impl Ownership {
         if memory.held.is_empty() {
             return Vec::new();
         }
-        let first_left = self
-            .cursor
-            .rest()
-            .first()
-            .or(memory.spare.front())
-            .map_or(memory.all_below, Block::first);
-        let is_spent = |row: &Row| row.block.end() <= first_left;
+        // Blocks of several databases do not follow one another, so each is asked for by itself.
+        let rest = self.cursor.rest();
+        let left: Vec<i64> = rest.iter().chain(&memory.spare).map(Block::first).collect();
+        let is_spent = |row: &Row| !left.iter().any(|first| row.block.contains(*first));
         let (spent, mut held): (Vec<_>, Vec<_>) = std::mem::take(&mut memory.held)
             .into_iter()
             .partition(is_spent);
@@ -126,7 +123,7 @@ impl Ownership {
                 let next_unissued = left
                     .iter()
                     .map(Block::first)
-                    .find(|first| (row.block.first()..=row.block.last()).contains(first));
+                    .find(|first| row.block.contains(*first));
                 (row, next_unissued)
             })
             .collect();

@@ -445,6 +445,13 @@ impl Issuer {
         self.memory.lock().known.is_some()
     }
 
+    /// The store that it lives in; empty before the store was asked with success.
+    pub(super) fn store(&self) -> String {
+        let memory = self.memory.lock();
+        let known = memory.known.as_ref();
+        known.map_or_else(String::new, |known| known.definition.store.clone())
+    }
+
     /// How it stands, as far as memory knows.
     pub(super) fn state(&self) -> State {
         let memory = self.memory.lock();
@@ -588,7 +595,7 @@ impl Memory {
             .held
             .iter()
             .map(|row| row.block)
-            .find(|block| (block.first()..=block.last()).contains(&left.first()))
+            .find(|block| block.contains(left.first()))
             .unwrap_or(*left);
         BlockState {
             first: whole.first(),

@@ -131,7 +131,8 @@ impl Handler<Unload> for SequenceActor {
     type Result = ();
 
     fn handle(&mut self, _: Unload, context: &mut Self::Context) {
-        let store_answers = self.shared.store.contact() == Contact::Up;
+        let store = self.issuer.store();
+        let store_answers = self.shared.store.contact_of(&store) == Contact::Up;
         if !self.is_idle() || (self.issuer.is_known() && !store_answers) {
             return;
         }
@@ -151,7 +152,7 @@ impl Handler<Unload> for SequenceActor {
         let shared = Arc::clone(&self.shared);
         // What is given back has to be there before the name is loaded again, or it is passed over.
         let written = async move {
-            let flush = shared.store.flush_journal();
+            let flush = shared.store.flush_journal_of(&store);
             tokio::time::timeout(UNLOAD_PATIENCE, flush).await.is_ok()
         };
         context.spawn(

@@ -41,6 +41,9 @@ impl Shared {
         metrics.journal_queue.set(to_float(n_rows));
         let n_tasks = u64::try_from(self.store.n_tasks()).unwrap_or(u64::MAX);
         metrics.store_tasks.set(to_float(n_tasks));
+        metrics
+            .store_up
+            .set(f64::from(u8::from(self.store.is_up())));
     }
 
     pub(super) fn publish_issuer(&self, issuer: &Issuer) -> State {

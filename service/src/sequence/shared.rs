@@ -27,12 +27,12 @@ use super::{
 use crate::{
     clock,
     metrics::Metrics,
-    store::{Seen, Store, StoreError},
+    store::{Seen, StoreError, Stores},
 };
 
 /// What the directory, its actors and its sweep share.
 pub(super) struct Shared {
-    pub(super) store: Arc<Store>,
+    pub(super) store: Arc<Stores>,
     pub(super) settings: SequenceSettings,
     pub(super) metrics: Arc<Metrics>,
     /// By name: of a sequence that counts in periods, the head.
@@ -73,7 +73,7 @@ pub(super) struct NotRemembered;
 
 impl Shared {
     pub(super) fn new(
-        store: Arc<Store>,
+        store: Arc<Stores>,
         settings: SequenceSettings,
         metrics: Arc<Metrics>,
         arbiter: ArbiterHandle,

@@ -54,8 +54,8 @@ impl SequenceActor {
         if sabotage::is(Fault::StrictSharesLate) {
             count = count.saturating_mul(SHARED_LATE);
         }
-        let rate = self.issuer.demand(0).rates.average();
-        Want::Strict { count, rate }
+        let demand = self.issuer.demand(count);
+        Want::Strict { count, demand }
     }
 
     /// The numbers of a group have arrived.

@@ -75,6 +75,50 @@ pub struct JournalBlock {
     pub next_unissued: i64,
 }
 
+/// What serves a sequence, as it is now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Serving {
+    /// The name of its store.
+    pub store: String,
+    pub kind: StoreKind,
+    /// In the order of the configuration.
+    pub databases: Vec<ServingDatabase>,
+    /// What counts, where Redis does.
+    pub redis: Option<ServingRedis>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// One ordinary database.
+    Database,
+    /// Several databases share each sequence.
+    Striped,
+    /// Redis counts where order is strict.
+    Redis,
+}
+
+/// One database of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServingDatabase {
+    /// Its URL without user, password and parameters.
+    pub database: String,
+    pub is_up: bool,
+}
+
+/// The Redis server that counts for one counter of a sequence with strict order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServingRedis {
+    /// Its URL without user, password and parameters.
+    pub server: String,
+    pub is_up: bool,
+    /// The window it issues from, where this process knows of one.
+    pub window: Option<i64>,
+    /// Nothing at or above it is issued before the database has raised it.
+    pub ceiling: Option<i64>,
+    /// How long the numbers below the ceiling last at the present rate, in seconds.
+    pub lasts_seconds: Option<f64>,
+}
+
 /// A sequence as it stands after a change of its definition, its floor or its life.
 #[derive(Clone, Debug)]
 pub struct Changed {

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::StoreSettings;
+use super::Bounds;
 
 pub(super) struct Backoff {
     bound: Duration,
@@ -13,7 +13,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    pub(super) fn new(settings: &StoreSettings) -> Self {
+    pub(super) fn new(settings: &Bounds) -> Self {
         Self {
             bound: settings.backoff_min,
             longest: settings.backoff_max,

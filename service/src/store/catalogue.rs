@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use entity::{block, counter, sequence};
 use odometer_core::{
-    definition::{Definition, PeriodKind},
+    definition::{Definition, PeriodKind, StoredDefinitionError, Stripe},
     name::SequenceName,
     period::{CounterKey, Period},
 };
 use sea_orm::{
     ActiveValue::Set,
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, Order,
-    PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
+    PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
     sea_query::{Expr, ExprTrait, IntoColumnRef, Query, SelectStatement},
 };
 
@@ -33,6 +33,8 @@ pub(super) const NO_PERIOD: &str = "";
 /// The state of a sequence, or of a counter, that issues.
 pub const LIVE: &str = "live";
 pub(super) const RETIRED: &str = "retired";
+/// The state of a claim: a name that lives in another store, and has no counter here.
+pub(super) const ELSEWHERE: &str = "elsewhere";
 /// The state of a tombstone: the counter of a period that was removed and is never born again.
 pub(super) const REMOVED: &str = "removed";
 
@@ -52,6 +54,8 @@ pub(super) struct Standing {
     revision: Option<i64>,
     floor: Option<i64>,
     rate: Option<f64>,
+    window: Option<i64>,
+    window_open: Option<bool>,
 }
 
 /// The counter's part of a [`Standing`].
@@ -63,6 +67,16 @@ pub(super) struct Counter {
     pub(super) rate: f64,
     /// Whether it is only a tombstone.
     pub(super) is_removed: bool,
+    pub(super) window: Window,
+}
+
+/// In which window of a counter Redis counts, as the counter's row says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Window {
+    /// The last one that was opened.
+    pub(super) number: i64,
+    /// Whether numbers of it may be issued.
+    pub(super) is_open: bool,
 }
 
 impl Standing {
@@ -76,7 +90,38 @@ impl Standing {
             floor: self.floor?,
             rate: self.rate?,
             is_removed: self.counter_state.as_deref() == Some(REMOVED),
+            window: Window {
+                number: self.window?,
+                is_open: self.window_open?,
+            },
         })
+    }
+
+    #[cfg(test)]
+    pub(super) fn for_tests(definition: &str, version: i64, n_reservations: i64) -> Self {
+        Self {
+            definition: definition.to_owned(),
+            state: LIVE.to_owned(),
+            definition_version: version,
+            periods_removed_through: String::new(),
+            counter_state: Some(LIVE.to_owned()),
+            next_value: Some(1),
+            version: Some(version + n_reservations),
+            revision: Some(version),
+            floor: Some(1),
+            rate: Some(0.0),
+            window: Some(0),
+            window_open: Some(false),
+        }
+    }
+
+    /// # Errors
+    /// `Elsewhere` where the name lives in another store.
+    pub(super) fn check_here(&self) -> Result<(), StoreError> {
+        if self.state == ELSEWHERE {
+            return Err(StoreError::Elsewhere(claimed(&self.definition)?));
+        }
+        Ok(())
     }
 
     /// Whether `period`, whose counter was read, is removed and never to be born again.
@@ -116,6 +161,8 @@ pub(super) fn standings() -> SelectStatement {
             (counter::Entity, counter::Column::Revision),
             (counter::Entity, counter::Column::Floor),
             (counter::Entity, counter::Column::Rate),
+            (counter::Entity, counter::Column::Window),
+            (counter::Entity, counter::Column::WindowOpen),
         ])
         .to_owned()
 }
@@ -157,6 +204,7 @@ pub(super) async fn bear(
     database: DatabaseConnection,
     name: SequenceName,
     definition: Arc<Definition>,
+    stripe: Stripe,
     witness: Witness,
     above: i64,
 ) -> Result<Birth, DbErr> {
@@ -165,11 +213,11 @@ pub(super) async fn bear(
         transaction.rollback().await?;
         return Ok(Birth::Contradicted);
     };
-    if ground.first(&definition) < above && !sabotage::is(Fault::NoWentBackChecks) {
+    if ground.first(&stripe.view(&definition)) < above && !sabotage::is(Fault::NoWentBackChecks) {
         transaction.rollback().await?;
         return Ok(Birth::TooLow);
     }
-    insert(&transaction, &name, &definition, 0, ground).await?;
+    insert(&transaction, &name, &definition, 0, stripe, ground).await?;
     transaction.commit().await?;
     Ok(Birth::Born)
 }
@@ -189,12 +237,14 @@ pub(super) async fn insert(
     name: &SequenceName,
     definition: &Definition,
     version: i64,
+    stripe: Stripe,
     ground: Ground,
 ) -> Result<(), DbErr> {
     let now = now_ms();
     // That of a sequence with periods never issues, and is the one that changes are counted on.
-    let next_value = ground.first(definition);
-    if definition.exhausted(next_value) && !has_periods(definition) {
+    let counted = stripe.view(definition);
+    let next_value = ground.first(&counted);
+    if definition.exhausted(next_value) && !has_periods(definition) && !counted.is_empty() {
         tracing::warn!(
             sequence = name.as_str(),
             "a sequence is born exhausted: what `odometer recover` skipped is more than all of it"
@@ -212,7 +262,7 @@ pub(super) async fn insert(
     sequence::Entity::insert(row)
         .exec_without_returning(transaction)
         .await?;
-    let newborn = Newborn::at(next_value, definition, ground);
+    let newborn = Newborn::at(next_value, definition, stripe, ground);
     let row = newborn.row(&CounterKey::whole(name.clone()));
     counter::Entity::insert(row)
         .exec_without_returning(transaction)
@@ -220,9 +270,38 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// How many sequences there are.
+/// How many sequences live here.
 pub(super) async fn count(database: DatabaseConnection) -> Result<u64, DbErr> {
-    sequence::Entity::find().count(&database).await
+    count_in(&database).await
+}
+
+pub(super) async fn count_in(connection: &impl ConnectionTrait) -> Result<u64, DbErr> {
+    living_here().count(connection).await
+}
+
+/// All sequences but those that live in other stores.
+pub(super) fn living_here() -> Select<sequence::Entity> {
+    sequence::Entity::find().filter(sequence::Column::State.ne(ELSEWHERE))
+}
+
+/// The definition of a claim, which says where its name lives.
+pub(super) fn claimed(stored: &str) -> Result<Arc<Definition>, StoreError> {
+    let definition = Definition::from_stored(stored);
+    let definition = definition.map_err(|error| StoreError::Broken(error.to_string()))?;
+    Ok(Arc::new(definition))
+}
+
+/// Reads the definition of a sequence that lives in `store`, whatever that was called when it was
+/// written.
+pub(super) fn read_definition(
+    stored: &str,
+    store: &str,
+) -> Result<Definition, StoredDefinitionError> {
+    let mut definition = Definition::from_stored(stored)?;
+    if definition.store != store {
+        store.clone_into(&mut definition.store);
+    }
+    Ok(definition)
 }
 
 /// A page of definitions, names in byte order.
@@ -232,7 +311,7 @@ pub(super) async fn list(
     after: String,
     limit: u64,
 ) -> Result<Vec<sequence::Model>, DbErr> {
-    let mut find = sequence::Entity::find()
+    let mut find = living_here()
         .filter(sequence::Column::Name.gt(after))
         .order_by_asc(sequence::Column::Name)
         .limit(limit);

@@ -10,16 +10,18 @@ use std::{
 };
 
 use odometer_core::{
-    definition::Definition,
+    definition::{Definition, Stripe},
     name::SequenceName,
     period::{CounterKey, Period},
 };
-use parking_lot::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch},
+};
 
 use super::{
-    StoreSettings,
-    answer::{Altered, Condition, JournalBlock, Listed, News, Page},
+    Bounds, Contact,
+    answer::{Altered, Condition, JournalBlock, Listed, News, Page, ServingDatabase},
     catalogue,
     change::beat::Beat,
     change::refresh::Refresher,
@@ -35,19 +37,20 @@ use super::{
     journal::{Fate, Journal, Row},
     near,
     removal::Remover,
+    reservation::guide::Guide,
     reservation::suspect::Doubts,
-    reservation::{Reservation, ReserveRequest, Unpublished},
+    reservation::{Reservation, ReserveRequest, Reserved, Unpublished},
+    settings::{DatabaseSettings, Place, Process},
 };
-use crate::metrics::Metrics;
+use crate::{
+    metrics::{DatabaseMetrics, Metrics},
+    sabotage::{self, Fault},
+};
 
-/// One database shares its sequences with none.
-pub(super) const STRIPE_COUNT: i32 = 1;
 /// Reservations ahead of time take at most this part of the connections.
 const AHEAD_PART: u32 = 2;
 /// How long the start waits for the first look at the database.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
-/// News that may wait until they are taken notice of.
-const NEWS_AHEAD: usize = 1;
 /// Rows of the journal that a description shows.
 const BLOCKS_SHOWN: u64 = 100;
 
@@ -59,35 +62,58 @@ pub struct Seen {
     pub version: i64,
 }
 
-pub struct Database {
+pub(super) struct Database {
     pub(super) connection: Arc<Connection>,
     pub(super) beat: Arc<Beat>,
     pub(super) journal: Journal,
     /// This process, as the journal calls it.
     pub(super) holder: Arc<str>,
-    pub(super) settings: StoreSettings,
+    pub(super) place: Place,
+    pub(super) settings: Bounds,
     pub(super) metrics: Arc<Metrics>,
+    /// What is counted of this database alone.
+    pub(super) counted: DatabaseMetrics,
     fatal: watch::Receiver<Option<StartError>>,
+    /// What was found out beside the monitor.
+    refused: watch::Sender<Option<StartError>>,
+    /// Whether this replica counts strict order where the database has on record that all do; not
+    /// known before that was read.
+    pub(super) agreed: watch::Sender<Option<bool>>,
     /// An estimate of how many sequences there are; counted exactly where it decides.
     pub(super) n_sequences: AtomicU64,
+    /// The same of names that live in other stores.
+    pub(super) n_claims: AtomicU64,
     /// What is not known of writes that got no answer.
     pub(super) doubts: Doubts,
     /// Turns of reservations that nobody waits for: they leave connections to those of callers.
     ahead: Semaphore,
     in_flight: AtomicUsize,
     peak_in_flight: AtomicUsize,
-    /// Whoever issues from this store takes the end at which its news arrive.
-    pub(super) news: Mutex<Option<mpsc::Receiver<News>>>,
+    /// Which numbers of each sequence are counted here.
+    pub(super) stripe: Stripe,
     /// Held as long as this process may write the SQLite file.
-    _lock: Option<super::file_lock::FileLock>,
+    lock: Option<super::file_lock::FileLock>,
 }
 
 impl Database {
     pub(super) async fn connect(
-        settings: StoreSettings,
-        metrics: Arc<Metrics>,
+        settings: DatabaseSettings,
+        process: &Process,
+        tell: mpsc::Sender<News>,
+    ) -> Result<Arc<Self>, StartError> {
+        let place = settings.place.clone();
+        let connecting = Self::connect_to(settings, process, tell);
+        connecting.await.map_err(|error| error.of(&place))
+    }
+
+    async fn connect_to(
+        settings: DatabaseSettings,
+        process: &Process,
+        tell: mpsc::Sender<News>,
     ) -> Result<Arc<Self>, StartError> {
         let target = Target::parse(&settings.url)?;
+        let (place, settings) = (settings.place, settings.bounds);
+        let (holder, metrics) = (Arc::clone(&process.holder), Arc::clone(&process.metrics));
         let lock = target
             .file
             .as_deref()
@@ -103,8 +129,9 @@ impl Database {
             .await
             .map_err(|error| super::unreadable(&error))?;
         let connection = Arc::new(connection);
-        let holder: Arc<str> = super::holder_name().into();
-        let beat = Arc::new(Beat::new(Arc::clone(&holder), Arc::clone(&metrics)));
+        let counted = metrics.database(&place.store, place.source.database);
+        let (store, went_back) = (Arc::clone(&place.store), counted.went_back.clone());
+        let beat = Arc::new(Beat::new(Arc::clone(&holder), store, went_back));
         let journal = Journal::start(
             Arc::clone(&connection),
             Arc::clone(&beat),
@@ -112,22 +139,22 @@ impl Database {
             settings.journal_queue,
             Arc::clone(&metrics),
         );
-        let n_ahead = usize::try_from(settings.pool_max / AHEAD_PART)
-            .unwrap_or(1)
-            .max(1);
-        let (tell, news) = mpsc::channel(NEWS_AHEAD);
-        tidy_up(&connection, &beat, &settings, &metrics);
-        let mut has_looked = connection.has_looked.subscribe();
+        tidy_up(&connection, &beat, &settings, &metrics, &counted);
         let fatal = Monitor::start(
             Arc::clone(&connection),
             target,
             &settings,
-            Arc::clone(&metrics),
-            Refresher::new(Arc::clone(&connection), Arc::clone(&beat), &settings, tell),
+            place.clone(),
+            counted.up.clone(),
+            Refresher::new(
+                Arc::clone(&connection),
+                Arc::clone(&beat),
+                &settings,
+                Arc::clone(&place.store),
+                tell,
+            ),
         );
-        // A database that is there answers the very first call; one that is away is not waited for.
-        let looked = has_looked.wait_for(|looked| *looked);
-        let _in_time = tokio::time::timeout(FIRST_LOOK, looked).await;
+        first_look(&connection).await;
         if let Some(error) = fatal.borrow().clone() {
             return Err(error);
         }
@@ -136,32 +163,93 @@ impl Database {
             beat,
             journal,
             holder,
+            stripe: stripe_of(place.stripe),
+            place,
+            ahead: Semaphore::new(n_ahead(settings.pool_max)),
             settings,
             metrics,
+            counted,
             fatal,
+            refused: watch::Sender::new(None),
+            agreed: watch::Sender::new(None),
             n_sequences: AtomicU64::new(0),
+            n_claims: AtomicU64::new(0),
             doubts: Doubts::default(),
-            ahead: Semaphore::new(n_ahead),
             in_flight: AtomicUsize::new(0),
             peak_in_flight: AtomicUsize::new(0),
-            news: Mutex::new(Some(news)),
-            _lock: lock,
+            lock,
         }))
+    }
+
+    /// How many databases share its sequences, as its counters have it.
+    pub(super) fn stripe_count(&self) -> i32 {
+        i32::from(self.stripe.n())
     }
 
     pub(super) fn health(&self) -> Health {
         self.connection.health()
     }
 
+    pub(super) fn contact(&self) -> Contact {
+        match self.health() {
+            Health::NoContact => Contact::None,
+            Health::WrongSchema => Contact::WrongSchema,
+            Health::Up => Contact::Up,
+            Health::Down => Contact::Lost,
+        }
+    }
+
+    /// How it is seen from outside.
+    pub(super) fn serving(&self) -> ServingDatabase {
+        ServingDatabase {
+            database: self.place.address.to_string(),
+            is_up: self.health() == Health::Up,
+        }
+    }
+
+    /// Resolves when the database answers, with a schema that fits.
+    pub(super) async fn reached(&self) {
+        let mut health = self.connection.health_changes();
+        // The sending end lives as long as the database.
+        let _up = health.wait_for(|health| *health == Health::Up).await;
+    }
+
+    pub(super) fn handle(&self) -> &Handle {
+        self.connection.handle()
+    }
+
     /// Resolves when the database turned out to be one that waiting does not mend.
     pub(super) async fn fatal(&self) -> StartError {
-        let mut fatal = self.fatal.clone();
-        let found = fatal.wait_for(Option::is_some).await;
-        match found.map(|error| error.clone()) {
-            Ok(Some(error)) => error,
-            // The monitor ends with the store: nothing will be found any more.
-            _ => std::future::pending().await,
+        let (mut fatal, mut refused) = (self.fatal.clone(), self.refused.subscribe());
+        tokio::select! {
+            Ok(found) = fatal.wait_for(Option::is_some) => {
+                if let Some(error) = found.clone() {
+                    return error.of(&self.place);
+                }
+            }
+            Ok(found) = refused.wait_for(Option::is_some) => {
+                if let Some(error) = found.clone() {
+                    return error;
+                }
+            }
         }
+        // The monitor ends with the store: nothing will be found any more.
+        std::future::pending().await
+    }
+
+    /// Whether it is a SQLite file, which this process has for itself.
+    pub(super) fn is_file(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    /// Whether this replica may count where order is strict, if that is known.
+    pub(super) fn agrees(&self) -> Option<bool> {
+        *self.agreed.borrow()
+    }
+
+    /// It turned out to be one that waiting does not mend.
+    pub(super) fn refuse(&self, error: StartError) {
+        self.refused.send_replace(Some(error));
     }
 
     /// Reserves in a task that nobody cancels.
@@ -171,13 +259,29 @@ impl Database {
         self: &Arc<Self>,
         request: ReserveRequest,
     ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
+        let database = Arc::clone(self);
+        self.reserve_by(request, move |request| async move {
+            Reservation::new(&database, request).run().await
+        })
+    }
+
+    /// As [`Database::reserve`], in the way that is given.
+    pub(super) fn reserve_by<F, Fut>(
+        self: &Arc<Self>,
+        request: ReserveRequest,
+        work: F,
+    ) -> oneshot::Receiver<Result<Unpublished, StoreError>>
+    where
+        F: FnOnce(ReserveRequest) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<Reserved, StoreError>> + Send,
+    {
         let (answer, receiver) = oneshot::channel();
         let database = Arc::clone(self);
         self.connection.handle().spawn(async move {
             let started = Instant::now();
             let turn = database.turn_ahead(&request).await;
             let flight = InFlight::enter(&database);
-            let outcome = Reservation::new(&database, request).run().await;
+            let outcome = work(request).await;
             drop((flight, turn));
             database
                 .metrics
@@ -191,8 +295,18 @@ impl Database {
         receiver
     }
 
+    /// One reservation, which must be run to its end: dropped, it forgets what it may have reserved.
+    pub(super) async fn reserve_guided(
+        &self,
+        request: ReserveRequest,
+        guide: Guide,
+    ) -> Result<Reserved, StoreError> {
+        let _flight = InFlight::enter(self);
+        Reservation::new(self, request).guided(guide).run().await
+    }
+
     /// Waits for a turn where nobody waits for the numbers, until somebody does.
-    async fn turn_ahead(&self, request: &ReserveRequest) -> Option<SemaphorePermit<'_>> {
+    pub(super) async fn turn_ahead(&self, request: &ReserveRequest) -> Option<SemaphorePermit<'_>> {
         if !request.want.is_ahead() {
             return None;
         }
@@ -209,6 +323,23 @@ impl Database {
 
     pub(super) fn write_journal(&self, row: Row, fate: Fate) {
         self.journal.write(row, fate);
+    }
+
+    pub(super) fn n_journal_rows_queued(&self) -> usize {
+        self.journal.n_queued()
+    }
+
+    pub(super) fn n_numbers_returning(&self) -> u64 {
+        self.journal.n_returning()
+    }
+
+    pub(super) async fn flush_journal(&self) {
+        self.journal.flush().await;
+    }
+
+    /// Tasks alive in the database's runtime.
+    pub(super) fn n_tasks(&self) -> usize {
+        self.connection.n_tasks()
     }
 
     pub(super) async fn alter(
@@ -233,6 +364,7 @@ impl Database {
             keyed_periods: self.settings.keyed_periods,
             witness,
             last_seen,
+            store: Arc::clone(&self.place.store),
         };
         let outcome = self
             .attempts(Repeat::NotCommitted, |database| {
@@ -298,7 +430,7 @@ impl Database {
         let more = rows.len() > shown;
         let mut sequences = Vec::with_capacity(rows.len());
         for row in rows.into_iter().take(shown) {
-            sequences.push(listed(row)?);
+            sequences.push(listed(row, &self.place.store)?);
         }
         let next = sequences
             .last()
@@ -313,8 +445,7 @@ impl Database {
         key: &CounterKey,
     ) -> Result<(Listed, Option<Seen>), StoreError> {
         let standing = self.standing_of(key).await?;
-        let definition = Definition::from_stored(&standing.definition)
-            .map_err(|error| StoreError::Broken(error.to_string()))?;
+        let definition = self.definition_of(&standing)?;
         if standing.has_removed(&key.period) {
             return Err(StoreError::PeriodRemoved);
         }
@@ -334,7 +465,18 @@ impl Database {
             let CounterKey { sequence, period } = key.clone();
             async move { catalogue::read(&database, sequence.as_str(), &period).await }
         });
-        read.await?.ok_or(StoreError::NotFound)
+        let standing = read.await?.ok_or(StoreError::NotFound)?;
+        standing.check_here()?;
+        Ok(standing)
+    }
+
+    /// The definition of a sequence that lives here.
+    pub(super) fn definition_of(
+        &self,
+        standing: &catalogue::Standing,
+    ) -> Result<Definition, StoreError> {
+        catalogue::read_definition(&standing.definition, &self.place.store)
+            .map_err(|error| StoreError::Broken(error.to_string()))
     }
 
     pub(super) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
@@ -441,14 +583,37 @@ impl Database {
     }
 }
 
+/// A database that is there answers the very first call; one that is away is not waited for.
+async fn first_look(connection: &Connection) {
+    let mut has_looked = connection.has_looked.subscribe();
+    let looked = has_looked.wait_for(|looked| *looked);
+    let _in_time = tokio::time::timeout(FIRST_LOOK, looked).await;
+}
+
+/// The stripe that is counted; under its fault all databases count as the first one does.
+fn stripe_of(stripe: Stripe) -> Stripe {
+    if sabotage::is(Fault::NoOffset) {
+        Stripe::new(0, stripe.n()).unwrap_or(stripe)
+    } else {
+        stripe
+    }
+}
+
+/// Connections that reservations ahead of time may take, of so many; one at least.
+fn n_ahead(pool_max: u32) -> usize {
+    usize::try_from(pool_max / AHEAD_PART).unwrap_or(1).max(1)
+}
+
 /// Starts what looks after the tables, for as long as the connection's runtime lives.
 fn tidy_up(
     connection: &Arc<Connection>,
     beat: &Arc<Beat>,
-    settings: &StoreSettings,
+    settings: &Bounds,
     metrics: &Arc<Metrics>,
+    counted: &DatabaseMetrics,
 ) {
-    Overlaps::watch(Arc::clone(connection), Arc::clone(metrics));
+    let n_overlaps = counted.journal_overlaps.clone();
+    Overlaps::watch(Arc::clone(connection), Arc::clone(metrics), n_overlaps);
     Pruner::start(
         Arc::clone(connection),
         beat.holder().to_owned(),
@@ -476,12 +641,13 @@ pub(super) fn journal_block(row: entity::block::Model) -> JournalBlock {
     }
 }
 
-fn listed(row: entity::sequence::Model) -> Result<Listed, StoreError> {
+fn listed(row: entity::sequence::Model, store: &str) -> Result<Listed, StoreError> {
     let broken = |error: String| StoreError::Broken(format!("sequence `{}`: {error}", row.name));
     Ok(Listed {
         name: SequenceName::parse(&row.name).map_err(|error| broken(error.to_string()))?,
         definition: Arc::new(
-            Definition::from_stored(&row.definition).map_err(|error| broken(error.to_string()))?,
+            catalogue::read_definition(&row.definition, store)
+                .map_err(|error| broken(error.to_string()))?,
         ),
         state: row.state,
         version: row.version,

@@ -1,12 +1,12 @@
 //! What can go wrong in the store, told apart by what it means for the numbers.
 
-use std::io;
+use std::{io, sync::Arc};
 
-use odometer_core::definition::DefinitionError;
+use odometer_core::definition::{Definition, DefinitionError};
 use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, SqlxError};
 use thiserror::Error;
 
-use super::{code::Code, connection::tls, reservation::Known};
+use super::{code::Code, connection::tls, reservation::Known, settings::Place};
 
 /// Why the program cannot start, or cannot go on.
 #[derive(Clone, Debug, Error)]
@@ -21,6 +21,27 @@ pub enum StartError {
     Other(String),
 }
 
+impl StartError {
+    /// Both of them, as what an operator has to see to first.
+    pub(super) fn and(self, other: Self) -> Self {
+        let both = format!("{self}; {other}");
+        match (self, other) {
+            (Self::Configuration(_), _) | (_, Self::Configuration(_)) => Self::Configuration(both),
+            (Self::Held(_), _) | (_, Self::Held(_)) => Self::Held(both),
+            (Self::Other(_), Self::Other(_)) => Self::Other(both),
+        }
+    }
+
+    /// What was said of the one database there usually is, said of this one.
+    pub(super) fn of(self, place: &Place) -> Self {
+        match self {
+            Self::Configuration(sentence) => Self::Configuration(place.name_in(&sentence)),
+            Self::Held(sentence) => Self::Held(place.name_in(&sentence)),
+            Self::Other(sentence) => Self::Other(place.name_in(&sentence)),
+        }
+    }
+}
+
 /// Why the store did not do what it was asked for.
 ///
 /// With any of them no block exists: what may have been reserved was counted as abandoned.
@@ -32,6 +53,9 @@ pub enum StoreError {
     Deadline,
     #[error("no such sequence")]
     NotFound,
+    /// The name is claimed for the store that the definition names.
+    #[error("the sequence lives in the store `{}`", .0.store)]
+    Elsewhere(Arc<Definition>),
     #[error("as many sequences as allowed")]
     TooMany { limit: u64 },
     #[error("{left} numbers are left")]
@@ -79,6 +103,12 @@ pub enum StoreError {
     MayHaveChanged,
     #[error("the store holds less than was seen in it")]
     WentBack,
+    /// Never leaves the store: one of several databases has not what the others agreed on.
+    #[error("a database is behind the others")]
+    Behind,
+    /// A change needs a database that is away; the text names it.
+    #[error("{away} is away")]
+    Incomplete { away: String },
     /// Said once in the log where it was found.
     #[error("{0}")]
     Broken(String),

@@ -26,7 +26,7 @@ use sea_orm::{
 };
 
 use super::{
-    catalogue::NO_PERIOD,
+    catalogue::{self, NO_PERIOD},
     change::beat::{self, Beat, Witness},
     connection::session::DatabaseConnection,
     connection::{Connection, Health},
@@ -261,7 +261,7 @@ async fn calendars(
     database: DatabaseConnection,
     (after, end): (String, Option<String>),
 ) -> Result<Vec<sequence::Model>, DbErr> {
-    let mut find = sequence::Entity::find()
+    let mut find = catalogue::living_here()
         .filter(sequence::Column::Name.gt(after))
         .filter(sequence::Column::Definition.not_like("%\"period\":\"none\"%"))
         .filter(sequence::Column::Definition.not_like("%\"period\":\"keyed\"%"));

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ::metrics::Gauge;
 use entity::replica;
 use odometer_core::name::SequenceName;
 use parking_lot::Mutex;
@@ -21,14 +22,11 @@ use sea_orm::{
 };
 
 use crate::clock::now_ms;
+use crate::sabotage::{self, Fault};
 use crate::store::{
     connection::Connection,
     connection::session::DatabaseConnection,
     error::{Failure, StoreError},
-};
-use crate::{
-    metrics::Metrics,
-    sabotage::{self, Fault},
 };
 
 /// Rows of processes that ended are kept for so long: far longer than a replica that is cut off
@@ -42,7 +40,10 @@ const COMPLAINTS: usize = 1000;
 /// This replica's row, and what is known of it.
 pub(in crate::store) struct Beat {
     holder: Arc<str>,
-    metrics: Arc<Metrics>,
+    /// 1 while the store is known to have gone back.
+    went_back: Gauge,
+    /// What the store is called.
+    store: Arc<str>,
     state: Mutex<State>,
 }
 
@@ -94,10 +95,11 @@ impl Witness {
 }
 
 impl Beat {
-    pub(in crate::store) fn new(holder: Arc<str>, metrics: Arc<Metrics>) -> Self {
+    pub(in crate::store) fn new(holder: Arc<str>, store: Arc<str>, went_back: Gauge) -> Self {
         Self {
             holder,
-            metrics,
+            went_back,
+            store,
             state: Mutex::default(),
         }
     }
@@ -150,9 +152,10 @@ impl Beat {
         if sabotage::is(Fault::NoWentBackChecks) {
             return;
         }
-        self.metrics.store_went_back.set(1.0);
+        self.went_back.set(1.0);
         if !std::mem::replace(&mut self.state.lock().went_back, true) {
             tracing::error!(
+                store = &*self.store,
                 "the store went back to an earlier state: {how}. Nothing is reserved for any \
                  sequence until `odometer recover` has run; see the runbook, \"store went back\""
             );
@@ -161,7 +164,7 @@ impl Beat {
 
     /// One counter is gone or below what this replica has seen, although its beat is not.
     pub(in crate::store) fn note_name_went_back(&self, name: &SequenceName) {
-        self.metrics.store_went_back.set(1.0);
+        self.went_back.set(1.0);
         let mut state = self.state.lock();
         if state.complained_of.len() >= COMPLAINTS || !state.complained_of.insert(name.clone()) {
             return;
@@ -174,6 +177,7 @@ impl Beat {
         };
         tracing::error!(
             sequence = name.as_str(),
+            store = &*self.store,
             "the store went back: this counter is gone or below what this replica has seen, and \
              nothing is reserved for it; {advice}"
         );
@@ -226,7 +230,7 @@ impl Beat {
         state.went_back = false;
         state.era = state.era.saturating_add(1);
         state.complained_of.clear();
-        self.metrics.store_went_back.set(0.0);
+        self.went_back.set(0.0);
     }
 
     fn next(&self) -> i64 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use entity::counter;
 use odometer_core::{
-    definition::{Definition, PeriodKind},
+    definition::{Definition, PeriodKind, Stripe},
     name::SequenceName,
     period::CounterKey,
 };
@@ -33,11 +33,11 @@ pub(super) struct Found {
 
 /// What was used of all counters of a sequence, where the act depends on it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Used {
+pub(in crate::store) struct Used {
     /// The highest high-water mark of those that issue.
-    pub(super) highest: i64,
+    pub(in crate::store) highest: i64,
     /// Whether a number may have been issued, of whichever period, also one that is removed.
-    pub(super) issued: bool,
+    pub(in crate::store) issued: bool,
 }
 
 /// The sequence that the act is about.
@@ -160,7 +160,7 @@ async fn born(
     if change.went_back(first, None) {
         return Ok(Err(StoreError::WentBack));
     }
-    let newborn = Newborn::at(first, definition, ground);
+    let newborn = Newborn::at(first, definition, Stripe::WHOLE, ground);
     insert(transaction, key, newborn).await?;
     Ok(Ok(Counter {
         seen: Seen {
@@ -171,6 +171,7 @@ async fn born(
         revision: newborn.version,
         rate: 0.0,
         is_removed: false,
+        window: catalogue::Window::default(),
     }))
 }
 
@@ -191,12 +192,12 @@ impl ChangeVersion {
     }
 }
 
-/// Raises version and revision, so that what is remembered of the counters conflicts: of all that
-/// issue, or, where a period is named, of its own and of the one without a period.
+/// Raises version and revision and closes windows, so that what is remembered of the counters
+/// conflicts: of all that issue, or, where a period is named, of its own and of the one without a period.
 ///
 /// A tombstone was raised when it became one. So a write on what is remembered of the period as it
 /// was before finds no row any more, and whoever reads again is told that it is removed.
-pub(super) async fn raise(
+pub(in crate::store) async fn raise(
     transaction: &DatabaseTransaction,
     key: &CounterKey,
 ) -> Result<(), DbErr> {
@@ -210,6 +211,7 @@ pub(super) async fn raise(
             counter::Column::Revision,
             one_more(counter::Column::Revision),
         )
+        .col_expr(counter::Column::WindowOpen, Expr::val(false))
         .filter(those.add(counter::Column::State.eq(LIVE)))
         .exec(transaction)
         .await?;
@@ -260,7 +262,7 @@ pub(super) async fn close(
 }
 
 /// The highest high-water mark of the periods that issue; `None` where there is none.
-async fn highest_of_periods(
+pub(super) async fn highest_of_periods(
     transaction: &DatabaseTransaction,
     name: &SequenceName,
 ) -> Result<Option<i64>, DbErr> {
@@ -278,7 +280,7 @@ async fn highest_of_periods(
 }
 
 /// Whether a counter was made for any period, those of removed keys included.
-async fn is_any_made(
+pub(super) async fn is_any_made(
     transaction: &DatabaseTransaction,
     name: &SequenceName,
 ) -> Result<bool, DbErr> {

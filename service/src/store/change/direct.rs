@@ -1,4 +1,4 @@
-//! Changes made by a command, over one connection and with no replica around it.
+//! Changes made by a command, of one database, over one connection and with no replica around it.
 //!
 //! They are the same transactions as a replica's. This process has seen nothing of the store
 //! before, so there is nothing by which it could know that the store went back: replicas do.
@@ -12,9 +12,10 @@ use odometer_core::{name::SequenceName, period::Period};
 
 use super::{Act, Change};
 use crate::store::{
-    StoreSettings,
+    Bounds,
     answer::{Altered, Condition, Snapshot},
     backoff::Backoff,
+    catalogue,
     connection::{
         monitor,
         session::DatabaseConnection,
@@ -23,30 +24,38 @@ use crate::store::{
     },
     error::{Cause, Failure, StartError, StoreError},
     file_lock::FileLock,
+    settings::DatabaseSettings,
 };
 
-/// A store that one command changes.
+/// A database that one command changes.
 pub struct DirectStore {
     /// `None` where the SQLite file is not there and only a dry run is wanted.
     database: Option<DatabaseConnection>,
-    settings: StoreSettings,
+    bounds: Bounds,
+    store: Arc<str>,
     _lock: Option<FileLock>,
 }
 
 impl DirectStore {
-    /// Opens the store; a SQLite file is held by this process from then on, and made where there
+    /// Opens it; a SQLite file is held by this process from then on, and made where there
     /// is none. For a dry run nothing is held or made.
     ///
     /// # Errors
     /// It cannot be reached, or is not fit to be changed.
-    pub async fn open(settings: StoreSettings, is_dry_run: bool) -> Result<Self, StartError> {
+    pub(super) async fn open(
+        settings: DatabaseSettings,
+        is_dry_run: bool,
+    ) -> Result<Self, StartError> {
+        let (bounds, place) = (settings.bounds, settings.place);
+        let store = Arc::clone(&place.store);
         let target = Target::parse(&settings.url)?;
-        let (acquire, longest) = (settings.acquire, Some(settings.timeout));
+        let (acquire, longest) = (bounds.acquire, Some(bounds.timeout));
         let file = target.file.clone();
         if is_dry_run && file.as_deref().is_some_and(|file| !file.exists()) {
             return Ok(Self {
                 database: None,
-                settings,
+                bounds,
+                store,
                 _lock: None,
             });
         }
@@ -65,11 +74,12 @@ impl DirectStore {
         };
         let reached = DatabaseConnection::reach(&target, acquire, longest, options);
         let database = Box::pin(reached).await.map_err(unusable)?;
-        let verdict = startup::inspect(database.clone()).await;
+        let verdict = startup::inspect(database.clone(), place).await;
         match verdict.unwrap_or_else(|error| startup::verdict_of(&error.into())) {
             Verdict::Good { .. } => Ok(Self {
                 database: Some(database),
-                settings,
+                bounds,
+                store,
                 _lock: lock,
             }),
             verdict @ (Verdict::Wrong(_) | Verdict::Schema(_) | Verdict::Away(_)) => {
@@ -83,7 +93,7 @@ impl DirectStore {
     /// # Errors
     /// Outside, the database failed, nothing was changed and the next change will fare no better;
     /// inside, why this change was not made, or that it may have been.
-    pub async fn alter(
+    pub(super) async fn alter(
         &self,
         name: &SequenceName,
         act: Act,
@@ -97,13 +107,14 @@ impl DirectStore {
             name: name.clone(),
             act,
             condition,
-            max_sequences: self.settings.max_sequences.saturating_sub(n_created),
-            keyed_periods: self.settings.keyed_periods,
+            max_sequences: self.bounds.max_sequences.saturating_sub(n_created),
+            keyed_periods: self.bounds.keyed_periods,
             witness: None,
             last_seen: None,
+            store: Arc::clone(&self.store),
         };
-        let until = Instant::now() + self.settings.deadline;
-        let mut backoff = Backoff::new(&self.settings);
+        let until = Instant::now() + self.bounds.deadline;
+        let mut backoff = Backoff::new(&self.bounds);
         loop {
             let failure = match self.attempt(database, change.clone()).await {
                 Ok(outcome) => return Ok(outcome),
@@ -127,13 +138,33 @@ impl DirectStore {
         }
     }
 
+    /// Whether it has a row of this name, and of which store.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(super) async fn has(&self, name: &SequenceName) -> Result<Option<Whose>, StartError> {
+        let Some(database) = &self.database else {
+            return Ok(None);
+        };
+        let found = catalogue::read(database, name.as_str(), &Period::none()).await;
+        let found = found.map_err(|error| {
+            let failure = Failure::from(error);
+            let cause = failure.cause().text();
+            StartError::Other(format!("the database failed at `{name}`: {cause}"))
+        })?;
+        Ok(found.map(|found| match found.check_here() {
+            Err(StoreError::Elsewhere(definition)) => Whose::Of(definition.store.clone()),
+            Ok(()) | Err(_) => Whose::Here,
+        }))
+    }
+
     async fn attempt(
         &self,
         database: &DatabaseConnection,
         change: Change,
     ) -> Result<Result<Altered, StoreError>, Failure> {
         // Longer than the server lets a statement run, so that it is the one to say so.
-        let patience = self.settings.timeout + Duration::from_secs(2);
+        let patience = self.bounds.timeout + Duration::from_secs(2);
         let work = Box::pin(super::run(database.clone(), change));
         match tokio::time::timeout(patience, work).await {
             Ok(outcome) => outcome.map_err(Failure::from),
@@ -142,12 +173,19 @@ impl DirectStore {
     }
 
     /// Closes the connection; the SQLite file is free afterwards.
-    pub async fn close(self) {
+    pub(super) async fn close(self) {
         if let Some(database) = self.database {
             // Nothing was left on the connection that closing could lose.
             let _closed = database.close().await;
         }
     }
+}
+
+/// Where a name lives that a database has a row of.
+pub(super) enum Whose {
+    Here,
+    /// In the store of this name.
+    Of(String),
 }
 
 /// What a dry run comes to where there is no database yet.

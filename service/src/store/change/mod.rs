@@ -4,8 +4,10 @@
 //! learn of it.
 
 pub(in crate::store) mod beat;
-mod counters;
-pub(in crate::store) mod direct;
+pub(in crate::store) mod by_command;
+pub(in crate::store) mod counters;
+mod direct;
+pub(in crate::store) mod leg;
 pub(in crate::store) mod recover;
 pub(in crate::store) mod refresh;
 
@@ -13,12 +15,12 @@ use std::sync::Arc;
 
 use entity::{meta, sequence};
 use odometer_core::{
-    definition::{Definition, DefinitionChange},
+    definition::{Definition, DefinitionChange, DefinitionError, Stripe},
     name::SequenceName,
     period::{CounterKey, Period},
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, LockType},
 };
 
@@ -26,7 +28,7 @@ use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
 use crate::store::{
     answer::{Altered, Condition, Snapshot},
-    catalogue::{self, LIVE, RETIRED, one_more},
+    catalogue::{self, ELSEWHERE, LIVE, RETIRED, one_more},
     change::beat::Witness,
     change::counters::{Used, WholeSequence},
     connection::session::{DatabaseConnection, DatabaseTransaction},
@@ -89,6 +91,8 @@ pub(in crate::store) struct Change {
     pub(in crate::store) witness: Option<Witness>,
     /// The counter of the act's period as this process last saw it: it never falls below.
     pub(in crate::store) last_seen: Option<Seen>,
+    /// What the store is called that all this happens in.
+    pub(in crate::store) store: Arc<str>,
 }
 
 impl Change {
@@ -129,10 +133,10 @@ async fn within(
     let Some(row) = find.one(transaction).await? else {
         return create(transaction, change).await;
     };
-    if let Err(error) = admit(&change, &row) {
+    if let Err(error) = admit(&change.act, change.condition, &row) {
         return Ok(Err(error));
     }
-    let definition = match Definition::from_stored(&row.definition) {
+    let definition = match catalogue::read_definition(&row.definition, &change.store) {
         Ok(definition) => Arc::new(definition),
         Err(error) => return Ok(Err(StoreError::Broken(error.to_string()))),
     };
@@ -205,12 +209,19 @@ fn is_so_already(act: &Act, row: &sequence::Model, definition: &Definition) -> b
 }
 
 /// Whether the act may be tried on the sequence as it is.
-fn admit(change: &Change, row: &sequence::Model) -> Result<(), StoreError> {
-    let is_for_the_living = matches!(change.act, Act::Define { .. } | Act::Advance { .. });
+pub(in crate::store) fn admit(
+    act: &Act,
+    condition: Condition,
+    row: &sequence::Model,
+) -> Result<(), StoreError> {
+    if row.state == ELSEWHERE {
+        return Err(StoreError::Elsewhere(catalogue::claimed(&row.definition)?));
+    }
+    let is_for_the_living = matches!(act, Act::Define { .. } | Act::Advance { .. });
     if row.state != LIVE && is_for_the_living {
         return Err(StoreError::Retired);
     }
-    match change.condition {
+    match condition {
         Condition::MustNotExist => Err(StoreError::AlreadyExists),
         Condition::Version(wanted) if wanted != row.version => Err(StoreError::VersionMismatch {
             current: row.version,
@@ -220,7 +231,7 @@ fn admit(change: &Change, row: &sequence::Model) -> Result<(), StoreError> {
 }
 
 /// What an act makes of a sequence; the same where it changes nothing.
-fn act(
+pub(in crate::store) fn act(
     name: &SequenceName,
     before: &Snapshot,
     act: &Act,
@@ -287,7 +298,7 @@ async fn create(
     if matches!(change.condition, Condition::Version(_)) {
         return Ok(Err(StoreError::NotFound));
     }
-    if sequence::Entity::find().count(transaction).await? >= change.max_sequences {
+    if catalogue::count_in(transaction).await? >= change.max_sequences {
         return Ok(Err(StoreError::TooMany {
             limit: change.max_sequences,
         }));
@@ -296,6 +307,11 @@ async fn create(
         Ok(definition) => definition,
         Err(error) => return Ok(Err(StoreError::Definition(error))),
     };
+    if definition.store != *change.store {
+        let (field, reason) = ("store", format!("must be \"{}\"", change.store));
+        let error = DefinitionError::Invalid { field, reason };
+        return Ok(Err(StoreError::Definition(error)));
+    }
     let mut version = 0;
     if !dry_run {
         version = raise_definitions_version(transaction).await?;
@@ -308,7 +324,16 @@ async fn create(
         return Ok(Err(StoreError::WentBack));
     }
     if !dry_run {
-        catalogue::insert(transaction, &change.name, &definition, version, ground).await?;
+        let stripe = Stripe::WHOLE;
+        catalogue::insert(
+            transaction,
+            &change.name,
+            &definition,
+            version,
+            stripe,
+            ground,
+        )
+        .await?;
     }
     Ok(Ok(Altered {
         before: None,

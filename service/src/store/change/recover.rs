@@ -10,7 +10,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use entity::{block, counter, meta, sequence};
-use odometer_core::definition::Definition;
+use odometer_core::definition::{Definition, Stripe};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
     QueryOrder, QuerySelect,
@@ -20,19 +20,21 @@ use sea_orm::{
 use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
 use crate::store::{
-    StoreSettings,
-    catalogue::{self, LIVE, NO_PERIOD, one_more},
+    catalogue::{self, LIVE, NO_PERIOD},
     connection::session::{DatabaseConnection, DatabaseTransaction},
+    connection::stamp,
     connection::startup::{self, Verdict},
     connection::target::Target,
     error::{Cause, Failure, StartError},
     file_lock::FileLock,
     reservation::look::version_at,
+    settings::{DatabaseSettings, Place},
 };
 
 /// Sequences of one step.
 const PAGE: u64 = 1000;
-/// Versions rise by so much at least, so that nothing remembered of the time before fits.
+/// Versions, and the numbers of windows, rise by so much at least, so that nothing remembered of the
+/// time before fits.
 const VERSIONS: i64 = 1 << 40;
 /// The least time for which no worker id is leased afterwards: the longest that a lease reaches
 /// ahead where no sequence says so.
@@ -60,8 +62,8 @@ pub struct Recovered {
 ///
 /// # Errors
 /// Why nothing was changed.
-pub async fn recover(
-    settings: &StoreSettings,
+pub(in crate::store) async fn recover(
+    settings: &DatabaseSettings,
     n_steps: u64,
     is_dry_run: bool,
 ) -> Result<Recovered, StartError> {
@@ -73,12 +75,13 @@ pub async fn recover(
         )));
     }
     let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
-    let acquire = settings.acquire;
+    let acquire = settings.bounds.acquire;
     // A recovery of very many sequences takes its time.
     let reached =
         DatabaseConnection::reach(&target, acquire, None, |target| target.single(acquire));
     let database = Box::pin(reached).await.map_err(refused)?;
-    let outcome = recover_fit(&database, n_steps, is_dry_run).await;
+    let place = settings.place.clone();
+    let outcome = recover_fit(&database, place, n_steps, is_dry_run).await;
     // Nothing was left on the connection that closing could lose.
     let _closed = database.close().await;
     outcome
@@ -94,12 +97,21 @@ fn refused(verdict: Verdict) -> StartError {
 
 async fn recover_fit(
     database: &DatabaseConnection,
+    place: Place,
     n_steps: u64,
     is_dry_run: bool,
 ) -> Result<Recovered, StartError> {
-    let verdict = startup::inspect(database.clone()).await;
+    let verdict = startup::inspect(database.clone(), place.clone()).await;
     let verdict = verdict.unwrap_or_else(|error| startup::verdict_of(&error.into()));
-    if !matches!(verdict, Verdict::Good { .. }) {
+    let is_fit = match verdict {
+        Verdict::Good { .. } => true,
+        // A new one in the place of a lost one is recovered before it is stamped.
+        Verdict::Schema(_) => startup::is_to_be_stamped(database, &place)
+            .await
+            .unwrap_or(false),
+        Verdict::Away(_) | Verdict::Wrong(_) => false,
+    };
+    if !is_fit {
         return Err(refused(verdict));
     }
     let mut n_tried = 0;
@@ -135,6 +147,7 @@ async fn recover_once(
     let mut recovery = Recovery {
         transaction: &transaction,
         n_steps,
+        stripe: stamp::of(&meta),
         version: version_at(recovered_at),
         longest_hold: HOLD_MIN,
         outcome: Recovered::default(),
@@ -192,6 +205,7 @@ async fn hold_meta(transaction: &DatabaseTransaction) -> Result<meta::Model, DbE
 struct Recovery<'a> {
     transaction: &'a DatabaseTransaction,
     n_steps: u64,
+    stripe: Stripe,
     /// What the version of each counter is at least afterwards.
     version: i64,
     longest_hold: Duration,
@@ -235,7 +249,7 @@ impl Recovery<'_> {
     async fn raise_counters(&mut self) -> Result<Result<(), StartError>, DbErr> {
         let mut after = String::new();
         loop {
-            let page = sequence::Entity::find()
+            let page = catalogue::living_here()
                 .filter(sequence::Column::Name.gt(after.as_str()))
                 .order_by_asc(sequence::Column::Name)
                 .limit(PAGE)
@@ -256,13 +270,14 @@ impl Recovery<'_> {
                         ))));
                     }
                 };
+                let counted = self.stripe.view(&definition);
                 let hold = Duration::from_secs(definition.block.hold.seconds());
                 self.longest_hold = Ord::max(self.longest_hold, hold);
                 self.outcome.n_sequences += 1;
                 let rise = Rise {
-                    rise: definition.rise(self.n_steps),
-                    highest: definition.highest(),
-                    end: definition.end(),
+                    rise: counted.rise(self.n_steps),
+                    highest: counted.highest(),
+                    end: counted.end(),
                     has_periods: catalogue::has_periods(&definition),
                 };
                 groups.entry(rise).or_default().push(row.name);
@@ -332,7 +347,11 @@ impl Recovery<'_> {
                 counter::Column::Revision,
                 risen(counter::Column::Revision).into(),
             )
-            .col_expr(counter::Column::Window, one_more(counter::Column::Window))
+            // As those that are born from now on begin.
+            .col_expr(
+                counter::Column::Window,
+                risen(counter::Column::Window).into(),
+            )
             .col_expr(counter::Column::WindowOpen, Expr::val(false))
             .filter(counter::Column::Sequence.is_in(names))
             .exec(self.transaction)

@@ -9,15 +9,15 @@ use std::{
 };
 
 use entity::{counter, meta, sequence};
-use odometer_core::{definition::Definition, name::SequenceName};
+use odometer_core::name::SequenceName;
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, Order,
-    sea_query::{ExprTrait, Query},
+    sea_query::{Expr, ExprTrait, Query},
 };
 use tokio::sync::mpsc;
 
 use crate::store::{
-    StoreSettings,
+    Bounds,
     answer::{Changed, News},
     catalogue,
     change::beat::{self, Beat},
@@ -38,6 +38,8 @@ pub(in crate::store) struct Refresher {
     connection: Arc<Connection>,
     beat: Arc<Beat>,
     tell: mpsc::Sender<News>,
+    /// What the store is called.
+    store: Arc<str>,
     /// Between two polls.
     interval: Duration,
     patience: Duration,
@@ -57,13 +59,15 @@ impl Refresher {
     pub(in crate::store) fn new(
         connection: Arc<Connection>,
         beat: Arc<Beat>,
-        settings: &StoreSettings,
+        settings: &Bounds,
+        store: Arc<str>,
         tell: mpsc::Sender<News>,
     ) -> Self {
         Self {
             connection,
             beat,
             tell,
+            store,
             // Twice, so that a change is known everywhere within the whole of it.
             interval: settings.definition_refresh / 2,
             patience: settings.timeout + settings.acquire,
@@ -211,7 +215,10 @@ impl Refresher {
             };
             after = (last.version, Some(last.name.clone()));
             let is_last = rows.len() < PAGE;
-            let news = rows.into_iter().filter_map(ChangedRow::into_news).collect();
+            let news = rows
+                .into_iter()
+                .filter_map(|row| row.into_news(&self.store));
+            let news = news.collect();
             let sent = self
                 .tell
                 .send_timeout(News::Changed(news), NEWS_PATIENCE)
@@ -248,7 +255,7 @@ struct ChangedRow {
 }
 
 impl ChangedRow {
-    fn into_news(self) -> Option<Changed> {
+    fn into_news(self, store: &str) -> Option<Changed> {
         let broken = |error: String| {
             tracing::error!(
                 sequence = self.name,
@@ -260,7 +267,7 @@ impl ChangedRow {
             .map_err(|error| broken(error.to_string()))
             .ok()?;
         // Floor and life hold also where a newer version defined what this one cannot read.
-        let definition = Definition::from_stored(&self.definition)
+        let definition = catalogue::read_definition(&self.definition, store)
             .map_err(|error| broken(error.to_string()))
             .ok()
             .map(Arc::new);
@@ -302,6 +309,7 @@ async fn changed_after(
             catalogue::its_counter(catalogue::NO_PERIOD),
         )
         .cond_where(behind)
+        .and_where(Expr::col((sequence::Entity, sequence::Column::State)).ne(catalogue::ELSEWHERE))
         .order_by((sequence::Entity, sequence::Column::Version), Order::Asc)
         .order_by((sequence::Entity, sequence::Column::Name), Order::Asc)
         .limit(u64::try_from(PAGE).unwrap_or(u64::MAX))

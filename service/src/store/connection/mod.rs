@@ -12,6 +12,7 @@ pub(in crate::store) mod pool;
 pub(in crate::store) mod probe;
 pub(in crate::store) mod route;
 pub(in crate::store) mod session;
+pub(in crate::store) mod stamp;
 pub(in crate::store) mod startup;
 pub(in crate::store) mod target;
 pub(in crate::store) mod tls;

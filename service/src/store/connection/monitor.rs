@@ -6,17 +6,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ::metrics::Gauge;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use migration::Installed;
 use sea_orm::{Database, DatabaseConnection, DbBackend, DbErr};
 use tokio::{
     sync::watch,
-    time::{sleep_until, timeout, timeout_at},
+    time::{sleep, sleep_until, timeout, timeout_at},
 };
 
-use crate::metrics::Metrics;
 use crate::store::{
-    StoreSettings,
+    Bounds,
     backoff::Backoff,
     change::refresh::Refresher,
     connection::pool,
@@ -25,6 +25,7 @@ use crate::store::{
     connection::target::Target,
     connection::{Connection, Health},
     error::StartError,
+    settings::Place,
 };
 
 /// Between two looks at a database that answers.
@@ -48,8 +49,9 @@ enum PoolLook {
 pub(in crate::store) struct Monitor {
     connection: Arc<Connection>,
     target: Target,
-    settings: StoreSettings,
-    metrics: Arc<Metrics>,
+    settings: Bounds,
+    place: Place,
+    up: Gauge,
     fatal: watch::Sender<Option<StartError>>,
 }
 
@@ -58,8 +60,9 @@ impl Monitor {
     pub(in crate::store) fn start(
         connection: Arc<Connection>,
         target: Target,
-        settings: &StoreSettings,
-        metrics: Arc<Metrics>,
+        settings: &Bounds,
+        place: Place,
+        up: Gauge,
         refresher: Refresher,
     ) -> watch::Receiver<Option<StartError>> {
         let (fatal, receiver) = watch::channel(None);
@@ -67,7 +70,8 @@ impl Monitor {
             connection: Arc::clone(&connection),
             target,
             settings: settings.clone(),
-            metrics,
+            place,
+            up,
             fatal,
         };
         connection.handle().spawn(monitor.watch(refresher));
@@ -75,14 +79,15 @@ impl Monitor {
     }
 
     async fn watch(self, mut refresher: Refresher) {
-        if let Err(error) = self.first_contact(&mut refresher).await {
+        while let Err(error) = self.first_contact(&mut refresher).await {
             self.fatal.send_replace(Some(error));
             self.connection.has_looked.send_replace(true);
-            return;
+            // Usually the program ends; where other databases serve, it may still be mended.
+            sleep(QUIET_INTERVAL).await;
         }
         self.connection.handle().spawn(refresher.run());
         loop {
-            self.metrics.store_up.set(1.0);
+            self.up.set(1.0);
             self.connection.set_health(Health::Up);
             self.connection.has_looked.send_replace(true);
             let alarm = timeout(QUIET_INTERVAL, self.connection.went_down.notified()).await;
@@ -90,7 +95,7 @@ impl Monitor {
                 continue;
             }
             self.connection.set_health(Health::Down);
-            self.metrics.store_up.set(0.0);
+            self.up.set(0.0);
             self.wait_for_return().await;
         }
     }
@@ -118,7 +123,7 @@ impl Monitor {
                     for warning in warnings {
                         tracing::warn!("{warning}");
                     }
-                    tracing::info!("the database answers");
+                    tracing::info!(store = &*self.place.store, "the database answers");
                     return Ok(());
                 }
                 Verdict::Wrong(reason) => return Err(StartError::Configuration(reason)),
@@ -138,7 +143,10 @@ impl Monitor {
             };
             self.connection.has_looked.send_replace(true);
             if said != reason {
-                tracing::warn!("waiting for the database: {reason}");
+                tracing::warn!(
+                    store = &*self.place.store,
+                    "waiting for the database: {reason}"
+                );
                 said = reason;
             }
             backoff.wait(Instant::now() + QUIET_INTERVAL).await;
@@ -166,7 +174,10 @@ impl Monitor {
             self.connection.renew();
         }
         let until = Instant::now() + self.settings.timeout + self.settings.acquire;
-        let look = self.connection.run(until, startup::inspect);
+        let place = self.place.clone();
+        let look = self
+            .connection
+            .run(until, |database| startup::inspect(database, place));
         look.await
             .unwrap_or_else(|failure| startup::verdict_of(&failure))
     }
@@ -210,6 +221,7 @@ impl Monitor {
     /// Whether a connection of the pool answers well, or answers at all where that is the question.
     async fn look_by_pool(&self, is_silent: bool) -> PoolLook {
         let connection = Arc::clone(&self.connection);
+        let place = self.place.clone();
         let until = Instant::now() + self.settings.timeout + self.settings.acquire;
         // A task of its own: it is watched to its end, also when nobody waits for it any more.
         let look = self.connection.handle().spawn(async move {
@@ -217,7 +229,7 @@ impl Monitor {
                 if is_silent {
                     return Box::pin(database.ping()).await.map(|()| true);
                 }
-                let verdict = startup::inspect(database).await?;
+                let verdict = startup::inspect(database, place).await?;
                 Ok(matches!(verdict, Verdict::Good { .. }))
             });
             match answer.await {
@@ -242,7 +254,9 @@ impl Monitor {
         }
         let doors = self.target.looking_doors(&self.settings);
         let patience = self.settings.acquire + self.settings.timeout;
-        match pool::once(&doors, patience, startup::inspect).await {
+        let place = self.place.clone();
+        let look = |database| startup::inspect(database, place);
+        match pool::once(&doors, patience, look).await {
             Ok(Some(verdict)) => verdict,
             Ok(None) => Verdict::Away("it got no reply".to_owned()),
             Err(error) => startup::verdict_of(&error.into()),
@@ -264,13 +278,16 @@ impl Monitor {
             while let Ok(Some(found)) = timeout_at(until, looks.next()).await {
                 match found {
                     Verdict::Good { .. } => {
-                        tracing::info!("the database is back");
+                        tracing::info!(store = &*self.place.store, "the database is back");
                         self.connection.renew_after_outage();
                         return;
                     }
                     Verdict::Away(reason) | Verdict::Schema(reason) | Verdict::Wrong(reason) => {
                         if said != reason {
-                            tracing::warn!("waiting for the database: {reason}");
+                            tracing::warn!(
+                                store = &*self.place.store,
+                                "waiting for the database: {reason}"
+                            );
                             said = reason;
                         }
                     }

@@ -5,7 +5,9 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 
 use crate::store::{
     connection::session::DatabaseConnection,
+    connection::stamp::{self, Misplaced},
     error::{Cause, Failure},
+    settings::Place,
 };
 
 /// What a first look at a database found.
@@ -21,8 +23,11 @@ pub(in crate::store) enum Verdict {
     Wrong(String),
 }
 
-/// Looks at schema, durability and tables; changes nothing.
-pub(in crate::store) async fn inspect(database: DatabaseConnection) -> Result<Verdict, DbErr> {
+/// Looks at schema, stamp, durability and tables; changes nothing.
+pub(in crate::store) async fn inspect(
+    database: DatabaseConnection,
+    place: Place,
+) -> Result<Verdict, DbErr> {
     if let Some(reason) = refuses_writes(&database).await? {
         return Ok(Verdict::Away(reason));
     }
@@ -32,12 +37,30 @@ pub(in crate::store) async fn inspect(database: DatabaseConnection) -> Result<Ve
     if let Some(reason) = unfit_schema(Installed::read(&database).await?) {
         return Ok(Verdict::Schema(reason));
     }
+    match stamp::misplaced(&place, &stamp::read(&database).await?) {
+        Some(Misplaced::Unstamped(reason)) => return Ok(Verdict::Schema(reason)),
+        Some(Misplaced::Wrong(reason)) => return Ok(Verdict::Wrong(reason)),
+        None => {}
+    }
     if let Some(reason) = unfit_tables(&database).await? {
         return Ok(Verdict::Wrong(reason));
     }
     Ok(Verdict::Good {
         warnings: weak_durability(&database).await?,
     })
+}
+
+/// Whether all that a database lacks is its stamp.
+pub(in crate::store) async fn is_to_be_stamped(
+    database: &DatabaseConnection,
+    place: &Place,
+) -> Result<bool, DbErr> {
+    if unfit_schema(Installed::read(database).await?).is_some() {
+        return Ok(false);
+    }
+    let stamp = stamp::read(database).await?;
+    let misplaced = stamp::misplaced(place, &stamp);
+    Ok(matches!(misplaced, Some(Misplaced::Unstamped(_))))
 }
 
 /// What a failure to reach the database means for the start.

@@ -12,7 +12,7 @@ use sea_orm::{
 };
 
 use crate::store::{
-    StoreSettings,
+    Bounds,
     connection::bounds,
     connection::route::{Doors, Route},
     connection::tls,
@@ -170,7 +170,7 @@ impl Target {
     }
 
     /// Options of the pool that serves.
-    pub(in crate::store) fn pool(&self, settings: &StoreSettings) -> Doors {
+    pub(in crate::store) fn pool(&self, settings: &Bounds) -> Doors {
         // SQLite has one writer; more connections starve one another for seconds.
         let n_connections = if self.backend == DbBackend::Sqlite {
             1
@@ -208,7 +208,7 @@ impl Target {
     }
 
     /// The same, whichever way the server is reached by.
-    pub(in crate::store) fn looking_doors(&self, settings: &StoreSettings) -> Doors {
+    pub(in crate::store) fn looking_doors(&self, settings: &Bounds) -> Doors {
         let options = self.looking(settings.acquire);
         let (route, longest) = (self.route.clone(), settings.timeout);
         Doors::new(options.clone(), options, route, longest)

@@ -36,6 +36,7 @@ use crate::store::{
     change::beat::Beat,
     connection::{Connection, session::DatabaseConnection},
     error::Failure,
+    settings::Source,
 };
 
 /// Rows of one statement; ten columns each stay far below every database's bound of parameters.
@@ -51,6 +52,8 @@ pub struct Row {
     pub id: Uuid,
     pub key: CounterKey,
     pub block: Block,
+    /// Whose journal it belongs to.
+    pub source: Source,
     /// Milliseconds since the Unix epoch.
     pub reserved_at: i64,
 }

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::clock::now_ms;
 use crate::store::{
-    StoreSettings,
+    Bounds,
     catalogue::{NO_PERIOD, REMOVED, is_removed_by_age},
     connection::session::DatabaseConnection,
     connection::{Connection, Health},
@@ -73,7 +73,7 @@ impl Pruner {
     pub(in crate::store) fn start(
         connection: Arc<Connection>,
         holder: String,
-        settings: &StoreSettings,
+        settings: &Bounds,
         metrics: Arc<Metrics>,
     ) {
         let pruner = Self {

@@ -27,7 +27,10 @@ const ROWS_BELOW: u64 = 200;
 #[derive(Clone, Debug)]
 pub struct Trace {
     pub definition: Arc<Definition>,
+    /// What is to be compared with what was seen before.
     pub seen: Seen,
+    /// From here on nothing is reserved of the numbers among which this one is.
+    pub first_free: i64,
     /// Whether `odometer recover` ever ran here: it marks blocks as abandoned whose rest may have
     /// been issued after the moment that the store went back to.
     pub was_recovered: bool,
@@ -79,11 +82,11 @@ impl Database {
             return Err(StoreError::WentBack);
         }
         let standing = found.look.standing.ok_or(StoreError::NotFound)?;
+        standing.check_here()?;
         if standing.has_removed(&key.period) {
             return Err(StoreError::PeriodRemoved);
         }
-        let definition = Definition::from_stored(&standing.definition)
-            .map_err(|error| StoreError::Broken(error.to_string()))?;
+        let definition = self.definition_of(&standing)?;
         let definition = Arc::new(definition);
         let (version, counter) = (standing.definition_version, standing.counter());
         period::check(&key.period, &definition, version, counter)?;
@@ -91,7 +94,7 @@ impl Database {
         let unused = || {
             let ground = found.ground.filter(|_| !key.period.is_none())?;
             Some(Seen {
-                next_value: ground.first_in(&definition, &key.period),
+                next_value: ground.first_in(&self.stripe.view(&definition), &key.period),
                 version: ground.version(),
             })
         };
@@ -110,6 +113,7 @@ impl Database {
         Ok(Trace {
             definition,
             seen,
+            first_free: seen.next_value,
             was_recovered: found.ground.is_none_or(|ground| ground.was_recovered()),
             rows: rows.collect(),
         })

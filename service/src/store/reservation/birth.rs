@@ -1,6 +1,6 @@
 //! Births: of a name never seen, and of what of a sequence is not there yet.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Instant};
 
 use odometer_core::definition::Definition;
 
@@ -8,6 +8,7 @@ use crate::sabotage::{self, Fault};
 use crate::store::{
     catalogue::{self, Birth},
     change::beat::Witness,
+    database::Database,
     error::{Cause, Failure, StoreError},
     reservation::{Reservation, Stop},
 };
@@ -51,21 +52,26 @@ impl Reservation<'_> {
 
     /// Makes a name never seen, as its template says.
     pub(super) async fn create(&mut self, witness: &Witness) -> Result<(), Stop> {
+        if self.guide.agreed.is_some() {
+            // The others have it, and it is copied from them.
+            return Err(Stop::Told(StoreError::Behind));
+        }
         self.check_unborn()?;
         let Some(template) = self.request.template.clone() else {
             return Err(Stop::Told(StoreError::NotFound));
         };
-        self.admit_one_more().await?;
+        self.database.admit_one_more(self.until).await?;
         let key = &self.request.key;
         let (name, borne_out) = (key.sequence.clone(), witness.clone());
         // What was seen of a period is asked of the period's birth.
         let last_seen = self.request.last_seen.filter(|_| key.period.is_none());
         let above = last_seen.map_or(0, |seen| seen.next_value);
+        let stripe = self.database.stripe;
         let birth = self
             .database
             .connection
             .run(self.until, |database| {
-                catalogue::bear(database, name, template, borne_out, above)
+                catalogue::bear(database, name, template, stripe, borne_out, above)
             })
             .await;
         match birth {
@@ -84,24 +90,22 @@ impl Reservation<'_> {
             Err(failure) => Err(Stop::Failed(failure)),
         }
     }
+}
 
-    async fn admit_one_more(&self) -> Result<(), Stop> {
-        let limit = self.database.settings.max_sequences;
-        let estimate = self.database.n_sequences.fetch_add(1, Ordering::Relaxed);
+impl Database {
+    /// That one more sequence may be made.
+    pub(in crate::store) async fn admit_one_more(&self, until: Instant) -> Result<(), Stop> {
+        let limit = self.settings.max_sequences;
+        let estimate = self.n_sequences.fetch_add(1, Ordering::Relaxed);
         // The estimate knows of this process's births only: it is renewed now and then, and near
         // the limit each time.
         let is_far = estimate.saturating_add(RECOUNT_EVERY) < limit;
         if is_far && !estimate.is_multiple_of(RECOUNT_EVERY) {
             return Ok(());
         }
-        let exact = self
-            .database
-            .connection
-            .run(self.until, catalogue::count)
-            .await
-            .map_err(Stop::Failed)?;
-        self.database
-            .n_sequences
+        let counted = self.connection.run(until, catalogue::count).await;
+        let exact = counted.map_err(Stop::Failed)?;
+        self.n_sequences
             .store(exact.saturating_add(1), Ordering::Relaxed);
         if exact >= limit {
             return Err(Stop::Told(StoreError::TooMany { limit }));

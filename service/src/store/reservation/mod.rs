@@ -7,6 +7,7 @@
 
 pub(in crate::store) mod adoption;
 mod birth;
+pub(in crate::store) mod guide;
 pub(in crate::store) mod look;
 mod one_row;
 pub(in crate::store) mod period;
@@ -20,6 +21,7 @@ use entity::counter;
 use odometer_core::{
     block::Block,
     definition::{Definition, Order},
+    name::SequenceName,
     period::CounterKey,
     sizing::{self, Granted, Rates, Size, Why},
 };
@@ -32,11 +34,13 @@ use crate::store::{
     change::beat::Witness,
     connection::Health,
     connection::session::DatabaseConnection,
-    database::{Database, STRIPE_COUNT, Seen},
+    database::{Database, Seen},
     error::{Cause, Failure, StoreError},
+    reservation::guide::Guide,
     reservation::suspect::{Doubt, Suspect},
 };
 pub use request::{Known, ReserveRequest, Reserved, Unpublished, Want};
+pub(in crate::store) use strict::{add_and_read, leases_are_over};
 
 use crate::{
     clock::now_ms,
@@ -47,6 +51,7 @@ use crate::{
 pub(in crate::store) struct Reservation<'a> {
     pub(in crate::store) database: &'a Database,
     pub(in crate::store) request: ReserveRequest,
+    guide: Guide,
     /// The counter that is asked for.
     pub(in crate::store) counter: CounterKey,
     pub(in crate::store) until: Instant,
@@ -61,6 +66,27 @@ pub(in crate::store) struct Reservation<'a> {
     is_shared: bool,
     /// Writes whose outcome was not told, of this reservation or of an earlier one.
     pub(in crate::store) doubt: Doubt,
+    pub(in crate::store) strict: StrictIn,
+    /// The counter's window as it was last read.
+    window: catalogue::Window,
+}
+
+/// Where sequences with strict order count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum StrictIn {
+    /// In their row.
+    Row,
+    /// In their row for now, where no window of Redis is open and no lease of one is left.
+    RowBesideRedis,
+    /// Not here.
+    Redis,
+}
+
+/// What is known of a sequence and a counter that were just read.
+pub(in crate::store) struct Looked {
+    pub(in crate::store) known: Known,
+    pub(in crate::store) rate: Option<f64>,
+    pub(in crate::store) window: catalogue::Window,
 }
 
 impl<'a> Reservation<'a> {
@@ -75,9 +101,64 @@ impl<'a> Reservation<'a> {
             is_shared: false,
             doubt: database.doubts.take(&request.key),
             counter: one_row::counter_of(&request.key),
+            guide: Guide::default(),
+            strict: StrictIn::Row,
+            window: catalogue::Window::default(),
             database,
             request,
         }
+    }
+
+    /// Sets where sequences with strict order count.
+    pub(in crate::store) fn with_strict_in(mut self, strict: StrictIn) -> Self {
+        self.strict = strict;
+        self
+    }
+
+    /// Reads definition and counter, creating what is not there, and reserves nothing.
+    pub(in crate::store) async fn look(mut self) -> Result<Looked, StoreError> {
+        let outcome = self.looks().await;
+        // It is for the next reservation to find out.
+        let doubt = std::mem::take(&mut self.doubt);
+        let lost = self.database.doubts.keep(&self.request.key, doubt);
+        self.abandon(lost.most());
+        outcome
+    }
+
+    async fn looks(&mut self) -> Result<Looked, StoreError> {
+        for _attempt in 0..self.database.settings.attempts.max(1) {
+            if self.database.health() != Health::Up {
+                return Err(StoreError::Unavailable);
+            }
+            let witness = self.database.beat.witness()?;
+            self.known = None;
+            match self.read(&witness).await {
+                Ok(()) => {}
+                Err(Stop::Told(error)) => return Err(error),
+                Err(Stop::Failed(failure)) => self.survive(&failure)?,
+            }
+            if let Some(known) = self.known.take() {
+                return Ok(Looked {
+                    known,
+                    rate: self.stored_rate,
+                    window: self.window,
+                });
+            }
+            if Instant::now() >= self.until {
+                break;
+            }
+            self.backoff.wait(self.until).await;
+        }
+        Err(StoreError::Deadline)
+    }
+
+    /// The same, as one of several databases.
+    pub(in crate::store) fn guided(mut self, guide: Guide) -> Self {
+        self.until = guide
+            .until
+            .map_or(self.until, |until| until.min(self.until));
+        self.guide = guide;
+        self
     }
 
     /// Tries until there is a block or a reason why there is none.
@@ -129,12 +210,13 @@ impl<'a> Reservation<'a> {
         };
         self.check_order(&known)?;
         if known.definition.order == Order::Strict {
+            self.check_window(&known)?;
             return Box::pin(self.add(witness, known)).await;
         }
         if let Some(adopted) = self.adopt(&known, witness).await? {
             return Ok(Some(adopted));
         }
-        let left = known.definition.left(known.seen.next_value);
+        let (first, left, step) = self.place(&known);
         let granted = match self.granted(&known.definition, left) {
             Ok(granted) => granted,
             Err(StoreError::Exhausted { .. } | StoreError::TooLarge { .. })
@@ -146,9 +228,21 @@ impl<'a> Reservation<'a> {
             }
             Err(error) => return Err(Stop::Told(error)),
         };
-        let block = Block::new(known.seen.next_value, granted.count, known.definition.step)
+        let block = Block::new(first, granted.count, step)
             .map_err(|error| Stop::Told(StoreError::Broken(error.to_string())))?;
         self.raise(witness, known, block, granted.why).await
+    }
+
+    /// From which number on this database has how many left, and how far they are apart.
+    fn place(&self, known: &Known) -> (i64, u64, i64) {
+        let counted = self.database.stripe.view(&known.definition);
+        let seen = known.seen.next_value;
+        let levelled = self.guide.level.and_then(|level| counted.first_from(level));
+        // What is left of a database that lags behind is given all the same.
+        let first = levelled
+            .filter(|first| *first > seen && !counted.exhausted(*first))
+            .unwrap_or(seen);
+        (first, counted.left(first), counted.step)
     }
 
     /// Whether what is known was remembered, not read in this reservation.
@@ -172,6 +266,10 @@ impl<'a> Reservation<'a> {
         let Some(standing) = look.standing else {
             return self.create(witness).await;
         };
+        standing.check_here().map_err(Stop::Told)?;
+        if let Some(agreed) = &self.guide.agreed {
+            agreed.check(&standing).map_err(Stop::Told)?;
+        }
         if standing.state != LIVE {
             return Err(Stop::Told(StoreError::Retired));
         }
@@ -196,6 +294,7 @@ impl<'a> Reservation<'a> {
             return self.create_counter(witness, &definition).await;
         };
         self.stored_rate = Some(counter.rate);
+        self.window = counter.window;
         let remembered = self.request.known.as_ref();
         self.is_shared = remembered.is_some_and(|known| known.seen != counter.seen);
         self.known = Some(Known {
@@ -246,7 +345,8 @@ impl<'a> Reservation<'a> {
         {
             return Ok(Arc::clone(&known.definition));
         }
-        let read = Definition::from_stored(&standing.definition).map_err(|error| {
+        let store = &self.database.place.store;
+        let read = catalogue::read_definition(&standing.definition, store).map_err(|error| {
             tracing::error!(sequence = self.request.key.sequence.as_str(), error = %error, "a stored definition cannot be read");
             Stop::Told(StoreError::Broken(error.to_string()))
         })?;
@@ -303,6 +403,7 @@ impl<'a> Reservation<'a> {
         why: Why,
     ) -> Result<Option<Reserved>, Stop> {
         let (key, borne_out) = (self.counter.clone(), witness.clone());
+        let stripe_count = self.database.stripe_count();
         let seen = known.seen;
         let rate = match &self.request.want {
             Want::Refill(demand) if self.request.known.is_some() => Some(demand.rates.average()),
@@ -312,7 +413,15 @@ impl<'a> Reservation<'a> {
             .database
             .connection
             .run(self.until, |database| {
-                conditional_update(database, key, borne_out, seen, block.end(), rate)
+                conditional_update(
+                    database,
+                    key,
+                    stripe_count,
+                    borne_out,
+                    seen,
+                    block.end(),
+                    rate,
+                )
             })
             .await;
         match outcome {
@@ -320,7 +429,7 @@ impl<'a> Reservation<'a> {
                 self.settle_suspect(seen);
                 // An earlier write on the same condition can never apply any more.
                 self.doubt.write = None;
-                self.database.metrics.reserved.increment(1);
+                self.count_reserved();
                 let after = Seen {
                     next_value: block.end(),
                     version: seen.version.saturating_add(1),
@@ -365,6 +474,7 @@ impl<'a> Reservation<'a> {
             },
             stored_rate: self.stored_rate,
             n_conflicts: self.n_conflicts,
+            source: self.database.place.source,
             why,
             reserved_at: now_ms(),
             more_to_adopt: self.adopt_from.is_some(),
@@ -406,6 +516,11 @@ impl<'a> Reservation<'a> {
         );
     }
 
+    pub(in crate::store) fn count_reserved(&self) {
+        self.database.metrics.reserved.increment(1);
+        self.database.counted.reservations.increment(1);
+    }
+
     pub(in crate::store) fn count_failed_write(&self, failure: &Failure) {
         let metrics = &self.database.metrics;
         match failure {
@@ -416,21 +531,32 @@ impl<'a> Reservation<'a> {
 
     /// Whether trying again can help.
     fn survive(&self, failure: &Failure) -> Result<(), StoreError> {
-        match failure.cause() {
-            Cause::Contention
-            | Cause::Interrupted
-            | Cause::Duplicate
-            | Cause::Broken(_)
-            | Cause::Silent => Ok(()),
-            Cause::Busy
-            | Cause::DiskFull
-            | Cause::Denied(_)
-            | Cause::NoConnection(_)
-            | Cause::Refused(_)
-            | Cause::ReadOnly(_)
-            | Cause::WentBack
-            | Cause::Server(_) => Err(catalogue::unexpected(&self.request.key.sequence, failure)),
+        if self.guide.gives_way && matches!(failure.cause(), Cause::Broken(_) | Cause::Silent) {
+            return Err(StoreError::Unavailable);
         }
+        survive(&self.request.key.sequence, failure)
+    }
+}
+
+/// Whether trying again can help after such a failure.
+///
+/// # Errors
+/// What to say where it cannot.
+pub(in crate::store) fn survive(name: &SequenceName, failure: &Failure) -> Result<(), StoreError> {
+    match failure.cause() {
+        Cause::Contention
+        | Cause::Interrupted
+        | Cause::Duplicate
+        | Cause::Broken(_)
+        | Cause::Silent => Ok(()),
+        Cause::Busy
+        | Cause::DiskFull
+        | Cause::Denied(_)
+        | Cause::NoConnection(_)
+        | Cause::Refused(_)
+        | Cause::ReadOnly(_)
+        | Cause::WentBack
+        | Cause::Server(_) => Err(catalogue::unexpected(name, failure)),
     }
 }
 
@@ -444,6 +570,7 @@ pub(in crate::store) enum Stop {
 async fn conditional_update(
     database: DatabaseConnection,
     key: CounterKey,
+    stripe_count: i32,
     witness: Witness,
     seen: Seen,
     next_value: i64,
@@ -457,7 +584,7 @@ async fn conditional_update(
         )
         .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
         .filter(counter::Column::Period.eq(key.period.as_str()))
-        .filter(counter::Column::StripeCount.eq(STRIPE_COUNT))
+        .filter(counter::Column::StripeCount.eq(stripe_count))
         // What is remembered may be what an older state of the store holds, too.
         .filter(witness.holds());
     if let Some(rate) = rate {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use entity::{counter, sequence};
 use odometer_core::{
-    definition::{Definition, PeriodKind},
+    definition::{Definition, PeriodKind, Stripe},
     period::{CounterKey, Period},
 };
 use sea_orm::{
@@ -23,7 +23,7 @@ use crate::store::{
     catalogue::{self, Counter, LIVE, NO_PERIOD},
     change::beat::Witness,
     connection::session::{DatabaseConnection, DatabaseTransaction},
-    database::{STRIPE_COUNT, Seen},
+    database::Seen,
     error::{Cause, Failure, StoreError},
     reservation::{Known, Reservation, Stop, look::Ground},
 };
@@ -82,6 +82,7 @@ impl Reservation<'_> {
             key: self.counter.clone(),
             above: self.request.last_seen.map_or(0, |seen| seen.next_value),
             most_keys: (definition.period == PeriodKind::Keyed).then_some(most_keys),
+            stripe: self.database.stripe,
             witness: witness.clone(),
         };
         let born = self
@@ -119,6 +120,7 @@ struct PeriodBirth {
     above: i64,
     /// Keys that a sequence may have; `None` where its periods are the calendar's.
     most_keys: Option<u64>,
+    stripe: Stripe,
     witness: Witness,
 }
 
@@ -164,7 +166,8 @@ impl PeriodBirth {
         let Some(ground) = Ground::hold(transaction, &self.witness).await? else {
             return Ok(PeriodBorn::Contradicted);
         };
-        let first = ground.first_in(&definition, &self.key.period);
+        let counted = self.stripe.view(&definition);
+        let first = ground.first_in(&counted, &self.key.period);
         if first < self.above && !sabotage::is(Fault::NoWentBackChecks) {
             return Ok(PeriodBorn::TooLow);
         }
@@ -181,9 +184,9 @@ impl PeriodBirth {
         {
             return Ok(PeriodBorn::TooMany { limit });
         }
-        let newborn = Newborn::at(first, &definition, ground);
+        let newborn = Newborn::at(first, &definition, self.stripe, ground);
         if insert(transaction, &self.key, newborn).await? {
-            if definition.exhausted(first) {
+            if definition.exhausted(first) && !self.stripe.view(&definition).is_empty() {
                 tracing::warn!(
                     sequence = self.key.sequence.as_str(),
                     period = self.key.period.as_str(),
@@ -220,14 +223,21 @@ pub(in crate::store) struct Newborn {
     pub(in crate::store) next_value: i64,
     pub(in crate::store) floor: i64,
     pub(in crate::store) version: i64,
+    stripe_count: i32,
 }
 
 impl Newborn {
-    pub(in crate::store) fn at(first: i64, definition: &Definition, ground: Ground) -> Self {
+    pub(in crate::store) fn at(
+        first: i64,
+        definition: &Definition,
+        stripe: Stripe,
+        ground: Ground,
+    ) -> Self {
         Self {
             next_value: first,
             floor: definition.start,
             version: ground.version(),
+            stripe_count: i32::from(stripe.n()),
         }
     }
 
@@ -239,8 +249,9 @@ impl Newborn {
             floor: Set(self.floor),
             state: Set(LIVE.to_owned()),
             rate: Set(0.0),
-            stripe_count: Set(STRIPE_COUNT),
-            window: Set(0),
+            stripe_count: Set(self.stripe_count),
+            // None that stood in Redis before a recovery.
+            window: Set(self.version),
             window_open: Set(false),
             window_leased_until: Set(0),
             // None that was remembered of an earlier one of that name.
@@ -281,8 +292,8 @@ pub(in crate::store) async fn insert(
         .expr(Expr::val(newborn.floor))
         .expr(Expr::val(LIVE))
         .expr(Expr::val(0.0_f64))
-        .expr(Expr::val(STRIPE_COUNT))
-        .expr(Expr::val(0_i64))
+        .expr(Expr::val(newborn.stripe_count))
+        .expr(Expr::val(newborn.version))
         .expr(Expr::val(false))
         .expr(Expr::val(0_i64))
         .expr(Expr::val(newborn.version))

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     metrics::{AbandonedCause, Metrics},
-    store::{database::Seen, journal::Row},
+    store::{Source, database::Seen, journal::Row},
 };
 
 /// What a sequence's actor asks for.
@@ -46,8 +46,8 @@ pub enum Want {
     /// Just as many, for callers of a sequence with strict order.
     Strict {
         count: u64,
-        /// The five-minute average, in numbers a second.
-        rate: f64,
+        /// By which numbers are set aside ahead of time, where that is done.
+        demand: Demand,
     },
     /// Just as many, and at most 1/4096 of what is left.
     Handover(u64),
@@ -89,6 +89,8 @@ pub struct Reserved {
     /// The rate that was stored with the counter; `None` where it was not read.
     pub stored_rate: Option<f64>,
     pub n_conflicts: u32,
+    /// Which database gave it.
+    pub source: Source,
     /// How its size was chosen; `None` for an adopted one.
     pub why: Option<Why>,
     /// Milliseconds since the Unix epoch.
@@ -104,6 +106,7 @@ impl Reserved {
             id: self.id,
             key: self.key.clone(),
             block: self.block,
+            source: self.source,
             reserved_at: self.reserved_at,
         }
     }
@@ -156,6 +159,7 @@ impl Unpublished {
             known,
             stored_rate: None,
             n_conflicts: 0,
+            source: Source::default(),
             why: None,
             reserved_at: 0,
             more_to_adopt: false,

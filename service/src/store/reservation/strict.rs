@@ -7,6 +7,7 @@ use entity::counter;
 use odometer_core::{block::Block, definition::Order, period::CounterKey, sizing::Why};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryTrait,
+    UpdateMany,
     sea_query::{Expr, ExprTrait, Func, Query},
 };
 
@@ -14,12 +15,12 @@ use crate::{
     sabotage::{self, Fault},
     store::{
         catalogue,
-        change::beat::Witness,
+        change::beat::{self, Witness},
         connection::session::DatabaseConnection,
-        database::{STRIPE_COUNT, Seen},
-        error::{Failure, StoreError},
+        database::Seen,
+        error::{Cause, Failure, StoreError},
         reservation::{
-            Reservation, Stop,
+            Reservation, Stop, StrictIn,
             request::{Known, Reserved, Want},
         },
     },
@@ -59,6 +60,32 @@ impl Reservation<'_> {
         }))
     }
 
+    /// That the sequence counts elsewhere, at least for now.
+    pub(super) fn check_window(&self, known: &Known) -> Result<(), Stop> {
+        match self.database.agrees() {
+            _ if self.strict == StrictIn::Redis => {}
+            Some(true) => {}
+            Some(false) => return Err(Stop::Told(StoreError::Unavailable)),
+            None => {
+                // It is read as soon as the database answers.
+                let unknown = Cause::Contention;
+                return Err(Stop::Failed(Failure::NotCommitted(unknown)));
+            }
+        }
+        let counts_here = match self.strict {
+            StrictIn::Row => true,
+            StrictIn::RowBesideRedis => !self.window.is_open,
+            StrictIn::Redis => false,
+        };
+        if counts_here {
+            return Ok(());
+        }
+        Err(Stop::Told(StoreError::OtherOrder {
+            known: Box::new(known.clone()),
+            rate: self.stored_rate,
+        }))
+    }
+
     /// One guarded add; `None` where what it was guarded by holds no longer.
     pub(super) async fn add(
         &mut self,
@@ -83,6 +110,7 @@ impl Reservation<'_> {
             seen: known.seen,
             length: expected.end().saturating_sub(expected.first()),
             end: definition.end(),
+            stripe_count: self.database.stripe_count(),
             rate: self.rate(),
         };
         let (length, step) = (add.length, definition.step);
@@ -92,7 +120,7 @@ impl Reservation<'_> {
             .run(self.until, |database| add.run(database));
         match run.await {
             Ok(Some(after)) => {
-                self.database.metrics.reserved.increment(1);
+                self.count_reserved();
                 let block = Block::new(after.next_value.saturating_sub(length), count, step);
                 let block = block.map_err(|error| broken(error.to_string()))?;
                 let mut reserved = self.reserved(known, after, block, Some(Why::Waiting));
@@ -120,7 +148,9 @@ impl Reservation<'_> {
 
     fn rate(&self) -> Option<f64> {
         match &self.request.want {
-            Want::Strict { rate, .. } if self.request.known.is_some() => Some(*rate),
+            Want::Strict { demand, .. } if self.request.known.is_some() => {
+                Some(demand.rates.average())
+            }
             Want::Strict { .. } | Want::Refill(_) | Want::Exactly(_) | Want::Handover(_) => None,
         }
     }
@@ -137,61 +167,20 @@ struct Add {
     length: i64,
     /// The first number that the sequence does not have.
     end: i64,
+    stripe_count: i32,
     rate: Option<f64>,
 }
 
 impl Add {
     /// The counter after it; `None` where a guard did not hold.
     async fn run(self, database: DatabaseConnection) -> Result<Option<Seen>, DbErr> {
-        if database.get_database_backend() == DbBackend::MySql {
-            self.with_last_insert_id(database).await
-        } else {
-            self.returning(database).await
-        }
+        let backend = database.get_database_backend();
+        let least_version = self.seen.version.saturating_add(1);
+        let update = |raised| self.update(backend, raised);
+        add_and_read(database, self.length, least_version, update).await
     }
 
-    /// All rows are waited for, not only the first one: what follows it says whether the commit
-    /// held.
-    async fn returning(self, database: DatabaseConnection) -> Result<Option<Seen>, DbErr> {
-        let raised = Expr::col(counter::Column::NextValue).add(self.length);
-        let mut update = self.update(raised).into_query();
-        update.returning(
-            Query::returning().columns([counter::Column::NextValue, counter::Column::Version]),
-        );
-        let rows = database.query_all(&update).await?;
-        let Some(row) = rows.first() else {
-            return Ok(None);
-        };
-        Ok(Some(Seen {
-            next_value: row.try_get("", "next_value")?,
-            version: row.try_get("", "version")?,
-        }))
-    }
-
-    /// What `LAST_INSERT_ID(expr)` was called with comes with the reply to the statement itself, so
-    /// no second one has to find the same connection again.
-    async fn with_last_insert_id(
-        self,
-        database: DatabaseConnection,
-    ) -> Result<Option<Seen>, DbErr> {
-        let raised = Expr::col(counter::Column::NextValue).add(self.length);
-        let remembered = Func::cust("LAST_INSERT_ID").arg(raised).into();
-        // One at least: others may have written as well.
-        let version = self.seen.version.saturating_add(1);
-        let update = self.update(remembered).into_query();
-        let done = database.execute(&update).await?;
-        if done.rows_affected() != 1 {
-            return Ok(None);
-        }
-        let next_value = i64::try_from(done.last_insert_id())
-            .map_err(|_| DbErr::Custom("a counter above 2^63 - 1".to_owned()))?;
-        Ok(Some(Seen {
-            next_value,
-            version,
-        }))
-    }
-
-    fn update(&self, raised: Expr) -> sea_orm::UpdateMany<counter::Entity> {
+    fn update(&self, backend: DbBackend, raised: Expr) -> UpdateMany<counter::Entity> {
         let mut update = counter::Entity::update_many()
             .col_expr(counter::Column::NextValue, raised)
             .col_expr(
@@ -200,10 +189,17 @@ impl Add {
             )
             .filter(counter::Column::Sequence.eq(self.key.sequence.as_str()))
             .filter(counter::Column::Period.eq(self.key.period.as_str()))
-            .filter(counter::Column::StripeCount.eq(STRIPE_COUNT))
+            .filter(counter::Column::StripeCount.eq(self.stripe_count))
             .filter(counter::Column::Revision.eq(self.revision))
+            // While a window is open, what is below the high-water mark is for Redis to give, and
+            // what is above it comes later.
+            .filter(counter::Column::WindowOpen.eq(false))
             .filter(counter::Column::NextValue.lte(self.end.saturating_sub(self.length)))
             .filter(self.witness.holds());
+        // Other replicas may still step in a window that was closed.
+        if !sabotage::is(Fault::NoLease) {
+            update = update.filter(leases_are_over(backend));
+        }
         if let Some(rate) = self.rate {
             update = update.col_expr(counter::Column::Rate, Expr::val(rate));
         }
@@ -214,4 +210,49 @@ impl Add {
         }
         update
     }
+}
+
+/// That no replica steps in the last window any more, by the database's clock.
+pub(in crate::store) fn leases_are_over(backend: DbBackend) -> Expr {
+    Expr::col(counter::Column::WindowLeasedUntil).lt(beat::now(backend))
+}
+
+/// Runs an update of one counter that sets `next_value` to the expression that it is made with:
+/// that of now and `length`. The counter after it, or `None` where it found no row.
+pub(in crate::store) async fn add_and_read(
+    database: DatabaseConnection,
+    length: i64,
+    least_version: i64,
+    update: impl FnOnce(Expr) -> UpdateMany<counter::Entity> + Send,
+) -> Result<Option<Seen>, DbErr> {
+    let raised = Expr::col(counter::Column::NextValue).add(length);
+    if database.get_database_backend() == DbBackend::MySql {
+        // What `LAST_INSERT_ID(expr)` was called with comes with the reply to the statement itself,
+        // so no second one has to find the same connection again.
+        let remembered = Func::cust("LAST_INSERT_ID").arg(raised).into();
+        let done = database.execute(&update(remembered).into_query()).await?;
+        if done.rows_affected() != 1 {
+            return Ok(None);
+        }
+        let next_value = i64::try_from(done.last_insert_id())
+            .map_err(|_| DbErr::Custom("a counter above 2^63 - 1".to_owned()))?;
+        return Ok(Some(Seen {
+            next_value,
+            // At least: others may have written as well.
+            version: least_version,
+        }));
+    }
+    let mut update = update(raised).into_query();
+    update.returning(
+        Query::returning().columns([counter::Column::NextValue, counter::Column::Version]),
+    );
+    // All rows are waited for, not only the first one: what follows it says whether the commit held.
+    let rows = database.query_all(&update).await?;
+    let Some(row) = rows.first() else {
+        return Ok(None);
+    };
+    Ok(Some(Seen {
+        next_value: row.try_get("", "next_value")?,
+        version: row.try_get("", "version")?,
+    }))
 }

@@ -1,0 +1,347 @@
+//! A change's part in one of several databases that share their sequences: one transaction, which
+//! waits twice, for what all of them together come to and for the word to commit.
+
+use std::sync::Arc;
+
+use entity::{counter, meta, sequence};
+use odometer_core::{
+    definition::{Definition, Stripe},
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, PaginatorTrait,
+    QueryFilter, QuerySelect, sea_query::Expr,
+};
+use tokio::sync::oneshot;
+
+use super::{Act, Change, counters};
+use crate::{
+    clock::now_ms,
+    store::{
+        answer::Snapshot,
+        catalogue::{self, Counter, ELSEWHERE, LIVE, NO_PERIOD, REMOVED, RETIRED},
+        connection::session::{DatabaseConnection, DatabaseTransaction},
+        error::StoreError,
+        reservation::{look::Ground, period::Newborn},
+        settings::Place,
+    },
+};
+
+/// What one database has of what is to be changed.
+#[derive(Clone, Debug)]
+pub(in crate::store) struct Part {
+    pub(in crate::store) stripe: Stripe,
+    /// `None` where it has no such sequence.
+    pub(in crate::store) row: Option<PartRow>,
+    /// The counter of the act's period.
+    pub(in crate::store) counter: Option<Counter>,
+    pub(in crate::store) ground: Ground,
+    pub(in crate::store) definitions_version: i64,
+    pub(in crate::store) n_sequences: u64,
+}
+
+/// A sequence as one database has it.
+#[derive(Clone, Debug)]
+pub(in crate::store) struct PartRow {
+    pub(in crate::store) model: sequence::Model,
+    pub(in crate::store) definition: Arc<Definition>,
+    /// The highest high-water mark of its periods; `None` where none is in use.
+    pub(in crate::store) highest_of_periods: Option<i64>,
+    pub(in crate::store) has_periods_made: bool,
+    pub(in crate::store) n_other_periods: u64,
+}
+
+/// What is to be written, the same everywhere.
+#[derive(Clone, Debug)]
+pub(in crate::store) struct Plan {
+    pub(in crate::store) after: Snapshot,
+    pub(in crate::store) removed_through: String,
+}
+
+/// The ends of the way between a change and its part in one database. Dropped, it is undone.
+pub(in crate::store) struct Word {
+    pub(in crate::store) found: oneshot::Sender<Result<Part, StoreError>>,
+    pub(in crate::store) plan: oneshot::Receiver<Plan>,
+    pub(in crate::store) written: oneshot::Sender<()>,
+    pub(in crate::store) commit: oneshot::Receiver<()>,
+}
+
+/// Runs the part to its end; whether it was committed.
+pub(in crate::store) async fn run(
+    database: DatabaseConnection,
+    change: Change,
+    place: Place,
+    word: Word,
+) -> Result<bool, DbErr> {
+    let transaction = database.begin().await?;
+    let found = find(&transaction, &change, &place).await?;
+    let part = found.as_ref().ok().cloned();
+    let is_heard = word.found.send(found).is_ok();
+    let (Some(part), true) = (part, is_heard) else {
+        transaction.rollback().await?;
+        return Ok(false);
+    };
+    // Nobody says what to write where nothing is to be written, or another database failed.
+    let Ok(plan) = word.plan.await else {
+        transaction.rollback().await?;
+        return Ok(false);
+    };
+    write(&transaction, &change, &part, &plan).await?;
+    let is_awaited = word.written.send(()).is_ok();
+    if !is_awaited || word.commit.await.is_err() {
+        transaction.rollback().await?;
+        return Ok(false);
+    }
+    transaction.commit().await?;
+    Ok(true)
+}
+
+async fn find(
+    transaction: &DatabaseTransaction,
+    change: &Change,
+    place: &Place,
+) -> Result<Result<Part, StoreError>, DbErr> {
+    let holds = !change.act.is_dry_run() && transaction.get_database_backend() != DbBackend::Sqlite;
+    let mut find = sequence::Entity::find_by_id(change.name.as_str().to_owned());
+    if holds {
+        find = find.lock_exclusive();
+    }
+    let model = find.one(transaction).await?;
+    let key = CounterKey {
+        sequence: change.name.clone(),
+        period: change.act.period(),
+    };
+    if model.is_some() && !change.act.is_dry_run() {
+        counters::raise(transaction, &key).await?;
+    }
+    let mut find = meta::Entity::find_by_id(1_i16);
+    if holds {
+        find = find.lock_exclusive();
+    }
+    let meta = find.one(transaction).await?;
+    let meta = meta.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))?;
+    let Some(ground) = super::ground(transaction, change).await? else {
+        return Ok(Err(StoreError::WentBack));
+    };
+    let (row, counter) = match model {
+        None => (None, None),
+        Some(model) => match found_row(transaction, &key, &place.store, model).await? {
+            Ok((row, counter)) => (Some(row), counter),
+            Err(error) => return Ok(Err(error)),
+        },
+    };
+    let seen = counter.map(|counter| counter.seen);
+    if seen.is_some_and(|seen| change.went_back(seen.next_value, Some(seen.version))) {
+        return Ok(Err(StoreError::WentBack));
+    }
+    Ok(Ok(Part {
+        stripe: place.stripe,
+        n_sequences: match row {
+            Some(_) => 0,
+            None => sequence::Entity::find().count(transaction).await?,
+        },
+        row,
+        counter,
+        ground,
+        definitions_version: meta.definitions_version,
+    }))
+}
+
+async fn found_row(
+    transaction: &DatabaseTransaction,
+    key: &CounterKey,
+    store: &str,
+    model: sequence::Model,
+) -> Result<Result<(PartRow, Option<Counter>), StoreError>, DbErr> {
+    let definition = if model.state == ELSEWHERE {
+        Definition::from_stored(&model.definition)
+    } else {
+        catalogue::read_definition(&model.definition, store)
+    };
+    let definition = match definition {
+        Ok(definition) => Arc::new(definition),
+        Err(error) => return Ok(Err(StoreError::Broken(error.to_string()))),
+    };
+    let standing = catalogue::read(transaction, key.sequence.as_str(), &key.period).await?;
+    let counter = standing.and_then(|standing| standing.counter());
+    if counter.is_none() && key.period.is_none() && model.state != ELSEWHERE {
+        return Ok(Err(catalogue::without_counter(&key.sequence)));
+    }
+    let has_periods = catalogue::has_periods(&definition);
+    let mut row = PartRow {
+        highest_of_periods: None,
+        has_periods_made: !model.periods_removed_through.is_empty(),
+        n_other_periods: 0,
+        model,
+        definition,
+    };
+    if has_periods {
+        row.highest_of_periods = counters::highest_of_periods(transaction, &key.sequence).await?;
+        row.has_periods_made |= counters::is_any_made(transaction, &key.sequence).await?;
+        if !key.period.is_none() && counter.is_none() {
+            row.n_other_periods =
+                crate::store::reservation::period::n_others(transaction, key).await?;
+        }
+    }
+    Ok(Ok((row, counter)))
+}
+
+async fn write(
+    transaction: &DatabaseTransaction,
+    change: &Change,
+    part: &Part,
+    plan: &Plan,
+) -> Result<(), DbErr> {
+    let after = &plan.after;
+    meta::Entity::update_many()
+        .col_expr(meta::Column::DefinitionsVersion, Expr::val(after.version))
+        .filter(meta::Column::Id.eq(1))
+        .exec(transaction)
+        .await?;
+    write_row(transaction, &change.name, part, plan).await?;
+    let head = CounterKey::whole(change.name.clone());
+    if part.row.is_none() {
+        bear(transaction, &head, part, after).await?;
+    }
+    let key = CounterKey {
+        sequence: change.name.clone(),
+        period: after.period.clone(),
+    };
+    if !key.period.is_none() && part.counter.is_none() {
+        bear(transaction, &key, part, after).await?;
+    }
+    if part.counter.is_some() || !key.period.is_none() {
+        write_counter(transaction, &key, part, after).await?;
+    }
+    let had = part.row.as_ref().map(|row| &row.definition);
+    if had.is_some_and(|had| **had != *after.definition) && !key.period.is_none() {
+        // Of a definition that gave way to another one, the first counter is not this act's.
+        realign(transaction, &head, part, after).await?;
+    }
+    if matches!(change.act, Act::Restore) {
+        counters::close(transaction, &change.name).await?;
+    }
+    Ok(())
+}
+
+async fn write_row(
+    transaction: &DatabaseTransaction,
+    name: &SequenceName,
+    part: &Part,
+    plan: &Plan,
+) -> Result<(), DbErr> {
+    let after = &plan.after;
+    let (state, now) = (if after.is_live { LIVE } else { RETIRED }, now_ms());
+    if part.row.is_none() {
+        let row = sequence::ActiveModel {
+            name: Set(name.as_str().to_owned()),
+            definition: Set(after.definition.to_stored()),
+            state: Set(state.to_owned()),
+            periods_removed_through: Set(plan.removed_through.clone()),
+            version: Set(after.version),
+            created_at: Set(now),
+            changed_at: Set(now),
+        };
+        sequence::Entity::insert(row)
+            .exec_without_returning(transaction)
+            .await?;
+        return Ok(());
+    }
+    sequence::Entity::update_many()
+        .col_expr(
+            sequence::Column::Definition,
+            Expr::val(after.definition.to_stored()),
+        )
+        .col_expr(sequence::Column::State, Expr::val(state))
+        .col_expr(sequence::Column::Version, Expr::val(after.version))
+        .col_expr(
+            sequence::Column::PeriodsRemovedThrough,
+            Expr::val(plan.removed_through.as_str()),
+        )
+        .col_expr(sequence::Column::ChangedAt, Expr::val(now))
+        .filter(sequence::Column::Name.eq(name.as_str()))
+        .exec(transaction)
+        .await?;
+    Ok(())
+}
+
+/// Makes a counter that this database does not have yet.
+async fn bear(
+    transaction: &DatabaseTransaction,
+    key: &CounterKey,
+    part: &Part,
+    after: &Snapshot,
+) -> Result<(), DbErr> {
+    let counted = part.stripe.view(&after.definition);
+    let first = first_in(part, &counted, &key.period);
+    let mut newborn = Newborn::at(first, &after.definition, part.stripe, part.ground);
+    if key.period == after.period {
+        newborn.floor = newborn.floor.max(after.floor);
+        newborn.next_value = counted.on_grid(first.max(after.floor)).ok_or_else(beyond)?;
+    }
+    counter::Entity::insert(newborn.row(key))
+        .exec_without_returning(transaction)
+        .await?;
+    Ok(())
+}
+
+/// Where a counter begins that is born now.
+pub(in crate::store) fn first_in(part: &Part, counted: &Definition, period: &Period) -> i64 {
+    if period.is_none() {
+        part.ground.first(counted)
+    } else {
+        part.ground.first_in(counted, period)
+    }
+}
+
+/// The act's counter goes on from this database's own number at or above the floor.
+async fn write_counter(
+    transaction: &DatabaseTransaction,
+    key: &CounterKey,
+    part: &Part,
+    after: &Snapshot,
+) -> Result<(), DbErr> {
+    let counted = part.stripe.view(&after.definition);
+    let now = match part.counter {
+        Some(counter) => counter.seen.next_value,
+        None => first_in(part, &counted, &key.period),
+    };
+    let next_value = counted.on_grid(now.max(after.floor)).ok_or_else(beyond)?;
+    let state = if after.is_removed { REMOVED } else { LIVE };
+    counter::Entity::update_many()
+        .col_expr(counter::Column::NextValue, Expr::val(next_value))
+        .col_expr(counter::Column::Floor, Expr::val(after.floor))
+        .col_expr(counter::Column::State, Expr::val(state))
+        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
+        .filter(counter::Column::Period.eq(key.period.as_str()))
+        .exec(transaction)
+        .await?;
+    Ok(())
+}
+
+/// Moves the counter without period to the grid of the definition that is written.
+async fn realign(
+    transaction: &DatabaseTransaction,
+    head: &CounterKey,
+    part: &Part,
+    after: &Snapshot,
+) -> Result<(), DbErr> {
+    let row = (head.sequence.as_str().to_owned(), NO_PERIOD.to_owned());
+    let Some(counter) = counter::Entity::find_by_id(row).one(transaction).await? else {
+        return Ok(());
+    };
+    let counted = part.stripe.view(&after.definition);
+    let next_value = counted.on_grid(counter.next_value).ok_or_else(beyond)?;
+    counter::Entity::update_many()
+        .col_expr(counter::Column::NextValue, Expr::val(next_value))
+        .filter(counter::Column::Sequence.eq(head.sequence.as_str()))
+        .filter(counter::Column::Period.eq(NO_PERIOD))
+        .exec(transaction)
+        .await?;
+    Ok(())
+}
+
+fn beyond() -> DbErr {
+    DbErr::Custom("a counter above 2^63 - 1".to_owned())
+}

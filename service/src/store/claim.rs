@@ -1,0 +1,170 @@
+//! What one database says of where a name lives, and the claims in it.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use entity::sequence;
+use odometer_core::{
+    definition::Definition,
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
+use sea_orm::{ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter};
+
+use super::{
+    catalogue::{self, ELSEWHERE, Standing},
+    change::beat::Witness,
+    connection::session::DatabaseConnection,
+    database::Database,
+    error::StoreError,
+    homes::Home,
+    reservation::look::{self, Ground},
+    settings::Place,
+};
+use crate::clock::now_ms;
+
+/// Claims between two counts of all of them.
+const RECOUNT_EVERY: u64 = 1024;
+
+/// What became of a claim.
+enum Claimed {
+    Made,
+    /// There is a row of that name.
+    Found(Box<Standing>),
+    /// The store went back.
+    Contradicted,
+}
+
+impl Database {
+    /// What is known here of where a name lives.
+    pub(super) async fn home_of(&self, name: &SequenceName) -> Result<Home, StoreError> {
+        let witness = match self.beat.witness() {
+            Ok(witness) => witness,
+            Err(error @ StoreError::WentBack) => {
+                // What it still has may stand; what it has not it may have lost.
+                let found = self.several_times(name, |database| find(database, name.clone()));
+                let found = found.await?.ok_or(error)?;
+                return home(&found, &self.place);
+            }
+            Err(error) => return Err(error),
+        };
+        let looking = self.several_times(name, |database| {
+            look::look(database, witness.clone(), CounterKey::whole(name.clone()))
+        });
+        let look = looking.await?;
+        match look.standing {
+            Some(found) => home(&found, &self.place),
+            None if witness.is_borne_out_by(look.beat) => Ok(Home::Nowhere),
+            None => Err(self.contradicted_by(&witness)),
+        }
+    }
+
+    fn contradicted_by(&self, witness: &Witness) -> StoreError {
+        self.beat.contradicted(witness);
+        self.connection.refresh.notify_one();
+        StoreError::WentBack
+    }
+
+    /// Notes that a name is to live in the store that its definition names; what was noted, or
+    /// lives here, if that was earlier.
+    pub(super) async fn claim(
+        &self,
+        name: &SequenceName,
+        definition: &Arc<Definition>,
+    ) -> Result<Home, StoreError> {
+        let witness = self.beat.witness()?;
+        self.admit_claim(name).await?;
+        // Done twice it finds itself.
+        let claim = self.several_times(name, |database| {
+            claim(
+                database,
+                name.clone(),
+                Arc::clone(definition),
+                self.place.installation.of(&definition.store),
+                witness.clone(),
+            )
+        });
+        match claim.await? {
+            Claimed::Made => Ok(Home::Elsewhere(Arc::clone(definition))),
+            Claimed::Found(found) => home(&found, &self.place),
+            Claimed::Contradicted => Err(self.contradicted_by(&witness)),
+        }
+    }
+
+    /// Claims are bounded as sequences are; the estimate is renewed now and then, and near the
+    /// limit each time.
+    async fn admit_claim(&self, name: &SequenceName) -> Result<(), StoreError> {
+        let limit = self.settings.max_sequences;
+        let estimate = self.n_claims.fetch_add(1, Ordering::Relaxed);
+        let is_far = estimate.saturating_add(RECOUNT_EVERY) < limit;
+        if is_far && !estimate.is_multiple_of(RECOUNT_EVERY) {
+            return Ok(());
+        }
+        let exact = self.several_times(name, count).await?;
+        self.n_claims
+            .store(exact.saturating_add(1), Ordering::Relaxed);
+        if exact >= limit {
+            return Err(StoreError::TooMany { limit });
+        }
+        Ok(())
+    }
+}
+
+/// What a name's row in a database says of where the name lives.
+pub(super) fn home(found: &Standing, place: &Place) -> Result<Home, StoreError> {
+    let definition = catalogue::claimed(&found.definition)?;
+    if found.state != ELSEWHERE {
+        return Ok(Home::Here(definition));
+    }
+    // A claim has no periods that could be removed: of which installation its store was is there.
+    let claimed_of = &found.periods_removed_through;
+    if place.installation.is_another(&definition.store, claimed_of) {
+        return Ok(Home::Astray);
+    }
+    Ok(Home::Elsewhere(definition))
+}
+
+async fn find(database: DatabaseConnection, name: SequenceName) -> Result<Option<Standing>, DbErr> {
+    catalogue::read(&database, name.as_str(), &Period::none()).await
+}
+
+async fn claim(
+    database: DatabaseConnection,
+    name: SequenceName,
+    definition: Arc<Definition>,
+    installation: Option<String>,
+    witness: Witness,
+) -> Result<Claimed, DbErr> {
+    let transaction = database.begin().await?;
+    let there = catalogue::read(&transaction, name.as_str(), &Period::none()).await?;
+    if let Some(found) = there {
+        transaction.rollback().await?;
+        return Ok(Claimed::Found(Box::new(found)));
+    }
+    if Ground::hold(&transaction, &witness).await?.is_none() {
+        transaction.rollback().await?;
+        return Ok(Claimed::Contradicted);
+    }
+    let now = now_ms();
+    let row = sequence::ActiveModel {
+        name: Set(name.as_str().to_owned()),
+        definition: Set(definition.to_stored()),
+        state: Set(ELSEWHERE.to_owned()),
+        periods_removed_through: Set(installation.unwrap_or_default()),
+        // No change, so nobody is told of it.
+        version: Set(0),
+        created_at: Set(now),
+        changed_at: Set(now),
+    };
+    sequence::Entity::insert(row)
+        .exec_without_returning(&transaction)
+        .await?;
+    transaction.commit().await?;
+    Ok(Claimed::Made)
+}
+
+async fn count(database: DatabaseConnection) -> Result<u64, DbErr> {
+    sequence::Entity::find()
+        .filter(sequence::Column::State.eq(ELSEWHERE))
+        .count(&database)
+        .await
+}

@@ -1,0 +1,313 @@
+//! One store, of whichever kind: each kind has methods of these names.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot},
+};
+
+use super::{
+    Act, Altered, Condition, Contact, Fate, JournalBlock, Listed, News, Page, ReserveRequest, Row,
+    Seen, Serving, StartError, StoreError, StoreKind, Trace, Unpublished,
+    database::Database,
+    homes::Home,
+    redis::{Agreement, RedisStore},
+    reservation::Stop,
+    settings::{Process, StoresSettings},
+    striped::Striped,
+};
+
+/// Where sequences live.
+pub(in crate::store) enum Store {
+    /// One ordinary database.
+    Database(Arc<Database>),
+    /// Several databases that share each sequence.
+    Striped(Arc<Striped>),
+    /// One database, with Redis before it where order is strict.
+    Redis(Arc<RedisStore>),
+}
+
+impl Store {
+    /// Starts to reach for the store at place `index` in the background; it may be away.
+    ///
+    /// # Errors
+    /// What waiting cannot mend and can be seen without the store.
+    pub(super) async fn connect(
+        settings: &StoresSettings,
+        index: usize,
+        process: &Process,
+        tell: mpsc::Sender<News>,
+    ) -> Result<Self, StartError> {
+        let mut databases = settings.databases(index);
+        if databases.len() > 1 {
+            let striped = Striped::connect(databases, process, tell).await?;
+            return Ok(Self::Striped(striped));
+        }
+        let Some(only) = databases.pop() else {
+            let problem = "stores: one has no database".to_owned();
+            return Err(StartError::Configuration(problem));
+        };
+        if !only.redis.urls.is_empty() {
+            let store = RedisStore::connect(only, process, tell).await?;
+            return Ok(Self::Redis(store));
+        }
+        let agreement = Agreement::of(&only.redis)?;
+        let database = Database::connect(only, process, tell).await?;
+        // No Redis counts for it either.
+        agreement.watch(&database);
+        Ok(Self::Database(database))
+    }
+
+    /// Resolves with what the store turned out to be, if waiting does not mend it; else never.
+    pub(super) async fn fatal(&self) -> StartError {
+        match self {
+            Self::Database(database) => database.fatal().await,
+            Self::Striped(striped) => striped.fatal().await,
+            Self::Redis(store) => store.database.fatal().await,
+        }
+    }
+
+    pub(super) fn contact(&self) -> Contact {
+        match self {
+            Self::Database(database) => database.contact(),
+            Self::Striped(striped) => striped.contact(),
+            Self::Redis(store) => store.database.contact(),
+        }
+    }
+
+    /// What serves a counter of it, with the store's name.
+    pub(super) fn serving(&self, name: &str, key: &CounterKey) -> Serving {
+        match self {
+            Self::Database(database) => Serving {
+                store: name.to_owned(),
+                kind: StoreKind::Database,
+                databases: vec![database.serving()],
+                redis: None,
+            },
+            Self::Striped(striped) => striped.serving(name),
+            Self::Redis(store) => Serving {
+                store: name.to_owned(),
+                kind: StoreKind::Redis,
+                databases: vec![store.database.serving()],
+                redis: store.serving(key),
+            },
+        }
+    }
+
+    /// Resolves when it answers.
+    pub(super) async fn reached(&self) {
+        match self {
+            Self::Database(database) => database.reached().await,
+            Self::Striped(striped) => striped.reached().await,
+            Self::Redis(store) => store.database.reached().await,
+        }
+    }
+
+    /// What it says of where a name lives.
+    pub(super) async fn home_of(&self, name: &SequenceName) -> Result<Home, StoreError> {
+        match self {
+            Self::Database(database) => database.home_of(name).await,
+            Self::Striped(striped) => striped.home_of(name).await,
+            Self::Redis(store) => store.database.home_of(name).await,
+        }
+    }
+
+    /// Notes that a name is to live in the store that its definition names; what was noted, or
+    /// lives here, if that was earlier. Only asked of the default store.
+    pub(super) async fn claim(
+        &self,
+        name: &SequenceName,
+        definition: &Arc<Definition>,
+    ) -> Result<Home, StoreError> {
+        match self {
+            Self::Database(database) => database.claim(name, definition).await,
+            Self::Striped(striped) => striped.claim(name, definition).await,
+            Self::Redis(store) => store.database.claim(name, definition).await,
+        }
+    }
+
+    /// That one more sequence may be made.
+    pub(super) async fn admit_one_more(&self) -> Result<(), StoreError> {
+        let database = match self {
+            Self::Database(database) => database,
+            Self::Striped(striped) => striped.any().ok_or(StoreError::Unavailable)?,
+            Self::Redis(store) => &store.database,
+        };
+        let until = Instant::now() + database.settings.deadline;
+        match database.admit_one_more(until).await {
+            Ok(()) => Ok(()),
+            Err(Stop::Told(error)) => Err(error),
+            Err(Stop::Failed(_)) => Err(StoreError::Unavailable),
+        }
+    }
+
+    /// Whether several databases share each sequence, so that there is no strict order.
+    pub(super) fn is_striped(&self) -> bool {
+        match self {
+            Self::Database(_) | Self::Redis(_) => false,
+            Self::Striped(_) => true,
+        }
+    }
+
+    pub(super) async fn recently_used(&self, limit: usize) -> Result<Vec<CounterKey>, StoreError> {
+        match self {
+            Self::Database(database) => database.recently_used(limit).await,
+            Self::Striped(striped) => striped.recently_used(limit).await,
+            Self::Redis(store) => store.database.recently_used(limit).await,
+        }
+    }
+
+    pub(super) fn reserve(
+        &self,
+        request: ReserveRequest,
+    ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
+        match self {
+            Self::Database(database) => database.reserve(request),
+            Self::Striped(striped) => striped.reserve(request),
+            Self::Redis(store) => store.reserve(request),
+        }
+    }
+
+    pub(super) fn peak_in_flight(&self) -> usize {
+        match self {
+            Self::Database(database) => database.peak_in_flight(),
+            Self::Striped(striped) => striped.peak_in_flight(),
+            Self::Redis(store) => store.database.peak_in_flight(),
+        }
+    }
+
+    pub(super) fn write_journal(&self, row: Row, fate: Fate) {
+        match self {
+            Self::Database(database) => database.write_journal(row, fate),
+            Self::Striped(striped) => striped.write_journal(row, fate),
+            Self::Redis(store) => store.database.write_journal(row, fate),
+        }
+    }
+
+    pub(super) fn n_journal_rows_queued(&self) -> usize {
+        match self {
+            Self::Database(database) => database.n_journal_rows_queued(),
+            Self::Striped(striped) => striped.n_journal_rows_queued(),
+            Self::Redis(store) => store.database.n_journal_rows_queued(),
+        }
+    }
+
+    pub(super) fn n_tasks(&self) -> usize {
+        match self {
+            Self::Database(database) => database.n_tasks(),
+            Self::Striped(striped) => striped.n_tasks(),
+            Self::Redis(store) => store.database.n_tasks(),
+        }
+    }
+
+    pub(super) fn n_numbers_returning(&self) -> u64 {
+        match self {
+            Self::Database(database) => database.n_numbers_returning(),
+            Self::Striped(striped) => striped.n_numbers_returning(),
+            Self::Redis(store) => store.database.n_numbers_returning(),
+        }
+    }
+
+    pub(super) async fn flush_journal(&self) {
+        match self {
+            Self::Database(database) => database.flush_journal().await,
+            Self::Striped(striped) => striped.flush_journal().await,
+            Self::Redis(store) => store.database.flush_journal().await,
+        }
+    }
+
+    pub(super) async fn alter(
+        &self,
+        name: &SequenceName,
+        act: Act,
+        condition: Condition,
+        last_seen: Option<Seen>,
+    ) -> Result<Altered, StoreError> {
+        match self {
+            Self::Database(database) => database.alter(name, act, condition, last_seen).await,
+            Self::Striped(striped) => striped.alter(name, act, condition, last_seen).await,
+            Self::Redis(store) => store.alter(name, act, condition, last_seen).await,
+        }
+    }
+
+    /// The runtime of what must not stop half-way when its caller gives up.
+    pub(super) fn handle(&self) -> &Handle {
+        match self {
+            Self::Database(database) => database.handle(),
+            Self::Striped(striped) => striped.handle(),
+            Self::Redis(store) => store.database.handle(),
+        }
+    }
+
+    pub(super) async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
+        match self {
+            Self::Database(database) => database.names_like(name, patience).await,
+            Self::Striped(striped) => striped.names_like(name, patience).await,
+            Self::Redis(store) => store.database.names_like(name, patience).await,
+        }
+    }
+
+    pub(super) async fn look_up(
+        &self,
+        key: &CounterKey,
+    ) -> Result<(Listed, Option<Seen>), StoreError> {
+        match self {
+            Self::Database(database) => database.look_up(key).await,
+            Self::Striped(striped) => striped.look_up(key).await,
+            Self::Redis(store) => store.database.look_up(key).await,
+        }
+    }
+
+    pub(super) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
+        match self {
+            Self::Database(database) => database.floor_of(key).await,
+            Self::Striped(striped) => striped.floor_of(key).await,
+            Self::Redis(store) => store.database.floor_of(key).await,
+        }
+    }
+
+    pub(super) async fn blocks(
+        &self,
+        name: &SequenceName,
+    ) -> Result<Vec<JournalBlock>, StoreError> {
+        match self {
+            Self::Database(database) => database.blocks(name).await,
+            Self::Striped(striped) => striped.blocks(name).await,
+            Self::Redis(store) => store.database.blocks(name).await,
+        }
+    }
+
+    pub(super) async fn trace(&self, key: &CounterKey, value: i64) -> Result<Trace, StoreError> {
+        match self {
+            Self::Database(database) => database.trace(key, value).await,
+            Self::Striped(striped) => striped.trace(key, value).await,
+            Self::Redis(store) => store.database.trace(key, value).await,
+        }
+    }
+
+    pub(super) async fn list(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: u64,
+    ) -> Result<Page, StoreError> {
+        match self {
+            Self::Database(database) => database.list(prefix, after, limit).await,
+            Self::Striped(striped) => striped.list(prefix, after, limit).await,
+            Self::Redis(store) => store.database.list(prefix, after, limit).await,
+        }
+    }
+
+    pub(super) async fn close(&self, patience: Duration) {
+        match self {
+            Self::Database(database) => database.close(patience).await,
+            Self::Striped(striped) => striped.close(patience).await,
+            Self::Redis(store) => store.database.close(patience).await,
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! A store with Redis before its database: where order is strict, Redis holds the counter and the
+//! database its ceiling. Everything else goes to the database.
+//!
+//! A *window* is a range of numbers that the counter's row set aside for Redis to give out one after
+//! the other. Windows are numbered in the row, and only what the row calls open is stepped in, so a
+//! Redis that was restarted, restored, flushed or replaced is followed by a window above everything
+//! that was issued. `docs/adr/0017-redis-for-strict-order.md` has the argument.
+
+mod agreement;
+mod ahead;
+mod counters;
+mod flight;
+mod lease;
+mod opening;
+mod rendezvous;
+mod row;
+mod scripts;
+mod server;
+mod window;
+
+use std::{sync::Arc, time::Duration};
+
+use odometer_core::{definition::Order, name::SequenceName, period::CounterKey};
+use parking_lot::Mutex;
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+
+use super::{
+    Act, Altered, Condition, Fallback, News, ReserveRequest, Seen, ServingRedis, StartError,
+    StoreError, Unpublished, Want,
+    catalogue::Window as InRow,
+    connection::Health,
+    database::Database,
+    reservation::{Reservation, Reserved, StrictIn},
+    settings::{DatabaseSettings, Process},
+};
+use crate::metrics::RedisMetrics;
+use counters::Counters;
+use flight::Flight;
+use scripts::Standing;
+use server::{Address, Server};
+
+pub(in crate::store) use agreement::{Agreement, check_servers};
+
+/// Between two looks at how long ceilings last.
+const SWEEP: Duration = Duration::from_secs(1);
+/// A counter that was not used for so long is no longer looked at for it.
+const USED_WITHIN: Duration = Duration::from_secs(60);
+/// How long a call waits for what the database has on record.
+const AGREES_WITHIN: Duration = Duration::from_millis(500);
+
+pub(in crate::store) struct RedisStore {
+    pub(in crate::store) database: Arc<Database>,
+    servers: Vec<Arc<Server>>,
+    fallback: Fallback,
+    counters: Counters,
+    /// Which installation the database is of; unknown before it answered.
+    cluster_id: Mutex<Option<Arc<str>>>,
+}
+
+impl RedisStore {
+    /// Starts to reach for database and servers, which may be away.
+    ///
+    /// # Errors
+    /// What waiting cannot mend and can be seen without them.
+    pub(super) async fn connect(
+        settings: DatabaseSettings,
+        process: &Process,
+        tell: mpsc::Sender<News>,
+    ) -> Result<Arc<Self>, StartError> {
+        let place = settings.place.clone();
+        let addresses = settings
+            .redis
+            .addresses()
+            .map_err(|error| error.of(&place))?;
+        let agreement = Agreement::of(&settings.redis)?;
+        let fallback = settings.redis.fallback;
+        let (told, news) = mpsc::channel(1);
+        let database = Database::connect(settings, process, told).await?;
+        agreement.watch(&database);
+        let start = |address: Address| {
+            let up = process.metrics.redis_up(&place.store, &address.label);
+            Server::start(address, &process.holder, database.handle(), up)
+        };
+        let servers = addresses.into_iter().map(start).collect();
+        let store = Arc::new(Self {
+            servers,
+            fallback,
+            counters: Counters::default(),
+            cluster_id: Mutex::default(),
+            database,
+        });
+        store
+            .handle()
+            .spawn(pass_on(Arc::downgrade(&store), news, tell));
+        store.handle().spawn(sweep(Arc::downgrade(&store)));
+        Ok(store)
+    }
+
+    pub(super) fn handle(&self) -> &Handle {
+        self.database.handle()
+    }
+
+    /// Reserves in a task that nobody cancels; the outcome arrives at the receiver.
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        request: ReserveRequest,
+    ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
+        let store = Arc::clone(self);
+        self.database
+            .reserve_by(request, move |request| async move {
+                Box::pin(store.reserve_now(request)).await
+            })
+    }
+
+    fn metrics(&self) -> &RedisMetrics {
+        &self.database.metrics.redis
+    }
+
+    /// That this replica counts where the others do, as the database has it on record.
+    async fn agree(&self) -> Result<(), StoreError> {
+        match self.database.agrees() {
+            Some(true) => return Ok(()),
+            None if self.database.health() == Health::Up => {}
+            Some(false) | None => return Err(StoreError::Unavailable),
+        }
+        // It is read as soon as the database answers.
+        let mut agreed = self.database.agreed.subscribe();
+        let agreeing = agreed.wait_for(Option::is_some);
+        match timeout(AGREES_WITHIN, agreeing).await {
+            Ok(Ok(agrees)) if *agrees == Some(true) => Ok(()),
+            Ok(Ok(_) | Err(_)) | Err(_) => Err(StoreError::Unavailable),
+        }
+    }
+
+    async fn reserve_now(
+        self: &Arc<Self>,
+        request: ReserveRequest,
+    ) -> Result<Reserved, StoreError> {
+        let is_known_strict = request
+            .known
+            .as_ref()
+            .is_some_and(|known| known.definition.order == Order::Strict);
+        let count = match &request.want {
+            Want::Refill(_) => return self.reserve_relaxed(request).await,
+            Want::Strict { count, .. } => *count,
+            Want::Exactly(count) | Want::Handover(count) => *count,
+        };
+        let is_strict = matches!(request.want, Want::Strict { .. });
+        if !is_strict && !is_known_strict {
+            match self.reserve_relaxed(request.clone()).await {
+                // It turned out to be strict.
+                Err(StoreError::OtherOrder { .. }) => {}
+                outcome => return outcome,
+            }
+        }
+        self.agree().await?;
+        let again = (!is_strict).then(|| request.clone());
+        match Flight::new(self, request, count).await?.run().await {
+            Err(StoreError::OtherOrder { known, rate }) => match again {
+                Some(request) => self.reserve_relaxed(request).await,
+                None => Err(StoreError::OtherOrder { known, rate }),
+            },
+            outcome => outcome,
+        }
+    }
+
+    /// From the database, unless the order turns out to be strict.
+    async fn reserve_relaxed(&self, request: ReserveRequest) -> Result<Reserved, StoreError> {
+        let reservation = Reservation::new(&self.database, request);
+        Box::pin(reservation.with_strict_in(StrictIn::Redis).run()).await
+    }
+
+    /// As the database's own; what is known of the sequence's windows is looked at anew afterwards.
+    pub(super) async fn alter(
+        &self,
+        name: &SequenceName,
+        act: Act,
+        condition: Condition,
+        last_seen: Option<Seen>,
+    ) -> Result<Altered, StoreError> {
+        let outcome = self.database.alter(name, act, condition, last_seen).await;
+        let is_changed = match &outcome {
+            Ok(altered) => altered.is_written,
+            Err(error) => matches!(error, StoreError::MayHaveChanged),
+        };
+        // What was refused, with the database away say, leaves the windows as they are.
+        if is_changed {
+            self.counters.forget(name);
+        }
+        outcome
+    }
+
+    /// The server that has a sequence.
+    fn server_of(&self, name: &SequenceName) -> Result<Arc<Server>, StoreError> {
+        let labels = self
+            .servers
+            .iter()
+            .map(|server| server.address.label.as_str());
+        rendezvous::server_of(labels, name.as_str())
+            .and_then(|index| self.servers.get(index))
+            .cloned()
+            .ok_or(StoreError::Unavailable)
+    }
+
+    /// The server that counts for a counter, and the window that this replica knows of.
+    pub(super) fn serving(&self, key: &CounterKey) -> Option<ServingRedis> {
+        let server = self.server_of(&key.sequence).ok()?;
+        let shown = self.counters.find(key).and_then(|counter| counter.shown());
+        Some(ServingRedis {
+            server: format!("redis://{}", server.address.label),
+            is_up: server.is_up(),
+            window: shown.map(|(window, ..)| window),
+            ceiling: shown.and_then(|(_, ceiling, _)| ceiling),
+            lasts_seconds: shown.and_then(|(.., lasts)| lasts),
+        })
+    }
+
+    /// What a counter is called in Redis.
+    async fn key_of(&self, key: &CounterKey) -> Result<String, StoreError> {
+        let known = self.cluster_id.lock().clone();
+        let cluster_id: Arc<str> = match known {
+            Some(known) => known,
+            None => {
+                let reading = self.database.several_times(&key.sequence, row::cluster_id);
+                let read: Arc<str> = reading.await?.into();
+                *self.cluster_id.lock() = Some(Arc::clone(&read));
+                read
+            }
+        };
+        let (sequence, period) = (key.sequence.as_str(), key.period.as_str());
+        Ok(format!("odometer:{cluster_id}:{sequence}:{period}"))
+    }
+
+    /// Counts a window that is about to be opened, by what became of the one before.
+    fn note_opening(&self, standing: Option<Standing>, before: InRow, is_full: bool) {
+        let counted = if standing.is_none() && before.number == 0 {
+            &self.metrics().windows_first
+        } else if is_full {
+            &self.metrics().windows_full
+        } else if before.is_open {
+            &self.metrics().windows_lost
+        } else {
+            &self.metrics().windows_closed
+        };
+        counted.increment(1);
+    }
+}
+
+/// Takes notice of what changes, and passes it on.
+async fn pass_on(
+    store: std::sync::Weak<RedisStore>,
+    mut news: mpsc::Receiver<News>,
+    tell: mpsc::Sender<News>,
+) {
+    while let Some(news) = news.recv().await {
+        let Some(store) = store.upgrade() else {
+            return;
+        };
+        match &news {
+            News::Changed(all) => {
+                for changed in all {
+                    store.counters.forget(&changed.name);
+                }
+            }
+            News::Recovered => {
+                *store.cluster_id.lock() = None;
+                store.counters.forget_all();
+            }
+        }
+        drop(store);
+        if tell.send(news).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Shows how long what is below the ceilings lasts.
+async fn sweep(store: std::sync::Weak<RedisStore>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let Some(store) = store.upgrade() else {
+            return;
+        };
+        let counters = store.counters.all();
+        let seconds = counters
+            .iter()
+            .filter_map(|counter| counter.seconds_left(USED_WITHIN));
+        store
+            .metrics()
+            .ceiling_seconds
+            .set(seconds.fold(f64::INFINITY, f64::min));
+    }
+}

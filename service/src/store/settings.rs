@@ -1,0 +1,282 @@
+//! What the stores are reached and bounded by, and which database of them one is.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use odometer_core::definition::Stripe;
+
+use super::connection::stamp::Installations;
+use crate::metrics::Metrics;
+
+/// The store that is there in any case, and that knows where every name lives.
+pub const DEFAULT: &str = "default";
+
+/// All stores.
+#[derive(Clone)]
+pub struct StoresSettings {
+    /// One at least; the first is [`DEFAULT`].
+    pub stores: Vec<StoreSettings>,
+    pub bounds: Bounds,
+    pub installations: Arc<Installations>,
+}
+
+/// One store.
+#[derive(Clone)]
+pub struct StoreSettings {
+    pub name: String,
+    /// The key of the configuration that its databases were given by.
+    pub key: String,
+    /// URLs, one at least, of which more share each sequence. Secret: they may hold passwords.
+    pub databases: Vec<String>,
+    /// URLs of the servers that count where order is strict; none where the database does. Secret.
+    pub redis: Vec<String>,
+    pub fallback: Fallback,
+}
+
+/// Who counts where order is strict while Redis is away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fallback {
+    /// Nobody: it is waited for.
+    #[default]
+    None,
+    Database,
+}
+
+/// What every database of every store is bounded by.
+#[derive(Clone)]
+pub struct Bounds {
+    /// Connections at most; SQLite always has one.
+    pub pool_max: u32,
+    /// How long making a connection may take.
+    pub acquire: Duration,
+    /// How long a statement may take before its outcome counts as unknown.
+    pub timeout: Duration,
+    /// Tries of one reservation, and the time for all of them.
+    pub attempts: u32,
+    pub deadline: Duration,
+    /// Between two tries: at least, and at most.
+    pub backoff_min: Duration,
+    pub backoff_max: Duration,
+    pub max_sequences: u64,
+    /// Keys of one sequence that its callers may give, removed ones included.
+    pub keyed_periods: u64,
+    /// Rows of the journal that may wait to be written.
+    pub journal_queue: usize,
+    /// How long a row of the journal is kept once nothing can come of its block any more.
+    pub journal_retain: Duration,
+    /// Whether PostgreSQL and MySQL are migrated at the start; SQLite always is.
+    pub migrate: bool,
+    /// How old what is known of definitions may be.
+    pub definition_refresh: Duration,
+    /// How long a schema that does not fit is waited for.
+    pub schema_wait: Duration,
+}
+
+/// Which database a block is of: the place of its store, and its own place in that store, counted
+/// from 0 as the configuration has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Source {
+    pub store: u16,
+    pub database: u16,
+}
+
+/// What all stores of this process have in common.
+#[derive(Clone)]
+pub(in crate::store) struct Process {
+    /// This process, as the journals call it.
+    pub(in crate::store) holder: Arc<str>,
+    pub(in crate::store) metrics: Arc<Metrics>,
+}
+
+/// One database of one store.
+#[derive(Clone)]
+pub(in crate::store) struct DatabaseSettings {
+    pub(in crate::store) place: Place,
+    /// Secret: it may hold a password.
+    pub(in crate::store) url: String,
+    pub(in crate::store) bounds: Bounds,
+    pub(in crate::store) redis: RedisSettings,
+}
+
+/// The Redis servers before a database.
+#[derive(Clone, Default)]
+pub(in crate::store) struct RedisSettings {
+    /// None where the database counts. Secret: they may hold passwords.
+    pub(in crate::store) urls: Vec<String>,
+    pub(in crate::store) fallback: Fallback,
+}
+
+/// A database as sentences name it.
+#[derive(Clone, Debug)]
+pub(in crate::store) struct Place {
+    pub(in crate::store) source: Source,
+    /// The name of its store.
+    pub(in crate::store) store: Arc<str>,
+    /// Its URL without user, password and parameters.
+    pub(in crate::store) address: Arc<str>,
+    /// Which numbers of each sequence it has.
+    pub(in crate::store) stripe: Stripe,
+    /// Those of all stores.
+    pub(in crate::store) installation: Arc<Installations>,
+    /// Where it is configured; `None` for the one database of a configuration without stores.
+    key: Option<Arc<str>>,
+}
+
+/// How sentences name the one database of a configuration without stores.
+const ONLY: &str = "ODOMETER_DATABASE_URL";
+
+impl StoresSettings {
+    /// The names of all stores.
+    pub fn names(&self) -> Vec<&str> {
+        let names = self.stores.iter().map(|store| store.name.as_str());
+        names.collect()
+    }
+
+    /// The settings of all databases of all stores, in the order of the configuration.
+    pub(in crate::store) fn all_databases(&self) -> Vec<DatabaseSettings> {
+        let stores = 0..self.stores.len();
+        stores.flat_map(|store| self.databases(store)).collect()
+    }
+
+    /// The settings of one store's databases, in their order; none where there is no such store.
+    pub(in crate::store) fn databases(&self, store: usize) -> Vec<DatabaseSettings> {
+        let Some(settings) = self.stores.get(store) else {
+            return Vec::new();
+        };
+        let (index, name) = (narrow(store), Arc::<str>::from(settings.name.as_str()));
+        let n_databases = narrow(settings.databases.len());
+        let is_only = self.stores.len() == 1 && n_databases == 1;
+        let place = |number: usize, url: &str| Place {
+            source: Source {
+                store: index,
+                database: narrow(number),
+            },
+            store: Arc::clone(&name),
+            address: address(url).into(),
+            // More than can be are refused before one of them is used.
+            stripe: Stripe::new(narrow(number), n_databases).unwrap_or(Stripe::WHOLE),
+            installation: Arc::clone(&self.installations),
+            key: (!is_only || settings.key != "database_url").then(|| {
+                if n_databases > 1 {
+                    format!("{}[{number}]", settings.key).into()
+                } else {
+                    settings.key.as_str().into()
+                }
+            }),
+        };
+        let urls = settings.databases.iter().enumerate();
+        urls.map(|(number, url)| DatabaseSettings {
+            place: place(number, url),
+            url: url.clone(),
+            bounds: self.bounds.clone(),
+            redis: RedisSettings {
+                urls: settings.redis.clone(),
+                fallback: settings.fallback,
+            },
+        })
+        .collect()
+    }
+}
+
+/// The configuration bounds both far below.
+fn narrow(number: usize) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
+}
+
+impl Place {
+    /// Whether there is no other database that could be meant.
+    pub(in crate::store) fn is_only(&self) -> bool {
+        self.key.is_none()
+    }
+
+    /// A sentence about the one database there usually is, as one about this database.
+    pub(in crate::store) fn name_in(&self, sentence: &str) -> String {
+        if self.is_only() {
+            return sentence.to_owned();
+        }
+        let said = sentence
+            .strip_prefix(ONLY)
+            .map(|said| said.trim_start_matches(": "));
+        format!("{self}: {}", said.unwrap_or(sentence))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.key {
+            Some(key) => write!(formatter, "{key} ({})", self.address),
+            None => formatter.write_str(ONLY),
+        }
+    }
+}
+
+/// A URL without what is secret in it, or may be.
+pub(in crate::store) fn address(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once(':') else {
+        return "a URL without scheme".to_owned();
+    };
+    if scheme == "sqlite" {
+        let path = rest.strip_prefix("//").unwrap_or(rest);
+        return format!("sqlite:{}", path.split('?').next().unwrap_or_default());
+    }
+    let parsed = url::Url::parse(url).ok();
+    let parsed = parsed.as_ref().and_then(|url| Some((url.host_str()?, url)));
+    let Some((host, parsed)) = parsed else {
+        return format!("{scheme}: without a host");
+    };
+    // A password may have characters that end an authority: the rest of it then comes after that.
+    let (_authority, after) = rest
+        .trim_start_matches('/')
+        .split_once(['/', '?', '#'])
+        .unwrap_or((rest, ""));
+    if after.contains('@') {
+        return format!("{scheme}: without a host");
+    }
+    let port = parsed
+        .port()
+        .map_or_else(String::new, |port| format!(":{port}"));
+    let path = parsed.path().trim_end_matches('/');
+    format!("{scheme}://{host}{port}{path}")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+pub(in crate::store) mod tests {
+    use super::*;
+
+    /// Those of a store `tickets` with so many databases.
+    pub(in crate::store) fn places(n: u16) -> Vec<Place> {
+        let installation = Arc::default();
+        let place = |k: u16| Place {
+            source: Source {
+                store: 1,
+                database: k,
+            },
+            store: "tickets".into(),
+            address: address(&format!("mysql://u:tiger@h{k}:3306/d")).into(),
+            stripe: Stripe::new(k, n).unwrap(),
+            installation: Arc::clone(&installation),
+            key: Some(format!("stores.tickets.databases[{k}]").into()),
+        };
+        (0..n).map(place).collect()
+    }
+
+    #[test]
+    fn an_address_has_nothing_secret() {
+        for (url, expected) in [
+            ("sqlite:odometer.db", "sqlite:odometer.db"),
+            ("sqlite:///a/b.db?mode=rwc", "sqlite:/a/b.db"),
+            ("postgres://u:tiger@h/d?password=tiger", "postgres://h/d"),
+            ("mysql://u:tiger@[::1]:3307/d", "mysql://[::1]:3307/d"),
+            ("redis://:tiger@r1:6380/2", "redis://r1:6380/2"),
+            ("redis://r1", "redis://r1"),
+            ("mysql://u:tiger@h:port/d", "mysql: without a host"),
+            ("postgres:u:tiger@h/d", "postgres: without a host"),
+            ("postgres://u:12/34@h/d", "postgres: without a host"),
+            ("postgres://u:12?x@h/d", "postgres: without a host"),
+            ("mysql://u:12#x@h/d", "mysql: without a host"),
+            ("tiger", "a URL without scheme"),
+        ] {
+            assert_eq!(address(url), expected, "{url}");
+        }
+    }
+}

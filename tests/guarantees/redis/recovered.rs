@@ -1,0 +1,129 @@
+//! The database is restored from an older dump while Redis gives its numbers, and Redis loses what
+//! it had as well.
+
+use serde_json::json;
+
+use super::{LIMIT, Stage, refusal, window};
+use crate::{
+    guarantees::went_back,
+    support::{Backend, Client, Options, Program, for_each_server, wait},
+};
+
+const SEQUENCE: &str = "back";
+/// Above all that is reserved.
+const SKIP: &str = "1000000000";
+/// Windows that a recovery goes past.
+const WINDOWS: i64 = 1 << 40;
+
+for_each_server!(a_restored_database_repeats_no_number_of_a_redis_that_was_emptied);
+
+async fn a_restored_database_repeats_no_number_of_a_redis_that_was_emptied(backend: Backend) {
+    let stage = Stage::new(backend, "none").await;
+    let (programs, highest) = restored(&stage, Program::options()).await;
+    let clients: Vec<Client> = programs.iter().map(Program::client).collect();
+    for client in &clients {
+        let code = refusal(client, SEQUENCE).await;
+        assert_eq!(code.as_deref(), Some("store_went_back"));
+    }
+    let recovered = stage
+        .options(Program::options())
+        .run(&["recover", "--skip", SKIP]);
+    assert_eq!(recovered.code, Some(0), "{recovered}");
+    let mut last = highest;
+    for client in clients.iter().cycle().take(6) {
+        let number = wait::until("it serves again", LIMIT, async || {
+            let path = format!("/v1/sequences/{SEQUENCE}/next");
+            let reply = client.post(&path).await.expect("a reply");
+            (reply.status == 200).then(|| reply.number())
+        })
+        .await;
+        assert!(number > last, "{number} after {last}");
+        last = number;
+    }
+    let window = window(&stage.database, SEQUENCE).await;
+    assert!(window >= WINDOWS, "{window}");
+}
+
+for_each_server!(without_looking_back_an_emptied_redis_repeats_numbers);
+
+async fn without_looking_back_an_emptied_redis_repeats_numbers(backend: Backend) {
+    let stage = Stage::new(backend, "none").await;
+    let options = Program::options().without_guards("no-went-back-checks");
+    let (programs, highest) = restored(&stage, options).await;
+    let again = wait::until("it serves", LIMIT, async || {
+        let path = format!("/v1/sequences/{SEQUENCE}/next");
+        let reply = programs[1].client().post(&path).await.expect("a reply");
+        (reply.status == 200).then(|| reply.number())
+    })
+    .await;
+    assert!(again <= highest, "the check finds nothing: {again}");
+}
+
+for_each_server!(a_recovery_closes_windows_that_redis_still_holds);
+
+async fn a_recovery_closes_windows_that_redis_still_holds(backend: Backend) {
+    let stage = Stage::new(backend, "none").await;
+    let options = Program::options().env("ODOMETER_DEFINITION_REFRESH", "2s");
+    let programs = stage.start(options).await;
+    let (first, second) = (programs[0].client(), programs[1].client());
+    first.define(SEQUENCE, &json!({"order": "strict"})).await;
+    let mut last = 0;
+    for client in [&first, &second, &first] {
+        let number = client.next(SEQUENCE).await;
+        assert!(number > last, "{number} after {last}");
+        last = number;
+    }
+    let recovered = stage
+        .options(Program::options())
+        .run(&["recover", "--skip", SKIP]);
+    assert_eq!(recovered.code, Some(0), "{recovered}");
+    let skip: i64 = SKIP.parse().expect("a number");
+    for client in [&first, &second] {
+        let number = wait::until("the recovery is noticed", LIMIT, async || {
+            let number = client.next(SEQUENCE).await;
+            (number > skip).then_some(number)
+        })
+        .await;
+        assert!(number > last, "{number} after {last}");
+        last = number;
+    }
+    assert!(first.next(SEQUENCE).await > last);
+}
+
+/// Two replicas whose database was restored after windows had been opened, and whose Redis is empty;
+/// also the highest number given before.
+async fn restored(stage: &Stage, options: Options) -> (Vec<Program>, i64) {
+    let options = options.env("ODOMETER_DEFINITION_REFRESH", "1s");
+    let programs = stage.start(options).await;
+    let (first, second) = (programs[0].client(), programs[1].client());
+    first.define(SEQUENCE, &json!({"order": "strict"})).await;
+    for client in [&first, &second] {
+        client.next(SEQUENCE).await;
+    }
+    let dump = stage.database.dump();
+    let before = window(&stage.database, SEQUENCE).await;
+    went_back::next_beats(&stage.database).await;
+    let mut highest = 0;
+    for _ in 0..3 {
+        assert_eq!(stage.redis.ask(&["FLUSHALL"]), "OK");
+        for client in [&first, &second] {
+            let given = wait::until("it is served from a new window", LIMIT, async || {
+                let path = format!("/v1/sequences/{SEQUENCE}/next?count=1000");
+                let reply = client.post(&path).await.expect("a reply");
+                (reply.status == 200).then(|| reply.numbers())
+            })
+            .await;
+            let last = given.iter().map(|range| range.last()).max();
+            highest = highest.max(last.expect("a thousand numbers"));
+        }
+    }
+    let n_windows = window(&stage.database, SEQUENCE).await - before;
+    assert!(n_windows >= 3, "vacuous: {n_windows} windows");
+    if stage.database.backend == Backend::MariaDb {
+        // Its restore replaces one table after the other: the replicas are told before the first.
+        stage.database.execute("DELETE FROM replica").await;
+    }
+    stage.database.restore(&dump);
+    assert_eq!(stage.redis.ask(&["FLUSHALL"]), "OK");
+    (programs, highest)
+}

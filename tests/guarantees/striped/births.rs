@@ -1,0 +1,180 @@
+//! First use of a name, and databases that missed it.
+
+use serde_json::json;
+
+use super::{KINDS, LIMIT, Stripes, behind_proxies, configured, n_twice, residue, residues, take};
+use crate::support::{Link, Options, Program, run, wait};
+
+#[test]
+fn a_database_that_missed_a_birth_serves_at_the_level_of_the_others() {
+    run(async {
+        let stripes = Stripes::new().await;
+        for k in 0..KINDS.len() {
+            let (first, level) = returned(&stripes, Program::options(), k).await;
+            assert!(first > level, "{first} of {k} below {level}");
+            let query = format!("SELECT count(*) FROM sequence WHERE name = 'born-{k}'");
+            assert_eq!(stripes.numbers(&query).await, [Some(1); KINDS.len()]);
+        }
+    });
+}
+
+#[test]
+fn without_levelling_a_database_that_missed_a_birth_starts_far_below() {
+    run(async {
+        let stripes = Stripes::new().await;
+        let options = Program::options().without_guards("no-level");
+        let (first, level) = returned(&stripes, options, 1).await;
+        assert!(
+            first <= level,
+            "the check finds nothing: {first} above {level}"
+        );
+    });
+}
+
+/// The first number of a database that was away when the name was born, and the highest that was
+/// given before it returned.
+async fn returned(stripes: &Stripes, options: Options, k: usize) -> (i64, i64) {
+    let program = stripes.options(options).start_ready().await;
+    let client = program.client();
+    let name = format!("born-{k}");
+    stripes.set(k, Link::Cut);
+    let values = take(&client, &name, 300).await;
+    assert_eq!(n_twice(&values), 0, "{values:?}");
+    assert!(!residues(&values).contains(&k), "{k} gave some: {values:?}");
+    assert_eq!(residues(&values).len(), KINDS.len() - 1, "{values:?}");
+    let level = values.into_iter().max().expect("there are some");
+    stripes.set(k, Link::Whole);
+    let first = wait::until("it gives numbers", LIMIT, async || {
+        let values = take(&client, &name, 20).await;
+        values.into_iter().find(|value| residue(*value) == k)
+    })
+    .await;
+    program.stop().await;
+    (first, level)
+}
+
+#[test]
+fn no_name_is_born_without_more_than_half_of_the_databases() {
+    run(async {
+        let stripes = Stripes::new().await;
+        let (twice, born) = born_apart(&stripes, Program::options()).await;
+        assert_eq!((twice, born), (0, 0));
+    });
+}
+
+#[test]
+fn names_born_in_a_minority_repeat_numbers() {
+    run(async {
+        let stripes = Stripes::new().await;
+        let options = Program::options().without_guards("loose-birth");
+        let (twice, born) = born_apart(&stripes, options).await;
+        assert!(born > 0 && twice > 0, "the check finds nothing");
+    });
+}
+
+/// Two replicas that would give birth to a name differently, each of which reaches another database;
+/// how many numbers were given twice, and how many at all.
+async fn born_apart(stripes: &Stripes, options: Options) -> (u64, usize) {
+    let (proxies, urls) = behind_proxies(&stripes.databases).await;
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    let one = stripes.options(options.clone()).start_ready().await;
+    let other = configured(options, &urls)
+        .env("ODOMETER_STORE__TIMEOUT", "1s")
+        .env("ODOMETER_DEFAULT__START", "2")
+        .start_ready()
+        .await;
+    // The last has what the first would give: 1, 4, 7 … and 4, 7, 10 …
+    for (k, proxy) in proxies.iter().enumerate() {
+        stripes.set(k, if k == 0 { Link::Whole } else { Link::Cut });
+        proxy.set(if k == 2 { Link::Whole } else { Link::Cut });
+    }
+    let (one, other) = (one.client(), other.client());
+    let mut values = Vec::new();
+    for client in [&one, &other] {
+        for _ in 0..20 {
+            let path = "/v1/sequences/apart/next";
+            let reply = client.post(path).await.expect("a reply");
+            match reply.status {
+                200 => values.extend(reply.values()),
+                _ => assert_eq!(reply.status, 503, "{reply:?}"),
+            }
+        }
+    }
+    for (k, proxy) in proxies.iter().enumerate() {
+        stripes.set(k, Link::Whole);
+        proxy.set(Link::Whole);
+    }
+    (n_twice(&values), values.len())
+}
+
+#[test]
+fn of_all_who_create_a_name_at_once_one_does() {
+    run(async {
+        let stripes = Stripes::new().await;
+        let options = stripes.options(Program::options());
+        let programs = [options.start_ready().await, options.start_ready().await];
+        for n_name in 0..20 {
+            let path = format!("/v1/sequences/raced-{n_name}");
+            let callers: Vec<_> = programs
+                .iter()
+                .cycle()
+                .take(6)
+                .enumerate()
+                .map(|(n_caller, program)| {
+                    let (client, path) = (program.client(), path.clone());
+                    let body = json!({"description": format!("of caller {n_caller}")});
+                    tokio::spawn(async move {
+                        let only_new = [("if-none-match", "*")];
+                        client.put_with(&path, &body, &only_new).await
+                    })
+                })
+                .collect();
+            let mut statuses = Vec::new();
+            let mut created = Vec::new();
+            for caller in callers {
+                let reply = caller.await.expect("a caller does not panic");
+                let reply = reply.expect("a reply");
+                statuses.push(reply.status);
+                if reply.status == 201 {
+                    created.push(reply.json()["definition"]["description"].clone());
+                }
+            }
+            statuses.sort_unstable();
+            assert_eq!(statuses, [201, 412, 412, 412, 412, 412], "{path}");
+            for program in &programs {
+                let reply = program.client().get(&path).await.expect("a reply").json();
+                assert_eq!(reply["definition"]["description"], created[0], "{reply}");
+            }
+        }
+    });
+}
+
+#[test]
+fn callers_who_use_a_name_first_at_once_get_different_numbers() {
+    run(async {
+        let stripes = Stripes::new().await;
+        let options = stripes.options(Program::options());
+        let programs = [options.start_ready().await, options.start_ready().await];
+        let mut callers = Vec::new();
+        for n_caller in 0..40 {
+            let client = programs[n_caller % 2].client();
+            callers.push(tokio::spawn(async move {
+                let mut values = Vec::new();
+                for n_name in 0..10 {
+                    values.push(take(&client, &format!("first-{n_name}"), 1).await[0]);
+                }
+                values
+            }));
+        }
+        let mut all = vec![Vec::new(); 10];
+        for caller in callers {
+            let values = caller.await.expect("a caller does not panic");
+            for (own, value) in all.iter_mut().zip(values) {
+                own.push(value);
+            }
+        }
+        for values in all {
+            assert_eq!((n_twice(&values), values.len()), (0, 40), "{values:?}");
+        }
+    });
+}

@@ -1,0 +1,239 @@
+//! A change of a sequence that several databases share is made in all of them, or in none.
+
+use serde_json::{Value, json};
+
+use super::{KINDS, LIMIT, Stripes, call, n_twice, take, until_all_give};
+use crate::support::{Backend, Client, Link, Program, TestDatabase, run, wait};
+
+const PATH: &str = "/v1/sequences/orders";
+
+#[test]
+fn a_change_needs_every_database() {
+    run(async {
+        let stripes = Stripes::new().await;
+        let program = stripes.options(Program::options()).start_ready().await;
+        let client = program.client();
+        client
+            .define("orders", &json!({"description": "old"}))
+            .await;
+        until_all_give(&client, "orders").await;
+        for k in 0..KINDS.len() {
+            let before = state_of(&stripes).await;
+            stripes.set(k, Link::Cut);
+            let changes = [
+                ("PUT", "", Some(json!({"description": "new"}))),
+                ("POST", "/advance", Some(json!({"floor": "100000"}))),
+                ("DELETE", "", None),
+            ];
+            for (method, action, body) in changes {
+                let path = format!("{PATH}{action}");
+                let reply = call(&client, method, &path, body).await;
+                assert_eq!(reply.status, 503, "{method} {path}: {reply:?}");
+                let code = reply.code();
+                assert_eq!(code.as_deref(), Some("store_unavailable"), "{reply:?}");
+            }
+            // Numbers are given as before.
+            let values = take(&client, "orders", 60).await;
+            assert!(values.iter().all(|value| *value < 100_000), "{values:?}");
+            assert_eq!(state_of(&stripes).await, before, "without {k}");
+            stripes.set(k, Link::Whole);
+            until_all_give(&client, "orders").await;
+        }
+    });
+}
+
+#[test]
+fn a_change_made_in_every_database_holds_on_every_replica() {
+    run(async {
+        let stripes = Stripes::new().await;
+        let options = stripes.options(Program::options());
+        let programs = [options.start_ready().await, options.start_ready().await];
+        let (here, there) = (programs[0].client(), programs[1].client());
+        here.define("orders", &json!({})).await;
+        let mut values = until_all_give(&here, "orders").await;
+        values.extend(until_all_give(&there, "orders").await);
+
+        let floor = json!({"floor": "50000"});
+        let advanced = call(&here, "POST", &format!("{PATH}/advance"), Some(floor)).await;
+        assert_eq!(advanced.status, 200, "{advanced:?}");
+        let above = until_all_give(&here, "orders").await;
+        assert!(above.iter().all(|value| *value >= 50_000), "{above:?}");
+        values.extend(above);
+        wait::until("the floor holds there", LIMIT, async || {
+            let next = take(&there, "orders", 5).await;
+            let holds = next.iter().all(|value| *value >= 50_000);
+            values.extend(next);
+            holds.then_some(())
+        })
+        .await;
+
+        let retired = call(&there, "DELETE", PATH, None).await;
+        assert_eq!(retired.status, 204, "{retired:?}");
+        wait::until("the retirement holds here", LIMIT, async || {
+            let reply = here.post(&format!("{PATH}/next")).await.expect("a reply");
+            (reply.status == 410).then_some(())
+        })
+        .await;
+        let restored = call(&here, "POST", &format!("{PATH}/restore"), None).await;
+        assert_eq!(restored.status, 200, "{restored:?}");
+        values.extend(until_all_give(&here, "orders").await);
+        wait::until("the restoration holds there", LIMIT, async || {
+            let reply = there.post(&format!("{PATH}/next")).await.expect("a reply");
+            (reply.status == 200).then(|| values.extend(reply.values()))
+        })
+        .await;
+        values.extend(until_all_give(&there, "orders").await);
+        assert_eq!(n_twice(&values), 0);
+
+        // Its version is one for all of them.
+        let versions = "SELECT version FROM sequence WHERE name = 'orders'";
+        let versions = stripes.numbers(versions).await;
+        assert_eq!(versions, [versions[0]; KINDS.len()]);
+    });
+}
+
+#[test]
+fn a_change_that_ended_half_way_is_made_whole() {
+    run(async {
+        let stripes = Stripes::new().await;
+        let options = stripes.options(Program::options());
+        for k in 0..KINDS.len() {
+            let program = options.start_ready().await;
+            let client = program.client();
+            let name = format!("half-{k}");
+            client.define(&name, &json!({"description": "old"})).await;
+            let mut values = until_all_give(&client, &name).await;
+            let old = Row::of(&stripes.databases[k], &name).await;
+            client.define(&name, &json!({"description": "new"})).await;
+            program.stop().await;
+            // One of them did not commit.
+            old.put_back(&stripes.databases[k], &name).await;
+
+            let program = options.start_ready().await;
+            let client = program.client();
+            values.extend(until_all_give(&client, &name).await);
+            assert_eq!(description(&client, &name).await, "new", "{k}");
+            client.define(&name, &json!({"description": "newer"})).await;
+            assert_eq!(description(&client, &name).await, "newer", "{k}");
+            values.extend(until_all_give(&client, &name).await);
+            assert_eq!(n_twice(&values), 0);
+            let query = format!("SELECT version FROM sequence WHERE name = '{name}'");
+            let versions = stripes.numbers(&query).await;
+            assert_eq!(versions, [versions[0]; KINDS.len()]);
+            program.stop().await;
+        }
+    });
+}
+
+#[test]
+fn a_retirement_that_ended_half_way_holds_and_can_be_taken_back() {
+    run(async {
+        let stripes = Stripes::new().await;
+        let options = stripes.options(Program::options());
+        let program = options.start_ready().await;
+        let client = program.client();
+        client.define("orders", &json!({})).await;
+        let mut values = until_all_give(&client, "orders").await;
+        let rows = [
+            Row::of(&stripes.databases[1], "orders").await,
+            Row::of(&stripes.databases[2], "orders").await,
+        ];
+        let retired = call(&client, "DELETE", PATH, None).await;
+        assert_eq!(retired.status, 204, "{retired:?}");
+        program.stop().await;
+        // Only the first of them committed.
+        for (row, database) in rows.iter().zip(&stripes.databases[1..]) {
+            row.put_back(database, "orders").await;
+        }
+        let program = options.start_ready().await;
+        let client = program.client();
+        let reply = client.post(&format!("{PATH}/next")).await.expect("a reply");
+        assert_eq!(reply.status, 410, "{reply:?}");
+        let restored = call(&client, "POST", &format!("{PATH}/restore"), None).await;
+        assert_eq!(restored.status, 200, "{restored:?}");
+        values.extend(until_all_give(&client, "orders").await);
+        assert_eq!(n_twice(&values), 0);
+    });
+}
+
+#[test]
+fn a_striped_sequence_cannot_be_strict() {
+    run(async {
+        let stripes = Stripes::new().await;
+        let program = stripes.options(Program::options()).start_ready().await;
+        let strict = json!({"order": "strict"});
+        let reply = call(&program.client(), "PUT", PATH, Some(strict)).await;
+        assert_eq!(reply.status, 400, "{reply:?}");
+        assert_eq!(reply.code().as_deref(), Some("invalid_definition"));
+        let refused = stripes
+            .options(Program::options())
+            .env("ODOMETER_LISTEN", "127.0.0.1:0")
+            .env("ODOMETER_DEFAULT__ORDER", "strict")
+            .run(&["serve"]);
+        assert_eq!(refused.code, Some(78), "{refused}");
+        assert!(refused.errors.contains("order"), "{refused}");
+    });
+}
+
+async fn description(client: &Client, name: &str) -> Value {
+    client.describe(name).await["definition"]["description"].clone()
+}
+
+/// What a change of `orders` would change in each database.
+async fn state_of(stripes: &Stripes) -> Vec<String> {
+    let mut states = Vec::new();
+    for database in &stripes.databases {
+        let row = Row::of(database, "orders").await;
+        let floors = "SELECT floor FROM counter WHERE sequence = 'orders'";
+        let floor = database.number(floors).await;
+        states.push(format!("{row:?} {floor:?}"));
+    }
+    states
+}
+
+/// What is written of a sequence in one database.
+#[derive(Debug)]
+struct Row {
+    definition: String,
+    state: String,
+    version: i64,
+    definitions_version: i64,
+}
+
+impl Row {
+    async fn of(database: &TestDatabase, name: &str) -> Self {
+        let query =
+            format!("SELECT definition, state, version FROM sequence WHERE name = '{name}'");
+        let rows = database.query(&query).await;
+        let row = rows.first().expect("it was born");
+        let version = "SELECT definitions_version FROM meta";
+        Self {
+            definition: row.try_get("", "definition").expect("a text"),
+            state: row.try_get("", "state").expect("a text"),
+            version: row.try_get("", "version").expect("a number"),
+            definitions_version: database.number(version).await.expect("a row"),
+        }
+    }
+
+    /// Puts it in the place of what is written now.
+    async fn put_back(&self, database: &TestDatabase, name: &str) {
+        let (definition, state) = (&self.definition, &self.state);
+        // The escape sign of one is not that of the other.
+        let definition = match database.backend {
+            Backend::MariaDb => definition.replace('\\', "\\\\"),
+            Backend::Postgres | Backend::Sqlite => definition.clone(),
+        };
+        let definition = definition.replace('\'', "''");
+        let version = self.version;
+        database
+            .execute(&format!(
+                "UPDATE sequence SET definition = '{definition}', state = '{state}', \
+                 version = {version} WHERE name = '{name}'"
+            ))
+            .await;
+        let version = self.definitions_version;
+        database
+            .execute(&format!("UPDATE meta SET definitions_version = {version}"))
+            .await;
+    }
+}

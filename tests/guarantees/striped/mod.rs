@@ -1,0 +1,148 @@
+//! Sequences that several databases share: each gives its own numbers, and any of them is enough to
+//! go on.
+
+mod births;
+mod changes;
+mod outages;
+mod periods;
+mod reading;
+mod silent;
+mod stamps;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde_json::Value;
+
+use crate::support::{
+    Backend, Client, Finished, Ledger, Link, Options, Program, Proxy, Range, Reply, Server,
+    TestDatabase, wait,
+};
+
+/// The kinds of the databases that share a sequence.
+const KINDS: [Backend; 3] = [Backend::MariaDb, Backend::MariaDb, Backend::Postgres];
+const N: i64 = 3;
+/// How long anything that has to come may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Databases that share their sequences, each behind a proxy.
+struct Stripes {
+    databases: Vec<TestDatabase>,
+    proxies: Vec<Proxy>,
+    urls: Vec<String>,
+}
+
+impl Stripes {
+    /// On the servers that all tests share.
+    async fn new() -> Self {
+        let mut databases = Vec::new();
+        for kind in KINDS {
+            databases.push(TestDatabase::empty(kind).await);
+        }
+        let direct: Vec<&str> = databases.iter().map(|it| it.url.as_str()).collect();
+        let migrated = configured(Program::options(), &direct).run(&["migrate"]);
+        assert_eq!(migrated.code, Some(0), "migrate: {migrated}");
+        let (proxies, urls) = behind_proxies(&databases).await;
+        Self {
+            databases,
+            proxies,
+            urls,
+        }
+    }
+
+    fn options(&self, options: Options) -> Options {
+        let urls: Vec<&str> = self.urls.iter().map(String::as_str).collect();
+        configured(options, &urls)
+            .env("ODOMETER_DEFAULT__BLOCK__MIN", 5)
+            .env("ODOMETER_DEFAULT__BLOCK__MAX", 10)
+            .env("ODOMETER_DEFINITION_REFRESH", "2s")
+            .env("ODOMETER_STORE__TIMEOUT", "1s")
+    }
+
+    fn run(&self, arguments: &[&str]) -> Finished {
+        let direct: Vec<&str> = self.databases.iter().map(|it| it.url.as_str()).collect();
+        configured(Program::options(), &direct).run(arguments)
+    }
+
+    /// One database can be reached no longer, or again.
+    fn set(&self, k: usize, link: Link) {
+        self.proxies[k].set(link);
+    }
+
+    /// The number that a query gives in each database.
+    async fn numbers(&self, query: &str) -> Vec<Option<i64>> {
+        let mut numbers = Vec::new();
+        for database in &self.databases {
+            numbers.push(database.number(query).await);
+        }
+        numbers
+    }
+}
+
+/// Another way to the same databases.
+async fn behind_proxies(databases: &[TestDatabase]) -> (Vec<Proxy>, Vec<String>) {
+    let (mut proxies, mut urls) = (Vec::new(), Vec::new());
+    for database in databases {
+        let server = Server::shared(database.backend).await;
+        let proxy = Proxy::to(server.port()).await;
+        urls.push(database.url_through(&proxy, server));
+        proxies.push(proxy);
+    }
+    (proxies, urls)
+}
+
+/// With a default store of these databases.
+fn configured(options: Options, databases: &[&str]) -> Options {
+    options.env("ODOMETER_STORES__DEFAULT__DATABASES", databases.join(","))
+}
+
+/// Which database a number of a sequence that starts at 1 is of.
+fn residue(value: i64) -> usize {
+    usize::try_from((value - 1).rem_euclid(N)).expect("a residue is not negative")
+}
+
+fn residues(values: &[i64]) -> BTreeSet<usize> {
+    values.iter().copied().map(residue).collect()
+}
+
+/// So many calls for one number each, all of which must be answered.
+async fn take(client: &Client, sequence: &str, n_calls: usize) -> Vec<i64> {
+    let path = format!("/v1/sequences/{sequence}/next");
+    let mut values = Vec::new();
+    for _ in 0..n_calls {
+        let reply = client.post(&path).await.expect("a reply");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        values.extend(reply.values());
+    }
+    values
+}
+
+/// Takes numbers until each database has given one; those of the last that did.
+async fn until_all_give(client: &Client, sequence: &str) -> Vec<i64> {
+    let mut all = Vec::new();
+    wait::until("every database gives numbers", LIMIT, async || {
+        let values = take(client, sequence, 40).await;
+        let is_spread = residues(&values).len() == KINDS.len();
+        all.extend(values);
+        is_spread.then_some(())
+    })
+    .await;
+    all
+}
+
+fn n_twice(values: &[i64]) -> u64 {
+    let mut ledger = Ledger::default();
+    let singles: Vec<Range> = values.iter().copied().map(Range::single).collect();
+    ledger.record("all", &singles);
+    ledger.n_duplicates()
+}
+
+async fn call(client: &Client, method: &str, path: &str, body: Option<Value>) -> Reply {
+    let method = method.parse().expect("a method");
+    let headers: &[(&str, &str)] = match body {
+        Some(_) => &[("content-type", "application/json")],
+        None => &[],
+    };
+    let body = body.map(|body| body.to_string().into_bytes());
+    let reply = client.send(method, path, headers, body).await;
+    reply.expect("a reply")
+}

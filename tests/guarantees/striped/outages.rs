@@ -1,0 +1,309 @@
+//! Databases that share a sequence are killed one after the other, and all of them together, under
+//! load from two replicas.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{KINDS, LIMIT, N, configured, n_twice, residue};
+use crate::support::{Client, Options, Program, Server, TestDatabase, run, settings, wait};
+
+const SEQUENCE: &str = "shared";
+const N_REPLICAS: usize = 2;
+const N_CALLERS: usize = 16;
+/// The most that one call asks for.
+const MOST_AT_ONCE: u64 = 50;
+const AFTER_A_REFUSAL: Duration = Duration::from_millis(2);
+/// Reservations in all databases by which their spread is judged.
+const N_SPREAD: i64 = 300;
+/// How far from even they may be.
+const UNEVEN: f64 = 0.2;
+/// Calls answered in an outage, at least.
+const MIN_CALLS: u64 = 100;
+/// Within this time after the return of all databases everything works again.
+const RECOVERY: Duration = Duration::from_secs(3);
+
+#[test]
+fn databases_killed_in_turn_fail_no_call_and_repeat_no_number() {
+    run(async {
+        let size = settings::at_size(
+            Size {
+                n_numbers: 100_000,
+                one: Duration::from_secs(4),
+                all: Duration::from_secs(3),
+            },
+            Size {
+                n_numbers: 1_000_000,
+                one: Duration::from_secs(10),
+                all: Duration::from_secs(5),
+            },
+        );
+        let mut stage = Stage::start(Program::options()).await;
+        let load = stage.load();
+        let spread = stage.spread(&load).await;
+        for k in 0..KINDS.len() {
+            stage.kill_one(&load, k, size.one).await;
+        }
+        let silence = stage.kill_all(&load, size.all).await;
+        wait::until("all are given", settings::test_limit(), async || {
+            (load.notes.n_given.load(Ordering::Relaxed) >= size.n_numbers).then_some(())
+        })
+        .await;
+        let seen = load.stop().await;
+        seen.check(silence);
+        seen.check_against(&stage.databases).await;
+        let even = to_float(spread.iter().sum::<i64>()) / to_float(N);
+        for n in &spread {
+            let off = (to_float(*n) - even).abs();
+            assert!(off <= UNEVEN * even, "uneven: {spread:?}");
+        }
+        println!(
+            "{} numbers, 0 twice, {} refused while all were away, reservations {spread:?}",
+            seen.values.len(),
+            seen.failures.len()
+        );
+    });
+}
+
+#[test]
+fn without_their_offsets_databases_that_share_a_sequence_repeat_numbers() {
+    run(async {
+        let options = Program::options().without_guards("no-offset");
+        let stage = Stage::start(options).await;
+        let load = stage.load();
+        wait::until("some are given", LIMIT, async || {
+            (load.notes.n_given.load(Ordering::Relaxed) >= 5_000).then_some(())
+        })
+        .await;
+        let seen = load.stop().await;
+        assert!(n_twice(&seen.values) > 0, "the check finds nothing");
+    });
+}
+
+struct Size {
+    n_numbers: u64,
+    /// How long each database is away.
+    one: Duration,
+    /// How long all of them are.
+    all: Duration,
+}
+
+struct Stage {
+    servers: Vec<Server>,
+    databases: Vec<TestDatabase>,
+    programs: Vec<Program>,
+}
+
+impl Stage {
+    async fn start(options: Options) -> Self {
+        let (mut servers, mut databases) = (Vec::new(), Vec::new());
+        for kind in KINDS {
+            let server = Server::start(kind).await;
+            databases.push(TestDatabase::empty_on(&server).await);
+            servers.push(server);
+        }
+        let urls: Vec<&str> = databases.iter().map(|it| it.url.as_str()).collect();
+        let migrated = configured(Program::options(), &urls).run(&["migrate"]);
+        assert_eq!(migrated.code, Some(0), "migrate: {migrated}");
+        let options = configured(options, &urls)
+            .env("ODOMETER_DEFAULT__BLOCK__MIN", 10)
+            .env("ODOMETER_DEFAULT__BLOCK__MAX", 200);
+        let mut programs = Vec::new();
+        for _ in 0..N_REPLICAS {
+            programs.push(options.start_ready().await);
+        }
+        Self {
+            servers,
+            databases,
+            programs,
+        }
+    }
+
+    fn load(&self) -> Load {
+        let notes = Arc::new(Notes::default());
+        let clients: Vec<Client> = self.programs.iter().map(Program::client).collect();
+        let start = |_| tokio::spawn(call_until_over(clients.clone(), Arc::clone(&notes)));
+        Load {
+            callers: (0..N_CALLERS).map(start).collect(),
+            notes,
+        }
+    }
+
+    /// How many blocks each database has given.
+    async fn n_blocks(&self) -> Vec<i64> {
+        let mut n_blocks = Vec::new();
+        for database in &self.databases {
+            let count = database.number("SELECT count(*) FROM block").await;
+            n_blocks.push(count.expect("a count"));
+        }
+        n_blocks
+    }
+
+    /// How many blocks each has given of so many, all of them living.
+    async fn spread(&self, load: &Load) -> Vec<i64> {
+        load.goes_on(1_000).await;
+        let before = self.n_blocks().await;
+        wait::until("enough is reserved", LIMIT, async || {
+            let now = self.n_blocks().await;
+            let spread: Vec<i64> = now
+                .iter()
+                .zip(&before)
+                .map(|(now, old)| now - old)
+                .collect();
+            (spread.iter().sum::<i64>() >= N_SPREAD).then_some(spread)
+        })
+        .await
+    }
+
+    /// Kills one database for a while, and waits until it gives numbers again.
+    async fn kill_one(&mut self, load: &Load, k: usize, length: Duration) {
+        self.servers[k].kill();
+        let killed = Instant::now();
+        let n_before = load.notes.n_given.load(Ordering::Relaxed);
+        tokio::time::sleep_until((killed + length).into()).await;
+        let n_meanwhile = load.notes.n_given.load(Ordering::Relaxed) - n_before;
+        assert!(
+            n_meanwhile >= MIN_CALLS,
+            "vacuous: {n_meanwhile} numbers without {k}"
+        );
+        self.servers[k].start_again().await;
+        let before = self.n_blocks().await[k];
+        wait::until("it gives blocks again", LIMIT, async || {
+            (self.n_blocks().await[k] > before).then_some(())
+        })
+        .await;
+    }
+
+    /// Kills all databases for a while; from when to when calls may be refused.
+    async fn kill_all(&mut self, load: &Load, length: Duration) -> (Instant, Instant) {
+        let killed = Instant::now();
+        for server in &mut self.servers {
+            server.kill();
+        }
+        let all_killed = Instant::now();
+        tokio::time::sleep_until((all_killed + length).into()).await;
+        for server in &mut self.servers {
+            server.start_again().await;
+        }
+        let back = Instant::now() + RECOVERY;
+        load.goes_on(1_000).await;
+        (killed, back)
+    }
+}
+
+/// What callers note, all of them together.
+#[derive(Default)]
+struct Notes {
+    n_given: AtomicU64,
+    over: AtomicBool,
+}
+
+struct Load {
+    callers: Vec<tokio::task::JoinHandle<Seen>>,
+    notes: Arc<Notes>,
+}
+
+impl Load {
+    async fn goes_on(&self, n_numbers: u64) {
+        let wanted = self.notes.n_given.load(Ordering::Relaxed) + n_numbers;
+        wait::until("numbers are given", LIMIT, async || {
+            (self.notes.n_given.load(Ordering::Relaxed) >= wanted).then_some(())
+        })
+        .await;
+    }
+
+    async fn stop(self) -> Seen {
+        self.notes.over.store(true, Ordering::Relaxed);
+        let mut all = Seen::default();
+        for caller in self.callers {
+            let seen = caller.await.expect("a caller does not panic");
+            all.values.extend(seen.values);
+            all.failures.extend(seen.failures);
+        }
+        all
+    }
+}
+
+/// A call that got no number.
+struct Failure {
+    sent: Instant,
+    answered: Instant,
+    said: String,
+}
+
+#[derive(Default)]
+struct Seen {
+    values: Vec<i64>,
+    failures: Vec<Failure>,
+}
+
+impl Seen {
+    fn check(&self, (from, to): (Instant, Instant)) {
+        let outside = self
+            .failures
+            .iter()
+            .filter(|failure| failure.answered < from || failure.sent > to);
+        let outside: Vec<&String> = outside.map(|failure| &failure.said).take(10).collect();
+        assert_eq!(outside, Vec::<&String>::new(), "while a database lived");
+        assert_eq!(n_twice(&self.values), 0, "numbers given twice");
+    }
+
+    /// Every number is one that its database has given away.
+    async fn check_against(&self, databases: &[TestDatabase]) {
+        for (k, database) in databases.iter().enumerate() {
+            let next_value = database.next_value(SEQUENCE).await.expect("it was born");
+            assert_eq!(residue(next_value), k, "{next_value} in database {k}");
+            let own = self.values.iter().filter(|value| residue(**value) == k);
+            let highest = own.max().expect("every database gave some");
+            assert!(
+                *highest < next_value,
+                "{highest} of {k}, which is at {next_value}"
+            );
+            for row in database.journal(SEQUENCE).await {
+                assert_eq!(residue(row.first), k, "{row:?} in database {k}");
+            }
+        }
+    }
+}
+
+async fn call_until_over(clients: Vec<Client>, notes: Arc<Notes>) -> Seen {
+    let mut seen = Seen::default();
+    while !notes.over.load(Ordering::Relaxed) {
+        let client = &clients[rand::random_range(0..clients.len())];
+        let n = rand::random_range(1..=MOST_AT_ONCE);
+        let path = match rand::random_range(0..3) {
+            0 => format!("/v1/sequences/{SEQUENCE}/next"),
+            1 => format!("/v1/sequences/{SEQUENCE}/next?count={n}"),
+            _ => format!("/v1/sequences/{SEQUENCE}/blocks?size={n}"),
+        };
+        let sent = Instant::now();
+        let reply = client.post(&path).await;
+        let answered = Instant::now();
+        let said = match reply {
+            Ok(reply) if reply.status == 200 => {
+                let values = reply.values();
+                let n_given = u64::try_from(values.len()).expect("a count fits");
+                notes.n_given.fetch_add(n_given, Ordering::Relaxed);
+                seen.values.extend(values);
+                continue;
+            }
+            Ok(reply) => format!("{path}: {reply:?}"),
+            Err(error) => format!("{path}: {error:?}"),
+        };
+        seen.failures.push(Failure {
+            sent,
+            answered,
+            said,
+        });
+        tokio::time::sleep(AFTER_A_REFUSAL).await;
+    }
+    seen
+}
+
+fn to_float(n: i64) -> f64 {
+    f64::from(i32::try_from(n).expect("a small number"))
+}
