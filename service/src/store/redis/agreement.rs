@@ -234,27 +234,26 @@ async fn does_any_serve(
 /// Looks at each server of a store; the lines say what was found.
 ///
 /// # Errors
-/// One that takes no steps.
+/// Those that take no steps, all of them.
 pub(in crate::store) async fn check_servers(
     database: &DatabaseSettings,
 ) -> Result<Vec<String>, StartError> {
     let mut lines = Vec::new();
+    let mut failed: Option<StartError> = None;
     for address in database.redis.addresses()? {
-        let Address { label, .. } = &address;
+        let named = format!("stores.{}.redis ({})", database.place.store, address.label);
         match address.check().await {
-            Ok(()) => lines.push(format!(
-                "stores.{}.redis ({label}): reached, and takes steps",
-                database.place.store
-            )),
+            Ok(()) => lines.push(format!("{named}: reached, and takes steps")),
             Err(why) => {
-                return Err(StartError::Other(format!(
-                    "stores.{}.redis ({label}): {why}",
-                    database.place.store
-                )));
+                let error = StartError::Other(format!("{named}: {why}"));
+                failed = Some(match failed {
+                    Some(earlier) => earlier.and(error),
+                    None => error,
+                });
             }
         }
     }
-    Ok(lines)
+    failed.map_or(Ok(lines), Err)
 }
 
 impl RedisSettings {

@@ -1,6 +1,9 @@
 //! What a store of several databases remembers of each counter in each of them.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use odometer_core::period::CounterKey;
 use parking_lot::Mutex;
@@ -40,10 +43,20 @@ impl Default for Spot {
     }
 }
 
+/// What is remembered of one counter.
+struct Remembered {
+    /// In each database.
+    spots: Box<[Spot]>,
+    /// Whose turn it was last.
+    turn: usize,
+}
+
 /// What is remembered of all counters.
 pub(super) struct Memory {
-    counters: Mutex<HashMap<CounterKey, Box<[Spot]>>>,
+    counters: Mutex<HashMap<CounterKey, Remembered>>,
     n_databases: usize,
+    /// With whom the next counter begins.
+    next: AtomicUsize,
 }
 
 impl Memory {
@@ -51,34 +64,56 @@ impl Memory {
         Self {
             counters: Mutex::default(),
             n_databases,
+            next: AtomicUsize::new(0),
         }
+    }
+
+    /// Which database is asked first this time: each counter goes round them by itself, or names
+    /// that are used in turn would meet the same one each time.
+    pub(super) fn turn(&self, key: &CounterKey) -> usize {
+        let mut counters = self.counters.lock();
+        if let Some(remembered) = counters.get_mut(key) {
+            remembered.turn = remembered.turn.wrapping_add(1);
+            return remembered.turn;
+        }
+        self.remember(&mut counters, key).turn
+    }
+
+    /// Begins to remember a counter.
+    fn remember<'a>(
+        &self,
+        counters: &'a mut HashMap<CounterKey, Remembered>,
+        key: &CounterKey,
+    ) -> &'a mut Remembered {
+        if !counters.contains_key(key) {
+            make_room(counters);
+        }
+        counters.entry(key.clone()).or_insert_with(|| Remembered {
+            spots: vec![Spot::default(); self.n_databases].into_boxed_slice(),
+            turn: self.next.fetch_add(1, Ordering::Relaxed),
+        })
     }
 
     /// A counter in all databases.
     pub(super) fn all(&self, key: &CounterKey) -> Vec<Spot> {
         let counters = self.counters.lock();
-        let known = counters.get(key).map(|spots| spots.to_vec());
+        let known = counters.get(key).map(|known| known.spots.to_vec());
         known.unwrap_or_else(|| vec![Spot::default(); self.n_databases])
     }
 
     pub(super) fn spot(&self, key: &CounterKey, k: usize) -> Spot {
         let counters = self.counters.lock();
-        let spots = counters.get(key);
-        spots
-            .and_then(|spots| spots.get(k).copied())
+        let known = counters.get(key);
+        known
+            .and_then(|known| known.spots.get(k).copied())
             .unwrap_or_default()
     }
 
     /// Changes what is remembered of a counter in one database.
     pub(super) fn change(&self, key: &CounterKey, k: usize, change: impl FnOnce(&mut Spot)) {
         let mut counters = self.counters.lock();
-        if !counters.contains_key(key) {
-            make_room(&mut counters);
-            let spots = vec![Spot::default(); self.n_databases].into_boxed_slice();
-            counters.insert(key.clone(), spots);
-        }
-        let spot = counters.get_mut(key).and_then(|spots| spots.get_mut(k));
-        if let Some(spot) = spot {
+        let remembered = self.remember(&mut counters, key);
+        if let Some(spot) = remembered.spots.get_mut(k) {
             change(spot);
         }
     }
@@ -86,14 +121,14 @@ impl Memory {
     /// Whether returned blocks may be left to adopt, in whichever database.
     pub(super) fn any_adopts(&self, key: &CounterKey) -> bool {
         let counters = self.counters.lock();
-        let spots = counters.get(key);
-        spots.is_none_or(|spots| spots.iter().any(|spot| spot.adopts))
+        let known = counters.get(key);
+        known.is_none_or(|known| known.spots.iter().any(|spot| spot.adopts))
     }
 
     /// Returned blocks are looked for anew, wherever.
     pub(super) fn look_for_returned(&self, key: &CounterKey) {
-        if let Some(spots) = self.counters.lock().get_mut(key) {
-            for spot in spots.iter_mut() {
+        if let Some(known) = self.counters.lock().get_mut(key) {
+            for spot in known.spots.iter_mut() {
                 spot.adopts = true;
             }
         }
@@ -102,11 +137,38 @@ impl Memory {
 
 /// What is forgotten costs a read; by itself no safety hangs on it, because each database's beat
 /// tells one that went back.
-fn make_room(counters: &mut HashMap<CounterKey, Box<[Spot]>>) {
+fn make_room(counters: &mut HashMap<CounterKey, Remembered>) {
     if counters.len() >= MOST_COUNTERS {
         let some = counters.keys().take(MOST_COUNTERS / 64).cloned();
         for key in some.collect::<Vec<_>>() {
             counters.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use odometer_core::name::SequenceName;
+
+    use super::*;
+
+    #[test]
+    fn names_used_in_turn_go_round_the_databases_each() {
+        let memory = Memory::new(3);
+        let names: Vec<CounterKey> = ["a", "b", "c"]
+            .into_iter()
+            .map(|name| CounterKey::whole(SequenceName::parse(name).unwrap()))
+            .collect();
+        let mut asked = HashMap::<&CounterKey, Vec<usize>>::new();
+        for _round in 0..3 {
+            for name in &names {
+                asked.entry(name).or_default().push(memory.turn(name) % 3);
+            }
+        }
+        for (name, mut databases) in asked {
+            databases.sort_unstable();
+            assert_eq!(databases, [0, 1, 2], "{name:?}");
         }
     }
 }

@@ -18,10 +18,7 @@ mod reading;
 mod refill;
 pub(in crate::store) mod stamping;
 
-use std::{
-    sync::{Arc, atomic::AtomicUsize},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, select_all};
 use tokio::{runtime::Handle, sync::mpsc};
@@ -46,8 +43,6 @@ pub(in crate::store) struct Striped {
     name: Arc<str>,
     /// In their order.
     members: Vec<Arc<Member>>,
-    /// Whose turn it is.
-    turn: AtomicUsize,
     memory: Memory,
     agreements: Arc<Agreements>,
     /// Held by whoever changes a sequence.
@@ -91,7 +86,6 @@ impl Striped {
             name,
             memory: Memory::new(members.len()),
             members,
-            turn: AtomicUsize::new(0),
             agreements,
             changing: tokio::sync::Mutex::new(()),
             bounds,

@@ -4,7 +4,7 @@
 //! caller waits for is only refused when every database has refused it.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -134,7 +134,7 @@ impl Striped {
             self.memory.look_for_returned(&request.key);
         }
         let mut refused = Refused::default();
-        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+        let first = self.memory.turn(&request.key);
         for k in self.order(first) {
             let now = Instant::now();
             if now >= until {
