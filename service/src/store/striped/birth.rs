@@ -112,8 +112,13 @@ impl Striped {
 
     /// Asks all databases that are well what they have of a name.
     pub(super) async fn ask_all(&self, name: &SequenceName, until: Instant) -> Answers {
-        let key = CounterKey::whole(name.clone());
-        let asking = (0..self.members.len()).map(|k| self.ask(k, &key, until));
+        self.ask_all_of(&CounterKey::whole(name.clone()), until)
+            .await
+    }
+
+    /// Asks all databases that are well what they have of a name and one of its counters.
+    pub(super) async fn ask_all_of(&self, key: &CounterKey, until: Instant) -> Answers {
+        let asking = (0..self.members.len()).map(|k| self.ask(k, key, until));
         let mut answers = Answers::default();
         for (k, answer) in join_all(asking).await.into_iter().enumerate() {
             match answer {

@@ -8,11 +8,14 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use odometer_core::{name::SequenceName, period::CounterKey};
+use odometer_core::{
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
 
 use super::{
     Striped,
-    agreement::{Answers, Found, Verdict, verdict},
+    agreement::{Found, Verdict, verdict},
 };
 use crate::store::{
     JournalBlock, Listed, Page, Seen, Trace, database::Database, error::StoreError,
@@ -116,10 +119,7 @@ impl Striped {
         key: &CounterKey,
     ) -> Result<(Listed, Option<Seen>), StoreError> {
         let (newest, alike) = self.look(key).await?;
-        if alike
-            .iter()
-            .any(|found| found.standing.has_removed(&key.period))
-        {
+        if is_removed(&alike, &key.period) {
             return Err(StoreError::PeriodRemoved);
         }
         let read = alike.iter().filter_map(|found| {
@@ -147,10 +147,7 @@ impl Striped {
         key: &CounterKey,
     ) -> Result<Option<i64>, StoreError> {
         let (_newest, alike) = self.look(key).await?;
-        if alike
-            .iter()
-            .any(|found| found.standing.has_removed(&key.period))
-        {
+        if is_removed(&alike, &key.period) {
             return Ok(None);
         }
         let floors = alike.iter().filter_map(|found| found.standing.counter());
@@ -161,18 +158,7 @@ impl Striped {
     /// The newest that the databases have of a name, and what is of the same sequence.
     async fn look(&self, key: &CounterKey) -> Result<(Found, Vec<Found>), StoreError> {
         let until = Instant::now() + self.bounds.deadline;
-        let asking = (0..self.members.len()).map(|k| self.ask(k, key, until));
-        let mut answers = Answers::default();
-        for (k, answer) in join_all(asking).await.into_iter().enumerate() {
-            match answer {
-                Ok(found) => {
-                    answers.answered.push(k);
-                    answers.found.extend(found);
-                }
-                Err(StoreError::WentBack) => answers.went_back = true,
-                Err(_) => {}
-            }
-        }
+        let answers = self.ask_all_of(key, until).await;
         let known = self.agreements.get(&key.sequence);
         let decided = match verdict(&answers, self.members.len()) {
             Verdict::Decided(found) => Some(found),
@@ -243,4 +229,9 @@ impl Striped {
         };
         Ok(trace)
     }
+}
+
+/// Whether one of the databases has removed a period.
+fn is_removed(alike: &[Found], period: &Period) -> bool {
+    alike.iter().any(|found| found.standing.has_removed(period))
 }
