@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{
     Bounds, Contact,
-    answer::{Altered, Condition, JournalBlock, Listed, News, Page, ServingDatabase},
+    answer::{Altered, BLOCKS_SHOWN, Condition, JournalBlock, Listed, News, Page, ServingDatabase},
     catalogue,
     change::beat::Beat,
     change::refresh::Refresher,
@@ -51,8 +51,6 @@ use crate::{
 const AHEAD_PART: u32 = 2;
 /// How long the start waits for the first look at the database.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
-/// Rows of the journal that a description shows.
-const BLOCKS_SHOWN: u64 = 100;
 
 /// A counter as it was last seen; both only ever grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -432,11 +430,7 @@ impl Database {
         for row in rows.into_iter().take(shown) {
             sequences.push(listed(row, &self.place.store)?);
         }
-        let next = sequences
-            .last()
-            .filter(|_| more)
-            .map(|last: &Listed| last.name.clone());
-        Ok(Page { sequences, next })
+        Ok(Page::of(sequences, limit, more))
     }
 
     /// A definition as it is stored, and a counter.
@@ -494,7 +488,7 @@ impl Database {
     ) -> Result<Vec<JournalBlock>, StoreError> {
         let rows = self
             .several_times(name, |database| {
-                catalogue::blocks(database, name.clone(), BLOCKS_SHOWN)
+                catalogue::blocks(database, name.clone(), BLOCKS_SHOWN.into())
             })
             .await?;
         Ok(rows.into_iter().map(journal_block).collect())
