@@ -304,6 +304,20 @@ pub(super) fn read_definition(
     Ok(definition)
 }
 
+/// The definition of a row in a database of `store`: a claim's, or that of a sequence that lives there.
+pub(super) fn definition_in(
+    store: &str,
+    state: &str,
+    stored: &str,
+) -> Result<Arc<Definition>, StoreError> {
+    if state == ELSEWHERE {
+        return claimed(stored);
+    }
+    let definition = read_definition(stored, store);
+    let definition = definition.map_err(|error| StoreError::Broken(error.to_string()))?;
+    Ok(Arc::new(definition))
+}
+
 /// A page of definitions, names in byte order.
 pub(super) async fn list(
     database: DatabaseConnection,

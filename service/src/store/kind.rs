@@ -149,11 +149,7 @@ impl Store {
             Several(striped) => striped.any().ok_or(StoreError::Unavailable)?,
         };
         let until = Instant::now() + database.settings.deadline;
-        match database.admit_one_more(until).await {
-            Ok(()) => Ok(()),
-            Err(Stop::Told(error)) => Err(error),
-            Err(Stop::Failed(_)) => Err(StoreError::Unavailable),
-        }
+        database.admit_one_more(until).await.map_err(Stop::untried)
     }
 
     /// Whether several databases share each sequence, so that there is no strict order.

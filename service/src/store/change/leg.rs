@@ -154,14 +154,9 @@ async fn found_row(
     store: &str,
     model: sequence::Model,
 ) -> Result<Result<(PartRow, Option<Counter>), StoreError>, DbErr> {
-    let definition = if model.state == ELSEWHERE {
-        Definition::from_stored(&model.definition)
-    } else {
-        catalogue::read_definition(&model.definition, store)
-    };
-    let definition = match definition {
-        Ok(definition) => Arc::new(definition),
-        Err(error) => return Ok(Err(StoreError::Broken(error.to_string()))),
+    let definition = match catalogue::definition_in(store, &model.state, &model.definition) {
+        Ok(definition) => definition,
+        Err(error) => return Ok(Err(error)),
     };
     let standing = catalogue::read(transaction, key.sequence.as_str(), &key.period).await?;
     let counter = standing.and_then(|standing| standing.counter());

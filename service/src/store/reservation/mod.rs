@@ -567,6 +567,16 @@ pub(in crate::store) enum Stop {
     Failed(Failure),
 }
 
+impl Stop {
+    /// What to say where it is not tried again.
+    pub(in crate::store) fn untried(self) -> StoreError {
+        match self {
+            Stop::Told(error) => error,
+            Stop::Failed(_) => StoreError::Unavailable,
+        }
+    }
+}
+
 async fn conditional_update(
     database: DatabaseConnection,
     key: CounterKey,
