@@ -9,8 +9,7 @@ use odometer_core::{
     period::CounterKey,
 };
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
-    QuerySelect,
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, ExprTrait, Query},
 };
 
@@ -61,12 +60,9 @@ pub(super) async fn is_tombstone(
         key.sequence.as_str().to_owned(),
         key.period.as_str().to_owned(),
     );
-    let mut find = counter::Entity::find_by_id(row);
     // A read that locks nothing would settle what MariaDB shows from then on, before anything is
-    // held. SQLite has one writer and no row locks.
-    if transaction.get_database_backend() != DbBackend::Sqlite {
-        find = find.lock_exclusive();
-    }
+    // held.
+    let find = transaction.holding(counter::Entity::find_by_id(row));
     let row = find.one(transaction).await?;
     Ok(row.is_some_and(|row| row.state == REMOVED))
 }

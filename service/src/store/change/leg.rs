@@ -10,8 +10,7 @@ use odometer_core::{
     period::{CounterKey, Period},
 };
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, PaginatorTrait,
-    QueryFilter, QuerySelect, sea_query::Expr,
+    ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, sea_query::Expr,
 };
 use tokio::sync::oneshot;
 
@@ -102,22 +101,22 @@ async fn find(
     change: &Change,
     place: &Place,
 ) -> Result<Result<Part, StoreError>, DbErr> {
-    let holds = !change.act.is_dry_run() && transaction.get_database_backend() != DbBackend::Sqlite;
+    let is_dry_run = change.act.is_dry_run();
     let mut find = sequence::Entity::find_by_id(change.name.as_str().to_owned());
-    if holds {
-        find = find.lock_exclusive();
+    if !is_dry_run {
+        find = transaction.holding(find);
     }
     let model = find.one(transaction).await?;
     let key = CounterKey {
         sequence: change.name.clone(),
         period: change.act.period(),
     };
-    if model.is_some() && !change.act.is_dry_run() {
+    if model.is_some() && !is_dry_run {
         counters::raise(transaction, &key).await?;
     }
     let mut find = meta::Entity::find_by_id(1_i16);
-    if holds {
-        find = find.lock_exclusive();
+    if !is_dry_run {
+        find = transaction.holding(find);
     }
     let meta = find.one(transaction).await?;
     let meta = meta.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))?;

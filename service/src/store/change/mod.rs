@@ -19,10 +19,7 @@ use odometer_core::{
     name::SequenceName,
     period::{CounterKey, Period},
 };
-use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
-    sea_query::{Expr, LockType},
-};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 
 use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
@@ -126,9 +123,9 @@ async fn within(
 ) -> Result<Result<Altered, StoreError>, DbErr> {
     let is_dry_run = change.act.is_dry_run();
     let mut find = sequence::Entity::find_by_id(change.name.as_str().to_owned());
-    // SQLite has one writer and no row locks; a dry run holds nobody up.
-    if !is_dry_run && transaction.get_database_backend() != sea_orm::DbBackend::Sqlite {
-        find = find.lock(LockType::Update);
+    // A dry run holds nobody up.
+    if !is_dry_run {
+        find = transaction.holding(find);
     }
     let Some(row) = find.one(transaction).await? else {
         return create(transaction, change).await;

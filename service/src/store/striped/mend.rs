@@ -11,10 +11,7 @@ use odometer_core::{
     name::SequenceName,
     period::CounterKey,
 };
-use sea_orm::{
-    ActiveValue::Set, ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
-    QuerySelect, sea_query::Expr,
-};
+use sea_orm::{ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 
 use super::{Striped, agreement::Found};
 use crate::{
@@ -147,12 +144,8 @@ impl Mend {
     }
 
     async fn within(&self, transaction: &DatabaseTransaction) -> Result<Mended, DbErr> {
-        let mut find = sequence::Entity::find_by_id(self.name.as_str().to_owned());
-        // SQLite has one writer and no row locks.
-        if transaction.get_database_backend() != DbBackend::Sqlite {
-            find = find.lock_exclusive();
-        }
-        let row = find.one(transaction).await?;
+        let find = sequence::Entity::find_by_id(self.name.as_str().to_owned());
+        let row = transaction.holding(find).one(transaction).await?;
         if self.version > 0 {
             self.announce(transaction).await?;
         }
@@ -223,10 +216,7 @@ impl Mend {
             return Ok(Mended::Done);
         }
         let head = (self.name.as_str().to_owned(), NO_PERIOD.to_owned());
-        let mut find = counter::Entity::find_by_id(head.clone());
-        if transaction.get_database_backend() != DbBackend::Sqlite {
-            find = find.lock_exclusive();
-        }
+        let find = transaction.holding(counter::Entity::find_by_id(head.clone()));
         let Some(counter) = find.one(transaction).await? else {
             return Ok(Mended::Headless);
         };
