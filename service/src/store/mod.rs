@@ -21,6 +21,7 @@ mod near;
 mod redis;
 mod removal;
 mod reservation;
+mod sequence_row;
 mod settings;
 mod stores;
 mod striped;

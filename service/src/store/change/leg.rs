@@ -9,22 +9,18 @@ use odometer_core::{
     name::SequenceName,
     period::{CounterKey, Period},
 };
-use sea_orm::{
-    ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, sea_query::Expr,
-};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, sea_query::Expr};
 use tokio::sync::oneshot;
 
 use super::{Act, Change, counters};
-use crate::{
-    clock::now_ms,
-    store::{
-        answer::Snapshot,
-        catalogue::{self, Counter, ELSEWHERE, LIVE, NO_PERIOD, REMOVED, RETIRED},
-        connection::session::{DatabaseConnection, DatabaseTransaction},
-        error::StoreError,
-        reservation::{look::Ground, period::Newborn},
-        settings::Place,
-    },
+use crate::store::{
+    answer::Snapshot,
+    catalogue::{self, Counter, ELSEWHERE, LIVE, NO_PERIOD, RETIRED},
+    connection::session::{DatabaseConnection, DatabaseTransaction},
+    error::StoreError,
+    reservation::{look::Ground, period::Newborn},
+    sequence_row::SequenceRow,
+    settings::Place,
 };
 
 /// What one database has of what is to be changed.
@@ -226,38 +222,18 @@ async fn write_row(
     plan: &Plan,
 ) -> Result<(), DbErr> {
     let after = &plan.after;
-    let (state, now) = (if after.is_live { LIVE } else { RETIRED }, now_ms());
+    let row = SequenceRow {
+        name,
+        definition: after.definition.to_stored(),
+        state: if after.is_live { LIVE } else { RETIRED },
+        version: after.version,
+        removed_through: Some(&plan.removed_through),
+    };
     if part.row.is_none() {
-        let row = sequence::ActiveModel {
-            name: Set(name.as_str().to_owned()),
-            definition: Set(after.definition.to_stored()),
-            state: Set(state.to_owned()),
-            periods_removed_through: Set(plan.removed_through.clone()),
-            version: Set(after.version),
-            created_at: Set(now),
-            changed_at: Set(now),
-        };
-        sequence::Entity::insert(row)
-            .exec_without_returning(transaction)
-            .await?;
-        return Ok(());
+        row.insert(transaction).await
+    } else {
+        row.update(transaction).await
     }
-    sequence::Entity::update_many()
-        .col_expr(
-            sequence::Column::Definition,
-            Expr::val(after.definition.to_stored()),
-        )
-        .col_expr(sequence::Column::State, Expr::val(state))
-        .col_expr(sequence::Column::Version, Expr::val(after.version))
-        .col_expr(
-            sequence::Column::PeriodsRemovedThrough,
-            Expr::val(plan.removed_through.as_str()),
-        )
-        .col_expr(sequence::Column::ChangedAt, Expr::val(now))
-        .filter(sequence::Column::Name.eq(name.as_str()))
-        .exec(transaction)
-        .await?;
-    Ok(())
 }
 
 /// Makes a counter that this database does not have yet.
@@ -274,10 +250,7 @@ async fn bear(
         newborn.floor = newborn.floor.max(after.floor);
         newborn.next_value = counted.on_grid(first.max(after.floor)).ok_or_else(beyond)?;
     }
-    counter::Entity::insert(newborn.row(key))
-        .exec_without_returning(transaction)
-        .await?;
-    Ok(())
+    newborn.insert(transaction, key).await
 }
 
 /// Where a counter begins that is born now.
@@ -302,16 +275,7 @@ async fn write_counter(
         None => first_in(part, &counted, &key.period),
     };
     let next_value = counted.on_grid(now.max(after.floor)).ok_or_else(beyond)?;
-    let state = if after.is_removed { REMOVED } else { LIVE };
-    counter::Entity::update_many()
-        .col_expr(counter::Column::NextValue, Expr::val(next_value))
-        .col_expr(counter::Column::Floor, Expr::val(after.floor))
-        .col_expr(counter::Column::State, Expr::val(state))
-        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
-        .filter(counter::Column::Period.eq(key.period.as_str()))
-        .exec(transaction)
-        .await?;
-    Ok(())
+    counters::set(transaction, key, next_value, after).await
 }
 
 /// Moves the counter without period to the grid of the definition that is written.
@@ -327,10 +291,8 @@ async fn realign(
     };
     let counted = part.stripe.view(&after.definition);
     let next_value = counted.on_grid(counter.next_value).ok_or_else(beyond)?;
-    counter::Entity::update_many()
+    counters::update(head)
         .col_expr(counter::Column::NextValue, Expr::val(next_value))
-        .filter(counter::Column::Sequence.eq(head.sequence.as_str()))
-        .filter(counter::Column::Period.eq(NO_PERIOD))
         .exec(transaction)
         .await?;
     Ok(())

@@ -19,9 +19,8 @@ use odometer_core::{
     name::SequenceName,
     period::{CounterKey, Period},
 };
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
 
-use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
 use crate::store::{
     answer::{Altered, Condition, Snapshot},
@@ -32,6 +31,7 @@ use crate::store::{
     database::Seen,
     error::StoreError,
     reservation::look::Ground,
+    sequence_row::SequenceRow,
 };
 
 /// What is to become of a sequence.
@@ -368,18 +368,14 @@ async fn write(
     after: &Snapshot,
     act: &Act,
 ) -> Result<(), DbErr> {
-    let state = if after.is_live { LIVE } else { RETIRED };
-    sequence::Entity::update_many()
-        .col_expr(
-            sequence::Column::Definition,
-            Expr::val(after.definition.to_stored()),
-        )
-        .col_expr(sequence::Column::State, Expr::val(state))
-        .col_expr(sequence::Column::Version, Expr::val(after.version))
-        .col_expr(sequence::Column::ChangedAt, Expr::val(now_ms()))
-        .filter(sequence::Column::Name.eq(key.sequence.as_str()))
-        .exec(transaction)
-        .await?;
+    let row = SequenceRow {
+        name: &key.sequence,
+        definition: after.definition.to_stored(),
+        state: if after.is_live { LIVE } else { RETIRED },
+        version: after.version,
+        removed_through: None,
+    };
+    row.update(transaction).await?;
     counters::write(transaction, key, after).await?;
     if matches!(act, Act::Restore) {
         counters::close(transaction, &key.sequence).await?;
