@@ -16,7 +16,7 @@ use super::{
     Seen, Serving, StartError, StoreError, StoreKind, Trace, Unpublished,
     database::Database,
     homes::Home,
-    redis::{Agreement, RedisStore},
+    redis::{self, RedisStore},
     reservation::Stop,
     settings::{Process, StoresSettings},
     striped::Striped,
@@ -64,10 +64,8 @@ impl Store {
             let store = RedisStore::connect(only, process, tell).await?;
             return Ok(Self::Redis(store));
         }
-        let agreement = Agreement::of(&only.redis)?;
-        let database = Database::connect(only, process, tell).await?;
-        // No Redis counts for it either.
-        agreement.watch(&database);
+        // That no Redis counts for it is agreed, too.
+        let database = redis::connect(only, process, tell).await?;
         Ok(Self::Database(database))
     }
 
