@@ -1,7 +1,7 @@
 //! A change's part in one of several databases that share their sequences: one transaction, which
 //! waits twice, for what all of them together come to and for the word to commit.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use entity::{counter, meta, sequence};
 use odometer_core::{
@@ -82,7 +82,8 @@ pub(in crate::store) async fn run(
         transaction.rollback().await?;
         return Ok(false);
     };
-    write(&transaction, &change, &part, &plan).await?;
+    let writing = Writing::new(&transaction, &part, &plan);
+    Box::pin(writing.write(&change)).await?;
     let is_awaited = word.written.send(()).is_ok();
     if !is_awaited || word.commit.await.is_err() {
         transaction.rollback().await?;
@@ -177,80 +178,117 @@ async fn found_row(
     Ok(Ok((row, counter)))
 }
 
-async fn write(
-    transaction: &DatabaseTransaction,
-    change: &Change,
-    part: &Part,
-    plan: &Plan,
-) -> Result<(), DbErr> {
-    let after = &plan.after;
-    meta::Entity::update_many()
-        .col_expr(meta::Column::DefinitionsVersion, Expr::val(after.version))
-        .filter(meta::Column::Id.eq(1))
-        .exec(transaction)
-        .await?;
-    write_row(transaction, &change.name, part, plan).await?;
-    let head = CounterKey::whole(change.name.clone());
-    if part.row.is_none() {
-        bear(transaction, &head, part, after).await?;
-    }
-    let key = CounterKey {
-        sequence: change.name.clone(),
-        period: after.period.clone(),
-    };
-    if !key.period.is_none() && part.counter.is_none() {
-        bear(transaction, &key, part, after).await?;
-    }
-    if part.counter.is_some() || !key.period.is_none() {
-        write_counter(transaction, &key, part, after).await?;
-    }
-    let had = part.row.as_ref().map(|row| &row.definition);
-    if had.is_some_and(|had| **had != *after.definition) && !key.period.is_none() {
-        // Of a definition that gave way to another one, the first counter is not this act's.
-        realign(transaction, &head, part, after).await?;
-    }
-    if matches!(change.act, Act::Restore) {
-        counters::close(transaction, &change.name).await?;
-    }
-    Ok(())
+/// What is written in this database, and over what.
+struct Writing<'a> {
+    transaction: &'a DatabaseTransaction,
+    part: &'a Part,
+    plan: &'a Plan,
+    /// What the definition comes to here.
+    counted: Cow<'a, Definition>,
 }
 
-async fn write_row(
-    transaction: &DatabaseTransaction,
-    name: &SequenceName,
-    part: &Part,
-    plan: &Plan,
-) -> Result<(), DbErr> {
-    let after = &plan.after;
-    let row = SequenceRow {
-        name,
-        definition: after.definition.to_stored(),
-        state: if after.is_live { LIVE } else { RETIRED },
-        version: after.version,
-        removed_through: Some(&plan.removed_through),
-    };
-    if part.row.is_none() {
-        row.insert(transaction).await
-    } else {
-        row.update(transaction).await
+impl<'a> Writing<'a> {
+    fn new(transaction: &'a DatabaseTransaction, part: &'a Part, plan: &'a Plan) -> Self {
+        Self {
+            transaction,
+            part,
+            plan,
+            counted: part.stripe.view(&plan.after.definition),
+        }
     }
-}
 
-/// Makes a counter that this database does not have yet.
-async fn bear(
-    transaction: &DatabaseTransaction,
-    key: &CounterKey,
-    part: &Part,
-    after: &Snapshot,
-) -> Result<(), DbErr> {
-    let counted = part.stripe.view(&after.definition);
-    let first = first_in(part, &counted, &key.period);
-    let mut newborn = Newborn::at(first, &after.definition, part.stripe, part.ground);
-    if key.period == after.period {
-        newborn.floor = newborn.floor.max(after.floor);
-        newborn.next_value = counted.on_grid(first.max(after.floor)).ok_or_else(beyond)?;
+    async fn write(&self, change: &Change) -> Result<(), DbErr> {
+        let (part, after) = (self.part, &self.plan.after);
+        meta::Entity::update_many()
+            .col_expr(meta::Column::DefinitionsVersion, Expr::val(after.version))
+            .filter(meta::Column::Id.eq(1))
+            .exec(self.transaction)
+            .await?;
+        self.write_row(&change.name).await?;
+        let head = CounterKey::whole(change.name.clone());
+        if part.row.is_none() {
+            self.bear(&head).await?;
+        }
+        let key = CounterKey {
+            sequence: change.name.clone(),
+            period: after.period.clone(),
+        };
+        if !key.period.is_none() && part.counter.is_none() {
+            self.bear(&key).await?;
+        }
+        if part.counter.is_some() || !key.period.is_none() {
+            self.write_counter(&key).await?;
+        }
+        let had = part.row.as_ref().map(|row| &row.definition);
+        if had.is_some_and(|had| **had != *after.definition) && !key.period.is_none() {
+            // Of a definition that gave way to another one, the first counter is not this act's.
+            self.realign(&head).await?;
+        }
+        if matches!(change.act, Act::Restore) {
+            counters::close(self.transaction, &change.name).await?;
+        }
+        Ok(())
     }
-    newborn.insert(transaction, key).await
+
+    async fn write_row(&self, name: &SequenceName) -> Result<(), DbErr> {
+        let after = &self.plan.after;
+        let row = SequenceRow {
+            name,
+            definition: after.definition.to_stored(),
+            state: if after.is_live { LIVE } else { RETIRED },
+            version: after.version,
+            removed_through: Some(&self.plan.removed_through),
+        };
+        if self.part.row.is_none() {
+            row.insert(self.transaction).await
+        } else {
+            row.update(self.transaction).await
+        }
+    }
+
+    /// Makes a counter that this database does not have yet.
+    async fn bear(&self, key: &CounterKey) -> Result<(), DbErr> {
+        let (part, after) = (self.part, &self.plan.after);
+        let first = first_in(part, &self.counted, &key.period);
+        let mut newborn = Newborn::at(first, &after.definition, part.stripe, part.ground);
+        if key.period == after.period {
+            newborn.floor = newborn.floor.max(after.floor);
+            newborn.next_value = self.at_or_above(first.max(after.floor))?;
+        }
+        newborn.insert(self.transaction, key).await
+    }
+
+    /// The act's counter goes on from this database's own number at or above the floor.
+    async fn write_counter(&self, key: &CounterKey) -> Result<(), DbErr> {
+        let after = &self.plan.after;
+        let now = match self.part.counter {
+            Some(counter) => counter.seen.next_value,
+            None => first_in(self.part, &self.counted, &key.period),
+        };
+        let next_value = self.at_or_above(now.max(after.floor))?;
+        counters::set(self.transaction, key, next_value, after).await
+    }
+
+    /// Moves the counter without period to the grid of the definition that is written.
+    async fn realign(&self, head: &CounterKey) -> Result<(), DbErr> {
+        let row = (head.sequence.as_str().to_owned(), NO_PERIOD.to_owned());
+        let find = counter::Entity::find_by_id(row);
+        let Some(counter) = find.one(self.transaction).await? else {
+            return Ok(());
+        };
+        let next_value = self.at_or_above(counter.next_value)?;
+        counters::update(head)
+            .col_expr(counter::Column::NextValue, Expr::val(next_value))
+            .exec(self.transaction)
+            .await?;
+        Ok(())
+    }
+
+    /// The first number of this database from `value` on.
+    fn at_or_above(&self, value: i64) -> Result<i64, DbErr> {
+        let first = self.counted.on_grid(value);
+        first.ok_or_else(|| DbErr::Custom("a counter above 2^63 - 1".to_owned()))
+    }
 }
 
 /// Where a counter begins that is born now.
@@ -260,44 +298,4 @@ pub(in crate::store) fn first_in(part: &Part, counted: &Definition, period: &Per
     } else {
         part.ground.first_in(counted, period)
     }
-}
-
-/// The act's counter goes on from this database's own number at or above the floor.
-async fn write_counter(
-    transaction: &DatabaseTransaction,
-    key: &CounterKey,
-    part: &Part,
-    after: &Snapshot,
-) -> Result<(), DbErr> {
-    let counted = part.stripe.view(&after.definition);
-    let now = match part.counter {
-        Some(counter) => counter.seen.next_value,
-        None => first_in(part, &counted, &key.period),
-    };
-    let next_value = counted.on_grid(now.max(after.floor)).ok_or_else(beyond)?;
-    counters::set(transaction, key, next_value, after).await
-}
-
-/// Moves the counter without period to the grid of the definition that is written.
-async fn realign(
-    transaction: &DatabaseTransaction,
-    head: &CounterKey,
-    part: &Part,
-    after: &Snapshot,
-) -> Result<(), DbErr> {
-    let row = (head.sequence.as_str().to_owned(), NO_PERIOD.to_owned());
-    let Some(counter) = counter::Entity::find_by_id(row).one(transaction).await? else {
-        return Ok(());
-    };
-    let counted = part.stripe.view(&after.definition);
-    let next_value = counted.on_grid(counter.next_value).ok_or_else(beyond)?;
-    counters::update(head)
-        .col_expr(counter::Column::NextValue, Expr::val(next_value))
-        .exec(transaction)
-        .await?;
-    Ok(())
-}
-
-fn beyond() -> DbErr {
-    DbErr::Custom("a counter above 2^63 - 1".to_owned())
 }
