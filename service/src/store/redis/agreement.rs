@@ -41,22 +41,6 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Agreement(Option<String>);
 
-/// Starts to reach for the one database of a store, and watches that all replicas of it agree; also
-/// where no Redis counts.
-///
-/// # Errors
-/// What waiting cannot mend and can be seen without the database.
-pub(in crate::store) async fn connect(
-    settings: DatabaseSettings,
-    process: &Process,
-    tell: mpsc::Sender<News>,
-) -> Result<Arc<Database>, StartError> {
-    let agreement = Agreement::of(&settings.redis)?;
-    let database = Database::connect(settings, process, tell).await?;
-    agreement.watch(&database);
-    Ok(database)
-}
-
 impl Agreement {
     /// # Errors
     /// A URL that cannot be read.
@@ -230,6 +214,22 @@ impl Agreement {
     fn is_changing(&self) -> bool {
         self.0.as_deref() == Some(CHANGING)
     }
+}
+
+/// Starts to reach for the one database of a store, and watches that all replicas of it agree; also
+/// where no Redis counts.
+///
+/// # Errors
+/// What waiting cannot mend and can be seen without the database.
+pub(in crate::store) async fn connect(
+    settings: DatabaseSettings,
+    process: &Process,
+    tell: mpsc::Sender<News>,
+) -> Result<Arc<Database>, StartError> {
+    let agreement = Agreement::of(&settings.redis)?;
+    let database = Database::connect(settings, process, tell).await?;
+    agreement.watch(&database);
+    Ok(database)
 }
 
 /// Whether a replica other than this one has raised its beat within this time.
