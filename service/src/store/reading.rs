@@ -15,9 +15,10 @@ use super::{
     answer::{BLOCKS_SHOWN, JournalBlock, Listed, Page},
     catalogue,
     database::{Database, Seen},
-    error::StoreError,
+    error::{Failure, StoreError},
     journal::recent,
     near,
+    repeat::Repeat,
 };
 
 impl Database {
@@ -31,8 +32,8 @@ impl Database {
     }
 
     pub(super) async fn recently_used(&self, limit: usize) -> Result<Vec<CounterKey>, StoreError> {
-        self.several_times_anonymous(|database| recent::counters(database, limit))
-            .await
+        let read = self.attempts(Repeat::Any, |database| recent::counters(database, limit));
+        read.await.map_err(|failure| not_listed(&failure))
     }
 
     pub(super) async fn list(
@@ -43,7 +44,7 @@ impl Database {
     ) -> Result<Page, StoreError> {
         let (prefix, after) = (prefix.to_owned(), after.to_owned());
         let rows = self
-            .several_times_anonymous(|database| {
+            .attempts(Repeat::Any, |database| {
                 catalogue::list(
                     database,
                     prefix.clone(),
@@ -51,7 +52,8 @@ impl Database {
                     limit.saturating_add(1),
                 )
             })
-            .await?;
+            .await
+            .map_err(|failure| not_listed(&failure))?;
         let shown = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = rows.len() > shown;
         let mut sequences = Vec::with_capacity(rows.len());
@@ -135,6 +137,11 @@ pub(super) fn journal_block(row: entity::block::Model) -> JournalBlock {
         fate: row.fate,
         next_unissued: row.next_unissued,
     }
+}
+
+fn not_listed(failure: &Failure) -> StoreError {
+    tracing::warn!(error = failure.cause().text(), "a listing failed");
+    StoreError::Unavailable
 }
 
 fn listed(row: entity::sequence::Model, store: &str) -> Result<Listed, StoreError> {

@@ -22,23 +22,10 @@ pub(super) enum Repeat {
 }
 
 impl Database {
-    pub(super) async fn several_times_anonymous<T, F, Fut>(
-        &self,
-        operation: F,
-    ) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: Fn(DatabaseConnection) -> Fut,
-        Fut: Future<Output = Result<T, sea_orm::DbErr>> + Send + 'static,
-    {
-        self.attempts(Repeat::Any, operation)
-            .await
-            .map_err(|failure| {
-                tracing::warn!(error = failure.cause().text(), "a listing failed");
-                StoreError::Unavailable
-            })
-    }
-
+    /// Repeats what is read of a name.
+    ///
+    /// # Errors
+    /// What to say of a failure that did not pass.
     pub(super) async fn several_times<T, F, Fut>(
         &self,
         name: &SequenceName,
