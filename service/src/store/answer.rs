@@ -4,6 +4,9 @@ use std::{sync::Arc, time::SystemTime};
 
 use odometer_core::{definition::Definition, name::SequenceName, period::Period};
 
+/// Rows of the journal that a description shows.
+pub(super) const BLOCKS_SHOWN: u8 = 100;
+
 /// What must hold for a definition to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
@@ -60,6 +63,21 @@ pub struct Page {
     pub sequences: Vec<Listed>,
     /// The last name of this page, where another page follows.
     pub next: Option<SequenceName>,
+}
+
+impl Page {
+    /// The first `limit` of these definitions, which are in their order; `has_more` where others
+    /// are known to follow them.
+    pub(super) fn of(mut sequences: Vec<Listed>, limit: u64, has_more: bool) -> Self {
+        let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+        let has_more = has_more || sequences.len() > shown;
+        sequences.truncate(shown);
+        let last = sequences.last().filter(|_| has_more);
+        Self {
+            next: last.map(|last| last.name.clone()),
+            sequences,
+        }
+    }
 }
 
 /// One row of the journal.

@@ -9,7 +9,6 @@ use odometer_core::{
     period::{CounterKey, Period},
 };
 use sea_orm::{
-    ActiveValue::Set,
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, Order,
     PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
     sea_query::{Expr, ExprTrait, IntoColumnRef, Query, SelectStatement},
@@ -21,11 +20,9 @@ use super::{
     database::Seen,
     error::{Cause, Failure, StoreError},
     reservation::{look::Ground, period::Newborn},
+    sequence_row::SequenceRow,
 };
-use crate::{
-    clock::now_ms,
-    sabotage::{self, Fault},
-};
+use crate::sabotage::{self, Fault};
 
 /// The period of a sequence that has none, and of the counter that a sequence with periods is born
 /// with. Sorts before every period.
@@ -240,7 +237,6 @@ pub(super) async fn insert(
     stripe: Stripe,
     ground: Ground,
 ) -> Result<(), DbErr> {
-    let now = now_ms();
     // That of a sequence with periods never issues, and is the one that changes are counted on.
     let counted = stripe.view(definition);
     let next_value = ground.first(&counted);
@@ -250,24 +246,18 @@ pub(super) async fn insert(
             "a sequence is born exhausted: what `odometer recover` skipped is more than all of it"
         );
     }
-    let row = sequence::ActiveModel {
-        name: Set(name.as_str().to_owned()),
-        definition: Set(definition.to_stored()),
-        state: Set(LIVE.to_owned()),
-        periods_removed_through: Set(String::new()),
-        version: Set(version),
-        created_at: Set(now),
-        changed_at: Set(now),
+    let row = SequenceRow {
+        name,
+        definition: definition.to_stored(),
+        state: LIVE,
+        version,
+        removed_through: None,
     };
-    sequence::Entity::insert(row)
-        .exec_without_returning(transaction)
-        .await?;
+    row.insert(transaction).await?;
     let newborn = Newborn::at(next_value, definition, stripe, ground);
-    let row = newborn.row(&CounterKey::whole(name.clone()));
-    counter::Entity::insert(row)
-        .exec_without_returning(transaction)
-        .await?;
-    Ok(())
+    newborn
+        .insert(transaction, &CounterKey::whole(name.clone()))
+        .await
 }
 
 /// How many sequences live here.
@@ -302,6 +292,20 @@ pub(super) fn read_definition(
         store.clone_into(&mut definition.store);
     }
     Ok(definition)
+}
+
+/// The definition of a row in a database of `store`: a claim's, or that of a sequence that lives there.
+pub(super) fn definition_in(
+    store: &str,
+    state: &str,
+    stored: &str,
+) -> Result<Arc<Definition>, StoreError> {
+    if state == ELSEWHERE {
+        return claimed(stored);
+    }
+    let definition = read_definition(stored, store);
+    let definition = definition.map_err(|error| StoreError::Broken(error.to_string()))?;
+    Ok(Arc::new(definition))
 }
 
 /// A page of definitions, names in byte order.

@@ -8,7 +8,7 @@ use odometer_core::{
     name::SequenceName,
     period::{CounterKey, Period},
 };
-use sea_orm::{ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter};
 
 use super::{
     catalogue::{self, ELSEWHERE, Standing},
@@ -18,9 +18,9 @@ use super::{
     error::StoreError,
     homes::Home,
     reservation::look::{self, Ground},
+    sequence_row::SequenceRow,
     settings::Place,
 };
-use crate::clock::now_ms;
 
 /// Claims between two counts of all of them.
 const RECOUNT_EVERY: u64 = 1024;
@@ -144,20 +144,15 @@ async fn claim(
         transaction.rollback().await?;
         return Ok(Claimed::Contradicted);
     }
-    let now = now_ms();
-    let row = sequence::ActiveModel {
-        name: Set(name.as_str().to_owned()),
-        definition: Set(definition.to_stored()),
-        state: Set(ELSEWHERE.to_owned()),
-        periods_removed_through: Set(installation.unwrap_or_default()),
+    let row = SequenceRow {
+        name: &name,
+        definition: definition.to_stored(),
+        state: ELSEWHERE,
         // No change, so nobody is told of it.
-        version: Set(0),
-        created_at: Set(now),
-        changed_at: Set(now),
+        version: 0,
+        removed_through: installation.as_deref(),
     };
-    sequence::Entity::insert(row)
-        .exec_without_returning(&transaction)
-        .await?;
+    row.insert(&transaction).await?;
     transaction.commit().await?;
     Ok(Claimed::Made)
 }

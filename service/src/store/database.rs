@@ -6,14 +6,10 @@ use std::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
-use odometer_core::{
-    definition::{Definition, Stripe},
-    name::SequenceName,
-    period::{CounterKey, Period},
-};
+use odometer_core::{definition::Stripe, name::SequenceName};
 use tokio::{
     runtime::Handle,
     sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch},
@@ -21,22 +17,20 @@ use tokio::{
 
 use super::{
     Bounds, Contact,
-    answer::{Altered, Condition, JournalBlock, Listed, News, Page, ServingDatabase},
+    answer::{Altered, Condition, News, ServingDatabase},
     catalogue,
     change::beat::Beat,
     change::refresh::Refresher,
     change::{self, Act, Change},
     connection::monitor::Monitor,
-    connection::session::DatabaseConnection,
     connection::target::Target,
     connection::{Connection, Health},
     error::{Cause, Failure, StartError, StoreError},
     journal::overlap::Overlaps,
     journal::prune::Pruner,
-    journal::recent,
     journal::{Fate, Journal, Row},
-    near,
     removal::Remover,
+    repeat::Repeat,
     reservation::guide::Guide,
     reservation::suspect::Doubts,
     reservation::{Reservation, ReserveRequest, Reserved, Unpublished},
@@ -51,8 +45,6 @@ use crate::{
 const AHEAD_PART: u32 = 2;
 /// How long the start waits for the first look at the database.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
-/// Rows of the journal that a description shows.
-const BLOCKS_SHOWN: u64 = 100;
 
 /// A counter as it was last seen; both only ever grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -395,175 +387,6 @@ impl Database {
         Ok(altered)
     }
 
-    /// Names of live sequences that a caller of `name` may have meant, found in bounded time.
-    pub(super) async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
-        let name = name.clone();
-        let search = |database| async move { near::search(&database, name.as_str()).await };
-        let until = Instant::now() + patience;
-        // A suggestion is a courtesy: without the database there is none.
-        self.connection.run(until, search).await.unwrap_or_default()
-    }
-
-    pub(super) async fn recently_used(&self, limit: usize) -> Result<Vec<CounterKey>, StoreError> {
-        self.several_times_anonymous(|database| recent::counters(database, limit))
-            .await
-    }
-
-    pub(super) async fn list(
-        &self,
-        prefix: &str,
-        after: &str,
-        limit: u64,
-    ) -> Result<Page, StoreError> {
-        let (prefix, after) = (prefix.to_owned(), after.to_owned());
-        let rows = self
-            .several_times_anonymous(|database| {
-                catalogue::list(
-                    database,
-                    prefix.clone(),
-                    after.clone(),
-                    limit.saturating_add(1),
-                )
-            })
-            .await?;
-        let shown = usize::try_from(limit).unwrap_or(usize::MAX);
-        let more = rows.len() > shown;
-        let mut sequences = Vec::with_capacity(rows.len());
-        for row in rows.into_iter().take(shown) {
-            sequences.push(listed(row, &self.place.store)?);
-        }
-        let next = sequences
-            .last()
-            .filter(|_| more)
-            .map(|last: &Listed| last.name.clone());
-        Ok(Page { sequences, next })
-    }
-
-    /// A definition as it is stored, and a counter.
-    pub(super) async fn look_up(
-        &self,
-        key: &CounterKey,
-    ) -> Result<(Listed, Option<Seen>), StoreError> {
-        let standing = self.standing_of(key).await?;
-        let definition = self.definition_of(&standing)?;
-        if standing.has_removed(&key.period) {
-            return Err(StoreError::PeriodRemoved);
-        }
-        let seen = standing.counter().map(|counter| counter.seen);
-        let listed = Listed {
-            name: key.sequence.clone(),
-            state: standing.state,
-            definition: Arc::new(definition),
-            version: standing.definition_version,
-        };
-        Ok((listed, seen))
-    }
-
-    /// The row of a sequence and that of a counter of it.
-    async fn standing_of(&self, key: &CounterKey) -> Result<catalogue::Standing, StoreError> {
-        let read = self.several_times(&key.sequence, |database| {
-            let CounterKey { sequence, period } = key.clone();
-            async move { catalogue::read(&database, sequence.as_str(), &period).await }
-        });
-        let standing = read.await?.ok_or(StoreError::NotFound)?;
-        standing.check_here()?;
-        Ok(standing)
-    }
-
-    /// The definition of a sequence that lives here.
-    pub(super) fn definition_of(
-        &self,
-        standing: &catalogue::Standing,
-    ) -> Result<Definition, StoreError> {
-        catalogue::read_definition(&standing.definition, &self.place.store)
-            .map_err(|error| StoreError::Broken(error.to_string()))
-    }
-
-    pub(super) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
-        let standing = self.standing_of(key).await?;
-        if standing.has_removed(&key.period) {
-            return Ok(None);
-        }
-        let floor = standing.counter().map(|counter| counter.floor);
-        Ok(Some(floor.unwrap_or(i64::MIN)))
-    }
-
-    pub(super) async fn blocks(
-        &self,
-        name: &SequenceName,
-    ) -> Result<Vec<JournalBlock>, StoreError> {
-        let rows = self
-            .several_times(name, |database| {
-                catalogue::blocks(database, name.clone(), BLOCKS_SHOWN)
-            })
-            .await?;
-        Ok(rows.into_iter().map(journal_block).collect())
-    }
-
-    async fn several_times_anonymous<T, F, Fut>(&self, operation: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: Fn(DatabaseConnection) -> Fut,
-        Fut: Future<Output = Result<T, sea_orm::DbErr>> + Send + 'static,
-    {
-        self.attempts(Repeat::Any, operation)
-            .await
-            .map_err(|failure| {
-                tracing::warn!(error = failure.cause().text(), "a listing failed");
-                StoreError::Unavailable
-            })
-    }
-
-    pub(super) async fn several_times<T, F, Fut>(
-        &self,
-        name: &SequenceName,
-        operation: F,
-    ) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: Fn(DatabaseConnection) -> Fut,
-        Fut: Future<Output = Result<T, sea_orm::DbErr>> + Send + 'static,
-    {
-        self.attempts(Repeat::Any, operation)
-            .await
-            .map_err(|failure| catalogue::unexpected(name, &failure))
-    }
-
-    /// Repeats what can be repeated without harm, within the deadline of one reservation.
-    async fn attempts<T, F, Fut>(&self, repeat: Repeat, operation: F) -> Result<T, Failure>
-    where
-        T: Send + 'static,
-        F: Fn(DatabaseConnection) -> Fut,
-        Fut: Future<Output = Result<T, sea_orm::DbErr>> + Send + 'static,
-    {
-        let until = Instant::now() + self.settings.deadline;
-        if self.health() != Health::Up {
-            return Err(Failure::NotCommitted(Cause::NoConnection(
-                "the database is away".to_owned(),
-            )));
-        }
-        if repeat == Repeat::NotCommitted && self.beat.has_gone_back() {
-            return Err(Failure::NotCommitted(Cause::WentBack));
-        }
-        let mut backoff = super::backoff::Backoff::new(&self.settings);
-        loop {
-            let failure = match self.connection.run(until, &operation).await {
-                Ok(value) => return Ok(value),
-                Err(failure) => failure,
-            };
-            let may_pass = matches!(
-                failure.cause(),
-                Cause::Contention | Cause::Interrupted | Cause::Duplicate | Cause::Broken(_)
-            );
-            let worth_it =
-                may_pass && (repeat == Repeat::Any || matches!(failure, Failure::NotCommitted(_)));
-            if !worth_it || Instant::now() >= until {
-                return Err(failure);
-            }
-            backoff.wait(until).await;
-        }
-    }
-
     pub(super) async fn close(&self, patience: Duration) {
         let flushed = tokio::time::timeout(patience / 2, self.journal.flush()).await;
         if flushed.is_err() {
@@ -625,41 +448,6 @@ fn tidy_up(
         Arc::clone(beat),
         Arc::clone(metrics),
     );
-}
-
-pub(super) fn journal_block(row: entity::block::Model) -> JournalBlock {
-    JournalBlock {
-        period: Period::from_stored(&row.period),
-        first: row.first,
-        last: row.last,
-        step: row.step,
-        holder: row.holder,
-        reserved_at: UNIX_EPOCH
-            + Duration::from_millis(u64::try_from(row.reserved_at).unwrap_or(0)),
-        fate: row.fate,
-        next_unissued: row.next_unissued,
-    }
-}
-
-fn listed(row: entity::sequence::Model, store: &str) -> Result<Listed, StoreError> {
-    let broken = |error: String| StoreError::Broken(format!("sequence `{}`: {error}", row.name));
-    Ok(Listed {
-        name: SequenceName::parse(&row.name).map_err(|error| broken(error.to_string()))?,
-        definition: Arc::new(
-            catalogue::read_definition(&row.definition, store)
-                .map_err(|error| broken(error.to_string()))?,
-        ),
-        state: row.state,
-        version: row.version,
-    })
-}
-
-/// After which failures an operation is repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Repeat {
-    Any,
-    /// Repeating one that may have happened would answer for the first try.
-    NotCommitted,
 }
 
 /// Counts the reservations that are under way.

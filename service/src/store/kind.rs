@@ -16,11 +16,13 @@ use super::{
     Seen, Serving, StartError, StoreError, StoreKind, Trace, Unpublished,
     database::Database,
     homes::Home,
-    redis::{Agreement, RedisStore},
+    redis::{self, RedisStore},
     reservation::Stop,
     settings::{Process, StoresSettings},
     striped::Striped,
 };
+
+use Databases::{One, Several};
 
 /// Where sequences live.
 pub(in crate::store) enum Store {
@@ -30,6 +32,12 @@ pub(in crate::store) enum Store {
     Striped(Arc<Striped>),
     /// One database, with Redis before it where order is strict.
     Redis(Arc<RedisStore>),
+}
+
+/// What is asked where Redis makes no difference.
+enum Databases<'a> {
+    One(&'a Arc<Database>),
+    Several(&'a Arc<Striped>),
 }
 
 impl Store {
@@ -56,27 +64,31 @@ impl Store {
             let store = RedisStore::connect(only, process, tell).await?;
             return Ok(Self::Redis(store));
         }
-        let agreement = Agreement::of(&only.redis)?;
-        let database = Database::connect(only, process, tell).await?;
-        // No Redis counts for it either.
-        agreement.watch(&database);
+        // That no Redis counts for it is agreed, too.
+        let database = redis::connect(only, process, tell).await?;
         Ok(Self::Database(database))
+    }
+
+    fn databases(&self) -> Databases<'_> {
+        match self {
+            Self::Database(database) => One(database),
+            Self::Striped(striped) => Several(striped),
+            Self::Redis(store) => One(&store.database),
+        }
     }
 
     /// Resolves with what the store turned out to be, if waiting does not mend it; else never.
     pub(super) async fn fatal(&self) -> StartError {
-        match self {
-            Self::Database(database) => database.fatal().await,
-            Self::Striped(striped) => striped.fatal().await,
-            Self::Redis(store) => store.database.fatal().await,
+        match self.databases() {
+            One(database) => database.fatal().await,
+            Several(striped) => striped.fatal().await,
         }
     }
 
     pub(super) fn contact(&self) -> Contact {
-        match self {
-            Self::Database(database) => database.contact(),
-            Self::Striped(striped) => striped.contact(),
-            Self::Redis(store) => store.database.contact(),
+        match self.databases() {
+            One(database) => database.contact(),
+            Several(striped) => striped.contact(),
         }
     }
 
@@ -101,19 +113,17 @@ impl Store {
 
     /// Resolves when it answers.
     pub(super) async fn reached(&self) {
-        match self {
-            Self::Database(database) => database.reached().await,
-            Self::Striped(striped) => striped.reached().await,
-            Self::Redis(store) => store.database.reached().await,
+        match self.databases() {
+            One(database) => database.reached().await,
+            Several(striped) => striped.reached().await,
         }
     }
 
     /// What it says of where a name lives.
     pub(super) async fn home_of(&self, name: &SequenceName) -> Result<Home, StoreError> {
-        match self {
-            Self::Database(database) => database.home_of(name).await,
-            Self::Striped(striped) => striped.home_of(name).await,
-            Self::Redis(store) => store.database.home_of(name).await,
+        match self.databases() {
+            One(database) => database.home_of(name).await,
+            Several(striped) => striped.home_of(name).await,
         }
     }
 
@@ -124,41 +134,31 @@ impl Store {
         name: &SequenceName,
         definition: &Arc<Definition>,
     ) -> Result<Home, StoreError> {
-        match self {
-            Self::Database(database) => database.claim(name, definition).await,
-            Self::Striped(striped) => striped.claim(name, definition).await,
-            Self::Redis(store) => store.database.claim(name, definition).await,
+        match self.databases() {
+            One(database) => database.claim(name, definition).await,
+            Several(striped) => striped.claim(name, definition).await,
         }
     }
 
     /// That one more sequence may be made.
     pub(super) async fn admit_one_more(&self) -> Result<(), StoreError> {
-        let database = match self {
-            Self::Database(database) => database,
-            Self::Striped(striped) => striped.any().ok_or(StoreError::Unavailable)?,
-            Self::Redis(store) => &store.database,
+        let database = match self.databases() {
+            One(database) => database,
+            Several(striped) => striped.any().ok_or(StoreError::Unavailable)?,
         };
         let until = Instant::now() + database.settings.deadline;
-        match database.admit_one_more(until).await {
-            Ok(()) => Ok(()),
-            Err(Stop::Told(error)) => Err(error),
-            Err(Stop::Failed(_)) => Err(StoreError::Unavailable),
-        }
+        database.admit_one_more(until).await.map_err(Stop::untried)
     }
 
     /// Whether several databases share each sequence, so that there is no strict order.
     pub(super) fn is_striped(&self) -> bool {
-        match self {
-            Self::Database(_) | Self::Redis(_) => false,
-            Self::Striped(_) => true,
-        }
+        matches!(self, Self::Striped(_))
     }
 
     pub(super) async fn recently_used(&self, limit: usize) -> Result<Vec<CounterKey>, StoreError> {
-        match self {
-            Self::Database(database) => database.recently_used(limit).await,
-            Self::Striped(striped) => striped.recently_used(limit).await,
-            Self::Redis(store) => store.database.recently_used(limit).await,
+        match self.databases() {
+            One(database) => database.recently_used(limit).await,
+            Several(striped) => striped.recently_used(limit).await,
         }
     }
 
@@ -174,50 +174,44 @@ impl Store {
     }
 
     pub(super) fn peak_in_flight(&self) -> usize {
-        match self {
-            Self::Database(database) => database.peak_in_flight(),
-            Self::Striped(striped) => striped.peak_in_flight(),
-            Self::Redis(store) => store.database.peak_in_flight(),
+        match self.databases() {
+            One(database) => database.peak_in_flight(),
+            Several(striped) => striped.peak_in_flight(),
         }
     }
 
     pub(super) fn write_journal(&self, row: Row, fate: Fate) {
-        match self {
-            Self::Database(database) => database.write_journal(row, fate),
-            Self::Striped(striped) => striped.write_journal(row, fate),
-            Self::Redis(store) => store.database.write_journal(row, fate),
+        match self.databases() {
+            One(database) => database.write_journal(row, fate),
+            Several(striped) => striped.write_journal(row, fate),
         }
     }
 
     pub(super) fn n_journal_rows_queued(&self) -> usize {
-        match self {
-            Self::Database(database) => database.n_journal_rows_queued(),
-            Self::Striped(striped) => striped.n_journal_rows_queued(),
-            Self::Redis(store) => store.database.n_journal_rows_queued(),
+        match self.databases() {
+            One(database) => database.n_journal_rows_queued(),
+            Several(striped) => striped.n_journal_rows_queued(),
         }
     }
 
     pub(super) fn n_tasks(&self) -> usize {
-        match self {
-            Self::Database(database) => database.n_tasks(),
-            Self::Striped(striped) => striped.n_tasks(),
-            Self::Redis(store) => store.database.n_tasks(),
+        match self.databases() {
+            One(database) => database.n_tasks(),
+            Several(striped) => striped.n_tasks(),
         }
     }
 
     pub(super) fn n_numbers_returning(&self) -> u64 {
-        match self {
-            Self::Database(database) => database.n_numbers_returning(),
-            Self::Striped(striped) => striped.n_numbers_returning(),
-            Self::Redis(store) => store.database.n_numbers_returning(),
+        match self.databases() {
+            One(database) => database.n_numbers_returning(),
+            Several(striped) => striped.n_numbers_returning(),
         }
     }
 
     pub(super) async fn flush_journal(&self) {
-        match self {
-            Self::Database(database) => database.flush_journal().await,
-            Self::Striped(striped) => striped.flush_journal().await,
-            Self::Redis(store) => store.database.flush_journal().await,
+        match self.databases() {
+            One(database) => database.flush_journal().await,
+            Several(striped) => striped.flush_journal().await,
         }
     }
 
@@ -237,18 +231,16 @@ impl Store {
 
     /// The runtime of what must not stop half-way when its caller gives up.
     pub(super) fn handle(&self) -> &Handle {
-        match self {
-            Self::Database(database) => database.handle(),
-            Self::Striped(striped) => striped.handle(),
-            Self::Redis(store) => store.database.handle(),
+        match self.databases() {
+            One(database) => database.handle(),
+            Several(striped) => striped.handle(),
         }
     }
 
     pub(super) async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
-        match self {
-            Self::Database(database) => database.names_like(name, patience).await,
-            Self::Striped(striped) => striped.names_like(name, patience).await,
-            Self::Redis(store) => store.database.names_like(name, patience).await,
+        match self.databases() {
+            One(database) => database.names_like(name, patience).await,
+            Several(striped) => striped.names_like(name, patience).await,
         }
     }
 
@@ -256,18 +248,16 @@ impl Store {
         &self,
         key: &CounterKey,
     ) -> Result<(Listed, Option<Seen>), StoreError> {
-        match self {
-            Self::Database(database) => database.look_up(key).await,
-            Self::Striped(striped) => striped.look_up(key).await,
-            Self::Redis(store) => store.database.look_up(key).await,
+        match self.databases() {
+            One(database) => database.look_up(key).await,
+            Several(striped) => striped.look_up(key).await,
         }
     }
 
     pub(super) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
-        match self {
-            Self::Database(database) => database.floor_of(key).await,
-            Self::Striped(striped) => striped.floor_of(key).await,
-            Self::Redis(store) => store.database.floor_of(key).await,
+        match self.databases() {
+            One(database) => database.floor_of(key).await,
+            Several(striped) => striped.floor_of(key).await,
         }
     }
 
@@ -275,18 +265,16 @@ impl Store {
         &self,
         name: &SequenceName,
     ) -> Result<Vec<JournalBlock>, StoreError> {
-        match self {
-            Self::Database(database) => database.blocks(name).await,
-            Self::Striped(striped) => striped.blocks(name).await,
-            Self::Redis(store) => store.database.blocks(name).await,
+        match self.databases() {
+            One(database) => database.blocks(name).await,
+            Several(striped) => striped.blocks(name).await,
         }
     }
 
     pub(super) async fn trace(&self, key: &CounterKey, value: i64) -> Result<Trace, StoreError> {
-        match self {
-            Self::Database(database) => database.trace(key, value).await,
-            Self::Striped(striped) => striped.trace(key, value).await,
-            Self::Redis(store) => store.database.trace(key, value).await,
+        match self.databases() {
+            One(database) => database.trace(key, value).await,
+            Several(striped) => striped.trace(key, value).await,
         }
     }
 
@@ -296,18 +284,16 @@ impl Store {
         after: &str,
         limit: u64,
     ) -> Result<Page, StoreError> {
-        match self {
-            Self::Database(database) => database.list(prefix, after, limit).await,
-            Self::Striped(striped) => striped.list(prefix, after, limit).await,
-            Self::Redis(store) => store.database.list(prefix, after, limit).await,
+        match self.databases() {
+            One(database) => database.list(prefix, after, limit).await,
+            Several(striped) => striped.list(prefix, after, limit).await,
         }
     }
 
     pub(super) async fn close(&self, patience: Duration) {
-        match self {
-            Self::Database(database) => database.close(patience).await,
-            Self::Striped(striped) => striped.close(patience).await,
-            Self::Redis(store) => store.database.close(patience).await,
+        match self.databases() {
+            One(database) => database.close(patience).await,
+            Several(striped) => striped.close(patience).await,
         }
     }
 }

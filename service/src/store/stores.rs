@@ -22,6 +22,7 @@ use super::{
     Act, Altered, Condition, Contact, Fate, JournalBlock, Listed, News, Page, ReserveRequest, Row,
     Seen, Serving, StartError, StoreError, Trace, Unpublished,
     homes::Homes,
+    journal::recent,
     kind::Store,
     settings::{Process, StoresSettings},
 };
@@ -178,13 +179,13 @@ impl Stores {
         for found in join_all(all).await {
             match found {
                 // Where a name lives is for the default store to say.
-                Ok(found) => of_each.push(found.into_iter()),
+                Ok(found) => of_each.push(found),
                 Err(error) => refused = Some(error),
             }
         }
         match refused {
             Some(error) if of_each.is_empty() => Err(error),
-            Some(_) | None => Ok(in_turn(of_each, limit)),
+            Some(_) | None => Ok(recent::in_turn(of_each, limit)),
         }
     }
 
@@ -349,32 +350,13 @@ impl Stores {
     }
 }
 
-/// What each of several has, the first of each before the second of any, at most `limit`.
-fn in_turn(mut of_each: Vec<std::vec::IntoIter<CounterKey>>, limit: usize) -> Vec<CounterKey> {
-    let mut all = Vec::new();
-    while all.len() < limit {
-        let n_before = all.len();
-        all.extend(of_each.iter_mut().filter_map(Iterator::next));
-        if all.len() == n_before {
-            break;
-        }
-    }
-    all.truncate(limit);
-    all
-}
-
 /// One page of pages that begin behind the same name.
 fn merged(pages: Vec<Page>, limit: u64) -> Page {
     let has_more = pages.iter().any(|page| page.next.is_some());
     let mut sequences: Vec<Listed> = pages.into_iter().flat_map(|page| page.sequences).collect();
     sequences.sort_by(|one, other| one.name.cmp(&other.name));
     sequences.dedup_by(|one, other| one.name == other.name);
-    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_more = has_more || sequences.len() > shown;
-    sequences.truncate(shown);
-    let last = sequences.last().filter(|_| has_more);
-    let next = last.map(|last| last.name.clone());
-    Page { sequences, next }
+    Page::of(sequences, limit, has_more)
 }
 
 #[cfg(test)]
@@ -393,10 +375,7 @@ mod tests {
             definition: Arc::default(),
             version: 0,
         };
-        let sequences: Vec<Listed> = names.iter().map(listed).collect();
-        let last = sequences.last().filter(|_| more);
-        let next = last.map(|last| last.name.clone());
-        Page { sequences, next }
+        Page::of(names.iter().map(listed).collect(), u64::MAX, more)
     }
 
     fn names_of(page: &Page) -> Vec<&str> {
@@ -417,20 +396,5 @@ mod tests {
             (names_of(&more), &more.next),
             (vec!["a", "b"], &Some(name("b")))
         );
-    }
-
-    #[test]
-    fn stores_take_turns_in_what_is_loaded() {
-        let keys = |names: &[&str]| -> Vec<CounterKey> {
-            names
-                .iter()
-                .map(|text| CounterKey::whole(name(text)))
-                .collect()
-        };
-        let of_each = vec![keys(&["a", "b", "c"]).into_iter(), keys(&["x"]).into_iter()];
-        let all = in_turn(of_each, 3);
-        assert_eq!(all, keys(&["a", "x", "b"]));
-        assert_eq!(in_turn(vec![keys(&["a"]).into_iter()], 3), keys(&["a"]));
-        assert_eq!(in_turn(Vec::new(), 3), keys(&[]));
     }
 }

@@ -36,7 +36,7 @@ async fn a_redis_sequence_gives_its_last_number(backend: Backend) {
         let gaps = ledger.gaps("short", Range::between(1, LAST));
         assert_eq!(gaps, Vec::<Range>::new());
         let n_steps = n_steps(&programs).await;
-        assert!(n_steps >= 1.0, "vacuous: {n_steps} steps");
+        assert!(n_steps >= 5.0, "vacuous: {n_steps} steps");
         assert!(n_exhausted.load(Ordering::Relaxed) >= 8, "vacuous: no end");
 
         // Where there is room again it goes on.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{KINDS, LIMIT, Stripes, call, n_twice, take, until_all_give};
-use crate::support::{Backend, Client, Link, Program, TestDatabase, run, wait};
+use crate::support::{Backend, Client, Link, Program, Reply, TestDatabase, run, wait};
 
 const PATH: &str = "/v1/sequences/orders";
 
@@ -11,12 +11,9 @@ const PATH: &str = "/v1/sequences/orders";
 fn a_change_needs_every_database() {
     run(async {
         let stripes = Stripes::new().await;
-        let program = stripes.options(Program::options()).start_ready().await;
+        let old = json!({"description": "old"});
+        let (program, _) = stripes.serving("orders", &old).await;
         let client = program.client();
-        client
-            .define("orders", &json!({"description": "old"}))
-            .await;
-        until_all_give(&client, "orders").await;
         for k in 0..KINDS.len() {
             let before = state_of(&stripes).await;
             stripes.set(k, Link::Cut);
@@ -69,26 +66,15 @@ fn a_change_made_in_every_database_holds_on_every_replica() {
 
         let retired = call(&there, "DELETE", PATH, None).await;
         assert_eq!(retired.status, 204, "{retired:?}");
-        wait::until("the retirement holds here", LIMIT, async || {
-            let reply = here.post(&format!("{PATH}/next")).await.expect("a reply");
-            (reply.status == 410).then_some(())
-        })
-        .await;
+        until_answered_with(&here, 410).await;
         let restored = call(&here, "POST", &format!("{PATH}/restore"), None).await;
         assert_eq!(restored.status, 200, "{restored:?}");
         values.extend(until_all_give(&here, "orders").await);
-        wait::until("the restoration holds there", LIMIT, async || {
-            let reply = there.post(&format!("{PATH}/next")).await.expect("a reply");
-            (reply.status == 200).then(|| values.extend(reply.values()))
-        })
-        .await;
+        values.extend(until_answered_with(&there, 200).await.values());
         values.extend(until_all_give(&there, "orders").await);
         assert_eq!(n_twice(&values), 0);
 
-        // Its version is one for all of them.
-        let versions = "SELECT version FROM sequence WHERE name = 'orders'";
-        let versions = stripes.numbers(versions).await;
-        assert_eq!(versions, [versions[0]; KINDS.len()]);
+        assert_has_one_version(&stripes, "orders").await;
     });
 }
 
@@ -98,11 +84,10 @@ fn a_change_that_ended_half_way_is_made_whole() {
         let stripes = Stripes::new().await;
         let options = stripes.options(Program::options());
         for k in 0..KINDS.len() {
-            let program = options.start_ready().await;
-            let client = program.client();
             let name = format!("half-{k}");
-            client.define(&name, &json!({"description": "old"})).await;
-            let mut values = until_all_give(&client, &name).await;
+            let old = json!({"description": "old"});
+            let (program, mut values) = stripes.serving(&name, &old).await;
+            let client = program.client();
             let old = Row::of(&stripes.databases[k], &name).await;
             client.define(&name, &json!({"description": "new"})).await;
             program.stop().await;
@@ -117,9 +102,7 @@ fn a_change_that_ended_half_way_is_made_whole() {
             assert_eq!(description(&client, &name).await, "newer", "{k}");
             values.extend(until_all_give(&client, &name).await);
             assert_eq!(n_twice(&values), 0);
-            let query = format!("SELECT version FROM sequence WHERE name = '{name}'");
-            let versions = stripes.numbers(&query).await;
-            assert_eq!(versions, [versions[0]; KINDS.len()]);
+            assert_has_one_version(&stripes, &name).await;
             program.stop().await;
         }
     });
@@ -129,11 +112,8 @@ fn a_change_that_ended_half_way_is_made_whole() {
 fn a_retirement_that_ended_half_way_holds_and_can_be_taken_back() {
     run(async {
         let stripes = Stripes::new().await;
-        let options = stripes.options(Program::options());
-        let program = options.start_ready().await;
+        let (program, mut values) = stripes.serving("orders", &json!({})).await;
         let client = program.client();
-        client.define("orders", &json!({})).await;
-        let mut values = until_all_give(&client, "orders").await;
         let rows = [
             Row::of(&stripes.databases[1], "orders").await,
             Row::of(&stripes.databases[2], "orders").await,
@@ -145,7 +125,7 @@ fn a_retirement_that_ended_half_way_holds_and_can_be_taken_back() {
         for (row, database) in rows.iter().zip(&stripes.databases[1..]) {
             row.put_back(database, "orders").await;
         }
-        let program = options.start_ready().await;
+        let program = stripes.options(Program::options()).start_ready().await;
         let client = program.client();
         let reply = client.post(&format!("{PATH}/next")).await.expect("a reply");
         assert_eq!(reply.status, 410, "{reply:?}");
@@ -173,6 +153,22 @@ fn a_striped_sequence_cannot_be_strict() {
         assert_eq!(refused.code, Some(78), "{refused}");
         assert!(refused.errors.contains("order"), "{refused}");
     });
+}
+
+/// Asks for a number until the answer has this status.
+async fn until_answered_with(client: &Client, status: u16) -> Reply {
+    wait::until(&format!("it answers {status}"), LIMIT, async || {
+        let reply = client.post(&format!("{PATH}/next")).await.expect("a reply");
+        (reply.status == status).then_some(reply)
+    })
+    .await
+}
+
+/// The version of a sequence is one for all databases.
+async fn assert_has_one_version(stripes: &Stripes, name: &str) {
+    let query = format!("SELECT version FROM sequence WHERE name = '{name}'");
+    let versions = stripes.numbers(&query).await;
+    assert_eq!(versions, [versions[0]; KINDS.len()], "{name}");
 }
 
 async fn description(client: &Client, name: &str) -> Value {

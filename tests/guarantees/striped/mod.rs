@@ -58,6 +58,15 @@ impl Stripes {
             .env("ODOMETER_STORE__TIMEOUT", "1s")
     }
 
+    /// A replica that has defined a sequence, and what every database gave of it since.
+    async fn serving(&self, sequence: &str, definition: &Value) -> (Program, Vec<i64>) {
+        let program = self.options(Program::options()).start_ready().await;
+        let client = program.client();
+        client.define(sequence, definition).await;
+        let values = until_all_give(&client, sequence).await;
+        (program, values)
+    }
+
     fn run(&self, arguments: &[&str]) -> Finished {
         let direct: Vec<&str> = self.databases.iter().map(|it| it.url.as_str()).collect();
         configured(Program::options(), &direct).run(arguments)

@@ -74,11 +74,7 @@ fn striped_sequences_are_listed_once_and_described_with_a_database_away() {
 fn a_recovery_raises_every_database() {
     run(async {
         let stripes = Stripes::new().await;
-        let options = stripes.options(Program::options());
-        let program = options.start_ready().await;
-        let client = program.client();
-        client.define("orders", &json!({})).await;
-        let mut values = until_all_give(&client, "orders").await;
+        let (program, mut values) = stripes.serving("orders", &json!({})).await;
         program.stop().await;
         let query = "SELECT next_value FROM counter WHERE sequence = 'orders'";
         let before = stripes.numbers(query).await;
@@ -95,7 +91,7 @@ fn a_recovery_raises_every_database() {
             );
             assert_eq!(after.map(residue), Some(k), "{after:?}");
         }
-        let program = options.start_ready().await;
+        let program = stripes.options(Program::options()).start_ready().await;
         let above = until_all_give(&program.client(), "orders").await;
         assert!(above.iter().all(|value| *value > 1000), "{above:?}");
         values.extend(above);

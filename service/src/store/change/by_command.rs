@@ -14,7 +14,7 @@ use super::{
 };
 use crate::metrics::Metrics;
 use crate::store::{
-    Contact, StoresSettings,
+    StoresSettings,
     answer::{Altered, Condition},
     error::{StartError, StoreError},
     stores::Stores,
@@ -22,9 +22,6 @@ use crate::store::{
 
 /// How long the end of the command waits for its connections.
 const CLOSING: Duration = Duration::from_secs(5);
-
-/// Between two looks at stores that are waited for.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What a command needs to change sequences.
 pub enum CommandStores {
@@ -65,7 +62,7 @@ impl CommandStores {
         if is_dry_run {
             return Self::look(&settings).await;
         }
-        // A schema that does not fit is neither mended nor waited for.
+        // A schema that does not fit is neither mended nor waited for: `fatal` tells of it at once.
         settings.bounds.migrate = false;
         settings.bounds.schema_wait = Duration::ZERO;
         let patience = settings.bounds.acquire + settings.bounds.timeout;
@@ -79,7 +76,6 @@ impl CommandStores {
         let reached = tokio::select! {
             reached = reached => reached,
             error = stores.fatal() => return Err(error),
-            error = unfit(&stores) => return Err(error),
         };
         let mut away = names
             .iter()
@@ -204,21 +200,4 @@ async fn look_at(
         Arc::make_mut(template).store = home.name.to_string();
     }
     home.database.alter(name, act, condition, n_created).await
-}
-
-/// Resolves when a store answers with a schema that does not fit; else never.
-async fn unfit(stores: &Stores) -> StartError {
-    loop {
-        let wrong = stores
-            .all()
-            .zip(&stores.names)
-            .find(|(store, _)| store.contact() == Contact::WrongSchema);
-        if let Some((_, name)) = wrong {
-            return StartError::Configuration(format!(
-                "the store `{name}` has no schema that this program can use: run `odometer \
-                 migrate`; nothing was changed"
-            ));
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
 }

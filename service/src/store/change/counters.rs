@@ -9,8 +9,8 @@ use odometer_core::{
     period::CounterKey,
 };
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
-    QuerySelect,
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    UpdateMany,
     sea_query::{Expr, ExprTrait, Query},
 };
 
@@ -61,12 +61,9 @@ pub(super) async fn is_tombstone(
         key.sequence.as_str().to_owned(),
         key.period.as_str().to_owned(),
     );
-    let mut find = counter::Entity::find_by_id(row);
     // A read that locks nothing would settle what MariaDB shows from then on, before anything is
-    // held. SQLite has one writer and no row locks.
-    if transaction.get_database_backend() != DbBackend::Sqlite {
-        find = find.lock_exclusive();
-    }
+    // held.
+    let find = transaction.holding(counter::Entity::find_by_id(row));
     let row = find.one(transaction).await?;
     Ok(row.is_some_and(|row| row.state == REMOVED))
 }
@@ -161,7 +158,7 @@ async fn born(
         return Ok(Err(StoreError::WentBack));
     }
     let newborn = Newborn::at(first, definition, Stripe::WHOLE, ground);
-    insert(transaction, key, newborn).await?;
+    newborn.insert(transaction, key).await?;
     Ok(Ok(Counter {
         seen: Seen {
             next_value: newborn.next_value,
@@ -233,16 +230,31 @@ pub(super) async fn write(
         counter::Entity::delete_by_id(row).exec(transaction).await?;
         return Ok(());
     }
+    set(transaction, key, after.next_value, after).await
+}
+
+/// The same, where the counter goes on from a number of its own.
+pub(super) async fn set(
+    transaction: &DatabaseTransaction,
+    key: &CounterKey,
+    next_value: i64,
+    after: &Snapshot,
+) -> Result<(), DbErr> {
     let state = if after.is_removed { REMOVED } else { LIVE };
-    counter::Entity::update_many()
-        .col_expr(counter::Column::NextValue, Expr::val(after.next_value))
+    update(key)
+        .col_expr(counter::Column::NextValue, Expr::val(next_value))
         .col_expr(counter::Column::Floor, Expr::val(after.floor))
         .col_expr(counter::Column::State, Expr::val(state))
-        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
-        .filter(counter::Column::Period.eq(key.period.as_str()))
         .exec(transaction)
         .await?;
     Ok(())
+}
+
+/// A statement that updates one counter.
+pub(in crate::store) fn update(key: &CounterKey) -> UpdateMany<counter::Entity> {
+    counter::Entity::update_many()
+        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
+        .filter(counter::Column::Period.eq(key.period.as_str()))
 }
 
 /// Raises the floor of each counter that issues to its high-water mark.
@@ -291,16 +303,4 @@ pub(super) async fn is_any_made(
         .one(transaction)
         .await?;
     Ok(one.is_some())
-}
-
-/// Makes the counter of a period that was never used, also where the sequence is retired.
-async fn insert(
-    transaction: &DatabaseTransaction,
-    key: &CounterKey,
-    newborn: Newborn,
-) -> Result<(), DbErr> {
-    counter::Entity::insert(newborn.row(key))
-        .exec_without_returning(transaction)
-        .await?;
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! A change's part in one of several databases that share their sequences: one transaction, which
 //! waits twice, for what all of them together come to and for the word to commit.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use entity::{counter, meta, sequence};
 use odometer_core::{
@@ -9,23 +9,18 @@ use odometer_core::{
     name::SequenceName,
     period::{CounterKey, Period},
 };
-use sea_orm::{
-    ActiveValue::Set, ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, PaginatorTrait,
-    QueryFilter, QuerySelect, sea_query::Expr,
-};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, sea_query::Expr};
 use tokio::sync::oneshot;
 
 use super::{Act, Change, counters};
-use crate::{
-    clock::now_ms,
-    store::{
-        answer::Snapshot,
-        catalogue::{self, Counter, ELSEWHERE, LIVE, NO_PERIOD, REMOVED, RETIRED},
-        connection::session::{DatabaseConnection, DatabaseTransaction},
-        error::StoreError,
-        reservation::{look::Ground, period::Newborn},
-        settings::Place,
-    },
+use crate::store::{
+    answer::Snapshot,
+    catalogue::{self, Counter, ELSEWHERE, LIVE, NO_PERIOD, RETIRED},
+    connection::session::{DatabaseConnection, DatabaseTransaction},
+    error::StoreError,
+    reservation::{look::Ground, period::Newborn},
+    sequence_row::SequenceRow,
+    settings::Place,
 };
 
 /// What one database has of what is to be changed.
@@ -87,7 +82,8 @@ pub(in crate::store) async fn run(
         transaction.rollback().await?;
         return Ok(false);
     };
-    write(&transaction, &change, &part, &plan).await?;
+    let writing = Writing::new(&transaction, &part, &plan);
+    Box::pin(writing.write(&change)).await?;
     let is_awaited = word.written.send(()).is_ok();
     if !is_awaited || word.commit.await.is_err() {
         transaction.rollback().await?;
@@ -102,22 +98,22 @@ async fn find(
     change: &Change,
     place: &Place,
 ) -> Result<Result<Part, StoreError>, DbErr> {
-    let holds = !change.act.is_dry_run() && transaction.get_database_backend() != DbBackend::Sqlite;
+    let is_dry_run = change.act.is_dry_run();
     let mut find = sequence::Entity::find_by_id(change.name.as_str().to_owned());
-    if holds {
-        find = find.lock_exclusive();
+    if !is_dry_run {
+        find = transaction.holding(find);
     }
     let model = find.one(transaction).await?;
     let key = CounterKey {
         sequence: change.name.clone(),
         period: change.act.period(),
     };
-    if model.is_some() && !change.act.is_dry_run() {
+    if model.is_some() && !is_dry_run {
         counters::raise(transaction, &key).await?;
     }
     let mut find = meta::Entity::find_by_id(1_i16);
-    if holds {
-        find = find.lock_exclusive();
+    if !is_dry_run {
+        find = transaction.holding(find);
     }
     let meta = find.one(transaction).await?;
     let meta = meta.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))?;
@@ -154,14 +150,9 @@ async fn found_row(
     store: &str,
     model: sequence::Model,
 ) -> Result<Result<(PartRow, Option<Counter>), StoreError>, DbErr> {
-    let definition = if model.state == ELSEWHERE {
-        Definition::from_stored(&model.definition)
-    } else {
-        catalogue::read_definition(&model.definition, store)
-    };
-    let definition = match definition {
-        Ok(definition) => Arc::new(definition),
-        Err(error) => return Ok(Err(StoreError::Broken(error.to_string()))),
+    let definition = match catalogue::definition_in(store, &model.state, &model.definition) {
+        Ok(definition) => definition,
+        Err(error) => return Ok(Err(error)),
     };
     let standing = catalogue::read(transaction, key.sequence.as_str(), &key.period).await?;
     let counter = standing.and_then(|standing| standing.counter());
@@ -187,103 +178,117 @@ async fn found_row(
     Ok(Ok((row, counter)))
 }
 
-async fn write(
-    transaction: &DatabaseTransaction,
-    change: &Change,
-    part: &Part,
-    plan: &Plan,
-) -> Result<(), DbErr> {
-    let after = &plan.after;
-    meta::Entity::update_many()
-        .col_expr(meta::Column::DefinitionsVersion, Expr::val(after.version))
-        .filter(meta::Column::Id.eq(1))
-        .exec(transaction)
-        .await?;
-    write_row(transaction, &change.name, part, plan).await?;
-    let head = CounterKey::whole(change.name.clone());
-    if part.row.is_none() {
-        bear(transaction, &head, part, after).await?;
-    }
-    let key = CounterKey {
-        sequence: change.name.clone(),
-        period: after.period.clone(),
-    };
-    if !key.period.is_none() && part.counter.is_none() {
-        bear(transaction, &key, part, after).await?;
-    }
-    if part.counter.is_some() || !key.period.is_none() {
-        write_counter(transaction, &key, part, after).await?;
-    }
-    let had = part.row.as_ref().map(|row| &row.definition);
-    if had.is_some_and(|had| **had != *after.definition) && !key.period.is_none() {
-        // Of a definition that gave way to another one, the first counter is not this act's.
-        realign(transaction, &head, part, after).await?;
-    }
-    if matches!(change.act, Act::Restore) {
-        counters::close(transaction, &change.name).await?;
-    }
-    Ok(())
+/// What is written in this database, and over what.
+struct Writing<'a> {
+    transaction: &'a DatabaseTransaction,
+    part: &'a Part,
+    plan: &'a Plan,
+    /// What the definition comes to here.
+    counted: Cow<'a, Definition>,
 }
 
-async fn write_row(
-    transaction: &DatabaseTransaction,
-    name: &SequenceName,
-    part: &Part,
-    plan: &Plan,
-) -> Result<(), DbErr> {
-    let after = &plan.after;
-    let (state, now) = (if after.is_live { LIVE } else { RETIRED }, now_ms());
-    if part.row.is_none() {
-        let row = sequence::ActiveModel {
-            name: Set(name.as_str().to_owned()),
-            definition: Set(after.definition.to_stored()),
-            state: Set(state.to_owned()),
-            periods_removed_through: Set(plan.removed_through.clone()),
-            version: Set(after.version),
-            created_at: Set(now),
-            changed_at: Set(now),
-        };
-        sequence::Entity::insert(row)
-            .exec_without_returning(transaction)
+impl<'a> Writing<'a> {
+    fn new(transaction: &'a DatabaseTransaction, part: &'a Part, plan: &'a Plan) -> Self {
+        Self {
+            transaction,
+            part,
+            plan,
+            counted: part.stripe.view(&plan.after.definition),
+        }
+    }
+
+    async fn write(&self, change: &Change) -> Result<(), DbErr> {
+        let (part, after) = (self.part, &self.plan.after);
+        meta::Entity::update_many()
+            .col_expr(meta::Column::DefinitionsVersion, Expr::val(after.version))
+            .filter(meta::Column::Id.eq(1))
+            .exec(self.transaction)
             .await?;
-        return Ok(());
+        self.write_row(&change.name).await?;
+        let head = CounterKey::whole(change.name.clone());
+        if part.row.is_none() {
+            self.bear(&head).await?;
+        }
+        let key = CounterKey {
+            sequence: change.name.clone(),
+            period: after.period.clone(),
+        };
+        if !key.period.is_none() && part.counter.is_none() {
+            self.bear(&key).await?;
+        }
+        if part.counter.is_some() || !key.period.is_none() {
+            self.write_counter(&key).await?;
+        }
+        let had = part.row.as_ref().map(|row| &row.definition);
+        if had.is_some_and(|had| **had != *after.definition) && !key.period.is_none() {
+            // Of a definition that gave way to another one, the first counter is not this act's.
+            self.realign(&head).await?;
+        }
+        if matches!(change.act, Act::Restore) {
+            counters::close(self.transaction, &change.name).await?;
+        }
+        Ok(())
     }
-    sequence::Entity::update_many()
-        .col_expr(
-            sequence::Column::Definition,
-            Expr::val(after.definition.to_stored()),
-        )
-        .col_expr(sequence::Column::State, Expr::val(state))
-        .col_expr(sequence::Column::Version, Expr::val(after.version))
-        .col_expr(
-            sequence::Column::PeriodsRemovedThrough,
-            Expr::val(plan.removed_through.as_str()),
-        )
-        .col_expr(sequence::Column::ChangedAt, Expr::val(now))
-        .filter(sequence::Column::Name.eq(name.as_str()))
-        .exec(transaction)
-        .await?;
-    Ok(())
-}
 
-/// Makes a counter that this database does not have yet.
-async fn bear(
-    transaction: &DatabaseTransaction,
-    key: &CounterKey,
-    part: &Part,
-    after: &Snapshot,
-) -> Result<(), DbErr> {
-    let counted = part.stripe.view(&after.definition);
-    let first = first_in(part, &counted, &key.period);
-    let mut newborn = Newborn::at(first, &after.definition, part.stripe, part.ground);
-    if key.period == after.period {
-        newborn.floor = newborn.floor.max(after.floor);
-        newborn.next_value = counted.on_grid(first.max(after.floor)).ok_or_else(beyond)?;
+    async fn write_row(&self, name: &SequenceName) -> Result<(), DbErr> {
+        let after = &self.plan.after;
+        let row = SequenceRow {
+            name,
+            definition: after.definition.to_stored(),
+            state: if after.is_live { LIVE } else { RETIRED },
+            version: after.version,
+            removed_through: Some(&self.plan.removed_through),
+        };
+        if self.part.row.is_none() {
+            row.insert(self.transaction).await
+        } else {
+            row.update(self.transaction).await
+        }
     }
-    counter::Entity::insert(newborn.row(key))
-        .exec_without_returning(transaction)
-        .await?;
-    Ok(())
+
+    /// Makes a counter that this database does not have yet.
+    async fn bear(&self, key: &CounterKey) -> Result<(), DbErr> {
+        let (part, after) = (self.part, &self.plan.after);
+        let first = first_in(part, &self.counted, &key.period);
+        let mut newborn = Newborn::at(first, &after.definition, part.stripe, part.ground);
+        if key.period == after.period {
+            newborn.floor = newborn.floor.max(after.floor);
+            newborn.next_value = self.at_or_above(first.max(after.floor))?;
+        }
+        newborn.insert(self.transaction, key).await
+    }
+
+    /// The act's counter goes on from this database's own number at or above the floor.
+    async fn write_counter(&self, key: &CounterKey) -> Result<(), DbErr> {
+        let after = &self.plan.after;
+        let now = match self.part.counter {
+            Some(counter) => counter.seen.next_value,
+            None => first_in(self.part, &self.counted, &key.period),
+        };
+        let next_value = self.at_or_above(now.max(after.floor))?;
+        counters::set(self.transaction, key, next_value, after).await
+    }
+
+    /// Moves the counter without period to the grid of the definition that is written.
+    async fn realign(&self, head: &CounterKey) -> Result<(), DbErr> {
+        let row = (head.sequence.as_str().to_owned(), NO_PERIOD.to_owned());
+        let find = counter::Entity::find_by_id(row);
+        let Some(counter) = find.one(self.transaction).await? else {
+            return Ok(());
+        };
+        let next_value = self.at_or_above(counter.next_value)?;
+        counters::update(head)
+            .col_expr(counter::Column::NextValue, Expr::val(next_value))
+            .exec(self.transaction)
+            .await?;
+        Ok(())
+    }
+
+    /// The first number of this database from `value` on.
+    fn at_or_above(&self, value: i64) -> Result<i64, DbErr> {
+        let first = self.counted.on_grid(value);
+        first.ok_or_else(|| DbErr::Custom("a counter above 2^63 - 1".to_owned()))
+    }
 }
 
 /// Where a counter begins that is born now.
@@ -293,55 +298,4 @@ pub(in crate::store) fn first_in(part: &Part, counted: &Definition, period: &Per
     } else {
         part.ground.first_in(counted, period)
     }
-}
-
-/// The act's counter goes on from this database's own number at or above the floor.
-async fn write_counter(
-    transaction: &DatabaseTransaction,
-    key: &CounterKey,
-    part: &Part,
-    after: &Snapshot,
-) -> Result<(), DbErr> {
-    let counted = part.stripe.view(&after.definition);
-    let now = match part.counter {
-        Some(counter) => counter.seen.next_value,
-        None => first_in(part, &counted, &key.period),
-    };
-    let next_value = counted.on_grid(now.max(after.floor)).ok_or_else(beyond)?;
-    let state = if after.is_removed { REMOVED } else { LIVE };
-    counter::Entity::update_many()
-        .col_expr(counter::Column::NextValue, Expr::val(next_value))
-        .col_expr(counter::Column::Floor, Expr::val(after.floor))
-        .col_expr(counter::Column::State, Expr::val(state))
-        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
-        .filter(counter::Column::Period.eq(key.period.as_str()))
-        .exec(transaction)
-        .await?;
-    Ok(())
-}
-
-/// Moves the counter without period to the grid of the definition that is written.
-async fn realign(
-    transaction: &DatabaseTransaction,
-    head: &CounterKey,
-    part: &Part,
-    after: &Snapshot,
-) -> Result<(), DbErr> {
-    let row = (head.sequence.as_str().to_owned(), NO_PERIOD.to_owned());
-    let Some(counter) = counter::Entity::find_by_id(row).one(transaction).await? else {
-        return Ok(());
-    };
-    let counted = part.stripe.view(&after.definition);
-    let next_value = counted.on_grid(counter.next_value).ok_or_else(beyond)?;
-    counter::Entity::update_many()
-        .col_expr(counter::Column::NextValue, Expr::val(next_value))
-        .filter(counter::Column::Sequence.eq(head.sequence.as_str()))
-        .filter(counter::Column::Period.eq(NO_PERIOD))
-        .exec(transaction)
-        .await?;
-    Ok(())
-}
-
-fn beyond() -> DbErr {
-    DbErr::Custom("a counter above 2^63 - 1".to_owned())
 }

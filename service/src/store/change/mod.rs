@@ -19,12 +19,8 @@ use odometer_core::{
     name::SequenceName,
     period::{CounterKey, Period},
 };
-use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
-    sea_query::{Expr, LockType},
-};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
 
-use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
 use crate::store::{
     answer::{Altered, Condition, Snapshot},
@@ -35,6 +31,7 @@ use crate::store::{
     database::Seen,
     error::StoreError,
     reservation::look::Ground,
+    sequence_row::SequenceRow,
 };
 
 /// What is to become of a sequence.
@@ -126,9 +123,9 @@ async fn within(
 ) -> Result<Result<Altered, StoreError>, DbErr> {
     let is_dry_run = change.act.is_dry_run();
     let mut find = sequence::Entity::find_by_id(change.name.as_str().to_owned());
-    // SQLite has one writer and no row locks; a dry run holds nobody up.
-    if !is_dry_run && transaction.get_database_backend() != sea_orm::DbBackend::Sqlite {
-        find = find.lock(LockType::Update);
+    // A dry run holds nobody up.
+    if !is_dry_run {
+        find = transaction.holding(find);
     }
     let Some(row) = find.one(transaction).await? else {
         return create(transaction, change).await;
@@ -371,18 +368,14 @@ async fn write(
     after: &Snapshot,
     act: &Act,
 ) -> Result<(), DbErr> {
-    let state = if after.is_live { LIVE } else { RETIRED };
-    sequence::Entity::update_many()
-        .col_expr(
-            sequence::Column::Definition,
-            Expr::val(after.definition.to_stored()),
-        )
-        .col_expr(sequence::Column::State, Expr::val(state))
-        .col_expr(sequence::Column::Version, Expr::val(after.version))
-        .col_expr(sequence::Column::ChangedAt, Expr::val(now_ms()))
-        .filter(sequence::Column::Name.eq(key.sequence.as_str()))
-        .exec(transaction)
-        .await?;
+    let row = SequenceRow {
+        name: &key.sequence,
+        definition: after.definition.to_stored(),
+        state: if after.is_live { LIVE } else { RETIRED },
+        version: after.version,
+        removed_through: None,
+    };
+    row.update(transaction).await?;
     counters::write(transaction, key, after).await?;
     if matches!(act, Act::Restore) {
         counters::close(transaction, &key.sequence).await?;

@@ -191,11 +191,7 @@ async fn recover_once(
 
 /// `meta`'s row, which whoever creates or changes a sequence needs as well.
 async fn hold_meta(transaction: &DatabaseTransaction) -> Result<meta::Model, DbErr> {
-    let mut find = meta::Entity::find_by_id(1_i16);
-    // SQLite has one writer and no row locks.
-    if transaction.get_database_backend() != DbBackend::Sqlite {
-        find = find.lock_exclusive();
-    }
+    let find = transaction.holding(meta::Entity::find_by_id(1_i16));
     find.one(transaction)
         .await?
         .ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))

@@ -9,8 +9,9 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sea_orm::{
-    ConnAcquireErr, ConnectOptions, ConnectionTrait, Database, DbBackend, DbErr, ExecResult,
-    IsolationLevel, QueryResult, RuntimeErr, SqlxError, Statement, TransactionTrait,
+    ConnAcquireErr, ConnectOptions, ConnectionTrait, Database, DbBackend, DbErr, EntityTrait,
+    ExecResult, IsolationLevel, QueryResult, QuerySelect, RuntimeErr, Select, SqlxError, Statement,
+    TransactionTrait,
     sqlx::{
         AssertSqlSafe, Executor, PgPool, Postgres, SqlSafeStr, Transaction,
         pool::PoolConnection,
@@ -191,6 +192,14 @@ impl Unprepared {
 }
 
 impl DatabaseTransaction {
+    /// Holds what is found until the end, where there are row locks: SQLite has one writer.
+    pub(in crate::store) fn holding<E: EntityTrait>(&self, find: Select<E>) -> Select<E> {
+        if self.get_database_backend() == DbBackend::Sqlite {
+            return find;
+        }
+        find.lock_exclusive()
+    }
+
     pub(in crate::store) async fn commit(self) -> Result<(), DbErr> {
         match self {
             Self::Prepared(made) => made.commit().await,

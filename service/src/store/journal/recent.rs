@@ -79,3 +79,39 @@ pub(in crate::store) async fn counters(
         })
         .collect())
 }
+
+/// What each of several has, the first of each before the second of any, at most `limit`.
+pub(in crate::store) fn in_turn(of_each: Vec<Vec<CounterKey>>, limit: usize) -> Vec<CounterKey> {
+    let mut of_each: Vec<_> = of_each.into_iter().map(Vec::into_iter).collect();
+    let mut all = Vec::new();
+    while all.len() < limit {
+        let n_before = all.len();
+        all.extend(of_each.iter_mut().filter_map(Iterator::next));
+        if all.len() == n_before {
+            break;
+        }
+    }
+    all.truncate(limit);
+    all
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_take_turns_in_what_is_loaded() {
+        let keys = |names: &[&str]| -> Vec<CounterKey> {
+            names
+                .iter()
+                .map(|text| CounterKey::whole(SequenceName::parse(text).unwrap()))
+                .collect()
+        };
+        let of_each = vec![keys(&["a", "b", "c"]), keys(&["x"])];
+        let all = in_turn(of_each, 3);
+        assert_eq!(all, keys(&["a", "x", "b"]));
+        assert_eq!(in_turn(vec![keys(&["a"])], 3), keys(&["a"]));
+        assert_eq!(in_turn(Vec::new(), 3), keys(&[]));
+    }
+}

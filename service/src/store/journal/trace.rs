@@ -12,9 +12,10 @@ use crate::store::{
     catalogue,
     change::beat::Witness,
     connection::session::DatabaseConnection,
-    database::{self, Database, Seen},
+    database::{Database, Seen},
     error::StoreError,
     journal::holders,
+    reading,
     reservation::look::{self, Ground, Look},
     reservation::period,
 };
@@ -108,7 +109,7 @@ impl Database {
             } else {
                 Holder::Gone
             },
-            block: database::journal_block(row),
+            block: reading::journal_block(row),
         });
         Ok(Trace {
             definition,

@@ -16,16 +16,18 @@ use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, ExprTrait, Query},
 };
+use tokio::sync::mpsc;
 
 use super::server::Address;
 use crate::store::{
+    News,
     catalogue::one_more,
     change::beat,
     connection::Health,
     connection::session::DatabaseConnection,
     database::Database,
     error::{Failure, StartError},
-    settings::{DatabaseSettings, Fallback, Place, RedisSettings},
+    settings::{DatabaseSettings, Fallback, Place, Process, RedisSettings},
 };
 
 /// A migration from which on binaries know of windows.
@@ -153,7 +155,7 @@ impl Agreement {
     /// Compares it with what is on record, as soon as the database answers and again and again.
     /// Where they differ from the first the program ends; later nothing is counted where order is
     /// strict.
-    pub(in crate::store) fn watch(self, database: &Arc<Database>) {
+    fn watch(self, database: &Arc<Database>) {
         let mut health = database.connection.health_changes();
         let handle = database.handle().clone();
         let database = Arc::downgrade(database);
@@ -212,6 +214,22 @@ impl Agreement {
     fn is_changing(&self) -> bool {
         self.0.as_deref() == Some(CHANGING)
     }
+}
+
+/// Starts to reach for the one database of a store, and watches that all replicas of it agree; also
+/// where no Redis counts.
+///
+/// # Errors
+/// What waiting cannot mend and can be seen without the database.
+pub(in crate::store) async fn connect(
+    settings: DatabaseSettings,
+    process: &Process,
+    tell: mpsc::Sender<News>,
+) -> Result<Arc<Database>, StartError> {
+    let agreement = Agreement::of(&settings.redis)?;
+    let database = Database::connect(settings, process, tell).await?;
+    agreement.watch(&database);
+    Ok(database)
 }
 
 /// Whether a replica other than this one has raised its beat within this time.

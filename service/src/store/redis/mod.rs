@@ -18,7 +18,10 @@ mod scripts;
 mod server;
 mod window;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use odometer_core::{definition::Order, name::SequenceName, period::CounterKey};
 use parking_lot::Mutex;
@@ -43,7 +46,7 @@ use flight::Flight;
 use scripts::Standing;
 use server::{Address, Server};
 
-pub(in crate::store) use agreement::{Agreement, check_servers};
+pub(in crate::store) use agreement::{Agreement, check_servers, connect};
 
 /// Between two looks at how long ceilings last.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -76,11 +79,9 @@ impl RedisStore {
             .redis
             .addresses()
             .map_err(|error| error.of(&place))?;
-        let agreement = Agreement::of(&settings.redis)?;
         let fallback = settings.redis.fallback;
         let (told, news) = mpsc::channel(1);
-        let database = Database::connect(settings, process, told).await?;
-        agreement.watch(&database);
+        let database = connect(settings, process, told).await?;
         let start = |address: Address| {
             let up = process.metrics.redis_up(&place.store, &address.label);
             Server::start(address, &process.holder, database.handle(), up)
@@ -252,7 +253,7 @@ impl RedisStore {
 
 /// Takes notice of what changes, and passes it on.
 async fn pass_on(
-    store: std::sync::Weak<RedisStore>,
+    store: Weak<RedisStore>,
     mut news: mpsc::Receiver<News>,
     tell: mpsc::Sender<News>,
 ) {
@@ -279,7 +280,7 @@ async fn pass_on(
 }
 
 /// Shows how long what is below the ceilings lasts.
-async fn sweep(store: std::sync::Weak<RedisStore>) {
+async fn sweep(store: Weak<RedisStore>) {
     loop {
         tokio::time::sleep(SWEEP).await;
         let Some(store) = store.upgrade() else {

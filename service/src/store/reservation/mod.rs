@@ -11,21 +11,20 @@ pub(in crate::store) mod guide;
 pub(in crate::store) mod look;
 mod one_row;
 pub(in crate::store) mod period;
+mod raise;
 mod request;
 mod strict;
 pub(in crate::store) mod suspect;
 
 use std::{sync::Arc, time::Instant};
 
-use entity::counter;
 use odometer_core::{
     block::Block,
     definition::{Definition, Order},
     name::SequenceName,
     period::CounterKey,
-    sizing::{self, Granted, Rates, Size, Why},
+    sizing::Why,
 };
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 use uuid::Uuid;
 
 use crate::store::{
@@ -33,18 +32,16 @@ use crate::store::{
     catalogue::{self, Counter, LIVE},
     change::beat::Witness,
     connection::Health,
-    connection::session::DatabaseConnection,
     database::{Database, Seen},
     error::{Cause, Failure, StoreError},
     reservation::guide::Guide,
-    reservation::suspect::{Doubt, Suspect},
+    reservation::suspect::Doubt,
 };
 pub use request::{Known, ReserveRequest, Reserved, Unpublished, Want};
 pub(in crate::store) use strict::{add_and_read, leases_are_over};
 
 use crate::{
     clock::now_ms,
-    metrics::AbandonedCause,
     sabotage::{self, Fault},
 };
 
@@ -233,18 +230,6 @@ impl<'a> Reservation<'a> {
         self.raise(witness, known, block, granted.why).await
     }
 
-    /// From which number on this database has how many left, and how far they are apart.
-    fn place(&self, known: &Known) -> (i64, u64, i64) {
-        let counted = self.database.stripe.view(&known.definition);
-        let seen = known.seen.next_value;
-        let levelled = self.guide.level.and_then(|level| counted.first_from(level));
-        // What is left of a database that lags behind is given all the same.
-        let first = levelled
-            .filter(|first| *first > seen && !counted.exhausted(*first))
-            .unwrap_or(seen);
-        (first, counted.left(first), counted.step)
-    }
-
     /// Whether what is known was remembered, not read in this reservation.
     fn known_is_old(&self) -> bool {
         self.stored_rate.is_none()
@@ -357,102 +342,6 @@ impl<'a> Reservation<'a> {
         })
     }
 
-    /// How many numbers to take, of `left`.
-    fn granted(&self, definition: &Definition, left: u64) -> Result<Granted, StoreError> {
-        let exactly = |count: u64| Granted {
-            count,
-            why: Why::Waiting,
-        };
-        match &self.request.want {
-            Want::Refill(demand) => {
-                let mut demand = *demand;
-                // What is fetched ahead of its period goes by the one before.
-                if let (None, Some(rate)) = (&self.request.known, self.stored_rate)
-                    && rate > demand.rates.average()
-                {
-                    demand.rates = Rates::resume(rate);
-                }
-                let size: Size = sizing::size(&definition.block, &demand);
-                let granted = sizing::grant(&size, left);
-                if granted.count == 0 {
-                    Err(StoreError::Exhausted { left })
-                } else {
-                    Ok(granted)
-                }
-            }
-            Want::Exactly(count) | Want::Strict { count, .. } if *count > left => {
-                Err(StoreError::Exhausted { left })
-            }
-            Want::Exactly(count) | Want::Strict { count, .. } => Ok(exactly(*count)),
-            Want::Handover(_) if left == 0 => Err(StoreError::Exhausted { left }),
-            Want::Handover(count) if *count > sizing::most_at_once(left) => {
-                Err(StoreError::TooLarge {
-                    limit: sizing::most_at_once(left),
-                })
-            }
-            Want::Handover(count) => Ok(exactly(*count)),
-        }
-    }
-
-    /// The conditional update: exactly one row, or it did not happen.
-    async fn raise(
-        &mut self,
-        witness: &Witness,
-        known: Known,
-        block: Block,
-        why: Why,
-    ) -> Result<Option<Reserved>, Stop> {
-        let (key, borne_out) = (self.counter.clone(), witness.clone());
-        let stripe_count = self.database.stripe_count();
-        let seen = known.seen;
-        let rate = match &self.request.want {
-            Want::Refill(demand) if self.request.known.is_some() => Some(demand.rates.average()),
-            Want::Refill(_) | Want::Exactly(_) | Want::Strict { .. } | Want::Handover(_) => None,
-        };
-        let outcome = self
-            .database
-            .connection
-            .run(self.until, |database| {
-                conditional_update(
-                    database,
-                    key,
-                    stripe_count,
-                    borne_out,
-                    seen,
-                    block.end(),
-                    rate,
-                )
-            })
-            .await;
-        match outcome {
-            Ok(true) => {
-                self.settle_suspect(seen);
-                // An earlier write on the same condition can never apply any more.
-                self.doubt.write = None;
-                self.count_reserved();
-                let after = Seen {
-                    next_value: block.end(),
-                    version: seen.version.saturating_add(1),
-                };
-                Ok(Some(self.reserved(known, after, block, Some(why))))
-            }
-            Ok(false) => {
-                self.database.metrics.conflict.increment(1);
-                self.n_conflicts = self.n_conflicts.saturating_add(1);
-                self.known = None;
-                Ok(None)
-            }
-            Err(failure) => {
-                self.count_failed_write(&failure);
-                if matches!(failure, Failure::MayHaveCommitted(_)) {
-                    self.suspect(seen, block);
-                }
-                self.known = None;
-                Err(Stop::Failed(failure))
-            }
-        }
-    }
-
     pub(in crate::store) fn reserved(
         &self,
         known: Known,
@@ -479,41 +368,6 @@ impl<'a> Reservation<'a> {
             reserved_at: now_ms(),
             more_to_adopt: self.adopt_from.is_some(),
         }
-    }
-
-    /// Notes a write whose outcome was not told.
-    fn suspect(&mut self, seen: Seen, block: Block) {
-        match &mut self.doubt.write {
-            Some(suspect) if suspect.seen == seen => suspect.add(block),
-            earlier => {
-                let lost = earlier.replace(Suspect::new(seen, block));
-                self.abandon(lost.map_or(0, |lost| lost.most()));
-            }
-        }
-    }
-
-    /// Compares the counter as it is known now with writes whose outcome was not told.
-    fn settle_suspect(&mut self, seen: Seen) {
-        let lost = self.doubt.write.as_ref().and_then(|write| write.lost(seen));
-        if let Some(lost) = lost {
-            self.doubt.write = None;
-            self.abandon(lost);
-        }
-    }
-
-    pub(in crate::store) fn abandon(&self, count: u64) {
-        if count == 0 || sabotage::is(Fault::Uncounted) {
-            return;
-        }
-        self.database
-            .metrics
-            .abandoned(AbandonedCause::Uncertain)
-            .increment(count);
-        tracing::warn!(
-            sequence = self.request.key.sequence.as_str(),
-            numbers = count,
-            "numbers of a write whose outcome was not told are abandoned"
-        );
     }
 
     pub(in crate::store) fn count_reserved(&self) {
@@ -567,33 +421,12 @@ pub(in crate::store) enum Stop {
     Failed(Failure),
 }
 
-async fn conditional_update(
-    database: DatabaseConnection,
-    key: CounterKey,
-    stripe_count: i32,
-    witness: Witness,
-    seen: Seen,
-    next_value: i64,
-    rate: Option<f64>,
-) -> Result<bool, DbErr> {
-    let mut update = counter::Entity::update_many()
-        .col_expr(counter::Column::NextValue, Expr::val(next_value))
-        .col_expr(
-            counter::Column::Version,
-            catalogue::one_more(counter::Column::Version),
-        )
-        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
-        .filter(counter::Column::Period.eq(key.period.as_str()))
-        .filter(counter::Column::StripeCount.eq(stripe_count))
-        // What is remembered may be what an older state of the store holds, too.
-        .filter(witness.holds());
-    if let Some(rate) = rate {
-        update = update.col_expr(counter::Column::Rate, Expr::val(rate));
+impl Stop {
+    /// What to say where it is not tried again.
+    pub(in crate::store) fn untried(self) -> StoreError {
+        match self {
+            Stop::Told(error) => error,
+            Stop::Failed(_) => StoreError::Unavailable,
+        }
     }
-    if !sabotage::is(Fault::NoConditions) {
-        update = update
-            .filter(counter::Column::NextValue.eq(seen.next_value))
-            .filter(counter::Column::Version.eq(seen.version));
-    }
-    Ok(update.exec(&database).await?.rows_affected == 1)
 }

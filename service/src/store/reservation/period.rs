@@ -241,7 +241,22 @@ impl Newborn {
         }
     }
 
-    pub(in crate::store) fn row(self, key: &CounterKey) -> counter::ActiveModel {
+    /// Makes its row, whatever its sequence is: live or retired.
+    ///
+    /// # Errors
+    /// There is such a counter, or what the database says.
+    pub(in crate::store) async fn insert(
+        self,
+        transaction: &DatabaseTransaction,
+        key: &CounterKey,
+    ) -> Result<(), DbErr> {
+        counter::Entity::insert(self.row(key))
+            .exec_without_returning(transaction)
+            .await?;
+        Ok(())
+    }
+
+    fn row(self, key: &CounterKey) -> counter::ActiveModel {
         counter::ActiveModel {
             sequence: Set(key.sequence.as_str().to_owned()),
             period: Set(key.period.as_str().to_owned()),

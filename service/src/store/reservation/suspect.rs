@@ -11,7 +11,11 @@ use odometer_core::{block::Block, period::CounterKey};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use crate::store::database::Seen;
+use crate::{
+    metrics::AbandonedCause,
+    sabotage::{self, Fault},
+    store::{database::Seen, reservation::Reservation},
+};
 
 /// Ends that one suspect remembers; tries on one condition mostly want the same.
 const MOST_ENDS: usize = 64;
@@ -125,6 +129,43 @@ impl Doubts {
     pub(in crate::store) fn end(&self) -> u64 {
         let all = std::mem::take(&mut *self.by_key.lock());
         all.values().map(Doubt::most).fold(0, u64::saturating_add)
+    }
+}
+
+impl Reservation<'_> {
+    /// Notes a write whose outcome was not told.
+    pub(super) fn suspect(&mut self, seen: Seen, block: Block) {
+        match &mut self.doubt.write {
+            Some(suspect) if suspect.seen == seen => suspect.add(block),
+            earlier => {
+                let lost = earlier.replace(Suspect::new(seen, block));
+                self.abandon(lost.map_or(0, |lost| lost.most()));
+            }
+        }
+    }
+
+    /// Compares the counter as it is known now with writes whose outcome was not told.
+    pub(super) fn settle_suspect(&mut self, seen: Seen) {
+        let lost = self.doubt.write.as_ref().and_then(|write| write.lost(seen));
+        if let Some(lost) = lost {
+            self.doubt.write = None;
+            self.abandon(lost);
+        }
+    }
+
+    pub(in crate::store) fn abandon(&self, count: u64) {
+        if count == 0 || sabotage::is(Fault::Uncounted) {
+            return;
+        }
+        self.database
+            .metrics
+            .abandoned(AbandonedCause::Uncertain)
+            .increment(count);
+        tracing::warn!(
+            sequence = self.request.key.sequence.as_str(),
+            numbers = count,
+            "numbers of a write whose outcome was not told are abandoned"
+        );
     }
 }
 

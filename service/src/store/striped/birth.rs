@@ -24,7 +24,7 @@ use super::{
 use crate::{
     sabotage::{self, Fault},
     store::{
-        catalogue::{self, Birth, ELSEWHERE, NO_PERIOD, Standing},
+        catalogue::{self, Birth, NO_PERIOD, Standing},
         change::beat::Witness,
         connection::session::DatabaseConnection,
         error::{Cause, Failure, StoreError},
@@ -112,8 +112,13 @@ impl Striped {
 
     /// Asks all databases that are well what they have of a name.
     pub(super) async fn ask_all(&self, name: &SequenceName, until: Instant) -> Answers {
-        let key = CounterKey::whole(name.clone());
-        let asking = (0..self.members.len()).map(|k| self.ask(k, &key, until));
+        self.ask_all_of(&CounterKey::whole(name.clone()), until)
+            .await
+    }
+
+    /// Asks all databases that are well what they have of a name and one of its counters.
+    pub(super) async fn ask_all_of(&self, key: &CounterKey, until: Instant) -> Answers {
+        let asking = (0..self.members.len()).map(|k| self.ask(k, key, until));
         let mut answers = Answers::default();
         for (k, answer) in join_all(asking).await.into_iter().enumerate() {
             match answer {
@@ -170,16 +175,11 @@ impl Striped {
         let Some(standing) = look.standing else {
             return Ok(None);
         };
-        // A claim names another store than the one it lies in.
-        let definition = if standing.state == ELSEWHERE {
-            Definition::from_stored(&standing.definition)
-        } else {
-            catalogue::read_definition(&standing.definition, &self.name)
-        };
-        let definition = definition.map_err(|error| StoreError::Broken(error.to_string()))?;
+        let definition =
+            catalogue::definition_in(&self.name, &standing.state, &standing.definition)?;
         Ok(Some(Found {
             k,
-            definition: Arc::new(definition),
+            definition,
             has_used_periods,
             standing,
         }))
@@ -194,11 +194,8 @@ impl Striped {
     ) -> Result<(), StoreError> {
         self.admit(template).map_err(StoreError::Definition)?;
         let first = answers.answered.first().copied().unwrap_or_default();
-        match self.member(first)?.database.admit_one_more(until).await {
-            Ok(()) => Ok(()),
-            Err(Stop::Told(error)) => Err(error),
-            Err(Stop::Failed(_)) => Err(StoreError::Unavailable),
-        }
+        let admitting = self.member(first)?.database.admit_one_more(until);
+        admitting.await.map_err(Stop::untried)
     }
 
     /// What a definition must be like so that several databases can count by it.

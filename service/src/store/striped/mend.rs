@@ -11,21 +11,16 @@ use odometer_core::{
     name::SequenceName,
     period::CounterKey,
 };
-use sea_orm::{
-    ActiveValue::Set, ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
-    QuerySelect, sea_query::Expr,
-};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 
 use super::{Striped, agreement::Found};
-use crate::{
-    clock::now_ms,
-    store::{
-        catalogue::{self, NO_PERIOD},
-        change::{self, beat::Witness},
-        connection::session::{DatabaseConnection, DatabaseTransaction},
-        error::StoreError,
-        reservation::{guide::counts_alike, look::Ground, period::Newborn},
-    },
+use crate::store::{
+    catalogue::{self, NO_PERIOD},
+    change::{self, beat::Witness},
+    connection::session::{DatabaseConnection, DatabaseTransaction},
+    error::StoreError,
+    reservation::{guide::counts_alike, look::Ground, period::Newborn},
+    sequence_row::SequenceRow,
 };
 
 /// For one transaction of a database that is well.
@@ -147,12 +142,8 @@ impl Mend {
     }
 
     async fn within(&self, transaction: &DatabaseTransaction) -> Result<Mended, DbErr> {
-        let mut find = sequence::Entity::find_by_id(self.name.as_str().to_owned());
-        // SQLite has one writer and no row locks.
-        if transaction.get_database_backend() != DbBackend::Sqlite {
-            find = find.lock_exclusive();
-        }
-        let row = find.one(transaction).await?;
+        let find = sequence::Entity::find_by_id(self.name.as_str().to_owned());
+        let row = transaction.holding(find).one(transaction).await?;
         if self.version > 0 {
             self.announce(transaction).await?;
         }
@@ -187,25 +178,15 @@ impl Mend {
         if first < self.above {
             return Ok(Mended::TooLow);
         }
-        let now = now_ms();
-        let row = sequence::ActiveModel {
-            name: Set(self.name.as_str().to_owned()),
-            definition: Set(self.text.clone()),
-            state: Set(self.state.clone()),
-            periods_removed_through: Set(self.removed_through.clone()),
-            version: Set(self.version),
-            created_at: Set(now),
-            changed_at: Set(now),
-        };
-        sequence::Entity::insert(row)
-            .exec_without_returning(transaction)
+        self.row(self.version, &self.removed_through)
+            .insert(transaction)
             .await?;
         let mut newborn = Newborn::at(first, &self.definition, self.stripe, ground);
         newborn.floor = newborn.floor.max(self.floor);
         let from_floor = counted.first_from(newborn.floor).unwrap_or(first);
         newborn.next_value = newborn.next_value.max(from_floor);
-        counter::Entity::insert(newborn.row(&CounterKey::whole(self.name.clone())))
-            .exec_without_returning(transaction)
+        newborn
+            .insert(transaction, &CounterKey::whole(self.name.clone()))
             .await?;
         Ok(Mended::Done)
     }
@@ -223,33 +204,19 @@ impl Mend {
             return Ok(Mended::Done);
         }
         let head = (self.name.as_str().to_owned(), NO_PERIOD.to_owned());
-        let mut find = counter::Entity::find_by_id(head.clone());
-        if transaction.get_database_backend() != DbBackend::Sqlite {
-            find = find.lock_exclusive();
-        }
+        let find = transaction.holding(counter::Entity::find_by_id(head));
         let Some(counter) = find.one(transaction).await? else {
             return Ok(Mended::Headless);
         };
         let whole = CounterKey::whole(self.name.clone());
         change::counters::raise(transaction, &whole).await?;
-        sequence::Entity::update_many()
-            .col_expr(sequence::Column::Definition, Expr::val(self.text.as_str()))
-            .col_expr(sequence::Column::State, Expr::val(self.state.as_str()))
-            .col_expr(
-                sequence::Column::Version,
-                Expr::val(self.version.max(row.version)),
-            )
-            .col_expr(
-                sequence::Column::PeriodsRemovedThrough,
-                Expr::val(
-                    self.removed_through
-                        .as_str()
-                        .max(&row.periods_removed_through),
-                ),
-            )
-            .col_expr(sequence::Column::ChangedAt, Expr::val(now_ms()))
-            .filter(sequence::Column::Name.eq(self.name.as_str()))
-            .exec(transaction)
+        let version = self.version.max(row.version);
+        let removed_through = self
+            .removed_through
+            .as_str()
+            .max(&row.periods_removed_through);
+        self.row(version, removed_through)
+            .update(transaction)
             .await?;
         let counted = self.stripe.view(&self.definition);
         let floor = self.floor.max(counter.floor);
@@ -257,13 +224,21 @@ impl Mend {
         let Some(next_value) = counted.on_grid(reached) else {
             return Ok(Mended::Headless);
         };
-        counter::Entity::update_many()
+        change::counters::update(&whole)
             .col_expr(counter::Column::Floor, Expr::val(floor))
             .col_expr(counter::Column::NextValue, Expr::val(next_value))
-            .filter(counter::Column::Sequence.eq(head.0))
-            .filter(counter::Column::Period.eq(head.1))
             .exec(transaction)
             .await?;
         Ok(Mended::Done)
+    }
+
+    fn row<'a>(&'a self, version: i64, removed_through: &'a str) -> SequenceRow<'a> {
+        SequenceRow {
+            name: &self.name,
+            definition: self.text.clone(),
+            state: &self.state,
+            version,
+            removed_through: Some(removed_through),
+        }
     }
 }

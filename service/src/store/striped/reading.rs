@@ -8,18 +8,19 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use odometer_core::{name::SequenceName, period::CounterKey};
+use odometer_core::{
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
 
 use super::{
     Striped,
-    agreement::{Answers, Found, Verdict, verdict},
+    agreement::{Found, Verdict, verdict},
 };
 use crate::store::{
-    JournalBlock, Listed, Page, Seen, Trace, database::Database, error::StoreError,
+    JournalBlock, Listed, Page, Seen, Trace, answer::BLOCKS_SHOWN, database::Database,
+    error::StoreError, journal::recent,
 };
-
-/// Rows of the journal that a description shows.
-const BLOCKS_SHOWN: usize = 100;
 
 impl Striped {
     /// Asks all databases that are well, and at least one; what went wrong is of the last one.
@@ -53,16 +54,9 @@ impl Striped {
         let all = self
             .each(|database| async move { database.recently_used(limit).await })
             .await?;
-        let longest = all.iter().map(Vec::len).max().unwrap_or(0);
         let mut met = HashSet::new();
-        let mut merged = Vec::new();
-        for at in 0..longest {
-            for key in all.iter().filter_map(|keys| keys.get(at)) {
-                if met.insert(key.clone()) {
-                    merged.push(key.clone());
-                }
-            }
-        }
+        let mut merged = recent::in_turn(all, usize::MAX);
+        merged.retain(|key| met.insert(key.clone()));
         merged.truncate(limit);
         Ok(merged)
     }
@@ -90,8 +84,7 @@ impl Striped {
         let pages = self
             .each(|database| async move { database.list(prefix, after, limit).await })
             .await?;
-        let shown = usize::try_from(limit).unwrap_or(usize::MAX);
-        let mut has_more = pages.iter().any(|page| page.next.is_some());
+        let has_more = pages.iter().any(|page| page.next.is_some());
         let mut merged: BTreeMap<String, Listed> = BTreeMap::new();
         for listed in pages.into_iter().flat_map(|page| page.sequences) {
             let name = listed.name.as_str().to_owned();
@@ -100,13 +93,7 @@ impl Striped {
                 merged.insert(name, listed);
             }
         }
-        has_more |= merged.len() > shown;
-        let sequences: Vec<Listed> = merged.into_values().take(shown).collect();
-        let last = sequences.last().filter(|_| has_more);
-        Ok(Page {
-            next: last.map(|last| last.name.clone()),
-            sequences,
-        })
+        Ok(Page::of(merged.into_values().collect(), limit, has_more))
     }
 
     /// What the databases that are well have of a name and one of its counters; the counter's high-water
@@ -116,10 +103,7 @@ impl Striped {
         key: &CounterKey,
     ) -> Result<(Listed, Option<Seen>), StoreError> {
         let (newest, alike) = self.look(key).await?;
-        if alike
-            .iter()
-            .any(|found| found.standing.has_removed(&key.period))
-        {
+        if is_removed(&alike, &key.period) {
             return Err(StoreError::PeriodRemoved);
         }
         let read = alike.iter().filter_map(|found| {
@@ -147,10 +131,7 @@ impl Striped {
         key: &CounterKey,
     ) -> Result<Option<i64>, StoreError> {
         let (_newest, alike) = self.look(key).await?;
-        if alike
-            .iter()
-            .any(|found| found.standing.has_removed(&key.period))
-        {
+        if is_removed(&alike, &key.period) {
             return Ok(None);
         }
         let floors = alike.iter().filter_map(|found| found.standing.counter());
@@ -161,18 +142,7 @@ impl Striped {
     /// The newest that the databases have of a name, and what is of the same sequence.
     async fn look(&self, key: &CounterKey) -> Result<(Found, Vec<Found>), StoreError> {
         let until = Instant::now() + self.bounds.deadline;
-        let asking = (0..self.members.len()).map(|k| self.ask(k, key, until));
-        let mut answers = Answers::default();
-        for (k, answer) in join_all(asking).await.into_iter().enumerate() {
-            match answer {
-                Ok(found) => {
-                    answers.answered.push(k);
-                    answers.found.extend(found);
-                }
-                Err(StoreError::WentBack) => answers.went_back = true,
-                Err(_) => {}
-            }
-        }
+        let answers = self.ask_all_of(key, until).await;
         let known = self.agreements.get(&key.sequence);
         let decided = match verdict(&answers, self.members.len()) {
             Verdict::Decided(found) => Some(found),
@@ -213,7 +183,7 @@ impl Striped {
             let place = |row: &JournalBlock| (row.period.as_str().to_owned(), row.first);
             place(other).cmp(&place(one))
         });
-        rows.truncate(BLOCKS_SHOWN);
+        rows.truncate(BLOCKS_SHOWN.into());
         Ok(rows)
     }
 
@@ -243,4 +213,9 @@ impl Striped {
         };
         Ok(trace)
     }
+}
+
+/// Whether one of the databases has removed a period.
+fn is_removed(alike: &[Found], period: &Period) -> bool {
+    alike.iter().any(|found| found.standing.has_removed(period))
 }

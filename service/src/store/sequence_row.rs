@@ -1,0 +1,60 @@
+//! The row of a sequence, or of a claim to a name, as it is written.
+
+use entity::sequence;
+use odometer_core::name::SequenceName;
+use sea_orm::{ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
+
+use super::connection::session::DatabaseTransaction;
+use crate::clock::now_ms;
+
+/// What is written of a sequence.
+pub(super) struct SequenceRow<'a> {
+    pub(super) name: &'a SequenceName,
+    /// As it is stored.
+    pub(super) definition: String,
+    pub(super) state: &'a str,
+    pub(super) version: i64,
+    /// `None` leaves what is there, which in a new row is nothing.
+    pub(super) removed_through: Option<&'a str>,
+}
+
+impl SequenceRow<'_> {
+    /// Makes the row.
+    ///
+    /// # Errors
+    /// There is one of that name, or what the database says.
+    pub(super) async fn insert(self, transaction: &DatabaseTransaction) -> Result<(), DbErr> {
+        let now = now_ms();
+        let row = sequence::ActiveModel {
+            name: Set(self.name.as_str().to_owned()),
+            definition: Set(self.definition),
+            state: Set(self.state.to_owned()),
+            periods_removed_through: Set(self.removed_through.unwrap_or_default().to_owned()),
+            version: Set(self.version),
+            created_at: Set(now),
+            changed_at: Set(now),
+        };
+        sequence::Entity::insert(row)
+            .exec_without_returning(transaction)
+            .await?;
+        Ok(())
+    }
+
+    /// Writes it over the row that is there.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub(super) async fn update(self, transaction: &DatabaseTransaction) -> Result<(), DbErr> {
+        let mut update = sequence::Entity::update_many()
+            .col_expr(sequence::Column::Definition, Expr::val(self.definition))
+            .col_expr(sequence::Column::State, Expr::val(self.state))
+            .col_expr(sequence::Column::Version, Expr::val(self.version))
+            .col_expr(sequence::Column::ChangedAt, Expr::val(now_ms()))
+            .filter(sequence::Column::Name.eq(self.name.as_str()));
+        if let Some(through) = self.removed_through {
+            update = update.col_expr(sequence::Column::PeriodsRemovedThrough, Expr::val(through));
+        }
+        update.exec(transaction).await?;
+        Ok(())
+    }
+}
