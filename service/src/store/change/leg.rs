@@ -9,7 +9,7 @@ use odometer_core::{
     name::SequenceName,
     period::{CounterKey, Period},
 };
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, sea_query::Expr};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 use tokio::sync::oneshot;
 
 use super::{Act, Change, counters};
@@ -135,7 +135,7 @@ async fn find(
         stripe: place.stripe,
         n_sequences: match row {
             Some(_) => 0,
-            None => sequence::Entity::find().count(transaction).await?,
+            None => catalogue::count_in(transaction).await?,
         },
         row,
         counter,
