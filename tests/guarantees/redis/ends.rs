@@ -7,10 +7,11 @@ use std::sync::{
 
 use serde_json::json;
 
-use super::{LIMIT, Stage, n_steps};
+use super::{LIMIT, Stage, n_steps, sum};
 use crate::support::{Answer, Backend, Client, Ledger, Program, Range, for_each_server, wait};
 
-const LAST: i64 = 2_000;
+/// Far more than the callers of a few steps take together.
+const LAST: i64 = 10_000;
 
 for_each_server!(a_redis_sequence_gives_its_last_number);
 
@@ -33,8 +34,11 @@ async fn a_redis_sequence_gives_its_last_number(backend: Backend) {
             ledger.merge(caller.await.expect("a caller does not panic"));
         }
         assert_eq!(ledger.n_duplicates(), 0);
+        // On a busy machine a window may be given up before it is used up.
         let gaps = ledger.gaps("short", Range::between(1, LAST));
-        assert_eq!(gaps, Vec::<Range>::new());
+        let n_lost: f64 = gaps.iter().map(|gap| gap.count as f64).sum();
+        let n_counted = sum(&programs, "odometer_abandoned_numbers_total").await;
+        assert!(n_lost <= n_counted, "{n_counted} counted: {gaps:?}");
         let n_steps = n_steps(&programs).await;
         assert!(n_steps >= 5.0, "vacuous: {n_steps} steps");
         assert!(n_exhausted.load(Ordering::Relaxed) >= 8, "vacuous: no end");
