@@ -11,6 +11,7 @@
 //! | [`runway`] | how long the numbers of a sequence last |
 //! | [`block`] | contiguous numbers reserved by one store write |
 //! | [`cursor`] | handing numbers out of blocks in memory, none of them twice |
+//! | [`snowflake`] | time-ordered ids: how their bits are divided, and issuing them |
 //! | [`sizing`] | how large the next block is, and when it is fetched |
 
 pub mod block;
@@ -21,3 +22,5 @@ pub mod name;
 pub mod period;
 pub mod runway;
 pub mod sizing;
+pub mod snowflake;
+mod sync;

@@ -9,8 +9,8 @@
 //! It is packed like the word, with offset 0 for a generation that may have numbers left and 1 for
 //! one that is spent: so its values ascend as the word's do, modulo 2^64.
 
-use super::atomic::{AtomicU64, Ordering};
 use super::word::{generation, offset, pack};
+use crate::sync::{AtomicU64, Ordering};
 
 /// The guess of a cursor.
 #[derive(Debug)]

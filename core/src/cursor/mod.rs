@@ -42,7 +42,6 @@
 //! Generations count modulo 2^31. All of this holds as long as no thread is held up inside one
 //! call while 2^30 blocks are filled and used up.
 
-mod atomic;
 mod batch;
 mod guess;
 mod owner;
@@ -57,13 +56,13 @@ mod tests;
 pub use batch::{Ranges, TakenBatch};
 pub use owner::CursorFull;
 
-use self::atomic::{AtomicU64, Ordering};
 use self::batch::Part;
 use self::guess::{Guess, live, spent};
 use self::owner::AHEAD;
 use self::slot::{Slot, View, number};
 use self::word::{Word, after, generation, offset, pack};
 use crate::block::Block;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Slots in the ring.
 const RING: usize = 4;

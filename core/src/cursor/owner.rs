@@ -2,12 +2,12 @@
 
 use thiserror::Error;
 
-use super::atomic::Ordering;
 use super::guess::{live, spent};
 use super::slot::View;
 use super::word::{after, distance, generation, offset, pack};
 use super::{Cursor, RING};
 use crate::block::Block;
+use crate::sync::Ordering;
 
 /// Generations filled ahead of the current one, at most. With it that makes three; the fourth
 /// slot is kept free for closing.

@@ -4,9 +4,9 @@
 //! change nothing but `edge`. All fields are atomic: a read that comes too late sees wrong
 //! numbers, not undefined behaviour, and the generation tells it so.
 
-use super::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 use super::word::{NO_GENERATION, generation, offset, pack};
 use crate::block::Block;
+use crate::sync::{AtomicI64, AtomicU64, Ordering, fence};
 
 /// The block of one generation: a [`View`], and the edge.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 //! An offset counts the numbers taken of the generation's block. Its 33 bits hold twice the
 //! longest block, so that late increments, at most one a thread, never reach the generation.
 
-use super::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Bits of the offset.
 const OFFSET_BITS: u32 = 33;

@@ -1,0 +1,112 @@
+//! The ids of one batch.
+
+use super::super::layout::{High, Layout};
+use super::shape::Shape;
+
+/// The ids of one batch, ascending: contiguous positions of one worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamped {
+    layout: Layout,
+    worker: u32,
+    position: u64,
+    count: u64,
+}
+
+/// The ids of a batch as contiguous ranges: the first id, and how many.
+///
+/// Counted ids are one range; those that keep to the clock are one a tick, because the worker id
+/// stands below the tick.
+#[derive(Clone, Debug)]
+pub struct Stamps {
+    rest: Stamped,
+}
+
+impl Stamped {
+    pub(super) fn new(layout: Layout, worker: u32, position: u64, count: u64) -> Self {
+        Self {
+            layout,
+            worker,
+            position,
+            count,
+        }
+    }
+
+    /// Whose ids they are.
+    #[must_use]
+    pub fn worker(&self) -> u32 {
+        self.worker
+    }
+
+    /// How many they are: 1 or more.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The first, and lowest.
+    #[must_use]
+    pub fn first(&self) -> i64 {
+        self.at(0)
+    }
+
+    /// The last, and highest.
+    #[must_use]
+    pub fn last(&self) -> i64 {
+        self.at(self.count.saturating_sub(1))
+    }
+
+    /// The tick of the last one.
+    #[must_use]
+    pub fn last_tick(&self) -> u64 {
+        let last = self.position.saturating_add(self.count.saturating_sub(1));
+        Shape::of(&self.layout).tick(last)
+    }
+
+    /// The contiguous ranges, ascending.
+    #[must_use]
+    pub fn ranges(&self) -> Stamps {
+        Stamps { rest: *self }
+    }
+
+    /// The ids, ascending.
+    pub fn ids(&self) -> impl Iterator<Item = i64> + use<> {
+        let stamped = *self;
+        (0..stamped.count).map(move |at| stamped.at(at))
+    }
+
+    fn at(&self, at: u64) -> i64 {
+        let shape = Shape::of(&self.layout);
+        let position = self.position.saturating_add(at);
+        self.layout
+            .compose(self.worker, shape.tick(position), shape.counter(position))
+    }
+}
+
+impl Iterator for Stamps {
+    type Item = (i64, u64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = &mut self.rest;
+        if rest.count == 0 {
+            return None;
+        }
+        let first = rest.first();
+        let counter = Shape::of(&rest.layout).counter(rest.position);
+        let n = match rest.layout.high {
+            High::Worker => rest.count,
+            High::Time => rest.count.min(rest.layout.ids_a_tick() - counter),
+        };
+        rest.position = rest.position.saturating_add(n);
+        rest.count -= n;
+        Some((first, n))
+    }
+}
+
+impl IntoIterator for &Stamped {
+    type Item = (i64, u64);
+    type IntoIter = Stamps;
+
+    fn into_iter(self) -> Stamps {
+        self.ranges()
+    }
+}
