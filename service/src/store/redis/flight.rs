@@ -192,8 +192,33 @@ impl<'a> Flight<'a> {
                 self.counter.keep(&window, epoch);
                 return self.step(window).await;
             }
+            let left_in_row = looked.known.definition.left(row_ends_at);
+            if left_in_row < self.count {
+                return self.use_up(window, epoch, left_in_row).await;
+            }
         }
         self.next_window(standing, looked, generation, epoch).await
+    }
+
+    /// The row has too few numbers for another window: this one's are the last.
+    ///
+    /// Nobody is told that they are used up while a ceiling may still be on its way to Redis.
+    async fn use_up(
+        &mut self,
+        window: Window,
+        epoch: u64,
+        left_in_row: u64,
+    ) -> Result<Next, StoreError> {
+        if window.rest() >= self.count {
+            self.counter.keep(&window, epoch);
+            return self.step(window).await;
+        }
+        self.counter.note_conflict(window.number, window.ceiling()?);
+        if self.counter.has_given_up(window.number) {
+            let left = window.rest().max(left_in_row);
+            return Err(StoreError::Exhausted { left });
+        }
+        Ok(Next::AfterPause)
     }
 
     /// Reads the row and the definition.

@@ -55,6 +55,8 @@ impl Flight<'_> {
             }
             self.wait_for_leases(in_row.number).await?;
         }
+        let rest = standing.and_then(|there| rest_of(there, &looked));
+        self.n_lost = self.n_lost.max(rest.unwrap_or(0));
         self.store
             .note_opening(standing, in_row, self.n_full >= FULL_AGAIN);
         self.open(looked, generation, epoch).await
@@ -149,6 +151,24 @@ impl Flight<'_> {
         }
         Ok(granted(definition, demand, left, at_least))
     }
+}
+
+/// Numbers of the row's last window that nobody will have once the next one is open, as far as what
+/// stands in Redis can be believed.
+fn rest_of(there: Standing, looked: &Looked) -> Option<u64> {
+    let in_row = looked.window;
+    if !there.is_ours || there.window != in_row.number {
+        return None;
+    }
+    let cap = if in_row.is_open {
+        // Also what was set aside and Redis was not told of.
+        let length = looked.known.seen.next_value.checked_sub(there.base)?;
+        u64::try_from(length.checked_div(looked.known.definition.step)?).ok()?
+    } else {
+        // The row may have counted since.
+        there.cap
+    };
+    cap.checked_sub(there.used)
 }
 
 /// How many numbers are set aside at once for such a demand.
