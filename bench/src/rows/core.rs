@@ -55,12 +55,11 @@ pub(crate) async fn core(_: &Stage, pace: Pace) -> Vec<Row> {
         rows.push(beside(row, pace, n_threads, SMALL, SMALL).await);
         let title = format!("in process, {threads}, batches of 100");
         let name = format!("core-{n_threads}-batch");
-        let filled = filled(MAX_COUNT);
-        let mut batches = InProcess::new("Odometer", n_threads, || {
+        let filled = Filled::of(MAX_COUNT);
+        let batches = InProcess::new("Odometer", n_threads, filled, |filled: &Filled| {
             black_box(filled.take_hundred());
-        })
-        .of_each(100.0);
-        let series = pace.alternate(&mut [&mut batches]).await;
+        });
+        let series = pace.alternate(&mut [&mut *batches.of_each(100.0)]).await;
         rows.push(Row::new(&name, &title, Unit::NumbersPerSecond).series(series));
     }
     rows
@@ -68,13 +67,13 @@ pub(crate) async fn core(_: &Stage, pace: Pace) -> Vec<Row> {
 
 /// `row` with the cursor over blocks of `count`, and what it is measured against.
 async fn beside(row: Row, pace: Pace, n_threads: u32, count: u64, segment: u64) -> Row {
-    let filled = filled(count);
-    let mut cursor = InProcess::new("Odometer", n_threads, || {
+    let filled = Filled::of(count);
+    let mut cursor = InProcess::new("Odometer", n_threads, filled, |filled: &Filled| {
         black_box(filled.take());
     });
     let mut bare = in_process::bare(n_threads);
     let mut chain = Chain::start(segment, n_threads);
-    let mut contenders: Vec<&mut dyn Contender> = vec![&mut cursor, &mut bare];
+    let mut contenders: Vec<&mut dyn Contender> = vec![&mut *cursor, &mut *bare];
     if let Some(chain) = &mut chain {
         contenders.push(chain);
     }
@@ -88,17 +87,17 @@ struct Filled {
     count: u64,
 }
 
-fn filled(count: u64) -> Box<Filled> {
-    let filled = Box::new(Filled {
-        cursor: Cursor::new(),
-        next: Mutex::new(0),
-        count,
-    });
-    filled.fill();
-    filled
-}
-
 impl Filled {
+    fn of(count: u64) -> Self {
+        let filled = Self {
+            cursor: Cursor::new(),
+            next: Mutex::new(0),
+            count,
+        };
+        filled.fill();
+        filled
+    }
+
     #[cold]
     #[inline(never)]
     fn fill(&self) {

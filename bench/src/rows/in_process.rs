@@ -20,53 +20,58 @@ pub(super) const BARE: &str = "fetch_add";
 /// Steps between two looks at the clock, about 50 µs.
 const BURST: u64 = 10_000;
 
-/// So many threads that do `work` again and again.
-pub(super) struct InProcess<W> {
+/// So many threads that do `step` on the same subject again and again. It lies here itself: between
+/// a thread and what it works on there is one pointer, whatever is measured.
+pub(super) struct InProcess<T, F> {
     name: &'static str,
     n_threads: u32,
     /// Numbers that come of one step.
     n_each: f64,
-    work: W,
+    subject: T,
+    step: F,
 }
 
 /// What others are measured against, on a cache line of its own as their words are.
 #[repr(align(64))]
-struct Bare(AtomicU64);
+pub(super) struct Bare(AtomicU64);
 
 /// Threads that count, and nothing else.
-pub(super) fn bare(n_threads: u32) -> InProcess<impl Fn() + Sync> {
-    let bare = Box::new(Bare(AtomicU64::new(0)));
-    InProcess::new(BARE, n_threads, move || {
+pub(super) fn bare(n_threads: u32) -> Box<InProcess<Bare, impl Fn(&Bare) + Sync>> {
+    let bare = Bare(AtomicU64::new(0));
+    InProcess::new(BARE, n_threads, bare, |bare: &Bare| {
         black_box(bare.0.fetch_add(1, Ordering::AcqRel));
     })
 }
 
-impl<W: Fn() + Sync> InProcess<W> {
+impl<T: Sync, F: Fn(&T) + Sync> InProcess<T, F> {
     /// One number comes of each step.
-    pub(super) fn new(name: &'static str, n_threads: u32, work: W) -> Self {
-        Self {
+    pub(super) fn new(name: &'static str, n_threads: u32, subject: T, step: F) -> Box<Self> {
+        Box::new(Self {
             name,
             n_threads,
             n_each: 1.0,
-            work,
-        }
+            subject,
+            step,
+        })
     }
 
     /// So many numbers come of each step.
-    pub(super) fn of_each(self, n_each: f64) -> Self {
-        Self { n_each, ..self }
+    pub(super) fn of_each(mut self: Box<Self>, n_each: f64) -> Box<Self> {
+        self.n_each = n_each;
+        self
     }
 }
 
 #[async_trait(?Send)]
-impl<W: Fn() + Sync> Contender for InProcess<W> {
+impl<T: Sync, F: Fn(&T) + Sync> Contender for InProcess<T, F> {
     fn name(&self) -> &str {
         self.name
     }
 
     /// For a third of `length`, which is plenty where nothing waits.
     async fn measure(&mut self, length: Duration) -> Reading {
-        let steps = rate(self.n_threads, length / 3, &self.work);
+        let (subject, step) = (&self.subject, &self.step);
+        let steps = rate(self.n_threads, length / 3, move || step(subject));
         Reading::of(steps * self.n_each)
     }
 }

@@ -63,12 +63,12 @@ impl Subject {
         clock: impl Fn() -> Moment + Sync,
     ) -> Row {
         let ticker = opened(self.high);
-        let mut ids = InProcess::new("Odometer", n_threads, || {
+        let mut ids = InProcess::new("Odometer", n_threads, ticker, move |ticker: &Ticker| {
             let id = ticker.take(&clock);
             black_box(id.expect("the time that is reserved lasts for any run"));
         });
         let mut bare = in_process::bare(n_threads);
-        let series = pace.alternate(&mut [&mut ids, &mut bare]).await;
+        let series = pace.alternate(&mut [&mut *ids, &mut *bare]).await;
         let name = format!("snowflake-{}-{n_threads}", self.name);
         let title = format!("time-ordered ids in process, {threads}, {}", self.title);
         Row::new(&name, &title, Unit::NumbersPerSecond).series(series)
@@ -76,7 +76,7 @@ impl Subject {
 }
 
 /// A ticker that nothing bounds but the time that one id takes: a million ids a millisecond.
-fn opened(high: High) -> Box<Ticker> {
+fn opened(high: High) -> Ticker {
     let layout = Layout {
         high,
         time: 42,
@@ -84,7 +84,7 @@ fn opened(high: High) -> Box<Ticker> {
         sequence: 20,
         ..Layout::default()
     };
-    let ticker = Box::new(Ticker::new(&layout));
+    let ticker = Ticker::new(&layout);
     let opened = ticker.open(0, 0, layout.end_tick(), 0);
     opened.expect("a new ticker can be opened");
     ticker
