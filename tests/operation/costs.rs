@@ -13,6 +13,13 @@ use crate::support::{Backend, Callgrind, Program, TestDatabase, raw::Connection,
 const TOLERANCE: f64 = 0.10;
 /// The one command that replaces what is accepted.
 const RENEW: &str = "ODOMETER_TESTS_RENEW_COSTS=1 tests/run what_a_warm_number_costs";
+/// Time-ordered ids of both layouts, and how the program that takes them is told.
+const IDS: [(&str, &str); 4] = [
+    ("id by the clock", "time"),
+    ("100 ids by the clock", "time-batch"),
+    ("id counted", "worker"),
+    ("100 ids counted", "worker-batch"),
+];
 const N_REQUESTS: u32 = 5000;
 const N_TAKES: u64 = 10_000;
 
@@ -29,6 +36,10 @@ fn what_a_warm_number_costs_is_what_was_accepted() {
         let mut costs = BTreeMap::new();
         costs.insert("take", take("single").await);
         costs.insert("take of 100", take("batch").await);
+        for (what, id) in IDS {
+            costs.insert(what, take(id).await);
+            assert_eq!(costs[what].allocations, 0.0, "{what} allocates");
+        }
         costs.insert("request", request("orders/next").await);
         costs.insert("request for 100", request("orders/next?count=100").await);
         assert_eq!(costs["take"].allocations, 0.0, "a take allocates");

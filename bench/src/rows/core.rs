@@ -1,35 +1,26 @@
 //! Numbers out of memory in one process: the cursor beside a bare `fetch_add` and beside CosId.
-//!
-//! The start of threads is not measured. Two threads on fewer than two free cores measure the
-//! scheduler.
 
 use std::{
     hint::black_box,
-    sync::{
-        Barrier, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    thread,
-    time::{Duration, Instant},
+    sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
-use async_trait::async_trait;
 use odometer_core::{
     block::{Block, MAX_COUNT},
     cursor::Cursor,
 };
 
-use super::cosid::{self, Chain};
+use super::{
+    cosid::{self, Chain},
+    in_process::{self, BARE, InProcess},
+};
 use crate::{
     pace::{Contender, Pace},
-    reading::Reading,
     row::{Bound, Row, Unit},
     stage::Stage,
 };
 
-const BARE: &str = "fetch_add";
-/// Steps between two looks at the clock, about 50 µs.
-const BURST: u64 = 10_000;
 /// A segment of CosId that lasts, as a large block does.
 const LARGE_SEGMENT: u64 = 1_000_000_000;
 const SMALL: u64 = 1000;
@@ -64,8 +55,11 @@ pub(crate) async fn core(_: &Stage, pace: Pace) -> Vec<Row> {
         rows.push(beside(row, pace, n_threads, SMALL, SMALL).await);
         let title = format!("in process, {threads}, batches of 100");
         let name = format!("core-{n_threads}-batch");
-        let mut batches = InProcess::new("Odometer", n_threads, Work::Batch(filled(MAX_COUNT)));
-        let series = pace.alternate(&mut [&mut batches]).await;
+        let filled = Filled::of(MAX_COUNT);
+        let batches = InProcess::new("Odometer", n_threads, filled, |filled: &Filled| {
+            black_box(filled.take_hundred());
+        });
+        let series = pace.alternate(&mut [&mut *batches.of_each(100.0)]).await;
         rows.push(Row::new(&name, &title, Unit::NumbersPerSecond).series(series));
     }
     rows
@@ -73,69 +67,18 @@ pub(crate) async fn core(_: &Stage, pace: Pace) -> Vec<Row> {
 
 /// `row` with the cursor over blocks of `count`, and what it is measured against.
 async fn beside(row: Row, pace: Pace, n_threads: u32, count: u64, segment: u64) -> Row {
-    let mut cursor = InProcess::new("Odometer", n_threads, Work::Take(filled(count)));
-    let bare = Work::Bare(Bare(AtomicU64::new(0)));
-    let mut bare = InProcess::new(BARE, n_threads, bare);
+    let filled = Filled::of(count);
+    let mut cursor = InProcess::new("Odometer", n_threads, filled, |filled: &Filled| {
+        black_box(filled.take());
+    });
+    let mut bare = in_process::bare(n_threads);
     let mut chain = Chain::start(segment, n_threads);
-    let mut contenders: Vec<&mut dyn Contender> = vec![&mut cursor, &mut bare];
+    let mut contenders: Vec<&mut dyn Contender> = vec![&mut *cursor, &mut *bare];
     if let Some(chain) = &mut chain {
         contenders.push(chain);
     }
     row.series(pace.alternate(&mut contenders).await)
 }
-
-/// Threads of this process that do the same work.
-struct InProcess {
-    name: &'static str,
-    n_threads: u32,
-    work: Work,
-}
-
-enum Work {
-    Bare(Bare),
-    Take(Box<Filled>),
-    Batch(Box<Filled>),
-}
-
-impl InProcess {
-    fn new(name: &'static str, n_threads: u32, work: Work) -> Self {
-        Self {
-            name,
-            n_threads,
-            work,
-        }
-    }
-}
-
-#[async_trait(?Send)]
-impl Contender for InProcess {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    /// For a third of `length`, which is plenty where nothing waits.
-    async fn measure(&mut self, length: Duration) -> Reading {
-        let (n, length) = (self.n_threads, length / 3);
-        Reading::of(match &self.work {
-            Work::Bare(bare) => rate(n, length, || {
-                black_box(bare.0.fetch_add(1, Ordering::AcqRel));
-            }),
-            Work::Take(filled) => rate(n, length, || {
-                black_box(filled.take());
-            }),
-            Work::Batch(filled) => {
-                let batches = rate(n, length, || {
-                    black_box(filled.take_hundred());
-                });
-                batches * 100.0
-            }
-        })
-    }
-}
-
-/// What the cursor is measured against, on a cache line of its own as the cursor's word is.
-#[repr(align(64))]
-struct Bare(AtomicU64);
 
 /// A cursor that its takers fill by themselves, with blocks of one size.
 struct Filled {
@@ -144,17 +87,17 @@ struct Filled {
     count: u64,
 }
 
-fn filled(count: u64) -> Box<Filled> {
-    let filled = Box::new(Filled {
-        cursor: Cursor::new(),
-        next: Mutex::new(0),
-        count,
-    });
-    filled.fill();
-    filled
-}
-
 impl Filled {
+    fn of(count: u64) -> Self {
+        let filled = Self {
+            cursor: Cursor::new(),
+            next: Mutex::new(0),
+            count,
+        };
+        filled.fill();
+        filled
+    }
+
     #[cold]
     #[inline(never)]
     fn fill(&self) {
@@ -196,31 +139,4 @@ impl Filled {
             }
         }
     }
-}
-
-/// How often a second `n_threads` do `work`, all together.
-fn rate(n_threads: u32, length: Duration, work: impl Fn() + Sync) -> f64 {
-    let barrier = Barrier::new(n_threads as usize);
-    let run = || {
-        barrier.wait();
-        let start = Instant::now();
-        let mut n_done = 0_u64;
-        while start.elapsed() < length {
-            for _ in 0..BURST {
-                work();
-            }
-            n_done += BURST;
-        }
-        (n_done, start, Instant::now())
-    };
-    let runs: Vec<(u64, Instant, Instant)> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..n_threads).map(|_| scope.spawn(run)).collect();
-        let ended = threads.into_iter().map(thread::ScopedJoinHandle::join);
-        ended.map(|run| run.expect("no work panics")).collect()
-    });
-    let n_done: u64 = runs.iter().map(|run| run.0).sum();
-    let start = runs.iter().map(|run| run.1).min();
-    let end = runs.iter().map(|run| run.2).max();
-    let span = start.zip(end).map(|(start, end)| end - start);
-    n_done as f64 / span.expect("there is a thread").as_secs_f64()
 }

@@ -10,8 +10,10 @@ mod databases;
 mod drivers;
 mod footprint;
 mod forms;
+mod in_process;
 mod single;
 mod slow;
+mod snowflake;
 mod steady;
 mod stores;
 mod strict;
@@ -195,6 +197,13 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: false,
         estimate: core::estimate,
         measure: |stage, pace| Box::pin(core::core(stage, pace)),
+    },
+    Entry {
+        name: "snowflake",
+        title: "time-ordered ids in process, beside `fetch_add`",
+        is_quick: true,
+        estimate: snowflake::estimate,
+        measure: |stage, pace| Box::pin(snowflake::snowflake(stage, pace)),
     },
     Entry {
         name: "memory",

@@ -1,0 +1,104 @@
+//! Threads of this process that do the same work, beside a bare `fetch_add`.
+//!
+//! Their start is not measured. Two threads on fewer than two free cores measure the scheduler.
+
+use std::{
+    hint::black_box,
+    sync::{
+        Barrier,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+
+use crate::{pace::Contender, reading::Reading};
+
+pub(super) const BARE: &str = "fetch_add";
+/// Steps between two looks at the clock, about 50 µs.
+const BURST: u64 = 10_000;
+
+/// So many threads that do `step` on the same subject again and again. It lies here itself: between
+/// a thread and what it works on there is one pointer, whatever is measured.
+pub(super) struct InProcess<T, F> {
+    name: &'static str,
+    n_threads: u32,
+    /// Numbers that come of one step.
+    n_each: f64,
+    subject: T,
+    step: F,
+}
+
+/// What others are measured against, on a cache line of its own as their words are.
+#[repr(align(64))]
+pub(super) struct Bare(AtomicU64);
+
+/// Threads that count, and nothing else.
+pub(super) fn bare(n_threads: u32) -> Box<InProcess<Bare, impl Fn(&Bare) + Sync>> {
+    let bare = Bare(AtomicU64::new(0));
+    InProcess::new(BARE, n_threads, bare, |bare: &Bare| {
+        black_box(bare.0.fetch_add(1, Ordering::AcqRel));
+    })
+}
+
+impl<T: Sync, F: Fn(&T) + Sync> InProcess<T, F> {
+    /// One number comes of each step.
+    pub(super) fn new(name: &'static str, n_threads: u32, subject: T, step: F) -> Box<Self> {
+        Box::new(Self {
+            name,
+            n_threads,
+            n_each: 1.0,
+            subject,
+            step,
+        })
+    }
+
+    /// So many numbers come of each step.
+    pub(super) fn of_each(mut self: Box<Self>, n_each: f64) -> Box<Self> {
+        self.n_each = n_each;
+        self
+    }
+}
+
+#[async_trait(?Send)]
+impl<T: Sync, F: Fn(&T) + Sync> Contender for InProcess<T, F> {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    /// For a third of `length`, which is plenty where nothing waits.
+    async fn measure(&mut self, length: Duration) -> Reading {
+        let (subject, step) = (&self.subject, &self.step);
+        let steps = rate(self.n_threads, length / 3, move || step(subject));
+        Reading::of(steps * self.n_each)
+    }
+}
+
+/// How often a second `n_threads` do `work`, all together.
+fn rate(n_threads: u32, length: Duration, work: impl Fn() + Sync) -> f64 {
+    let barrier = Barrier::new(n_threads as usize);
+    let run = || {
+        barrier.wait();
+        let start = Instant::now();
+        let mut n_done = 0_u64;
+        while start.elapsed() < length {
+            for _ in 0..BURST {
+                work();
+            }
+            n_done += BURST;
+        }
+        (n_done, start, Instant::now())
+    };
+    let runs: Vec<(u64, Instant, Instant)> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..n_threads).map(|_| scope.spawn(run)).collect();
+        let ended = threads.into_iter().map(thread::ScopedJoinHandle::join);
+        ended.map(|run| run.expect("no work panics")).collect()
+    });
+    let n_done: u64 = runs.iter().map(|run| run.0).sum();
+    let start = runs.iter().map(|run| run.1).min();
+    let end = runs.iter().map(|run| run.2).max();
+    let span = start.zip(end).map(|(start, end)| end - start);
+    n_done as f64 / span.expect("there is a thread").as_secs_f64()
+}
