@@ -10,6 +10,7 @@ mod databases;
 mod drivers;
 mod footprint;
 mod forms;
+mod leases;
 mod single;
 mod slow;
 mod steady;
@@ -106,6 +107,13 @@ pub(crate) const ENTRIES: &[Entry] = &[
         measure: |stage, pace| Box::pin(forms::calendar(stage, pace)),
     },
     Entry {
+        name: "time-ordered",
+        title: "a time-ordered id of either layout",
+        is_quick: true,
+        estimate: |pace| pace.estimate(3),
+        measure: |stage, pace| Box::pin(forms::time_ordered(stage, pace)),
+    },
+    Entry {
         name: "workers",
         title: "one worker and two",
         is_quick: false,
@@ -139,6 +147,13 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: false,
         estimate: stores::striped_estimate,
         measure: |stage, pace| Box::pin(stores::striped(stage, pace)),
+    },
+    Entry {
+        name: "leases",
+        title: "numbers and time-ordered ids while worker ids are leased",
+        is_quick: true,
+        estimate: leases::estimate,
+        measure: |stage, pace| Box::pin(leases::leases(stage, pace)),
     },
     Entry {
         name: "drivers",
