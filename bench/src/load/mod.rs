@@ -5,6 +5,7 @@ pub(crate) const N_CONNECTIONS: usize = 64;
 
 pub(crate) mod closed;
 pub(crate) mod http;
+pub(crate) mod leases;
 pub(crate) mod native;
 pub(crate) mod paced;
 mod pgbench;

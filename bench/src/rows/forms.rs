@@ -1,4 +1,5 @@
-//! One number a call in other forms: as text, printed and counted by days, by two workers.
+//! One number a call in other forms: as text, printed and counted by days, time-ordered, by two
+//! workers.
 
 use odometer_tests::{Backend, Program};
 use serde_json::json;
@@ -43,6 +44,28 @@ pub(crate) async fn calendar(stage: &Stage, pace: Pace) -> Vec<Row> {
     let series = pace.alternate(&mut [&mut calendar, &mut bare]).await;
     let title = "one number counted by days and printed as `ORD-{period}-{value:06}-{check:luhn}`";
     vec![Row::new("calendar", title, Unit::RequestsPerSecond).series(series)]
+}
+
+/// Time-ordered ids of both layouts beside bare numbers.
+pub(crate) async fn time_ordered(stage: &Stage, pace: Pace) -> Vec<Row> {
+    let odometer = stage.odometer(Backend::Sqlite).await;
+    let (program, cores) = (&odometer.program, &stage.cores);
+    for high in ["time", "worker"] {
+        let definition = json!({"kind": "snowflake", "layout": {"high": high}});
+        program.client().define(high, &definition).await;
+    }
+    let ask = |name: &str, path: &str| {
+        let wrk = Wrk::new(program.address(), path);
+        Http::new(name, cores, program.id(), wrk)
+    };
+    let mut time = ask("Odometer, `high: time`", "/v1/sequences/time/next");
+    let mut worker = ask("Odometer, `high: worker`", "/v1/sequences/worker/next");
+    let mut bare = ask("Odometer, bare numbers", NEXT);
+    let series = pace
+        .alternate(&mut [&mut time, &mut worker, &mut bare])
+        .await;
+    let title = "one time-ordered id, 64 connections, both layouts";
+    vec![Row::new("time-ordered", title, Unit::RequestsPerSecond).series(series)]
 }
 
 /// Two workers, beside the constant body with two, all on any core with the load.

@@ -11,6 +11,7 @@ mod drivers;
 mod footprint;
 mod forms;
 mod in_process;
+mod leases;
 mod single;
 mod slow;
 mod snowflake;
@@ -108,6 +109,13 @@ pub(crate) const ENTRIES: &[Entry] = &[
         measure: |stage, pace| Box::pin(forms::calendar(stage, pace)),
     },
     Entry {
+        name: "time-ordered",
+        title: "a time-ordered id of either layout",
+        is_quick: true,
+        estimate: |pace| pace.estimate(3),
+        measure: |stage, pace| Box::pin(forms::time_ordered(stage, pace)),
+    },
+    Entry {
         name: "workers",
         title: "one worker and two",
         is_quick: false,
@@ -141,6 +149,13 @@ pub(crate) const ENTRIES: &[Entry] = &[
         is_quick: false,
         estimate: stores::striped_estimate,
         measure: |stage, pace| Box::pin(stores::striped(stage, pace)),
+    },
+    Entry {
+        name: "leases",
+        title: "numbers and time-ordered ids while worker ids are leased",
+        is_quick: true,
+        estimate: leases::estimate,
+        measure: |stage, pace| Box::pin(leases::leases(stage, pace)),
     },
     Entry {
         name: "drivers",

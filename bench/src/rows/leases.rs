@@ -1,0 +1,102 @@
+//! Ids of one replica while other programs lease worker ids from it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use odometer_tests::Backend;
+use serde_json::json;
+
+use super::{STARTS, single::NEXT};
+use crate::{
+    cores::Side,
+    load::{http::Http, leases::Leases, wrk::Wrk},
+    pace::{Contender, Pace},
+    reading::Reading,
+    row::{Bound, Row, Unit},
+    stage::Stage,
+};
+
+const PER_S: f64 = 300.0;
+const ALONE: &str = "the same without leases";
+const TIME_ORDERED: &str = "/v1/sequences/events/next";
+
+/// One number over HTTP with 64 connections, of either kind, beside 300 leases a second.
+pub(crate) async fn leases(stage: &Stage, pace: Pace) -> Vec<Row> {
+    // As a database on a machine of its own would be.
+    let server = stage
+        .cores
+        .start(Side::Load, odometer_tests::Server::start(Backend::Postgres))
+        .await;
+    let odometer = stage.odometer_on(&server).await;
+    let program = &odometer.program;
+    let kind = json!({"kind": "snowflake"});
+    program.client().define("events", &kind).await;
+    let mut rows = Vec::new();
+    for (name, title, path) in [
+        (
+            "leases-block",
+            "one number of a block, 64 connections, beside 300 leases of worker ids and 300 \
+             releases a second",
+            NEXT,
+        ),
+        (
+            "leases-snowflake",
+            "one time-ordered id, 64 connections, beside 300 leases of worker ids and 300 \
+             releases a second",
+            TIME_ORDERED,
+        ),
+    ] {
+        let ask = |name: &str, leases: Option<Leases>| {
+            let wrk = Wrk::new(program.address(), path);
+            Beside {
+                http: Http::new(name, &stage.cores, program.id(), wrk),
+                leases,
+            }
+        };
+        let leases = Leases {
+            address: program.address().to_owned(),
+            per_s: PER_S,
+        };
+        let (mut beside, mut alone) = (ask("Odometer", Some(leases)), ask(ALONE, None));
+        let series = pace.alternate(&mut [&mut beside, &mut alone]).await;
+        let row = Row::new(name, title, Unit::RequestsPerSecond).series(series);
+        rows.push(row.target(ALONE, Bound::AtLeast(0.9)).note(
+            "each lease is of 30 s and given back at once with `unused_from_ms`, over 8 \
+             connections; PostgreSQL shares the core of who asks",
+        ));
+    }
+    rows
+}
+
+pub(crate) fn estimate(pace: Pace) -> Duration {
+    pace.estimate(4) + STARTS / 2
+}
+
+/// Numbers asked for, while worker ids are leased or not.
+struct Beside {
+    http: Http,
+    leases: Option<Leases>,
+}
+
+#[async_trait(?Send)]
+impl Contender for Beside {
+    fn name(&self) -> &str {
+        self.http.name()
+    }
+
+    async fn measure(&mut self, length: Duration) -> Reading {
+        let Some(leases) = &self.leases else {
+            return self.http.measure(length).await;
+        };
+        // Polled after wrk was started, so that this thread is on the core of who asks from then on.
+        let cores = self.http.cores;
+        let leasing = cores.start(Side::Load, leases.run(length));
+        let (reading, n_leases) = tokio::join!(self.http.measure(length), leasing);
+        let n_wanted = PER_S * length.as_secs_f64();
+        assert!(
+            f64::from(n_leases) >= 0.9 * n_wanted,
+            "vacuous: {n_leases} leases of {n_wanted}"
+        );
+        reading.figure("leases", f64::from(n_leases))
+    }
+}
