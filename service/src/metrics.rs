@@ -283,6 +283,14 @@ pub enum Route {
     Explain,
     /// `GET /v1/sequences`.
     Sequences,
+    /// `POST /v1/workers`.
+    Lease,
+    /// `GET /v1/workers/{pool}`.
+    Workers,
+    /// `DELETE /v1/workers/{pool}/{worker}`.
+    Worker,
+    /// `POST /v1/workers/{pool}/{worker}/renew`.
+    Renew,
     /// `GET /livez`.
     Livez,
     /// `GET /readyz`.
@@ -296,7 +304,7 @@ pub enum Route {
 }
 
 impl Route {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 18] = [
         Self::Next,
         Self::Blocks,
         Self::Sequence,
@@ -306,6 +314,10 @@ impl Route {
         Self::Parse,
         Self::Explain,
         Self::Sequences,
+        Self::Lease,
+        Self::Workers,
+        Self::Worker,
+        Self::Renew,
         Self::Livez,
         Self::Readyz,
         Self::Metrics,
@@ -324,6 +336,10 @@ impl Route {
             Self::Parse => "parse",
             Self::Explain => "explain",
             Self::Sequences => "sequences",
+            Self::Lease => "lease",
+            Self::Workers => "workers",
+            Self::Worker => "worker",
+            Self::Renew => "renew",
             Self::Livez => "livez",
             Self::Readyz => "readyz",
             Self::Metrics => "metrics",
@@ -625,6 +641,10 @@ impl Metrics {
             parse,
             explain,
             sequences,
+            lease,
+            workers,
+            worker,
+            renew,
             livez,
             readyz,
             metrics,
@@ -641,6 +661,10 @@ impl Metrics {
             Route::Parse => parse,
             Route::Explain => explain,
             Route::Sequences => sequences,
+            Route::Lease => lease,
+            Route::Workers => workers,
+            Route::Worker => worker,
+            Route::Renew => renew,
             Route::Livez => livez,
             Route::Readyz => readyz,
             Route::Metrics => metrics,
