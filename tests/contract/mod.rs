@@ -17,3 +17,4 @@ mod rehearsal;
 mod sequences;
 mod slow_clients;
 mod strict;
+mod workers;
