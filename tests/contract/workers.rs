@@ -209,7 +209,7 @@ fn what_is_asked_for_badly_is_refused_and_leases_nothing() {
             ("bits", json!(23), "invalid_parameter"),
             ("bits", json!("10"), "invalid_body"),
             ("ttl_ms", json!(999), "invalid_parameter"),
-            ("ttl_ms", json!(86_400_001), "invalid_parameter"),
+            ("ttl_ms", json!(3_600_001), "invalid_parameter"),
             ("ttl_ms", Value::Null, "invalid_body"),
             ("holder", json!(""), "invalid_parameter"),
             ("holder", json!("a\nb"), "invalid_parameter"),

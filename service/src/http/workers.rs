@@ -22,7 +22,7 @@ pub(super) struct WorkerLease {
     #[schema(example = 10, minimum = 1, maximum = 22)]
     bits: u32,
     /// How long the lease lasts, and how far ahead it reserves time.
-    #[schema(example = 30_000, minimum = 1000, maximum = 86_400_000)]
+    #[schema(example = 30_000, minimum = 1000, maximum = 3_600_000)]
     ttl_ms: u64,
     /// Who asks, in printable ASCII; the same over restarts gets its former id back.
     #[schema(example = "billing-7", min_length = 1, max_length = 128)]
@@ -39,7 +39,7 @@ pub(super) struct WorkerRenewal {
         required = false,
         example = 30_000,
         minimum = 1000,
-        maximum = 86_400_000
+        maximum = 3_600_000
     )]
     ttl_ms: u64,
 }
@@ -164,7 +164,8 @@ pub(super) async fn renew(
     Ok(HttpResponse::Ok().json(LeasedWorker::from(held)))
 }
 
-/// Gives a worker id back. Without `unused_from_ms` it rests until `until_ms`.
+/// Gives a worker id back. Without `unused_from_ms` it rests until `until_ms`. Once this is sent,
+/// nothing may be stamped and no renewal asked.
 #[utoipa::path(
     delete,
     path = "/v1/workers/{pool}/{worker}",

@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::directory::Directory;
 use crate::store::{Choice, DEFAULT, LeaseError, LeaseKey, LeaseWanted, Pool, WorkerLease};
 
-pub use crate::store::{LeaseRow, MOST_BITS, MOST_LISTED};
+pub use crate::store::{LONGEST_TTL, LeaseRow, MOST_BITS, MOST_LISTED};
 
 /// What a program asks for.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct WorkerWanted {
     pub pool: SequenceName,
     /// Width of the ids: 1 to [`MOST_BITS`].
     pub bits: u32,
-    /// How far ahead time is reserved, and how long the lease lasts.
+    /// How far ahead time is reserved, and how long the lease lasts; at most [`LONGEST_TTL`].
     pub ttl: Duration,
     /// The same over restarts of the program.
     pub holder: Arc<str>,
@@ -137,7 +137,7 @@ impl Directory {
     /// later is given back.
     ///
     /// # Errors
-    /// No id was given.
+    /// No id was given; with `MayHaveHappened` one may have been, which is taken back soon.
     pub async fn lease_worker(&self, wanted: WorkerWanted) -> Result<WorkerHeld, WorkerError> {
         self.serves_workers()?;
         let pool = wanted.pool;

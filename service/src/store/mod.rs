@@ -50,7 +50,8 @@ pub use reservation::{Known, ReserveRequest, Reserved, Unpublished, Want};
 pub use settings::{Bounds, DEFAULT, Fallback, Source, StoreSettings, StoresSettings};
 pub use stores::Stores;
 pub use worker_lease::{
-    Choice, LeaseError, LeaseKey, LeaseRow, LeaseWanted, MOST_BITS, MOST_LISTED, Pool, WorkerLease,
+    Choice, LONGEST_TTL, LeaseError, LeaseKey, LeaseRow, LeaseWanted, MOST_BITS, MOST_LISTED, Pool,
+    WorkerLease,
 };
 
 /// What is known of the store now.

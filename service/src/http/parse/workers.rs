@@ -8,12 +8,12 @@ use percent_encoding::percent_decode_str;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{Code, Given, Problem, cut, digits, single};
-use crate::sequence::workers::{MOST_BITS, MOST_LISTED, WorkerWanted};
+use crate::sequence::workers::{LONGEST_TTL, MOST_BITS, MOST_LISTED, WorkerWanted};
 
 /// What a holder shows.
 const TOKEN: HeaderName = HeaderName::from_static("odometer-lease");
-/// A second and a day, in milliseconds.
-const TTL_MS: std::ops::RangeInclusive<i64> = 1000..=86_400_000;
+/// The shortest lease.
+const SHORTEST_TTL: Duration = Duration::from_secs(1);
 /// Characters of a holder's name.
 const MOST_OF_HOLDER: usize = 128;
 
@@ -134,10 +134,10 @@ pub(in crate::http) fn token(headers: &HeaderMap) -> Result<&str, Problem> {
 }
 
 fn ttl(ttl_ms: i64) -> Result<Duration, Problem> {
-    let within = Some(ttl_ms).filter(|ttl_ms| TTL_MS.contains(ttl_ms));
-    let within = within.and_then(|ttl_ms| u64::try_from(ttl_ms).ok());
-    within.map(Duration::from_millis).ok_or_else(|| {
-        let (least, most) = (TTL_MS.start(), TTL_MS.end());
+    let ttl = u64::try_from(ttl_ms).ok().map(Duration::from_millis);
+    let within = ttl.filter(|ttl| (SHORTEST_TTL..=LONGEST_TTL).contains(ttl));
+    within.ok_or_else(|| {
+        let (least, most) = (SHORTEST_TTL.as_millis(), LONGEST_TTL.as_millis());
         out_of_bounds(format!(
             "`ttl_ms` is a whole number from {least} to {most}."
         ))
@@ -176,7 +176,7 @@ mod tests {
         let wanted = lease(LEASE.as_bytes()).unwrap();
         assert_eq!((wanted.pool.as_str(), wanted.bits), ("billing", 10));
         assert_eq!((wanted.ttl.as_secs(), &*wanted.holder), (30, "billing-7"));
-        for (bits, ttl_ms) in [(1, 1000), (22, 86_400_000)] {
+        for (bits, ttl_ms) in [(1, 1000), (22, 3_600_000)] {
             let set = |body: &mut Value| {
                 body["bits"] = json!(bits);
                 body["ttl_ms"] = json!(ttl_ms);
@@ -193,7 +193,7 @@ mod tests {
             ("bits", json!(23)),
             ("bits", json!(-1)),
             ("ttl_ms", json!(999)),
-            ("ttl_ms", json!(86_400_001)),
+            ("ttl_ms", json!(3_600_001)),
             ("ttl_ms", json!(-1)),
             ("holder", json!("")),
             ("holder", json!("a".repeat(129))),

@@ -14,7 +14,7 @@ use std::{
 use ::metrics::Gauge;
 use entity::replica;
 use odometer_core::name::SequenceName;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use sea_orm::{
     ActiveValue::Set,
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
@@ -93,6 +93,11 @@ impl Witness {
     pub(in crate::store) fn holder(&self) -> &str {
         &self.holder
     }
+
+    /// How many recoveries this process had seen.
+    pub(in crate::store) fn era(&self) -> u64 {
+        self.era
+    }
 }
 
 impl Beat {
@@ -152,19 +157,33 @@ impl Beat {
 
     /// The store contradicts a witness: from now on nothing is reserved for any name.
     pub(in crate::store) fn contradicted(&self, witness: &Witness) {
-        let era = self.state.lock().era;
-        // A look that began before a recovery says nothing of the time after it.
-        if witness.era == era {
-            self.note_went_back("this replica's own row is gone or older than it was");
+        self.note_went_back_in(
+            witness.era,
+            "this replica's own row is gone or older than it was",
+        );
+    }
+
+    /// Something was found to be gone by a look that began in an era: before a recovery, it says
+    /// nothing of the time after it.
+    pub(in crate::store) fn note_went_back_in(&self, era: u64, how: &str) {
+        let state = self.state.lock();
+        if state.era == era {
+            self.mark_gone_back(state, how);
         }
     }
 
     pub(in crate::store) fn note_went_back(&self, how: &str) {
+        self.mark_gone_back(self.state.lock(), how);
+    }
+
+    fn mark_gone_back(&self, mut state: MutexGuard<'_, State>, how: &str) {
         if sabotage::is(Fault::NoWentBackChecks) {
             return;
         }
         self.went_back.set(1.0);
-        if !std::mem::replace(&mut self.state.lock().went_back, true) {
+        let was_known = std::mem::replace(&mut state.went_back, true);
+        drop(state);
+        if !was_known {
             tracing::error!(
                 store = &*self.store,
                 "the store went back to an earlier state: {how}. Nothing is reserved for any \

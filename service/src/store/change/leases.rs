@@ -17,8 +17,10 @@ use sea_orm::{
 use super::recover::VERSIONS;
 use crate::clock::now_ms;
 use crate::store::{
-    connection::session::DatabaseTransaction, database_clock, error::StartError,
-    worker_lease::MOST_AHEAD_MS,
+    connection::session::DatabaseTransaction,
+    database_clock,
+    error::StartError,
+    worker_lease::{LONGEST_TTL, MOST_AHEAD_MS, named_from},
 };
 
 /// The least time that ids rest: the longest that a lease reaches ahead where nothing says so.
@@ -72,60 +74,61 @@ impl Clocks {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Voided {
     pub(super) n_leases: u64,
-    /// Where the time of ids begins that have no row.
+    /// From here on all ids can be used.
+    pub(super) used_from_ms: i64,
+    /// Before this nobody's time begins; in pools of other programs that is still
+    /// [later](named_from).
     pub(super) leases_from_ms: i64,
 }
 
-/// Voids all leases; `hold` is how far ahead sequences reserve time.
+/// Voids all leases; `hold` is how far ahead sequences reserve time. Of other programs' pools the
+/// longest lease that may be had may have been forgotten.
 pub(super) async fn void(
     transaction: &DatabaseTransaction,
     clocks: Clocks,
     hold: Duration,
     meta: &meta::Model,
+    recovered_at: i64,
 ) -> Result<Voided, DbErr> {
     let hold = i64::try_from(Ord::max(hold, HOLD_MIN).as_millis()).unwrap_or(i64::MAX);
-    let least = i64::try_from(HOLD_MIN.as_millis()).unwrap_or(i64::MAX);
+    let longest = i64::try_from(LONGEST_TTL.as_millis()).unwrap_or(i64::MAX);
     let mut leases_from_ms = Ord::max(clocks.after(hold), meta.leases_from.unwrap_or(0));
     let mut n_leases = 0;
     // An older schema has no leases.
     if meta.schema_version >= WORKER_LEASES {
         let pool = || Expr::col(worker_lease::Column::Pool);
-        for (pools, rest_ms) in [
-            (pool().lt(FIRST_NAME), hold),
-            (pool().gte(FIRST_NAME), least),
+        for (pools, rest_ms, is_sequences) in [
+            (pool().lt(FIRST_NAME), hold, true),
+            (pool().gte(FIRST_NAME), longest, false),
         ] {
-            let (longest_ms, until_ms) = furthest(transaction, pools.clone()).await?;
+            // One that was given by a program with other bounds may be longer.
+            let longest_ms = longest_in(transaction, pools.clone()).await?;
             let from_ms = clocks.after(Ord::max(rest_ms, longest_ms));
             n_leases += void_in(transaction, pools, from_ms).await?;
-            leases_from_ms = [leases_from_ms, from_ms, until_ms]
-                .into_iter()
-                .max()
-                .unwrap_or(from_ms);
+            if is_sequences {
+                leases_from_ms = Ord::max(leases_from_ms, from_ms);
+            }
         }
     }
     Ok(Voided {
         n_leases,
+        used_from_ms: Ord::max(leases_from_ms, named_from(Some(recovered_at))),
         leases_from_ms,
     })
 }
 
-/// For how long the longest lease was asked, and how far ahead any reaches.
-async fn furthest(transaction: &DatabaseTransaction, pools: Expr) -> Result<(i64, i64), DbErr> {
+/// For how long the longest lease was asked.
+async fn longest_in(transaction: &DatabaseTransaction, pools: Expr) -> Result<i64, DbErr> {
     let query = Query::select()
         .expr_as(Expr::col(worker_lease::Column::TtlMs).max(), "longest_ms")
-        .expr_as(
-            Expr::col(worker_lease::Column::ReservedUntil).max(),
-            "until_ms",
-        )
         .from(worker_lease::Entity)
         .and_where(pools)
         .to_owned();
     let Some(row) = transaction.query_one(&query).await? else {
-        return Ok((0, 0));
+        return Ok(0);
     };
     let longest_ms: Option<i64> = row.try_get("", "longest_ms")?;
-    let until_ms: Option<i64> = row.try_get("", "until_ms")?;
-    Ok((longest_ms.unwrap_or(0), until_ms.unwrap_or(0)))
+    Ok(longest_ms.unwrap_or(0))
 }
 
 async fn void_in(

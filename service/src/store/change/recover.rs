@@ -165,8 +165,8 @@ async fn recover_once(
     }
     recovery.give_up_returned().await?;
     let (mut outcome, longest_hold) = (recovery.outcome, recovery.longest_hold);
-    let voided = leases::void(&transaction, clocks, longest_hold, &meta).await?;
-    (outcome.n_leases, outcome.leases_from_ms) = (voided.n_leases, voided.leases_from_ms);
+    let voided = leases::void(&transaction, clocks, longest_hold, &meta, recovered_at).await?;
+    (outcome.n_leases, outcome.leases_from_ms) = (voided.n_leases, voided.used_from_ms);
     let skipped = i64::try_from(n_steps).unwrap_or(i64::MAX);
     meta::Entity::update_many()
         .col_expr(meta::Column::RecoveredAt, Expr::val(recovered_at))

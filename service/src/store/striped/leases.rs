@@ -21,6 +21,8 @@ use crate::store::{
 struct Refused {
     went_back: bool,
     is_late: bool,
+    /// One may have leased an id, which it takes back by itself.
+    is_uncertain: bool,
     is_away: bool,
     /// When the first id can be used.
     from_ms: Option<i64>,
@@ -32,7 +34,8 @@ impl Refused {
     fn note(&mut self, error: LeaseError) {
         match error {
             LeaseError::WentBack => self.went_back = true,
-            LeaseError::Deadline | LeaseError::MayHaveHappened => self.is_late = true,
+            LeaseError::Deadline => self.is_late = true,
+            LeaseError::MayHaveHappened => self.is_uncertain = true,
             LeaseError::Unavailable => self.is_away = true,
             LeaseError::NoneUsable { from_ms } => {
                 let earliest = self.from_ms.map_or(from_ms, |known| known.min(from_ms));
@@ -53,7 +56,9 @@ impl Refused {
 
     /// Why there is none. A database that is away may have one.
     fn reason(self, bits: u32) -> LeaseError {
-        if let Some(error) = self.here {
+        if self.is_uncertain {
+            LeaseError::MayHaveHappened
+        } else if let Some(error) = self.here {
             error
         } else if let Some(from_ms) = self.from_ms {
             LeaseError::NoneUsable { from_ms }
@@ -122,7 +127,10 @@ impl Striped {
                 Err(error) => {
                     let is_ill = matches!(
                         error,
-                        LeaseError::Unavailable | LeaseError::Deadline | LeaseError::WentBack
+                        LeaseError::Unavailable
+                            | LeaseError::Deadline
+                            | LeaseError::MayHaveHappened
+                            | LeaseError::WentBack
                     );
                     if is_ill {
                         member.fail();
@@ -185,6 +193,14 @@ mod tests {
         ));
         let earliest = reason(vec![late(9), none(), late(7)]);
         assert!(matches!(earliest, LeaseError::NoneUsable { from_ms: 7 }));
+        assert!(matches!(
+            reason(vec![
+                none(),
+                LeaseError::MayHaveHappened,
+                LeaseError::Unavailable
+            ]),
+            LeaseError::MayHaveHappened
+        ));
         let ahead = LeaseError::ClockAhead { by_ms: 400_000 };
         assert!(matches!(
             reason(vec![none(), ahead]),

@@ -60,6 +60,18 @@ impl Store {
         }
     }
 
+    /// Takes back in the background what nobody has; nothing of it was used.
+    pub(super) fn take_back(&self, key: LeaseKey, from_ms: i64, ttl: Duration) {
+        match self.databases() {
+            Databases::One(database) => database.take_back(key, from_ms, ttl),
+            Databases::Several(striped) => {
+                if let Ok(database) = striped.owner_of(key.worker) {
+                    database.take_back(key, from_ms, ttl);
+                }
+            }
+        }
+    }
+
     pub(super) async fn lease_rows(
         &self,
         pool: &Pool,

@@ -36,6 +36,18 @@ pub(in crate::store) struct Given {
     leases: Mutex<HashMap<(String, i32), Remembered>>,
     /// Whether the schema was seen to have leases.
     knows_schema: AtomicBool,
+    /// Whether it was said that the database's clock is far ahead of ours.
+    has_said_ahead: AtomicBool,
+}
+
+/// What a row that was read says of what is remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    Fits,
+    /// What is remembered may have been written after the row was read: it is to be read again.
+    ReadTooEarly,
+    /// The row is gone or older than it was.
+    WentBack,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +57,8 @@ struct Remembered {
     beat: i64,
     /// Of which recovery on: one voids all leases before it.
     era: u64,
+    /// When it was known: whatever was sent later meets it.
+    noted: Instant,
 }
 
 impl Given {
@@ -60,12 +74,19 @@ impl Given {
         self.knows_schema.store(false, Ordering::Release);
     }
 
+    /// Whether it is news that the database's clock is far ahead.
+    pub(super) fn note_ahead(&self, is_ahead: bool) -> bool {
+        let was_said = self.has_said_ahead.swap(is_ahead, Ordering::AcqRel);
+        is_ahead && !was_said
+    }
+
     /// The database has said that it has this lease.
     pub(super) fn note(&self, key: &LeaseKey, beat: &Beat) {
         let remembered = Remembered {
             version: key.version,
             beat: beat.last_sent(),
-            era: beat.era(),
+            era: key.era,
+            noted: Instant::now(),
         };
         let mut leases = self.leases.lock();
         if leases.len() >= MOST {
@@ -74,23 +95,33 @@ impl Given {
         }
         let id = (key.pool.key(), signed(key.worker));
         let known = leases.entry(id).or_insert(remembered);
-        if known.version <= remembered.version || known.era < remembered.era {
+        if (known.era, known.version) <= (remembered.era, remembered.version) {
             *known = remembered;
         }
     }
 
-    /// What is known of the row of an id; 0 where nothing is.
-    pub(super) fn version(&self, pool: &Pool, worker: u32, beat: &Beat) -> i64 {
-        let era = beat.era();
+    /// What the version that was read of an id's row, 0 where there is none, says in an era; `sent` is
+    /// from before the question was.
+    pub(super) fn judge(
+        &self,
+        (pool, worker): (&Pool, u32),
+        version: i64,
+        era: u64,
+        sent: Instant,
+    ) -> Verdict {
         let leases = self.leases.lock();
-        let known = leases.get(&(pool.key(), signed(worker)));
-        known
-            .filter(|known| known.era == era && !sabotage::is(Fault::NoWentBackChecks))
-            .map_or(0, |known| known.version)
-    }
-
-    pub(super) fn version_of(&self, key: &LeaseKey, beat: &Beat) -> i64 {
-        self.version(&key.pool, key.worker, beat)
+        match leases.get(&(pool.key(), signed(worker))) {
+            Some(known) if known.era == era && known.version > version => {
+                if sabotage::is(Fault::NoWentBackChecks) {
+                    Verdict::Fits
+                } else if known.noted < sent {
+                    Verdict::WentBack
+                } else {
+                    Verdict::ReadTooEarly
+                }
+            }
+            Some(_) | None => Verdict::Fits,
+        }
     }
 
     /// Those that a beat was confirmed after; what is older than a recovery is forgotten.
@@ -155,8 +186,8 @@ async fn look_for(database: &Arc<Database>) {
                 let is_there = found.get(worker).is_some_and(|found| found >= version);
                 if is_there {
                     database.given.forget(&(pool.clone(), *worker), *version);
-                } else if database.beat.era() == era {
-                    database.note_lease_went_back();
+                } else {
+                    database.note_lease_went_back(era);
                     return;
                 }
             }
@@ -189,44 +220,87 @@ mod tests {
     use super::super::token::Token;
     use super::*;
 
-    fn key(worker: u32, version: i64) -> LeaseKey {
+    fn key(worker: u32, version: i64, era: u64) -> LeaseKey {
         LeaseKey {
             pool: Pool::Named(SequenceName::parse("billing").unwrap()),
             worker,
             token: Token::draw(),
             version,
+            era,
             store: 0,
         }
+    }
+
+    /// What is remembered of an id.
+    fn version(given: &Given, worker: u32, era: u64) -> i64 {
+        let leases = given.leases.lock();
+        let known = leases.get(&(key(worker, 0, era).pool.key(), signed(worker)));
+        known
+            .filter(|known| known.era == era)
+            .map_or(0, |known| known.version)
     }
 
     #[test]
     fn a_lease_is_remembered_until_a_later_beat_is_confirmed() {
         let beat = Beat::new("here".into(), "default".into(), Gauge::noop());
         let given = Given::default();
-        given.note(&key(3, 7), &beat);
-        assert_eq!(given.version_of(&key(3, 0), &beat), 7);
+        given.note(&key(3, 7, 0), &beat);
+        assert_eq!(version(&given, 3, 0), 7);
         assert!(given.due(&beat).is_empty(), "no beat was confirmed since");
-        given.note(&key(3, 6), &beat);
-        assert_eq!(
-            given.version_of(&key(3, 0), &beat),
-            7,
-            "an older one says nothing"
-        );
-        given.forget(&(key(3, 0).pool.key(), 3), 6);
-        assert_eq!(
-            given.version_of(&key(3, 0), &beat),
-            7,
-            "it was renewed meanwhile"
-        );
-        given.forget(&(key(3, 0).pool.key(), 3), 7);
-        assert_eq!(given.version_of(&key(3, 0), &beat), 0);
-        given.note(&key(4, 1), &beat);
+        given.note(&key(3, 6, 0), &beat);
+        assert_eq!(version(&given, 3, 0), 7, "an older one says nothing");
+        let id = (key(3, 0, 0).pool.key(), 3);
+        given.forget(&id, 6);
+        assert_eq!(version(&given, 3, 0), 7, "it was renewed meanwhile");
+        given.forget(&id, 7);
+        assert_eq!(version(&given, 3, 0), 0);
+        given.note(&key(4, 1, 0), &beat);
         beat.recovered();
-        assert!(given.due(&beat).is_empty());
-        assert_eq!(
-            given.version_of(&key(4, 0), &beat),
-            0,
-            "a recovery voids it"
-        );
+        assert!(given.due(&beat).is_empty(), "a recovery voids it");
+    }
+
+    #[test]
+    fn what_was_written_after_a_row_was_read_is_no_reason_to_distrust_it() {
+        let beat = Beat::new("here".into(), "default".into(), Gauge::noop());
+        let given = Given::default();
+        let billing = key(3, 0, 0).pool;
+        let before = Instant::now();
+        given.note(&key(3, 7, 0), &beat);
+        let after = Instant::now() + Duration::from_millis(1);
+        let judge = |version, era, sent| given.judge((&billing, 3), version, era, sent);
+        assert_eq!(judge(6, 0, before), Verdict::ReadTooEarly);
+        assert_eq!(judge(6, 0, after), Verdict::WentBack);
+        assert_eq!(judge(0, 0, after), Verdict::WentBack);
+        assert_eq!(judge(7, 0, after), Verdict::Fits);
+        assert_eq!(judge(0, 1, after), Verdict::Fits, "a recovery voids it");
+        let other = given.judge((&billing, 4), 0, 0, after);
+        assert_eq!(other, Verdict::Fits);
+    }
+
+    #[test]
+    fn what_an_older_era_says_late_hides_nothing_of_a_newer_one() {
+        let beat = Beat::new("here".into(), "default".into(), Gauge::noop());
+        let given = Given::default();
+        given.note(&key(3, 2, 1), &beat);
+        given.note(&key(3, 9, 0), &beat);
+        assert_eq!(version(&given, 3, 1), 2);
+    }
+
+    #[test]
+    fn a_look_from_before_a_recovery_says_nothing_of_the_time_after_it() {
+        let beat = Beat::new("here".into(), "default".into(), Gauge::noop());
+        let era = beat.era();
+        beat.recovered();
+        beat.note_went_back_in(era, "a lease is gone");
+        assert!(!beat.has_gone_back());
+        beat.note_went_back_in(beat.era(), "a lease is gone");
+        assert!(beat.has_gone_back());
+    }
+
+    #[test]
+    fn a_clock_far_ahead_is_said_once_until_it_is_right_again() {
+        let given = Given::default();
+        let said = [true, true, false, true].map(|is_ahead| given.note_ahead(is_ahead));
+        assert_eq!(said, [true, false, false, true]);
     }
 }

@@ -1,5 +1,7 @@
 //! What is read before a worker id is leased, and which id is chosen by it.
 
+use std::time::Duration;
+
 use entity::{meta, replica, worker_lease};
 use rand::distr::uniform::SampleUniform;
 use sea_orm::{
@@ -8,13 +10,15 @@ use sea_orm::{
     sea_query::{Alias, Expr, ExprTrait, Query, SelectStatement},
 };
 
-use super::{Choice, Share};
+use super::{Choice, LONGEST_TTL, MOST_AHEAD_MS, Share, attempt::Clocks, millis};
 use crate::sabotage::{self, Fault};
 use crate::store::{
     change::beat::Witness, connection::session::DatabaseConnection, database_clock,
     reservation::look::version_at,
 };
 
+/// Pools that nobody used for so long do not count.
+const OF_LATE_MS: i64 = 86_400_000;
 /// The most ids that are chosen among after conflicts.
 const MOST_SPREAD: u32 = 64;
 
@@ -32,8 +36,11 @@ pub(super) struct Question {
     pub(super) usable_by_ms: Option<i64>,
     /// Whether the pool is one of those that are bounded.
     pub(super) is_named: bool,
-    /// The id that an earlier attempt of this lease may have got.
-    pub(super) tried: Option<u32>,
+    /// The ids that earlier attempts of this lease may have got.
+    pub(super) uncertain: Vec<u32>,
+    /// Our clock, and so far ahead of both time is wanted.
+    pub(super) clocks: Clocks,
+    pub(super) ttl: Duration,
     /// Conflicts so far: whoever met others looks elsewhere.
     pub(super) n_conflicts: u32,
     pub(super) witness: Witness,
@@ -50,8 +57,12 @@ pub(super) struct Look {
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) clock: Clock,
-    /// Where the time of an id begins that has no row.
+    /// Before this no id's time begins, whatever its row says: an older program's recovery does not
+    /// raise the rows.
     pub(super) leases_from: i64,
+    pub(super) recovered_at: Option<i64>,
+    /// The oldest program that can work with the database, by its schema.
+    pub(super) compatible_from: i32,
     /// What the versions of new rows lie above.
     pub(super) version: i64,
     /// The width of the pool's ids; `None` where it has none yet.
@@ -60,7 +71,7 @@ pub(super) struct Head {
     highest: Option<u32>,
     /// A free id that this holder had.
     former: Option<u32>,
-    /// Other pools, where this one is new and they are bounded.
+    /// Other pools that were used of late, where this one is new and they are bounded.
     pub(super) n_pools: u64,
 }
 
@@ -90,6 +101,9 @@ pub(super) enum Found {
 
 pub(super) async fn look(database: DatabaseConnection, asked: Question) -> Result<Look, DbErr> {
     let mut head = read_head(&database, &asked).await?;
+    if asked.is_named {
+        head.leases_from = Ord::max(head.leases_from, named_from(head.recovered_at));
+    }
     if head.bits.is_none() && asked.is_named {
         head.n_pools = count_pools(&database).await?;
     }
@@ -102,12 +116,12 @@ async fn find(
     asked: &Question,
     head: &Head,
 ) -> Result<Found, DbErr> {
-    if let Some(tried) = asked.tried
-        && let Some(row) = read_row(database, &asked.pool, tried).await?
-        && row.token_hash == asked.token_hash
-        && !row.ended
-    {
-        return Ok(Found::Ours(row));
+    for worker in &asked.uncertain {
+        let row = read_row(database, &asked.pool, *worker).await?;
+        let ours = row.filter(|row| row.token_hash == asked.token_hash && is_held(row, head));
+        if let Some(row) = ours {
+            return Ok(Found::Ours(row));
+        }
     }
     let found = match asked.choice {
         Choice::Exact(worker) => find_exactly(database, asked, head, worker).await?,
@@ -118,10 +132,24 @@ async fn find(
         Found::New(_) => from_ms(None, head),
         Found::Ours(_) | Found::Held(_) | Found::Late(_) | Found::None => return Ok(found),
     };
-    if asked.usable_by_ms.is_some_and(|by| from_ms > by) {
+    if !is_usable(asked, head, from_ms) {
         return Ok(Found::Late(from_ms));
     }
     Ok(found)
+}
+
+/// Whether a lease whose time begins then has any, and in time.
+fn is_usable(asked: &Question, head: &Head, from_ms: i64) -> bool {
+    let until_ms = asked.clocks.until(head.clock.now_ms, asked.ttl);
+    from_ms < until_ms && asked.usable_by_ms.is_none_or(|by| from_ms <= by)
+}
+
+/// Where the time of pools of other programs begins after a recovery, whichever program recovered:
+/// the longest lease may have been forgotten, reserved by a clock as far ahead as one may be of a
+/// database's that is as far ahead of whose the recovery names.
+pub(in crate::store) fn named_from(recovered_at: Option<i64>) -> i64 {
+    let rest = millis(LONGEST_TTL).saturating_add(2 * MOST_AHEAD_MS);
+    recovered_at.map_or(0, |at| at.saturating_add(rest))
 }
 
 /// From when on the time of an id is unused.
@@ -129,8 +157,8 @@ pub(super) fn from_ms(row: Option<&worker_lease::Model>, head: &Head) -> i64 {
     if sabotage::is(Fault::NoReservedUntil) {
         return head.clock.now_ms;
     }
-    // A recovery has raised the rows that were there itself.
-    row.map_or(head.leases_from, |row| row.reserved_until)
+    let reserved_until = row.map_or(0, |row| row.reserved_until);
+    Ord::max(reserved_until, head.leases_from)
 }
 
 async fn find_exactly(
@@ -154,33 +182,32 @@ async fn find_any(
     asked: &Question,
     head: &Head,
 ) -> Result<Found, DbErr> {
-    let is_usable = |row: &worker_lease::Model| {
-        asked
-            .usable_by_ms
-            .is_none_or(|by| from_ms(Some(row), head) <= by)
-    };
+    let begins = |row: &worker_lease::Model| from_ms(Some(row), head);
+    let now_ms = head.clock.now_ms;
     if let Some(former) = head.former.filter(|_| asked.n_conflicts == 0)
         && let Some(row) = read_row(database, &asked.pool, former).await?
         && is_free(&row, head)
-        && is_usable(&row)
+        && is_usable(asked, head, begins(&row))
     {
         return Ok(Found::Free(row));
     }
-    if let Some(fresh) = above_all(asked, head) {
+    let fresh_ms = from_ms(None, head);
+    let is_fresh_good = fresh_ms <= now_ms && is_usable(asked, head, fresh_ms);
+    if is_fresh_good && let Some(fresh) = above_all(asked, head) {
         return Ok(Found::New(fresh));
     }
     let mut free = free_rows(database, asked).await?;
-    let is_first_usable = free.first().is_some_and(is_usable);
-    let has_passed = free
-        .first()
-        .is_some_and(|row| row.reserved_until <= head.clock.now_ms);
-    if !(has_passed && is_first_usable)
-        && let Some(gap) = find_gap(database, asked, head).await?
-    {
-        return Ok(Found::New(gap));
+    let first_ms = free.first().map(begins);
+    let is_first_usable = first_ms.is_some_and(|first_ms| is_usable(asked, head, first_ms));
+    let is_first_best = first_ms
+        .is_some_and(|first_ms| first_ms < fresh_ms || (first_ms <= now_ms && is_first_usable));
+    if !is_first_best && let Some(fresh) = fresh(database, asked, head).await? {
+        return Ok(Found::New(fresh));
     }
     if is_first_usable {
-        free.retain(is_usable);
+        free.retain(|row| is_usable(asked, head, begins(row)));
+    } else {
+        free.truncate(1);
     }
     if free.is_empty() {
         return Ok(Found::None);
@@ -191,9 +218,25 @@ async fn find_any(
     Ok(chosen.map_or(Found::None, Found::Free))
 }
 
+/// An id that has no row.
+async fn fresh(
+    database: &DatabaseConnection,
+    asked: &Question,
+    head: &Head,
+) -> Result<Option<u32>, DbErr> {
+    match above_all(asked, head) {
+        Some(above) => Ok(Some(above)),
+        None => find_gap(database, asked, head).await,
+    }
+}
+
+fn is_held(row: &worker_lease::Model, head: &Head) -> bool {
+    !row.ended && row.expires_at > head.clock.now_ms
+}
+
 /// Whether somebody may take it, as far as the look can say.
 fn is_free(row: &worker_lease::Model, head: &Head) -> bool {
-    row.ended || row.expires_at <= head.clock.now_ms || sabotage::is(Fault::NoLeaseConditions)
+    !is_held(row, head) || sabotage::is(Fault::NoLeaseConditions)
 }
 
 /// An id above all that have a row; a little further up after conflicts.
@@ -232,6 +275,7 @@ async fn read_head(database: &DatabaseConnection, asked: &Question) -> Result<He
         .columns([
             (meta::Entity, meta::Column::LeasesFrom),
             (meta::Entity, meta::Column::RecoveredAt),
+            (meta::Entity, meta::Column::CompatibleFrom),
         ])
         .column((replica::Entity, replica::Column::Beat))
         .expr_as(scalar(lowest), "bits")
@@ -254,7 +298,7 @@ async fn read_head(database: &DatabaseConnection, asked: &Question) -> Result<He
     head_of(&row)
 }
 
-/// Both clocks' ground, for whoever has an id already.
+/// The clock, for whoever has an id already.
 pub(super) async fn read_clock(
     database: &DatabaseConnection,
     witness: &Witness,
@@ -314,6 +358,8 @@ fn head_of(row: &QueryResult) -> Result<Head, DbErr> {
             beat: row.try_get("", "beat")?,
         },
         leases_from: leases_from.unwrap_or(0),
+        recovered_at,
+        compatible_from: row.try_get("", "compatible_from")?,
         version: recovered_at.map_or(0, version_at),
         bits: id("bits")?,
         lowest: id("lowest")?,
@@ -417,13 +463,18 @@ async fn find_gap(
     Ok(u32::try_from(gap).ok())
 }
 
-/// How many pools of other programs there are; those of sequences sort before them.
+/// How many pools of other programs were used of late; those of sequences sort before them.
 async fn count_pools(database: &DatabaseConnection) -> Result<u64, DbErr> {
     let pool = Expr::col(worker_lease::Column::Pool);
+    let since = || database_clock::now(database.get_database_backend()).sub(OF_LATE_MS);
+    let is_of_late = Expr::col(worker_lease::Column::ReservedUntil)
+        .gt(since())
+        .or(Expr::col(worker_lease::Column::ExpiresAt).gt(since()));
     let query = Query::select()
         .expr_as(pool.clone().count_distinct(), "n")
         .from(worker_lease::Entity)
         .and_where(pool.gte("0"))
+        .and_where(is_of_late)
         .to_owned();
     let Some(row) = database.query_one(&query).await? else {
         return Ok(0);

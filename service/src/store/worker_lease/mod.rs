@@ -5,12 +5,15 @@
 //! have the id. Whether one has ended is judged by the database's clock, in the statement that gives
 //! the id to the next one. `docs/adr/0019-worker-ids-are-leased-with-their-time.md` has the argument.
 
+mod attempt;
 mod by_store;
 mod given;
 mod leasing;
 mod listing;
 mod look;
+mod renewing;
 mod statements;
+mod taking_back;
 mod token;
 
 use std::{
@@ -27,12 +30,16 @@ use self::token::Token;
 use super::{kind::Store, stores::Stores};
 
 pub(in crate::store) use given::{Given, watch};
+pub(in crate::store) use look::named_from;
 
 /// No clock of ours may be further ahead of the database's: nothing is reserved then.
 pub(in crate::store) const MOST_AHEAD_MS: i64 = 5 * 60 * 1000;
+/// The longest that another program may ask for a lease: after a recovery, which knows of no lease
+/// that was forgotten, the ids of its pool rest for so long.
+pub const LONGEST_TTL: Duration = Duration::from_secs(60 * 60);
 /// The widest worker id, in bits.
 pub const MOST_BITS: u32 = 22;
-/// Pools of other programs in one database.
+/// Pools of other programs in one database that were used of late.
 pub(in crate::store) const MOST_POOLS: u64 = 1000;
 /// Rows that are listed at once, and one more that tells whether there are any.
 pub const MOST_LISTED: u64 = 10_000;
@@ -90,6 +97,8 @@ pub struct LeaseKey {
     token: Token,
     /// The row's, as it was last seen; 0 where it was not.
     version: i64,
+    /// How many recoveries had been seen by then: the next one voids the lease.
+    era: u64,
     /// The store's place in the configuration.
     store: usize,
 }
@@ -219,10 +228,10 @@ impl Stores {
         self.at(index).handle().spawn(async move {
             let leasing = stores.at(index).lease(&wanted, index);
             if let Err(Ok(lease)) = answer.send(leasing.await) {
-                let unused = stores.at(index).give_back(&lease.key, Some(lease.from_ms));
-                if let Err(error) = unused.await {
-                    tracing::debug!(%error, "a lease that nobody waited for was not given back");
-                }
+                tracing::debug!("a lease that nobody waits for any more is given back");
+                stores
+                    .at(index)
+                    .take_back(lease.key, lease.from_ms, lease.ttl);
             }
         });
         // Gone only with the store, at the end.
@@ -279,6 +288,7 @@ impl Stores {
             worker,
             token: Token::parse(token).ok_or(LeaseError::Lost)?,
             version: 0,
+            era: 0,
             store: self.index_of(store).ok_or(LeaseError::Unavailable)?,
         })
     }

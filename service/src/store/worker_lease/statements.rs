@@ -4,6 +4,8 @@
 //! one that arrives late, behind another writer, does nothing.
 
 use entity::{meta, worker_lease};
+use migration::WORKER_LEASES;
+use odometer_core::definition::Stripe;
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
     sea_query::{Expr, ExprTrait, LockType, Query},
@@ -34,6 +36,40 @@ pub(super) struct Written {
     pub(super) witness: Witness,
 }
 
+/// What `meta` says that a lease is written on the strength of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ground {
+    /// Which of the databases it is.
+    pub(super) stripe: Stripe,
+    /// The last recovery that was seen.
+    pub(super) recovered_at: Option<i64>,
+}
+
+impl Ground {
+    /// That `meta`'s row says so, as a condition on it.
+    fn is_its(self) -> Condition {
+        let recovered_at = Expr::col((meta::Entity, meta::Column::RecoveredAt));
+        Condition::all()
+            .add(meta::Column::Id.eq(1))
+            .add(meta::Column::StripeK.eq(i32::from(self.stripe.k())))
+            .add(meta::Column::StripeN.eq(i32::from(self.stripe.n())))
+            .add(match self.recovered_at {
+                Some(at) => recovered_at.eq(at),
+                None => recovered_at.is_null(),
+            })
+    }
+
+    /// The same, as a condition of any statement.
+    fn holds(self) -> Expr {
+        let row = Query::select()
+            .expr(Expr::val(1))
+            .from(meta::Entity)
+            .cond_where(self.is_its())
+            .to_owned();
+        Expr::exists(row)
+    }
+}
+
 impl Written {
     /// The version of the row once it is written.
     pub(super) fn version_after(&self) -> i64 {
@@ -59,7 +95,11 @@ fn keeps_time(backend: DbBackend, ours_ms: i64) -> Expr {
 }
 
 /// Takes an id that nobody holds; false where somebody was faster.
-pub(super) async fn take(database: DatabaseConnection, lease: Written) -> Result<bool, DbErr> {
+pub(super) async fn take(
+    database: DatabaseConnection,
+    lease: Written,
+    ground: Ground,
+) -> Result<bool, DbErr> {
     use worker_lease::Column;
     let backend = database.get_database_backend();
     let mut is_as_seen = Condition::all();
@@ -81,6 +121,7 @@ pub(super) async fn take(database: DatabaseConnection, lease: Written) -> Result
         .filter(Column::Pool.eq(lease.pool.as_str()))
         .filter(Column::Worker.eq(lease.id()))
         .filter(is_as_seen)
+        .filter(ground.holds())
         .filter(keeps_time(backend, lease.ours_ms))
         .filter(lease.witness.holds())
         .exec(&database)
@@ -91,7 +132,11 @@ pub(super) async fn take(database: DatabaseConnection, lease: Written) -> Result
 /// Makes the row of an id that was never used. Two that do so at once meet at the primary key.
 ///
 /// `meta`'s row is held meanwhile, so that no recovery passes between what was read and the row.
-pub(super) async fn bear(database: DatabaseConnection, lease: Written) -> Result<bool, DbErr> {
+pub(super) async fn bear(
+    database: DatabaseConnection,
+    lease: Written,
+    ground: Ground,
+) -> Result<bool, DbErr> {
     use worker_lease::Column;
     let backend = database.get_database_backend();
     let leases_from = || Expr::col(meta::Column::LeasesFrom);
@@ -108,7 +153,7 @@ pub(super) async fn bear(database: DatabaseConnection, lease: Written) -> Result
         .expr(Expr::val(false))
         .expr(Expr::val(lease.version_after()))
         .from(meta::Entity)
-        .and_where(meta::Column::Id.eq(1))
+        .cond_where(ground.is_its())
         .and_where(leases_from().is_null().or(leases_from().lte(lease.from_ms)))
         .and_where(keeps_time(backend, lease.ours_ms))
         .and_where(lease.witness.holds());
@@ -134,6 +179,17 @@ pub(super) async fn bear(database: DatabaseConnection, lease: Written) -> Result
         .select_from(row)
         .map_err(|error| DbErr::Custom(error.to_string()))?;
     Ok(database.execute(&insert).await?.rows_affected() == 1)
+}
+
+/// Programs that know of no worker ids recover a database without voiding leases.
+pub(super) async fn keep_older_programs_out(database: DatabaseConnection) -> Result<(), DbErr> {
+    meta::Entity::update_many()
+        .col_expr(meta::Column::CompatibleFrom, Expr::val(WORKER_LEASES))
+        .filter(meta::Column::Id.eq(1))
+        .filter(meta::Column::CompatibleFrom.lt(WORKER_LEASES))
+        .exec(&database)
+        .await?;
+    Ok(())
 }
 
 /// Raises what is reserved, for whoever has the token; false where the row is not as it was seen.
