@@ -2,7 +2,8 @@
 
 use super::{asked, now_ms};
 use crate::support::{
-    Backend, Client, Program, Scrape, TestDatabase, for_each_backend, for_each_server, run, wait,
+    Backend, Client, Lease, Program, Scrape, TestDatabase, for_each_backend, for_each_server, run,
+    wait,
 };
 
 const TTL_MS: i64 = 10_000;
@@ -24,7 +25,8 @@ async fn a_clock_that_is_far_ahead_reserves_nothing(backend: Backend) {
     assert!(skew(&program.client()).await < -350.0);
     program.stop().await;
 
-    // Less far it is taken: what it reserves lies as far ahead, and the next begins there.
+    // Less far it is taken: what it reserves lies as far ahead, and the next begins there, once its
+    // own time reaches so far.
     let near = Program::options()
         .database(&database.url)
         .clock_ahead(FIVE_MINUTES_MS - 60_000);
@@ -41,8 +43,34 @@ async fn a_clock_that_is_far_ahead_reserves_nothing(backend: Backend) {
         .database(&database.url)
         .start_ready()
         .await;
-    let next = right.client().lease("billing", 1, 1000, "near").await;
+    let client = right.client();
+    let other = client.lease("billing", 1, 1000, "near").await;
+    assert_ne!(other.worker, ahead.worker, "that has no time before then");
+    let next = client.lease("billing", 1, 600_000, "far").await;
     assert_eq!((next.worker, next.from_ms), (ahead.worker, ahead.until_ms));
+}
+
+for_each_backend!(a_database_clock_that_is_far_ahead_holds_ids_back_little);
+
+async fn a_database_clock_that_is_far_ahead_holds_ids_back_little(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options()
+        .database(&database.url)
+        .clock_ahead(-2 * FIVE_MINUTES_MS);
+    let program = options.start_ready().await;
+    let client = program.client();
+    let before = now_ms();
+    let lease = client.lease("billing", 10, TTL_MS, "behind").await;
+    let renewed = client.renew(&lease, None).await.expect("a reply");
+    assert_eq!(renewed.status, 200, "{renewed:?}");
+    // By the replica's clock plus five minutes, not by the database's.
+    for lease in [lease, Lease::of(&renewed)] {
+        let until = lease.until_ms - before - TTL_MS + FIVE_MINUTES_MS;
+        assert!((0..10_000).contains(&until), "{lease:?} {until}");
+    }
+    assert!(skew(&client).await > 590.0);
+    let log = program.stop().await;
+    assert_eq!(log.matches("Clocks apart").count(), 1, "{log}");
 }
 
 /// The database's clock minus ours, once it was looked at.

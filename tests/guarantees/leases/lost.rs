@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use super::{LIMIT, asked, now_ms};
 use crate::support::{
-    Backend, Client, Lease, Options, Program, Reply, Scrape, TestDatabase, for_each_backend,
+    Backend, Client, Options, Program, Reply, Scrape, TestDatabase, for_each_backend,
     for_each_server, wait,
 };
 
 const TTL_MS: i64 = 60_000;
 const BITS: u32 = 10;
-/// How long ids rest at least after a recovery.
-const REST_MS: i64 = 15 * 60_000;
+/// How long ids rest at least after a recovery: the longest lease, and five minutes for clocks.
+const REST_MS: i64 = 65 * 60_000;
+/// How much later they begin at most: clocks may be five minutes apart, and calls take a while.
+const LATER_MS: i64 = 6 * 60_000;
 
 fn options(database: &TestDatabase) -> Options {
     Program::options()
@@ -46,16 +48,81 @@ async fn a_store_that_forgot_a_lease_leases_nothing(backend: Backend) {
     assert_eq!(went_back(&client).await, 1.0);
     program.stop().await;
 
-    let before = now_ms();
     recover(&database);
+    let recovered_at = recovered_at(&database).await;
     let program = options(&database).start_ready().await;
     let client = program.client();
     let late = client.renew(&lease, None).await.expect("a reply");
     refused(&late, 409, "lease_lost");
-    let next = client.lease("billing", BITS, TTL_MS, "two").await;
-    assert_eq!(next.worker, lease.worker, "the row is gone");
-    assert!(next.from_ms >= before + REST_MS, "{next:?}");
-    assert!(next.from_ms > lease.until_ms, "{next:?} {lease:?}");
+    rests(&client, "billing", recovered_at).await;
+    let n_rows = database.number("SELECT COUNT(*) FROM worker_lease").await;
+    assert_eq!(n_rows, Some(0), "a lease without any time was written");
+}
+
+/// No id of a pool can be used before any forgotten lease has certainly ended.
+async fn rests(client: &Client, pool: &str, recovered_at: i64) {
+    for (bits, ttl_ms) in [(BITS, TTL_MS), (BITS, 3_600_000)] {
+        let reply = asked(client, pool, bits, ttl_ms, "whoever").await;
+        refused(&reply, 503, "clock_behind");
+        let words = reply.body.split(|letter: char| !letter.is_ascii_digit());
+        let from_ms: i64 = words
+            .filter_map(|word| word.parse().ok())
+            .max()
+            .expect("when it begins");
+        let rest = recovered_at + REST_MS..recovered_at + REST_MS + LATER_MS;
+        assert!(rest.contains(&from_ms), "{from_ms} in {rest:?}");
+    }
+}
+
+async fn recovered_at(database: &TestDatabase) -> i64 {
+    let read = database.number("SELECT recovered_at FROM meta").await;
+    read.expect("it was recovered")
+}
+
+for_each_server!(a_recovery_under_a_replica_ends_its_leases_and_nothing_else);
+
+async fn a_recovery_under_a_replica_ends_its_leases_and_nothing_else(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = options(&database).start_ready().await;
+    let client = program.client();
+    let lease = client.lease("billing", BITS, TTL_MS, "one").await;
+    database.execute("DELETE FROM worker_lease").await;
+    let renewed = client.renew(&lease, None).await.expect("a reply");
+    refused(&renewed, 503, "store_went_back");
+    recover(&database);
+    wait::until("the recovery is seen", LIMIT, async || {
+        (went_back(&client).await == 0.0).then_some(())
+    })
+    .await;
+    for _ in 0..3 {
+        let renewed = client.renew(&lease, None).await.expect("a reply");
+        refused(&renewed, 409, "lease_lost");
+    }
+    rests(&client, "billing", recovered_at(&database).await).await;
+    assert_eq!(went_back(&client).await, 0.0);
+}
+
+for_each_backend!(a_recovery_by_an_older_program_holds_rows_back_as_well);
+
+async fn a_recovery_by_an_older_program_holds_rows_back_as_well(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = options(&database).start_ready().await;
+    let client = program.client();
+    let lease = client.lease("billing", 1, TTL_MS, "one").await;
+    let given = client.give_back(&lease, Some(lease.from_ms)).await;
+    assert_eq!(given.expect("a reply").status, 204);
+    // It raises what it knows of, and no row.
+    let from_ms = now_ms() + 600_000;
+    database
+        .execute(&format!("UPDATE meta SET leases_from = {from_ms}"))
+        .await;
+    let early = asked(&client, "billing", 1, TTL_MS, "one").await;
+    refused(&early, 503, "clock_behind");
+    let next = client.lease("billing", 1, 3_600_000, "one").await;
+    assert_eq!((next.worker, next.from_ms), (lease.worker, from_ms));
+    // And none can be started any more where a worker id is leased.
+    let compatible_from = database.number("SELECT compatible_from FROM meta").await;
+    assert_eq!(compatible_from, Some(4));
 }
 
 for_each_server!(a_forgotten_lease_is_noticed_though_nobody_asks);
@@ -110,8 +177,8 @@ async fn a_recovery_voids_every_lease(backend: Backend) {
     let long = client.lease("billing", 1, 3_600_000, "one").await;
     let short = client.lease("billing", 1, TTL_MS, "two").await;
     program.stop().await;
-    let before = now_ms();
     recover(&database);
+    let recovered_at = recovered_at(&database).await;
     let program = options(&database).start_ready().await;
     let client = program.client();
     for lease in [&long, &short] {
@@ -121,12 +188,12 @@ async fn a_recovery_voids_every_lease(backend: Backend) {
         refused(&given, 409, "lease_lost");
     }
     // One like the long one may have been forgotten.
-    for holder in ["one", "two"] {
-        let lease: Lease = client.lease("billing", 1, TTL_MS, holder).await;
-        assert!(lease.from_ms >= before + 3_600_000, "{lease:?}");
-    }
-    let fresh = client.lease("new", 1, TTL_MS, "one").await;
-    assert!(fresh.from_ms >= before + 3_600_000, "{fresh:?}");
+    let early = asked(&client, "billing", 1, TTL_MS, "one").await;
+    refused(&early, 503, "clock_behind");
+    rests(&client, "new", recovered_at).await;
+    let least = "SELECT MIN(reserved_until) FROM worker_lease";
+    let least = database.number(least).await.expect("two rows");
+    assert!(least >= recovered_at + REST_MS, "{least} {recovered_at}");
 }
 
 fn recover(database: &TestDatabase) {

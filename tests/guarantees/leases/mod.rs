@@ -2,9 +2,11 @@
 
 mod clocks;
 mod lost;
+mod ordinary;
 mod race;
 mod striped;
 mod taken;
+mod untold;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -2,7 +2,7 @@
 
 use super::{LIMIT, asked};
 use crate::support::{
-    Backend, Client, Lease, Program, Scrape, TestDatabase, for_each_backend, wait,
+    Backend, Client, Lease, Program, Scrape, TestDatabase, for_each_backend, run, wait,
 };
 use std::collections::BTreeSet;
 
@@ -54,6 +54,29 @@ async fn of_1024_leases_all_differ_and_the_next_is_refused(backend: Backend) {
         (reply.status == 201).then(|| Lease::of(&reply))
     });
     assert_eq!(next.await.worker, given.worker);
+}
+
+#[test]
+fn pools_that_nobody_used_of_late_do_not_count() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let options = Program::options().database(&database.url);
+        let program = options.start_ready().await;
+        let client = program.client();
+        let old = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) \
+                   INSERT INTO worker_lease (pool, worker, bits, holder, token_hash, expires_at, \
+                   reserved_until, version, reserved_from, ttl_ms, ended) \
+                   SELECT 'old-' || i, 0, 10, 'h', '', 0, 0, 1, 0, 1000, 1 FROM n";
+        database.execute(old).await;
+        client.lease("one-more", BITS, TTL_MS, "one").await;
+        let hour_ago = "UPDATE worker_lease SET expires_at = (unixepoch() - 3600) * 1000";
+        database.execute(hour_ago).await;
+        let refused = asked(&client, "yet-another", BITS, TTL_MS, "one").await;
+        assert_eq!(refused.status, 409, "{refused:?}");
+        assert_eq!(refused.code().as_deref(), Some("too_many_sequences"));
+        // One that is there has room.
+        client.lease("old-7", BITS, TTL_MS, "one").await;
+    });
 }
 
 async fn take(client: Client, caller: usize) -> Vec<Lease> {

@@ -151,7 +151,7 @@ impl Database {
         Ok(())
     }
 
-    pub(super) fn lease_witness(&self) -> Result<Witness, LeaseError> {
+    pub(super) fn witness(&self) -> Result<Witness, LeaseError> {
         self.beat.witness().map_err(|error| {
             if matches!(error, StoreError::WentBack) {
                 LeaseError::WentBack
@@ -221,6 +221,10 @@ impl Database {
         );
         self.connection.refresh.notify_one();
     }
+}
+
+pub(super) fn unsigned(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or(0)
 }
 
 #[cfg(test)]

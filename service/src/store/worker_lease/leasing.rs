@@ -11,7 +11,8 @@ use migration::WORKER_LEASES;
 
 use super::{
     LeaseError, LeaseKey, LeaseWanted, MOST_POOLS, Pool, Share, WorkerLease,
-    attempt::{Clocks, Doubt, Stop},
+    attempt::{Clocks, Doubt, Stop, unsigned},
+    choice,
     look::{self, Found, Head, Look, Question},
     millis,
     statements::{self, Ground, Written},
@@ -151,12 +152,12 @@ impl Database {
     async fn attempt(&self, asking: &mut Asking<'_>) -> Result<WorkerLease, Stop> {
         self.know_leases(asking.until).await?;
         let clocks = Clocks::read();
-        let witness = self.lease_witness()?;
+        let witness = self.witness()?;
         let wanted = asking.wanted;
         let question = asking.question(Share::of(self.place.stripe), clocks, &witness);
         let looking = self
             .connection
-            .run(asking.until, |database| look::look(database, question));
+            .run(asking.until, |database| choice::look(database, question));
         let Look { head, found } = looking.await?;
         self.check_clock(head.clock, &witness, clocks)?;
         clocks.check(head.clock.now_ms)?;
@@ -207,7 +208,7 @@ impl Database {
         witness: Witness,
     ) -> Written {
         let (wanted, ttl) = (asking.wanted, asking.wanted.ttl);
-        let from_ms = look::from_ms(row, head);
+        let from_ms = choice::from_ms(row, head);
         Written {
             pool: wanted.pool.key(),
             worker,
@@ -291,8 +292,4 @@ fn certain(failure: Failure) -> Failure {
             Failure::NotCommitted(cause)
         }
     }
-}
-
-pub(super) fn unsigned(number: i32) -> u32 {
-    u32::try_from(number).unwrap_or(0)
 }

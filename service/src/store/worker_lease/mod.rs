@@ -7,11 +7,12 @@
 
 mod attempt;
 mod by_store;
+mod choice;
 mod given;
+mod holding;
 mod leasing;
 mod listing;
 mod look;
-mod renewing;
 mod statements;
 mod taking_back;
 mod token;
@@ -29,8 +30,8 @@ use tokio::sync::oneshot;
 use self::token::Token;
 use super::{kind::Store, stores::Stores};
 
+pub(in crate::store) use choice::named_from;
 pub(in crate::store) use given::{Given, watch};
-pub(in crate::store) use look::named_from;
 
 /// No clock of ours may be further ahead of the database's: nothing is reserved then.
 pub(in crate::store) const MOST_AHEAD_MS: i64 = 5 * 60 * 1000;
@@ -107,6 +108,12 @@ impl LeaseKey {
     /// What the holder shows. Secret.
     pub fn token(&self) -> &str {
         self.token.as_str()
+    }
+
+    /// What the row's version is at least in an era; a recovery since has voided the lease, and its
+    /// row may be any.
+    fn least_version(&self, era: u64) -> i64 {
+        if self.era == era { self.version } else { 0 }
     }
 }
 
@@ -366,6 +373,19 @@ mod tests {
         // No name begins so, and every one sorts behind it.
         assert!(SequenceName::parse("/a").is_err());
         assert!(own < named && *"/" < *"0");
+    }
+
+    #[test]
+    fn a_lease_says_nothing_of_its_row_after_a_recovery() {
+        let key = LeaseKey {
+            pool: Pool::Named(SequenceName::parse("billing").unwrap()),
+            worker: 3,
+            token: Token::draw(),
+            version: 7,
+            era: 1,
+            store: 0,
+        };
+        assert_eq!((key.least_version(1), key.least_version(2)), (7, 0));
     }
 
     #[test]

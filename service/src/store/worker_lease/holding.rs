@@ -1,4 +1,5 @@
-//! One database renews leases and takes them back from their holders: whoever shows the token.
+//! Whoever holds a lease renews it and gives it back: the row is read, then written on condition
+//! that it is still so.
 
 use std::{
     future::Future,
@@ -9,8 +10,7 @@ use entity::worker_lease;
 
 use super::{
     LeaseError, LeaseKey, WorkerLease,
-    attempt::{Clocks, Doubt, Stop},
-    leasing::unsigned,
+    attempt::{Clocks, Doubt, Stop, unsigned},
     look::{self, Clock},
     millis,
     statements::{self, End, Written},
@@ -143,7 +143,7 @@ impl Database {
         until: Instant,
     ) -> Result<(Clock, worker_lease::Model, Witness), Stop> {
         self.know_leases(until).await?;
-        let witness = self.lease_witness()?;
+        let witness = self.witness()?;
         let (pool, worker) = (key.pool.key(), key.worker);
         let borne_out = witness.clone();
         let looking = self.connection.run(until, |database| async move {
@@ -154,8 +154,7 @@ impl Database {
         let (clock, row) = looking.await?;
         self.check_clock(clock, &witness, clocks)?;
         let version = row.as_ref().map_or(0, |row| row.version);
-        // A recovery since has voided the lease: then its row may be any.
-        if key.era == witness.era() && version < key.version {
+        if version < key.least_version(witness.era()) {
             self.note_lease_went_back(witness.era());
             return Err(LeaseError::WentBack.into());
         }
