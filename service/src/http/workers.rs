@@ -164,8 +164,9 @@ pub(super) async fn renew(
     Ok(HttpResponse::Ok().json(LeasedWorker::from(held)))
 }
 
-/// Gives a worker id back. Without `unused_from_ms` it rests until `until_ms`. Once this is sent,
-/// nothing may be stamped and no renewal asked.
+/// Gives a worker id back. Without `unused_from_ms` it rests until `until_ms`.
+///
+/// Once this is sent, nothing may be stamped and no renewal asked.
 #[utoipa::path(
     delete,
     path = "/v1/workers/{pool}/{worker}",
