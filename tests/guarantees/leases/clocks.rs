@@ -44,7 +44,7 @@ async fn a_clock_that_is_far_ahead_reserves_nothing(backend: Backend) {
         .start_ready()
         .await;
     let client = right.client();
-    let other = client.lease("billing", 1, 1000, "near").await;
+    let other = client.lease("billing", 1, 60_000, "near").await;
     assert_ne!(other.worker, ahead.worker, "that has no time before then");
     let next = client.lease("billing", 1, 600_000, "far").await;
     assert_eq!((next.worker, next.from_ms), (ahead.worker, ahead.until_ms));
