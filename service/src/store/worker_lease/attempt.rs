@@ -143,7 +143,7 @@ impl Database {
             .run(until, |database: DatabaseConnection| async move {
                 Installed::read(&database).await
             });
-        let installed = read.await?;
+        let installed = read.await.map_err(certain)?;
         if installed.is_none_or(|installed| installed.schema_version < WORKER_LEASES) {
             return Err(LeaseError::OldSchema.into());
         }
@@ -220,6 +220,15 @@ impl Database {
             "a worker id that this replica leased is gone or older than it was",
         );
         self.connection.refresh.notify_one();
+    }
+}
+
+/// The failure of a statement that leases, renews or ends nothing, whether it was done or not.
+pub(super) fn certain(failure: Failure) -> Failure {
+    match failure {
+        Failure::NotCommitted(cause) | Failure::MayHaveCommitted(cause) => {
+            Failure::NotCommitted(cause)
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use entity::worker_lease;
 
 use super::{
     LeaseError, LeaseKey, WorkerLease,
-    attempt::{Clocks, Doubt, Stop, unsigned},
+    attempt::{Clocks, Doubt, Stop, certain, unsigned},
     look::{self, Clock},
     millis,
     statements::{self, End, Written},
@@ -151,7 +151,7 @@ impl Database {
             let row = look::read_row(&database, &pool, worker).await?;
             Ok((clock, row))
         });
-        let (clock, row) = looking.await?;
+        let (clock, row) = looking.await.map_err(certain)?;
         self.check_clock(clock, &witness, clocks)?;
         let version = row.as_ref().map_or(0, |row| row.version);
         if version < key.least_version(witness.era()) {

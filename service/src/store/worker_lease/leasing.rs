@@ -11,7 +11,7 @@ use migration::WORKER_LEASES;
 
 use super::{
     LeaseError, LeaseKey, LeaseWanted, MOST_POOLS, Pool, Share, WorkerLease,
-    attempt::{Clocks, Doubt, Stop, unsigned},
+    attempt::{Clocks, Doubt, Stop, certain, unsigned},
     choice,
     look::{self, Found, Head, Look, Question},
     millis,
@@ -158,7 +158,7 @@ impl Database {
         let looking = self
             .connection
             .run(asking.until, |database| choice::look(database, question));
-        let Look { head, found } = looking.await?;
+        let Look { head, found } = looking.await.map_err(certain)?;
         self.check_clock(head.clock, &witness, clocks)?;
         clocks.check(head.clock.now_ms)?;
         if let Some(bits) = head.bits.filter(|bits| *bits != wanted.bits) {
@@ -190,7 +190,6 @@ impl Database {
             let raising = self
                 .connection
                 .run(asking.until, statements::keep_older_programs_out);
-            // Raised or not, no lease comes of it.
             raising.await.map_err(certain)?;
         }
         let written = self.as_written(asking, clocks, &head, (worker, row.as_ref()), witness);
@@ -282,14 +281,5 @@ impl Database {
             .connection
             .run(until, |database| look::has_former(database, pool, holder));
         reading.await.unwrap_or(false)
-    }
-}
-
-/// The failure of a statement that does no harm when it is done.
-fn certain(failure: Failure) -> Failure {
-    match failure {
-        Failure::NotCommitted(cause) | Failure::MayHaveCommitted(cause) => {
-            Failure::NotCommitted(cause)
-        }
     }
 }
