@@ -84,6 +84,10 @@ pub(crate) enum Fault {
     NoClaims,
     /// A name is born in another store than the default one without a claim.
     NoClaimRow,
+    /// A worker id is given whoever holds it.
+    NoLeaseConditions,
+    /// A lease begins now, whatever time was reserved before.
+    NoReservedUntil,
 }
 
 #[cfg(feature = "sabotage")]
@@ -127,6 +131,8 @@ impl Fault {
         (Fault::NoRowCheck, "no-row-check"),
         (Fault::NoClaims, "no-claims"),
         (Fault::NoClaimRow, "no-claim-row"),
+        (Fault::NoLeaseConditions, "no-lease-conditions"),
+        (Fault::NoReservedUntil, "no-reserved-until"),
     ];
 }
 

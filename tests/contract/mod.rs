@@ -18,3 +18,4 @@ mod rehearsal;
 mod sequences;
 mod slow_clients;
 mod strict;
+mod workers;

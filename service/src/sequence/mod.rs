@@ -27,6 +27,7 @@ mod shared;
 mod strict;
 mod sweep;
 pub mod templates;
+pub mod workers;
 
 use std::time::Duration;
 

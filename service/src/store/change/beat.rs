@@ -14,10 +14,10 @@ use std::{
 use ::metrics::Gauge;
 use entity::replica;
 use odometer_core::name::SequenceName;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, ExprTrait, OnConflict, Query},
 };
 
@@ -26,6 +26,7 @@ use crate::sabotage::{self, Fault};
 use crate::store::{
     connection::Connection,
     connection::session::DatabaseConnection,
+    database_clock,
     error::{Failure, StoreError},
 };
 
@@ -92,6 +93,11 @@ impl Witness {
     pub(in crate::store) fn holder(&self) -> &str {
         &self.holder
     }
+
+    /// How many recoveries this process had seen.
+    pub(in crate::store) fn era(&self) -> u64 {
+        self.era
+    }
 }
 
 impl Beat {
@@ -125,6 +131,16 @@ impl Beat {
         })
     }
 
+    /// The last beat that was sent, whatever became of it.
+    pub(in crate::store) fn last_sent(&self) -> i64 {
+        self.state.lock().sent
+    }
+
+    /// The last beat that is in the database for certain.
+    pub(in crate::store) fn last_confirmed(&self) -> Option<i64> {
+        self.state.lock().confirmed
+    }
+
     pub(in crate::store) fn has_gone_back(&self) -> bool {
         self.state.lock().went_back
     }
@@ -141,19 +157,33 @@ impl Beat {
 
     /// The store contradicts a witness: from now on nothing is reserved for any name.
     pub(in crate::store) fn contradicted(&self, witness: &Witness) {
-        let era = self.state.lock().era;
-        // A look that began before a recovery says nothing of the time after it.
-        if witness.era == era {
-            self.note_went_back("this replica's own row is gone or older than it was");
+        self.note_went_back_in(
+            witness.era,
+            "this replica's own row is gone or older than it was",
+        );
+    }
+
+    /// Something was found to be gone by a look that began in an era: before a recovery, it says
+    /// nothing of the time after it.
+    pub(in crate::store) fn note_went_back_in(&self, era: u64, how: &str) {
+        let state = self.state.lock();
+        if state.era == era {
+            self.mark_gone_back(state, how);
         }
     }
 
     pub(in crate::store) fn note_went_back(&self, how: &str) {
+        self.mark_gone_back(self.state.lock(), how);
+    }
+
+    fn mark_gone_back(&self, mut state: MutexGuard<'_, State>, how: &str) {
         if sabotage::is(Fault::NoWentBackChecks) {
             return;
         }
         self.went_back.set(1.0);
-        if !std::mem::replace(&mut self.state.lock().went_back, true) {
+        let was_known = std::mem::replace(&mut state.went_back, true);
+        drop(state);
+        if !was_known {
             tracing::error!(
                 store = &*self.store,
                 "the store went back to an earlier state: {how}. Nothing is reserved for any \
@@ -276,7 +306,7 @@ async fn raise(
         .col_expr(replica::Column::Beat, Expr::val(next))
         .col_expr(
             replica::Column::BeatAt,
-            now(database.get_database_backend()),
+            database_clock::now(database.get_database_backend()),
         )
         .filter(replica::Column::Holder.eq(&*holder))
         .filter(replica::Column::Beat.between(least, next))
@@ -288,8 +318,8 @@ async fn raise(
 /// Deletes rows of processes that ended long ago, a bounded number of them.
 pub(in crate::store) async fn delete_old(database: DatabaseConnection) -> Result<u64, DbErr> {
     let kept_ms = i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX);
-    let is_old =
-        Expr::col(replica::Column::BeatAt).lt(now(database.get_database_backend()).sub(kept_ms));
+    let since = database_clock::now(database.get_database_backend()).sub(kept_ms);
+    let is_old = Expr::col(replica::Column::BeatAt).lt(since);
     let old: Vec<String> = replica::Entity::find()
         .select_only()
         .column(replica::Column::Holder)
@@ -307,13 +337,4 @@ pub(in crate::store) async fn delete_old(database: DatabaseConnection) -> Result
         .exec(&database)
         .await?;
     Ok(deleted.rows_affected)
-}
-
-/// The database's own clock, which all replicas share, in milliseconds since the Unix epoch.
-pub(in crate::store) fn now(backend: DbBackend) -> Expr {
-    Expr::cust(match backend {
-        DbBackend::Postgres => "CAST(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000 AS BIGINT)",
-        DbBackend::MySql => "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
-        DbBackend::Sqlite | _ => "CAST(UNIXEPOCH('subsec') * 1000 AS INTEGER)",
-    })
 }

@@ -1,0 +1,285 @@
+//! What every statement about a lease begins and ends with: the clocks, the ground it stands on, and
+//! what a failure means.
+
+use std::time::{Duration, Instant};
+
+use migration::{Installed, WORKER_LEASES};
+
+use super::{LeaseError, MOST_AHEAD_MS, Pool, given::Verdict, look::Clock, millis};
+use crate::clock::now_ms;
+use crate::store::{
+    change::beat::Witness,
+    connection::{Health, session::DatabaseConnection},
+    database::Database,
+    error::{Cause, Failure, StoreError},
+};
+
+/// Why an attempt came to nothing.
+pub(super) enum Stop {
+    /// It is not to be tried again.
+    Told(LeaseError),
+    /// Somebody else was faster.
+    Conflict,
+    Failed(Failure),
+}
+
+impl From<LeaseError> for Stop {
+    fn from(error: LeaseError) -> Self {
+        Self::Told(error)
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Our clocks before anything is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clocks {
+    pub(super) sent: Instant,
+    pub(super) ours_ms: i64,
+}
+
+impl Clocks {
+    pub(super) fn read() -> Self {
+        Self {
+            sent: Instant::now(),
+            ours_ms: now_ms(),
+        }
+    }
+
+    /// # Errors
+    /// `ClockAhead`.
+    pub(super) fn check(self, database_ms: i64) -> Result<(), LeaseError> {
+        let by_ms = self.ours_ms.saturating_sub(database_ms);
+        if by_ms > MOST_AHEAD_MS {
+            return Err(LeaseError::ClockAhead { by_ms });
+        }
+        Ok(())
+    }
+
+    /// So far ahead time is reserved: by the later clock, but by the database's at most as far ahead
+    /// of ours as ours may be of it. One that jumped far ahead would else keep its ids from being
+    /// used long after it is right again.
+    pub(super) fn until(self, database_ms: i64, ttl: Duration) -> i64 {
+        let most_ms = self.ours_ms.saturating_add(MOST_AHEAD_MS);
+        let now_ms = Ord::max(self.ours_ms, Ord::min(database_ms, most_ms));
+        now_ms.saturating_add(millis(ttl))
+    }
+
+    /// The database's clock minus ours, as of a reply that has just come.
+    pub(super) fn skew_ms(self, database_ms: i64) -> i64 {
+        let half = millis(self.sent.elapsed()) / 2;
+        database_ms.saturating_sub(self.ours_ms.saturating_add(half))
+    }
+}
+
+/// What one call knows after its attempts so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Doubt {
+    /// Whether one of them may have been done: then nothing else is told of any later failure.
+    may_have_happened: bool,
+}
+
+impl Doubt {
+    /// What is told of a call that ends without having been done for certain.
+    pub(super) fn told(self, error: LeaseError) -> LeaseError {
+        if self.may_have_happened {
+            LeaseError::MayHaveHappened
+        } else {
+            error
+        }
+    }
+
+    /// The same where the database has answered: that a lease is lost it says for certain.
+    pub(super) fn answered(self, error: LeaseError) -> LeaseError {
+        match error {
+            LeaseError::Lost => LeaseError::Lost,
+            error => self.told(error),
+        }
+    }
+
+    fn note(&mut self, failure: &Failure) {
+        self.may_have_happened |= matches!(failure, Failure::MayHaveCommitted(_));
+    }
+}
+
+impl Database {
+    /// Whether a failure may pass; what is told of one after which nothing more is tried.
+    pub(super) fn judge(&self, failure: &Failure, doubt: &mut Doubt) -> Result<(), LeaseError> {
+        // Whatever the cause: what may be in the database is told first.
+        doubt.note(failure);
+        let error = match failure.cause() {
+            Cause::Contention | Cause::Interrupted | Cause::Duplicate | Cause::Broken(_) => {
+                return Ok(());
+            }
+            Cause::Silent | Cause::Busy => LeaseError::Deadline,
+            Cause::NoConnection(_) | Cause::Refused(_) | Cause::ReadOnly(_) | Cause::DiskFull => {
+                LeaseError::Unavailable
+            }
+            Cause::WentBack => LeaseError::WentBack,
+            Cause::Denied(text) | Cause::Server(text) => {
+                // The schema may be another one by now.
+                self.given.forget_schema();
+                tracing::error!(error = %text, "the database refuses a statement about a worker id");
+                LeaseError::Unavailable
+            }
+        };
+        Err(doubt.told(error))
+    }
+
+    /// That the database answers and its schema has leases, which is asked until it has.
+    pub(super) async fn know_leases(&self, until: Instant) -> Result<(), Stop> {
+        if self.health() != Health::Up {
+            return Err(LeaseError::Unavailable.into());
+        }
+        if self.given.knows_schema() {
+            return Ok(());
+        }
+        let read = self
+            .connection
+            .run(until, |database: DatabaseConnection| async move {
+                Installed::read(&database).await
+            });
+        let installed = read.await.map_err(certain)?;
+        if installed.is_none_or(|installed| installed.schema_version < WORKER_LEASES) {
+            return Err(LeaseError::OldSchema.into());
+        }
+        self.given.note_schema();
+        Ok(())
+    }
+
+    pub(super) fn witness(&self) -> Result<Witness, LeaseError> {
+        self.beat.witness().map_err(|error| {
+            if matches!(error, StoreError::WentBack) {
+                LeaseError::WentBack
+            } else {
+                LeaseError::Unavailable
+            }
+        })
+    }
+
+    /// That the database has not gone back; its clock is taken notice of.
+    pub(super) fn check_clock(
+        &self,
+        clock: Clock,
+        witness: &Witness,
+        clocks: Clocks,
+    ) -> Result<(), LeaseError> {
+        self.note_clock(clocks.skew_ms(clock.now_ms));
+        if witness.is_borne_out_by(clock.beat) {
+            return Ok(());
+        }
+        self.beat.contradicted(witness);
+        self.connection.refresh.notify_one();
+        Err(LeaseError::WentBack)
+    }
+
+    fn note_clock(&self, skew_ms: i64) {
+        self.counted.note_skew(skew_ms);
+        if self.given.note_ahead(skew_ms > MOST_AHEAD_MS) {
+            tracing::warn!(
+                database = %self.place,
+                ahead_s = skew_ms / 1000,
+                "the database's clock is more than 5 minutes ahead of this replica's: time is \
+                 reserved with worker ids as if it were 5 minutes; see the runbook, \
+                 \"Clocks apart\""
+            );
+        }
+    }
+
+    /// That the row of an id, 0 where there is none, is not below what this process wrote of it.
+    ///
+    /// # Errors
+    /// A conflict where it may have been written since it was read.
+    pub(super) fn check_given(
+        &self,
+        (pool, worker): (&Pool, u32),
+        version: i64,
+        witness: &Witness,
+        clocks: Clocks,
+    ) -> Result<(), Stop> {
+        let id = (pool, worker);
+        let given = &self.given;
+        match given.judge(id, version, witness.era(), clocks.sent) {
+            Verdict::Fits => Ok(()),
+            Verdict::ReadTooEarly => Err(Stop::Conflict),
+            Verdict::WentBack => {
+                self.note_lease_went_back(witness.era());
+                Err(LeaseError::WentBack.into())
+            }
+        }
+    }
+
+    /// A lease is gone, as a look says that began in an era.
+    pub(super) fn note_lease_went_back(&self, era: u64) {
+        self.beat.note_went_back_in(
+            era,
+            "a worker id that this replica leased is gone or older than it was",
+        );
+        self.connection.refresh.notify_one();
+    }
+}
+
+/// The failure of a statement that leases, renews or ends nothing, whether it was done or not.
+pub(super) fn certain(failure: Failure) -> Failure {
+    match failure {
+        Failure::NotCommitted(cause) | Failure::MayHaveCommitted(cause) => {
+            Failure::NotCommitted(cause)
+        }
+    }
+}
+
+pub(super) fn unsigned(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    fn clocks(ours_ms: i64) -> Clocks {
+        Clocks {
+            sent: Instant::now(),
+            ours_ms,
+        }
+    }
+
+    #[test]
+    fn a_database_clock_that_jumped_ahead_reserves_five_minutes_more_at_most() {
+        let until = |database_ms| clocks(1_000_000).until(database_ms, TTL);
+        assert_eq!(until(0), 1_030_000);
+        assert_eq!(until(1_000_000), 1_030_000);
+        assert_eq!(until(1_000_000 + MOST_AHEAD_MS), 1_030_000 + MOST_AHEAD_MS);
+        for far_ms in [MOST_AHEAD_MS + 1, 86_400_000, i64::MAX - 1_000_000] {
+            assert_eq!(until(1_000_000 + far_ms), 1_030_000 + MOST_AHEAD_MS);
+        }
+    }
+
+    #[test]
+    fn a_clock_of_ours_that_is_far_ahead_reserves_nothing() {
+        assert!(clocks(MOST_AHEAD_MS).check(0).is_ok());
+        assert!(clocks(MOST_AHEAD_MS + 1).check(0).is_err());
+    }
+
+    #[test]
+    fn after_an_attempt_that_may_have_been_done_no_failure_is_certain() {
+        let mut doubt = Doubt::default();
+        let away = || LeaseError::Unavailable;
+        doubt.note(&Failure::NotCommitted(Cause::Silent));
+        assert!(matches!(doubt.told(away()), LeaseError::Unavailable));
+        doubt.note(&Failure::MayHaveCommitted(Cause::DiskFull));
+        doubt.note(&Failure::NotCommitted(Cause::Contention));
+        for error in [away(), LeaseError::WentBack, LeaseError::Deadline] {
+            assert!(matches!(doubt.told(error), LeaseError::MayHaveHappened));
+        }
+        let lost = doubt.answered(LeaseError::Lost);
+        assert!(matches!(lost, LeaseError::Lost));
+        let ahead = doubt.answered(LeaseError::ClockAhead { by_ms: 1 });
+        assert!(matches!(ahead, LeaseError::MayHaveHappened));
+    }
+}

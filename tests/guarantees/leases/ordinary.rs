@@ -1,0 +1,86 @@
+//! Ordinary calls at once: nothing of what one call writes while another one looks is taken for a
+//! database that went back.
+
+use std::time::{Duration, Instant};
+
+use super::{asked, now_ms};
+use crate::support::{
+    Backend, Client, Lease, Program, Reply, Scrape, TestDatabase, for_each_backend, settings,
+};
+
+const BITS: u32 = 3;
+const TTL_MS: i64 = 5000;
+const N_HOLDERS: usize = 12;
+
+for_each_backend!(calls_at_once_are_no_store_that_went_back);
+
+async fn calls_at_once_are_no_store_that_went_back(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = Program::options()
+        .database(&database.url)
+        .env("ODOMETER_DEFINITION_REFRESH", "1s")
+        .start_ready()
+        .await;
+    let until = Instant::now() + settings::at_size(Duration::from_secs(4), Duration::from_secs(60));
+    let holders: Vec<_> = (0..N_HOLDERS)
+        .map(|n| tokio::spawn(hold(program.client(), format!("holder-{n}"), until)))
+        .collect();
+    let (mut n_renewed, mut n_ended) = (0, 0);
+    for holder in holders {
+        let (renewed, ended) = holder.await.expect("a holder does not panic");
+        n_renewed += renewed;
+        n_ended += ended;
+    }
+    assert!(
+        n_renewed >= 50 && n_ended >= 10,
+        "vacuous: {n_renewed} {n_ended}"
+    );
+    let scrape = Scrape::of(&program.client()).await;
+    assert_eq!(scrape.sum("odometer_store_went_back", &[]), 0.0);
+    println!("{backend:?}: {n_renewed} renewals, {n_ended} ends");
+}
+
+/// Leases, renews several times at once, and gives back while it renews once more.
+async fn hold(client: Client, name: String, until: Instant) -> (usize, usize) {
+    let (mut n_renewed, mut n_ended) = (0, 0);
+    while Instant::now() < until {
+        let reply = asked(&client, "busy", BITS, TTL_MS, &name).await;
+        is_ordinary(&reply);
+        if reply.status != 201 {
+            tokio::time::sleep(Duration::from_millis(rand::random_range(1..20))).await;
+            continue;
+        }
+        let lease = Lease::of(&reply);
+        let renew = || client.renew(&lease, None);
+        let (one, two, three) = tokio::join!(renew(), renew(), renew());
+        for renewed in [one, two, three] {
+            let renewed = renewed.expect("a reply");
+            is_ordinary(&renewed);
+            n_renewed += usize::from(renewed.status == 200);
+        }
+        let unused = now_ms().clamp(lease.from_ms, lease.until_ms);
+        let (ended, late) = tokio::join!(client.give_back(&lease, Some(unused)), renew());
+        let (ended, late) = (ended.expect("a reply"), late.expect("a reply"));
+        is_ordinary(&ended);
+        is_ordinary(&late);
+        n_ended += usize::from(ended.status == 204);
+        if late.status == 200 {
+            // It may have come first: its time is to rest, and only that is certain.
+            let again = client.give_back(&lease, None).await.expect("a reply");
+            is_ordinary(&again);
+        }
+    }
+    (n_renewed, n_ended)
+}
+
+fn is_ordinary(reply: &Reply) {
+    let code = reply.code();
+    let may_be = [
+        None,
+        Some("no_worker_id"),
+        Some("clock_behind"),
+        Some("refill_timeout"),
+        Some("lease_lost"),
+    ];
+    assert!(may_be.contains(&code.as_deref()), "{reply:?}");
+}

@@ -1,0 +1,82 @@
+//! Leases whose outcome the database did not tell: nobody has them, so they are taken back.
+
+use std::time::Duration;
+
+use super::{LIMIT, asked};
+use crate::support::{
+    Backend, Client, Lease, Link, Program, Proxy, Server, TestDatabase, for_each_server, wait,
+};
+
+const BITS: u32 = 6;
+/// Far longer than the test takes: none ends by itself.
+const TTL_MS: i64 = 3_600_000;
+const N_ASKERS: usize = 24;
+const MOST_ROUNDS: usize = 30;
+
+for_each_server!(what_was_leased_without_a_word_is_taken_back);
+
+async fn what_was_leased_without_a_word_is_taken_back(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let server = Server::shared(backend).await;
+    let proxy = Proxy::to(server.port()).await;
+    let program = Program::options()
+        .database(&database.url_through(&proxy, server))
+        .env("ODOMETER_STORE__TIMEOUT", "500ms")
+        .env("ODOMETER_REFILL__DEADLINE", "2s")
+        .start_ready()
+        .await;
+    let client = program.client();
+    let mut n_untold = 0;
+    for _ in 0..MOST_ROUNDS {
+        n_untold += round(&client, &proxy).await;
+        if n_untold >= 2 {
+            break;
+        }
+    }
+    assert!(n_untold >= 2, "vacuous: every outcome was told");
+    let held = "SELECT COUNT(*) FROM worker_lease WHERE NOT ended";
+    wait::until("nobody holds what nobody has", LIMIT, async || {
+        (database.number(held).await == Some(0)).then_some(())
+    })
+    .await;
+    // And with all of its time.
+    let now_ms = super::now_ms();
+    let later = format!("SELECT COUNT(*) FROM worker_lease WHERE reserved_until > {now_ms}");
+    assert_eq!(database.number(&later).await, Some(0));
+}
+
+/// Many ask while replies are lost; what is given is given back. How many were told that it may have
+/// happened?
+async fn round(client: &Client, proxy: &Proxy) -> usize {
+    let askers: Vec<_> = (0..N_ASKERS)
+        .map(|n| tokio::spawn(ask(client.clone(), format!("asker-{n}"))))
+        .collect();
+    tokio::time::sleep(Duration::from_millis(rand::random_range(1..25))).await;
+    proxy.set(Link::RepliesLost);
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    proxy.set(Link::Cut);
+    proxy.set(Link::Whole);
+    let (mut n_untold, mut leases) = (0, Vec::new());
+    for asker in askers {
+        let (lease, is_untold) = asker.await.expect("an asker does not panic");
+        n_untold += usize::from(is_untold);
+        leases.extend(lease);
+    }
+    for lease in leases {
+        wait::until("it is given back", LIMIT, async || {
+            let given = client.give_back(&lease, Some(lease.from_ms)).await;
+            (given.expect("a reply").status == 204).then_some(())
+        })
+        .await;
+    }
+    n_untold
+}
+
+async fn ask(client: Client, name: String) -> (Option<Lease>, bool) {
+    let reply = asked(&client, "untold", BITS, TTL_MS, &name).await;
+    if reply.status == 201 {
+        return (Some(Lease::of(&reply)), false);
+    }
+    assert_eq!(reply.status, 503, "{reply:?}");
+    (None, reply.body.contains("may have been"))
+}
