@@ -132,6 +132,8 @@ impl Database {
         self.know_leases(until).await?;
         let witness = self.witness()?;
         let (pool, worker) = (key.pool.key(), key.worker);
+        // What another call writes meanwhile is no contradiction to this look.
+        let known = self.given.version_of(key, &self.beat).max(key.version);
         let borne_out = witness.clone();
         let looking = self.connection.run(until, |database| async move {
             let clock = look::read_clock(&database, &borne_out).await?;
@@ -140,7 +142,6 @@ impl Database {
         });
         let (clock, row) = looking.await?;
         self.check_clock(clock, &witness, clocks)?;
-        let known = self.given.version_of(key, &self.beat).max(key.version);
         let version = row.as_ref().map_or(0, |row| row.version);
         if version < known {
             self.note_lease_went_back();

@@ -9,6 +9,7 @@ use super::{
     LeaseError, LeaseKey, LeaseWanted, MOST_POOLS, Pool, Share, WorkerLease,
     attempt::{Clocks, Stop, unsigned},
     choice,
+    given::Moment,
     look::{self, Found, Head, Look, Question},
     millis,
     statements::{self, Written},
@@ -79,7 +80,7 @@ impl Database {
     async fn attempt(&self, asking: &mut Asking<'_>) -> Result<WorkerLease, Stop> {
         self.know_leases(asking.until).await?;
         let clocks = Clocks::read();
-        let witness = self.witness()?;
+        let (witness, since) = (self.witness()?, self.given.now());
         let wanted = asking.wanted;
         let question = Question {
             pool: wanted.pool.key(),
@@ -117,7 +118,7 @@ impl Database {
         if head.bits.is_none() && head.n_pools >= MOST_POOLS {
             return Err(LeaseError::TooManyPools { limit: MOST_POOLS }.into());
         }
-        self.check_given(wanted, worker, row.as_ref())?;
+        self.check_given((wanted, worker), row.as_ref(), since)?;
         self.write(asking, clocks, &head, worker, row.as_ref(), witness)
             .await
     }
@@ -192,14 +193,14 @@ impl Database {
         reading.await.unwrap_or(false)
     }
 
-    /// That an id is not below what this process wrote of it.
+    /// That an id is not below what this process had written of it when the look was sent.
     fn check_given(
         &self,
-        wanted: &LeaseWanted,
-        worker: u32,
+        (wanted, worker): (&LeaseWanted, u32),
         row: Option<&worker_lease::Model>,
+        since: Moment,
     ) -> Result<(), LeaseError> {
-        let known = self.given.version(&wanted.pool, worker, &self.beat);
+        let known = self.given.version(&wanted.pool, worker, since, &self.beat);
         if row.map_or(0, |row| row.version) >= known {
             return Ok(());
         }
