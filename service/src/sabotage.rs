@@ -84,6 +84,11 @@ pub(crate) enum Fault {
     NoClaims,
     /// A name is born in another store than the default one without a claim.
     NoClaimRow,
+    /// Time-ordered ids are issued though the lease of their worker id has ended by our own clock.
+    NoLeaseCheck,
+    /// The time that was reserved with a worker id is neither held to nor taken over: whoever has
+    /// the id stamps from now on, without end.
+    NoReservedUntil,
 }
 
 #[cfg(feature = "sabotage")]
@@ -127,6 +132,8 @@ impl Fault {
         (Fault::NoRowCheck, "no-row-check"),
         (Fault::NoClaims, "no-claims"),
         (Fault::NoClaimRow, "no-claim-row"),
+        (Fault::NoLeaseCheck, "no-lease-check"),
+        (Fault::NoReservedUntil, "no-reserved-until"),
     ];
 }
 

@@ -4,7 +4,7 @@
 //! from which number it goes on: the row's lock queues them, and each reads back what it got.
 
 use entity::counter;
-use odometer_core::{block::Block, definition::Order, period::CounterKey, sizing::Why};
+use odometer_core::{block::Block, definition::{Kind, Order}, period::CounterKey, sizing::Why};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryTrait,
     UpdateMany,
@@ -44,8 +44,13 @@ impl Reservation<'_> {
         }
     }
 
-    /// That the sequence's order is another one than the request was made for.
+    /// That the sequence is one whose numbers are counted, in the order that the request was made
+    /// for.
     pub(super) fn check_order(&self, known: &Known) -> Result<(), Stop> {
+        if known.definition.kind == Kind::Snowflake {
+            let known = Box::new(known.clone());
+            return Err(Stop::Told(StoreError::TimeOrdered(known)));
+        }
         let fits = match &self.request.want {
             Want::Refill(_) => known.definition.order == Order::Relaxed,
             Want::Strict { .. } => known.definition.order == Order::Strict,
