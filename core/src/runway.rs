@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::definition::{Definition, Overflow, PeriodKind};
 use crate::format::Format;
+use crate::snowflake::Layout;
 
 /// 2^53 − 1: above it JavaScript, and whatever else counts in floating point, loses digits.
 pub const EXACT: i64 = (1 << 53) - 1;
@@ -20,6 +21,8 @@ pub enum Limit {
     Width,
     /// 2^53 − 1. Numbers go on behind it, but not every program reads them exactly.
     Exact,
+    /// The time bits of a time-ordered kind, its only end: it comes by the clock, at any rate.
+    Time,
 }
 
 /// How far it is to one of the ends.
@@ -50,9 +53,35 @@ pub struct Runway {
 
 impl Runway {
     /// The runway of a sequence whose high-water mark is `next_value` and which issues `rate`
-    /// numbers a second, 0 where that is not known. A higher declared rate counts instead.
+    /// numbers a second, 0 where that is not known. A higher declared rate counts instead. Of a
+    /// time-ordered kind only `now_ms` counts, the Unix milliseconds of now.
     #[must_use]
-    pub fn of(definition: &Definition, next_value: i64, rate: f64) -> Self {
+    pub fn of(definition: &Definition, next_value: i64, rate: f64, now_ms: i64) -> Self {
+        match &definition.layout {
+            Some(layout) => Self::of_time(layout, now_ms),
+            None => Self::of_numbers(definition, next_value, rate),
+        }
+    }
+
+    fn of_time(layout: &Layout, now_ms: i64) -> Self {
+        let now = layout.tick_at(now_ms).unwrap_or(0);
+        let ticks_left = layout.end_tick().saturating_sub(now);
+        let ids_a_tick = layout
+            .ids_a_tick()
+            .saturating_mul(u64::from(layout.workers()));
+        let time = Left {
+            limit: Limit::Time,
+            numbers_left: ticks_left.saturating_mul(ids_a_tick),
+            days_left: Some(layout.days_left(now_ms)),
+        };
+        Self {
+            worst: time,
+            limits: vec![time],
+            period_days: None,
+        }
+    }
+
+    fn of_numbers(definition: &Definition, next_value: i64, rate: f64) -> Self {
         let rate = rate.max(definition.declared_rate.unwrap_or(0.0));
         let left = |limit, up_to| {
             let numbers_left = definition.left_up_to(up_to, next_value);
@@ -72,7 +101,7 @@ impl Runway {
         limits.push(left(Limit::Exact, EXACT));
         // What is only a nuisance is passed for good, and then warns of nothing any more.
         let is_final = |limit| match limit {
-            Limit::Max => true,
+            Limit::Max | Limit::Time => true,
             Limit::Width => definition.overflow == Overflow::Refuse,
             Limit::Exact => false,
         };
@@ -131,6 +160,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::definition::Kind;
+    use crate::snowflake::DEFAULT_EPOCH_MS;
+
+    const NOW_MS: i64 = DEFAULT_EPOCH_MS;
 
     fn invoices(overflow: Overflow) -> Definition {
         Definition {
@@ -142,7 +175,7 @@ mod tests {
 
     #[test]
     fn every_end_is_told_and_the_nearest_first() {
-        let runway = Runway::of(&invoices(Overflow::Refuse), 1, 1.0);
+        let runway = Runway::of(&invoices(Overflow::Refuse), 1, 1.0, NOW_MS);
         assert_eq!(
             serde_json::to_value(&runway).ok(),
             Some(json!({
@@ -161,7 +194,7 @@ mod tests {
 
     #[test]
     fn without_a_rate_numbers_are_told_and_no_days() {
-        let runway = Runway::of(&Definition::default(), 5, 0.0);
+        let runway = Runway::of(&Definition::default(), 5, 0.0, NOW_MS);
         assert_eq!((runway.worst.limit, runway.limits.len()), (Limit::Max, 2));
         assert_eq!(runway.worst.numbers_left, 9_007_199_254_740_987);
         assert_eq!((runway.worst.days_left, runway.seconds(None)), (None, None));
@@ -172,7 +205,7 @@ mod tests {
         let mut definition = invoices(Overflow::Refuse);
         definition.declared_rate = Some(10.0);
         for (rate, seconds) in [(0.0, 100_000.0), (1.0, 100_000.0), (100.0, 10_000.0)] {
-            let told = Runway::of(&definition, 0, rate).seconds(None);
+            let told = Runway::of(&definition, 0, rate, NOW_MS).seconds(None);
             assert!(
                 told.is_some_and(|told| (told - seconds).abs() < 1.0),
                 "{told:?}"
@@ -184,7 +217,7 @@ mod tests {
     fn an_end_that_only_bothers_counts_until_it_is_behind() {
         let mut definition = invoices(Overflow::Widen);
         let worst = |definition: &Definition, next_value| {
-            let worst = Runway::of(definition, next_value, 0.0).worst;
+            let worst = Runway::of(definition, next_value, 0.0, NOW_MS).worst;
             (worst.limit, worst.numbers_left)
         };
         assert_eq!(worst(&definition, 999_999), (Limit::Width, 1));
@@ -211,7 +244,7 @@ mod tests {
             (PeriodKind::Month, false),
         ] {
             definition.period = kind;
-            let runway = Runway::of(&definition, 1, 1.0);
+            let runway = Runway::of(&definition, 1, 1.0, NOW_MS);
             assert_eq!(runway.outlasts_a_period(), lasts, "{kind:?}");
         }
     }
@@ -220,7 +253,7 @@ mod tests {
     fn what_lasts_until_numbers_start_again_is_not_short() {
         let mut definition = invoices(Overflow::Refuse);
         definition.period = PeriodKind::Month;
-        let runway = Runway::of(&definition, 1, 1.0);
+        let runway = Runway::of(&definition, 1, 1.0, NOW_MS);
         for (period_left, expected) in [
             (None, 999_999.0),
             (Some(1_000_000.0), 999_999.0),
@@ -230,7 +263,31 @@ mod tests {
             assert_eq!(runway.seconds(period_left), Some(expected));
         }
         // What is used up before the period is over is short.
-        let faster = Runway::of(&definition, 1, 1024.0);
+        let faster = Runway::of(&definition, 1, 1024.0, NOW_MS);
         assert_eq!(faster.seconds(Some(1000.0)), Some(999_999.0 / 1024.0));
+    }
+
+    #[test]
+    fn time_is_the_only_end_of_what_is_ordered_by_it() {
+        let layout = Layout::default();
+        let definition = Definition {
+            kind: Kind::Snowflake,
+            layout: Some(layout),
+            declared_rate: Some(1e9),
+            ..Definition::default()
+        };
+        let runway = Runway::of(&definition, 1, 1e9, NOW_MS + 86_400_000);
+        let days = layout.days_left(NOW_MS) - 1.0;
+        let numbers = (layout.end_tick() - 86_400_000) << 22;
+        assert_eq!(
+            serde_json::to_value(&runway).ok(),
+            Some(json!({
+                "limit": "time", "numbers_left": numbers, "days_left": days,
+                "limits": [{"limit": "time", "numbers_left": numbers, "days_left": days}]
+            }))
+        );
+        assert_eq!(runway.seconds(None), Some(days * 86_400.0));
+        let ended = Runway::of(&definition, 1, 0.0, i64::MAX).worst;
+        assert_eq!((ended.numbers_left, ended.days_left), (0, Some(0.0)));
     }
 }

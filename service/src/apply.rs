@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::application::{Failure, stores_settings};
+use crate::clock::now_ms;
 use crate::config::Config;
 use crate::config::definitions::{self, Wanted};
 use crate::sabotage::{self, Fault};
@@ -248,7 +249,8 @@ fn lines(wanted: &Wanted, altered: &Altered, is_dry_run: bool, tell: &mut impl F
     }
     let after = &altered.after;
     let rate = after.definition.declared_rate.unwrap_or(after.rate);
-    for warning in after.definition.warnings(after.next_value, rate) {
+    let warnings = after.definition.warnings(after.next_value, rate, now_ms());
+    for warning in warnings {
         tell(format!("    warning: {warning}"));
     }
 }

@@ -6,6 +6,7 @@ mod calendars;
 mod explain;
 mod first_minute;
 mod formats;
+mod layouts;
 mod lifecycle;
 mod named_periods;
 mod names;

@@ -119,11 +119,11 @@ fn what_was_counted_from_cannot_be_changed() {
 }
 
 #[test]
-fn what_is_not_built_yet_is_refused_by_name() {
+fn what_there_is_not_is_refused_by_name() {
     run(async {
         let (_database, program) = program().await;
         let client = program.client();
-        for (field, value) in [("kind", json!("snowflake")), ("store", json!("other"))] {
+        for (field, value) in [("kind", json!("dice")), ("store", json!("other"))] {
             let reply = put(&client, "later", &json!({field: value}), &[]).await;
             assert_eq!(reply.status, 400, "{field}: {reply:?}");
             assert_eq!(reply.code().as_deref(), Some("invalid_definition"));

@@ -5,9 +5,10 @@ use serde_json::Value;
 
 use super::check::MAX_STEP;
 use super::once::Once;
-use super::{BlockPolicy, ChangeError, Definition, DefinitionError, Kind, Layout, Order, Overflow};
-use super::{PeriodKind, Span, number};
+use super::{BlockPolicy, ChangeError, Definition, DefinitionError, Kind, Order, Overflow};
+use super::{PeriodKind, Span, number, time_ordered};
 use crate::format::Format;
+use crate::snowflake::Layout;
 
 const FIELDS: &str = "kind, start, step, max, order, period, time_zone, cutover, year_starts, \
     period_back, period_ahead, retain, block, format, overflow, declared_rate, store, \
@@ -123,20 +124,22 @@ impl DefinitionChange {
             "declared_rate" => self.declared_rate = Some(rate(field, value)?),
             "store" => self.store = Some(text(field, value)?),
             "description" => self.description = Some(text(field, value)?),
-            "layout" => self.layout = Some(layout(field, value)?),
+            "layout" => self.layout = Some(time_ordered::layout(field, value)?),
             _ => return Err(unknown(field, FIELDS)),
         }
         Ok(())
     }
 
-    /// The definition of a new sequence: the template with the fields given.
+    /// The definition of a new sequence: the template with the fields given. Of a template of
+    /// another kind only what both kinds have counts.
     ///
     /// Where nobody asked for a format, that of a sequence with periods prints them, too.
     ///
     /// # Errors
-    /// [`DefinitionError`] names the field that is out of range or not built yet.
+    /// [`DefinitionError`] names the field that is out of range or not for the kind.
     pub fn create(&self, template: &Definition) -> Result<Definition, DefinitionError> {
-        let mut definition = self.on(template);
+        let kind = self.kind.unwrap_or(template.kind);
+        let mut definition = self.on(&template.as_template_of(kind));
         let is_asked_for = self.format.is_some();
         let given = definition.format.as_str();
         if !is_asked_for && (given == Format::PLAIN || given == Format::WITH_PERIOD) {
@@ -157,7 +160,7 @@ impl DefinitionChange {
     ///
     /// # Errors
     /// [`DefinitionError`] names the field that is out of range, stays as it was created, is not
-    /// built yet, is no format of the sequence or one that might print an id again, or, `max`,
+    /// for the kind, is no format of the sequence or one that might print an id again, or, `max`,
     /// would fall below what is reserved: in this order.
     pub fn apply(
         &self,
@@ -168,7 +171,7 @@ impl DefinitionChange {
         let mut definition = self.on(existing);
         definition.check_ranges()?;
         definition.check_unchanged(existing)?;
-        definition.check_built()?;
+        definition.check_kind()?;
         definition.check_format()?;
         definition.keep_ids_apart(existing, issued)?;
         definition.check_high_water(existing, next_value)?;
@@ -179,7 +182,7 @@ impl DefinitionChange {
         let change = self.clone();
         let base = base.clone();
         let block = change.block.unwrap_or_default();
-        Definition {
+        let mut definition = Definition {
             kind: change.kind.unwrap_or(base.kind),
             start: change.start.unwrap_or(base.start),
             step: change.step.unwrap_or(base.step),
@@ -205,7 +208,11 @@ impl DefinitionChange {
             description: change.description.unwrap_or(base.description),
             layout: change.layout.unwrap_or(base.layout),
             former_formats: base.former_formats,
+        };
+        if definition.kind == Kind::Snowflake {
+            definition.layout.get_or_insert_default();
         }
+        definition
     }
 }
 
@@ -237,7 +244,7 @@ impl BlockChange {
     }
 }
 
-fn choice<T: for<'de> Deserialize<'de>>(
+pub(super) fn choice<T: for<'de> Deserialize<'de>>(
     field: &str,
     value: &Value,
     known: &str,
@@ -284,23 +291,13 @@ fn rate(field: &str, value: &Value) -> Result<Option<f64>, ChangeError> {
         .ok_or_else(|| wrong(field, "a number above 0, or null", value))
 }
 
-fn layout(field: &str, value: &Value) -> Result<Option<Layout>, ChangeError> {
-    if value.is_null() {
-        return Ok(None);
-    }
-    let layout = value.is_object().then(|| Layout(value.clone()));
-    layout
-        .map(Some)
-        .ok_or_else(|| wrong(field, "an object, or null", value))
-}
-
-fn wrong(field: &str, known: &str, value: &Value) -> ChangeError {
+pub(super) fn wrong(field: &str, known: &str, value: &Value) -> ChangeError {
     ChangeError::Wrong {
         detail: format!("`{field}` must be {known}, not {}.", shown(value)),
     }
 }
 
-fn unknown(field: &str, known: &str) -> ChangeError {
+pub(super) fn unknown(field: &str, known: &str) -> ChangeError {
     ChangeError::Wrong {
         detail: format!("`{}` is not a field; the fields are {known}.", cut(field)),
     }

@@ -1,8 +1,8 @@
-//! Which definitions are possible, and which are offered.
+//! Which definitions are possible, and which changes of them.
 
 use serde::Serialize;
 
-use super::{Definition, DefinitionError, FormerFormat, Span};
+use super::{Definition, DefinitionError, FormerFormat, Kind, Order, Span};
 use crate::block::MAX_COUNT;
 use crate::format::{Format, FormatError};
 
@@ -28,12 +28,12 @@ impl Definition {
     /// Whether this version can serve the definition.
     ///
     /// # Errors
-    /// [`DefinitionError`] names the first field that is out of range or not built yet.
+    /// [`DefinitionError`] names the first field that is out of range or not for the kind.
     pub(super) fn check(&self) -> Result<(), DefinitionError> {
         self.check_ranges()?;
+        self.check_kind()?;
         self.check_store()?;
-        self.check_format()?;
-        self.check_built()
+        self.check_format()
     }
 
     pub(super) fn check_ranges(&self) -> Result<(), DefinitionError> {
@@ -66,6 +66,7 @@ impl Definition {
             );
         }
         self.check_block()?;
+        self.check_layout()?;
         self.check_period()?;
         self.check_declared_rate()?;
         self.check_description()
@@ -143,13 +144,6 @@ impl Definition {
         )
     }
 
-    /// Refuses values whose feature is not built yet: anything but the default.
-    pub(super) fn check_built(&self) -> Result<(), DefinitionError> {
-        let offered = Self::default();
-        built("kind", &self.kind, &offered.kind)?;
-        built("layout", &self.layout, &offered.layout)
-    }
-
     /// Refuses a change of what stays as it was created.
     pub(super) fn check_unchanged(&self, existing: &Self) -> Result<(), DefinitionError> {
         kept("kind", &self.kind, &existing.kind)?;
@@ -165,7 +159,7 @@ impl Definition {
         kept("year_starts", &self.year_starts, &existing.year_starts)?;
         kept("store", &self.store, &existing.store)?;
         kept("layout", &self.layout, &existing.layout)?;
-        if existing.order == super::Order::Relaxed {
+        if existing.order == Order::Relaxed {
             kept("order", &self.order, &existing.order)?;
         }
         Ok(())
@@ -181,6 +175,8 @@ impl Definition {
         if self.format == before.format && self.overflow == before.overflow {
             return Ok(());
         }
+        // Which ids a time-ordered sequence has issued is told by no counter.
+        let issued = issued || self.kind == Kind::Snowflake;
         if issued && self.format != before.format {
             let given_up = FormerFormat {
                 format: before.format.clone(),
@@ -267,21 +263,6 @@ pub fn is_store_name(name: &str) -> bool {
     name.len() <= MAX_STORE_NAME
         && bytes.next().is_some_and(|first| first.is_ascii_lowercase())
         && bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
-}
-
-fn built<T: PartialEq + Serialize>(
-    field: &'static str,
-    value: &T,
-    default: &T,
-) -> Result<(), DefinitionError> {
-    if value == default {
-        return Ok(());
-    }
-    Err(DefinitionError::NotBuilt {
-        field,
-        value: json(value),
-        default: json(default),
-    })
 }
 
 fn kept<T: PartialEq + Serialize>(

@@ -13,18 +13,6 @@ pub enum DefinitionError {
         /// What it must be, to be read after the field's name.
         reason: String,
     },
-    /// A value that the contract knows and this version does not offer.
-    #[error(
-        "`{field}` {value} is not built yet: leave `{field}` out or give its default, {default}."
-    )]
-    NotBuilt {
-        /// The field.
-        field: &'static str,
-        /// The value asked for, as JSON.
-        value: String,
-        /// The only value offered, as JSON.
-        default: String,
-    },
     /// A field that stays as it was created.
     #[error("`{field}` cannot be changed once the sequence exists: it is {existing}.")]
     Immutable {
@@ -49,9 +37,7 @@ impl DefinitionError {
     #[must_use]
     pub fn field(&self) -> &str {
         match self {
-            Self::Invalid { field, .. }
-            | Self::NotBuilt { field, .. }
-            | Self::Immutable { field, .. } => field,
+            Self::Invalid { field, .. } | Self::Immutable { field, .. } => field,
             Self::FormatInUse { .. } => "format",
         }
     }

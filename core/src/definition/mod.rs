@@ -1,7 +1,7 @@
 //! Definitions: what a sequence is, what may be set, what may be changed.
 //!
-//! All fields of the contract exist. A value whose feature is not built yet is refused when it is
-//! set; see [`DefinitionError::NotBuilt`].
+//! A definition has all fields of the contract. Those that its kind has no use for keep their
+//! defaults: whoever sets one is told.
 
 mod change;
 mod check;
@@ -14,6 +14,9 @@ mod span;
 mod stripe;
 #[cfg(test)]
 mod tests;
+mod time_ordered;
+#[cfg(test)]
+mod time_ordered_tests;
 mod warning;
 
 pub use change::{BlockChange, DefinitionChange};
@@ -25,6 +28,7 @@ pub use stripe::{MAX_STRIPES, Stripe};
 use serde::{Deserialize, Serialize};
 
 use crate::format::Format;
+use crate::snowflake::Layout;
 
 /// What a sequence is. The default is the contract's.
 ///
@@ -72,7 +76,7 @@ pub struct Definition {
     pub store: String,
     /// What people should know about it: at most 1024 characters.
     pub description: String,
-    /// How the bits of a time-ordered kind are divided.
+    /// How the bits of a time-ordered kind are divided: there for that kind, and for no other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<Layout>,
     /// The formats that numbers were issued under before: none of their ids is printed again.
@@ -98,7 +102,8 @@ pub struct BlockPolicy {
     pub min: u64,
     /// The most numbers of a block: `min` to 2^32.
     pub max: u64,
-    /// The next block is fetched when less than this is left: a second to 366 days.
+    /// The next block is fetched when less than this is left: a second to 366 days. Of a
+    /// time-ordered kind, how far ahead time is reserved: 2 seconds to 366 days.
     pub hold: Span,
     /// For how long a block should last: a second to 366 days.
     pub refill: Span,
@@ -155,11 +160,6 @@ pub enum Overflow {
     /// It is printed wider.
     Widen,
 }
-
-/// How the bits of a time-ordered kind are divided, as JSON. Not built yet.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Layout(pub serde_json::Value);
 
 impl Default for Definition {
     fn default() -> Self {
@@ -229,12 +229,12 @@ impl Definition {
         serde_json::to_string(&stored).unwrap_or_default()
     }
 
-    /// No number is above this one: `max`, or the highest that the format has room for. A number
-    /// that cannot be printed does not exist.
+    /// No number is above this one: `max`, or the highest of the layout, or the highest that the
+    /// format has room for. A number that cannot be printed does not exist.
     #[must_use]
     pub fn limit(&self) -> i64 {
-        self.max
-            .min(Format::highest_of(&self.format, self.overflow))
+        let highest = self.layout.as_ref().map_or(self.max, Layout::highest);
+        highest.min(Format::highest_of(&self.format, self.overflow))
     }
 
     /// Whether it counts in the same periods: the same kind, cut in the same way.

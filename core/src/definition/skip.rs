@@ -4,7 +4,8 @@ use super::Definition;
 
 impl Definition {
     /// The first number behind the last that may be issued: of the numbers that whole steps reach
-    /// from `start`, the lowest above the [`limit`](Self::limit).
+    /// from `start`, the lowest above the [`limit`](Self::limit); 2^63 − 1 where that is below it,
+    /// as it may be of a time-ordered sequence, which no counter leads to its end.
     #[must_use]
     pub fn end(&self) -> i64 {
         let step = self.step.max(1);

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::Definition;
+use super::{Definition, Kind};
 
 /// The most databases that share sequences.
 pub const MAX_STRIPES: u16 = 64;
@@ -39,13 +39,14 @@ impl Stripe {
         self.n
     }
 
-    /// A definition as this database counts it: `start + step · k`, in steps of `step · n`.
+    /// A definition as this database counts it: `start + step · k`, in steps of `step · n`. One of
+    /// a time-ordered kind is counted by none, and stays as it is.
     ///
     /// It may begin above its own `max`: of a sequence with fewer numbers than databases some of
     /// these have none.
     #[must_use]
     pub fn view(self, definition: &Definition) -> Cow<'_, Definition> {
-        if self == Self::WHOLE {
+        if self == Self::WHOLE || definition.kind == Kind::Snowflake {
             return Cow::Borrowed(definition);
         }
         let step = definition.step.saturating_mul(i64::from(self.n));
@@ -64,9 +65,14 @@ impl Stripe {
         i64::MAX.saturating_sub(step.saturating_mul(i64::from(self.n)))
     }
 
-    /// Which database has `number`; `None` where the sequence does not have it.
+    /// Which database has `number`; `None` where the sequence does not have it. Of a time-ordered
+    /// kind it is the one that leases its worker id.
     #[must_use]
     pub fn index_of(self, definition: &Definition, number: i64) -> Option<u16> {
+        if let Some(layout) = &definition.layout {
+            let worker = layout.read(number)?.worker;
+            return u16::try_from(worker % u32::from(self.n)).ok();
+        }
         let offset = number.checked_sub(definition.start)?;
         if offset < 0 || offset.checked_rem(definition.step) != Some(0) {
             return None;
@@ -79,6 +85,9 @@ impl Stripe {
     /// high-water mark is `next_value`: what all databases together are compared by.
     #[must_use]
     pub fn reached(self, definition: &Definition, next_value: i64) -> i64 {
+        if definition.kind == Kind::Snowflake {
+            return next_value;
+        }
         let others = definition.step.saturating_mul(i64::from(self.n) - 1);
         next_value.saturating_sub(others).max(definition.start)
     }

@@ -188,7 +188,8 @@ fn a_wrong_field_is_named_with_what_it_should_be() {
         ),
         (
             json!({"layout": []}),
-            "`layout` must be an object, or null, not an array.",
+            "`layout` must be an object with some of high, epoch, unit, time, worker, sequence, or \
+             \"53-bit\", or null, not an array.",
         ),
     ] {
         let detail = wrong(value);
@@ -256,24 +257,6 @@ fn a_store_is_named_or_refused() {
         let error = create(json!({ "store": name })).unwrap_err();
         assert_eq!(error.field(), "store", "{name}");
     }
-}
-
-#[test]
-fn values_not_built_yet_are_refused_saying_so() {
-    for (field, value) in [
-        ("kind", json!("snowflake")),
-        ("layout", json!({"high": "time"})),
-    ] {
-        let error = create(json!({ field: value })).unwrap_err();
-        assert_eq!(error.field(), field);
-        assert!(error.to_string().contains("is not built yet"), "{error}");
-    }
-    assert_eq!(
-        create(json!({"kind": "snowflake"}))
-            .unwrap_err()
-            .to_string(),
-        "`kind` \"snowflake\" is not built yet: leave `kind` out or give its default, \"block\"."
-    );
 }
 
 #[test]

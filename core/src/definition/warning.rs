@@ -1,9 +1,11 @@
 //! What a definition is allowed to be and may surprise all the same, as sentences for people.
 
+use super::time_ordered::is_short_lived;
 use super::{Definition, Order, PeriodKind};
 use crate::period::Cutover;
 use crate::runway::{EXACT, Limit, Runway};
 use crate::sizing;
+use crate::snowflake::{Layout, epoch_to_text};
 
 /// A sequence that lasts for less than this is worth a word, in days.
 const SHORT_RUNWAY_DAYS: f64 = 365.0;
@@ -11,11 +13,19 @@ const SHORT_RUNWAY_DAYS: f64 = 365.0;
 impl Definition {
     /// What may surprise about a sequence so defined whose high-water mark is `next_value` and
     /// which issues `rate` numbers a second, 0 where that is not known. A higher declared rate
-    /// counts instead.
+    /// counts instead. `now_ms` is now in Unix milliseconds, for those that time ends.
     #[must_use]
-    pub fn warnings(&self, next_value: i64, rate: f64) -> Vec<String> {
-        let left = self.left(next_value);
+    pub fn warnings(&self, next_value: i64, rate: f64, now_ms: i64) -> Vec<String> {
         let rate = rate.max(self.declared_rate.unwrap_or(0.0));
+        if let Some(layout) = &self.layout {
+            let all = [
+                loses_digits(layout),
+                is_too_slow(layout, rate),
+                ends_soon(layout, now_ms),
+            ];
+            return all.into_iter().flatten().collect();
+        }
+        let left = self.left(next_value);
         [
             self.loses_digits(),
             self.refills_before_it_holds(),
@@ -80,14 +90,14 @@ impl Definition {
     }
 
     fn lasts_shortly(&self, next_value: i64, rate: f64) -> Option<String> {
-        let runway = Runway::of(self, next_value, rate);
+        let runway = Runway::of(self, next_value, rate, 0);
         let left = runway.worst;
         let days = left.days_left.filter(|days| *days < SHORT_RUNWAY_DAYS)?;
         if runway.outlasts_a_period() || left.numbers_left == 0 {
             return None;
         }
         let end = match left.limit {
-            Limit::Max => String::new(),
+            Limit::Max | Limit::Time => String::new(),
             Limit::Width => " that `format` has room for".to_owned(),
             Limit::Exact => format!(" up to {EXACT} (2^53 - 1)"),
         };
@@ -114,6 +124,40 @@ impl Definition {
     }
 }
 
+fn loses_digits(layout: &Layout) -> Option<String> {
+    (layout.highest() > EXACT).then(|| {
+        format!(
+            "Ids of this `layout` go above {EXACT} (2^53 - 1): programs that read numbers as \
+             floating point, as JavaScript does, lose digits there; let them take `id` as a \
+             string, or give `layout` \"53-bit\"."
+        )
+    })
+}
+
+/// One replica issues the ids of one worker.
+fn is_too_slow(layout: &Layout, rate: f64) -> Option<String> {
+    const MS_A_SECOND: f64 = 1000.0;
+    let most = layout.ids_a_tick() as f64 * (MS_A_SECOND / layout.unit.ms() as f64);
+    (rate > most).then(|| {
+        format!(
+            "A replica issues at most {} ids a second of this `layout`, and {} are to be expected.",
+            shown(most),
+            shown(rate)
+        )
+    })
+}
+
+/// Such a one is not created any more, but goes on to be served.
+fn ends_soon(layout: &Layout, now_ms: i64) -> Option<String> {
+    is_short_lived(layout, now_ms).then(|| {
+        format!(
+            "The time bits of `layout` end at {}, in {} days: then no id is issued any more.",
+            epoch_to_text(layout.ends_at_ms()),
+            shown(layout.days_left(now_ms))
+        )
+    })
+}
+
 /// Short, and not 0 where it is more.
 fn shown(number: f64) -> String {
     if number >= 10.0 {
@@ -127,10 +171,12 @@ fn shown(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BlockPolicy, Span};
+    use super::super::{BlockPolicy, Kind, Span};
     use super::*;
+    use crate::snowflake::{DEFAULT_EPOCH_MS, Unit};
 
     const NO_RATE: f64 = 0.0;
+    const NOW_MS: i64 = DEFAULT_EPOCH_MS;
 
     fn up_to(max: i64) -> Definition {
         Definition {
@@ -141,7 +187,7 @@ mod tests {
 
     /// The one warning of a definition, or nothing.
     fn only(definition: &Definition, next_value: i64, rate: f64) -> String {
-        let warnings = definition.warnings(next_value, rate);
+        let warnings = definition.warnings(next_value, rate, NOW_MS);
         assert!(warnings.len() <= 1, "{warnings:?}");
         warnings.concat()
     }
@@ -184,7 +230,7 @@ mod tests {
             told.contains("9450") && told.contains("`block.max`"),
             "{told}"
         );
-        let told = up_to(4096 * 1000).warnings(1, 2.0).concat();
+        let told = up_to(4096 * 1000).warnings(1, 2.0, NOW_MS).concat();
         assert!(told.contains("at most 1000, 1/4096"), "{told}");
     }
 
@@ -229,5 +275,26 @@ mod tests {
         for period in [PeriodKind::None, PeriodKind::Keyed] {
             assert_eq!(told(period, "04:00"), "", "{period:?}");
         }
+    }
+
+    #[test]
+    fn a_layout_is_told_where_it_loses_digits_is_slow_or_ends() {
+        let of = |layout| Definition {
+            kind: Kind::Snowflake,
+            layout: Some(layout),
+            ..Definition::default()
+        };
+        let preset = of(Layout::preset_53_bit());
+        assert_eq!(only(&preset, 1, 51_200.0), "");
+        let told = only(&preset, 1, 51_201.0);
+        assert!(told.contains("at most 51200 ids a second"), "{told}");
+        let told = only(&of(Layout::default()), 1, NO_RATE);
+        assert!(told.contains("above 9007199254740991"), "{told}");
+        let short = of(Layout {
+            unit: Unit::Millisecond,
+            ..Layout::preset_53_bit()
+        });
+        let told = only(&short, 1, NO_RATE);
+        assert!(told.contains("end at 2034-09-17T"), "{told}");
     }
 }

@@ -202,8 +202,12 @@ impl Layout {
     /// Ids as they may look: so many of worker 0 from a tick on.
     #[must_use]
     pub fn sample(&self, tick: u64, n: u64) -> Vec<i64> {
-        let counters = 0..n.min(self.ids_a_tick());
-        counters.map(|at| self.compose(0, tick, at)).collect()
+        let first = shifted(tick, self.sequence);
+        let positions = first..first.saturating_add(n);
+        let tick_of = |position: u64| position.checked_shr(self.sequence).unwrap_or(0);
+        positions
+            .map(|position| self.compose(0, tick_of(position), position))
+            .collect()
     }
 }
 

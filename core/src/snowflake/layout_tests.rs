@@ -83,10 +83,17 @@ fn the_preset_stays_below_what_javascript_counts_for_87_years() {
 }
 
 #[test]
-fn a_sample_has_ids_of_one_tick() {
+fn a_sample_has_ids_from_a_tick_on() {
     let layout = Layout::default();
     let first = layout.compose(0, 5, 0);
     assert_eq!(layout.sample(5, 3), [first, first + 1, first + 2]);
+    let narrow = Layout {
+        sequence: 1,
+        ..layout
+    };
+    let first = narrow.compose(0, 5, 0);
+    let next = narrow.compose(0, 6, 0);
+    assert_eq!(narrow.sample(5, 3), [first, first + 1, next]);
 }
 
 #[test]

@@ -3,7 +3,10 @@
 
 use std::sync::LazyLock;
 
-use odometer_core::definition::{ChangeError, Definition, DefinitionChange};
+use odometer_core::{
+    definition::{ChangeError, Definition, DefinitionChange},
+    snowflake::Layout,
+};
 use serde_json::{Map, Value, json};
 
 /// A field that cannot be used.
@@ -15,11 +18,16 @@ pub(super) struct WrongField {
     pub(super) problem: String,
 }
 
-/// The fields of a definition; those of a block begin with `block.`.
+/// The fields of a definition; those of a block begin with `block.`, those of a layout with
+/// `layout.`.
 static KNOWN: LazyLock<Vec<String>> = LazyLock::new(|| {
     // Left out of a definition that has none.
-    let mut known = vec!["layout".to_owned()];
-    if let Ok(Value::Object(fields)) = serde_json::to_value(Definition::default()) {
+    let with_layout = Definition {
+        layout: Some(Layout::default()),
+        ..Definition::default()
+    };
+    let mut known = Vec::new();
+    if let Ok(Value::Object(fields)) = serde_json::to_value(with_layout) {
         for (field, value) in &fields {
             known.push(field.clone());
             let inner = value.as_object().into_iter().flat_map(Map::keys);
@@ -51,13 +59,13 @@ fn check(field: &str, value: &Value, others: &[&str]) -> Result<(), WrongField> 
     if !KNOWN.iter().any(|known| known == field) {
         return Err(unknown(field, value, others));
     }
-    if let ("block", Some(inner)) = (field, value.as_object()) {
+    if let ("block" | "layout", Some(inner)) = (field, value.as_object()) {
         for (inner, value) in inner {
-            let path = format!("block.{inner}");
+            let path = format!("{field}.{inner}");
             if !KNOWN.contains(&path) {
                 return Err(unknown(&path, value, &[]));
             }
-            let alone = json!({"block": {inner: value}});
+            let alone = json!({field: {inner: value}});
             DefinitionChange::from_value(&alone).map_err(|error| wrong(&path, error))?;
         }
     }
@@ -138,6 +146,9 @@ mod tests {
         let change = read(given).unwrap();
         assert_eq!((change.start, change.max), (Some(5), Some(9)));
         assert_eq!(change.block.unwrap().min, Some(2));
+        let given = r#"{"kind":"snowflake","layout":{"high":"worker","time":40}}"#;
+        let layout = read(given).unwrap().layout.flatten().unwrap();
+        assert_eq!((layout.time, layout.worker), (40, 10));
         assert_eq!(read("{}").unwrap(), DefinitionChange::default());
     }
 
@@ -157,6 +168,13 @@ mod tests {
             ),
             (r#"{"block":{"min":"x"}}"#, "block.min", "must be"),
             (r#"{"block":5}"#, "block", "an object"),
+            (
+                r#"{"layout":{"worke":1}}"#,
+                "layout.worke",
+                "is `worker` meant?",
+            ),
+            (r#"{"layout":{"time":"x"}}"#, "layout.time", "must be"),
+            (r#"{"layout":"52-bit"}"#, "layout", "\"53-bit\""),
             (r#"{"step":"x"}"#, "step", "must be"),
             (r#"{"description":5}"#, "description", "a string"),
             (r#"{"block.min":5}"#, "block.min", "is not a field"),

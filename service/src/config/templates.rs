@@ -20,7 +20,15 @@ const OWN_KEYS: [&str; 2] = ["match", "share"];
 
 /// Fields that count: text from the environment or a flag is read as their number. All others
 /// take text.
-const COUNTS: [&str; 4] = ["/step", "/declared_rate", "/block/min", "/block/max"];
+const COUNTS: [&str; 7] = [
+    "/step",
+    "/declared_rate",
+    "/block/min",
+    "/block/max",
+    "/layout/time",
+    "/layout/worker",
+    "/layout/sequence",
+];
 
 /// Reads what the layers say of both.
 ///
@@ -193,6 +201,8 @@ fn of_template(layers: &Figment, key: &str) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
+    use odometer_core::snowflake::{High, Layout};
+
     use super::super::tests::File;
     use super::*;
 
@@ -229,8 +239,39 @@ mod tests {
         assert_eq!(other.start, 100);
     }
 
+    #[test]
+    fn templates_of_both_kinds_stand_beside_each_other() {
+        let file = File::with(
+            "[default]\nstart = 100\ndescription = \"all\"\n\
+             [[template]]\nmatch = \"f-*\"\nkind = \"snowflake\"\nlayout = \"53-bit\"\n\
+             [[template]]\nmatch = \"w-*\"\nkind = \"snowflake\"\n\
+             layout = { high = \"worker\", worker = 5 }\n",
+        );
+        let templates = file.load().unwrap().templates;
+        let of = |text: &str| templates.created_with(&name(text)).unwrap();
+        assert_eq!(of("f-1").layout, Some(Layout::preset_53_bit()));
+        assert_eq!(
+            (of("f-1").start, of("f-1").description.as_str()),
+            (1, "all")
+        );
+        let layout = of("w-1").layout.unwrap();
+        assert_eq!(
+            (layout.high, layout.worker, layout.time),
+            (High::Worker, 5, 41)
+        );
+        assert_eq!((of("other").start, of("other").layout), (100, None));
+
+        let given = [
+            ("ODOMETER_DEFAULT__KIND", "snowflake"),
+            ("ODOMETER_DEFAULT__LAYOUT__WORKER", "9"),
+        ];
+        let default = File::with("").load_with(given).unwrap().templates;
+        let layout = default.default_definition().layout.unwrap();
+        assert_eq!((layout.worker, layout.sequence), (9, 12));
+    }
+
     /// What follows `[[template]]`, the key that is named, and a part of what the refusal says.
-    const REFUSED: [(&str, &str, &str); 20] = [
+    const REFUSED: [(&str, &str, &str); 24] = [
         ("start = 5", "template[0].match", "is missing"),
         ("match = 5", "template[0].match", "quotation marks"),
         ("match = \"\"", "template[0].match", "is empty"),
@@ -298,6 +339,26 @@ mod tests {
             "match = \"a*\"\nblock = 5",
             "template[0].block",
             "an object",
+        ),
+        (
+            "match = \"a*\"\nkind = \"snowflake\"\nlayout = { tme = 41 }",
+            "template[0].layout.tme",
+            "is `time` meant?",
+        ),
+        (
+            "match = \"a*\"\nkind = \"snowflake\"\nlayout = { time = 60 }",
+            "template[0].layout",
+            "63 bits at most",
+        ),
+        (
+            "match = \"a*\"\nkind = \"snowflake\"\nstep = 2",
+            "template[0].step",
+            "must be left out",
+        ),
+        (
+            "match = \"a*\"\nlayout = \"53-bit\"",
+            "template[0].layout",
+            "is for `kind` \"snowflake\"",
         ),
     ];
 

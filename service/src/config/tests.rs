@@ -290,9 +290,9 @@ const REFUSED: [(&str, &str, &str, &str); 25] = [
     ("ODOMETER_DEFAULT__STEP", "0", "default.step", "must be"),
     (
         "ODOMETER_DEFAULT__KIND",
-        "snowflake",
+        "dice",
         "default.kind",
-        "not built yet",
+        "must be \"block\" or \"snowflake\"",
     ),
 ];
 

@@ -154,9 +154,34 @@ pub(super) struct DefinitionFields {
     store: String,
     #[schema(required = false, max_length = 1024)]
     description: String,
-    /// Not built yet.
-    #[schema(required = false, value_type = Object)]
-    layout: (),
+    /// Of kind `snowflake`, and only there; in a request `"53-bit"` stands for the layout whose ids
+    /// JavaScript reads exactly.
+    #[schema(required = false)]
+    layout: Option<LayoutFields>,
+}
+
+/// How the bits of a time-ordered id are divided: 63 at most, time and sequence 32 or more.
+#[derive(Serialize, ToSchema)]
+pub(super) struct LayoutFields {
+    /// What stands in the highest bits: `time`, or `worker`, and then the clock is read at start
+    /// only.
+    #[schema(required = false, example = "time")]
+    high: String,
+    /// Where time begins: RFC 3339, in whole milliseconds, not in the future.
+    #[schema(required = false, example = "2026-01-01T00:00:00Z")]
+    epoch: String,
+    /// How long a tick lasts: `1ms`, `10ms` or `1s`.
+    #[schema(required = false, example = "1ms")]
+    unit: String,
+    /// Bits of the time.
+    #[schema(required = false, minimum = 1, maximum = 61, example = 41)]
+    time: u32,
+    /// Bits of the worker id.
+    #[schema(required = false, minimum = 1, maximum = 22, example = 10)]
+    worker: u32,
+    /// Bits of the counter.
+    #[schema(required = false, minimum = 1, maximum = 22, example = 12)]
+    sequence: u32,
 }
 
 /// How long the numbers that nobody has reserved yet last, of a sequence with periods those of one
@@ -164,14 +189,15 @@ pub(super) struct DefinitionFields {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Runway {
     /// The nearest end that is not behind: `max`; `width`, what fits the format's padding; `exact`,
-    /// 2^53 − 1, above which programs that count in floating point lose digits.
+    /// 2^53 − 1, above which programs that count in floating point lose digits; `time`, the end of
+    /// a time-ordered kind's layout, its only one.
     #[schema(example = "max")]
     limit: String,
     /// Numbers left up to there.
     #[schema(example = 9_007_199_254_739_991_u64)]
     numbers_left: u64,
     /// Days that they last at the measured rate, or at `declared_rate` where that is higher; null
-    /// at rate 0.
+    /// at rate 0. To the end of `time` it is days at any rate.
     days_left: Option<f64>,
     /// All ends of the sequence.
     limits: Vec<RunwayLimit>,
@@ -542,7 +568,7 @@ fn problem_schema() -> RefOr<Schema> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use odometer_core::definition::Definition;
+    use odometer_core::{definition::Definition, snowflake::Layout};
     use serde_json::Value;
 
     use super::*;
@@ -586,10 +612,17 @@ mod tests {
     fn the_fields_of_a_definition_are_those_it_is_written_with() {
         let served = served();
         let schemas = &served["components"]["schemas"];
-        let written = serde_json::to_value(Definition::default()).unwrap();
-        let mut described = keys(&schemas["DefinitionFields"]["properties"]);
-        assert!(described.remove("layout"));
+        let time_ordered = Definition {
+            layout: Some(Layout::default()),
+            ..Definition::default()
+        };
+        let written = serde_json::to_value(time_ordered).unwrap();
+        let described = keys(&schemas["DefinitionFields"]["properties"]);
         assert_eq!(described, keys(&written));
+        assert_eq!(
+            keys(&schemas["LayoutFields"]["properties"]),
+            keys(&written["layout"])
+        );
         assert_eq!(
             keys(&schemas["BlockFields"]["properties"]),
             keys(&written["block"])

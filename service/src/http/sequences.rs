@@ -474,7 +474,7 @@ mod tests {
             block: Some(block),
             rate: 2.5,
             last_refill: Some(UNIX_EPOCH),
-            runway: Some(Runway::of(&Definition::default(), EXACT - 6, 0.0)),
+            runway: Some(Runway::of(&Definition::default(), EXACT - 6, 0.0, 0)),
             ..State::default()
         });
         assert_eq!(shown["sequence"], "orders");

@@ -325,7 +325,7 @@ impl Directory {
             // What nobody has used begins at its start.
             let next_value = seen.map_or(listed.definition.start, |seen| seen.next_value);
             state.high_water_mark = Some(next_value);
-            let runway = Runway::of(&listed.definition, next_value, state.rate);
+            let runway = Runway::of(&listed.definition, next_value, state.rate, clock::now_ms());
             state.runway = Some(runway);
         } else {
             state.high_water_mark = None;

@@ -522,7 +522,8 @@ impl Issuer {
             why,
             runway: memory.known.as_ref().map(|known| {
                 let rate = memory.rates.average();
-                Runway::of(&known.definition, known.seen.next_value, rate)
+                let next_value = known.seen.next_value;
+                Runway::of(&known.definition, next_value, rate, clock::now_ms())
             }),
         }
     }

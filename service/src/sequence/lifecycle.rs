@@ -12,6 +12,7 @@ use odometer_core::{
     name::SequenceName,
     period::{CounterKey, Period},
     runway::Runway,
+    snowflake::Layout,
 };
 
 use super::{
@@ -85,7 +86,7 @@ impl Directory {
         };
         Ok(Rehearsed {
             samples: self.samples(&key, &definition, next_value)?,
-            runway: Runway::of(&definition, next_value, altered.after.rate),
+            runway: Runway::of(&definition, next_value, altered.after.rate, clock::now_ms()),
             warnings,
             definition,
         })
@@ -110,12 +111,16 @@ impl Directory {
             std::iter::successors(Some(next_value), |n| n.checked_add(definition.step))
                 .take_while(|number| !definition.exhausted(*number));
         let numbers = self.in_memory(key).into_iter().chain(from_store);
+        let numbers: Vec<i64> = match &definition.layout {
+            Some(layout) => of_now(layout),
+            None => numbers.take(N_SAMPLES).collect(),
+        };
         let print = |number| {
             let mut printed = String::new();
             printer.print(number, &mut printed);
             printed
         };
-        Ok(numbers.take(N_SAMPLES).map(print).collect())
+        Ok(numbers.into_iter().map(print).collect())
     }
 
     /// Lets nothing below `floor` be issued any more: here from now on, elsewhere as soon as the
@@ -278,7 +283,15 @@ fn standing(altered: &Altered) -> Standing {
     }
 }
 
+/// Ids that a worker might give now.
+fn of_now(layout: &Layout) -> Vec<i64> {
+    let tick = layout.tick_at(clock::now_ms()).unwrap_or_default();
+    layout.sample(tick, N_SAMPLES as u64)
+}
+
 fn warnings(altered: &Altered) -> Vec<String> {
     let after = &altered.after;
-    after.definition.warnings(after.next_value, after.rate)
+    after
+        .definition
+        .warnings(after.next_value, after.rate, clock::now_ms())
 }

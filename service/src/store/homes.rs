@@ -19,6 +19,7 @@ use super::{
     Act, Altered, Condition, ReserveRequest, Seen, StoreError, Unpublished, kind::Store,
     stores::Stores,
 };
+use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
 
 /// Names whose home is remembered; of more it is asked anew.
@@ -342,7 +343,8 @@ impl Stores {
         else {
             return Err(StoreError::NotFound);
         };
-        let definition = change.create(template).map_err(StoreError::Definition)?;
+        let created = change.create_at(template, now_ms());
+        let definition = created.map_err(StoreError::Definition)?;
         let index = self.index_for(&definition)?;
         let store = self.at(index);
         if index > 0 && !sabotage::is(Fault::NoClaims) {

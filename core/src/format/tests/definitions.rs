@@ -177,20 +177,20 @@ fn what_is_reserved_keeps_its_room() {
 fn a_width_that_is_soon_used_up_is_told() {
     let hold = json!({"hold": "1s"});
     let definition = created(json!({"format": "A-{value:06}", "block": hold}));
-    let told = definition.warnings(1, 1.0).concat();
+    let told = definition.warnings(1, 1.0, 0).concat();
     assert_eq!(
         told,
         "At 1.00 numbers a second the 999999 numbers left that `format` has room for last for \
          12 days."
     );
-    let told = definition.warnings(950_000, 0.0).concat();
+    let told = definition.warnings(950_000, 0.0, 0).concat();
     assert!(told.contains("`overflow` may be \"widen\""), "{told}");
     let mut declared = definition.clone();
     declared.declared_rate = Some(1.0);
-    assert_eq!(declared.warnings(1, 0.0), definition.warnings(1, 1.0));
+    assert_eq!(declared.warnings(1, 0.0, 0), definition.warnings(1, 1.0, 0));
     // A day's worth of numbers for each day.
     let mut by_day = declared;
     by_day.period = PeriodKind::Day;
     "{period}-{value:06}".clone_into(&mut by_day.format);
-    assert_eq!(by_day.warnings(1, 0.0), Vec::<String>::new());
+    assert_eq!(by_day.warnings(1, 0.0, 0), Vec::<String>::new());
 }

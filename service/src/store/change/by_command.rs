@@ -12,6 +12,7 @@ use super::{
     Act,
     direct::{DirectStore, Whose},
 };
+use crate::clock::now_ms;
 use crate::metrics::Metrics;
 use crate::store::{
     StoresSettings,
@@ -150,7 +151,7 @@ async fn look_at(
     let wanted = match &act {
         Act::Define {
             change, template, ..
-        } => change.create(template),
+        } => change.create_at(template, now_ms()),
         Act::Advance { .. } | Act::Retire | Act::Restore | Act::RemovePeriod { .. } => {
             return Ok(Err(StoreError::NotFound));
         }

@@ -11,6 +11,7 @@ use std::{
 use odometer_core::{name::SequenceName, period::Period};
 
 use super::{Act, Change};
+use crate::clock::now_ms;
 use crate::store::{
     Bounds,
     answer::{Altered, Condition, Snapshot},
@@ -196,7 +197,8 @@ fn on_nothing(act: &Act) -> Result<Altered, StoreError> {
     else {
         return Err(StoreError::NotFound);
     };
-    let definition = change.create(template).map_err(StoreError::Definition)?;
+    let created = change.create_at(template, now_ms());
+    let definition = created.map_err(StoreError::Definition)?;
     Ok(Altered {
         before: None,
         after: Snapshot {

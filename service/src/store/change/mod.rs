@@ -15,12 +15,13 @@ use std::sync::Arc;
 
 use entity::{meta, sequence};
 use odometer_core::{
-    definition::{Definition, DefinitionChange, DefinitionError, Stripe},
+    definition::{Definition, DefinitionChange, DefinitionError, Kind, Stripe},
     name::SequenceName,
     period::{CounterKey, Period},
 };
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
 
+use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
 use crate::store::{
     answer::{Altered, Condition, Snapshot},
@@ -240,6 +241,9 @@ pub(in crate::store) fn act(
             let definition = change.apply(&before.definition, used.highest, used.issued);
             after.definition = Arc::new(definition.map_err(StoreError::Definition)?);
         }
+        Act::Advance { .. } if before.definition.kind == Kind::Snowflake => {
+            return Err(StoreError::NotForKind);
+        }
         Act::Advance { floor, confirm, .. } => {
             let floor = raised_floor(before, *floor, *confirm)?;
             after.floor = before.floor.max(floor);
@@ -300,7 +304,7 @@ async fn create(
             limit: change.max_sequences,
         }));
     }
-    let definition = match wanted.create(template) {
+    let definition = match wanted.create_at(template, now_ms()) {
         Ok(definition) => definition,
         Err(error) => return Ok(Err(StoreError::Definition(error))),
     };

@@ -4,6 +4,7 @@ use std::{sync::atomic::Ordering, time::Instant};
 
 use odometer_core::definition::Definition;
 
+use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
 use crate::store::{
     catalogue::{self, Birth},
@@ -60,6 +61,9 @@ impl Reservation<'_> {
         let Some(template) = self.request.template.clone() else {
             return Err(Stop::Told(StoreError::NotFound));
         };
+        template
+            .check_time(now_ms())
+            .map_err(|error| Stop::Told(StoreError::Definition(error)))?;
         self.database.admit_one_more(self.until).await?;
         let key = &self.request.key;
         let (name, borne_out) = (key.sequence.clone(), witness.clone());

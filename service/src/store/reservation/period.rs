@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use entity::{counter, sequence};
 use odometer_core::{
-    definition::{Definition, PeriodKind, Stripe},
+    definition::{Definition, Kind, PeriodKind, Stripe},
     period::{CounterKey, Period},
 };
 use sea_orm::{

@@ -4,7 +4,12 @@
 //! from which number it goes on: the row's lock queues them, and each reads back what it got.
 
 use entity::counter;
-use odometer_core::{block::Block, definition::{Kind, Order}, period::CounterKey, sizing::Why};
+use odometer_core::{
+    block::Block,
+    definition::{Kind, Order},
+    period::CounterKey,
+    sizing::Why,
+};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryTrait,
     UpdateMany,

@@ -22,6 +22,7 @@ use super::{
     agreement::{Answers, Found, Verdict, is_steady, verdict},
 };
 use crate::{
+    clock::now_ms,
     sabotage::{self, Fault},
     store::{
         catalogue::{self, Birth, NO_PERIOD, Standing},
@@ -193,6 +194,9 @@ impl Striped {
         until: Instant,
     ) -> Result<(), StoreError> {
         self.admit(template).map_err(StoreError::Definition)?;
+        template
+            .check_time(now_ms())
+            .map_err(StoreError::Definition)?;
         let first = answers.answered.first().copied().unwrap_or_default();
         let admitting = self.member(first)?.database.admit_one_more(until);
         admitting.await.map_err(Stop::untried)

@@ -9,6 +9,7 @@ use odometer_core::{
 };
 
 use super::Striped;
+use crate::clock::now_ms;
 use crate::store::{
     Act, Condition, Snapshot,
     catalogue::{self, LIVE},
@@ -114,7 +115,8 @@ impl Striped {
         if parts.iter().any(|part| part.n_sequences >= limit) {
             return Err(StoreError::TooMany { limit });
         }
-        let definition = change.create(template).map_err(StoreError::Definition)?;
+        let created = change.create_at(template, now_ms());
+        let definition = created.map_err(StoreError::Definition)?;
         self.admit(&definition).map_err(StoreError::Definition)?;
         let reached = parts.iter().map(|part| {
             let counted = part.stripe.view(&definition);

@@ -1,0 +1,252 @@
+//! Time-ordered kinds: which layouts a definition may have, and which fields it then has no use
+//! for.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::change::{choice, unknown, wrong};
+use super::check::invalid;
+use super::{BlockPolicy, ChangeError, Definition, DefinitionChange, DefinitionError, Kind, Span};
+use crate::format::Format;
+use crate::snowflake::{Layout, epoch_from_text, epoch_to_text};
+
+const LAYOUT_FIELDS: &str = "high, epoch, unit, time, worker, sequence";
+
+/// What stands for the layout whose ids JavaScript reads exactly.
+const PRESET: &str = "53-bit";
+
+/// An id is positive in 64 bits.
+const MOST_BITS: u32 = 63;
+const MOST_TIME_BITS: u32 = MOST_BITS - 2;
+const MOST_WORKER_BITS: u32 = 22;
+const MOST_SEQUENCE_BITS: u32 = 22;
+
+/// Time and sequence together: so many that what a layout keeps free at its end is next to nothing.
+const LEAST_COUNTED_BITS: u32 = 32;
+
+/// The shortest `hold`: a lease is renewed three times in it.
+const LEAST_HOLD: Span = Span::from_seconds(2);
+
+/// A layout that ends earlier is not for a new sequence.
+const LEAST_YEARS: f64 = 10.0;
+const DAYS_A_YEAR: f64 = 365.25;
+
+impl Definition {
+    /// Whether its layout may be begun with at `now_ms`, Unix milliseconds: its time has begun, and
+    /// lasts for ten years or more. Of one that exists already nothing is asked.
+    ///
+    /// # Errors
+    /// [`DefinitionError::Invalid`] names the part of the layout.
+    pub fn check_time(&self, now_ms: i64) -> Result<(), DefinitionError> {
+        let Some(layout) = &self.layout else {
+            return Ok(());
+        };
+        if layout.epoch_ms > now_ms {
+            let reason = format!(
+                "must not lie in the future, and {} does",
+                epoch_to_text(layout.epoch_ms)
+            );
+            return invalid("layout.epoch", reason);
+        }
+        if is_short_lived(layout, now_ms) {
+            let reason = format!(
+                "must last for {LEAST_YEARS} years or more: with this `epoch` and this `unit` \
+                 it ends at {}",
+                epoch_to_text(layout.ends_at_ms())
+            );
+            return invalid("layout.time", reason);
+        }
+        Ok(())
+    }
+
+    /// What a definition of `kind` leans on where this one is its template: of one of another kind
+    /// only what both have, as far as that kind allows it.
+    pub(super) fn as_template_of(&self, kind: Kind) -> Cow<'_, Self> {
+        if self.kind == kind {
+            return Cow::Borrowed(self);
+        }
+        let hold = match kind {
+            Kind::Block => self.block.hold,
+            Kind::Snowflake => self.block.hold.max(LEAST_HOLD),
+        };
+        let plain = Self::default();
+        Cow::Owned(Self {
+            kind,
+            block: BlockPolicy {
+                hold,
+                ..plain.block
+            },
+            declared_rate: self.declared_rate,
+            store: self.store.clone(),
+            description: self.description.clone(),
+            ..plain
+        })
+    }
+
+    /// Refuses a layout that no definition may have.
+    pub(super) fn check_layout(&self) -> Result<(), DefinitionError> {
+        let Some(layout) = &self.layout else {
+            return Ok(());
+        };
+        for (field, bits, most) in [
+            ("layout.time", layout.time, MOST_TIME_BITS),
+            ("layout.worker", layout.worker, MOST_WORKER_BITS),
+            ("layout.sequence", layout.sequence, MOST_SEQUENCE_BITS),
+        ] {
+            if !(1..=most).contains(&bits) {
+                return invalid(field, format!("must be 1 to {most} bits, not {bits}"));
+            }
+        }
+        let counted = layout.time + layout.sequence;
+        if counted + layout.worker > MOST_BITS {
+            let reason = format!(
+                "must have {MOST_BITS} bits at most, those of `time`, `worker` and `sequence` \
+                 together, not {}",
+                counted + layout.worker
+            );
+            return invalid("layout", reason);
+        }
+        if counted < LEAST_COUNTED_BITS {
+            let reason = format!(
+                "and `layout.sequence` must have {LEAST_COUNTED_BITS} bits or more together, not \
+                 {counted}"
+            );
+            return invalid("layout.time", reason);
+        }
+        Ok(())
+    }
+
+    /// Refuses fields that the kind has no use for.
+    pub(super) fn check_kind(&self) -> Result<(), DefinitionError> {
+        match (self.kind, &self.layout) {
+            (Kind::Block, None) => Ok(()),
+            (Kind::Block, Some(_)) => invalid(
+                "layout",
+                "is for `kind` \"snowflake\", and must be left out or null here".to_owned(),
+            ),
+            (Kind::Snowflake, None) => invalid(
+                "layout",
+                "must be given for `kind` \"snowflake\"".to_owned(),
+            ),
+            (Kind::Snowflake, Some(layout)) => {
+                self.check_unused()?;
+                self.check_lease()?;
+                self.check_room(layout)
+            }
+        }
+    }
+
+    fn check_unused(&self) -> Result<(), DefinitionError> {
+        let plain = Self::default();
+        let (block, plain_block) = (&self.block, &plain.block);
+        let is_given = [
+            ("start", self.start != plain.start),
+            ("step", self.step != plain.step),
+            ("max", self.max != plain.max),
+            ("order", self.order != plain.order),
+            ("period", self.period != plain.period),
+            ("time_zone", self.time_zone != plain.time_zone),
+            ("cutover", self.cutover != plain.cutover),
+            ("year_starts", self.year_starts != plain.year_starts),
+            ("period_back", self.period_back != plain.period_back),
+            ("period_ahead", self.period_ahead != plain.period_ahead),
+            ("retain", self.retain != plain.retain),
+            ("block.min", block.min != plain_block.min),
+            ("block.max", block.max != plain_block.max),
+            ("block.refill", block.refill != plain_block.refill),
+        ];
+        match is_given.into_iter().find(|(_, is_given)| *is_given) {
+            None => Ok(()),
+            Some((field, _)) => invalid(
+                field,
+                "must be left out for a time-ordered sequence, `kind` \"snowflake\"".to_owned(),
+            ),
+        }
+    }
+
+    /// `block.hold` says how far ahead time is reserved.
+    fn check_lease(&self) -> Result<(), DefinitionError> {
+        let hold = self.block.hold;
+        if hold >= LEAST_HOLD {
+            return Ok(());
+        }
+        let reason =
+            format!("must be {LEAST_HOLD} or more for a time-ordered sequence, not {hold}");
+        invalid("block.hold", reason)
+    }
+
+    /// Refuses a format that has no room for the ids of later years: it would end before the time.
+    fn check_room(&self, layout: &Layout) -> Result<(), DefinitionError> {
+        let room = Format::highest_of(&self.format, self.overflow);
+        let highest = layout.highest();
+        if room >= highest {
+            return Ok(());
+        }
+        let reason = format!(
+            "has room for numbers up to {room}, and the ids of `layout` go up to {highest}: leave \
+             the padding out, make it wider, or give `overflow` \"widen\""
+        );
+        invalid("format", reason)
+    }
+}
+
+impl DefinitionChange {
+    /// The definition of a sequence that is created at `now_ms`, Unix milliseconds.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create) and [`Definition::check_time`].
+    pub fn create_at(
+        &self,
+        template: &Definition,
+        now_ms: i64,
+    ) -> Result<Definition, DefinitionError> {
+        let definition = self.create(template)?;
+        definition.check_time(now_ms)?;
+        Ok(definition)
+    }
+}
+
+/// Whether less time is left of a layout than a new sequence has to have.
+pub(super) fn is_short_lived(layout: &Layout, now_ms: i64) -> bool {
+    layout.days_left(now_ms) / DAYS_A_YEAR < LEAST_YEARS
+}
+
+/// Reads a layout; what it leaves out is as in the default one.
+pub(super) fn layout(field: &str, value: &Value) -> Result<Option<Layout>, ChangeError> {
+    let fields = match value {
+        Value::Null => return Ok(None),
+        Value::String(preset) if preset == PRESET => return Ok(Some(Layout::preset_53_bit())),
+        Value::Object(fields) => fields,
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            let known = format!("an object with some of {LAYOUT_FIELDS}, or \"{PRESET}\", or null");
+            return Err(wrong(field, &known, value));
+        }
+    };
+    let mut layout = Layout::default();
+    for (inner, value) in fields {
+        let path = format!("{field}.{inner}");
+        match inner.as_str() {
+            "high" => layout.high = choice(&path, value, "\"time\" or \"worker\"")?,
+            "epoch" => layout.epoch_ms = epoch(&path, value)?,
+            "unit" => layout.unit = choice(&path, value, "\"1ms\", \"10ms\" or \"1s\"")?,
+            "time" => layout.time = bits(&path, value, MOST_TIME_BITS)?,
+            "worker" => layout.worker = bits(&path, value, MOST_WORKER_BITS)?,
+            "sequence" => layout.sequence = bits(&path, value, MOST_SEQUENCE_BITS)?,
+            _ => return Err(unknown(&path, LAYOUT_FIELDS)),
+        }
+    }
+    Ok(Some(layout))
+}
+
+fn epoch(field: &str, value: &Value) -> Result<i64, ChangeError> {
+    let known = "an instant in RFC 3339, in whole milliseconds and from 1970 on, such as \
+                 \"2026-01-01T00:00:00Z\"";
+    let epoch_ms = value.as_str().and_then(epoch_from_text);
+    epoch_ms.ok_or_else(|| wrong(field, known, value))
+}
+
+fn bits(field: &str, value: &Value, most: u32) -> Result<u32, ChangeError> {
+    let bits = value.as_u64().and_then(|bits| u32::try_from(bits).ok());
+    bits.ok_or_else(|| wrong(field, &format!("a whole number from 1 to {most}"), value))
+}
