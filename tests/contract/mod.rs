@@ -17,4 +17,5 @@ mod periods;
 mod rehearsal;
 mod sequences;
 mod slow_clients;
+mod snowflake;
 mod strict;

@@ -9,7 +9,7 @@ use actix::{Actor, Arbiter, Handler, Message, dev::ToEnvelope};
 use futures_util::{StreamExt, stream};
 use odometer_core::{
     block::Block,
-    definition::{Definition, PeriodKind},
+    definition::{Definition, Kind, PeriodKind},
     name::SequenceName,
     period::{CounterKey, Period},
     runway::Runway,
@@ -321,7 +321,10 @@ impl Directory {
         };
         let serving = self.shared.store.serving(&key, &listed.definition);
         state.period = key.period;
-        if has_counter {
+        if listed.definition.kind == Kind::Snowflake {
+            let runway = Runway::of(&listed.definition, 0, state.rate, clock::now_ms());
+            state.runway = Some(runway);
+        } else if has_counter {
             // What nobody has used begins at its start.
             let next_value = seen.map_or(listed.definition.start, |seen| seen.next_value);
             state.high_water_mark = Some(next_value);
