@@ -19,6 +19,7 @@ mod m0006_replica;
 mod m0007_stamp;
 mod m0008_journal_index;
 mod m0009_redis;
+mod m0010_leases;
 #[cfg(feature = "next")]
 mod next;
 
@@ -28,13 +29,15 @@ use sea_orm_migration::{
 };
 
 /// The schema that these migrations make, and the one this version of Odometer works with.
-pub const SCHEMA_VERSION: i32 = 3;
+pub const SCHEMA_VERSION: i32 = 4;
 /// The oldest schema that this version of Odometer can work with.
 pub const OLDEST_SCHEMA: i32 = 1;
 /// The first schema with the indexes by which the journal is checked and pruned.
 pub const JOURNAL_INDEX: i32 = 2;
 /// The first schema that has on record which Redis servers count.
 pub const REDIS_LIST: i32 = 3;
+/// The first schema in which worker ids can be leased.
+pub const WORKER_LEASES: i32 = 4;
 
 struct Migrator;
 
@@ -51,6 +54,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0007_stamp::Migration),
             Box::new(m0008_journal_index::Migration),
             Box::new(m0009_redis::Migration),
+            Box::new(m0010_leases::Migration),
         ]
     }
 

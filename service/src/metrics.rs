@@ -24,7 +24,7 @@ const METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
 /// Every counter and what it counts.
-const COUNTERS: [(&str, &str); 18] = [
+const COUNTERS: [(&str, &str); 19] = [
     (
         "odometer_abandoned_numbers_total",
         "Numbers reserved that will neither be issued nor returned, by cause.",
@@ -91,10 +91,14 @@ const COUNTERS: [(&str, &str); 18] = [
         "odometer_waiters_refused_total",
         "Callers refused because too many were waiting.",
     ),
+    (
+        "odometer_worker_leases_refused_total",
+        "Leases of worker ids refused because none could be had.",
+    ),
 ];
 
 /// Every gauge and what it shows.
-const GAUGES: [(&str, &str); 24] = [
+const GAUGES: [(&str, &str); 25] = [
     ("odometer_actors", "Actors running."),
     (
         "odometer_block_remaining",
@@ -108,6 +112,10 @@ const GAUGES: [(&str, &str); 24] = [
     (
         "odometer_build_info",
         "1, labelled with the version that runs.",
+    ),
+    (
+        "odometer_clock_skew_seconds",
+        "A database's clock minus this machine's.",
     ),
     (
         "odometer_database_up",
@@ -344,6 +352,16 @@ pub struct DatabaseMetrics {
     pub went_back: Gauge,
     /// Pairs of blocks in its journal that have numbers in common.
     pub journal_overlaps: Gauge,
+    clock_skew_seconds: Gauge,
+}
+
+impl DatabaseMetrics {
+    /// Its clock minus ours, in milliseconds; shown up to 24 days.
+    pub fn note_skew(&self, skew_ms: i64) {
+        let shown = skew_ms.clamp(i32::MIN.into(), i32::MAX.into());
+        let shown = i32::try_from(shown).map_or(f64::NAN, f64::from);
+        self.clock_skew_seconds.set(shown / 1000.0);
+    }
 }
 
 /// The handles of everything the program counts.
@@ -370,6 +388,8 @@ pub struct Metrics {
     pub waiters: Gauge,
     /// Callers refused because `limits.waiters` were waiting already.
     pub waiters_refused: Counter,
+    /// Leases of worker ids refused because none was free, or none in time.
+    pub worker_leases_refused: Counter,
     /// Calls for numbers that memory had not.
     pub cold_calls: Counter,
     /// Actors running now.
@@ -483,6 +503,7 @@ impl Metrics {
             reservations: make.labelled_counter("odometer_database_reservations_total", labels()),
             went_back: make.labelled_gauge("odometer_store_went_back", labels()),
             journal_overlaps: make.labelled_gauge("odometer_journal_overlaps", labels()),
+            clock_skew_seconds: make.labelled_gauge("odometer_clock_skew_seconds", labels()),
         }
     }
 
@@ -509,6 +530,7 @@ impl Metrics {
             abandoned: AbandonedCause::ALL.map(|cause| make.abandoned(cause)),
             waiters: make.gauge("odometer_waiters"),
             waiters_refused: make.counter("odometer_waiters_refused_total"),
+            worker_leases_refused: make.counter("odometer_worker_leases_refused_total"),
             cold_calls: make.counter("odometer_cold_calls_total"),
             actors: make.gauge("odometer_actors"),
             actor_restarts: make.counter("odometer_actor_restarts_total"),

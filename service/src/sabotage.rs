@@ -84,6 +84,8 @@ pub(crate) enum Fault {
     NoClaims,
     /// A name is born in another store than the default one without a claim.
     NoClaimRow,
+    /// A worker id is given whoever holds it.
+    NoLeaseConditions,
     /// Time-ordered ids are issued though the lease of their worker id has ended by our own clock.
     NoLeaseCheck,
     /// The time that was reserved with a worker id is neither held to nor taken over: whoever has
@@ -133,6 +135,7 @@ impl Fault {
         (Fault::NoClaims, "no-claims"),
         (Fault::NoClaimRow, "no-claim-row"),
         (Fault::NoLeaseCheck, "no-lease-check"),
+        (Fault::NoLeaseConditions, "no-lease-conditions"),
         (Fault::NoReservedUntil, "no-reserved-until"),
     ];
 }

@@ -35,6 +35,7 @@ use super::{
     reservation::suspect::Doubts,
     reservation::{Reservation, ReserveRequest, Reserved, Unpublished},
     settings::{DatabaseSettings, Place, Process},
+    worker_lease::{self, Given},
 };
 use crate::{
     metrics::{DatabaseMetrics, Metrics},
@@ -77,6 +78,8 @@ pub(super) struct Database {
     pub(super) n_claims: AtomicU64,
     /// What is not known of writes that got no answer.
     pub(super) doubts: Doubts,
+    /// Worker ids that were leased of late.
+    pub(super) given: Given,
     /// Turns of reservations that nobody waits for: they leave connections to those of callers.
     ahead: Semaphore,
     in_flight: AtomicUsize,
@@ -150,7 +153,8 @@ impl Database {
         if let Some(error) = fatal.borrow().clone() {
             return Err(error);
         }
-        Ok(Arc::new(Self {
+        let between = settings.definition_refresh / 2;
+        let database = Arc::new(Self {
             connection,
             beat,
             journal,
@@ -167,10 +171,14 @@ impl Database {
             n_sequences: AtomicU64::new(0),
             n_claims: AtomicU64::new(0),
             doubts: Doubts::default(),
+            given: Given::default(),
             in_flight: AtomicUsize::new(0),
             peak_in_flight: AtomicUsize::new(0),
             lock,
-        }))
+        });
+        let watching = worker_lease::watch(Arc::downgrade(&database), between);
+        database.handle().spawn(watching);
+        Ok(database)
     }
 
     /// How many databases share its sequences, as its counters have it.

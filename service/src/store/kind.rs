@@ -22,6 +22,8 @@ use super::{
     striped::Striped,
 };
 
+use crate::metrics::Metrics;
+
 use Databases::{One, Several};
 
 /// Where sequences live.
@@ -35,7 +37,7 @@ pub(in crate::store) enum Store {
 }
 
 /// What is asked where Redis makes no difference.
-enum Databases<'a> {
+pub(in crate::store) enum Databases<'a> {
     One(&'a Arc<Database>),
     Several(&'a Arc<Striped>),
 }
@@ -69,11 +71,18 @@ impl Store {
         Ok(Self::Database(database))
     }
 
-    fn databases(&self) -> Databases<'_> {
+    pub(in crate::store) fn databases(&self) -> Databases<'_> {
         match self {
             Self::Database(database) => One(database),
             Self::Striped(striped) => Several(striped),
             Self::Redis(store) => One(&store.database),
+        }
+    }
+
+    pub(in crate::store) fn metrics(&self) -> &Metrics {
+        match self.databases() {
+            One(database) => &database.metrics,
+            Several(striped) => striped.metrics(),
         }
     }
 

@@ -12,6 +12,7 @@ mod code;
 mod commands;
 mod connection;
 mod database;
+mod database_clock;
 mod error;
 mod file_lock;
 mod homes;
@@ -27,6 +28,7 @@ mod sequence_row;
 mod settings;
 mod stores;
 mod striped;
+mod worker_lease;
 
 use sea_orm::DbErr;
 use uuid::Uuid;
@@ -47,6 +49,9 @@ pub use journal::{Fate, Row};
 pub use reservation::{Known, ReserveRequest, Reserved, Unpublished, Want};
 pub use settings::{Bounds, DEFAULT, Fallback, Source, StoreSettings, StoresSettings};
 pub use stores::Stores;
+pub use worker_lease::{
+    Choice, LeaseError, LeaseKey, LeaseRow, LeaseWanted, MOST_BITS, MOST_LISTED, Pool, WorkerLease,
+};
 
 /// What is known of the store now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

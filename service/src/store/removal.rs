@@ -27,9 +27,10 @@ use sea_orm::{
 
 use super::{
     catalogue::{self, NO_PERIOD},
-    change::beat::{self, Beat, Witness},
+    change::beat::{Beat, Witness},
     connection::session::DatabaseConnection,
     connection::{Connection, Health},
+    database_clock,
     error::{Cause, Failure},
 };
 use crate::{
@@ -230,7 +231,10 @@ fn too_old(row: &sequence::Model, now_ms: i64) -> Option<Due> {
 /// The database's clock, in milliseconds since the Unix epoch.
 async fn clock(database: DatabaseConnection) -> Result<i64, DbErr> {
     let query = Query::select()
-        .expr_as(beat::now(database.get_database_backend()), "now_ms")
+        .expr_as(
+            database_clock::now(database.get_database_backend()),
+            "now_ms",
+        )
         .from(meta::Entity)
         .and_where(meta::Column::Id.eq(1))
         .to_owned();

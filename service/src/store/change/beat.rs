@@ -17,7 +17,7 @@ use odometer_core::name::SequenceName;
 use parking_lot::Mutex;
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, ExprTrait, OnConflict, Query},
 };
 
@@ -26,6 +26,7 @@ use crate::sabotage::{self, Fault};
 use crate::store::{
     connection::Connection,
     connection::session::DatabaseConnection,
+    database_clock,
     error::{Failure, StoreError},
 };
 
@@ -123,6 +124,16 @@ impl Beat {
             least: state.confirmed.ok_or(StoreError::Unavailable)?,
             era: state.era,
         })
+    }
+
+    /// The last beat that was sent, whatever became of it.
+    pub(in crate::store) fn last_sent(&self) -> i64 {
+        self.state.lock().sent
+    }
+
+    /// The last beat that is in the database for certain.
+    pub(in crate::store) fn last_confirmed(&self) -> Option<i64> {
+        self.state.lock().confirmed
     }
 
     pub(in crate::store) fn has_gone_back(&self) -> bool {
@@ -276,7 +287,7 @@ async fn raise(
         .col_expr(replica::Column::Beat, Expr::val(next))
         .col_expr(
             replica::Column::BeatAt,
-            now(database.get_database_backend()),
+            database_clock::now(database.get_database_backend()),
         )
         .filter(replica::Column::Holder.eq(&*holder))
         .filter(replica::Column::Beat.between(least, next))
@@ -288,8 +299,8 @@ async fn raise(
 /// Deletes rows of processes that ended long ago, a bounded number of them.
 pub(in crate::store) async fn delete_old(database: DatabaseConnection) -> Result<u64, DbErr> {
     let kept_ms = i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX);
-    let is_old =
-        Expr::col(replica::Column::BeatAt).lt(now(database.get_database_backend()).sub(kept_ms));
+    let since = database_clock::now(database.get_database_backend()).sub(kept_ms);
+    let is_old = Expr::col(replica::Column::BeatAt).lt(since);
     let old: Vec<String> = replica::Entity::find()
         .select_only()
         .column(replica::Column::Holder)
@@ -307,13 +318,4 @@ pub(in crate::store) async fn delete_old(database: DatabaseConnection) -> Result
         .exec(&database)
         .await?;
     Ok(deleted.rows_affected)
-}
-
-/// The database's own clock, which all replicas share, in milliseconds since the Unix epoch.
-pub(in crate::store) fn now(backend: DbBackend) -> Expr {
-    Expr::cust(match backend {
-        DbBackend::Postgres => "CAST(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000 AS BIGINT)",
-        DbBackend::MySql => "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
-        DbBackend::Sqlite | _ => "CAST(UNIXEPOCH('subsec') * 1000 AS INTEGER)",
-    })
 }

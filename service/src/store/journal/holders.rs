@@ -8,7 +8,7 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait},
 };
 
-use crate::store::{change::beat, connection::session::DatabaseConnection};
+use crate::store::{connection::session::DatabaseConnection, database_clock};
 
 /// A process is taken for dead after this long without a beat, at least: one that was cut off from
 /// the database for a while still issues from its memory.
@@ -31,7 +31,7 @@ pub(in crate::store) async fn living(
         return Ok(HashSet::new());
     }
     let silence_ms = i64::try_from(silence.as_millis()).unwrap_or(i64::MAX);
-    let since = beat::now(database.get_database_backend()).sub(silence_ms);
+    let since = database_clock::now(database.get_database_backend()).sub(silence_ms);
     let heard = replica::Entity::find()
         .filter(replica::Column::Holder.is_in(holders))
         .filter(Expr::col(replica::Column::BeatAt).gte(since))

@@ -22,10 +22,10 @@ use super::server::Address;
 use crate::store::{
     News,
     catalogue::one_more,
-    change::beat,
     connection::Health,
     connection::session::DatabaseConnection,
     database::Database,
+    database_clock,
     error::{Failure, StartError},
     settings::{DatabaseSettings, Fallback, Place, Process, RedisSettings},
 };
@@ -239,7 +239,7 @@ async fn does_any_serve(
     within: Duration,
 ) -> Result<bool, DbErr> {
     let within_ms = i64::try_from(within.as_millis()).unwrap_or(i64::MAX);
-    let since = beat::now(database.get_database_backend()).sub(within_ms);
+    let since = database_clock::now(database.get_database_backend()).sub(within_ms);
     let found = replica::Entity::find()
         .filter(replica::Column::Holder.ne(holder))
         .filter(Expr::col(replica::Column::BeatAt).gte(since))

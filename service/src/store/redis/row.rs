@@ -15,9 +15,10 @@ use crate::{
     sabotage::{self, Fault},
     store::{
         catalogue::one_more,
-        change::beat::{self, Witness},
+        change::beat::Witness,
         connection::session::DatabaseConnection,
         database::Seen,
+        database_clock,
         reservation::{add_and_read, leases_are_over},
     },
 };
@@ -142,7 +143,8 @@ impl Row {
         database: DatabaseConnection,
         window: i64,
     ) -> Result<bool, DbErr> {
-        let until = || beat::now(database.get_database_backend()).add(i64::from(LEASE_MS));
+        let until =
+            || database_clock::now(database.get_database_backend()).add(i64::from(LEASE_MS));
         let column = || Expr::col(counter::Column::WindowLeasedUntil);
         let latest = CaseStatement::new()
             .case(column().lt(until()), until())
@@ -201,7 +203,7 @@ pub(super) async fn lease_left(
     database: DatabaseConnection,
     key: CounterKey,
 ) -> Result<LeaseLeft, DbErr> {
-    let now = beat::now(database.get_database_backend());
+    let now = database_clock::now(database.get_database_backend());
     let query = Query::select()
         .column(counter::Column::WindowLeasedUntil)
         .expr_as(

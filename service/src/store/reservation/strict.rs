@@ -20,9 +20,10 @@ use crate::{
     sabotage::{self, Fault},
     store::{
         catalogue,
-        change::beat::{self, Witness},
+        change::beat::Witness,
         connection::session::DatabaseConnection,
         database::Seen,
+        database_clock,
         error::{Cause, Failure, StoreError},
         reservation::{
             Reservation, Stop, StrictIn,
@@ -224,7 +225,7 @@ impl Add {
 
 /// That no replica steps in the last window any more, by the database's clock.
 pub(in crate::store) fn leases_are_over(backend: DbBackend) -> Expr {
-    Expr::col(counter::Column::WindowLeasedUntil).lt(beat::now(backend))
+    Expr::col(counter::Column::WindowLeasedUntil).lt(database_clock::now(backend))
 }
 
 /// Runs an update of one counter that sets `next_value` to the expression that it is made with:

@@ -12,13 +12,17 @@ mod change;
 mod claims;
 mod decision;
 mod health;
+mod leases;
 mod memory;
 mod mend;
 mod reading;
 mod refill;
 pub(in crate::store) mod stamping;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
 
 use futures_util::future::{join_all, select_all};
 use tokio::{runtime::Handle, sync::mpsc};
@@ -47,6 +51,8 @@ pub(in crate::store) struct Striped {
     agreements: Arc<Agreements>,
     /// Held by whoever changes a sequence.
     changing: tokio::sync::Mutex<()>,
+    /// At which database the next lease of a worker id begins.
+    lease_turn: AtomicUsize,
     bounds: Bounds,
     metrics: Arc<Metrics>,
     /// The first database's runtime.
@@ -88,10 +94,16 @@ impl Striped {
             members,
             agreements,
             changing: tokio::sync::Mutex::new(()),
+            lease_turn: AtomicUsize::new(0),
             bounds,
             metrics: Arc::clone(&process.metrics),
             handle,
         }))
+    }
+
+    /// What all of them count.
+    pub(in crate::store) fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     fn member(&self, k: usize) -> Result<&Arc<Member>, StoreError> {
@@ -104,7 +116,7 @@ impl Striped {
             .find(|database| database.health() == Health::Up)
     }
 
-    fn databases(&self) -> impl Iterator<Item = &Arc<Database>> {
+    pub(in crate::store) fn databases(&self) -> impl Iterator<Item = &Arc<Database>> {
         self.members.iter().map(|member| &member.database)
     }
 

@@ -162,7 +162,7 @@ impl Striped {
 
     /// All databases in the order in which they are asked: those that are well, from `first` on,
     /// and as a last resort the others.
-    fn order(&self, first: usize) -> Vec<usize> {
+    pub(super) fn order(&self, first: usize) -> Vec<usize> {
         let n = self.members.len();
         let round = (0..n).map(|at| first.wrapping_add(at) % n.max(1));
         let is_well = |k: &usize| self.members.get(*k).is_some_and(|member| member.is_well());
@@ -222,7 +222,7 @@ impl Striped {
     }
 
     /// How long one database may take: a part of what is left, or all of it where it is the last.
-    fn part_of(&self, k: usize, until: Instant) -> Instant {
+    pub(super) fn part_of(&self, k: usize, until: Instant) -> Instant {
         if !self.has_others(k) {
             return until;
         }

@@ -1,0 +1,433 @@
+//! What is read before a worker id is leased, and which id is chosen by it.
+
+use entity::{meta, replica, worker_lease};
+use rand::distr::uniform::SampleUniform;
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, JoinType, Order,
+    QueryFilter, QueryOrder, QueryResult, QuerySelect,
+    sea_query::{Alias, Expr, ExprTrait, Query, SelectStatement},
+};
+
+use super::{Choice, Share};
+use crate::sabotage::{self, Fault};
+use crate::store::{
+    change::beat::Witness, connection::session::DatabaseConnection, database_clock,
+    reservation::look::version_at,
+};
+
+/// The most ids that are chosen among after conflicts.
+const MOST_SPREAD: u32 = 64;
+
+/// What one lease asks of a database.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) pool: String,
+    pub(super) holder: String,
+    /// Of the token that is to be written.
+    pub(super) token_hash: String,
+    pub(super) share: Share,
+    /// How many ids there are, in all databases together.
+    pub(super) workers: u32,
+    pub(super) choice: Choice,
+    pub(super) usable_by_ms: Option<i64>,
+    /// Whether the pool is one of those that are bounded.
+    pub(super) is_named: bool,
+    /// The id that an earlier attempt of this lease may have got.
+    pub(super) tried: Option<u32>,
+    /// Conflicts so far: whoever met others looks elsewhere.
+    pub(super) n_conflicts: u32,
+    pub(super) witness: Witness,
+}
+
+/// A database's clock and ground, and the id that is best, as they stood at one moment.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub(super) head: Head,
+    pub(super) found: Found,
+}
+
+/// What is read in one statement.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    pub(super) clock: Clock,
+    /// No worker id is used before it.
+    pub(super) leases_from: i64,
+    /// What the versions of new rows lie above.
+    pub(super) version: i64,
+    /// The width of the pool's ids; `None` where it has none yet.
+    pub(super) bits: Option<u32>,
+    lowest: Option<u32>,
+    highest: Option<u32>,
+    /// A free id that this holder had.
+    former: Option<u32>,
+    /// Other pools, where this one is new and they are bounded.
+    pub(super) n_pools: u64,
+}
+
+/// A database's clock, and what bears out that it has not gone back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    /// Unix ms.
+    pub(super) now_ms: i64,
+    /// `None` where this replica's row is gone.
+    pub(super) beat: Option<i64>,
+}
+
+/// Which id may be had.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Found {
+    /// An earlier attempt got it.
+    Ours(worker_lease::Model),
+    Free(worker_lease::Model),
+    /// It has no row yet.
+    New(u32),
+    /// The one that was asked for is taken.
+    Held(u32),
+    /// There are free ones, whose unused time begins too late: then first.
+    Late(i64),
+    None,
+}
+
+pub(super) async fn look(database: DatabaseConnection, asked: Question) -> Result<Look, DbErr> {
+    let mut head = read_head(&database, &asked).await?;
+    if head.bits.is_none() && asked.is_named {
+        head.n_pools = count_pools(&database).await?;
+    }
+    let found = find(&database, &asked, &head).await?;
+    Ok(Look { head, found })
+}
+
+async fn find(
+    database: &DatabaseConnection,
+    asked: &Question,
+    head: &Head,
+) -> Result<Found, DbErr> {
+    if let Some(tried) = asked.tried
+        && let Some(row) = read_row(database, &asked.pool, tried).await?
+        && row.token_hash == asked.token_hash
+        && !row.ended
+    {
+        return Ok(Found::Ours(row));
+    }
+    let found = match asked.choice {
+        Choice::Exact(worker) => find_exactly(database, asked, head, worker).await?,
+        Choice::Any => find_any(database, asked, head).await?,
+    };
+    let from_ms = match &found {
+        Found::Free(row) => from_ms(Some(row), head),
+        Found::New(_) => from_ms(None, head),
+        Found::Ours(_) | Found::Held(_) | Found::Late(_) | Found::None => return Ok(found),
+    };
+    if asked.usable_by_ms.is_some_and(|by| from_ms > by) {
+        return Ok(Found::Late(from_ms));
+    }
+    Ok(found)
+}
+
+/// From when on the time of an id is unused.
+pub(super) fn from_ms(row: Option<&worker_lease::Model>, head: &Head) -> i64 {
+    if sabotage::is(Fault::NoReservedUntil) {
+        return head.clock.now_ms;
+    }
+    let reserved_until = row.map_or(0, |row| row.reserved_until);
+    Ord::max(reserved_until, head.leases_from)
+}
+
+async fn find_exactly(
+    database: &DatabaseConnection,
+    asked: &Question,
+    head: &Head,
+    worker: u32,
+) -> Result<Found, DbErr> {
+    if worker >= asked.workers || !asked.share.has(worker) {
+        return Ok(Found::None);
+    }
+    Ok(match read_row(database, &asked.pool, worker).await? {
+        None => Found::New(worker),
+        Some(row) if is_free(&row, head) => Found::Free(row),
+        Some(_) => Found::Held(worker),
+    })
+}
+
+async fn find_any(
+    database: &DatabaseConnection,
+    asked: &Question,
+    head: &Head,
+) -> Result<Found, DbErr> {
+    let is_usable = |row: &worker_lease::Model| {
+        asked
+            .usable_by_ms
+            .is_none_or(|by| from_ms(Some(row), head) <= by)
+    };
+    if let Some(former) = head.former.filter(|_| asked.n_conflicts == 0)
+        && let Some(row) = read_row(database, &asked.pool, former).await?
+        && is_free(&row, head)
+        && is_usable(&row)
+    {
+        return Ok(Found::Free(row));
+    }
+    if let Some(fresh) = above_all(asked, head) {
+        return Ok(Found::New(fresh));
+    }
+    let mut free = free_rows(database, asked).await?;
+    let is_first_usable = free.first().is_some_and(is_usable);
+    let has_passed = free
+        .first()
+        .is_some_and(|row| row.reserved_until <= head.clock.now_ms);
+    if !(has_passed && is_first_usable)
+        && let Some(gap) = find_gap(database, asked, head).await?
+    {
+        return Ok(Found::New(gap));
+    }
+    if is_first_usable {
+        free.retain(is_usable);
+    }
+    if free.is_empty() {
+        return Ok(Found::None);
+    }
+    let among = usize::try_from(spread(asked)).unwrap_or(1);
+    let at = random_below(Ord::min(among, free.len()));
+    let chosen = free.into_iter().nth(at);
+    Ok(chosen.map_or(Found::None, Found::Free))
+}
+
+/// Whether somebody may take it, as far as the look can say.
+fn is_free(row: &worker_lease::Model, head: &Head) -> bool {
+    row.ended || row.expires_at <= head.clock.now_ms || sabotage::is(Fault::NoLeaseConditions)
+}
+
+/// An id above all that have a row; a little further up after conflicts.
+fn above_all(asked: &Question, head: &Head) -> Option<u32> {
+    let Share { k, n } = asked.share;
+    let next = head.highest.map_or(k, |highest| highest.saturating_add(n));
+    let further = next.saturating_add(random_below(spread(asked)).saturating_mul(n));
+    [further, next]
+        .into_iter()
+        .find(|worker| *worker < asked.workers)
+}
+
+fn spread(asked: &Question) -> u32 {
+    Ord::min(2_u32.saturating_pow(asked.n_conflicts), MOST_SPREAD)
+}
+
+fn random_below<T: SampleUniform + PartialOrd + Default>(bound: T) -> T {
+    if bound <= T::default() {
+        return bound;
+    }
+    rand::random_range(T::default()..bound)
+}
+
+async fn read_head(database: &DatabaseConnection, asked: &Question) -> Result<Head, DbErr> {
+    let backend = database.get_database_backend();
+    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(asked.witness.holder());
+    let lowest = of_the_pool(&asked.pool)
+        .column(worker_lease::Column::Bits)
+        .order_by(worker_lease::Column::Worker, Order::Asc)
+        .limit(1)
+        .to_owned();
+    let worker = || Expr::col(worker_lease::Column::Worker);
+    let former = former(backend, &asked.pool, &asked.holder);
+    let query = Query::select()
+        .expr_as(database_clock::now(backend), "now_ms")
+        .columns([
+            (meta::Entity, meta::Column::LeasesFrom),
+            (meta::Entity, meta::Column::RecoveredAt),
+        ])
+        .column((replica::Entity, replica::Column::Beat))
+        .expr_as(scalar(lowest), "bits")
+        .expr_as(
+            scalar(of_the_pool(&asked.pool).expr(worker().min()).to_owned()),
+            "lowest",
+        )
+        .expr_as(
+            scalar(of_the_pool(&asked.pool).expr(worker().max()).to_owned()),
+            "highest",
+        )
+        .expr_as(scalar(former), "former")
+        .from(meta::Entity)
+        .join(JoinType::LeftJoin, replica::Entity, own_row)
+        .and_where(Expr::col((meta::Entity, meta::Column::Id)).eq(1))
+        .to_owned();
+    let Some(row) = database.query_one(&query).await? else {
+        return Err(DbErr::RecordNotFound("meta".to_owned()));
+    };
+    head_of(&row)
+}
+
+/// Both clocks' ground, for whoever has an id already.
+pub(super) async fn read_clock(
+    database: &DatabaseConnection,
+    witness: &Witness,
+) -> Result<Clock, DbErr> {
+    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(witness.holder());
+    let query = Query::select()
+        .expr_as(
+            database_clock::now(database.get_database_backend()),
+            "now_ms",
+        )
+        .column((replica::Entity, replica::Column::Beat))
+        .from(meta::Entity)
+        .join(JoinType::LeftJoin, replica::Entity, own_row)
+        .and_where(Expr::col((meta::Entity, meta::Column::Id)).eq(1))
+        .to_owned();
+    let Some(row) = database.query_one(&query).await? else {
+        return Err(DbErr::RecordNotFound("meta".to_owned()));
+    };
+    Ok(Clock {
+        now_ms: row.try_get("", "now_ms")?,
+        beat: row.try_get("", "beat")?,
+    })
+}
+
+/// Whether a holder had an id that is free.
+pub(super) async fn has_former(
+    database: DatabaseConnection,
+    pool: String,
+    holder: String,
+) -> Result<bool, DbErr> {
+    let backend = database.get_database_backend();
+    let query = former(backend, &pool, &holder);
+    Ok(database.query_one(&query).await?.is_some())
+}
+
+/// The free id of a holder whose unused time begins first.
+fn former(backend: DbBackend, pool: &str, holder: &str) -> SelectStatement {
+    of_the_pool(pool)
+        .column(worker_lease::Column::Worker)
+        .and_where(worker_lease::Column::Holder.eq(holder))
+        .cond_where(free(backend))
+        .order_by(worker_lease::Column::ReservedUntil, Order::Asc)
+        .limit(1)
+        .to_owned()
+}
+
+fn head_of(row: &QueryResult) -> Result<Head, DbErr> {
+    let id = |column: &str| -> Result<Option<u32>, DbErr> {
+        let read: Option<i32> = row.try_get("", column)?;
+        Ok(read.and_then(|read| u32::try_from(read).ok()))
+    };
+    let leases_from: Option<i64> = row.try_get("", "leases_from")?;
+    let recovered_at: Option<i64> = row.try_get("", "recovered_at")?;
+    Ok(Head {
+        clock: Clock {
+            now_ms: row.try_get("", "now_ms")?,
+            beat: row.try_get("", "beat")?,
+        },
+        leases_from: leases_from.unwrap_or(0),
+        version: recovered_at.map_or(0, version_at),
+        bits: id("bits")?,
+        lowest: id("lowest")?,
+        highest: id("highest")?,
+        former: id("former")?,
+        n_pools: 0,
+    })
+}
+
+fn of_the_pool(pool: &str) -> SelectStatement {
+    Query::select()
+        .from(worker_lease::Entity)
+        .and_where(worker_lease::Column::Pool.eq(pool))
+        .to_owned()
+}
+
+fn scalar(query: SelectStatement) -> Expr {
+    Expr::SubQuery(None, Box::new(query.into()))
+}
+
+/// That nobody holds it, by the database's clock.
+pub(super) fn free(backend: DbBackend) -> Condition {
+    if sabotage::is(Fault::NoLeaseConditions) {
+        return Condition::all();
+    }
+    Condition::any()
+        .add(worker_lease::Column::Ended.eq(true))
+        .add(Expr::col(worker_lease::Column::ExpiresAt).lte(database_clock::now(backend)))
+}
+
+pub(super) async fn read_row(
+    database: &impl ConnectionTrait,
+    pool: &str,
+    worker: u32,
+) -> Result<Option<worker_lease::Model>, DbErr> {
+    let Ok(worker) = i32::try_from(worker) else {
+        return Ok(None);
+    };
+    worker_lease::Entity::find_by_id((pool.to_owned(), worker))
+        .one(database)
+        .await
+}
+
+/// Free ids, those first whose unused time begins first.
+async fn free_rows(
+    database: &DatabaseConnection,
+    asked: &Question,
+) -> Result<Vec<worker_lease::Model>, DbErr> {
+    let end = i32::try_from(asked.workers).unwrap_or(i32::MAX);
+    worker_lease::Entity::find()
+        .filter(worker_lease::Column::Pool.eq(asked.pool.as_str()))
+        .filter(worker_lease::Column::Worker.lt(end))
+        .filter(free(database.get_database_backend()))
+        .order_by_asc(worker_lease::Column::ReservedUntil)
+        .limit(u64::from(spread(asked)))
+        .all(database)
+        .await
+}
+
+/// The lowest id that has no row, below one that has.
+async fn find_gap(
+    database: &DatabaseConnection,
+    asked: &Question,
+    head: &Head,
+) -> Result<Option<u32>, DbErr> {
+    let Share { k, n } = asked.share;
+    if head.lowest.is_some_and(|lowest| lowest > k) {
+        return Ok(Some(k));
+    }
+    let (low, high) = (Alias::new("low"), Alias::new("high"));
+    let step = i32::try_from(n).unwrap_or(i32::MAX);
+    let end = i32::try_from(asked.workers).unwrap_or(i32::MAX);
+    let column = |of: &Alias, column| Expr::col((of.clone(), column));
+    let next = || column(&low, worker_lease::Column::Worker).add(step);
+    let is_next = column(&high, worker_lease::Column::Pool)
+        .eq(asked.pool.as_str())
+        .and(column(&high, worker_lease::Column::Worker).eq(next()));
+    let query = Query::select()
+        .expr_as(next(), "gap")
+        .from_as(worker_lease::Entity, low.clone())
+        .join_as(
+            JoinType::LeftJoin,
+            worker_lease::Entity,
+            high.clone(),
+            is_next,
+        )
+        .and_where(column(&low, worker_lease::Column::Pool).eq(asked.pool.as_str()))
+        .and_where(column(&low, worker_lease::Column::Worker).lt(end.saturating_sub(step)))
+        .and_where(column(&high, worker_lease::Column::Worker).is_null())
+        .order_by((low.clone(), worker_lease::Column::Worker), Order::Asc)
+        .limit(1)
+        .to_owned();
+    let Some(row) = database.query_one(&query).await? else {
+        return Ok(None);
+    };
+    let gap: i64 = match database.get_database_backend() {
+        // The sum of integers is wider only there.
+        DbBackend::MySql | DbBackend::Sqlite => row.try_get("", "gap")?,
+        DbBackend::Postgres | _ => i64::from(row.try_get::<i32>("", "gap")?),
+    };
+    Ok(u32::try_from(gap).ok())
+}
+
+/// How many pools of other programs there are; those of sequences sort before them.
+async fn count_pools(database: &DatabaseConnection) -> Result<u64, DbErr> {
+    let pool = Expr::col(worker_lease::Column::Pool);
+    let query = Query::select()
+        .expr_as(pool.clone().count_distinct(), "n")
+        .from(worker_lease::Entity)
+        .and_where(pool.gte("0"))
+        .to_owned();
+    let Some(row) = database.query_one(&query).await? else {
+        return Ok(0);
+    };
+    let n: i64 = row.try_get("", "n")?;
+    Ok(u64::try_from(n).unwrap_or(0))
+}
