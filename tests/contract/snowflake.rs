@@ -55,7 +55,11 @@ async fn ids_tell_time_and_worker_and_are_read_back(backend: Backend) {
         let one = next(&client, &format!("{name}/next")).await.json();
         assert_eq!(one["period"], Value::Null, "{one}");
         assert_eq!(one["id"], one["value"], "{one}");
-        let id: i64 = one["value"].as_str().unwrap_or_default().parse().expect("an id");
+        let id: i64 = one["value"]
+            .as_str()
+            .unwrap_or_default()
+            .parse()
+            .expect("an id");
         let of_one = parts(&layout, id);
         let batch = next(&client, &format!("{name}/next?count=10000")).await;
         let ids = batch.values();
@@ -65,10 +69,25 @@ async fn ids_tell_time_and_worker_and_are_read_back(backend: Backend) {
         assert!(workers.into_iter().all(|worker| worker == of_one.worker));
 
         let body = json!({"id": id.to_string()});
-        let read = call(&client, Method::POST, &format!("{name}/parse"), Some(&body), &[]).await;
+        let read = call(
+            &client,
+            Method::POST,
+            &format!("{name}/parse"),
+            Some(&body),
+            &[],
+        )
+        .await;
         let read = read.json();
-        let time: Timestamp = read["time"].as_str().expect("a time").parse().expect("RFC 3339");
-        assert_eq!(time.as_millisecond(), layout.unix_ms_of(of_one.tick), "{read}");
+        let time: Timestamp = read["time"]
+            .as_str()
+            .expect("a time")
+            .parse()
+            .expect("RFC 3339");
+        assert_eq!(
+            time.as_millisecond(),
+            layout.unix_ms_of(of_one.tick),
+            "{read}"
+        );
         assert_eq!(read["worker"], of_one.worker, "{read}");
         assert_eq!(read["counter"], of_one.counter, "{read}");
         assert_eq!(read["value"], id.to_string());
@@ -80,7 +99,10 @@ async fn ids_tell_time_and_worker_and_are_read_back(backend: Backend) {
         let left = state["lease"]["seconds_left"].as_f64().unwrap_or_default();
         assert!((600.0..=900.0).contains(&left), "{state}");
         assert_eq!(state["runway"]["limit"], "time", "{state}");
-        assert!(state["block"].is_null() && state["high_water_mark"].is_null(), "{state}");
+        assert!(
+            state["block"].is_null() && state["high_water_mark"].is_null(),
+            "{state}"
+        );
         assert_eq!(described["blocks"], json!([]));
     }
     let scrape = Scrape::of(&client).await;
@@ -133,8 +155,16 @@ async fn calls_that_time_ordered_sequences_have_no_use_for_are_refused(backend: 
     for _ in 0..2 {
         let blocks = next(&client, "flakes/blocks?size=10").await;
         refused(&blocks, 409, "not_for_kind");
-        refused(&advance(&client, "flakes", &json!({"floor": "5"})).await, 409, "not_for_kind");
-        refused(&next(&client, "flakes/next?period=20261122").await, 400, "invalid_period");
+        refused(
+            &advance(&client, "flakes", &json!({"floor": "5"})).await,
+            409,
+            "not_for_kind",
+        );
+        refused(
+            &next(&client, "flakes/next?period=20261122").await,
+            400,
+            "invalid_period",
+        );
         let path = "flakes/periods/eod-7";
         let removed = call(&client, Method::DELETE, path, None, &[]).await;
         refused(&removed, 409, "not_for_kind");
@@ -170,13 +200,22 @@ async fn a_template_creates_time_ordered_sequences_and_a_format_prints_them(back
     let client = program.client();
     let one = next(&client, "events/next").await.json();
     let id = one["id"].as_str().expect("an id");
-    let value: i64 = one["value"].as_str().unwrap_or_default().parse().expect("a number");
-    assert!(id.starts_with("E-") && parts(&Layout::default(), value).tick > 0, "{one}");
+    let value: i64 = one["value"]
+        .as_str()
+        .unwrap_or_default()
+        .parse()
+        .expect("a number");
+    assert!(
+        id.starts_with("E-") && parts(&Layout::default(), value).tick > 0,
+        "{one}"
+    );
     let body = json!({ "id": id });
     let read = call(&client, Method::POST, "events/parse", Some(&body), &[]).await;
     assert_eq!(read.json()["value"], one["value"]);
     // From another format on it is printed so, at once.
-    client.define("events", &json!({"format": "F-{value}"})).await;
+    client
+        .define("events", &json!({"format": "F-{value}"}))
+        .await;
     let one = next(&client, "events/next").await.json();
     let expected = format!("F-{}", one["value"].as_str().unwrap_or_default());
     assert_eq!(one["id"], expected, "{one}");
@@ -199,7 +238,10 @@ async fn what_became_of_a_time_ordered_id_is_told_no_further_than_it_is_known(ba
     for (id, fate) in [
         (id, "issued_or_lost"),
         (layout.compose(of_id.worker, tick_ms(600_000), 0), "held"),
-        (layout.compose(of_id.worker, tick_ms(86_400_000), 0), "not_reserved"),
+        (
+            layout.compose(of_id.worker, tick_ms(86_400_000), 0),
+            "not_reserved",
+        ),
         (layout.compose(of_id.worker + 1, of_id.tick, 0), "no_record"),
     ] {
         let path = format!("/v1/sequences/flakes/explain?id={id}");
@@ -213,7 +255,9 @@ async fn what_became_of_a_time_ordered_id_is_told_no_further_than_it_is_known(ba
 fn a_worker_id_may_be_configured_and_is_refused_where_it_is_held() {
     run(async {
         let database = TestDatabase::prepared(Backend::Postgres).await;
-        let options = Program::options().database(&database.url).env("ODOMETER_WORKER", 3);
+        let options = Program::options()
+            .database(&database.url)
+            .env("ODOMETER_WORKER", 3);
         let program = options.start_ready().await;
         let client = program.client();
         client.define("flakes", &json!({"kind": "snowflake"})).await;
@@ -269,7 +313,10 @@ async fn time_ordered_ids_are_issued_until_their_lease_ends_while_the_store_is_a
 ) {
     let mut server = Server::start(backend).await;
     let database = TestDatabase::prepared_on(&server).await;
-    let program = Program::options().database(&database.url).start_ready().await;
+    let program = Program::options()
+        .database(&database.url)
+        .start_ready()
+        .await;
     let client = program.client();
     let definition = json!({"kind": "snowflake", "block": {"hold": "6s"}});
     client.define("flakes", &definition).await;

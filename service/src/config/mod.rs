@@ -26,8 +26,8 @@ use serde::de::{Deserializer, Error as _};
 pub use layers::Environment;
 pub use secret::Secret;
 pub use sections::{
-    Http, Idle, Journal, Limits, Log, LogFormat, MetricsSection, Pool, Refill, Shutdown,
-    Snowflake, StoreSection, Unknown,
+    Http, Idle, Journal, Limits, Log, LogFormat, MetricsSection, Pool, Refill, Shutdown, Snowflake,
+    StoreSection, Unknown,
 };
 pub use stores::{StoreConfig, StoresConfig};
 
@@ -321,7 +321,12 @@ impl Config {
             ("shutdown.deadline", self.shutdown.deadline, SECOND, DAY),
             ("idle.park", self.idle.park, SECOND, YEAR),
             ("idle.unload", self.idle.unload, SECOND, YEAR),
-            ("snowflake.wait", self.snowflake.wait, Duration::ZERO, MINUTES),
+            (
+                "snowflake.wait",
+                self.snowflake.wait,
+                Duration::ZERO,
+                MINUTES,
+            ),
             ("journal.retain", self.journal.retain, HOUR, 100 * YEAR),
         ]
         .into_iter()

@@ -219,7 +219,9 @@ impl From<SequenceError> for Problem {
             SequenceError::ClockBehind { .. } => Code::ClockBehind,
             SequenceError::ClockAhead { .. } => Code::ClockAhead,
             SequenceError::NoWorkerId { .. } | SequenceError::WorkerHeld { .. } => Code::NoWorkerId,
-            SequenceError::Exhausted { .. } | SequenceError::TimeEnded { .. } => Code::SequenceExhausted,
+            SequenceError::Exhausted { .. } | SequenceError::TimeEnded { .. } => {
+                Code::SequenceExhausted
+            }
             SequenceError::Retired { .. } => Code::SequenceRetired,
             SequenceError::TooLarge { .. } => Code::InvalidCount,
             SequenceError::Definition(refused) => definition_code(refused),
@@ -307,7 +309,11 @@ mod tests {
         for (wait_ms, expected) in [(0, "1"), (1, "1"), (1_001, "2"), (3_600_000, "60")] {
             let behind = Problem::from(SequenceError::ClockBehind { wait_ms });
             let response = behind.error_response();
-            assert_eq!(header_of(&response, "retry-after"), Some(expected), "{wait_ms}");
+            assert_eq!(
+                header_of(&response, "retry-after"),
+                Some(expected),
+                "{wait_ms}"
+            );
         }
     }
 

@@ -652,10 +652,14 @@ impl SequenceActor {
             context.stop();
             return;
         };
-        context.spawn(returning.into_actor(self).map(move |_done, _actor, context| {
-            tell();
-            context.stop();
-        }));
+        context.spawn(
+            returning
+                .into_actor(self)
+                .map(move |_done, _actor, context| {
+                    tell();
+                    context.stop();
+                }),
+        );
     }
 
     /// Closes the cursor and gives back what was not issued; how many numbers that is.

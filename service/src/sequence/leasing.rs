@@ -196,23 +196,20 @@ impl SequenceActor {
     ) -> Result<Vec<odometer_core::block::Block>, Unserved> {
         match timed.take_batch(count, contiguous) {
             Ok(taken) => Ok(taken.ids),
-            Err(refused) => Err(self.unserved(timed, count, refused)),
+            Err(refused) => Err(self.unserved(timed, refused)),
         }
     }
 
-    fn unserved(&self, timed: &Timed, count: u64, refused: NotTaken) -> Unserved {
+    fn unserved(&self, timed: &Timed, refused: NotTaken) -> Unserved {
         let told = |error| Unserved::Told(error);
         match refused {
             NotTaken::NoLease | NotTaken::Refused(Refused::Closed) => Unserved::Needs(Need::Lease),
             NotTaken::BeforeEpoch(wait) => told(clock_behind(wait)),
-            NotTaken::Refused(Refused::Limit) => match timed.most() {
-                most if count > most => told(SequenceError::BatchTooLarge { most }),
-                _ => Unserved::Needs(Need::Time),
-            },
+            NotTaken::Refused(Refused::Limit) => Unserved::Needs(Need::Time),
             NotTaken::Refused(Refused::Ahead { ticks }) => {
                 let wait = time_of(timed.layout(), ticks);
-                let is_short = timed.is_within_a_batch(ticks)
-                    || wait <= self.shared.settings.clock_wait;
+                let is_short =
+                    timed.is_within_a_batch(ticks) || wait <= self.shared.settings.clock_wait;
                 Unserved::Needs(if is_short {
                     Need::Turn(wait)
                 } else {
@@ -308,10 +305,14 @@ impl SequenceActor {
         let (store, hold) = (Arc::clone(&self.shared.store), self.hold());
         let renewing = async move { store.renew_lease(&held.key, hold).await };
         let timed = Arc::clone(timed);
-        context.spawn(renewing.into_actor(self).map(move |outcome, actor, context| {
-            actor.in_flight = None;
-            actor.renewed(&timed, outcome, hold, context);
-        }));
+        context.spawn(
+            renewing
+                .into_actor(self)
+                .map(move |outcome, actor, context| {
+                    actor.in_flight = None;
+                    actor.renewed(&timed, outcome, hold, context);
+                }),
+        );
     }
 
     fn renewed(
@@ -393,14 +394,18 @@ impl SequenceActor {
         let (shared, of) = (Arc::clone(&self.shared), self.issuer.store());
         let leasing = async move { shared.store.lease(&of, wanted).await };
         let timed = Arc::clone(timed);
-        context.spawn(leasing.into_actor(self).map(move |outcome, actor, context| {
-            actor.in_flight = None;
-            match outcome {
-                Ok(lease) => actor.leased(&timed, lease, hold, context),
-                Err(error) => actor.not_leased(&timed, error, Some(purpose), context),
-            }
-            actor.go_on(context);
-        }));
+        context.spawn(
+            leasing
+                .into_actor(self)
+                .map(move |outcome, actor, context| {
+                    actor.in_flight = None;
+                    match outcome {
+                        Ok(lease) => actor.leased(&timed, lease, hold, context),
+                        Err(error) => actor.not_leased(&timed, error, Some(purpose), context),
+                    }
+                    actor.go_on(context);
+                }),
+        );
     }
 
     fn wanted(&self, layout: &Layout, hold: Duration) -> LeaseWanted {
@@ -429,8 +434,7 @@ impl SequenceActor {
         context: &mut Context<Self>,
     ) {
         self.succeed();
-        let is_unwanted =
-            self.state == State::Draining || self.issuer.memory.lock().is_retired();
+        let is_unwanted = self.state == State::Draining || self.issuer.memory.lock().is_retired();
         if is_unwanted {
             let (key, from_ms) = (lease.key, lease.from_ms);
             self.return_id(Unused { key, from_ms });

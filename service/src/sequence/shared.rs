@@ -357,9 +357,8 @@ impl Shared {
 
     pub(super) fn has_reserve(&self) -> bool {
         let all = self.all_issuers();
-        let is_serving = |issuer: &Arc<Issuer>| {
-            issuer.timed().is_some_and(|timed| timed.is_serving())
-        };
+        let is_serving =
+            |issuer: &Arc<Issuer>| issuer.timed().is_some_and(|timed| timed.is_serving());
         all.iter()
             .any(|issuer| issuer.cursor.remaining() > 0 || is_serving(issuer))
     }

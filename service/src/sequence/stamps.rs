@@ -76,7 +76,9 @@ impl Directory {
         };
         let pool = Pool::Sequence(name.clone());
         let store = &self.shared.store;
-        let row = store.lease_row(&definition.store, &pool, parts.worker).await;
+        let row = store
+            .lease_row(&definition.store, &pool, parts.worker)
+            .await;
         let row = row.map_err(|error| not_told(&name, &error))?;
         // After it: memory is ahead of the store.
         let issuer = self.shared.find(&CounterKey::whole(name.clone()));
@@ -84,9 +86,8 @@ impl Directory {
         let here = timed.as_deref().and_then(|timed| here(timed, &parts));
         let held = timed.as_deref().and_then(Timed::held);
         let held = held.filter(|held| held.key.worker == parts.worker);
-        let went_back = held.is_some_and(|held| {
-            row.as_ref().is_none_or(|row| row.until_ms < held.until_ms)
-        });
+        let went_back =
+            held.is_some_and(|held| row.as_ref().is_none_or(|row| row.until_ms < held.until_ms));
         if went_back && here.is_some() {
             return Err(SequenceError::StoreWentBack);
         }
@@ -130,9 +131,7 @@ fn fate(
         Some(row) if ends_ms > row.until_ms => NumberFate::NotReserved,
         // Of leases before this one nothing is kept.
         Some(row) if begins_ms < row.from_ms => NumberFate::NoRecord,
-        Some(_) if here.is_some_and(|here| parts.tick < here.next_tick) => {
-            NumberFate::IssuedOrLost
-        }
+        Some(_) if here.is_some_and(|here| parts.tick < here.next_tick) => NumberFate::IssuedOrLost,
         Some(row) if row.is_held => NumberFate::Held,
         Some(_) => NumberFate::IssuedOrLost,
     }

@@ -16,7 +16,6 @@ use std::{
 
 use odometer_core::{
     block::Block,
-    definition::Definition,
     snowflake::{High, Layout, Moment, NotOpened, Refused, Stamped, Ticker},
 };
 use parking_lot::Mutex;
@@ -54,6 +53,8 @@ pub(super) struct Timed {
     is_told: AtomicBool,
     /// So many ticks after the clock's the last id of a batch may lie.
     batch_ahead: AtomicU64,
+    /// So many ids a batch may have, whatever is reserved just now.
+    most: AtomicU64,
     /// Ids issued since it was made.
     n_issued: AtomicU64,
     held: Mutex<Option<Held>>,
@@ -69,10 +70,8 @@ pub(super) struct Held {
     pub(super) until_ms: i64,
     pub(super) renewed_at: SystemTime,
     pub(super) renewed: Instant,
-    pub(super) expires: Instant,
     /// The database's clock minus ours.
     pub(super) skew_ms: i64,
-    hold: Duration,
 }
 
 /// What a lease that is not used any more is given back with.
@@ -110,6 +109,7 @@ impl Timed {
             due: AtomicU64::new(0),
             is_told: AtomicBool::new(false),
             batch_ahead: AtomicU64::new(AHEAD),
+            most: AtomicU64::new(u64::MAX),
             n_issued: AtomicU64::new(0),
             held: Mutex::new(None),
         }
@@ -140,9 +140,9 @@ impl Timed {
     ) -> Result<Taken<Vec<Block>>, NotTaken> {
         let now = self.in_lease()?;
         let moment = self.moment()?;
-        if self.layout().high == High::Time && !contiguous && count > self.most() {
+        let most = self.most.load(Ordering::Relaxed);
+        if count > most && !contiguous {
             // The ticker would take some of them now and then, as its counter stands.
-            let most = self.most();
             return Err(NotTaken::Refused(Refused::TooMany { most }));
         }
         let stamped = if contiguous {
@@ -266,25 +266,15 @@ impl Timed {
         ticks <= self.batch_ahead.load(Ordering::Relaxed)
     }
 
-    /// The most ids that one batch can have, whatever is reserved.
-    pub(super) fn most(&self) -> u64 {
-        let layout = self.ticker.layout();
-        let ticks = match layout.high {
-            High::Time => self.batch_ahead.load(Ordering::Relaxed),
-            High::Worker => {
-                let held = self.held.lock();
-                let hold = held.as_ref().map_or(Duration::ZERO, |held| held.hold);
-                (ticks_in(layout, hold) / 2).max(1)
-            }
-        };
-        ticks.saturating_mul(layout.ids_a_tick())
-    }
-
     /// Begins to issue under a lease, from the clock on. The ticker is closed.
     ///
     /// # Errors
     /// Why nothing can be issued under it; it is to be given back.
-    pub(super) fn open(&self, lease: WorkerLease, hold: Duration) -> Result<(), (NotOpened, Unused)> {
+    pub(super) fn open(
+        &self,
+        lease: WorkerLease,
+        hold: Duration,
+    ) -> Result<(), (NotOpened, Unused)> {
         let layout = self.ticker.layout();
         let now_ms = clock::now_ms();
         let (from_tick, until_tick) = whole_ticks(layout, lease.from_ms, lease.until_ms);
@@ -321,8 +311,10 @@ impl Timed {
         let margin = (hold / MARGIN_PART).min(LONGEST_MARGIN);
         let ends = lease.expires.checked_sub(margin).unwrap_or(now);
         let renewal = (hold / RENEWALS_A_HOLD).min(LONGEST_RENEWAL);
+        let layout = self.ticker.layout();
         self.batch_ahead
-            .store(batch_ahead(self.ticker.layout(), hold), Ordering::Relaxed);
+            .store(batch_ahead(layout, hold), Ordering::Relaxed);
+        self.most.store(most(layout, hold), Ordering::Relaxed);
         self.due.store(nanos(now + renewal), Ordering::Relaxed);
         self.is_told.store(false, Ordering::Relaxed);
         let mut held = self.held.lock();
@@ -332,9 +324,7 @@ impl Timed {
             until_ms: lease.until_ms,
             renewed_at: SystemTime::now(),
             renewed: now,
-            expires: lease.expires,
             skew_ms: lease.skew_ms,
-            hold,
         });
         self.ends.store(nanos(ends), Ordering::Release);
     }
@@ -384,6 +374,16 @@ fn batch_ahead(layout: &Layout, hold: Duration) -> u64 {
     let reserved = ticks_in(layout, hold - hold / RENEWALS_A_HOLD).saturating_sub(2);
     let second = ticks_in(layout, Duration::from_millis(BATCH_AHEAD_MS));
     second.min(reserved).max(AHEAD)
+}
+
+/// How many ids there are in the time that is reserved whenever a batch comes: as far as that may
+/// reach ahead, or half of what a lease reserves where ids are counted.
+fn most(layout: &Layout, hold: Duration) -> u64 {
+    let ticks = match layout.high {
+        High::Time => batch_ahead(layout, hold),
+        High::Worker => (ticks_in(layout, hold) / 2).max(1),
+    };
+    ticks.saturating_mul(layout.ids_a_tick())
 }
 
 fn blocks(stamped: &Stamped) -> Vec<Block> {

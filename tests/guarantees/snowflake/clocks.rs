@@ -15,14 +15,22 @@ const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What may keep a process with a wrong clock from issuing.
-const REASONS: [&str; 4] = ["clock_behind", "clock_ahead", "no_worker_id", "refill_timeout"];
+const REASONS: [&str; 4] = [
+    "clock_behind",
+    "clock_ahead",
+    "no_worker_id",
+    "refill_timeout",
+];
 
 /// Steps in an order that looks like chance, the same in each run.
 struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (self.0 >> 33) % sides
     }
 
@@ -44,7 +52,11 @@ async fn clocks_that_are_stepped_across_restarts_repeat_no_id(backend: Backend) 
         let options = Program::options().database(&database.url).clock(&clock);
         let n_lives = settings::at_size(25, 500);
         let got = lives(&options, &clock, high, n_lives).await;
-        println!("{backend:?}, {high}: {} ids, {:?}", got.ledger.n_numbers(), got.refused);
+        println!(
+            "{backend:?}, {high}: {} ids, {:?}",
+            got.ledger.n_numbers(),
+            got.refused
+        );
         assert_eq!(got.ledger.n_duplicates(), 0, "{high}: ids given twice");
         got.check_refusals(&REASONS);
         let n_ids = got.ledger.n_numbers();
@@ -118,7 +130,11 @@ async fn a_clock_that_was_set_back_is_waited_for_or_another_worker_id_is_taken(b
     let mut got = Got::default();
     let worker = worker_of(&mut got, &client).await;
     clock.step_to(-700);
-    assert_eq!(worker_of(&mut got, &client).await, worker, "it is waited for");
+    assert_eq!(
+        worker_of(&mut got, &client).await,
+        worker,
+        "it is waited for"
+    );
     clock.step_to(-HOUR_MS);
     let other = worker_of(&mut got, &client).await;
     assert_ne!(other, worker, "another one is taken");
@@ -162,7 +178,10 @@ async fn without_the_reserved_time_a_clock_set_back_repeats_ids(backend: Backend
         .database(&database.url)
         .env("ODOMETER_WORKER", 0)
         .clock(&clock);
-    assert!(dense(&options, &clock).await.ledger.n_duplicates() > 0, "the check finds nothing");
+    assert!(
+        dense(&options, &clock).await.ledger.n_duplicates() > 0,
+        "the check finds nothing"
+    );
 }
 
 for_each_backend!(a_clock_set_back_across_a_restart_repeats_no_id);
@@ -177,7 +196,11 @@ async fn a_clock_set_back_across_a_restart_repeats_no_id(backend: Backend) {
     let got = dense(&options, &clock).await;
     assert_eq!(got.ledger.n_duplicates(), 0);
     got.check_refusals(&["clock_behind"]);
-    assert!(got.n_refused("clock_behind") > 0, "vacuous: {:?}", got.refused);
+    assert!(
+        got.n_refused("clock_behind") > 0,
+        "vacuous: {:?}",
+        got.refused
+    );
 }
 
 /// All ids of some time, before and after a restart with the clock set back by as much.

@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use super::stage::{Callers, Got, NAME, definition};
-use crate::support::{
-    Backend, Options, Program, TestDatabase, for_each_server, settings, wait,
-};
+use crate::support::{Backend, Options, Program, TestDatabase, for_each_server, settings, wait};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -17,7 +15,11 @@ async fn a_process_that_was_stopped_past_its_lease_repeats_no_id(backend: Backen
         let got = stopped(backend, &Program::options(), high).await;
         assert_eq!(got.ledger.n_duplicates(), 0, "{high}: ids given twice");
         got.check_refusals(&["no_worker_id", "refill_timeout"]);
-        assert!(got.n_refused("no_worker_id") > 0, "vacuous: {:?}", got.refused);
+        assert!(
+            got.n_refused("no_worker_id") > 0,
+            "vacuous: {:?}",
+            got.refused
+        );
     }
 }
 
@@ -32,9 +34,15 @@ async fn without_lease_check_and_reserved_time_a_stopped_process_repeats_ids(bac
 /// What two processes with one worker id between them give, while each is stopped in turn.
 async fn stopped(backend: Backend, options: &Options, high: &str) -> Got {
     let database = TestDatabase::prepared(backend).await;
-    let options = options.clone().database(&database.url).env("ODOMETER_WORKER", 1);
+    let options = options
+        .clone()
+        .database(&database.url)
+        .env("ODOMETER_WORKER", 1);
     let mut programs = vec![options.start_ready().await, options.start_ready().await];
-    programs[0].client().define(NAME, &definition(high, "2s")).await;
+    programs[0]
+        .client()
+        .define(NAME, &definition(high, "2s"))
+        .await;
     let mut got = Got::default();
     assert!(got.call(&programs[0].client(), 1).await);
     for _ in 0..settings::at_size(2, 20) {

@@ -43,7 +43,10 @@ impl Got {
 
     /// Nobody was refused but for one of these reasons.
     pub(super) fn check_refusals(&self, allowed: &[&str]) {
-        let strange = self.refused.keys().find(|code| !allowed.contains(&code.as_str()));
+        let strange = self
+            .refused
+            .keys()
+            .find(|code| !allowed.contains(&code.as_str()));
         assert_eq!(strange, None, "{:?}", self.refused);
     }
 
@@ -131,7 +134,10 @@ fn check_ascent(ledger: &Ledger, n_before: usize, highest: i64) -> i64 {
     let mut highest = highest;
     for range in &ledger.given(NAME)[n_before..] {
         let is_same = highest > 0 && worker(highest) == worker(range.first);
-        assert!(!is_same || range.first > highest, "{range:?} after {highest}");
+        assert!(
+            !is_same || range.first > highest,
+            "{range:?} after {highest}"
+        );
         highest = range.last();
     }
     highest
