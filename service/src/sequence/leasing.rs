@@ -1,5 +1,4 @@
-//! How the actor of a time-ordered sequence gets a worker id, keeps it and gives it back, and whom
-//! it serves meanwhile.
+//! How the actor of a time-ordered sequence gets a worker id, keeps it and gives it back.
 //!
 //! ```text
 //! no lease ──look──▶ the sequence lives ──lease──▶ open ──due, or its time used up──▶ renewed
@@ -7,10 +6,9 @@
 //!     └───────────── lost, closed, given back ───────┘
 //! ```
 //!
-//! Whoever waits is served first from what is there, and refused only by what then keeps him from
-//! being served. One statement for the lease is under way at a time. A renewal is due after a third
-//! of the lease: the takers and the sweep see that, so that no actor needs a timer for it; one that
-//! is parked renews nothing, and its lease runs out.
+//! One statement for the lease is under way at a time. A renewal is due after a third of the lease:
+//! the takers and the sweep see that, so that no actor needs a timer for it; one that is parked
+//! renews nothing, and its lease runs out.
 
 use std::{
     sync::Arc,
@@ -18,30 +16,26 @@ use std::{
 };
 
 use actix::{AsyncContext, Context, WrapFuture, fut::ActorFutureExt};
-use odometer_core::snowflake::{High, Layout, NotOpened, Refused};
+use odometer_core::snowflake::{High, Layout, NotOpened};
 use tokio::task::JoinHandle;
 
 use super::{
-    actor::{Apart, InFlight, SequenceActor, State},
+    actor::{InFlight, SequenceActor, State},
     error::SequenceError,
-    queue::Waiter,
-    timed::{NotTaken, Timed, Unused},
+    stamping::clock_behind,
+    timed::{Timed, Unused},
 };
 use crate::{
     clock,
-    metrics::AbandonedCause,
-    store::{Choice, Known, LeaseError, LeaseWanted, Pool, Want, WorkerLease},
+    store::{Choice, Known, LeaseError, LeaseWanted, Pool, WorkerLease},
 };
 
 /// Between two renewals of time that is used up.
-const PACE: Duration = Duration::from_millis(100);
+pub(super) const PACE: Duration = Duration::from_millis(100);
 /// For so long what kept a lease from being had is told without asking again.
 const REFUSED_FOR: Duration = Duration::from_millis(250);
 /// For so long it counts that the store has said that the sequence lives.
 const LOOKED_FOR: Duration = Duration::from_secs(1);
-/// Clocks are looked at again at least so often.
-const LONGEST_TURN: Duration = Duration::from_millis(100);
-const SHORTEST_TURN: Duration = Duration::from_millis(1);
 
 /// What an actor remembers between two steps of a lease.
 #[derive(Default)]
@@ -51,37 +45,14 @@ pub(super) struct Leasing {
     /// What kept the last lease from being had, and until when that is told.
     refused: Option<(Instant, SequenceError)>,
     /// Whether somebody looks at the clock again.
-    is_awaited: bool,
+    pub(super) is_awaited: bool,
     /// Closed while its renewal was under way.
     parting: Option<Unused>,
 }
 
-/// What the one who has waited longest needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Need {
-    /// Nobody waits.
-    Nothing,
-    /// That the clock goes on for so long.
-    Turn(Duration),
-    /// More time reserved.
-    Time,
-    /// A worker id.
-    Lease,
-    /// Another worker id, or that the clock goes on for so long.
-    Another(Duration),
-}
-
-/// Why a waiter was not served.
-enum Unserved {
-    /// He waits on, for this.
-    Needs(Need),
-    /// Waiting does not help.
-    Told(SequenceError),
-}
-
 /// For whom a lease is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Purpose {
+pub(super) enum Purpose {
     /// There is none.
     First,
     /// The one there is is of no use for so long.
@@ -115,157 +86,11 @@ impl SequenceActor {
         self.issuer.forget_layout();
     }
 
-    /// Serves who waits, and does the next step for those that it cannot serve.
-    pub(super) fn advance_timed(&mut self, timed: &Arc<Timed>, context: &mut Context<Self>) {
-        let need = self.serve(timed);
-        if self.in_flight.is_some() {
-            return;
-        }
-        if timed.is_due() && self.retry.is_none() {
-            self.renew(timed, context);
-            if matches!(need, Need::Nothing | Need::Time) {
-                return;
-            }
-        }
-        match need {
-            Need::Nothing if !self.loading.is_empty() && !timed.is_serving() => {
-                self.seek(timed, Purpose::First, context);
-            }
-            Need::Nothing => self.rest_timed(timed),
-            Need::Turn(pause) => self.look_again(pause, context),
-            Need::Time => self.reserve_time(timed, context),
-            Need::Lease => self.seek(timed, Purpose::First, context),
-            Need::Another(wait) => self.seek(timed, Purpose::Instead(wait), context),
-        }
-    }
-
-    /// Answers those who wait, in order, as far as there are ids.
-    fn serve(&mut self, timed: &Timed) -> Need {
-        self.queue.forget_gone();
-        self.apart.retain(|caller| !caller.answer.is_closed());
-        while let Some(waiter) = self.queue.pop() {
-            match self.answer(timed, waiter.count, false) {
-                Ok(ranges) => {
-                    if waiter.answer.send(Ok(ranges)).is_err() {
-                        self.count_gone(waiter.count);
-                    }
-                }
-                Err(Unserved::Told(error)) => {
-                    let _gone = waiter.answer.send(Err(error));
-                }
-                Err(Unserved::Needs(need)) => {
-                    self.queue.put_back(vec![waiter]);
-                    return need;
-                }
-            }
-        }
-        while let Some(caller) = self.first_apart() {
-            let Want::Exactly(count) = caller.want else {
-                let name = self.issuer.key.sequence.clone();
-                let refused = SequenceError::TimeOrdered { name };
-                let _gone = caller.answer.send(Err(refused));
-                continue;
-            };
-            match self.answer(timed, count, true) {
-                Ok(ranges) => {
-                    if caller.answer.send(Ok(ranges)).is_err() {
-                        self.count_gone(count);
-                    }
-                }
-                Err(Unserved::Told(error)) => {
-                    let _gone = caller.answer.send(Err(error));
-                }
-                Err(Unserved::Needs(need)) => {
-                    self.apart.insert(0, caller);
-                    return need;
-                }
-            }
-        }
-        Need::Nothing
-    }
-
-    fn first_apart(&mut self) -> Option<Apart> {
-        (!self.apart.is_empty()).then(|| self.apart.remove(0))
-    }
-
-    fn answer(
-        &self,
-        timed: &Timed,
-        count: u64,
-        contiguous: bool,
-    ) -> Result<Vec<odometer_core::block::Block>, Unserved> {
-        match timed.take_batch(count, contiguous) {
-            Ok(taken) => Ok(taken.ids),
-            Err(refused) => Err(self.unserved(timed, refused)),
-        }
-    }
-
-    fn unserved(&self, timed: &Timed, refused: NotTaken) -> Unserved {
-        let told = |error| Unserved::Told(error);
-        match refused {
-            NotTaken::NoLease | NotTaken::Refused(Refused::Closed) => Unserved::Needs(Need::Lease),
-            NotTaken::BeforeEpoch(wait) => told(clock_behind(wait)),
-            NotTaken::Refused(Refused::Limit) => Unserved::Needs(Need::Time),
-            NotTaken::Refused(Refused::Ahead { ticks }) => {
-                let wait = time_of(timed.layout(), ticks);
-                let is_short =
-                    timed.is_within_a_batch(ticks) || wait <= self.shared.settings.clock_wait;
-                Unserved::Needs(if is_short {
-                    Need::Turn(wait)
-                } else {
-                    Need::Another(wait)
-                })
-            }
-            NotTaken::Refused(Refused::TimeEnds) => told(self.time_ended()),
-            NotTaken::Refused(Refused::TooMany { most }) => {
-                told(SequenceError::BatchTooLarge { most })
-            }
-        }
-    }
-
-    fn time_ended(&self) -> SequenceError {
-        SequenceError::TimeEnded {
-            name: self.issuer.key.sequence.clone(),
-        }
-    }
-
-    fn count_gone(&self, count: u64) {
-        let gone = self.shared.metrics.abandoned(AbandonedCause::CallerGone);
-        gone.increment(count);
-    }
-
-    fn rest_timed(&mut self, timed: &Timed) {
-        self.tell_loading();
-        self.state = match timed.is_serving() {
-            true => State::Serving,
-            false => State::Empty,
-        };
-    }
-
-    fn tell_loading(&mut self) {
-        for done in self.loading.drain(..) {
-            // Whoever waits no longer does not need to know.
-            let _gone = done.send(());
-        }
-    }
-
-    /// Serves again when the clock has gone on.
-    fn look_again(&mut self, pause: Duration, context: &mut Context<Self>) {
-        if std::mem::replace(&mut self.leasing.is_awaited, true) {
-            return;
-        }
-        let pause = pause.clamp(SHORTEST_TURN, LONGEST_TURN);
-        context.run_later(pause, |actor, context| {
-            actor.leasing.is_awaited = false;
-            actor.advance(context);
-        });
-    }
-
     /// The time that is reserved is used up: more is reserved, or another worker id is taken.
     ///
     /// A renewal brings as much time as has passed since the one before, so that ids which are
     /// counted faster than time goes by need a worker id that has time to spare.
-    fn reserve_time(&mut self, timed: &Arc<Timed>, context: &mut Context<Self>) {
+    pub(super) fn reserve_time(&mut self, timed: &Arc<Timed>, context: &mut Context<Self>) {
         let Some(held) = timed.held() else {
             self.seek(timed, Purpose::First, context);
             return;
@@ -296,7 +121,7 @@ impl SequenceActor {
         })
     }
 
-    fn renew(&mut self, timed: &Arc<Timed>, context: &mut Context<Self>) {
+    pub(super) fn renew(&mut self, timed: &Arc<Timed>, context: &mut Context<Self>) {
         let Some(held) = timed.held() else {
             return;
         };
@@ -355,7 +180,12 @@ impl SequenceActor {
 
     /// Gets a worker id, after a look whether the sequence lives; tells those who wait why not,
     /// where that was just told others.
-    fn seek(&mut self, timed: &Arc<Timed>, purpose: Purpose, context: &mut Context<Self>) {
+    pub(super) fn seek(
+        &mut self,
+        timed: &Arc<Timed>,
+        purpose: Purpose,
+        context: &mut Context<Self>,
+    ) {
         if self.in_flight.is_some() {
             return;
         }
@@ -501,49 +331,6 @@ impl SequenceActor {
         }
     }
 
-    /// Tells whom nothing is left for why that is so; whoever needs only the clock waits on.
-    fn refuse_unserved(
-        &mut self,
-        timed: &Arc<Timed>,
-        told: &SequenceError,
-        context: &mut Context<Self>,
-    ) {
-        loop {
-            let need = self.serve(timed);
-            match need {
-                Need::Nothing => return,
-                Need::Turn(pause) => {
-                    self.look_again(pause, context);
-                    return;
-                }
-                // Its time goes on with the clock.
-                Need::Time
-                    if timed.layout().high == High::Worker
-                        && matches!(told, SequenceError::ClockBehind { .. }) =>
-                {
-                    self.look_again(PACE, context);
-                    return;
-                }
-                Need::Another(wait) => self.refuse_first(&match told {
-                    SequenceError::NoWorkerId { .. } => clock_behind(wait),
-                    _ => told.clone(),
-                }),
-                Need::Time | Need::Lease => self.refuse_first(told),
-            }
-        }
-    }
-
-    fn refuse_first(&mut self, told: &SequenceError) {
-        let answer = match self.queue.pop() {
-            Some(Waiter { answer, .. }) => Some(answer),
-            None => self.first_apart().map(|caller| caller.answer),
-        };
-        if let Some(answer) = answer {
-            // Whoever gave up does not need to know.
-            let _gone = answer.send(Err(told.clone()));
-        }
-    }
-
     fn succeed(&mut self) {
         self.reset_backoff();
         self.leasing.refused = None;
@@ -642,13 +429,4 @@ impl SequenceActor {
             }
         })
     }
-}
-
-fn clock_behind(wait: Duration) -> SequenceError {
-    let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-    SequenceError::ClockBehind { wait_ms }
-}
-
-fn time_of(layout: &Layout, ticks: u64) -> Duration {
-    Duration::from_millis(ticks.saturating_mul(layout.unit.ms().unsigned_abs()))
 }

@@ -25,6 +25,7 @@ mod periods;
 mod publish;
 mod queue;
 mod shared;
+mod stamping;
 pub mod stamps;
 mod strict;
 mod sweep;
