@@ -351,6 +351,17 @@ fn recovered_lines(recovered: &Recovered, skip: u64) -> Vec<String> {
         "{} returned blocks with {} numbers are given up",
         recovered.n_blocks, recovered.n_numbers
     ));
+    if recovered.n_leases > 0 {
+        let from = jiff::Timestamp::from_millisecond(recovered.leases_from_ms);
+        lines.push(format!(
+            "{} leases of worker ids are void: all ids can be used again from {} on",
+            recovered.n_leases,
+            from.map_or_else(
+                |_| recovered.leases_from_ms.to_string(),
+                |from| from.to_string()
+            )
+        ));
+    }
     lines
 }
 

@@ -291,6 +291,14 @@ pub enum Route {
     Explain,
     /// `GET /v1/sequences`.
     Sequences,
+    /// `POST /v1/workers`.
+    Lease,
+    /// `GET /v1/workers/{pool}`.
+    Workers,
+    /// `DELETE /v1/workers/{pool}/{worker}`.
+    Worker,
+    /// `POST /v1/workers/{pool}/{worker}/renew`.
+    Renew,
     /// `GET /livez`.
     Livez,
     /// `GET /readyz`.
@@ -304,7 +312,7 @@ pub enum Route {
 }
 
 impl Route {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 18] = [
         Self::Next,
         Self::Blocks,
         Self::Sequence,
@@ -314,6 +322,10 @@ impl Route {
         Self::Parse,
         Self::Explain,
         Self::Sequences,
+        Self::Lease,
+        Self::Workers,
+        Self::Worker,
+        Self::Renew,
         Self::Livez,
         Self::Readyz,
         Self::Metrics,
@@ -332,6 +344,10 @@ impl Route {
             Self::Parse => "parse",
             Self::Explain => "explain",
             Self::Sequences => "sequences",
+            Self::Lease => "lease",
+            Self::Workers => "workers",
+            Self::Worker => "worker",
+            Self::Renew => "renew",
             Self::Livez => "livez",
             Self::Readyz => "readyz",
             Self::Metrics => "metrics",
@@ -640,6 +656,10 @@ impl Metrics {
             parse,
             explain,
             sequences,
+            lease,
+            workers,
+            worker,
+            renew,
             livez,
             readyz,
             metrics,
@@ -656,6 +676,10 @@ impl Metrics {
             Route::Parse => parse,
             Route::Explain => explain,
             Route::Sequences => sequences,
+            Route::Lease => lease,
+            Route::Workers => workers,
+            Route::Worker => worker,
+            Route::Renew => renew,
             Route::Livez => livez,
             Route::Readyz => readyz,
             Route::Metrics => metrics,

@@ -43,18 +43,31 @@ pub(super) async fn nothing(
     payload: Payload,
     bounds: Bounds,
 ) -> Result<(), Problem> {
+    let body = json_or_nothing(request, payload, bounds).await?;
+    if body.is_empty() {
+        return Ok(());
+    }
+    no_fields(&body)
+}
+
+/// Reads a body that may be left out, and else has to be JSON.
+///
+/// # Errors
+/// 415 for a body of another media type, 413 above the bound, 400 when it does not arrive.
+pub(super) async fn json_or_nothing(
+    request: &HttpRequest,
+    payload: Payload,
+    bounds: Bounds,
+) -> Result<Bytes, Problem> {
     let foreign = request.headers().contains_key(header::CONTENT_TYPE) && !is_json(request);
     if foreign && announced(request)?.is_some_and(|length| length > 0) {
         return Err(not_json());
     }
     let body = read(request, payload, bounds).await?;
-    if body.is_empty() {
-        return Ok(());
-    }
-    if foreign {
+    if foreign && !body.is_empty() {
         return Err(not_json());
     }
-    no_fields(&body)
+    Ok(body)
 }
 
 fn no_fields(body: &[u8]) -> Result<(), Problem> {

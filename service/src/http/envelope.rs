@@ -105,7 +105,9 @@ fn may_log_refusal(now: Instant) -> bool {
 fn log(response: &ServiceResponse, id: &HeaderValue) {
     let code = response.response().extensions().get::<Code>().copied();
     let code = code.map_or("unknown", Code::as_str);
-    let name = parse::name(response.request().uri().path()).ok();
+    let path = response.request().uri().path();
+    let of_sequence = path.starts_with("/v1/sequences/");
+    let name = of_sequence.then(|| parse::name(path)).and_then(Result::ok);
     let sequence = name.as_ref().map(SequenceName::as_str);
     let request_id = id.to_str().unwrap_or_default();
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
@@ -128,6 +130,10 @@ fn route_of(pattern: Option<&str>) -> Route {
         Some("/v1/sequences/{name}/parse") => Route::Parse,
         Some("/v1/sequences/{name}/explain") => Route::Explain,
         Some("/v1/sequences") => Route::Sequences,
+        Some("/v1/workers") => Route::Lease,
+        Some("/v1/workers/{pool}") => Route::Workers,
+        Some("/v1/workers/{pool}/{worker}") => Route::Worker,
+        Some("/v1/workers/{pool}/{worker}/renew") => Route::Renew,
         Some("/livez") => Route::Livez,
         Some("/readyz") => Route::Readyz,
         Some("/metrics") => Route::Metrics,

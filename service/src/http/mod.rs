@@ -36,6 +36,7 @@ mod problem;
 mod reply;
 mod sequences;
 mod serving;
+mod workers;
 
 use admission::{Administration, InFlight};
 use body::Bounds;
@@ -181,6 +182,16 @@ fn urls(config: &mut ServiceConfig) {
                     web::to(explain::explain)
                 }))
                 .service(readable("/sequences", || web::to(sequences::list)))
+                .service(resource("/workers", "POST").route(web::post().to(workers::lease)))
+                .service(readable("/workers/{pool}", || web::to(workers::list)))
+                .service(
+                    resource("/workers/{pool}/{worker}", "DELETE")
+                        .route(web::delete().to(workers::give_back)),
+                )
+                .service(
+                    resource("/workers/{pool}/{worker}/renew", "POST")
+                        .route(web::post().to(workers::renew)),
+                )
                 .default_service(web::to(route_not_found)),
         )
         .service(readable("/livez", || web::to(health::livez)))

@@ -14,7 +14,7 @@ use utoipa::openapi::{
 use utoipa::{OpenApi as _, ToSchema};
 
 use super::problem::{self, Code};
-use super::{explain, health, lifecycle, numbers, printed, sequences};
+use super::{explain, health, lifecycle, numbers, printed, sequences, workers};
 
 /// An object without fields.
 #[derive(Deserialize, ToSchema)]
@@ -248,6 +248,10 @@ pub(super) struct BlockFields {
         lifecycle::restore,
         lifecycle::remove_period,
         explain::explain,
+        workers::lease,
+        workers::renew,
+        workers::give_back,
+        workers::list,
         health::livez,
         health::readyz,
         health::metrics,
@@ -256,6 +260,7 @@ pub(super) struct BlockFields {
     tags(
         (name = "numbers", description = "Taking numbers"),
         (name = "sequences", description = "Definitions and state"),
+        (name = "workers", description = "Worker ids for programs with a snowflake library of their own"),
         (name = "operation", description = "For operators"),
     ),
 )]
@@ -433,6 +438,55 @@ const REMOVING: &[Code] = &[
     Code::Internal,
 ];
 
+const LEASING: &[Code] = &[
+    Code::InvalidName,
+    Code::InvalidParameter,
+    Code::InvalidBody,
+    Code::Forbidden,
+    Code::MethodNotAllowed,
+    Code::ImmutableField,
+    Code::TooManySequences,
+    Code::BodyTooLarge,
+    Code::UnsupportedMediaType,
+    Code::StoreUnavailable,
+    Code::StoreWentBack,
+    Code::RefillTimeout,
+    Code::Overloaded,
+    Code::ClockAhead,
+    Code::NoWorkerId,
+    Code::Draining,
+    Code::Internal,
+];
+
+/// Of a renewal, and of an end but for the clock.
+const HOLDING: &[Code] = &[
+    Code::InvalidName,
+    Code::InvalidParameter,
+    Code::InvalidBody,
+    Code::Forbidden,
+    Code::MethodNotAllowed,
+    Code::LeaseLost,
+    Code::BodyTooLarge,
+    Code::UnsupportedMediaType,
+    Code::StoreUnavailable,
+    Code::StoreWentBack,
+    Code::RefillTimeout,
+    Code::Overloaded,
+    Code::ClockAhead,
+    Code::Draining,
+    Code::Internal,
+];
+
+const LISTING_WORKERS: &[Code] = &[
+    Code::InvalidName,
+    Code::InvalidParameter,
+    Code::Forbidden,
+    Code::MethodNotAllowed,
+    Code::StoreUnavailable,
+    Code::Overloaded,
+    Code::Internal,
+];
+
 /// The whole description, as it is served.
 ///
 /// # Errors
@@ -467,6 +521,7 @@ fn refusals_of(path: &str, item: &mut PathItem) {
         "/v1/sequences" => LISTING,
         "/v1/sequences/{name}" => READING,
         "/v1/sequences/{name}/explain" => EXPLAINING,
+        "/v1/workers/{pool}" => LISTING_WORKERS,
         "/readyz" => &readyz,
         _ => &only_method,
     };
@@ -474,10 +529,13 @@ fn refusals_of(path: &str, item: &mut PathItem) {
         "/v1/sequences/{name}/parse" => PARSING,
         "/v1/sequences/{name}/advance" => ADVANCING,
         "/v1/sequences/{name}/restore" => LIVING,
+        "/v1/workers" => LEASING,
+        "/v1/workers/{pool}/{worker}/renew" => HOLDING,
         _ => TAKING,
     };
     let deleting = match path {
         "/v1/sequences/{name}" => LIVING,
+        "/v1/workers/{pool}/{worker}" => HOLDING,
         _ => REMOVING,
     };
     let operations = [
@@ -604,6 +662,10 @@ mod tests {
             "/v1/sequences/{name}/parse",
             "/v1/sequences/{name}/periods/{key}",
             "/v1/sequences/{name}/restore",
+            "/v1/workers",
+            "/v1/workers/{pool}",
+            "/v1/workers/{pool}/{worker}",
+            "/v1/workers/{pool}/{worker}/renew",
         ];
         assert_eq!(keys(&served["paths"]), BTreeSet::from(expected));
     }

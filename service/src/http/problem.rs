@@ -13,6 +13,7 @@ use odometer_core::period::InvalidPeriod;
 use serde::Serialize;
 
 use crate::sequence::error::SequenceError;
+use crate::sequence::workers::WorkerError;
 
 /// Media type of a problem.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
@@ -247,6 +248,27 @@ impl From<SequenceError> for Problem {
     }
 }
 
+impl From<WorkerError> for Problem {
+    fn from(error: WorkerError) -> Self {
+        let code = match &error {
+            WorkerError::NoneFree { .. } => Code::NoWorkerId,
+            WorkerError::NoneUsable { .. } => Code::ClockBehind,
+            WorkerError::Lost => Code::LeaseLost,
+            WorkerError::OtherWidth { .. } => Code::ImmutableField,
+            WorkerError::TooManyPools { .. } => Code::TooManySequences,
+            WorkerError::NotOfTheLease { .. } => Code::InvalidParameter,
+            WorkerError::ClockAhead { .. } => Code::ClockAhead,
+            WorkerError::OldSchema
+            | WorkerError::StoreUnavailable
+            | WorkerError::MayHaveHappened => Code::StoreUnavailable,
+            WorkerError::StoreWentBack => Code::StoreWentBack,
+            WorkerError::Timeout => Code::RefillTimeout,
+            WorkerError::Draining => Code::Draining,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
 fn definition_code(refused: &DefinitionError) -> Code {
     if refused.is_immutable() {
         Code::ImmutableField
@@ -371,6 +393,21 @@ mod tests {
                 SequenceError::TooManySequences { limit: 5 },
                 Code::TooManySequences,
             ),
+        ];
+        for (error, code) in cases {
+            assert_eq!(Problem::from(error).code(), code);
+        }
+    }
+
+    #[test]
+    fn errors_of_worker_ids_have_their_codes() {
+        let cases = [
+            (WorkerError::NoneFree { workers: 4 }, Code::NoWorkerId),
+            (WorkerError::Lost, Code::LeaseLost),
+            (WorkerError::OtherWidth { bits: 5 }, Code::ImmutableField),
+            (WorkerError::ClockAhead { seconds: 400 }, Code::ClockAhead),
+            (WorkerError::MayHaveHappened, Code::StoreUnavailable),
+            (WorkerError::Draining, Code::Draining),
         ];
         for (error, code) in cases {
             assert_eq!(Problem::from(error).code(), code);

@@ -31,6 +31,7 @@ mod strict;
 mod sweep;
 pub mod templates;
 mod timed;
+pub mod workers;
 
 use std::{sync::Arc, time::Duration};
 

@@ -248,6 +248,7 @@ pub(super) async fn insert(
     }
     let row = SequenceRow {
         name,
+        kind: definition.kind,
         definition: definition.to_stored(),
         state: LIVE,
         version,

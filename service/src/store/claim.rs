@@ -146,6 +146,7 @@ async fn claim(
     }
     let row = SequenceRow {
         name: &name,
+        kind: definition.kind,
         definition: definition.to_stored(),
         state: ELSEWHERE,
         // No change, so nobody is told of it.

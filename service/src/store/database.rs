@@ -147,6 +147,7 @@ impl Database {
                 &settings,
                 Arc::clone(&place.store),
                 tell,
+                counted.clone(),
             ),
         );
         first_look(&connection).await;

@@ -1,15 +1,17 @@
 //! The row of a sequence, or of a claim to a name, as it is written.
 
-use entity::sequence;
-use odometer_core::name::SequenceName;
+use entity::{meta, sequence};
+use migration::{Installed, WORKER_LEASES};
+use odometer_core::{definition::Kind, name::SequenceName};
 use sea_orm::{ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 
-use super::connection::session::DatabaseTransaction;
+use super::{catalogue::ELSEWHERE, connection::session::DatabaseTransaction};
 use crate::clock::now_ms;
 
 /// What is written of a sequence.
 pub(super) struct SequenceRow<'a> {
     pub(super) name: &'a SequenceName,
+    pub(super) kind: Kind,
     /// As it is stored.
     pub(super) definition: String,
     pub(super) state: &'a str,
@@ -24,6 +26,7 @@ impl SequenceRow<'_> {
     /// # Errors
     /// There is one of that name, or what the database says.
     pub(super) async fn insert(self, transaction: &DatabaseTransaction) -> Result<(), DbErr> {
+        self.keep_older_programs_out(transaction).await?;
         let now = now_ms();
         let row = sequence::ActiveModel {
             name: Set(self.name.as_str().to_owned()),
@@ -45,6 +48,7 @@ impl SequenceRow<'_> {
     /// # Errors
     /// What the database says.
     pub(super) async fn update(self, transaction: &DatabaseTransaction) -> Result<(), DbErr> {
+        self.keep_older_programs_out(transaction).await?;
         let mut update = sequence::Entity::update_many()
             .col_expr(sequence::Column::Definition, Expr::val(self.definition))
             .col_expr(sequence::Column::State, Expr::val(self.state))
@@ -55,6 +59,29 @@ impl SequenceRow<'_> {
             update = update.col_expr(sequence::Column::PeriodsRemovedThrough, Expr::val(through));
         }
         update.exec(transaction).await?;
+        Ok(())
+    }
+
+    /// Programs that know of no worker ids would count a time-ordered sequence in blocks.
+    async fn keep_older_programs_out(
+        &self,
+        transaction: &DatabaseTransaction,
+    ) -> Result<(), DbErr> {
+        if self.kind != Kind::Snowflake || self.state == ELSEWHERE {
+            return Ok(());
+        }
+        let installed = Installed::read(transaction).await?;
+        let Some(installed) = installed.filter(|it| it.schema_version >= WORKER_LEASES) else {
+            let text = "the schema is too old for time-ordered sequences: run `odometer migrate`";
+            return Err(DbErr::Migration(text.to_owned()));
+        };
+        if installed.compatible_from < WORKER_LEASES {
+            meta::Entity::update_many()
+                .col_expr(meta::Column::CompatibleFrom, Expr::val(WORKER_LEASES))
+                .filter(meta::Column::CompatibleFrom.lt(WORKER_LEASES))
+                .exec(transaction)
+                .await?;
+        }
         Ok(())
     }
 }

@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 mod tests;
+pub(super) mod workers;
 
 use std::borrow::Cow;
 

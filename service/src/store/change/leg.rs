@@ -234,6 +234,7 @@ impl<'a> Writing<'a> {
         let after = &self.plan.after;
         let row = SequenceRow {
             name,
+            kind: after.definition.kind,
             definition: after.definition.to_stored(),
             state: if after.is_live { LIVE } else { RETIRED },
             version: after.version,

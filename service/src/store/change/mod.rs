@@ -7,6 +7,7 @@ pub(in crate::store) mod beat;
 pub(in crate::store) mod by_command;
 pub(in crate::store) mod counters;
 mod direct;
+mod leases;
 pub(in crate::store) mod leg;
 pub(in crate::store) mod recover;
 pub(in crate::store) mod refresh;
@@ -374,6 +375,7 @@ async fn write(
 ) -> Result<(), DbErr> {
     let row = SequenceRow {
         name: &key.sequence,
+        kind: after.definition.kind,
         definition: after.definition.to_stored(),
         state: if after.is_live { LIVE } else { RETIRED },
         version: after.version,

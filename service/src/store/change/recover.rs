@@ -10,17 +10,17 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use entity::{block, counter, meta, sequence};
-use odometer_core::definition::{Definition, Stripe};
+use odometer_core::definition::{Definition, Kind, Stripe};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
     QueryOrder, QuerySelect,
     sea_query::{CaseStatement, Expr, ExprTrait, Query},
 };
 
-use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
 use crate::store::{
     catalogue::{self, LIVE, NO_PERIOD},
+    change::leases::{self, Clocks},
     connection::session::{DatabaseConnection, DatabaseTransaction},
     connection::stamp,
     connection::startup::{self, Verdict},
@@ -35,10 +35,7 @@ use crate::store::{
 const PAGE: u64 = 1000;
 /// Versions, and the numbers of windows, rise by so much at least, so that nothing remembered of the
 /// time before fits.
-const VERSIONS: i64 = 1 << 40;
-/// The least time for which no worker id is leased afterwards: the longest that a lease reaches
-/// ahead where no sequence says so.
-const HOLD_MIN: Duration = Duration::from_secs(15 * 60);
+pub(super) const VERSIONS: i64 = 1 << 40;
 /// Tries, where another transaction is in the way.
 const ATTEMPTS: u32 = 20;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(250);
@@ -55,6 +52,10 @@ pub struct Recovered {
     /// Returned blocks that nobody adopts any more, and the numbers in them.
     pub n_blocks: i64,
     pub n_numbers: i64,
+    /// Worker ids whose leases are void.
+    pub n_leases: u64,
+    /// Before this none of them is used by somebody else (Unix ms).
+    pub leases_from_ms: i64,
 }
 
 /// Lets every sequence of the database go on `n_steps` steps further; changes nothing where
@@ -139,7 +140,12 @@ async fn recover_once(
 ) -> Result<Result<Recovered, StartError>, DbErr> {
     let transaction = database.begin_read_committed().await?;
     let meta = hold_meta(&transaction).await?;
-    let now_ms = now_ms();
+    let clocks = Clocks::read(&transaction).await?;
+    if let Err(error) = clocks.check() {
+        transaction.rollback().await?;
+        return Ok(Err(error));
+    }
+    let now_ms = clocks.ours_ms;
     let later = meta
         .recovered_at
         .map_or(0, |earlier| earlier.saturating_add(1));
@@ -149,7 +155,7 @@ async fn recover_once(
         n_steps,
         stripe: stamp::of(&meta),
         version: version_at(recovered_at),
-        longest_hold: HOLD_MIN,
+        longest_hold: Duration::ZERO,
         outcome: Recovered::default(),
     };
     let counters = recovery.raise_counters().await?;
@@ -158,8 +164,9 @@ async fn recover_once(
         return Ok(Err(error));
     }
     recovery.give_up_returned().await?;
-    let (outcome, longest_hold) = (recovery.outcome, recovery.longest_hold);
-    let hold_ms = i64::try_from(longest_hold.as_millis()).unwrap_or(i64::MAX);
+    let (mut outcome, longest_hold) = (recovery.outcome, recovery.longest_hold);
+    let voided = leases::void(&transaction, clocks, longest_hold, &meta).await?;
+    (outcome.n_leases, outcome.leases_from_ms) = (voided.n_leases, voided.leases_from_ms);
     let skipped = i64::try_from(n_steps).unwrap_or(i64::MAX);
     meta::Entity::update_many()
         .col_expr(meta::Column::RecoveredAt, Expr::val(recovered_at))
@@ -167,10 +174,7 @@ async fn recover_once(
             meta::Column::RecoveredSkip,
             Expr::val(meta.recovered_skip.saturating_add(skipped)),
         )
-        .col_expr(
-            meta::Column::LeasesFrom,
-            Expr::val(now_ms.saturating_add(hold_ms)),
-        )
+        .col_expr(meta::Column::LeasesFrom, Expr::val(voided.leases_from_ms))
         .col_expr(
             meta::Column::DefinitionsVersion,
             Expr::val(Ord::max(
@@ -204,6 +208,7 @@ struct Recovery<'a> {
     stripe: Stripe,
     /// What the version of each counter is at least afterwards.
     version: i64,
+    /// So far ahead time is reserved, at most, for the sequences that there are.
     longest_hold: Duration,
     outcome: Recovered,
 }
@@ -267,8 +272,10 @@ impl Recovery<'_> {
                     }
                 };
                 let counted = self.stripe.view(&definition);
-                let hold = Duration::from_secs(definition.block.hold.seconds());
-                self.longest_hold = Ord::max(self.longest_hold, hold);
+                if definition.kind == Kind::Snowflake {
+                    let hold = Duration::from_secs(definition.block.hold.seconds());
+                    self.longest_hold = Ord::max(self.longest_hold, hold);
+                }
                 self.outcome.n_sequences += 1;
                 let rise = Rise {
                     rise: counted.rise(self.n_steps),

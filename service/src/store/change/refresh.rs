@@ -12,10 +12,13 @@ use entity::{counter, meta, sequence};
 use odometer_core::name::SequenceName;
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, Order,
+    QueryTrait,
     sea_query::{Expr, ExprTrait, Query},
 };
 use tokio::sync::mpsc;
 
+use crate::clock::now_ms;
+use crate::metrics::DatabaseMetrics;
 use crate::store::{
     Bounds,
     answer::{Changed, News},
@@ -23,6 +26,7 @@ use crate::store::{
     change::beat::{self, Beat},
     connection::session::DatabaseConnection,
     connection::{Connection, Health},
+    database_clock,
     error::Failure,
 };
 
@@ -53,6 +57,7 @@ pub(in crate::store) struct Refresher {
     owes_recovered: bool,
     deleted_old_at: Option<Instant>,
     has_complained: bool,
+    counted: DatabaseMetrics,
 }
 
 impl Refresher {
@@ -62,6 +67,7 @@ impl Refresher {
         settings: &Bounds,
         store: Arc<str>,
         tell: mpsc::Sender<News>,
+        counted: DatabaseMetrics,
     ) -> Self {
         Self {
             connection,
@@ -77,6 +83,7 @@ impl Refresher {
             owes_recovered: false,
             deleted_old_at: None,
             has_complained: false,
+            counted,
         }
     }
 
@@ -192,8 +199,15 @@ impl Refresher {
     }
 
     async fn read_meta(&self) -> Result<meta::Model, Failure> {
-        let until = Instant::now() + self.patience;
-        self.connection.run(until, read_meta).await
+        let sent = Instant::now();
+        let ours_ms = now_ms();
+        let until = sent + self.patience;
+        let (meta, database_ms) = self.connection.run(until, read_meta).await?;
+        // Its clock was read somewhere between the question and the answer.
+        let half_ms = i64::try_from(sent.elapsed().as_millis() / 2).unwrap_or(0);
+        self.counted
+            .note_skew(database_ms.saturating_sub(ours_ms.saturating_add(half_ms)));
+        Ok(meta)
     }
 
     /// Tells of every sequence whose last change lies above what was told.
@@ -236,11 +250,18 @@ impl Refresher {
     }
 }
 
-async fn read_meta(database: DatabaseConnection) -> Result<meta::Model, DbErr> {
-    meta::Entity::find_by_id(1_i16)
-        .one(&database)
-        .await?
-        .ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
+/// The row, and the database's clock.
+async fn read_meta(database: DatabaseConnection) -> Result<(meta::Model, i64), DbErr> {
+    let mut query = meta::Entity::find_by_id(1_i16).into_query();
+    query.expr_as(
+        database_clock::now(database.get_database_backend()),
+        "now_ms",
+    );
+    let Some(row) = database.query_one(&query).await? else {
+        return Err(DbErr::RecordNotFound("meta".to_owned()));
+    };
+    let meta = meta::Model::from_query_result(&row, "")?;
+    Ok((meta, row.try_get("", "now_ms")?))
 }
 
 /// A changed sequence with the floor of its counter without a period.

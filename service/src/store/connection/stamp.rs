@@ -9,12 +9,12 @@ use std::{
     sync::Arc,
 };
 
-use entity::{meta, sequence};
+use entity::{meta, sequence, worker_lease};
 use odometer_core::definition::Stripe;
 use parking_lot::Mutex;
 use sea_orm::{
     ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
-    sea_query::{Expr, ExprTrait, Query},
+    sea_query::{Expr, ExprTrait, Query, SelectStatement},
 };
 
 use crate::store::{connection::session::DatabaseConnection, error::StartError, settings::Place};
@@ -79,7 +79,7 @@ pub(in crate::store) struct Stamp {
     pub(in crate::store) cluster_id: String,
     pub(in crate::store) k: i32,
     pub(in crate::store) n: i32,
-    /// Whether anything was ever defined in it.
+    /// Whether anything was ever defined in it, or a worker id leased.
     pub(in crate::store) has_sequences: bool,
     /// Whether `odometer recover` ever ran: then what is born in it begins above what was skipped.
     pub(in crate::store) was_recovered: bool,
@@ -179,11 +179,18 @@ pub(in crate::store) async fn read(database: &DatabaseConnection) -> Result<Stam
         .into_tuple()
         .one(database)
         .await?;
+    let any_lease: Option<String> = worker_lease::Entity::find()
+        .select_only()
+        .column(worker_lease::Column::Pool)
+        .limit(1)
+        .into_tuple()
+        .one(database)
+        .await?;
     Ok(Stamp {
         cluster_id,
         k,
         n,
-        has_sequences: any.is_some(),
+        has_sequences: any.is_some() || any_lease.is_some(),
         was_recovered: recovered_at.is_some(),
     })
 }
@@ -194,12 +201,9 @@ pub(in crate::store) async fn write(
     place: &Place,
     cluster_id: &str,
 ) -> Result<bool, DbErr> {
-    let unused = Expr::exists(
-        Query::select()
-            .expr(Expr::val(1))
-            .from(sequence::Entity)
-            .to_owned(),
-    );
+    let any = |mut rows: SelectStatement| Expr::exists(rows.expr(Expr::val(1)).to_owned());
+    let has_sequences = any(Query::select().from(sequence::Entity).to_owned());
+    let has_leases = any(Query::select().from(worker_lease::Entity).to_owned());
     let stamped = meta::Entity::update_many()
         .col_expr(meta::Column::ClusterId, Expr::val(cluster_id))
         .col_expr(
@@ -212,7 +216,8 @@ pub(in crate::store) async fn write(
         )
         .filter(meta::Column::Id.eq(1))
         .filter(meta::Column::StripeN.eq(1))
-        .filter(unused.not())
+        .filter(has_sequences.not())
+        .filter(has_leases.not())
         .exec(database)
         .await?;
     Ok(stamped.rows_affected == 1)

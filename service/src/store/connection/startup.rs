@@ -154,7 +154,7 @@ async fn lacks_rights(database: &DatabaseConnection) -> Result<bool, DbErr> {
 
 /// Tables that would forget their rows in a crash, or that lost their primary keys.
 async fn unfit_tables(database: &DatabaseConnection) -> Result<Option<String>, DbErr> {
-    const TABLES: &str = "('meta', 'sequence', 'counter', 'block')";
+    const TABLES: &str = "('meta', 'sequence', 'counter', 'block', 'worker_lease')";
     let (forgetful, keyed) = match database.get_database_backend() {
         DbBackend::Postgres => (
             format!(
@@ -185,7 +185,7 @@ async fn unfit_tables(database: &DatabaseConnection) -> Result<Option<String>, D
                 .to_owned(),
         ));
     }
-    if number(database, &keyed).await? != 4 {
+    if number(database, &keyed).await? != 5 {
         return Ok(Some(
             "a table of Odometer has lost its primary key: restore it before numbers are issued"
                 .to_owned(),

@@ -235,6 +235,7 @@ impl Mend {
     fn row<'a>(&'a self, version: i64, removed_through: &'a str) -> SequenceRow<'a> {
         SequenceRow {
             name: &self.name,
+            kind: self.definition.kind,
             definition: self.text.clone(),
             state: &self.state,
             version,

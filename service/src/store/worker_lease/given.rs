@@ -80,16 +80,17 @@ impl Given {
     }
 
     /// What is known of the row of an id; 0 where nothing is.
-    pub(super) fn version(&self, pool: &Pool, worker: u32) -> i64 {
+    pub(super) fn version(&self, pool: &Pool, worker: u32, beat: &Beat) -> i64 {
+        let era = beat.era();
         let leases = self.leases.lock();
         let known = leases.get(&(pool.key(), signed(worker)));
         known
-            .filter(|_| !sabotage::is(Fault::NoWentBackChecks))
+            .filter(|known| known.era == era && !sabotage::is(Fault::NoWentBackChecks))
             .map_or(0, |known| known.version)
     }
 
-    pub(super) fn version_of(&self, key: &LeaseKey) -> i64 {
-        self.version(&key.pool, key.worker)
+    pub(super) fn version_of(&self, key: &LeaseKey, beat: &Beat) -> i64 {
+        self.version(&key.pool, key.worker, beat)
     }
 
     /// Those that a beat was confirmed after; what is older than a recovery is forgotten.
@@ -203,17 +204,29 @@ mod tests {
         let beat = Beat::new("here".into(), "default".into(), Gauge::noop());
         let given = Given::default();
         given.note(&key(3, 7), &beat);
-        assert_eq!(given.version_of(&key(3, 0)), 7);
+        assert_eq!(given.version_of(&key(3, 0), &beat), 7);
         assert!(given.due(&beat).is_empty(), "no beat was confirmed since");
         given.note(&key(3, 6), &beat);
-        assert_eq!(given.version_of(&key(3, 0)), 7, "an older one says nothing");
+        assert_eq!(
+            given.version_of(&key(3, 0), &beat),
+            7,
+            "an older one says nothing"
+        );
         given.forget(&(key(3, 0).pool.key(), 3), 6);
-        assert_eq!(given.version_of(&key(3, 0)), 7, "it was renewed meanwhile");
+        assert_eq!(
+            given.version_of(&key(3, 0), &beat),
+            7,
+            "it was renewed meanwhile"
+        );
         given.forget(&(key(3, 0).pool.key(), 3), 7);
-        assert_eq!(given.version_of(&key(3, 0)), 0);
+        assert_eq!(given.version_of(&key(3, 0), &beat), 0);
         given.note(&key(4, 1), &beat);
         beat.recovered();
         assert!(given.due(&beat).is_empty());
-        assert_eq!(given.version_of(&key(4, 0)), 0, "a recovery voids it");
+        assert_eq!(
+            given.version_of(&key(4, 0), &beat),
+            0,
+            "a recovery voids it"
+        );
     }
 }

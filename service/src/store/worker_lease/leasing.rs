@@ -408,7 +408,7 @@ impl Database {
         });
         let (clock, row) = looking.await?;
         self.check_clock(clock, &witness, clocks)?;
-        let known = self.given.version_of(key).max(key.version);
+        let known = self.given.version_of(key, &self.beat).max(key.version);
         let version = row.as_ref().map_or(0, |row| row.version);
         if version < known {
             self.note_lease_went_back();
@@ -522,7 +522,7 @@ impl Database {
         worker: u32,
         row: Option<&worker_lease::Model>,
     ) -> Result<(), LeaseError> {
-        let known = self.given.version(&wanted.pool, worker);
+        let known = self.given.version(&wanted.pool, worker, &self.beat);
         if row.map_or(0, |row| row.version) >= known {
             return Ok(());
         }

@@ -50,7 +50,7 @@ pub(super) struct Look {
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) clock: Clock,
-    /// No worker id is used before it.
+    /// Where the time of an id begins that has no row.
     pub(super) leases_from: i64,
     /// What the versions of new rows lie above.
     pub(super) version: i64,
@@ -129,8 +129,8 @@ pub(super) fn from_ms(row: Option<&worker_lease::Model>, head: &Head) -> i64 {
     if sabotage::is(Fault::NoReservedUntil) {
         return head.clock.now_ms;
     }
-    let reserved_until = row.map_or(0, |row| row.reserved_until);
-    Ord::max(reserved_until, head.leases_from)
+    // A recovery has raised the rows that were there itself.
+    row.map_or(head.leases_from, |row| row.reserved_until)
 }
 
 async fn find_exactly(

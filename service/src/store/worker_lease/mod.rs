@@ -34,7 +34,7 @@ pub(in crate::store) const MOST_AHEAD_MS: i64 = 5 * 60 * 1000;
 pub const MOST_BITS: u32 = 22;
 /// Pools of other programs in one database.
 pub(in crate::store) const MOST_POOLS: u64 = 1000;
-/// Rows that are listed at once.
+/// Rows that are listed at once, and one more that tells whether there are any.
 pub const MOST_LISTED: u64 = 10_000;
 
 /// Where worker ids are leased from: 128 bytes of a name, with a `/` before those of sequences in the
@@ -303,7 +303,9 @@ impl Stores {
         limit: u64,
     ) -> Result<Vec<LeaseRow>, LeaseError> {
         let store = self.store_of_leases(store)?;
-        store.lease_rows(pool, after, limit.min(MOST_LISTED)).await
+        store
+            .lease_rows(pool, after, limit.min(MOST_LISTED + 1))
+            .await
     }
 
     /// One id of a pool; `None` where it was never leased.

@@ -1,0 +1,256 @@
+//! What is asked about worker ids.
+
+use std::time::Duration;
+
+use actix_web::http::header::{HeaderMap, HeaderName};
+use odometer_core::name::SequenceName;
+use percent_encoding::percent_decode_str;
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::{Code, Given, Problem, cut, digits, single};
+use crate::sequence::workers::{MOST_BITS, MOST_LISTED, WorkerWanted};
+
+/// What a holder shows.
+const TOKEN: HeaderName = HeaderName::from_static("odometer-lease");
+/// A second and a day, in milliseconds.
+const TTL_MS: std::ops::RangeInclusive<i64> = 1000..=86_400_000;
+/// Characters of a holder's name.
+const MOST_OF_HOLDER: usize = 128;
+
+/// The body of a lease as an example.
+const LEASE: &str = r#"{"pool": "billing", "bits": 10, "ttl_ms": 30000, "holder": "billing-7"}"#;
+
+/// The query of a listing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::http) struct Listed {
+    /// Only ids above it.
+    pub(in crate::http) after: Option<u32>,
+    /// 1 to [`MOST_LISTED`].
+    pub(in crate::http) limit: u64,
+}
+
+/// Reads the body of a lease.
+pub(in crate::http) fn lease(body: &[u8]) -> Result<WorkerWanted, Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        pool: String,
+        bits: i64,
+        ttl_ms: i64,
+        holder: String,
+    }
+    let fields: Fields = object(body, LEASE)?;
+    let pool = SequenceName::parse(&fields.pool).map_err(|error| {
+        let detail = format!("`pool` is named as sequences are. {error}");
+        Problem::new(Code::InvalidName, detail)
+    })?;
+    let bits = u32::try_from(fields.bits).ok();
+    let bits = bits
+        .filter(|bits| (1..=MOST_BITS).contains(bits))
+        .ok_or_else(|| out_of_bounds(format!("`bits` is a whole number from 1 to {MOST_BITS}.")))?;
+    let is_holder = (1..=MOST_OF_HOLDER).contains(&fields.holder.len())
+        && fields
+            .holder
+            .bytes()
+            .all(|byte| matches!(byte, b' '..=b'~'));
+    if !is_holder {
+        let detail = format!("`holder` is 1 to {MOST_OF_HOLDER} printable ASCII characters.");
+        return Err(out_of_bounds(detail));
+    }
+    Ok(WorkerWanted {
+        pool,
+        bits,
+        ttl: ttl(fields.ttl_ms)?,
+        holder: fields.holder.into(),
+    })
+}
+
+/// Reads the body of a renewal: nothing, or for how long.
+pub(in crate::http) fn renewal(body: &[u8]) -> Result<Option<Duration>, Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        ttl_ms: Option<i64>,
+    }
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let fields: Fields = object(body, r#"{"ttl_ms": 30000}"#)?;
+    fields.ttl_ms.map(ttl).transpose()
+}
+
+/// Reads the body of an end: nothing, or from when on no time was used.
+pub(in crate::http) fn end(body: &[u8]) -> Result<Option<i64>, Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fields {
+        unused_from_ms: Option<i64>,
+    }
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let fields: Fields = object(body, r#"{"unused_from_ms": 1795000000000}"#)?;
+    Ok(fields.unused_from_ms)
+}
+
+/// Reads the query of a listing.
+pub(in crate::http) fn listed(query: Option<&str>) -> Result<Listed, Problem> {
+    let given = Given::read(query, &["after", "limit"])?;
+    let limit = match given.get("limit") {
+        None => MOST_LISTED,
+        Some(text) => digits(text)
+            .filter(|limit| (1..=MOST_LISTED).contains(limit))
+            .ok_or_else(|| {
+                let detail = format!("`limit` is a whole number from 1 to {MOST_LISTED}.");
+                out_of_bounds(detail)
+            })?,
+    };
+    let after = given.get("after").map(|text| {
+        let after = digits(text).and_then(|after| u32::try_from(after).ok());
+        after.ok_or_else(|| out_of_bounds("`after` is a worker id.".to_owned()))
+    });
+    Ok(Listed {
+        after: after.transpose()?,
+        limit,
+    })
+}
+
+/// Reads the worker id from the path as it was sent: `/v1/workers/{pool}/{worker}…`.
+pub(in crate::http) fn worker(raw_path: &str) -> Result<u32, Problem> {
+    let raw = raw_path.split('/').nth(4).unwrap_or_default();
+    let decoded = percent_decode_str(raw).decode_utf8().ok();
+    let worker = decoded.as_deref().filter(|text| !text.is_empty());
+    let worker = worker.and_then(digits).map(u32::try_from);
+    worker.and_then(Result::ok).ok_or_else(|| {
+        out_of_bounds("The worker id in the path is a whole number, as a lease has it.".to_owned())
+    })
+}
+
+/// Reads what the holder shows.
+pub(in crate::http) fn token(headers: &HeaderMap) -> Result<&str, Problem> {
+    single(headers, &TOKEN)?.ok_or_else(|| {
+        out_of_bounds("`Odometer-Lease` has to give the token that the lease came with.".to_owned())
+    })
+}
+
+fn ttl(ttl_ms: i64) -> Result<Duration, Problem> {
+    let within = Some(ttl_ms).filter(|ttl_ms| TTL_MS.contains(ttl_ms));
+    let within = within.and_then(|ttl_ms| u64::try_from(ttl_ms).ok());
+    within.map(Duration::from_millis).ok_or_else(|| {
+        let (least, most) = (TTL_MS.start(), TTL_MS.end());
+        out_of_bounds(format!(
+            "`ttl_ms` is a whole number from {least} to {most}."
+        ))
+    })
+}
+
+fn out_of_bounds(detail: String) -> Problem {
+    Problem::new(Code::InvalidParameter, detail)
+}
+
+fn object<T: DeserializeOwned>(body: &[u8], example: &str) -> Result<T, Problem> {
+    serde_json::from_slice(body).map_err(|error| {
+        let what = cut(&error.to_string(), 160);
+        let detail = format!("The body has to be a JSON object such as {example}: {what}.");
+        Problem::new(Code::InvalidBody, detail)
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn refused(change: impl Fn(&mut Value)) -> Option<Code> {
+        let mut body: Value = serde_json::from_str(LEASE).unwrap();
+        change(&mut body);
+        lease(body.to_string().as_bytes())
+            .err()
+            .map(|problem| problem.code())
+    }
+
+    #[test]
+    fn a_lease_is_read_whole() {
+        let wanted = lease(LEASE.as_bytes()).unwrap();
+        assert_eq!((wanted.pool.as_str(), wanted.bits), ("billing", 10));
+        assert_eq!((wanted.ttl.as_secs(), &*wanted.holder), (30, "billing-7"));
+        for (bits, ttl_ms) in [(1, 1000), (22, 86_400_000)] {
+            let set = |body: &mut Value| {
+                body["bits"] = json!(bits);
+                body["ttl_ms"] = json!(ttl_ms);
+                body["holder"] = json!("~".repeat(128));
+            };
+            assert_eq!(refused(set), None, "{bits} {ttl_ms}");
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_is_refused() {
+        for (field, value) in [
+            ("bits", json!(0)),
+            ("bits", json!(23)),
+            ("bits", json!(-1)),
+            ("ttl_ms", json!(999)),
+            ("ttl_ms", json!(86_400_001)),
+            ("ttl_ms", json!(-1)),
+            ("holder", json!("")),
+            ("holder", json!("a".repeat(129))),
+            ("holder", json!("a\tb")),
+            ("holder", json!("ä")),
+        ] {
+            let code = refused(|body| body[field] = value.clone());
+            assert_eq!(code, Some(Code::InvalidParameter), "{field} {value}");
+        }
+        for pool in ["", "/orders", "a b", &"a".repeat(129)] {
+            let code = refused(|body| body["pool"] = json!(pool));
+            assert_eq!(code, Some(Code::InvalidName), "{pool}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_lease_is_refused() {
+        for (field, value) in [
+            ("bits", json!("10")),
+            ("bits", json!(1.5)),
+            ("ttl_ms", json!(null)),
+            ("holder", json!(7)),
+            ("worker", json!(3)),
+        ] {
+            let code = refused(|body| body[field] = value.clone());
+            assert_eq!(code, Some(Code::InvalidBody), "{field} {value}");
+        }
+        for body in ["", "[]", "{}", "nonsense"] {
+            let code = lease(body.as_bytes()).err().map(|problem| problem.code());
+            assert_eq!(code, Some(Code::InvalidBody), "{body}");
+        }
+    }
+
+    #[test]
+    fn renewals_and_ends_may_say_nothing() {
+        assert_eq!(renewal(b"").unwrap(), None);
+        assert_eq!(renewal(b"{}").unwrap(), None);
+        let renewed = renewal(br#"{"ttl_ms": 2000}"#).unwrap();
+        assert_eq!(renewed, Some(Duration::from_secs(2)));
+        assert!(renewal(br#"{"ttl_ms": 1}"#).is_err());
+        assert!(renewal(br#"{"ttl": 1000}"#).is_err());
+        assert_eq!(end(b"").unwrap(), None);
+        assert_eq!(end(br#"{"unused_from_ms": 5}"#).unwrap(), Some(5));
+        assert!(end(br#"{"unused_from_ms": "5"}"#).is_err());
+    }
+
+    #[test]
+    fn a_worker_id_is_a_number_of_the_path() {
+        assert_eq!(worker("/v1/workers/billing/17").unwrap(), 17);
+        assert_eq!(worker("/v1/workers/billing/17/renew").unwrap(), 17);
+        for path in [
+            "/v1/workers/billing/",
+            "/v1/workers/billing/x",
+            "/v1/workers/billing/-1",
+            "/v1/workers/billing/4294967296",
+        ] {
+            assert!(worker(path).is_err(), "{path}");
+        }
+    }
+}
