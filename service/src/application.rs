@@ -22,6 +22,9 @@ use crate::metrics::{Exposition, Metrics};
 use crate::sequence::{Directory, SequenceSettings};
 use crate::store::{self, Bounds, Recovered, StartError, StoreSettings, Stores, StoresSettings};
 
+/// Of a longer host name, what is above this is left out where worker ids are leased.
+const HOST_LENGTH: usize = 100;
+
 /// How often recorded durations are moved into their buckets.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(5);
 
@@ -129,7 +132,10 @@ impl Application {
         let address = listener.local_addr().map_err(not_served)?;
         let directory = Directory::start(
             Arc::clone(&store),
-            sequence_settings(config),
+            SequenceSettings {
+                holder: replica_name(address).into(),
+                ..sequence_settings(config)
+            },
             Arc::clone(&metrics),
         );
         let exposition = metrics.exposition();
@@ -445,7 +451,23 @@ pub fn sequence_settings(config: &Config) -> SequenceSettings {
         backoff_max: config.refill.backoff_max,
         park_after: config.idle.park,
         unload_after: config.idle.unload,
+        holder: replica_name(config.listen).into(),
+        worker: config.worker,
+        clock_wait: config.snowflake.wait,
     }
+}
+
+/// What a replica is called that listens there: another one than those of other machines and other
+/// addresses, and the same after a restart.
+fn replica_name(address: SocketAddr) -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host: String = host
+        .trim()
+        .chars()
+        .filter(char::is_ascii_graphic)
+        .take(HOST_LENGTH)
+        .collect();
+    format!("{host}:{}", address.port())
 }
 
 fn http_settings(config: &Config) -> HttpSettings {

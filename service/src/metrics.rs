@@ -98,7 +98,7 @@ const COUNTERS: [(&str, &str); 19] = [
 ];
 
 /// Every gauge and what it shows.
-const GAUGES: [(&str, &str); 23] = [
+const GAUGES: [(&str, &str); 25] = [
     ("odometer_actors", "Actors running."),
     (
         "odometer_block_remaining",
@@ -179,6 +179,14 @@ const GAUGES: [(&str, &str); 23] = [
         "1 from when the store was found to have gone back until a recovery is seen, 0 otherwise.",
     ),
     ("odometer_waiters", "Callers held until a refill is done."),
+    (
+        "odometer_worker_ids_held",
+        "Worker ids that time-ordered ids are issued with here.",
+    ),
+    (
+        "odometer_worker_lease_seconds",
+        "The least time any time-ordered sequence in use can go on without the store.",
+    ),
 ];
 
 /// Every histogram and what it measures.
@@ -434,6 +442,11 @@ pub struct Metrics {
     pub shortest_runway: Gauge,
     /// The least seconds to any live sequence's end at its present rate; +Inf when none is in use.
     pub shortest_runway_seconds: Gauge,
+    /// Worker ids that time-ordered ids are issued with here.
+    pub worker_ids_held: Gauge,
+    /// The least seconds any time-ordered sequence in use can go on without the store; 0 where one
+    /// has no worker id, +Inf where none is in use.
+    pub worker_lease_seconds: Gauge,
     /// Requests being answered off the warm path.
     pub http_in_flight: Gauge,
     /// Requests refused because `limits.in_flight` were being answered.
@@ -551,6 +564,8 @@ impl Metrics {
             shortest_reserve_seconds: make.unbounded_gauge("odometer_shortest_reserve_seconds"),
             shortest_runway: make.unbounded_gauge("odometer_shortest_runway_numbers"),
             shortest_runway_seconds: make.unbounded_gauge("odometer_shortest_runway_seconds"),
+            worker_ids_held: make.gauge("odometer_worker_ids_held"),
+            worker_lease_seconds: make.unbounded_gauge("odometer_worker_lease_seconds"),
             http_in_flight: make.gauge("odometer_http_in_flight_requests"),
             http_refused: make.counter("odometer_http_refused_requests_total"),
             http: Route::ALL.map(|route| make.route(route)),

@@ -86,7 +86,10 @@ pub(crate) enum Fault {
     NoClaimRow,
     /// A worker id is given whoever holds it.
     NoLeaseConditions,
-    /// A lease begins now, whatever time was reserved before.
+    /// Time-ordered ids are issued though the lease of their worker id has ended by our own clock.
+    NoLeaseCheck,
+    /// The time that was reserved with a worker id is neither held to nor taken over: whoever has
+    /// the id stamps from now on, without end.
     NoReservedUntil,
 }
 
@@ -131,6 +134,7 @@ impl Fault {
         (Fault::NoRowCheck, "no-row-check"),
         (Fault::NoClaims, "no-claims"),
         (Fault::NoClaimRow, "no-claim-row"),
+        (Fault::NoLeaseCheck, "no-lease-check"),
         (Fault::NoLeaseConditions, "no-lease-conditions"),
         (Fault::NoReservedUntil, "no-reserved-until"),
     ];

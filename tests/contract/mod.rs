@@ -17,5 +17,6 @@ mod periods;
 mod rehearsal;
 mod sequences;
 mod slow_clients;
+mod snowflake;
 mod strict;
 mod workers;

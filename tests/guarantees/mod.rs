@@ -24,6 +24,7 @@ mod redis;
 mod refresh;
 mod reserve;
 mod rolling_restart;
+mod snowflake;
 mod stores;
 mod strict;
 mod strict_changes;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::support::{Backend, Program, TestDatabase, for_each_backend, wait};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -16,6 +18,9 @@ async fn names_in_use_have_numbers_before_their_replica_is_ready(backend: Backen
     let program = options.start_ready().await;
     let client = program.client();
     assert_eq!(client.next("rare").await, 1);
+    let time_ordered = json!({"kind": "snowflake"});
+    client.define("stamped", &time_ordered).await;
+    let stamped = client.next("stamped").await;
     // In use until a refill has written down at which rate.
     let mut highest = 0;
     wait::until("its rate is stored", LIMIT, async || {
@@ -32,6 +37,7 @@ async fn names_in_use_have_numbers_before_their_replica_is_ready(backend: Backen
     let client = program.client();
     let frozen = database.freeze().await;
     assert_eq!(client.next("busy").await, highest + 1);
+    assert!(client.next("stamped").await > stamped);
     // One number in a quarter of an hour is worth no reserve: the store has to be asked.
     let rare = client.post("/v1/sequences/rare/next").await;
     let rare = rare.expect("a reply");

@@ -256,6 +256,16 @@ impl Program {
         self.signal(Signal::INT);
     }
 
+    /// Stops it where it stands, until it is thawed.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
     fn signal(&self, signal: Signal) {
         assert!(self.ended.is_none(), "the program has ended");
         rustix::process::kill_process(pid(self.process.id()), signal)

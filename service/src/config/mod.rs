@@ -26,7 +26,7 @@ use serde::de::{Deserializer, Error as _};
 pub use layers::Environment;
 pub use secret::Secret;
 pub use sections::{
-    Http, Idle, Journal, Limits, Log, LogFormat, MetricsSection, Pool, Refill, Shutdown,
+    Http, Idle, Journal, Limits, Log, LogFormat, MetricsSection, Pool, Refill, Shutdown, Snowflake,
     StoreSection, Unknown,
 };
 pub use stores::{StoreConfig, StoresConfig};
@@ -128,6 +128,10 @@ pub struct Config {
     /// How old this replica's knowledge of definitions may be.
     #[serde(deserialize_with = "value::duration")]
     pub definition_refresh: Duration,
+    /// The worker id of all time-ordered sequences on this replica; any that is free where none is
+    /// given.
+    #[serde(deserialize_with = "value::some_number")]
+    pub worker: Option<u32>,
     /// What those who change sequences must show on a listener that is not loopback.
     #[serde(deserialize_with = "some_secret")]
     pub admin_token: Option<Secret>,
@@ -151,8 +155,12 @@ pub struct Config {
     pub shutdown: Shutdown,
     pub idle: Idle,
     pub journal: Journal,
+    pub snowflake: Snowflake,
     pub log: Log,
 }
+
+/// A worker id has at most 22 bits.
+const MOST_WORKER: u64 = (1 << 22) - 1;
 
 impl Default for Config {
     fn default() -> Self {
@@ -164,6 +172,7 @@ impl Default for Config {
             unknown: Unknown::Create,
             max_sequences: 1_000_000,
             definition_refresh: Duration::from_secs(10),
+            worker: None,
             admin_token: None,
             stores: StoresConfig::of_database_url(&database_url),
             given_stores: ReadApart,
@@ -179,6 +188,7 @@ impl Default for Config {
             shutdown: Shutdown::default(),
             idle: Idle::default(),
             journal: Journal::default(),
+            snowflake: Snowflake::default(),
             log: Log::default(),
         }
     }
@@ -263,6 +273,7 @@ impl Config {
                 1024,
                 16 * 1024 * 1024,
             ),
+            ("worker", self.worker.unwrap_or(0).into(), 0, MOST_WORKER),
             ("http.backlog", self.http.backlog.into(), 1, 65_535),
             ("http.workers", wide(self.http.workers.unwrap_or(1)), 1, 512),
             ("refill.attempts", self.refill.attempts.into(), 1, 100_000),
@@ -310,6 +321,12 @@ impl Config {
             ("shutdown.deadline", self.shutdown.deadline, SECOND, DAY),
             ("idle.park", self.idle.park, SECOND, YEAR),
             ("idle.unload", self.idle.unload, SECOND, YEAR),
+            (
+                "snowflake.wait",
+                self.snowflake.wait,
+                Duration::ZERO,
+                MINUTES,
+            ),
             ("journal.retain", self.journal.retain, HOUR, 100 * YEAR),
         ]
         .into_iter()

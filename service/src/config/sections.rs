@@ -229,6 +229,23 @@ impl Default for Journal {
     }
 }
 
+/// Time-ordered sequences.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Snowflake {
+    /// How long a clock that was set back is waited for, before another worker id is taken.
+    #[serde(deserialize_with = "value::duration")]
+    pub wait: Duration,
+}
+
+impl Default for Snowflake {
+    fn default() -> Self {
+        Self {
+            wait: Duration::from_secs(1),
+        }
+    }
+}
+
 /// What is logged on standard error.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]

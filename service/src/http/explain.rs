@@ -95,7 +95,7 @@ impl From<Explanation> for Explained {
             period: explanation.key.period.shown().map(ToOwned::to_owned),
             value: explanation.value.to_string(),
             fate: explanation.fate.into(),
-            holder: block.as_ref().map(|block| block.holder.clone()),
+            holder: explanation.holder,
             reserved_at: block.as_ref().and_then(|block| rfc_3339(block.reserved_at)),
             block: block.map(ExplainedBlock::from),
         }

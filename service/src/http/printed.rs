@@ -6,6 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::problem::Problem;
+use super::sequences::moment;
 use super::{Http, body, near, openapi, parse};
 
 /// What a printed number says.
@@ -20,6 +21,19 @@ pub(super) struct Parsed {
     /// The bare number.
     #[schema(example = "42")]
     value: String,
+    /// When it was stamped (RFC 3339), to the layout's unit; there for time-ordered kinds, as the
+    /// two below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "2026-11-22T11:05:33.119Z")]
+    time: Option<String>,
+    /// Whose id it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = 17)]
+    worker: Option<u32>,
+    /// Its place among those of this worker and time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = 5)]
+    counter: Option<u64>,
 }
 
 /// Reads a printed number back: its period and the bare number.
@@ -45,10 +59,13 @@ pub(super) async fn parse(
     let body = body::json(&request, payload, http.body).await?;
     let id = parse::printed(&body)?;
     let read = http.directory.read(&name, &id).await;
-    let (key, value) = near::or_refused(&http, read).await?;
+    let (key, value, stamp) = near::or_refused(&http, read).await?;
     Ok(HttpResponse::Ok().json(Parsed {
         sequence: key.sequence.to_string(),
         period: key.period.shown().map(ToOwned::to_owned),
         value: value.to_string(),
+        time: stamp.and_then(|stamp| moment(stamp.time_ms)),
+        worker: stamp.map(|stamp| stamp.worker),
+        counter: stamp.map(|stamp| stamp.counter),
     }))
 }

@@ -20,7 +20,9 @@ pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
 /// Seconds a caller is asked to wait after a 503: the service itself tries again several times a
 /// second, so there is nothing to wait longer for.
-const RETRY_AFTER_S: &str = "1";
+const RETRY_AFTER_S: u64 = 1;
+/// However long a clock has to be waited for, it may be mended before.
+const LONGEST_RETRY_AFTER_S: u64 = 60;
 
 macro_rules! codes {
     ($($variant:ident, $status:ident, $code:literal, $title:literal;)+) => {
@@ -98,6 +100,8 @@ pub(super) struct Problem {
     code: Code,
     detail: Cow<'static, str>,
     allow: Option<&'static str>,
+    /// Seconds after which a caller may come back, if it is known better than usual.
+    retry_after_s: Option<u64>,
 }
 
 /// The JSON of a problem.
@@ -117,6 +121,7 @@ impl Problem {
             code,
             detail: detail.into(),
             allow: None,
+            retry_after_s: None,
         }
     }
 
@@ -126,7 +131,15 @@ impl Problem {
             code: Code::MethodNotAllowed,
             detail: format!("This path takes {allow} only.").into(),
             allow: Some(allow),
+            retry_after_s: None,
         }
+    }
+
+    /// The same, to be tried again in so many milliseconds, or a minute if that is sooner.
+    fn after_ms(mut self, wait_ms: u64) -> Self {
+        let seconds = wait_ms.div_ceil(1000);
+        self.retry_after_s = Some(seconds.clamp(1, LONGEST_RETRY_AFTER_S));
+        self
     }
 
     /// The code of this problem.
@@ -157,7 +170,8 @@ impl ResponseError for Problem {
             response.insert_header((header::ALLOW, allow));
         }
         if status == StatusCode::SERVICE_UNAVAILABLE {
-            response.insert_header((header::RETRY_AFTER, RETRY_AFTER_S));
+            let seconds = self.retry_after_s.unwrap_or(RETRY_AFTER_S);
+            response.insert_header((header::RETRY_AFTER, seconds));
         }
         if self.code == Code::Unauthenticated {
             let scheme = HeaderValue::from_static("Bearer");
@@ -201,8 +215,16 @@ impl From<SequenceError> for Problem {
             SequenceError::InvalidId(_) => Code::InvalidId,
             SequenceError::PeriodRemoved { .. } => Code::PeriodRemoved,
             SequenceError::TooManyPeriods { .. } => Code::TooManyPeriods,
-            SequenceError::NotForKind => Code::NotForKind,
-            SequenceError::Exhausted { .. } => Code::SequenceExhausted,
+            SequenceError::NotForKind | SequenceError::TimeOrdered { .. } => Code::NotForKind,
+            SequenceError::BatchTooLarge { .. } => Code::InvalidCount,
+            SequenceError::ClockBehind { .. } => Code::ClockBehind,
+            SequenceError::ClockAhead { .. } => Code::ClockAhead,
+            SequenceError::NoWorkerId { .. }
+            | SequenceError::NoSuchWorker { .. }
+            | SequenceError::WorkerHeld { .. } => Code::NoWorkerId,
+            SequenceError::Exhausted { .. } | SequenceError::TimeEnded { .. } => {
+                Code::SequenceExhausted
+            }
             SequenceError::Retired { .. } => Code::SequenceRetired,
             SequenceError::TooLarge { .. } => Code::InvalidCount,
             SequenceError::Definition(refused) => definition_code(refused),
@@ -220,7 +242,11 @@ impl From<SequenceError> for Problem {
             SequenceError::Draining => Code::Draining,
             SequenceError::Internal | SequenceError::Elsewhere => Code::Internal,
         };
-        Self::new(code, error.to_string())
+        let problem = Self::new(code, error.to_string());
+        if let SequenceError::ClockBehind { wait_ms } = error {
+            return problem.after_ms(wait_ms);
+        }
+        problem
     }
 }
 
@@ -301,8 +327,17 @@ mod tests {
     fn every_503_says_when_to_come_back() {
         for code in Code::ALL {
             let response = Problem::new(*code, "").error_response();
-            let expected = (code.status().as_u16() == 503).then_some(RETRY_AFTER_S);
+            let expected = (code.status().as_u16() == 503).then_some("1");
             assert_eq!(header_of(&response, "retry-after"), expected, "{code:?}");
+        }
+        for (wait_ms, expected) in [(0, "1"), (1, "1"), (1_001, "2"), (3_600_000, "60")] {
+            let behind = Problem::from(SequenceError::ClockBehind { wait_ms });
+            let response = behind.error_response();
+            assert_eq!(
+                header_of(&response, "retry-after"),
+                Some(expected),
+                "{wait_ms}"
+            );
         }
     }
 

@@ -16,7 +16,7 @@ use super::problem::{Code, Problem};
 use super::serving::ServingStore;
 use super::{Http, body, near, openapi, parse};
 use crate::sequence::description::{
-    BlockState, Description, JournalBlock, Page, Rehearsed, Serving, State,
+    BlockState, Description, JournalBlock, LeaseState, Page, Rehearsed, Serving, State,
 };
 use crate::sequence::error::SequenceError;
 
@@ -49,6 +49,11 @@ pub(super) struct SequenceState {
     block: Option<HeldBlock>,
     /// What is issued from next.
     next_block: Option<HeldBlock>,
+    /// The worker id that ids are stamped with here, where they are time-ordered; null where this
+    /// replica holds none.
+    worker: Option<u32>,
+    /// The lease of that worker id.
+    lease: Option<WorkerLease>,
     /// Numbers a second, averaged over five minutes.
     rate: f64,
     /// How long what is in memory lasts at that rate; null at rate 0.
@@ -62,6 +67,23 @@ pub(super) struct SequenceState {
     runway: Option<Runway>,
     /// What serves it; null where its store is not in this replica's configuration.
     store: Option<ServingStore>,
+}
+
+/// A worker id that this replica holds, and the time that is reserved with it.
+#[derive(Serialize, ToSchema)]
+pub(super) struct WorkerLease {
+    #[schema(example = 17)]
+    worker: u32,
+    /// Times are stamped from here on (RFC 3339).
+    from: Option<String>,
+    /// Up to here, that one excluded.
+    until: Option<String>,
+    /// When the lease was last renewed.
+    renewed_at: Option<String>,
+    /// For how long ids can be issued without the store.
+    seconds_left: f64,
+    /// By how much the database's clock is ahead of this replica's, in milliseconds.
+    clock_skew_ms: i64,
 }
 
 /// A block in memory.
@@ -269,6 +291,12 @@ pub(super) fn rfc_3339(time: SystemTime) -> Option<String> {
     Some(format!("{time:.3}"))
 }
 
+/// Unix milliseconds as RFC 3339 in UTC; a time beyond what it can write is left out.
+pub(super) fn moment(unix_ms: i64) -> Option<String> {
+    let time = Timestamp::from_millisecond(unix_ms).ok()?;
+    Some(format!("{time:.3}"))
+}
+
 impl From<ChangeError> for Problem {
     fn from(error: ChangeError) -> Self {
         let code = match &error {
@@ -306,12 +334,27 @@ impl SequenceState {
             high_water_mark: state.high_water_mark.map(|number| number.to_string()),
             block: state.block.map(HeldBlock::from),
             next_block: state.next_block.map(HeldBlock::from),
+            worker: state.lease.as_ref().map(|lease| lease.worker),
+            lease: state.lease.map(WorkerLease::from),
             rate: state.rate,
             reserve_seconds: state.reserve_seconds,
             last_refill: state.last_refill.and_then(rfc_3339),
             why: state.why,
             runway: state.runway,
             store: serving.map(ServingStore::from),
+        }
+    }
+}
+
+impl From<LeaseState> for WorkerLease {
+    fn from(lease: LeaseState) -> Self {
+        Self {
+            worker: lease.worker,
+            from: moment(lease.from_ms),
+            until: moment(lease.until_ms),
+            renewed_at: rfc_3339(lease.renewed_at),
+            seconds_left: lease.seconds_left,
+            clock_skew_ms: lease.skew_ms,
         }
     }
 }
@@ -442,6 +485,8 @@ mod tests {
             "high_water_mark": "9223372036854775806",
             "block": {"first": "1001", "last": "2000", "remaining": 400, "size": 1000},
             "next_block": null,
+            "worker": null,
+            "lease": null,
             "rate": 2.5,
             "reserve_seconds": null,
             "last_refill": "1970-01-01T00:00:00.000Z",

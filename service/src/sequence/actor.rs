@@ -20,6 +20,7 @@ use tokio::sync::{Notify, oneshot};
 use super::{
     error::SequenceError,
     issuer::Link,
+    leasing::Leasing,
     messages::{Answer, Unload},
     ownership::Ownership,
     queue::{Queue, Waiter},
@@ -64,6 +65,8 @@ pub(super) struct SequenceActor {
     /// The name leaves memory: callers are to look it up again.
     pub(super) is_unloading: bool,
     pub(super) draining: Vec<oneshot::Sender<u64>>,
+    /// Of the worker id, where the sequence is time-ordered.
+    pub(super) leasing: Leasing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +89,10 @@ pub(super) enum InFlight {
     Apart(Apart),
     /// Callers of a sequence with strict order, who share one write.
     Group(Vec<Waiter>),
+    /// A worker id.
+    Lease,
+    /// That of the worker id that there is.
+    Renewal,
 }
 
 /// A caller that gets a reservation of its own.
@@ -136,13 +143,20 @@ impl SequenceActor {
             learning: Vec::new(),
             is_unloading: false,
             draining: Vec::new(),
+            leasing: Leasing::default(),
         }
     }
 
     /// Starts the next reservation, if one is needed and none is under way.
     pub(super) fn advance(&mut self, context: &mut Context<Self>) {
-        let is_busy = self.in_flight.is_some() && !sabotage::is(Fault::RefillForEach);
-        if is_busy || self.state == State::Draining || self.shared.is_drained() {
+        if self.state == State::Draining || self.shared.is_drained() {
+            return;
+        }
+        if let Some(timed) = self.issuer.timed() {
+            self.advance_timed(&timed, context);
+            return;
+        }
+        if self.in_flight.is_some() && !sabotage::is(Fault::RefillForEach) {
             return;
         }
         self.queue.forget_gone();
@@ -215,7 +229,14 @@ impl SequenceActor {
                 let all_below = earlier.map_or(0, |earlier| earlier.all_below);
                 Some(memory.all_below.max(all_below))
             }
-            (InFlight::Refill | InFlight::Apart(_) | InFlight::Group(_), _) => None,
+            (
+                InFlight::Refill
+                | InFlight::Apart(_)
+                | InFlight::Group(_)
+                | InFlight::Lease
+                | InFlight::Renewal,
+                _,
+            ) => None,
         };
         let known = memory.known.clone();
         let floor = memory.floor();
@@ -236,7 +257,9 @@ impl SequenceActor {
             counted_by: self.counted_by(),
             known,
             want: match purpose {
-                InFlight::Refill => Want::Refill(self.issuer.demand(self.queue.waited_for())),
+                InFlight::Refill | InFlight::Lease | InFlight::Renewal => {
+                    Want::Refill(self.issuer.demand(self.queue.waited_for()))
+                }
                 InFlight::Apart(caller) => caller.want.clone(),
                 InFlight::Group(group) => self.want_of(group),
             },
@@ -284,8 +307,17 @@ impl SequenceActor {
     /// A reservation has ended, well or not.
     fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
         let purpose = self.in_flight.take();
-        let loading = std::mem::take(&mut self.loading);
+        let mut loading = std::mem::take(&mut self.loading);
+        if outcome.is_ok() && self.issuer.timed().is_some() {
+            self.leave_timed();
+        }
         match (outcome, purpose) {
+            (Err(StoreError::TimeOrdered(known)), purpose) => {
+                // They wait for the worker id.
+                self.loading.append(&mut loading);
+                self.resume_waiting(purpose);
+                self.learn_timed(*known);
+            }
             (Err(StoreError::HasPeriods(known)), purpose) => {
                 self.resume_waiting(purpose);
                 self.hand_on(&known);
@@ -297,6 +329,9 @@ impl SequenceActor {
             (Err(StoreError::OtherOrder { known, rate }), purpose) => {
                 self.resume_waiting(purpose);
                 self.learn_order(*known, rate);
+            }
+            (Err(error), Some(InFlight::Refill)) if self.issuer.timed().is_some() => {
+                self.look_failed(&error, context);
             }
             (Ok(block), Some(InFlight::Group(group))) => self.serve_group(block, group),
             (Err(error), Some(InFlight::Group(group))) => self.fail_group(&error, group),
@@ -379,6 +414,7 @@ impl SequenceActor {
     pub(super) fn enforce(&mut self) -> bool {
         if self.issuer.memory.lock().is_retired() {
             self.is_refused = true;
+            self.close_timed();
             // A restored sequence goes on above it.
             let n_returned = self.give_back();
             self.count_advanced(n_returned);
@@ -558,8 +594,12 @@ impl SequenceActor {
         SequenceError::of_counter(&self.issuer.key, error)
     }
 
+    pub(super) fn reset_backoff(&mut self) {
+        self.backoff = BACKOFF_MIN;
+    }
+
     /// A prefetch that failed is nobody's call: the actor tries it again by itself.
-    fn try_again_later(&mut self, context: &mut Context<Self>) {
+    pub(super) fn try_again_later(&mut self, context: &mut Context<Self>) {
         self.rest();
         if self.retry.is_some() {
             return;
@@ -601,12 +641,28 @@ impl SequenceActor {
             let _gone = caller.answer.send(Err(SequenceError::Draining));
         }
         let n_returned = self.give_back();
+        let returning = self.close_timed();
         *self.issuer.actor.lock() = Link::Gone;
-        for answer in self.draining.drain(..) {
-            // The drain as a whole has a deadline; it may have stopped listening.
-            let _gone = answer.send(n_returned);
-        }
-        context.stop();
+        let answers = std::mem::take(&mut self.draining);
+        let tell = move || {
+            for answer in answers {
+                // The drain as a whole has a deadline; it may have stopped listening.
+                let _gone = answer.send(n_returned);
+            }
+        };
+        let Some(returning) = returning else {
+            tell();
+            context.stop();
+            return;
+        };
+        context.spawn(
+            returning
+                .into_actor(self)
+                .map(move |_done, _actor, context| {
+                    tell();
+                    context.stop();
+                }),
+        );
     }
 
     /// Closes the cursor and gives back what was not issued; how many numbers that is.

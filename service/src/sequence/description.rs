@@ -66,6 +66,8 @@ pub struct State {
     pub high_water_mark: Option<i64>,
     pub block: Option<BlockState>,
     pub next_block: Option<BlockState>,
+    /// Of the worker id that ids are stamped with, where they are time-ordered.
+    pub lease: Option<LeaseState>,
     /// Five-minute average, in numbers a second.
     pub rate: f64,
     /// How long what is in memory lasts at the present rate.
@@ -75,6 +77,21 @@ pub struct State {
     pub why: Option<String>,
     /// How long the numbers that nobody has reserved yet last.
     pub runway: Option<Runway>,
+}
+
+/// A worker id that is held, and the time that is reserved with it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LeaseState {
+    pub worker: u32,
+    /// Times are stamped from here on, in Unix milliseconds.
+    pub from_ms: i64,
+    /// Up to here, that one excluded.
+    pub until_ms: i64,
+    pub renewed_at: SystemTime,
+    /// For how long ids can be issued without the store.
+    pub seconds_left: f64,
+    /// The database's clock minus ours.
+    pub skew_ms: i64,
 }
 
 /// What is left of a block in memory.

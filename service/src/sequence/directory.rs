@@ -9,7 +9,7 @@ use actix::{Actor, Arbiter, Handler, Message, dev::ToEnvelope};
 use futures_util::{StreamExt, stream};
 use odometer_core::{
     block::Block,
-    definition::{Definition, PeriodKind},
+    definition::{Definition, Kind, PeriodKind},
     name::SequenceName,
     period::{CounterKey, Period},
     runway::Runway,
@@ -75,7 +75,9 @@ impl Directory {
         reply: impl FnOnce(Shown<'_>, i64) -> R,
     ) -> Option<R> {
         let take = |issuer: &Arc<Issuer>| {
-            let taken = issuer.cursor.take()?;
+            let Some(taken) = issuer.cursor.take() else {
+                return self.stamp(issuer);
+            };
             if taken.low_water {
                 self.shared.tell(issuer, LowWater);
             }
@@ -93,15 +95,43 @@ impl Directory {
         reply: impl FnOnce(Shown<'_>, &[Block]) -> R,
     ) -> Option<R> {
         let take = |issuer: &Arc<Issuer>| {
-            let taken = issuer.cursor.take_batch(count, contiguous)?;
+            let Some(taken) = issuer.cursor.take_batch(count, contiguous) else {
+                let stamped = self.stamp_batch(issuer, count, contiguous)?;
+                return Some(Ranges::Stamped(stamped));
+            };
             if taken.low_water {
                 self.shared.tell(issuer, LowWater);
             }
-            Some(taken.ranges)
+            Some(Ranges::Counted(taken.ranges))
         };
-        self.warm(name, period, take, |shown, ranges| {
-            reply(shown, ranges.as_slice())
+        self.warm(name, period, take, |shown, ranges| match ranges {
+            Ranges::Counted(ranges) => reply(shown, ranges.as_slice()),
+            Ranges::Stamped(ranges) => reply(shown, &ranges),
         })
+    }
+
+    /// The next id of a time-ordered sequence. Kept apart, so that block sequences pay nothing for it.
+    #[inline(never)]
+    fn stamp(&self, issuer: &Arc<Issuer>) -> Option<i64> {
+        let taken = issuer.with_timed(|timed| timed.take().ok())?;
+        if taken.is_due {
+            self.shared.tell(issuer, LowWater);
+        }
+        Some(taken.ids)
+    }
+
+    #[inline(never)]
+    fn stamp_batch(
+        &self,
+        issuer: &Arc<Issuer>,
+        count: u64,
+        contiguous: bool,
+    ) -> Option<Vec<Block>> {
+        let taken = issuer.with_timed(|timed| timed.take_batch(count, contiguous).ok())?;
+        if taken.is_due {
+            self.shared.tell(issuer, LowWater);
+        }
+        Some(taken.ids)
     }
 
     /// Takes from the issuer that has the numbers, as far as it is in memory.
@@ -291,7 +321,10 @@ impl Directory {
         };
         let serving = self.shared.store.serving(&key, &listed.definition);
         state.period = key.period;
-        if has_counter {
+        if listed.definition.kind == Kind::Snowflake {
+            let runway = Runway::of(&listed.definition, 0, state.rate, clock::now_ms());
+            state.runway = Some(runway);
+        } else if has_counter {
             // What nobody has used begins at its start.
             let next_value = seen.map_or(listed.definition.start, |seen| seen.next_value);
             state.high_water_mark = Some(next_value);
@@ -458,6 +491,12 @@ impl Directory {
     pub fn publish_metrics(&self) {
         self.shared.publish_metrics();
     }
+}
+
+/// Numbers of one batch, as memory had them.
+enum Ranges {
+    Counted(odometer_core::cursor::Ranges),
+    Stamped(Vec<Block>),
 }
 
 /// The counter that a question is about: of a calendar that of the present, where no period is

@@ -57,6 +57,42 @@ pub enum SequenceError {
     TooManyPeriods { name: SequenceName, limit: u64 },
     #[error("Only the periods of sequences that count by callers' keys can be removed.")]
     NotForKind,
+    #[error(
+        "Sequence `{name}` is time-ordered: its ids come from `next` alone; it has no blocks and \
+         no floor."
+    )]
+    TimeOrdered { name: SequenceName },
+    #[error(
+        "At most {most} ids of this sequence can be had at once: its layout has no more for the \
+         time that a call may reach ahead, or, where they are to be `contiguous`, for one tick."
+    )]
+    BatchTooLarge { most: u64 },
+    #[error("The time bits of sequence `{name}` have ended: it has no ids any more.")]
+    TimeEnded { name: SequenceName },
+    #[error(
+        "This replica's clock is {wait_ms} ms behind the times that are used up, and no other \
+         worker id can be had; ids are issued again when the clock is there."
+    )]
+    ClockBehind { wait_ms: u64 },
+    #[error(
+        "This replica's clock is {by_ms} ms ahead of the database's: no time is reserved by it \
+         until that is mended; see the runbook, \"clocks apart\"."
+    )]
+    ClockAhead { by_ms: i64 },
+    #[error(
+        "All {workers} worker ids of the sequence are held or rest; see the runbook, \
+         \"no worker id left\"."
+    )]
+    NoWorkerId { workers: u32 },
+    #[error(
+        "The worker id {worker}, which this replica is configured to use, is none of this \
+         sequence, whose layout has {workers} from 0 on."
+    )]
+    NoSuchWorker { worker: u32, workers: u32 },
+    #[error(
+        "The worker id {worker}, which this replica is configured to use, is held by another one."
+    )]
+    WorkerHeld { worker: u32 },
     /// Never leaves this layer: the caller is to ask another issuer.
     #[error("Another issuer has the numbers.")]
     Elsewhere,
@@ -158,6 +194,7 @@ impl SequenceError {
             },
             StoreError::TooManyPeriods { limit } => Self::TooManyPeriods { name, limit },
             StoreError::NotForKind => Self::NotForKind,
+            StoreError::TimeOrdered(_) => Self::TimeOrdered { name },
             StoreError::Behind | StoreError::Broken(_) => Self::Internal,
         }
     }

@@ -7,14 +7,14 @@ use std::{
 
 use odometer_core::{
     block::Block,
-    definition::{Definition, PeriodKind},
+    definition::{Definition, Kind, PeriodKind},
     format::InvalidId,
     name::SequenceName,
     period::{CounterKey, Period},
 };
 
 use super::{
-    directory::Directory, error::SequenceError, issuer::Issuer, periods::Periods,
+    directory::Directory, error::SequenceError, issuer::Issuer, periods::Periods, stamps::Stamp,
     templates::Template,
 };
 use crate::{
@@ -30,6 +30,8 @@ pub struct Explanation {
     pub fate: NumberFate,
     /// The block that says so; `None` where no row does.
     pub block: Option<Origin>,
+    /// Who reserved it, if that is known.
+    pub holder: Option<String>,
 }
 
 /// Where a number comes from.
@@ -88,6 +90,7 @@ impl Directory {
                     value,
                     fate: NumberFate::NotReserved,
                     block: None,
+                    holder: None,
                 });
             }
             Err(refused) => return Err(refused.into()),
@@ -100,6 +103,9 @@ impl Directory {
             return Err(SequenceError::OfAnotherPeriod {
                 period: period.clone(),
             });
+        }
+        if definition.kind == Kind::Snowflake {
+            return self.explain_stamp(key.sequence, &definition, value).await;
         }
         // Before the store is asked: what it holds then can only be more.
         let seen = self.last_seen(&key);
@@ -121,11 +127,13 @@ impl Directory {
             key,
             value,
             fate,
+            holder: block.as_ref().map(|block| block.holder.clone()),
             block,
         })
     }
 
-    /// Reads a printed number back: the counter it is of, and its value.
+    /// Reads a printed number back: the counter it is of, its value, and what that is composed of
+    /// where the sequence is time-ordered.
     ///
     /// # Errors
     /// There is no such sequence, none of its numbers is printed so, or the store does not answer.
@@ -133,10 +141,11 @@ impl Directory {
         &self,
         name: &SequenceName,
         id: &str,
-    ) -> Result<(CounterKey, i64), SequenceError> {
+    ) -> Result<(CounterKey, i64, Option<Stamp>), SequenceError> {
         let (sequence, definition) = self.definition_behind(name).await?;
         let (period, value) = read_by(&definition, id)?;
-        Ok((CounterKey { sequence, period }, value))
+        let stamp = Stamp::of(&definition, value);
+        Ok((CounterKey { sequence, period }, value, stamp))
     }
 
     /// The sequence that a name stands for, and how it is defined.

@@ -23,6 +23,7 @@ use odometer_core::{
     period::CounterKey,
     runway::Runway,
     sizing::{self, Demand, Rates, Why},
+    snowflake::Layout,
 };
 use parking_lot::Mutex;
 
@@ -32,6 +33,7 @@ use super::{
     face::Shown,
     ownership::Terms,
     periods::{Periods, Span},
+    timed::Timed,
 };
 use crate::{
     clock,
@@ -47,6 +49,8 @@ const RETRY_PART: f64 = 20.0;
 const LONGEST_RETRY_S: f64 = 5.0;
 /// What is said of a block's size where there is none.
 const NO_BLOCK: &str = "strict order keeps no block: each write is for the callers that wait";
+/// The same of one that is time-ordered.
+const TIME_RESERVED: &str = "time-ordered ids keep no block: time is reserved ahead, for `hold`";
 
 /// One counter in memory.
 pub(super) struct Issuer {
@@ -60,6 +64,8 @@ pub(super) struct Issuer {
     /// How its numbers are printed; nothing where just as they are.
     printer: ArcSwapOption<Printer>,
     pub(super) cursor: Cursor,
+    /// What issues instead of the cursor, where the sequence is time-ordered.
+    timed: ArcSwapOption<Timed>,
     /// Numbers that the actor gave to waiters past the cursor.
     n_direct: AtomicU64,
     /// Numbers that left as whole blocks: issued, but no part of any rate.
@@ -139,6 +145,7 @@ impl Issuer {
             learning: Mutex::new(()),
             printer: ArcSwapOption::empty(),
             cursor: Cursor::new(),
+            timed: ArcSwapOption::empty(),
             n_direct: AtomicU64::new(0),
             n_handed_over: AtomicU64::new(0),
             n_published: AtomicU64::new(0),
@@ -198,6 +205,31 @@ impl Issuer {
 
     pub(super) fn periods(&self) -> Option<Arc<Periods>> {
         self.periods.load_full()
+    }
+
+    /// What issues its ids, if it is known to be time-ordered.
+    pub(super) fn timed(&self) -> Option<Arc<Timed>> {
+        self.timed.load_full()
+    }
+
+    /// As [`Issuer::timed`], for the warm path.
+    #[inline]
+    pub(super) fn with_timed<R>(&self, work: impl FnOnce(&Timed) -> Option<R>) -> Option<R> {
+        work(self.timed.load().as_ref()?)
+    }
+
+    /// Learns that it is time-ordered. Ids that were issued are counted on.
+    pub(super) fn learn_layout(&self, layout: &Layout) {
+        if self.timed.load().is_none() {
+            self.timed.store(Some(Arc::new(Timed::new(layout))));
+        }
+    }
+
+    /// The sequence is another one than it was: what it issued stays counted.
+    pub(super) fn forget_layout(&self) {
+        if let Some(timed) = self.timed.swap(None) {
+            self.add_direct(timed.n_issued());
+        }
     }
 
     /// Learns how its sequence is defined; whether it is the head of periods from now on.
@@ -297,9 +329,11 @@ impl Issuer {
 
     /// Numbers issued one by one or in batches since this name was loaded.
     fn n_issued(&self) -> u64 {
+        let n_stamped = self.with_timed(|timed| Some(timed.n_issued()));
         self.cursor
             .issued()
             .saturating_add(self.n_direct.load(Ordering::Relaxed))
+            .saturating_add(n_stamped.unwrap_or(0))
     }
 
     /// What the metrics have not been told of yet; each number is told once.
@@ -376,6 +410,9 @@ impl Issuer {
 
     /// Whether the next block should be reserved now: little is left, and none is there yet.
     pub(super) fn wants_prefetch(&self) -> bool {
+        if let Some(timed) = self.timed() {
+            return timed.is_due();
+        }
         let low_water = self.low_water();
         !sabotage::is(Fault::NoPrefetch)
             && self.memory.lock().spare.is_empty()
@@ -460,23 +497,30 @@ impl Issuer {
         let remaining = rest.iter().map(Block::count).sum();
         let mut blocks = rest.iter().map(|left| memory.block_of(left));
         let is_strict = memory.is_strict();
+        let timed = self.timed();
+        let counted = memory.known.as_ref().filter(|_| timed.is_none());
+        let reserve_seconds = match &timed {
+            // Of one whose lease has ended it is nobody's reserve: it may rest.
+            Some(timed) => timed.is_serving().then(|| timed.left().as_secs_f64()),
+            // Of nothing in memory nobody asks how long it lasts.
+            None if is_strict => None,
+            None => memory.rates.reserve_seconds(remaining),
+        };
+        let why = match &timed {
+            Some(_) => Some(TIME_RESERVED.to_owned()),
+            None if is_strict => Some(NO_BLOCK.to_owned()),
+            None => memory.last_refill.map(|refill| refill.describe()),
+        };
         State {
             period: self.key.period.clone(),
-            high_water_mark: memory.known.as_ref().map(|known| known.seen.next_value),
+            high_water_mark: counted.map(|known| known.seen.next_value),
             block: blocks.next(),
             next_block: blocks.next(),
             rate: memory.rates.average(),
-            // Of nothing in memory nobody asks how long it lasts.
-            reserve_seconds: memory
-                .rates
-                .reserve_seconds(remaining)
-                .filter(|_| !is_strict),
+            lease: timed.as_deref().and_then(Timed::state),
+            reserve_seconds,
             last_refill: memory.last_refill.map(|refill| refill.at),
-            why: if is_strict {
-                Some(NO_BLOCK.to_owned())
-            } else {
-                memory.last_refill.map(|refill| refill.describe())
-            },
+            why,
             runway: memory.known.as_ref().map(|known| {
                 let rate = memory.rates.average();
                 let next_value = known.seen.next_value;

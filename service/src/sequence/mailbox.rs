@@ -24,6 +24,7 @@ impl Handler<Take> for SequenceActor {
             return;
         }
         // What was filled in since the caller looked is taken at once, unless others wait longer.
+        // Of a time-ordered sequence it is served in its turn, which may be now.
         if self.queue.is_empty()
             && let Some(batch) = self.issuer.cursor.take_batch(take.count, take.contiguous)
         {
@@ -107,6 +108,7 @@ impl Handler<Change> for SequenceActor {
 
     fn handle(&mut self, change: Change, context: &mut Self::Context) {
         self.is_refused = false;
+        self.forget_refusal();
         self.enforce();
         // Whoever gave up does not need to know.
         let _gone = change.done.send(());
@@ -118,7 +120,9 @@ impl Handler<Park> for SequenceActor {
     type Result = ();
 
     fn handle(&mut self, _: Park, context: &mut Self::Context) {
-        let may_park = self.is_idle() && (self.is_refused || !self.issuer.wants_prefetch());
+        // A lease that nobody renews runs out, and whoever comes later gets another one.
+        let wants_none = self.is_refused || self.issuer.timed().is_some();
+        let may_park = self.is_idle() && (wants_none || !self.issuer.wants_prefetch());
         if may_park {
             self.settle();
             *self.issuer.actor.lock() = Link::Parked;
@@ -149,10 +153,17 @@ impl Handler<Unload> for SequenceActor {
         // Whoever finds the issuer from here on looks the name up again.
         *self.issuer.actor.lock() = Link::Gone;
         let n_returned = self.give_back();
+        let returning = self.close_timed();
         let shared = Arc::clone(&self.shared);
         // What is given back has to be there before the name is loaded again, or it is passed over.
         let written = async move {
-            let flush = shared.store.flush_journal_of(&store);
+            let flush = async {
+                shared.store.flush_journal_of(&store).await;
+                if let Some(returning) = returning {
+                    // Where it failed the worker id rests until its lease ends.
+                    let _done = returning.await;
+                }
+            };
             tokio::time::timeout(UNLOAD_PATIENCE, flush).await.is_ok()
         };
         context.spawn(

@@ -14,6 +14,7 @@ pub mod face;
 pub mod glob;
 mod holding;
 mod issuer;
+mod leasing;
 mod lifecycle;
 mod loading;
 mod mailbox;
@@ -24,12 +25,15 @@ mod periods;
 mod publish;
 mod queue;
 mod shared;
+mod stamping;
+pub mod stamps;
 mod strict;
 mod sweep;
 pub mod templates;
+mod timed;
 pub mod workers;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 pub use directory::Directory;
 
@@ -54,6 +58,12 @@ pub struct SequenceSettings {
     pub park_after: Duration,
     /// Idle for this long, the rest of the block is returned and the name forgotten.
     pub unload_after: Duration,
+    /// What this replica is called where worker ids are leased: the same after a restart.
+    pub holder: Arc<str>,
+    /// The worker id of all time-ordered sequences here, if it is not to be any that is free.
+    pub worker: Option<u32>,
+    /// How long a clock that was set back is waited for.
+    pub clock_wait: Duration,
 }
 
 /// Whether calls should be sent to this replica.

@@ -1,6 +1,6 @@
 //! Tells the metrics what only the cursors know, at each scrape and when a name is unloaded.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Instant};
 
 use super::{description::State, issuer::Issuer, shared::Shared};
 use crate::{clock, metrics::AbandonedCause};
@@ -29,6 +29,7 @@ impl Shared {
                 }
             }
         }
+        self.publish_leases();
         let metrics = &self.metrics;
         metrics.shortest_reserve_seconds.set(shortest_reserve);
         metrics.shortest_runway.set(shortest_runway);
@@ -44,6 +45,23 @@ impl Shared {
         metrics
             .store_up
             .set(f64::from(u8::from(self.store.is_up())));
+    }
+
+    /// Of one that nobody has used for a while it says nothing that its lease has run out.
+    fn publish_leases(&self) {
+        let (mut n_held, mut shortest) = (0, f64::INFINITY);
+        let now = Instant::now();
+        for issuer in self.all_issuers() {
+            let Some(timed) = issuer.timed() else {
+                continue;
+            };
+            n_held += u64::from(timed.is_serving());
+            if issuer.idle_for(now) < self.settings.park_after {
+                shortest = shortest.min(timed.left().as_secs_f64());
+            }
+        }
+        self.metrics.worker_ids_held.set(to_float(n_held));
+        self.metrics.worker_lease_seconds.set(shortest);
     }
 
     pub(super) fn publish_issuer(&self, issuer: &Issuer) -> State {
@@ -73,6 +91,8 @@ impl Shared {
         }
         if let Some(seconds) = state.reserve_seconds {
             metrics.reserve_seconds.set(seconds);
+        } else if issuer.timed().is_some() {
+            metrics.reserve_seconds.set(0.0);
         }
         let runway = state.runway.as_ref();
         if let Some(seconds) = runway.and_then(|runway| runway.seconds(period_left(issuer))) {

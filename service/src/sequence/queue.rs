@@ -57,6 +57,11 @@ impl Queue {
         }
     }
 
+    /// Whoever came first.
+    pub(super) fn pop(&mut self) -> Option<Waiter> {
+        self.waiters.pop_front()
+    }
+
     /// Everyone, in order; the queue is empty afterwards.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Waiter> {
         std::mem::take(&mut self.waiters).into_iter()

@@ -357,7 +357,10 @@ impl Shared {
 
     pub(super) fn has_reserve(&self) -> bool {
         let all = self.all_issuers();
-        all.iter().any(|issuer| issuer.cursor.remaining() > 0)
+        let is_serving =
+            |issuer: &Arc<Issuer>| issuer.timed().is_some_and(|timed| timed.is_serving());
+        all.iter()
+            .any(|issuer| issuer.cursor.remaining() > 0 || is_serving(issuer))
     }
 
     pub(super) fn admit_waiter(self: &Arc<Self>) -> Result<Place, SequenceError> {

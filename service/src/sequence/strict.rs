@@ -141,7 +141,7 @@ impl SequenceActor {
         match purpose {
             Some(InFlight::Group(group)) => self.queue.put_back(group),
             Some(InFlight::Apart(caller)) => self.apart.insert(0, caller),
-            Some(InFlight::Refill) | None => {}
+            Some(InFlight::Refill | InFlight::Lease | InFlight::Renewal) | None => {}
         }
     }
 

@@ -85,6 +85,9 @@ pub enum StoreError {
     TooManyPeriods { limit: u64 },
     #[error("not for this kind of sequence")]
     NotForKind,
+    /// Its ids are stamped, not counted: what is known of it.
+    #[error("the sequence is time-ordered")]
+    TimeOrdered(Box<Known>),
     #[error("{0}")]
     Definition(DefinitionError),
     #[error("the sequence exists")]

@@ -32,7 +32,7 @@ impl Database {
     }
 
     pub(super) async fn recently_used(&self, limit: usize) -> Result<Vec<CounterKey>, StoreError> {
-        let read = self.attempts(Repeat::Any, |database| recent::counters(database, limit));
+        let read = self.attempts(Repeat::Any, |database| recent::used(database, limit));
         read.await.map_err(|failure| not_listed(&failure))
     }
 

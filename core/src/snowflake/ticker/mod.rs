@@ -96,6 +96,13 @@ pub struct Ticker {
     owners: Mutex<()>,
 }
 
+/// Whether the ids of a batch may be of several ticks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Run {
+    Any,
+    Unbroken,
+}
+
 impl Ticker {
     /// A ticker that is closed; the layout is one that a definition may have.
     #[must_use]
@@ -121,7 +128,7 @@ impl Ticker {
     pub fn take(&self, clock: impl FnOnce() -> Moment) -> Result<i64, Refused> {
         match self.layout.high {
             High::Worker => self.count_on(),
-            High::Time => Ok(self.stamp(1, Some(clock()))?.first()),
+            High::Time => Ok(self.stamp(1, Some(clock()), Run::Any)?.first()),
         }
     }
 
@@ -137,11 +144,21 @@ impl Ticker {
         count: u64,
         clock: impl FnOnce() -> Moment,
     ) -> Result<Stamped, Refused> {
-        let moment = match self.layout.high {
-            High::Worker => None,
-            High::Time => Some(clock()),
-        };
-        self.stamp(count.max(1), moment)
+        self.stamp(count.max(1), self.moment(clock), Run::Any)
+    }
+
+    /// As [`take_batch`](Self::take_batch), with ids that follow one another without a gap. Of a
+    /// layout that keeps to the clock they are of one tick, and what is left of a tick that has not
+    /// enough of them is burnt; the first of them may lie as far ahead as a batch may reach.
+    ///
+    /// # Errors
+    /// As for a batch; [`Refused::TooMany`] where a tick never has so many.
+    pub fn take_unbroken(
+        &self,
+        count: u64,
+        clock: impl FnOnce() -> Moment,
+    ) -> Result<Stamped, Refused> {
+        self.stamp(count.max(1), self.moment(clock), Run::Unbroken)
     }
 
     /// What the ids are composed by.
@@ -197,7 +214,7 @@ impl Ticker {
     /// As [`count_on`](Self::count_on), by compare-exchange: it never moves the word past the limit.
     #[cold]
     fn count_exactly(&self) -> Result<i64, Refused> {
-        Ok(self.stamp(1, None)?.first())
+        Ok(self.stamp(1, None, Run::Any)?.first())
     }
 
     /// Sees to it that the limit says that nothing is below it, unless something is.
@@ -213,8 +230,16 @@ impl Ticker {
         }
     }
 
+    /// What the clock says, to a layout that asks it.
+    fn moment(&self, clock: impl FnOnce() -> Moment) -> Option<Moment> {
+        match self.layout.high {
+            High::Worker => None,
+            High::Time => Some(clock()),
+        }
+    }
+
     /// Takes by compare-exchange; without a moment ids are counted on.
-    fn stamp(&self, count: u64, moment: Option<Moment>) -> Result<Stamped, Refused> {
+    fn stamp(&self, count: u64, moment: Option<Moment>, run: Run) -> Result<Stamped, Refused> {
         loop {
             let opening = self.opening.load(Ordering::Acquire);
             let word = self.word.load();
@@ -230,7 +255,10 @@ impl Ticker {
             let position = self.shape.position(word);
             let first = match moment {
                 None => position,
-                Some(moment) => self.first_within(position, count, moment)?,
+                Some(moment) => match run {
+                    Run::Any => self.first_within(position, count, moment)?,
+                    Run::Unbroken => self.first_of_run(position, count, moment)?,
+                },
             };
             let end = self.end_of(first, count, limit)?;
             if self.word.advance(word, self.shape.pack(worker, end)) && self.is_still(opening) {
@@ -252,13 +280,7 @@ impl Ticker {
         if count > most {
             return Err(Refused::TooMany { most });
         }
-        let first = if self.shape.tick(position) >= now {
-            position
-        } else if now < self.layout.end_tick() {
-            self.shape.start_of(now) | counter
-        } else {
-            return Err(Refused::TimeEnds);
-        };
+        let first = self.caught_up(position, now)?;
         let last = first.saturating_add(count - 1);
         let first_past = past(self.shape.tick(first), now, ahead);
         let ticks = first_past.max(past(self.shape.tick(last), now, batch_ahead));
@@ -266,6 +288,39 @@ impl Ticker {
             return Err(Refused::Ahead { ticks });
         }
         Ok(first)
+    }
+
+    /// Where a batch begins all of which is of one tick: where it would begin anyway, or with the
+    /// tick after that.
+    fn first_of_run(&self, position: u64, count: u64, moment: Moment) -> Result<u64, Refused> {
+        let most = self.layout.ids_a_tick();
+        if count > most {
+            return Err(Refused::TooMany { most });
+        }
+        let first = self.caught_up(position, moment.tick)?;
+        let fits = count <= most - self.shape.counter(first);
+        let tick = self.shape.tick(first).saturating_add(u64::from(!fits));
+        if tick >= self.layout.end_tick() {
+            return Err(Refused::TimeEnds);
+        }
+        // The tick after the clock's may be needed, whatever a batch may reach.
+        let ahead = moment.ahead.max(moment.batch_ahead).max(1);
+        match past(tick, moment.tick, ahead) {
+            0 if fits => Ok(first),
+            0 => Ok(self.shape.start_of(tick)),
+            ticks => Err(Refused::Ahead { ticks }),
+        }
+    }
+
+    /// The position, or the clock's tick with the same counter, where that is later.
+    fn caught_up(&self, position: u64, now: u64) -> Result<u64, Refused> {
+        if self.shape.tick(position) >= now {
+            Ok(position)
+        } else if now < self.layout.end_tick() {
+            Ok(self.shape.start_of(now) | self.shape.counter(position))
+        } else {
+            Err(Refused::TimeEnds)
+        }
     }
 
     /// The position after a batch, if all of it lies below the limit.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use entity::{counter, sequence};
 use odometer_core::{
-    definition::{Definition, PeriodKind, Stripe},
+    definition::{Definition, Kind, PeriodKind, Stripe},
     period::{CounterKey, Period},
 };
 use sea_orm::{
@@ -36,14 +36,16 @@ pub(in crate::store) fn check(
     version: i64,
     counter: Option<Counter>,
 ) -> Result<(), StoreError> {
-    if catalogue::has_periods(definition) != period.is_none() {
+    let fits = catalogue::has_periods(definition) != period.is_none();
+    let is_counted = definition.kind == Kind::Block;
+    if fits && is_counted {
         return Ok(());
     }
     let known = Box::new(known(definition, version, counter));
-    Err(if period.is_none() {
-        StoreError::HasPeriods(known)
-    } else {
-        StoreError::NoPeriods(known)
+    Err(match (fits, period.is_none()) {
+        (true, _) => StoreError::TimeOrdered(known),
+        (false, true) => StoreError::HasPeriods(known),
+        (false, false) => StoreError::NoPeriods(known),
     })
 }
 

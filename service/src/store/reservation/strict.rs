@@ -50,11 +50,12 @@ impl Reservation<'_> {
         }
     }
 
-    /// That the sequence's order is another one than the request was made for, or that it does not
-    /// count at all.
+    /// That the sequence is one whose numbers are counted, in the order that the request was made
+    /// for.
     pub(super) fn check_order(&self, known: &Known) -> Result<(), Stop> {
         if known.definition.kind == Kind::Snowflake {
-            return Err(Stop::Told(StoreError::NotForKind));
+            let known = Box::new(known.clone());
+            return Err(Stop::Told(StoreError::TimeOrdered(known)));
         }
         let fits = match &self.request.want {
             Want::Refill(_) => known.definition.order == Order::Relaxed,

@@ -275,3 +275,38 @@ fn time_that_ends_is_an_error_and_spares_the_worker() {
         }
     }
 }
+
+fn unbroken(ticker: &Ticker, count: u64, now: u64) -> Result<Vec<(i64, u64)>, Refused> {
+    let stamped = ticker.take_unbroken(count, || at(now))?;
+    Ok(stamped.ranges().collect())
+}
+
+#[test]
+fn an_unbroken_range_is_of_one_tick() {
+    let ticker = opened(High::Time);
+    let layout = *ticker.layout();
+    let id = |tick, counter| layout.compose(WORKER, tick, counter);
+    assert_eq!(take(&ticker, 110), Ok((110, 0)));
+    assert_eq!(unbroken(&ticker, 3, 110), Ok(vec![(id(110, 1), 3)]));
+    assert_eq!(unbroken(&ticker, 2, 110), Ok(vec![(id(111, 0), 2)]));
+    // Two are left of the tick, which are too few.
+    assert_eq!(unbroken(&ticker, 3, 110), Ok(vec![(id(112, 0), 3)]));
+    assert_eq!(unbroken(&ticker, 4, 120), Ok(vec![(id(121, 0), 4)]));
+    let too_many = Err(Refused::TooMany { most: 4 });
+    assert_eq!(unbroken(&ticker, 5, 120), too_many);
+    // As far ahead as a batch may reach, and no further.
+    assert_eq!(unbroken(&ticker, 4, 119), Ok(vec![(id(122, 0), 4)]));
+    let behind = Err(Refused::Ahead { ticks: 1 });
+    assert_eq!(unbroken(&ticker, 4, 119), behind);
+    assert_eq!(unbroken(&ticker, 1, 199), Ok(vec![(id(199, 0), 1)]));
+    // What would be of the tick after it is not reserved.
+    assert_eq!(unbroken(&ticker, 4, 199), Err(Refused::Limit));
+    assert_eq!(take(&ticker, 199), Ok((199, 1)));
+}
+
+#[test]
+fn an_unbroken_range_of_counted_ids_is_a_batch() {
+    let ticker = opened(High::Worker);
+    let first = unbroken(&ticker, 3, 0).unwrap()[0].0;
+    assert_eq!(unbroken(&ticker, 10, 0), Ok(vec![(first + 3, 10)]));
+}
