@@ -1,7 +1,10 @@
 //! Pictures of a run, as SVG that needs nothing else: a file for each.
 
+mod fills;
 mod latency;
 mod outage;
+mod panels;
+mod splits;
 mod throughput;
 
 use std::path::PathBuf;
@@ -33,6 +36,9 @@ impl Picture {
 /// All there can be, below `docs`.
 pub(super) const FILES: [&str; 3] = [throughput::FILE, latency::FILE, outage::FILE];
 
+/// All that the study can have, below `docs`.
+pub(super) const FILES_OF_STUDY: [&str; 2] = [splits::FILE, fills::FILE];
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
@@ -52,6 +58,15 @@ const AWAY: RGBColor = RGBColor(180, 35, 40);
 /// A sentence, when the figures cannot be drawn.
 pub(super) fn draw(run: &Run) -> Result<Vec<Picture>, String> {
     let drawn = [throughput::draw(run), latency::draw(run), outage::draw(run)];
+    drawn.into_iter().filter_map(Result::transpose).collect()
+}
+
+/// Those of a study.
+///
+/// # Errors
+/// A sentence, when the figures cannot be drawn.
+pub(super) fn draw_study(run: &Run) -> Result<Vec<Picture>, String> {
+    let drawn = [splits::draw(run), fills::draw(run)];
     drawn.into_iter().filter_map(Result::transpose).collect()
 }
 
