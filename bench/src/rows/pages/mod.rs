@@ -23,37 +23,58 @@ use crate::{
 
 /// Rows of a table.
 const N_ROWS: u64 = 1_000_000;
-const N_ROWS_QUICK: u64 = 2_000;
-/// After each of which PostgreSQL removes what was deleted.
+const N_ROWS_QUICK: u64 = 5_000;
+/// After each of which the server removes what was deleted.
 const N_PARTS: u64 = 10;
+/// Parts, batches and the condition with the fewest rows divide it.
+const UNIT: u64 = 5_000;
 
-/// What is done with each kind of key.
+/// How the rows of a table are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Condition {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     n_connections: usize,
+    /// Rows of an INSERT, which is a transaction.
+    batch: u64,
     has_deletes: bool,
+    /// How many times fewer rows than elsewhere.
+    fewer: u64,
 }
 
-pub(crate) const CONDITIONS: [Condition; 3] = [
+/// In the order of the columns of the document.
+pub(crate) const CONDITIONS: [Condition; 4] = [
     Condition {
         name: "ordered",
-        title: "one connection",
+        title: "in order",
         n_connections: 1,
+        batch: 100,
         has_deletes: false,
+        fewer: 1,
     },
     Condition {
-        name: "together",
-        title: "four connections",
-        n_connections: 4,
+        name: "single",
+        title: "8 connections, single rows",
+        n_connections: 8,
+        batch: 1,
         has_deletes: false,
+        fewer: 5,
+    },
+    Condition {
+        name: "bulk",
+        title: "4 connections, 100 rows each",
+        n_connections: 4,
+        batch: 100,
+        has_deletes: false,
+        fewer: 1,
     },
     Condition {
         name: "deletes",
-        title: "four connections, 30 % deleted",
-        n_connections: 4,
+        title: "in order, 30 % deleted",
+        n_connections: 1,
+        batch: 100,
         has_deletes: true,
+        fewer: 1,
     },
 ];
 
@@ -84,16 +105,16 @@ pub(crate) fn estimate(pace: Pace) -> Duration {
 /// A table for each kind of key, condition and server.
 pub(crate) async fn pages(stage: &Stage, pace: Pace) -> Vec<Row> {
     let n_rows = stage.n_rows.unwrap_or(pace.of(N_ROWS, N_ROWS_QUICK));
-    let unit = N_PARTS * writers::BATCH;
-    let is_whole = n_rows > 0 && n_rows.is_multiple_of(unit);
-    assert!(is_whole, "the size is to be a multiple of {unit}");
+    let is_divided = n_rows > 0 && n_rows.is_multiple_of(UNIT);
+    assert!(is_divided, "the size is to be a multiple of {UNIT}");
+    let conditions = pace.of(&CONDITIONS[..], &CONDITIONS[3..]);
     let mut rows = Vec::new();
     for (backend, title) in SERVERS {
-        let place = Place::start(backend).await;
-        for condition in CONDITIONS {
+        let place = Place::start(backend, n_rows).await;
+        for &condition in conditions {
             let mut series = Vec::new();
             for kind in Kind::ALL {
-                let reading = fill(&place, kind, condition, n_rows).await;
+                let reading = fill(&place, kind, condition, n_rows / condition.fewer).await;
                 series.push(Series::new(&kind.name(), vec![reading]));
             }
             let title = format!("rows inserted into {title}, {}", condition.title);
@@ -113,7 +134,7 @@ pub(crate) fn row_name(backend: Backend, condition: Condition) -> String {
 async fn fill(place: &Place, kind: Kind, condition: Condition, n_rows: u64) -> Reading {
     place.clear(kind).await;
     let connections = place.connections(condition.n_connections).await;
-    let rows = Rows::new(place.backend(), kind.keys(n_rows), condition.has_deletes);
+    let rows = Rows::new(place.backend(), kind.keys(n_rows), condition);
     let rows = RefCell::new(rows);
     let mut took = Duration::ZERO;
     let mut halves = [Counts::default(); 2];
@@ -143,7 +164,7 @@ async fn fill(place: &Place, kind: Kind, condition: Condition, n_rows: u64) -> R
     let [first, second] = halves;
     assert!(first.splits > 0.0, "vacuous: no split was counted");
     let mut reading = Reading::of(n_rows as f64 / took.as_secs_f64());
-    reading.n_requests = n_rows / writers::BATCH;
+    reading.n_requests = n_rows / condition.batch;
     reading
         .figure(figure::INSERTED, n_rows as f64)
         .figure(figure::DELETED, n_deleted as f64)

@@ -1,8 +1,6 @@
 //! The table that rows go into, and what its server counts of it.
 
-use std::time::Duration;
-
-use odometer_tests::{Backend, Server, directory, wait};
+use odometer_tests::{Backend, Server, directory};
 use sea_orm::{
     ConnectOptions, ConnectionTrait, Database, DatabaseConnection, QueryResult, Statement,
 };
@@ -15,21 +13,21 @@ const DATABASE: &str = "pages";
 const ANSWERS: &str = "the server of the study answers";
 /// What a row has beside its key.
 const PAYLOAD: usize = 100;
-const PURGE_LIMIT: Duration = Duration::from_secs(120);
+/// Of the largest table, with room to spare, in bytes a row.
+const MEMORY_A_ROW: u64 = 1_000;
+const MIN_MEMORY_MIB: u64 = 64;
+const MIB: u64 = 1 << 20;
 
-/// All tables fit into memory, nothing waits for the disk, and nothing runs that was not asked for.
-const OF_MARIADB: [&str; 8] = [
-    "--innodb-buffer-pool-size=1G",
-    "--innodb-log-file-size=1G",
+/// Nothing waits for the disk, and nothing runs that was not asked for.
+const OF_MARIADB: [&str; 5] = [
     "--innodb-flush-log-at-trx-commit=0",
     "--innodb-stats-auto-recalc=0",
-    "--innodb-purge-rseg-truncate-frequency=1",
     "--innodb-monitor-enable=module_index",
     "--transaction-isolation=READ-COMMITTED",
     "--skip-log-bin",
 ];
 const OF_POSTGRES: [&str; 6] = [
-    "shared_buffers=1GB",
+    "fsync=off",
     "max_wal_size=16GB",
     "checkpoint_timeout=1d",
     "synchronous_commit=off",
@@ -65,13 +63,22 @@ pub(super) struct Shape {
 }
 
 impl Place {
-    pub(super) async fn start(backend: Backend) -> Self {
+    /// A server whose memory a table fits into.
+    pub(super) async fn start(backend: Backend, n_rows: u64) -> Self {
+        let memory = (n_rows * MEMORY_A_ROW / MIB).max(MIN_MEMORY_MIB);
         let arguments = match backend {
-            Backend::MariaDb => OF_MARIADB.map(str::to_owned).to_vec(),
-            Backend::Postgres | Backend::Sqlite => OF_POSTGRES
-                .iter()
-                .flat_map(|setting| ["-c".to_owned(), (*setting).to_owned()])
-                .collect(),
+            Backend::MariaDb => {
+                let mut all = OF_MARIADB.map(str::to_owned).to_vec();
+                all.push(format!("--innodb-buffer-pool-size={memory}M"));
+                all.push(format!("--innodb-log-file-size={memory}M"));
+                all
+            }
+            Backend::Postgres | Backend::Sqlite => {
+                let memory = format!("shared_buffers={memory}MB");
+                let settings = OF_POSTGRES.into_iter().chain([memory.as_str()]);
+                let arguments = settings.flat_map(|it| ["-c".to_owned(), it.to_owned()]);
+                arguments.collect()
+            }
         };
         let server = Server::start_with(backend, directory(backend.name()), arguments).await;
         server
@@ -125,20 +132,14 @@ impl Place {
         .await;
     }
 
-    /// Removes what was deleted, as the server does it in the background.
+    /// Removes what was deleted, which else the server does in its own time.
     pub(super) async fn clean(&self) {
-        match self.backend() {
-            Backend::MariaDb => {
-                let query = "SELECT CAST(variable_value AS double) \
-                             FROM information_schema.global_status \
-                             WHERE variable_name = 'Innodb_history_list_length'";
-                wait::until("all is purged", PURGE_LIMIT, async || {
-                    (self.number(query).await == 0.0).then_some(())
-                })
-                .await;
-            }
-            Backend::Postgres | Backend::Sqlite => self.run(&format!("VACUUM {TABLE}")).await,
-        }
+        let statement = match self.backend() {
+            // Returns when all is purged.
+            Backend::MariaDb => "SET GLOBAL innodb_max_purge_lag_wait = 0".to_owned(),
+            Backend::Postgres | Backend::Sqlite => format!("VACUUM {TABLE}"),
+        };
+        self.run(&statement).await;
     }
 
     /// Where the log stands, after all before it was written. With a checkpoint, after which
@@ -239,10 +240,6 @@ impl Place {
     async fn run(&self, statement: &str) {
         let done = self.administrator.execute_unprepared(statement).await;
         done.unwrap_or_else(|error| panic!("{statement}: {error}"));
-    }
-
-    async fn number(&self, query: &str) -> f64 {
-        column(&self.row(query).await, 0)
     }
 
     async fn row(&self, query: &str) -> QueryResult {

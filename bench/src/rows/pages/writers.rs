@@ -1,4 +1,4 @@
-//! Who inserts: connections that send the rows of a table as they arrive, a hundred in a statement.
+//! Who inserts: connections that send the rows of a table as they arrive.
 
 use std::{
     cell::RefCell,
@@ -10,13 +10,10 @@ use odometer_tests::Backend;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use sea_orm::{ConnectionTrait, DatabaseConnection};
 
-use super::{keys::Key, table::TABLE};
+use super::{Condition, keys::Key, table::TABLE};
 
-/// Rows of an INSERT, which is a transaction.
-pub(super) const BATCH: u64 = 100;
-/// Rows that are deleted after each, where rows are.
-pub(super) const DELETED_OF_BATCH: usize = 30;
-
+/// Of a hundred rows inserted, so many are deleted, where rows are.
+const DELETED_OF_HUNDRED: u64 = 30;
 const ANSWERS: &str = "the server of the study answers";
 const SEED: u64 = 30;
 
@@ -25,7 +22,7 @@ pub(super) struct Rows {
     backend: Backend,
     /// In the order of arrival; `None` where the server makes them.
     keys: Option<Vec<Key>>,
-    has_deletes: bool,
+    condition: Condition,
     n_sent: u64,
     n_arrived: u64,
     /// Those that are in the table.
@@ -41,11 +38,11 @@ struct Batch {
 }
 
 impl Rows {
-    pub(super) fn new(backend: Backend, keys: Option<Vec<Key>>, has_deletes: bool) -> Self {
+    pub(super) fn new(backend: Backend, keys: Option<Vec<Key>>, condition: Condition) -> Self {
         Self {
             backend,
             keys,
-            has_deletes,
+            condition,
             n_sent: 0,
             n_arrived: 0,
             present: Vec::new(),
@@ -59,7 +56,7 @@ impl Rows {
         if self.n_sent >= until {
             return None;
         }
-        let end = until.min(self.n_sent + BATCH);
+        let end = self.n_sent + self.condition.batch;
         let places = self.n_sent as usize..end as usize;
         self.n_sent = end;
         let keys = match &self.keys {
@@ -67,7 +64,7 @@ impl Rows {
             None => vec![],
         };
         let values: Vec<String> = match keys.is_empty() {
-            true => vec!["(DEFAULT)".to_owned(); BATCH as usize],
+            true => vec!["(DEFAULT)".to_owned(); self.condition.batch as usize],
             false => keys.iter().map(|key| self.in_brackets(*key)).collect(),
         };
         let statement = format!("INSERT INTO {TABLE} (id) VALUES {}", values.join(","));
@@ -81,8 +78,8 @@ impl Rows {
     /// They are in the table; what is to be deleted in turn.
     fn arrived(&mut self, batch: Batch) -> Option<String> {
         let first = self.n_arrived;
-        self.n_arrived += BATCH;
-        if !self.has_deletes {
+        self.n_arrived += self.condition.batch;
+        if !self.condition.has_deletes {
             return None;
         }
         match batch.keys.is_empty() {
@@ -92,7 +89,8 @@ impl Rows {
                 .extend((first + 1..=self.n_arrived).map(|at| Key::Number(at.cast_signed()))),
             false => self.present.extend(batch.keys),
         }
-        let victims: Vec<String> = (0..DELETED_OF_BATCH)
+        let n_victims = self.condition.batch * DELETED_OF_HUNDRED / 100;
+        let victims: Vec<String> = (0..n_victims)
             .map(|_| {
                 let at = self.chance.random_range(0..self.present.len());
                 self.present.swap_remove(at).literal(self.backend)
@@ -128,7 +126,7 @@ async fn send_over(connection: &DatabaseConnection, rows: &RefCell<Rows>, until:
             return;
         };
         let inserted = connection.execute_unprepared(&batch.statement).await;
-        assert_eq!(inserted.expect(ANSWERS).rows_affected(), BATCH);
+        inserted.expect(ANSWERS);
         let delete = rows.borrow_mut().arrived(batch);
         if let Some(delete) = delete {
             let deleted = connection.execute_unprepared(&delete).await;
@@ -139,13 +137,15 @@ async fn send_over(connection: &DatabaseConnection, rows: &RefCell<Rows>, until:
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::CONDITIONS, *};
 
     #[test]
     fn each_row_is_sent_once_and_deleted_at_most_once() {
         let keys: Vec<Key> = (1..=1_000).map(Key::Number).collect();
         for keys in [Some(keys), None] {
-            let mut rows = Rows::new(Backend::Postgres, keys, true);
+            let condition = CONDITIONS[3];
+            assert!(condition.has_deletes);
+            let mut rows = Rows::new(Backend::Postgres, keys, condition);
             let (mut n_batches, mut deleted) = (0, Vec::new());
             while let Some(batch) = rows.next(1_000) {
                 let delete = rows.arrived(batch).expect("some are deleted");
