@@ -257,6 +257,38 @@ mod tests {
     }
 
     #[test]
+    fn what_is_edited_by_hand_of_a_study_is_noticed() {
+        let copy = odometer_tests::directory("study");
+        let text = fs::read_to_string(settings::repository().join(WHICH_KIND));
+        let document = copy.path().join(WHICH_KIND);
+        replace(&document, &text.expect("it is there")).expect("our directory");
+        let run = Run {
+            study: Some("pages".to_owned()),
+            rows: study::example_rows(),
+            ..example()
+        };
+        publish(&run, copy.path()).expect("the document has its comments");
+        let stale = || stale(&STUDY, Some(&run), copy.path());
+        assert_eq!(stale(), Vec::<PathBuf>::new());
+        for (path, shown, edited) in [
+            (WHICH_KIND, "| 4 | 2 |", "| 4 | 1 |"),
+            ("docs/which-kind-splits.svg", "high worker", "high time"),
+            ("docs/which-kind-fill.svg", "81 %", "91 %"),
+        ] {
+            let file = copy.path().join(path);
+            let text = fs::read_to_string(&file).expect("it was written");
+            assert!(text.contains(shown), "{path} shows no {shown}");
+            replace(&file, &text.replace(shown, edited)).expect("our directory");
+            assert_eq!(stale(), [PathBuf::from(path)]);
+            replace(&file, &text).expect("our directory");
+        }
+        // Each run has a place among its own kind.
+        let place = |run: &Run| kept(run, Path::new(""));
+        assert!(place(&run).starts_with("bench/results/pages"));
+        assert!(!place(&example()).starts_with("bench/results/pages"));
+    }
+
+    #[test]
     fn a_run_is_read_as_it_was_written() {
         let home = odometer_tests::directory("speed");
         let run = example();

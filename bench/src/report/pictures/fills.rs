@@ -3,9 +3,9 @@
 use plotters::style::RGBColor;
 
 use super::{
-    Picture, REFERENCE, SLOW, SUBJECT,
+    FAINT, Picture, REFERENCE, SLOW, SUBJECT, TALL,
     panels::{self, Legend, Panel},
-    picture,
+    picture_of,
 };
 use crate::{
     report::{raw::Run, study},
@@ -15,7 +15,7 @@ use crate::{
 pub(super) const FILE: &str = "which-kind-fill.svg";
 
 const TITLE: &str = "How full leaf pages are in the end";
-const COLORS: [RGBColor; 3] = [SUBJECT, REFERENCE, SLOW];
+const COLORS: [RGBColor; 4] = [SUBJECT, FAINT, REFERENCE, SLOW];
 
 const LEGEND: Legend = Legend {
     about: "part of the leaf pages in use",
@@ -24,6 +24,7 @@ const LEGEND: Legend = Legend {
         (CONDITIONS[0].title, COLORS[0]),
         (CONDITIONS[1].title, COLORS[1]),
         (CONDITIONS[2].title, COLORS[2]),
+        (CONDITIONS[3].title, COLORS[3]),
     ],
 };
 
@@ -44,7 +45,7 @@ pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
         }
         all.push(Panel { title, bars });
     }
-    let svg = picture(run, TITLE, |area| panels::fill(area, &all, &LEGEND))?;
+    let svg = picture_of(TALL, run, TITLE, |area| panels::fill(area, &all, &LEGEND))?;
     Ok(Some(Picture {
         file: FILE,
         title: "The part of leaf pages that is in use, by kind of key",

@@ -43,6 +43,8 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 const SIZE: (u32, u32) = (860, 430);
+/// Of a picture with four bars for each kind of key.
+const TALL: (u32, u32) = (860, 680);
 const FONT: &str = "sans-serif";
 const TEXT: RGBColor = RGBColor(31, 35, 40);
 const FAINT: RGBColor = RGBColor(101, 109, 118);
@@ -78,6 +80,16 @@ fn picture(
     title: &str,
     fill: impl FnOnce(&Area<'_>) -> Drawn,
 ) -> Result<String, String> {
+    picture_of(SIZE, run, title, fill)
+}
+
+/// The same of another size, in pixels.
+fn picture_of(
+    size: (u32, u32),
+    run: &Run,
+    title: &str,
+    fill: impl FnOnce(&Area<'_>) -> Drawn,
+) -> Result<String, String> {
     let mut svg = String::new();
     let about = format!(
         "{} · {}, {} cores · {}",
@@ -86,7 +98,7 @@ fn picture(
         run.machine.n_cores,
         run.sources().replace('`', "")
     );
-    let all = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+    let all = SVGBackend::with_string(&mut svg, size).into_drawing_area();
     let drawn = (|| -> Drawn {
         all.fill(&WHITE)?;
         all.draw(&Text::new(

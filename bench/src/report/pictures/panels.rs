@@ -45,12 +45,12 @@ pub(super) fn fill(area: &Area<'_>, panels: &[Panel], legend: &Legend) -> Drawn 
 }
 
 fn fill_legend(area: &Area<'_>, legend: &Legend) -> Drawn {
-    let mut x = i32::try_from(NAMES)?;
+    let mut x = 4;
     for (name, color) in legend.values {
         area.draw(&Rectangle::new([(x, 4), (x + 12, 16)], color.filled()))?;
         let style = (FONT, 14).into_font().color(&TEXT);
         area.draw(&Text::new(*name, (x + 18, 3), style))?;
-        x += 40 + i32::try_from(name.len())? * 8;
+        x += 36 + i32::try_from(name.len())? * 7;
     }
     Ok(())
 }

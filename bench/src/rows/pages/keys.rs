@@ -7,11 +7,13 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use uuid::{Builder, ContextV7, Timestamp, Uuid};
 
 /// Rows a second, of all writers together, by the clock that ids and UUIDs are stamped with.
-pub(super) const ARRIVALS_PER_S: u64 = 10_000;
+const BUSY: u64 = 10_000;
+/// The same of a table where rows of different writers lie further apart than their clocks.
+const CALM: u64 = 100;
 /// Numbers of a block.
-pub(super) const BLOCK: i64 = 1_000;
+const BLOCK: i64 = 1_000;
 /// The clocks of two writers differ by less.
-pub(super) const SKEW_MS: u64 = 2;
+const SKEW_MS: u64 = 2;
 
 /// The first row arrives 300 days after the epoch of the layout.
 const START_MS: i64 = DEFAULT_EPOCH_MS + 300 * 86_400_000;
@@ -25,8 +27,8 @@ pub(super) enum Kind {
     Database,
     /// A sequence in blocks on so many replicas.
     Blocks(u32),
-    /// Time-ordered ids of so many workers.
-    Ids(High, u32),
+    /// Time-ordered ids of so many workers, of which so many arrive a second.
+    Ids(High, u32, u64),
     /// UUIDs of version 7, made by so many writers.
     UuidV7(u32),
     /// Random UUIDs.
@@ -42,14 +44,15 @@ pub(super) enum Key {
 
 impl Kind {
     /// The reference first.
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Database,
         Self::Blocks(1),
         Self::Blocks(3),
-        Self::Ids(High::Time, 3),
-        Self::Ids(High::Time, 32),
-        Self::Ids(High::Worker, 3),
-        Self::Ids(High::Worker, 32),
+        Self::Ids(High::Time, 3, CALM),
+        Self::Ids(High::Time, 3, BUSY),
+        Self::Ids(High::Time, 32, BUSY),
+        Self::Ids(High::Worker, 3, BUSY),
+        Self::Ids(High::Worker, 32, BUSY),
         Self::UuidV7(3),
         Self::UuidV4,
     ];
@@ -60,8 +63,9 @@ impl Kind {
         match self {
             Self::Database => "AUTO_INCREMENT, identity".to_owned(),
             Self::Blocks(n) => format!("block, {n} replica{}", many(n)),
-            Self::Ids(High::Time, n) => format!("high time, {n} workers"),
-            Self::Ids(High::Worker, n) => format!("high worker, {n} workers"),
+            Self::Ids(High::Time, n, CALM) => format!("high time, {n} workers, calm"),
+            Self::Ids(High::Time, n, _) => format!("high time, {n} workers"),
+            Self::Ids(High::Worker, n, _) => format!("high worker, {n} workers"),
             Self::UuidV7(_) => "UUIDv7".to_owned(),
             Self::UuidV4 => "UUIDv4".to_owned(),
         }
@@ -78,7 +82,7 @@ impl Kind {
         Some(match self {
             Self::Database => return None,
             Self::Blocks(n) => blocks(n, n_rows, &mut writers),
-            Self::Ids(high, n) => ids(high, n, n_rows, &mut writers),
+            Self::Ids(high, n, per_s) => ids(high, n, per_s, n_rows, &mut writers),
             Self::UuidV7(n) => time_ordered_uuids(n, n_rows, &mut writers),
             Self::UuidV4 => (0..n_rows)
                 .map(|_| Key::Uuid(Builder::from_random_bytes(writers.random()).into_uuid()))
@@ -115,12 +119,12 @@ fn blocks(n_replicas: u32, n_rows: u64, writers: &mut StdRng) -> Vec<Key> {
 }
 
 /// Each worker stamps by its own clock, with the program's own ticker and default widths.
-fn ids(high: High, n_workers: u32, n_rows: u64, writers: &mut StdRng) -> Vec<Key> {
+fn ids(high: High, n_workers: u32, per_s: u64, n_rows: u64, writers: &mut StdRng) -> Vec<Key> {
     let layout = Layout {
         high,
         ..Layout::default()
     };
-    let clocks = clocks(n_workers, writers);
+    let clocks = clocks(n_workers, per_s, writers);
     let tick_of = |clock: &Clock, row: u64| {
         let ms = i64::try_from(clock.micros(row) / 1_000).expect("a run is not that long");
         layout.tick_at(START_MS + ms).expect("after the epoch")
@@ -145,7 +149,7 @@ fn ids(high: High, n_workers: u32, n_rows: u64, writers: &mut StdRng) -> Vec<Key
 
 /// Each writer counts within a millisecond, as the library does it for a process.
 fn time_ordered_uuids(n_writers: u32, n_rows: u64, writers: &mut StdRng) -> Vec<Key> {
-    let clocks = clocks(n_writers, writers);
+    let clocks = clocks(n_writers, BUSY, writers);
     let contexts: Vec<ContextV7> = clocks.iter().map(|_| ContextV7::new()).collect();
     let start_s = START_MS.unsigned_abs() / 1_000;
     let next = |row| {
@@ -161,12 +165,14 @@ fn time_ordered_uuids(n_writers: u32, n_rows: u64, writers: &mut StdRng) -> Vec<
 
 /// The clock of one writer.
 struct Clock {
+    per_s: u64,
     ahead_micros: u64,
 }
 
-fn clocks(n_writers: u32, chance: &mut StdRng) -> Vec<Clock> {
+fn clocks(n_writers: u32, per_s: u64, chance: &mut StdRng) -> Vec<Clock> {
     (0..n_writers)
         .map(|_| Clock {
+            per_s,
             ahead_micros: chance.random_range(0..SKEW_MS * 1_000),
         })
         .collect()
@@ -175,7 +181,7 @@ fn clocks(n_writers: u32, chance: &mut StdRng) -> Vec<Clock> {
 impl Clock {
     /// What it shows when a row arrives, in microseconds since the first one did.
     fn micros(&self, row: u64) -> u64 {
-        row * MICROS_A_S / ARRIVALS_PER_S + self.ahead_micros
+        row * MICROS_A_S / self.per_s + self.ahead_micros
     }
 }
 
@@ -227,7 +233,7 @@ mod tests {
                 ..Layout::default()
             };
             let mut last = vec![None; n_workers as usize];
-            for id in numbers(Kind::Ids(high, n_workers)) {
+            for id in numbers(Kind::Ids(high, n_workers, BUSY)) {
                 let parts = layout.read(id).expect("an id of the layout");
                 let last = &mut last[parts.worker as usize];
                 assert!(last.is_none_or(|last| last < id), "{high:?}");
@@ -242,20 +248,21 @@ mod tests {
         let late = |kind: Kind| n_late_in_a_thousand(&kind.keys(N_ROWS).expect("made here"));
         assert_eq!(late(Kind::Blocks(1)), 0);
         assert!((300..700).contains(&late(Kind::Blocks(3))));
-        assert!(late(Kind::Ids(High::Time, 3)) > 0);
-        assert!((600..700).contains(&late(Kind::Ids(High::Worker, 3))));
-        assert!(late(Kind::Ids(High::Worker, 32)) > 900);
+        assert_eq!(late(Kind::Ids(High::Time, 3, CALM)), 0);
+        assert!(late(Kind::Ids(High::Time, 3, BUSY)) > 300);
+        assert!((600..700).contains(&late(Kind::Ids(High::Worker, 3, BUSY))));
+        assert!(late(Kind::Ids(High::Worker, 32, BUSY)) > 900);
         assert!(late(Kind::UuidV4) > 990);
     }
 
     #[test]
     fn ids_keep_to_the_pace_of_the_clock() {
-        let ids = numbers(Kind::Ids(High::Time, 32));
+        let ids = numbers(Kind::Ids(High::Time, 32, BUSY));
         let layout = Layout::default();
         let tick = |id: &i64| layout.read(*id).expect("an id of the layout").tick;
         let ticks = ids.iter().map(tick).max().zip(ids.iter().map(tick).min());
         let (last, first) = ticks.expect("there are some");
-        let ms = N_ROWS * 1_000 / ARRIVALS_PER_S;
+        let ms = N_ROWS * 1_000 / BUSY;
         assert!((ms - SKEW_MS..=ms + SKEW_MS).contains(&(last - first)));
     }
 }
