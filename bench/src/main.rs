@@ -24,7 +24,7 @@ use odometer_tests::settings;
 use machine::Machine;
 use pace::Pace;
 use report::Run;
-use rows::{ENTRIES, Entry};
+use rows::{ENTRIES, Entry, STUDIES};
 use stage::Stage;
 
 /// Measures Odometer beside what a user would pick instead, on this machine.
@@ -40,6 +40,9 @@ struct Arguments {
     /// Says which entries there are
     #[arg(long)]
     list: bool,
+    /// Rows of each table of a study, in the place of those that its document is about
+    #[arg(long, value_name = "ROWS", requires = "row")]
+    size: Option<u64>,
     /// Writes figures and table there, and changes no document
     #[arg(long, value_name = "DIRECTORY")]
     results: Option<PathBuf>,
@@ -54,7 +57,7 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.list {
-        for entry in ENTRIES {
+        for entry in every_entry() {
             println!("{:<14} {}", entry.name, entry.title);
         }
         return ExitCode::SUCCESS;
@@ -82,6 +85,10 @@ fn redraw(directory: &Path) -> Result<(), String> {
     report::publish(&whole_run(directory)?, &settings::repository())
 }
 
+fn every_entry() -> impl Iterator<Item = &'static Entry> {
+    ENTRIES.iter().chain(STUDIES)
+}
+
 /// # Errors
 /// A sentence, also when the run there is of some rows only.
 fn whole_run(directory: &Path) -> Result<Run, String> {
@@ -95,8 +102,8 @@ fn whole_run(directory: &Path) -> Result<Run, String> {
 /// Measures, prints and writes; how many requests failed.
 fn measure(arguments: &Arguments) -> Result<u64, String> {
     let chosen = chosen(arguments);
-    let has_entry = |name: &&String| ENTRIES.iter().any(|entry| entry.name.starts_with(*name));
-    if let Some(name) = arguments.row.iter().find(|name| !has_entry(name)) {
+    let is_there = |name: &str| every_entry().any(|entry| entry.name.starts_with(name));
+    if let Some(name) = arguments.row.iter().find(|name| !is_there(name)) {
         return Err(format!(
             "no entry has the name {name}; --list says which there are"
         ));
@@ -106,8 +113,10 @@ fn measure(arguments: &Arguments) -> Result<u64, String> {
     } else {
         Pace::Whole
     };
-    let is_whole = pace == Pace::Whole && arguments.row.is_empty();
+    let study = study(&chosen);
+    let is_whole = pace == Pace::Whole && (arguments.row.is_empty() || study.is_some());
     let mut run = Run::begin(pace, command(arguments), Machine::this());
+    run.study = study;
     // Before anything is measured for nothing.
     let earlier = arguments.into.as_deref().map(whole_run).transpose()?;
     let root = settings::repository();
@@ -118,15 +127,16 @@ fn measure(arguments: &Arguments) -> Result<u64, String> {
         .enable_all()
         .build()
         .expect("a runtime starts");
-    runtime.block_on(take(&chosen, pace, &mut run, &directory))?;
-    println!("{}", report::table(&run.rows));
+    let stage = Stage::new(arguments.size);
+    runtime.block_on(take(&chosen, &stage, pace, &mut run, &directory))?;
+    println!("{}", report::table(&run));
     if is_whole {
         run.is_whole = true;
         run.write(&directory)?;
     }
     eprintln!("figures: {}", directory.display());
     if is_whole && arguments.results.is_none() {
-        let published = root.join("bench/results").join(run.name());
+        let published = report::kept(&run, &root);
         run.write(&published)?;
         // As anyone else reads them.
         report::publish(&Run::read(&published)?, &root)?;
@@ -144,7 +154,18 @@ fn measure(arguments: &Arguments) -> Result<u64, String> {
 fn command(arguments: &Arguments) -> String {
     let quick = if arguments.quick { " --quick" } else { "" };
     let rows = arguments.row.iter().map(|name| format!(" --row {name}"));
-    format!("bench/run{quick}{}", rows.collect::<String>())
+    let size = arguments.size.map(|size| format!(" --size {size}"));
+    let rows = rows.collect::<String>();
+    format!("bench/run{quick}{rows}{}", size.unwrap_or_default())
+}
+
+/// The name of the study that is all that is chosen, if there is one.
+fn study(chosen: &[&Entry]) -> Option<String> {
+    let [only] = chosen else {
+        return None;
+    };
+    let is_study = STUDIES.iter().any(|study| study.name == only.name);
+    is_study.then(|| only.name.to_owned())
 }
 
 fn chosen(arguments: &Arguments) -> Vec<&'static Entry> {
@@ -154,24 +175,22 @@ fn chosen(arguments: &Arguments) -> Vec<&'static Entry> {
             .iter()
             .any(|name| entry.name.starts_with(name))
     };
-    let is_chosen = |entry: &&Entry| {
-        if arguments.row.is_empty() {
-            entry.is_quick || !arguments.quick
-        } else {
-            is_named(entry)
-        }
+    let is_chosen = |entry: &&Entry| match (arguments.row.is_empty(), arguments.quick) {
+        (true, true) => entry.is_quick,
+        (true, false) => STUDIES.iter().all(|study| study.name != entry.name),
+        (false, _) => is_named(entry),
     };
-    ENTRIES.iter().filter(is_chosen).collect()
+    every_entry().filter(is_chosen).collect()
 }
 
 /// Measures all that is chosen, and writes after each entry what there is by then.
 async fn take(
     chosen: &[&Entry],
+    stage: &Stage,
     pace: Pace,
     run: &mut Run,
     directory: &Path,
 ) -> Result<(), String> {
-    let stage = Stage::new();
     let started = Instant::now();
     for (at, entry) in chosen.iter().enumerate() {
         let (done, ahead) = chosen.split_at(at);
@@ -188,7 +207,7 @@ async fn take(
             minutes(started.elapsed()),
             minutes(left)
         );
-        let rows = (entry.measure)(&stage, pace).await;
+        let rows = (entry.measure)(stage, pace).await;
         rows::check(&rows);
         run.rows.extend(rows);
         run.took_s = started.elapsed().as_secs();
@@ -227,10 +246,11 @@ mod tests {
 
     #[test]
     fn entries_have_names_of_their_own() {
-        for (at, entry) in ENTRIES.iter().enumerate() {
+        let all: Vec<&Entry> = every_entry().collect();
+        for (at, entry) in all.iter().enumerate() {
             let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             assert!(entry.name.chars().all(is_plain), "{}", entry.name);
-            assert!(ENTRIES[..at].iter().all(|other| other.name != entry.name));
+            assert!(all[..at].iter().all(|other| other.name != entry.name));
         }
     }
 }

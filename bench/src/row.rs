@@ -65,6 +65,7 @@ pub(crate) enum Unit {
     RequestsPerSecond,
     NumbersPerSecond,
     NamesPerSecond,
+    RowsPerSecond,
     Microseconds,
     Milliseconds,
     Seconds,

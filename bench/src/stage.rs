@@ -10,6 +10,8 @@ use crate::{
 /// The servers of a run. What is measured runs on one core; see [`Cores`].
 pub(crate) struct Stage {
     pub(crate) cores: Cores,
+    /// Rows of a table of a study, where that was said.
+    pub(crate) n_rows: Option<u64>,
 }
 
 /// A running Odometer and its databases.
@@ -20,9 +22,10 @@ pub(crate) struct Odometer {
 }
 
 impl Stage {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(n_rows: Option<u64>) -> Self {
         Self {
             cores: Cores::of_this_machine(),
+            n_rows,
         }
     }
 

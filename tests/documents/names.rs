@@ -76,7 +76,7 @@ pub(super) fn is_part_of_a_test(name: &str) -> bool {
 pub(super) fn is_measured(name: &str) -> bool {
     let entries = settings::repository().join("bench/src/rows/mod.rs");
     let entries = std::fs::read_to_string(entries).expect("the measurements are there");
-    entries.contains(&format!("        name: \"{name}"))
+    entries.contains(&format!(" name: \"{name}"))
 }
 
 pub(super) fn is_package(name: &str) -> bool {

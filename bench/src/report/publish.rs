@@ -8,9 +8,9 @@ use std::{
 };
 
 use super::{
-    pictures,
+    pictures::{self, Picture},
     raw::{Run, replace},
-    table, units,
+    study, table, units,
 };
 use crate::row::Unit;
 
@@ -18,15 +18,60 @@ const BEGIN: &str = "<!-- Written by bench/run, from here -->\n";
 const END: &str = "<!-- to here -->\n";
 const README: &str = "README.md";
 const WHOLE: &str = "docs/speed.md";
+const WHICH_KIND: &str = "docs/which-kind.md";
+
+/// What the runs of one kind change, and where they are kept.
+struct Publication {
+    /// Its runs, each a directory.
+    results: &'static str,
+    sections: &'static [Section],
+    draw: fn(&Run) -> Result<Vec<Picture>, String>,
+    /// All pictures there can be, below `docs`.
+    files: &'static [&'static str],
+}
+
+/// A document, and what it has between its two comments.
+type Section = (&'static str, fn(&Run, &[Picture]) -> String);
+
+/// A whole run of the rows.
+const SPEED: Publication = Publication {
+    results: "bench/results",
+    sections: &[(README, short), (WHOLE, whole)],
+    draw: pictures::draw,
+    files: &pictures::FILES,
+};
+
+/// A run of the study of pages.
+const STUDY: Publication = Publication {
+    results: "bench/results/pages",
+    sections: &[(WHICH_KIND, study::section)],
+    draw: pictures::draw_study,
+    files: &pictures::FILES_OF_STUDY,
+};
+
+impl Publication {
+    fn of(run: &Run) -> Self {
+        match run.study {
+            None => SPEED,
+            Some(_) => STUDY,
+        }
+    }
+}
+
+/// The directory below `root` where `run` is kept.
+pub(crate) fn kept(run: &Run, root: &Path) -> PathBuf {
+    root.join(Publication::of(run).results).join(run.name())
+}
 
 /// Writes what `run` changes in the documents below `root`.
 ///
 /// # Errors
 /// A sentence, when a document lacks its two comments or cannot be written.
 pub(crate) fn publish(run: &Run, root: &Path) -> Result<(), String> {
-    let documents = documents(Some(run), root)?;
+    let publication = Publication::of(run);
+    let documents = documents(&publication, Some(run), root)?;
     // Of another run, whatever this one has rows for.
-    for file in pictures::FILES {
+    for file in publication.files {
         let path = root.join("docs").join(file);
         if path.exists() {
             fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -40,13 +85,15 @@ pub(crate) fn publish(run: &Run, root: &Path) -> Result<(), String> {
 
 /// The documents and pictures below `root` as they are to be after this run, or as long as
 /// there was none.
-fn documents(run: Option<&Run>, root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
-    let drawn = run.map(pictures::draw).transpose()?.unwrap_or_default();
+fn documents(
+    publication: &Publication,
+    run: Option<&Run>,
+    root: &Path,
+) -> Result<Vec<(PathBuf, String)>, String> {
+    let drawn = run.map(publication.draw).transpose()?.unwrap_or_default();
     let mut found = Vec::new();
-    for (path, section) in [
-        (README, run.map(|run| short(run, &drawn))),
-        (WHOLE, run.map(|run| whole(run, &drawn))),
-    ] {
+    for (path, section) in publication.sections {
+        let section = run.map(|run| section(run, &drawn));
         let text = fs::read_to_string(root.join(path));
         let text = text.map_err(|error| format!("{path}: {error}"))?;
         let section = section.unwrap_or_else(|| "No run was published yet.\n".to_owned());
@@ -65,7 +112,7 @@ fn with_section(text: &str, section: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n{section}\n{END}{after}"))
 }
 
-fn short(run: &Run, drawn: &[pictures::Picture]) -> String {
+fn short(run: &Run, drawn: &[Picture]) -> String {
     let mut text = format!(
         "Measured on {} on {} ({} cores), {}, by `{}`; [docs/speed.md](docs/speed.md) has all rows, and how it was done.\n\n{}",
         run.date(),
@@ -81,7 +128,7 @@ fn short(run: &Run, drawn: &[pictures::Picture]) -> String {
     text
 }
 
-fn whole(run: &Run, drawn: &[pictures::Picture]) -> String {
+fn whole(run: &Run, drawn: &[Picture]) -> String {
     let machine = &run.machine;
     let mut text = format!(
         "Measured on {} by `{}` in {} min, in {} rounds of {} s where the row says nothing else.\n\n",
@@ -128,11 +175,9 @@ mod tests {
     use super::*;
     use crate::{machine::Machine, pace::Pace, report::raw::FIGURES};
 
-    const RESULTS: &str = "bench/results";
-
     /// The run that was begun last; `None` as long as there is no directory for them.
-    fn newest(root: &Path) -> Option<Run> {
-        let folders = fs::read_dir(root.join(RESULTS)).ok()?;
+    fn newest(publication: &Publication, root: &Path) -> Option<Run> {
+        let folders = fs::read_dir(root.join(publication.results)).ok()?;
         // Older ones may be of an older form.
         let runs = folders.flatten().filter_map(|folder| {
             let text = fs::read_to_string(folder.path().join(FIGURES)).ok()?;
@@ -145,8 +190,9 @@ mod tests {
     }
 
     /// What is not as `run` made it.
-    fn stale(run: Option<&Run>, root: &Path) -> Vec<PathBuf> {
-        let mut expected = documents(run, root).expect("the documents have their comments");
+    fn stale(publication: &Publication, run: Option<&Run>, root: &Path) -> Vec<PathBuf> {
+        let expected = documents(publication, run, root);
+        let mut expected = expected.expect("the documents have their comments");
         expected
             .retain(|(path, text)| fs::read_to_string(root.join(path)).ok().as_ref() != Some(text));
         expected.into_iter().map(|(path, _)| path).collect()
@@ -155,9 +201,12 @@ mod tests {
     #[test]
     fn the_documents_show_the_newest_run() {
         let root = settings::repository();
-        let run = newest(&root);
-        assert_eq!(stale(run.as_ref(), &root), Vec::<PathBuf>::new());
-        assert!(run.is_none_or(|run| run.is_whole), "a part was published");
+        for publication in [SPEED, STUDY] {
+            let run = newest(&publication, &root);
+            let stale = stale(&publication, run.as_ref(), &root);
+            assert_eq!(stale, Vec::<PathBuf>::new());
+            assert!(run.is_none_or(|run| run.is_whole), "a part was published");
+        }
     }
 
     /// The control of the test above.
@@ -170,7 +219,10 @@ mod tests {
         }
         let run = example();
         publish(&run, copy.path()).expect("the documents have their comments");
-        assert_eq!(stale(Some(&run), copy.path()), Vec::<PathBuf>::new());
+        assert_eq!(
+            stale(&SPEED, Some(&run), copy.path()),
+            Vec::<PathBuf>::new()
+        );
         let picture = "docs/speed-throughput.svg";
         for (path, shown, edited) in [
             (README, "159 k/s", "169 k/s"),
@@ -181,12 +233,18 @@ mod tests {
             let text = fs::read_to_string(&file).expect("it was written");
             assert!(text.contains(shown), "{path} shows no {shown}");
             replace(&file, &text.replace(shown, edited)).expect("our directory");
-            assert_eq!(stale(Some(&run), copy.path()), [PathBuf::from(path)]);
+            assert_eq!(
+                stale(&SPEED, Some(&run), copy.path()),
+                [PathBuf::from(path)]
+            );
             replace(&file, &text).expect("our directory");
         }
         fs::remove_file(copy.path().join(picture)).expect("it is there");
-        assert_eq!(stale(Some(&run), copy.path()), [PathBuf::from(picture)]);
-        assert!(!stale(None, copy.path()).is_empty());
+        assert_eq!(
+            stale(&SPEED, Some(&run), copy.path()),
+            [PathBuf::from(picture)]
+        );
+        assert!(!stale(&SPEED, None, copy.path()).is_empty());
         let without_rows = Run {
             rows: Vec::new(),
             ..run
@@ -196,6 +254,38 @@ mod tests {
             !copy.path().join(picture).exists(),
             "an old picture is left"
         );
+    }
+
+    #[test]
+    fn what_is_edited_by_hand_of_a_study_is_noticed() {
+        let copy = odometer_tests::directory("study");
+        let text = fs::read_to_string(settings::repository().join(WHICH_KIND));
+        let document = copy.path().join(WHICH_KIND);
+        replace(&document, &text.expect("it is there")).expect("our directory");
+        let run = Run {
+            study: Some("pages".to_owned()),
+            rows: study::example_rows(),
+            ..example()
+        };
+        publish(&run, copy.path()).expect("the document has its comments");
+        let stale = || stale(&STUDY, Some(&run), copy.path());
+        assert_eq!(stale(), Vec::<PathBuf>::new());
+        for (path, shown, edited) in [
+            (WHICH_KIND, "| 4 | 2 |", "| 4 | 1 |"),
+            ("docs/which-kind-splits.svg", "high worker", "high time"),
+            ("docs/which-kind-fill.svg", "81 %", "91 %"),
+        ] {
+            let file = copy.path().join(path);
+            let text = fs::read_to_string(&file).expect("it was written");
+            assert!(text.contains(shown), "{path} shows no {shown}");
+            replace(&file, &text.replace(shown, edited)).expect("our directory");
+            assert_eq!(stale(), [PathBuf::from(path)]);
+            replace(&file, &text).expect("our directory");
+        }
+        // Each run has a place among its own kind.
+        let place = |run: &Run| kept(run, Path::new(""));
+        assert!(place(&run).starts_with("bench/results/pages"));
+        assert!(!place(&example()).starts_with("bench/results/pages"));
     }
 
     #[test]

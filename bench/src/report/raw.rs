@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use odometer_tests::settings;
 use serde::{Deserialize, Serialize};
 
-use super::table;
 use crate::{machine::Machine, pace::Pace, reading::Spread, row::Row};
 
 pub(super) const FIGURES: &str = "run.json";
@@ -19,6 +18,9 @@ pub(crate) struct Run {
     pub(crate) took_s: u64,
     /// Whether every entry was measured at the size that is published.
     pub(crate) is_whole: bool,
+    /// The study that it is, which has a document of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) study: Option<String>,
     /// How it was called.
     pub(crate) command: String,
     pub(crate) configuration: Configuration,
@@ -97,6 +99,7 @@ impl Run {
             started_at: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             took_s: 0,
             is_whole: false,
+            study: None,
             command,
             configuration: Configuration {
                 pace,
@@ -170,7 +173,7 @@ impl Run {
     pub(crate) fn write(&self, directory: &Path) -> Result<(), String> {
         let figures = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
         replace(&directory.join(FIGURES), &(figures + "\n"))?;
-        replace(&directory.join("table.md"), &table::table(&self.rows))
+        replace(&directory.join("table.md"), &super::table(self))
     }
 
     /// The one that `directory` has.

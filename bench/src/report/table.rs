@@ -223,14 +223,14 @@ fn cpu(series: &Series) -> String {
 }
 
 /// The head of a table.
-fn head(columns: &[&str]) -> String {
+pub(super) fn head(columns: &[&str]) -> String {
     let columns: Vec<String> = columns.iter().map(|&column| column.to_owned()).collect();
     let below = "|---".repeat(columns.len());
     format!("{}{below}|\n", line(&columns))
 }
 
 /// One line; a bar would end a cell.
-fn line(cells: &[String]) -> String {
+pub(super) fn line(cells: &[String]) -> String {
     let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "/")).collect();
     format!("| {} |\n", cells.join(" | "))
 }

@@ -27,7 +27,10 @@ impl Unit {
     /// Its steps, and what a value is multiplied by before.
     fn steps(self) -> (Steps, f64) {
         match self {
-            Self::RequestsPerSecond | Self::NumbersPerSecond | Self::NamesPerSecond => (RATE, 1.0),
+            Self::RequestsPerSecond
+            | Self::NumbersPerSecond
+            | Self::NamesPerSecond
+            | Self::RowsPerSecond => (RATE, 1.0),
             Self::Microseconds => (TIME, 1.0),
             Self::Milliseconds => (TIME, 1e3),
             Self::Seconds => (TIME, 1e6),

@@ -12,6 +12,7 @@ mod footprint;
 mod forms;
 mod in_process;
 mod leases;
+pub(crate) mod pages;
 mod single;
 mod slow;
 mod snowflake;
@@ -62,7 +63,16 @@ pub(crate) fn check(rows: &[Row]) {
     }
 }
 
-/// All, in the order of the table.
+/// Measured where `--row` names them and quickly, but by no whole run: each has a document of its own.
+pub(crate) const STUDIES: &[Entry] = &[Entry {
+    name: "pages",
+    title: "pages of a primary key that split, by kind of key",
+    is_quick: true,
+    estimate: pages::estimate,
+    measure: |stage, pace| Box::pin(pages::pages(stage, pace)),
+}];
+
+/// All rows of a whole run, in the order of the table.
 pub(crate) const ENTRIES: &[Entry] = &[
     Entry {
         name: "single",

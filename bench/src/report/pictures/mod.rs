@@ -1,7 +1,10 @@
 //! Pictures of a run, as SVG that needs nothing else: a file for each.
 
+mod fills;
 mod latency;
 mod outage;
+mod panels;
+mod splits;
 mod throughput;
 
 use std::path::PathBuf;
@@ -33,10 +36,15 @@ impl Picture {
 /// All there can be, below `docs`.
 pub(super) const FILES: [&str; 3] = [throughput::FILE, latency::FILE, outage::FILE];
 
+/// All that the study can have, below `docs`.
+pub(super) const FILES_OF_STUDY: [&str; 2] = [splits::FILE, fills::FILE];
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 const SIZE: (u32, u32) = (860, 430);
+/// Of a picture with four bars for each kind of key.
+const TALL: (u32, u32) = (860, 680);
 const FONT: &str = "sans-serif";
 const TEXT: RGBColor = RGBColor(31, 35, 40);
 const FAINT: RGBColor = RGBColor(101, 109, 118);
@@ -55,10 +63,29 @@ pub(super) fn draw(run: &Run) -> Result<Vec<Picture>, String> {
     drawn.into_iter().filter_map(Result::transpose).collect()
 }
 
+/// Those of a study.
+///
+/// # Errors
+/// A sentence, when the figures cannot be drawn.
+pub(super) fn draw_study(run: &Run) -> Result<Vec<Picture>, String> {
+    let drawn = [splits::draw(run), fills::draw(run)];
+    drawn.into_iter().filter_map(Result::transpose).collect()
+}
+
 /// A picture with a title, a line about the run, and what `fill` draws below them.
 ///
 /// The background is drawn as well, because pages may be dark.
 fn picture(
+    run: &Run,
+    title: &str,
+    fill: impl FnOnce(&Area<'_>) -> Drawn,
+) -> Result<String, String> {
+    picture_of(SIZE, run, title, fill)
+}
+
+/// The same of another size, in pixels.
+fn picture_of(
+    size: (u32, u32),
     run: &Run,
     title: &str,
     fill: impl FnOnce(&Area<'_>) -> Drawn,
@@ -71,7 +98,7 @@ fn picture(
         run.machine.n_cores,
         run.sources().replace('`', "")
     );
-    let all = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+    let all = SVGBackend::with_string(&mut svg, size).into_drawing_area();
     let drawn = (|| -> Drawn {
         all.fill(&WHITE)?;
         all.draw(&Text::new(
