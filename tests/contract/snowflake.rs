@@ -180,7 +180,19 @@ async fn a_retired_time_ordered_sequence_issues_nothing_until_it_is_restored(bac
     client.define("flakes", &json!({"kind": "snowflake"})).await;
     let first = client.next("flakes").await;
     assert_eq!(retire(&client, "flakes").await.status, 204);
-    refused(&next(&client, "flakes/next").await, 410, "sequence_retired");
+    for call in [
+        "next",
+        "next?count=10",
+        "next?count=10&contiguous=true",
+        "blocks?size=10",
+    ] {
+        let reply = next(&client, &format!("flakes/{call}")).await;
+        // Of the last one either is true.
+        if call.starts_with("next") {
+            refused(&reply, 410, "sequence_retired");
+        }
+        assert!(reply.status >= 400, "{reply:?}");
+    }
     let described = client.describe("flakes").await;
     assert_eq!(described["state"]["lease"], Value::Null, "{described}");
     assert_eq!(restore(&client, "flakes").await.status, 200);
@@ -267,6 +279,11 @@ fn a_worker_id_may_be_configured_and_is_refused_where_it_is_held() {
         let held = next(&other.client(), "flakes/next").await;
         refused(&held, 503, "no_worker_id");
         assert!(held.body.contains("worker id 3"), "{held:?}");
+        let narrow = json!({"kind": "snowflake", "layout": {"worker": 1}});
+        client.define("narrow", &narrow).await;
+        let none = next(&client, "narrow/next").await;
+        refused(&none, 503, "no_worker_id");
+        assert!(none.body.contains("has 2 from 0 on"), "{none:?}");
         program.stop().await;
         // Given back, it is had at once.
         wait::until("the worker id is free", LIMIT, async || {

@@ -7,8 +7,9 @@ use odometer::config::{Config, Environment, Flags};
 use super::markdown::{Document, inline_code};
 
 /// Keys whose default is no value that could be given.
-const WITHOUT_DEFAULT: [&str; 7] = [
+const WITHOUT_DEFAULT: [&str; 8] = [
     "database_url_file",
+    "worker",
     "admin_token",
     "admin_token_file",
     "stores.*",

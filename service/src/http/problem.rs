@@ -219,7 +219,9 @@ impl From<SequenceError> for Problem {
             SequenceError::BatchTooLarge { .. } => Code::InvalidCount,
             SequenceError::ClockBehind { .. } => Code::ClockBehind,
             SequenceError::ClockAhead { .. } => Code::ClockAhead,
-            SequenceError::NoWorkerId { .. } | SequenceError::WorkerHeld { .. } => Code::NoWorkerId,
+            SequenceError::NoWorkerId { .. }
+            | SequenceError::NoSuchWorker { .. }
+            | SequenceError::WorkerHeld { .. } => Code::NoWorkerId,
             SequenceError::Exhausted { .. } | SequenceError::TimeEnded { .. } => {
                 Code::SequenceExhausted
             }

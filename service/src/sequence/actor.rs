@@ -330,6 +330,9 @@ impl SequenceActor {
                 self.resume_waiting(purpose);
                 self.learn_order(*known, rate);
             }
+            (Err(error), Some(InFlight::Refill)) if self.issuer.timed().is_some() => {
+                self.look_failed(&error, context);
+            }
             (Ok(block), Some(InFlight::Group(group))) => self.serve_group(block, group),
             (Err(error), Some(InFlight::Group(group))) => self.fail_group(&error, group),
             (Ok(block), Some(InFlight::Apart(caller))) if block.is_strict() => {

@@ -80,10 +80,15 @@ pub enum SequenceError {
     )]
     ClockAhead { by_ms: i64 },
     #[error(
-        "All {workers} worker ids of the sequence are held or rest; see the runbook, \"no worker \
-         id left\"."
+        "All {workers} worker ids of the sequence are held or rest; see the runbook, \
+         \"no worker id left\"."
     )]
     NoWorkerId { workers: u32 },
+    #[error(
+        "The worker id {worker}, which this replica is configured to use, is none of this \
+         sequence, whose layout has {workers} from 0 on."
+    )]
+    NoSuchWorker { worker: u32, workers: u32 },
     #[error(
         "The worker id {worker}, which this replica is configured to use, is held by another one."
     )]

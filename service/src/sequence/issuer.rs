@@ -500,7 +500,8 @@ impl Issuer {
         let timed = self.timed();
         let counted = memory.known.as_ref().filter(|_| timed.is_none());
         let reserve_seconds = match &timed {
-            Some(timed) => Some(timed.left().as_secs_f64()),
+            // Of one whose lease has ended it is nobody's reserve: it may rest.
+            Some(timed) => timed.is_serving().then(|| timed.left().as_secs_f64()),
             // Of nothing in memory nobody asks how long it lasts.
             None if is_strict => None,
             None => memory.rates.reserve_seconds(remaining),

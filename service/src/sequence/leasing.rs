@@ -27,7 +27,8 @@ use super::{
 };
 use crate::{
     clock,
-    store::{Choice, Known, LeaseError, LeaseWanted, Pool, WorkerLease},
+    sabotage::{self, Fault},
+    store::{Choice, Known, LeaseError, LeaseWanted, Pool, StoreError, WorkerLease},
 };
 
 /// Between two renewals of time that is used up.
@@ -95,6 +96,10 @@ impl SequenceActor {
             self.seek(timed, Purpose::First, context);
             return;
         };
+        if let Some((_, error)) = self.refusal() {
+            self.refuse_unserved(timed, &error, context);
+            return;
+        }
         let since = held.renewed.elapsed();
         if since >= PACE {
             if self.retry.is_none() || self.is_asked_for() {
@@ -210,6 +215,20 @@ impl SequenceActor {
         }
     }
 
+    /// The store did not say that the sequence lives: `error` is why.
+    pub(super) fn look_failed(&mut self, error: &StoreError, context: &mut Context<Self>) {
+        let told = self.told(error);
+        self.note_refusal(&told);
+        if let Some(timed) = self.issuer.timed() {
+            self.refuse_unserved(&timed, &told, context);
+        }
+    }
+
+    /// What kept a lease from being had need not do so any more.
+    pub(super) fn forget_refusal(&mut self) {
+        self.leasing.refused = None;
+    }
+
     /// Whether the store has just said that the sequence lives; it serves for one lease.
     fn has_looked(&mut self) -> bool {
         let looked_at = self.leasing.looked_at.take();
@@ -252,7 +271,8 @@ impl SequenceActor {
             holder: Arc::clone(&settings.holder),
             ttl: hold,
             choice: settings.worker.map_or(Choice::Any, Choice::Exact),
-            usable_by_ms: Some(clock::now_ms().saturating_add(ahead_ms)),
+            usable_by_ms: (!sabotage::is(Fault::NoReservedUntil))
+                .then(|| clock::now_ms().saturating_add(ahead_ms)),
         }
     }
 
@@ -353,6 +373,7 @@ impl SequenceActor {
             SequenceError::ClockBehind { .. }
                 | SequenceError::ClockAhead { .. }
                 | SequenceError::NoWorkerId { .. }
+                | SequenceError::NoSuchWorker { .. }
                 | SequenceError::WorkerHeld { .. }
         );
         if is_news && is_its_own {
@@ -367,7 +388,12 @@ impl SequenceActor {
 
     fn lease_told(&self, error: LeaseError) -> SequenceError {
         match error {
-            LeaseError::NoneFree { workers } => SequenceError::NoWorkerId { workers },
+            LeaseError::NoneFree { workers } => match self.shared.settings.worker {
+                Some(worker) if worker >= workers => {
+                    SequenceError::NoSuchWorker { worker, workers }
+                }
+                Some(_) | None => SequenceError::NoWorkerId { workers },
+            },
             LeaseError::NoneUsable { from_ms } => {
                 let ahead_ms = from_ms.saturating_sub(clock::now_ms());
                 clock_behind(Duration::from_millis(u64::try_from(ahead_ms).unwrap_or(0)))

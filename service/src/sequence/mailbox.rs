@@ -108,6 +108,7 @@ impl Handler<Change> for SequenceActor {
 
     fn handle(&mut self, change: Change, context: &mut Self::Context) {
         self.is_refused = false;
+        self.forget_refusal();
         self.enforce();
         // Whoever gave up does not need to know.
         let _gone = change.done.send(());

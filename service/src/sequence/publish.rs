@@ -91,6 +91,8 @@ impl Shared {
         }
         if let Some(seconds) = state.reserve_seconds {
             metrics.reserve_seconds.set(seconds);
+        } else if issuer.timed().is_some() {
+            metrics.reserve_seconds.set(0.0);
         }
         let runway = state.runway.as_ref();
         if let Some(seconds) = runway.and_then(|runway| runway.seconds(period_left(issuer))) {
