@@ -243,10 +243,10 @@ impl From<SequenceError> for Problem {
             SequenceError::Internal | SequenceError::Elsewhere => Code::Internal,
         };
         let problem = Self::new(code, error.to_string());
-        match error {
-            SequenceError::ClockBehind { wait_ms } => problem.after_ms(wait_ms),
-            _ => problem,
+        if let SequenceError::ClockBehind { wait_ms } = error {
+            return problem.after_ms(wait_ms);
         }
+        problem
     }
 }
 

@@ -196,6 +196,7 @@ impl SequenceActor {
         }
         if let Some((_, error)) = self.refusal() {
             self.refuse_unserved(timed, &error, context);
+            self.tell_loading();
             return;
         }
         let is_held = timed.held().is_some();

@@ -51,6 +51,9 @@ impl SequenceActor {
     /// Serves who waits, and does the next step for those that it cannot serve.
     pub(super) fn advance_timed(&mut self, timed: &Arc<Timed>, context: &mut Context<Self>) {
         let need = self.serve(timed);
+        if let Need::Turn(pause) = need {
+            self.look_again(pause, context);
+        }
         if self.in_flight.is_some() {
             return;
         }
@@ -65,7 +68,8 @@ impl SequenceActor {
                 self.seek(timed, Purpose::First, context);
             }
             Need::Nothing => self.rest_timed(timed),
-            Need::Turn(pause) => self.look_again(pause, context),
+            // It is looked at again.
+            Need::Turn(_) => {}
             Need::Time => self.reserve_time(timed, context),
             Need::Lease => self.seek(timed, Purpose::First, context),
             Need::Another(wait) => self.seek(timed, Purpose::Instead(wait), context),
@@ -212,10 +216,11 @@ impl SequenceActor {
                     self.look_again(PACE, context);
                     return;
                 }
-                Need::Another(wait) => self.refuse_first(&match told {
-                    SequenceError::NoWorkerId { .. } => clock_behind(wait),
-                    _ => told.clone(),
-                }),
+                // All others are taken, and the one there is comes back by itself.
+                Need::Another(wait) if matches!(told, SequenceError::NoWorkerId { .. }) => {
+                    self.refuse_first(&clock_behind(wait));
+                }
+                Need::Another(_) => self.refuse_first(told),
                 Need::Time | Need::Lease => self.refuse_first(told),
             }
         }

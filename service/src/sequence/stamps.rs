@@ -105,10 +105,12 @@ fn here(timed: &Timed, parts: &Parts) -> Option<Here> {
 }
 
 fn not_told(name: &SequenceName, error: &LeaseError) -> SequenceError {
-    let error = match error {
-        LeaseError::Unavailable => StoreError::Unavailable,
-        LeaseError::WentBack => StoreError::WentBack,
-        _ => StoreError::Deadline,
+    let error = if matches!(error, LeaseError::Unavailable) {
+        StoreError::Unavailable
+    } else if matches!(error, LeaseError::WentBack) {
+        StoreError::WentBack
+    } else {
+        StoreError::Deadline
     };
     SequenceError::from_store(name, error)
 }
