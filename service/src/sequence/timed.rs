@@ -57,6 +57,8 @@ pub(super) struct Timed {
     most: AtomicU64,
     /// Ids issued since it was made.
     n_issued: AtomicU64,
+    /// How many of them under earlier leases.
+    n_issued_before: AtomicU64,
     held: Mutex<Option<Held>>,
 }
 
@@ -72,6 +74,8 @@ pub(super) struct Held {
     pub(super) renewed: Instant,
     /// The database's clock minus ours.
     pub(super) skew_ms: i64,
+    /// Whether the store has said that it is not ours any more. Its time still is.
+    pub(super) is_lost: bool,
 }
 
 /// What a lease that is not used any more is given back with.
@@ -111,6 +115,7 @@ impl Timed {
             batch_ahead: AtomicU64::new(AHEAD),
             most: AtomicU64::new(u64::MAX),
             n_issued: AtomicU64::new(0),
+            n_issued_before: AtomicU64::new(0),
             held: Mutex::new(None),
         }
     }
@@ -123,7 +128,7 @@ impl Timed {
     #[inline]
     pub(super) fn take(&self) -> Result<Taken<i64>, NotTaken> {
         let now = self.in_lease()?;
-        let moment = self.moment()?;
+        let moment = self.moment(AHEAD)?;
         let id = self.ticker.take(|| moment).map_err(NotTaken::Refused)?;
         self.n_issued.fetch_add(1, Ordering::Relaxed);
         Ok(Taken {
@@ -139,9 +144,15 @@ impl Timed {
         contiguous: bool,
     ) -> Result<Taken<Vec<Block>>, NotTaken> {
         let now = self.in_lease()?;
-        let moment = self.moment()?;
+        // A tick that is all for one caller is begun no further ahead than one that others share.
+        let batch_ahead = match contiguous {
+            true => AHEAD,
+            false => self.batch_ahead.load(Ordering::Relaxed),
+        };
+        let moment = self.moment(batch_ahead)?;
         let most = self.most.load(Ordering::Relaxed);
-        if count > most && !contiguous {
+        let is_bounded = !contiguous || self.ticker.layout().high == High::Worker;
+        if count > most && is_bounded {
             // The ticker would take some of them now and then, as its counter stands.
             return Err(NotTaken::Refused(Refused::TooMany { most }));
         }
@@ -171,7 +182,7 @@ impl Timed {
 
     /// What the clock says to a layout that keeps to it; any moment for another one.
     #[inline]
-    fn moment(&self) -> Result<Moment, NotTaken> {
+    fn moment(&self, batch_ahead: u64) -> Result<Moment, NotTaken> {
         let layout = self.ticker.layout();
         let tick = match layout.high {
             High::Worker => 0,
@@ -185,7 +196,7 @@ impl Timed {
         Ok(Moment {
             tick,
             ahead: AHEAD,
-            batch_ahead: self.batch_ahead.load(Ordering::Relaxed),
+            batch_ahead,
         })
     }
 
@@ -198,6 +209,11 @@ impl Timed {
 
     pub(super) fn n_issued(&self) -> u64 {
         self.n_issued.load(Ordering::Relaxed)
+    }
+
+    /// Whether any id was issued under the present lease.
+    pub(super) fn has_issued(&self) -> bool {
+        self.n_issued() > self.n_issued_before.load(Ordering::Relaxed)
     }
 
     /// Whether ids can be issued: a worker id is leased and its lease lasts.
@@ -217,9 +233,24 @@ impl Timed {
         self.held.lock().clone()
     }
 
+    /// Whether there is a lease that the store has said to be lost.
+    pub(super) fn is_lost(&self) -> bool {
+        self.held.lock().as_ref().is_some_and(|held| held.is_lost)
+    }
+
+    /// Notes that the store has said so. Nobody else stamps what was reserved with it, so ids are
+    /// issued until it ends; another one is due at once. Says whether it lasts.
+    pub(super) fn lose(&self) -> bool {
+        if let Some(held) = &mut *self.held.lock() {
+            held.is_lost = true;
+        }
+        self.due.store(0, Ordering::Relaxed);
+        self.is_serving()
+    }
+
     /// How the lease stands, while ids are issued under it.
     pub(super) fn state(&self) -> Option<LeaseState> {
-        let held = self.held()?;
+        let held = self.held().filter(|_| self.is_serving())?;
         Some(LeaseState {
             worker: held.key.worker,
             from_ms: held.from_ms,
@@ -240,10 +271,21 @@ impl Timed {
         self.ticker.next_tick()
     }
 
+    /// Whether the clock is where ids can be issued now, or as soon as those of a batch have passed.
+    fn is_at_clock(&self) -> bool {
+        let layout = self.ticker.layout();
+        let is_near = |now: u64| {
+            let batch_ahead = self.batch_ahead.load(Ordering::Relaxed);
+            self.next_tick() <= now.saturating_add(batch_ahead)
+        };
+        layout.high == High::Worker || layout.tick_at(clock::now_ms()).is_some_and(is_near)
+    }
+
     /// For how long ids can be issued without the store: until the lease ends, or the reserved time
-    /// by either clock.
+    /// by either clock; not at all where the clock is behind what is used up.
     pub(super) fn left(&self) -> Duration {
-        let (Some(held), true) = (self.held(), self.is_serving()) else {
+        let is_issuing = self.is_serving() && self.is_at_clock();
+        let (Some(held), true) = (self.held(), is_issuing) else {
             return Duration::ZERO;
         };
         let of_lease = self.ends.load(Ordering::Acquire);
@@ -279,6 +321,8 @@ impl Timed {
         let now_ms = clock::now_ms();
         let (from_tick, until_tick) = whole_ticks(layout, lease.from_ms, lease.until_ms);
         let now_tick = layout.tick_at(now_ms).unwrap_or(0);
+        self.n_issued_before
+            .store(self.n_issued(), Ordering::Relaxed);
         let opened = if sabotage::is(Fault::NoReservedUntil) {
             let end = layout.end_tick();
             self.ticker.open(lease.key.worker, now_tick, end, now_tick)
@@ -325,15 +369,17 @@ impl Timed {
             renewed_at: SystemTime::now(),
             renewed: now,
             skew_ms: lease.skew_ms,
+            is_lost: false,
         });
         self.ends.store(nanos(ends), Ordering::Release);
     }
 
-    /// Issues nothing from here on; what of its time is left of the lease, if there was one.
+    /// Issues nothing from here on; what of its time is left of the lease, if there was one that can
+    /// be given back.
     pub(super) fn close(&self) -> Option<Unused> {
         self.ends.store(0, Ordering::Release);
         let closed = self.ticker.close();
-        let held = self.held.lock().take()?;
+        let held = self.held.lock().take().filter(|held| !held.is_lost)?;
         let layout = self.ticker.layout();
         // Where it was closed already, how far it came is not known: the time rests.
         let first_unused = closed.map_or(held.until_ms, |closed| {
