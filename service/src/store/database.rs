@@ -11,7 +11,7 @@ use std::{
 
 use odometer_core::{definition::Stripe, name::SequenceName};
 use tokio::{
-    runtime::Handle,
+    runtime::{Handle, Runtime},
     sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch},
 };
 
@@ -97,8 +97,12 @@ impl Database {
         tell: mpsc::Sender<News>,
     ) -> Result<Arc<Self>, StartError> {
         let place = settings.place.clone();
+        let between = settings.bounds.definition_refresh / 2;
         let connecting = Self::connect_to(settings, process, tell);
-        connecting.await.map_err(|error| error.of(&place))
+        let database = connecting.await.map_err(|error| error.of(&place))?;
+        let watching = worker_lease::watch(Arc::downgrade(&database), between);
+        database.handle().spawn(watching);
+        Ok(database)
     }
 
     async fn connect_to(
@@ -114,13 +118,7 @@ impl Database {
             .as_deref()
             .map(super::file_lock::FileLock::take)
             .transpose()?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("odometer-store")
-            .enable_all()
-            .build()
-            .map_err(|error| StartError::Other(error.to_string()))?;
-        let connection = Connection::new(runtime, target.pool(&settings), settings.timeout)
+        let connection = Connection::new(runtime()?, target.pool(&settings), settings.timeout)
             .await
             .map_err(|error| super::unreadable(&error))?;
         let connection = Arc::new(connection);
@@ -154,8 +152,7 @@ impl Database {
         if let Some(error) = fatal.borrow().clone() {
             return Err(error);
         }
-        let between = settings.definition_refresh / 2;
-        let database = Arc::new(Self {
+        Ok(Arc::new(Self {
             connection,
             beat,
             journal,
@@ -176,10 +173,7 @@ impl Database {
             in_flight: AtomicUsize::new(0),
             peak_in_flight: AtomicUsize::new(0),
             lock,
-        });
-        let watching = worker_lease::watch(Arc::downgrade(&database), between);
-        database.handle().spawn(watching);
-        Ok(database)
+        }))
     }
 
     /// How many databases share its sequences, as its counters have it.
@@ -413,6 +407,16 @@ impl Database {
             );
         }
     }
+}
+
+/// Of the database's own: it outlives the threads that serve connections.
+fn runtime() -> Result<Runtime, StartError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("odometer-store")
+        .enable_all()
+        .build()
+        .map_err(|error| StartError::Other(error.to_string()))
 }
 
 /// A database that is there answers the very first call; one that is away is not waited for.

@@ -95,9 +95,10 @@ impl Doubt {
 
     /// The same where the database has answered: that a lease is lost it says for certain.
     pub(super) fn answered(self, error: LeaseError) -> LeaseError {
-        match error {
-            LeaseError::Lost => LeaseError::Lost,
-            error => self.told(error),
+        if matches!(error, LeaseError::Lost) {
+            error
+        } else {
+            self.told(error)
         }
     }
 
