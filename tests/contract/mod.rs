@@ -19,3 +19,4 @@ mod sequences;
 mod slow_clients;
 mod snowflake;
 mod strict;
+mod workers;

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 /// What depends on the moment or the machine: here only the type has to be right.
-const VARYING: [&str; 7] = [
+const VARYING: [&str; 10] = [
     "everywhere_by",
     "rate",
     "days_left",
@@ -12,6 +12,9 @@ const VARYING: [&str; 7] = [
     "last_refill",
     "holder",
     "reserved_at",
+    "token",
+    "until_ms",
+    "expires_ms",
 ];
 
 /// The day of which the documents tell, which is today in the zone of the one sequence there that

@@ -70,7 +70,12 @@ async fn the_statements_of_the_runbook_mend_what_they_are_for(backend: Backend) 
     follow(&database, "A sequence without its counter").await;
     assert_eq!(take_one(&options).await, FIRST_AGAIN);
 
-    for section in ["A gap", "Blocks that overlap", "Too many sequences"] {
+    for section in [
+        "A gap",
+        "Blocks that overlap",
+        "Too many sequences",
+        "Worker ids nearly used up",
+    ] {
         follow(&database, section).await;
     }
 }

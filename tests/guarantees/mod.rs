@@ -12,6 +12,7 @@ mod first_refill;
 mod floors;
 mod frozen;
 mod keys;
+mod leases;
 mod lost_replies;
 mod order;
 mod outage;

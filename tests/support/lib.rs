@@ -27,6 +27,7 @@ mod scrape;
 pub mod server;
 pub mod settings;
 pub mod wait;
+mod workers;
 
 pub use backend::{Backend, TestDatabase};
 pub use callgrind::{Callgrind, Counted};
@@ -43,6 +44,7 @@ pub use proxy::{CutPoint, Link, Proxy};
 pub use redis::Redis;
 pub use scrape::Scrape;
 pub use server::{ACCOUNT, PASSWORD, Server};
+pub use workers::Lease;
 
 /// Runs one test on a runtime of its own, with the deadline that every test has.
 pub fn run(test: impl Future<Output = ()>) {

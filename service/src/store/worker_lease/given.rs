@@ -8,7 +8,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -34,6 +34,8 @@ const AT_ONCE: usize = 500;
 #[derive(Debug, Default)]
 pub(in crate::store) struct Given {
     leases: Mutex<HashMap<(String, i32), Remembered>>,
+    /// Counts what is noted.
+    n_noted: AtomicU64,
     /// Whether the schema was seen to have leases.
     knows_schema: AtomicBool,
 }
@@ -45,7 +47,12 @@ struct Remembered {
     beat: i64,
     /// Of which recovery on: one voids all leases before it.
     era: u64,
+    noted: Moment,
 }
+
+/// A moment between two notes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Moment(u64);
 
 impl Given {
     pub(super) fn knows_schema(&self) -> bool {
@@ -60,12 +67,18 @@ impl Given {
         self.knows_schema.store(false, Ordering::Release);
     }
 
+    /// Now: to be had before a look is sent, which bears out only what was noted before.
+    pub(super) fn now(&self) -> Moment {
+        Moment(self.n_noted.load(Ordering::Acquire))
+    }
+
     /// The database has said that it has this lease.
     pub(super) fn note(&self, key: &LeaseKey, beat: &Beat) {
         let remembered = Remembered {
             version: key.version,
             beat: beat.last_sent(),
             era: beat.era(),
+            noted: Moment(self.n_noted.fetch_add(1, Ordering::AcqRel) + 1),
         };
         let mut leases = self.leases.lock();
         if leases.len() >= MOST {
@@ -79,18 +92,21 @@ impl Given {
         }
     }
 
-    /// What is known of the row of an id; 0 where nothing is.
-    pub(super) fn version(&self, pool: &Pool, worker: u32, beat: &Beat) -> i64 {
+    /// What was known of the row of an id at a moment; 0 where nothing was. What another call has
+    /// written since is no contradiction to a look that was sent then.
+    pub(super) fn version(&self, pool: &Pool, worker: u32, at: Moment, beat: &Beat) -> i64 {
         let era = beat.era();
         let leases = self.leases.lock();
         let known = leases.get(&(pool.key(), signed(worker)));
         known
-            .filter(|known| known.era == era && !sabotage::is(Fault::NoWentBackChecks))
+            .filter(|known| known.era == era && known.noted <= at)
+            .filter(|_| !sabotage::is(Fault::NoWentBackChecks))
             .map_or(0, |known| known.version)
     }
 
+    /// What is known of the row of a lease now.
     pub(super) fn version_of(&self, key: &LeaseKey, beat: &Beat) -> i64 {
-        self.version(&key.pool, key.worker, beat)
+        self.version(&key.pool, key.worker, self.now(), beat)
     }
 
     /// Those that a beat was confirmed after; what is older than a recovery is forgotten.
@@ -220,7 +236,11 @@ mod tests {
         );
         given.forget(&(key(3, 0).pool.key(), 3), 7);
         assert_eq!(given.version_of(&key(3, 0), &beat), 0);
+        let before = given.now();
         given.note(&key(4, 1), &beat);
+        let (pool, now) = (key(4, 0).pool, given.now());
+        assert_eq!(given.version(&pool, 4, now, &beat), 1);
+        assert_eq!(given.version(&pool, 4, before, &beat), 0, "not known then");
         beat.recovered();
         assert!(given.due(&beat).is_empty());
         assert_eq!(

@@ -1,7 +1,6 @@
-//! What is read before a worker id is leased, and which id is chosen by it.
+//! What is read before a worker id is leased, renewed or given back.
 
 use entity::{meta, replica, worker_lease};
-use rand::distr::uniform::SampleUniform;
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, JoinType, Order,
     QueryFilter, QueryOrder, QueryResult, QuerySelect,
@@ -14,9 +13,6 @@ use crate::store::{
     change::beat::Witness, connection::session::DatabaseConnection, database_clock,
     reservation::look::version_at,
 };
-
-/// The most ids that are chosen among after conflicts.
-const MOST_SPREAD: u32 = 64;
 
 /// What one lease asks of a database.
 #[derive(Clone, Debug)]
@@ -56,10 +52,10 @@ pub(super) struct Head {
     pub(super) version: i64,
     /// The width of the pool's ids; `None` where it has none yet.
     pub(super) bits: Option<u32>,
-    lowest: Option<u32>,
-    highest: Option<u32>,
+    pub(super) lowest: Option<u32>,
+    pub(super) highest: Option<u32>,
     /// A free id that this holder had.
-    former: Option<u32>,
+    pub(super) former: Option<u32>,
     /// Other pools, where this one is new and they are bounded.
     pub(super) n_pools: u64,
 }
@@ -88,136 +84,10 @@ pub(super) enum Found {
     None,
 }
 
-pub(super) async fn look(database: DatabaseConnection, asked: Question) -> Result<Look, DbErr> {
-    let mut head = read_head(&database, &asked).await?;
-    if head.bits.is_none() && asked.is_named {
-        head.n_pools = count_pools(&database).await?;
-    }
-    let found = find(&database, &asked, &head).await?;
-    Ok(Look { head, found })
-}
-
-async fn find(
+pub(super) async fn read_head(
     database: &DatabaseConnection,
     asked: &Question,
-    head: &Head,
-) -> Result<Found, DbErr> {
-    if let Some(tried) = asked.tried
-        && let Some(row) = read_row(database, &asked.pool, tried).await?
-        && row.token_hash == asked.token_hash
-        && !row.ended
-    {
-        return Ok(Found::Ours(row));
-    }
-    let found = match asked.choice {
-        Choice::Exact(worker) => find_exactly(database, asked, head, worker).await?,
-        Choice::Any => find_any(database, asked, head).await?,
-    };
-    let from_ms = match &found {
-        Found::Free(row) => from_ms(Some(row), head),
-        Found::New(_) => from_ms(None, head),
-        Found::Ours(_) | Found::Held(_) | Found::Late(_) | Found::None => return Ok(found),
-    };
-    if asked.usable_by_ms.is_some_and(|by| from_ms > by) {
-        return Ok(Found::Late(from_ms));
-    }
-    Ok(found)
-}
-
-/// From when on the time of an id is unused.
-pub(super) fn from_ms(row: Option<&worker_lease::Model>, head: &Head) -> i64 {
-    if sabotage::is(Fault::NoReservedUntil) {
-        return head.clock.now_ms;
-    }
-    // A recovery has raised the rows that were there itself.
-    row.map_or(head.leases_from, |row| row.reserved_until)
-}
-
-async fn find_exactly(
-    database: &DatabaseConnection,
-    asked: &Question,
-    head: &Head,
-    worker: u32,
-) -> Result<Found, DbErr> {
-    if worker >= asked.workers || !asked.share.has(worker) {
-        return Ok(Found::None);
-    }
-    Ok(match read_row(database, &asked.pool, worker).await? {
-        None => Found::New(worker),
-        Some(row) if is_free(&row, head) => Found::Free(row),
-        Some(_) => Found::Held(worker),
-    })
-}
-
-async fn find_any(
-    database: &DatabaseConnection,
-    asked: &Question,
-    head: &Head,
-) -> Result<Found, DbErr> {
-    let is_usable = |row: &worker_lease::Model| {
-        asked
-            .usable_by_ms
-            .is_none_or(|by| from_ms(Some(row), head) <= by)
-    };
-    if let Some(former) = head.former.filter(|_| asked.n_conflicts == 0)
-        && let Some(row) = read_row(database, &asked.pool, former).await?
-        && is_free(&row, head)
-        && is_usable(&row)
-    {
-        return Ok(Found::Free(row));
-    }
-    if let Some(fresh) = above_all(asked, head) {
-        return Ok(Found::New(fresh));
-    }
-    let mut free = free_rows(database, asked).await?;
-    let is_first_usable = free.first().is_some_and(is_usable);
-    let has_passed = free
-        .first()
-        .is_some_and(|row| row.reserved_until <= head.clock.now_ms);
-    if !(has_passed && is_first_usable)
-        && let Some(gap) = find_gap(database, asked, head).await?
-    {
-        return Ok(Found::New(gap));
-    }
-    if is_first_usable {
-        free.retain(is_usable);
-    }
-    if free.is_empty() {
-        return Ok(Found::None);
-    }
-    let among = usize::try_from(spread(asked)).unwrap_or(1);
-    let at = random_below(Ord::min(among, free.len()));
-    let chosen = free.into_iter().nth(at);
-    Ok(chosen.map_or(Found::None, Found::Free))
-}
-
-/// Whether somebody may take it, as far as the look can say.
-fn is_free(row: &worker_lease::Model, head: &Head) -> bool {
-    row.ended || row.expires_at <= head.clock.now_ms || sabotage::is(Fault::NoLeaseConditions)
-}
-
-/// An id above all that have a row; a little further up after conflicts.
-fn above_all(asked: &Question, head: &Head) -> Option<u32> {
-    let Share { k, n } = asked.share;
-    let next = head.highest.map_or(k, |highest| highest.saturating_add(n));
-    let further = next.saturating_add(random_below(spread(asked)).saturating_mul(n));
-    [further, next]
-        .into_iter()
-        .find(|worker| *worker < asked.workers)
-}
-
-fn spread(asked: &Question) -> u32 {
-    Ord::min(2_u32.saturating_pow(asked.n_conflicts), MOST_SPREAD)
-}
-
-fn random_below<T: SampleUniform + PartialOrd + Default>(bound: T) -> T {
-    if bound <= T::default() {
-        return bound;
-    }
-    rand::random_range(T::default()..bound)
-}
-
-async fn read_head(database: &DatabaseConnection, asked: &Question) -> Result<Head, DbErr> {
+) -> Result<Head, DbErr> {
     let backend = database.get_database_backend();
     let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(asked.witness.holder());
     let lowest = of_the_pool(&asked.pool)
@@ -358,9 +228,10 @@ pub(super) async fn read_row(
 }
 
 /// Free ids, those first whose unused time begins first.
-async fn free_rows(
+pub(super) async fn free_rows(
     database: &DatabaseConnection,
     asked: &Question,
+    most: u32,
 ) -> Result<Vec<worker_lease::Model>, DbErr> {
     let end = i32::try_from(asked.workers).unwrap_or(i32::MAX);
     worker_lease::Entity::find()
@@ -368,13 +239,13 @@ async fn free_rows(
         .filter(worker_lease::Column::Worker.lt(end))
         .filter(free(database.get_database_backend()))
         .order_by_asc(worker_lease::Column::ReservedUntil)
-        .limit(u64::from(spread(asked)))
+        .limit(u64::from(most))
         .all(database)
         .await
 }
 
 /// The lowest id that has no row, below one that has.
-async fn find_gap(
+pub(super) async fn find_gap(
     database: &DatabaseConnection,
     asked: &Question,
     head: &Head,
@@ -418,7 +289,7 @@ async fn find_gap(
 }
 
 /// How many pools of other programs there are; those of sequences sort before them.
-async fn count_pools(database: &DatabaseConnection) -> Result<u64, DbErr> {
+pub(super) async fn count_pools(database: &DatabaseConnection) -> Result<u64, DbErr> {
     let pool = Expr::col(worker_lease::Column::Pool);
     let query = Query::select()
         .expr_as(pool.clone().count_distinct(), "n")

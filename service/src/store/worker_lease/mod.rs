@@ -5,8 +5,11 @@
 //! have the id. Whether one has ended is judged by the database's clock, in the statement that gives
 //! the id to the next one. `docs/adr/0019-worker-ids-are-leased-with-their-time.md` has the argument.
 
+mod attempt;
 mod by_store;
+mod choice;
 mod given;
+mod holding;
 mod leasing;
 mod listing;
 mod look;

@@ -1,0 +1,106 @@
+//! All ids of a pool are taken: the next one who asks is refused, clearly.
+
+use super::{LIMIT, asked};
+use crate::support::{
+    Backend, Client, Lease, Program, Scrape, TestDatabase, for_each_backend, wait,
+};
+use std::{collections::BTreeSet, time::Instant};
+
+const TTL_MS: i64 = 600_000;
+const BITS: u32 = 10;
+const N_WORKERS: usize = 1024;
+/// Callers at once.
+const N_CALLERS: usize = 8;
+
+for_each_backend!(of_1024_leases_all_differ_and_the_next_is_refused);
+
+async fn of_1024_leases_all_differ_and_the_next_is_refused(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().database(&database.url);
+    let mut programs = Vec::new();
+    for _ in 0..backend.replicas(2) {
+        programs.push(options.start_ready().await);
+    }
+    let callers: Vec<_> = (0..N_CALLERS)
+        .map(|n| tokio::spawn(take(programs[n % programs.len()].client(), n)))
+        .collect();
+    let mut leases = Vec::new();
+    for caller in callers {
+        leases.extend(caller.await.expect("a caller does not panic"));
+    }
+    assert_eq!(leases.len(), N_WORKERS);
+    let ids: BTreeSet<u32> = leases.iter().map(|lease| lease.worker).collect();
+    assert_eq!(ids.len(), N_WORKERS);
+    assert!(ids.iter().all(|id| *id < 1 << BITS), "{ids:?}");
+
+    let client = programs[0].client();
+    let refused = asked(&client, "full", BITS, TTL_MS, "one-more").await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert_eq!(refused.code().as_deref(), Some("no_worker_id"));
+    assert!(refused.body.contains("1024"), "{refused:?}");
+    assert!(refused.header("retry-after").is_some());
+    let n_refused = Scrape::of(&client)
+        .await
+        .sum("odometer_worker_leases_refused_total", &[]);
+    assert_eq!(n_refused, 1.0);
+    // Another pool has ids of its own.
+    client.lease("empty", BITS, TTL_MS, "one-more").await;
+
+    let given = &leases[7];
+    let back = client.give_back(given, Some(given.from_ms)).await;
+    assert_eq!(back.expect("a reply").status, 204);
+    let next = wait::until("the one that is free is given", LIMIT, async || {
+        let reply = asked(&client, "full", BITS, TTL_MS, "one-more").await;
+        (reply.status == 201).then(|| Lease::of(&reply))
+    });
+    assert_eq!(next.await.worker, given.worker);
+}
+
+async fn take(client: Client, caller: usize) -> Vec<Lease> {
+    let mut leases = Vec::new();
+    for n in 0..N_WORKERS / N_CALLERS {
+        let holder = format!("holder-{caller}-{n}");
+        let started = Instant::now();
+        loop {
+            let reply = asked(&client, "full", BITS, TTL_MS, &holder).await;
+            if reply.status == 201 {
+                leases.push(Lease::of(&reply));
+                break;
+            }
+            // Many are after the same ones.
+            assert_eq!(reply.code().as_deref(), Some("refill_timeout"), "{reply:?}");
+            assert!(started.elapsed() < LIMIT, "{holder} gets none");
+        }
+    }
+    leases
+}
+
+for_each_backend!(a_holder_that_comes_back_gets_its_former_id);
+
+async fn a_holder_that_comes_back_gets_its_former_id(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().database(&database.url);
+    let program = options.start_ready().await;
+    let client = program.client();
+    let mut leases = Vec::new();
+    for n in 0..5 {
+        leases.push(
+            client
+                .lease("pods", BITS, TTL_MS, &format!("pod-{n}"))
+                .await,
+        );
+    }
+    for lease in &leases {
+        let back = client.give_back(lease, Some(lease.from_ms)).await;
+        assert_eq!(back.expect("a reply").status, 204);
+    }
+    program.stop().await;
+    let program = options.start_ready().await;
+    let client = program.client();
+    for (n, former) in leases.iter().enumerate().rev() {
+        let lease = client
+            .lease("pods", BITS, TTL_MS, &format!("pod-{n}"))
+            .await;
+        assert_eq!(lease.worker, former.worker);
+    }
+}
