@@ -453,7 +453,7 @@ pub fn sequence_settings(config: &Config) -> SequenceSettings {
         unload_after: config.idle.unload,
         holder: replica_name(config.listen).into(),
         worker: config.worker,
-        clock_wait: config.snowflake.wait,
+        clock_wait: config.clock_wait(),
     }
 }
 

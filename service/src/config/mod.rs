@@ -238,6 +238,13 @@ impl Config {
             })
     }
 
+    /// How long a clock that was set back is waited for: less than callers wait.
+    pub fn clock_wait(&self) -> Duration {
+        let (wait, deadline) = (self.snowflake.wait, self.refill.deadline);
+        // Only what nobody asked for, the default, can be too long.
+        if wait < deadline { wait } else { deadline / 2 }
+    }
+
     fn bounds_problem(&self) -> Option<(&'static str, String)> {
         let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         [
@@ -350,6 +357,11 @@ impl Config {
         } else if idle.park > idle.unload {
             let problem = "it is above idle.unload; give at most that";
             Some(("idle.park", problem.to_owned()))
+        } else if self.snowflake.wait > Snowflake::default().wait
+            && self.snowflake.wait >= refill.deadline
+        {
+            let problem = "callers have gone by then, after refill.deadline; give less than that";
+            Some(("snowflake.wait", problem.to_owned()))
         } else {
             None
         }

@@ -213,7 +213,7 @@ fn no_refusal_shows_a_secret() {
 }
 
 /// Variable, value, the key it is, and a part of what the refusal says to do.
-const REFUSED: [(&str, &str, &str, &str); 25] = [
+const REFUSED: [(&str, &str, &str, &str); 26] = [
     ("ODOMETER_LISTEN", "8080", "listen", "ADDRESS:PORT"),
     ("ODOMETER_LISTEN", "", "listen", "ADDRESS:PORT"),
     ("ODOMETER_UNKNOWN", "maybe", "unknown", "create, reject"),
@@ -263,6 +263,12 @@ const REFUSED: [(&str, &str, &str, &str); 25] = [
         "shutdown.deadline",
     ),
     ("ODOMETER_IDLE__PARK", "2h", "idle.park", "idle.unload"),
+    (
+        "ODOMETER_SNOWFLAKE__WAIT",
+        "5s",
+        "snowflake.wait",
+        "refill.deadline",
+    ),
     ("ODOMETER_LOG__LEVEL", "loud", "log.level", "debug"),
     ("ODOMETER_LOG__FORMAT", "xml", "log.format", "json"),
     ("ODOMETER_MIGRATE", "yes", "migrate", "true or false"),

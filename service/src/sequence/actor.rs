@@ -49,7 +49,7 @@ pub(super) struct SequenceActor {
     pub(super) apart: Vec<Apart>,
     pub(super) in_flight: Option<InFlight>,
     /// Rung when somebody waits for a refill that was started ahead of time.
-    urgency: Arc<Notify>,
+    pub(super) urgency: Arc<Notify>,
     backoff: Duration,
     /// Set when the store said what trying again does not change: no prefetch until asked for.
     pub(super) is_refused: bool,
@@ -215,9 +215,14 @@ impl SequenceActor {
     }
 
     fn rest(&mut self) {
-        self.state = match self.issuer.cursor.remaining() {
-            0 => State::Empty,
-            _ => State::Serving,
+        let timed = self.issuer.timed();
+        let has_numbers = timed.map_or_else(
+            || self.issuer.cursor.remaining() > 0,
+            |timed| timed.is_serving(),
+        );
+        self.state = match has_numbers {
+            false => State::Empty,
+            true => State::Serving,
         };
     }
 
@@ -308,7 +313,14 @@ impl SequenceActor {
     fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
         let purpose = self.in_flight.take();
         let mut loading = std::mem::take(&mut self.loading);
-        if outcome.is_ok() && self.issuer.timed().is_some() {
+        let is_counted = matches!(
+            &outcome,
+            Ok(_)
+                | Err(StoreError::HasPeriods(_)
+                    | StoreError::OtherOrder { .. }
+                    | StoreError::Exhausted { .. })
+        );
+        if is_counted && self.issuer.timed().is_some() {
             self.leave_timed();
         }
         match (outcome, purpose) {
@@ -418,9 +430,14 @@ impl SequenceActor {
             // A restored sequence goes on above it.
             let n_returned = self.give_back();
             self.count_advanced(n_returned);
-            self.refuse_all(&SequenceError::Retired {
+            let told = SequenceError::Retired {
                 name: self.issuer.key.sequence.clone(),
-            });
+            };
+            self.refuse_all(&told);
+            if self.issuer.timed().is_some() {
+                // No reservation of their own tells them.
+                self.refuse_apart(&told);
+            }
             return true;
         }
         if self.issuer.take_must_reload() && !sabotage::is(Fault::FloorUnheld) {
@@ -527,10 +544,7 @@ impl SequenceActor {
 
     fn send_elsewhere(&mut self) {
         self.refuse_all(&SequenceError::Elsewhere);
-        for caller in self.apart.drain(..) {
-            // Whoever gave up does not need to know.
-            let _gone = caller.answer.send(Err(SequenceError::Elsewhere));
-        }
+        self.refuse_apart(&SequenceError::Elsewhere);
     }
 
     /// Reads how the sequence is defined, for all who want to know.
@@ -569,6 +583,13 @@ impl SequenceActor {
         for waiter in self.queue.take_all() {
             // Whoever gave up does not need to know.
             let _gone = waiter.answer.send(Err(told.clone()));
+        }
+    }
+
+    fn refuse_apart(&mut self, told: &SequenceError) {
+        for caller in self.apart.drain(..) {
+            // Whoever gave up does not need to know.
+            let _gone = caller.answer.send(Err(told.clone()));
         }
     }
 
@@ -634,14 +655,11 @@ impl SequenceActor {
     }
 
     pub(super) fn finish_draining(&mut self, context: &mut Context<Self>) {
-        for waiter in self.queue.take_all() {
-            let _gone = waiter.answer.send(Err(SequenceError::Draining));
-        }
-        for caller in self.apart.drain(..) {
-            let _gone = caller.answer.send(Err(SequenceError::Draining));
-        }
+        self.refuse_all(&SequenceError::Draining);
+        self.refuse_apart(&SequenceError::Draining);
         let n_returned = self.give_back();
-        let returning = self.close_timed();
+        self.close_timed();
+        let returning = self.returned();
         *self.issuer.actor.lock() = Link::Gone;
         let answers = std::mem::take(&mut self.draining);
         let tell = move || {

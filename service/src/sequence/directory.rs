@@ -76,7 +76,7 @@ impl Directory {
     ) -> Option<R> {
         let take = |issuer: &Arc<Issuer>| {
             let Some(taken) = issuer.cursor.take() else {
-                return self.stamp(issuer);
+                return issuer.is_timed().then(|| self.stamp(issuer)).flatten();
             };
             if taken.low_water {
                 self.shared.tell(issuer, LowWater);

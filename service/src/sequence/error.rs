@@ -90,7 +90,8 @@ pub enum SequenceError {
     )]
     NoSuchWorker { worker: u32, workers: u32 },
     #[error(
-        "The worker id {worker}, which this replica is configured to use, is held by another one."
+        "The worker id {worker}, which this replica is configured to use, is held by another one, \
+         or by this replica's former process until its lease ends."
     )]
     WorkerHeld { worker: u32 },
     /// Never leaves this layer: the caller is to ask another issuer.
@@ -136,7 +137,7 @@ pub enum SequenceError {
          Nothing is issued until an operator has looked; see the runbook, \"store went back\"."
     )]
     StoreWentBack,
-    #[error("No block could be reserved in time; try again.")]
+    #[error("No number could be had in time; try again.")]
     RefillTimeout,
     #[error("Too many calls at once: {what} has reached its bound; try again.")]
     Overloaded { what: &'static str },

@@ -66,6 +66,8 @@ pub(super) struct Issuer {
     pub(super) cursor: Cursor,
     /// What issues instead of the cursor, where the sequence is time-ordered.
     timed: ArcSwapOption<Timed>,
+    /// Whether it is, which costs a caller less to look at.
+    is_timed: AtomicBool,
     /// Numbers that the actor gave to waiters past the cursor.
     n_direct: AtomicU64,
     /// Numbers that left as whole blocks: issued, but no part of any rate.
@@ -146,6 +148,7 @@ impl Issuer {
             printer: ArcSwapOption::empty(),
             cursor: Cursor::new(),
             timed: ArcSwapOption::empty(),
+            is_timed: AtomicBool::new(false),
             n_direct: AtomicU64::new(0),
             n_handed_over: AtomicU64::new(0),
             n_published: AtomicU64::new(0),
@@ -212,6 +215,12 @@ impl Issuer {
         self.timed.load_full()
     }
 
+    /// Whether it is known to be time-ordered. Whoever comes too early asks its actor.
+    #[inline]
+    pub(super) fn is_timed(&self) -> bool {
+        self.is_timed.load(Ordering::Relaxed)
+    }
+
     /// As [`Issuer::timed`], for the warm path.
     #[inline]
     pub(super) fn with_timed<R>(&self, work: impl FnOnce(&Timed) -> Option<R>) -> Option<R> {
@@ -223,10 +232,12 @@ impl Issuer {
         if self.timed.load().is_none() {
             self.timed.store(Some(Arc::new(Timed::new(layout))));
         }
+        self.is_timed.store(true, Ordering::Relaxed);
     }
 
     /// The sequence is another one than it was: what it issued stays counted.
     pub(super) fn forget_layout(&self) {
+        self.is_timed.store(false, Ordering::Relaxed);
         if let Some(timed) = self.timed.swap(None) {
             self.add_direct(timed.n_issued());
         }
@@ -304,6 +315,11 @@ impl Issuer {
     /// Whether what is held has to be given back, asked once.
     pub(super) fn take_must_reload(&self) -> bool {
         std::mem::take(&mut self.memory.lock().must_reload)
+    }
+
+    /// Somebody asked for what could not be given.
+    pub(super) fn note_asked(&self) {
+        self.memory.lock().used_at = Instant::now();
     }
 
     /// When it was last used, as of the last sample.
@@ -424,8 +440,13 @@ impl Issuer {
     /// How long a prefetch that failed may wait for its next try: the longer the reserve lasts,
     /// the less it is to be in the way of others when the store is back.
     pub(super) fn patience(&self) -> Duration {
-        let remaining = self.remaining();
-        let reserve = self.memory.lock().rates.reserve_seconds(remaining);
+        let reserve = match self.timed() {
+            Some(timed) => Some(timed.left().as_secs_f64()),
+            None => {
+                let remaining = self.remaining();
+                self.memory.lock().rates.reserve_seconds(remaining)
+            }
+        };
         let seconds = (reserve.unwrap_or(0.0) / RETRY_PART).min(LONGEST_RETRY_S);
         Duration::try_from_secs_f64(seconds).unwrap_or_default()
     }

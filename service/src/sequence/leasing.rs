@@ -3,19 +3,24 @@
 //! ```text
 //! no lease ──look──▶ the sequence lives ──lease──▶ open ──due, or its time used up──▶ renewed
 //!     ▲                                              │ the clock was set back: another id, or waited for
-//!     └───────────── lost, closed, given back ───────┘
+//!     └──────────── ended, closed, given back ───────┘
 //! ```
+//!
+//! A lease that the store says to be lost, because `recover` voided it or another holder has the id,
+//! keeps its time for itself: ids are issued until it ends, while another worker id is sought.
 //!
 //! One statement for the lease is under way at a time. A renewal is due after a third of the lease:
 //! the takers and the sweep see that, so that no actor needs a timer for it; one that is parked
 //! renews nothing, and its lease runs out.
 
 use std::{
+    future::Future,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use actix::{AsyncContext, Context, WrapFuture, fut::ActorFutureExt};
+use actix::{AsyncContext, Context, SpawnHandle, WrapFuture, fut::ActorFutureExt};
+use futures_util::future::join_all;
 use odometer_core::snowflake::{High, Layout, NotOpened};
 use tokio::task::JoinHandle;
 
@@ -37,6 +42,8 @@ pub(super) const PACE: Duration = Duration::from_millis(100);
 const REFUSED_FOR: Duration = Duration::from_millis(250);
 /// For so long it counts that the store has said that the sequence lives.
 const LOOKED_FOR: Duration = Duration::from_secs(1);
+/// What kept a lease from being had is logged again after so long without it.
+const LOGGED_AGAIN: Duration = Duration::from_secs(60);
 
 /// What an actor remembers between two steps of a lease.
 #[derive(Default)]
@@ -45,10 +52,12 @@ pub(super) struct Leasing {
     looked_at: Option<Instant>,
     /// What kept the last lease from being had, and until when that is told.
     refused: Option<(Instant, SequenceError)>,
-    /// Whether somebody looks at the clock again.
-    pub(super) is_awaited: bool,
+    /// When the clock is looked at again.
+    pub(super) awaited: Option<(Instant, SpawnHandle)>,
     /// Closed while its renewal was under way.
     parting: Option<Unused>,
+    /// Worker ids on their way back.
+    returning: Vec<JoinHandle<()>>,
 }
 
 /// For whom a lease is asked for.
@@ -58,6 +67,8 @@ pub(super) enum Purpose {
     First,
     /// The one there is is of no use for so long.
     Instead(Duration),
+    /// The one there is was lost, and serves until it ends.
+    Anew,
 }
 
 impl SequenceActor {
@@ -105,7 +116,11 @@ impl SequenceActor {
             if self.retry.is_none() || self.is_asked_for() {
                 self.renew(timed, context);
             }
-        } else if timed.layout().high == High::Worker && self.shared.settings.worker.is_none() {
+        } else if timed.layout().high == High::Worker
+            && self.shared.settings.worker.is_none()
+            // Where a whole lease was not enough, the next one is not either.
+            && timed.has_issued()
+        {
             self.seek(timed, Purpose::Instead(PACE), context);
         } else {
             self.look_again(PACE.saturating_sub(since), context);
@@ -130,6 +145,10 @@ impl SequenceActor {
         let Some(held) = timed.held() else {
             return;
         };
+        if held.is_lost {
+            self.seek(timed, Purpose::Anew, context);
+            return;
+        }
         self.in_flight = Some(InFlight::Renewal);
         self.state = State::Prefetching;
         let (store, hold) = (Arc::clone(&self.shared.store), self.hold());
@@ -162,7 +181,8 @@ impl SequenceActor {
         }
         match outcome {
             Ok(lease) => {
-                self.succeed();
+                // Why another one was not had, if it was not, still holds.
+                self.reset_backoff();
                 let key = lease.key.clone();
                 let from_ms = lease.until_ms;
                 if !timed.extend(lease, hold) {
@@ -175,8 +195,10 @@ impl SequenceActor {
                     worker = timed.worker(),
                     "the lease of a worker id was lost: another one is taken"
                 );
-                // There is nothing that could be given back.
-                let _lost = timed.close();
+                if !timed.lose() {
+                    // There is nothing that could be given back.
+                    let _lost = timed.close();
+                }
             }
             Err(error) => self.not_leased(timed, error, None, context),
         }
@@ -197,13 +219,24 @@ impl SequenceActor {
         if let Some((_, error)) = self.refusal() {
             self.refuse_unserved(timed, &error, context);
             self.tell_loading();
+            if purpose == Purpose::Anew {
+                self.try_again_later(context);
+            }
             return;
+        }
+        if purpose == Purpose::First && timed.is_lost() {
+            // It has ended meanwhile.
+            let _lost = timed.close();
         }
         let is_held = timed.held().is_some();
         match purpose {
             // It has ended by our clock, and perhaps not by the database's.
             Purpose::First if is_held => self.renew(timed, context),
             Purpose::First if !self.has_looked() => {
+                if self.queue.is_empty() && !self.apart.is_empty() {
+                    // It does not show in the request that somebody waits.
+                    self.urgency.notify_one();
+                }
                 let request = self.request(&InFlight::Refill);
                 self.in_flight = Some(InFlight::Refill);
                 self.state = State::Reserving;
@@ -212,7 +245,9 @@ impl SequenceActor {
             Purpose::Instead(wait) if self.shared.settings.worker.is_some() => {
                 self.refuse_unserved(timed, &clock_behind(wait), context);
             }
-            Purpose::First | Purpose::Instead(_) => self.lease(timed, purpose, context),
+            Purpose::First | Purpose::Instead(_) | Purpose::Anew => {
+                self.lease(timed, purpose, context)
+            }
         }
     }
 
@@ -284,7 +319,8 @@ impl SequenceActor {
         hold: Duration,
         context: &mut Context<Self>,
     ) {
-        self.succeed();
+        self.reset_backoff();
+        self.forget_refusal();
         let is_unwanted = self.state == State::Draining || self.issuer.memory.lock().is_retired();
         if is_unwanted {
             let (key, from_ms) = (lease.key, lease.from_ms);
@@ -347,14 +383,10 @@ impl SequenceActor {
         self.note_refusal(&told);
         self.refuse_unserved(timed, &told, context);
         self.tell_loading();
-        if purpose.is_none() && self.state != State::Draining {
+        let is_kept = matches!(purpose, None | Some(Purpose::Anew));
+        if is_kept && self.state != State::Draining {
             self.try_again_later(context);
         }
-    }
-
-    fn succeed(&mut self) {
-        self.reset_backoff();
-        self.leasing.refused = None;
     }
 
     /// What was told others a moment ago.
@@ -365,8 +397,9 @@ impl SequenceActor {
 
     fn note_refusal(&mut self, told: &SequenceError) {
         let earlier = self.leasing.refused.as_ref();
-        let is_news = earlier.is_none_or(|(_, earlier)| {
+        let is_news = earlier.is_none_or(|(until, earlier)| {
             std::mem::discriminant(earlier) != std::mem::discriminant(told)
+                || until.elapsed() > LOGGED_AGAIN
         });
         // That the store is away is logged where it is found.
         let is_its_own = matches!(
@@ -429,22 +462,35 @@ impl SequenceActor {
         }
     }
 
-    /// Issues nothing from here on, and gives the worker id back with the time that is left;
-    /// resolves when the store has it.
-    pub(super) fn close_timed(&mut self) -> Option<JoinHandle<()>> {
-        let unused = self.issuer.timed()?.close()?;
+    /// Issues nothing from here on, and gives the worker id back with the time that is left.
+    pub(super) fn close_timed(&mut self) {
+        let Some(unused) = self.issuer.timed().and_then(|timed| timed.close()) else {
+            return;
+        };
         if matches!(self.in_flight, Some(InFlight::Renewal)) {
             // What comes back then is given back.
             self.leasing.parting = Some(unused);
-            return None;
+        } else {
+            self.return_id(unused);
         }
-        Some(self.return_id(unused))
     }
 
-    fn return_id(&self, unused: Unused) -> JoinHandle<()> {
+    /// Resolves when the store has the worker ids that are on their way back; `None` where none is.
+    pub(super) fn returned(&mut self) -> Option<impl Future<Output = ()> + 'static> {
+        let returning = std::mem::take(&mut self.leasing.returning);
+        if returning.is_empty() {
+            return None;
+        }
+        Some(async move {
+            // One that failed rests until its lease ends.
+            let _done = join_all(returning).await;
+        })
+    }
+
+    fn return_id(&mut self, unused: Unused) {
         let shared = Arc::clone(&self.shared);
         let name = self.issuer.key.sequence.clone();
-        self.shared.store.finish(async move {
+        let returning = self.shared.store.finish(async move {
             let Unused { key, from_ms } = unused;
             if let Err(error) = shared.store.give_back_lease(&key, Some(from_ms)).await {
                 tracing::debug!(
@@ -454,6 +500,8 @@ impl SequenceActor {
                     "a worker id was not given back: it rests until its lease ends"
                 );
             }
-        })
+        });
+        self.leasing.returning.retain(|one| !one.is_finished());
+        self.leasing.returning.push(returning);
     }
 }

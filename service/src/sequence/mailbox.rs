@@ -153,15 +153,15 @@ impl Handler<Unload> for SequenceActor {
         // Whoever finds the issuer from here on looks the name up again.
         *self.issuer.actor.lock() = Link::Gone;
         let n_returned = self.give_back();
-        let returning = self.close_timed();
+        self.close_timed();
+        let returning = self.returned();
         let shared = Arc::clone(&self.shared);
         // What is given back has to be there before the name is loaded again, or it is passed over.
         let written = async move {
             let flush = async {
                 shared.store.flush_journal_of(&store).await;
                 if let Some(returning) = returning {
-                    // Where it failed the worker id rests until its lease ends.
-                    let _done = returning.await;
+                    returning.await;
                 }
             };
             tokio::time::timeout(UNLOAD_PATIENCE, flush).await.is_ok()

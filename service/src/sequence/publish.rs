@@ -16,7 +16,8 @@ impl Shared {
             if issuer.is_over() || issuer.is_ahead() {
                 continue;
             }
-            if let Some(seconds) = state.reserve_seconds {
+            // How long time-ordered ones can go on has a gauge of its own.
+            if let (Some(seconds), None) = (state.reserve_seconds, issuer.timed()) {
                 shortest_reserve = shortest_reserve.min(seconds);
             }
             if let Some(runway) = &state.runway {

@@ -357,10 +357,10 @@ impl Shared {
 
     pub(super) fn has_reserve(&self) -> bool {
         let all = self.all_issuers();
-        let is_serving =
-            |issuer: &Arc<Issuer>| issuer.timed().is_some_and(|timed| timed.is_serving());
+        let has_time =
+            |issuer: &Arc<Issuer>| issuer.timed().is_some_and(|timed| !timed.left().is_zero());
         all.iter()
-            .any(|issuer| issuer.cursor.remaining() > 0 || is_serving(issuer))
+            .any(|issuer| issuer.cursor.remaining() > 0 || has_time(issuer))
     }
 
     pub(super) fn admit_waiter(self: &Arc<Self>) -> Result<Place, SequenceError> {

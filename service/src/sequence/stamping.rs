@@ -1,27 +1,30 @@
 //! Whom a time-ordered sequence serves, and what those need whom it cannot serve yet.
 //!
 //! Whoever waits is served first from what is there, in the order in which they came, and refused
-//! only by what then keeps him from being served.
+//! only by what then keeps him from being served. Those who want one unbroken range have an order of
+//! their own: they and the others take turns. A caller who finds an id in memory does not wait, and so
+//! may get one before those who do.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use actix::{AsyncContext, Context};
-use odometer_core::{
-    block::Block,
-    snowflake::{High, Layout, Refused},
-};
+use odometer_core::snowflake::{High, Layout, Refused};
 
 use super::{
     actor::{Apart, SequenceActor, State},
     error::SequenceError,
     leasing::{PACE, Purpose},
+    messages::Answer,
     queue::Waiter,
     timed::{NotTaken, Timed},
 };
-use crate::{metrics::AbandonedCause, store::Want};
+use crate::{clock, metrics::AbandonedCause, store::Want};
 
-/// Clocks are looked at again at least so often.
-const LONGEST_TURN: Duration = Duration::from_millis(100);
+/// Clocks are looked at again at least so often: they may be set.
+const LONGEST_TURN: Duration = Duration::from_secs(1);
 const SHORTEST_TURN: Duration = Duration::from_millis(1);
 
 /// What the one who has waited longest needs.
@@ -37,6 +40,14 @@ pub(super) enum Need {
     Lease,
     /// Another worker id, or that the clock goes on for so long.
     Another(Duration),
+}
+
+/// One of those who wait.
+struct Caller {
+    count: u64,
+    /// Of those who want one unbroken range.
+    contiguous: bool,
+    answer: Answer,
 }
 
 /// Why a waiter was not served.
@@ -80,55 +91,83 @@ impl SequenceActor {
     fn serve(&mut self, timed: &Timed) -> Need {
         self.queue.forget_gone();
         self.apart.retain(|caller| !caller.answer.is_closed());
-        while let Some(waiter) = self.queue.pop() {
-            match self.answer(timed, waiter.count, false) {
-                Ok(ranges) => {
-                    if waiter.answer.send(Ok(ranges)).is_err() {
-                        self.count_gone(waiter.count);
+        self.refuse_blocks();
+        while let Some(caller) = self.next_caller() {
+            match timed.take_batch(caller.count, caller.contiguous) {
+                Ok(taken) => {
+                    if caller.answer.send(Ok(taken.ids)).is_err() {
+                        self.count_gone(caller.count);
                     }
                 }
-                Err(Unserved::Told(error)) => {
-                    let _gone = waiter.answer.send(Err(error));
-                }
-                Err(Unserved::Needs(need)) => {
-                    self.queue.put_back(vec![waiter]);
-                    return need;
-                }
-            }
-        }
-        while let Some(caller) = self.first_apart() {
-            let Want::Exactly(count) = caller.want else {
-                let name = self.issuer.key.sequence.clone();
-                let refused = SequenceError::TimeOrdered { name };
-                let _gone = caller.answer.send(Err(refused));
-                continue;
-            };
-            match self.answer(timed, count, true) {
-                Ok(ranges) => {
-                    if caller.answer.send(Ok(ranges)).is_err() {
-                        self.count_gone(count);
+                Err(refused) => match self.unserved(timed, refused) {
+                    Unserved::Told(error) => {
+                        let _gone = caller.answer.send(Err(error));
                     }
-                }
-                Err(Unserved::Told(error)) => {
-                    let _gone = caller.answer.send(Err(error));
-                }
-                Err(Unserved::Needs(need)) => {
-                    self.apart.insert(0, caller);
-                    return need;
-                }
+                    Unserved::Needs(need) => {
+                        self.put_back(caller);
+                        return need;
+                    }
+                },
             }
         }
         Need::Nothing
     }
 
-    fn first_apart(&mut self) -> Option<Apart> {
-        (!self.apart.is_empty()).then(|| self.apart.remove(0))
+    /// Tells whoever wants a block that there is none, whoever else waits.
+    fn refuse_blocks(&mut self) {
+        let is_block = |caller: &Apart| !matches!(caller.want, Want::Exactly(_));
+        if !self.apart.iter().any(is_block) {
+            return;
+        }
+        let (blocks, others) = std::mem::take(&mut self.apart)
+            .into_iter()
+            .partition(is_block);
+        self.apart = others;
+        for caller in blocks {
+            let name = self.issuer.key.sequence.clone();
+            // Whoever gave up does not need to know.
+            let _gone = caller.answer.send(Err(SequenceError::TimeOrdered { name }));
+        }
     }
 
-    fn answer(&self, timed: &Timed, count: u64, contiguous: bool) -> Result<Vec<Block>, Unserved> {
-        match timed.take_batch(count, contiguous) {
-            Ok(taken) => Ok(taken.ids),
-            Err(refused) => Err(self.unserved(timed, refused)),
+    /// Takes out whose turn it is.
+    fn next_caller(&mut self) -> Option<Caller> {
+        let is_apart = !self.apart.is_empty() && (self.is_turn_of_apart || self.queue.is_empty());
+        self.is_turn_of_apart = !is_apart;
+        if !is_apart {
+            let Waiter { count, answer } = self.queue.pop()?;
+            return Some(Caller {
+                count,
+                contiguous: false,
+                answer,
+            });
+        }
+        let Apart { want, answer } = self.apart.remove(0);
+        let count = match want {
+            Want::Exactly(count) => count,
+            // Whoever wants a block was refused before.
+            Want::Handover(_) | Want::Refill(_) | Want::Strict { .. } => 0,
+        };
+        Some(Caller {
+            count,
+            contiguous: true,
+            answer,
+        })
+    }
+
+    /// It is still his turn.
+    fn put_back(&mut self, caller: Caller) {
+        let Caller {
+            count,
+            contiguous,
+            answer,
+        } = caller;
+        self.is_turn_of_apart = contiguous;
+        if contiguous {
+            let want = Want::Exactly(count);
+            self.apart.insert(0, Apart { want, answer });
+        } else {
+            self.queue.put_back(vec![Waiter { count, answer }]);
         }
     }
 
@@ -139,7 +178,7 @@ impl SequenceActor {
             NotTaken::BeforeEpoch(wait) => told(clock_behind(wait)),
             NotTaken::Refused(Refused::Limit) => Unserved::Needs(Need::Time),
             NotTaken::Refused(Refused::Ahead { ticks }) => {
-                let wait = time_of(timed.layout(), ticks);
+                let wait = until_later(timed.layout(), ticks);
                 let is_short =
                     timed.is_within_a_batch(ticks) || wait <= self.shared.settings.clock_wait;
                 Unserved::Needs(if is_short {
@@ -183,14 +222,21 @@ impl SequenceActor {
 
     /// Serves again when the clock has gone on.
     pub(super) fn look_again(&mut self, pause: Duration, context: &mut Context<Self>) {
-        if std::mem::replace(&mut self.leasing.is_awaited, true) {
-            return;
-        }
         let pause = pause.clamp(SHORTEST_TURN, LONGEST_TURN);
-        context.run_later(pause, |actor, context| {
-            actor.leasing.is_awaited = false;
+        let at = Instant::now() + pause;
+        let earlier = self.leasing.awaited.take();
+        if let Some((earlier_at, earlier)) = earlier {
+            if earlier_at <= at {
+                self.leasing.awaited = Some((earlier_at, earlier));
+                return;
+            }
+            context.cancel_future(earlier);
+        }
+        let turn = context.run_later(pause, |actor, context| {
+            actor.leasing.awaited = None;
             actor.advance(context);
         });
+        self.leasing.awaited = Some((at, turn));
     }
 
     /// Tells whom nothing is left for why that is so; whoever needs only the clock waits on.
@@ -227,13 +273,11 @@ impl SequenceActor {
     }
 
     fn refuse_first(&mut self, told: &SequenceError) {
-        let answer = match self.queue.pop() {
-            Some(Waiter { answer, .. }) => Some(answer),
-            None => self.first_apart().map(|caller| caller.answer),
-        };
-        if let Some(answer) = answer {
+        if let Some(caller) = self.next_caller() {
+            // A name that is asked for in vain does not rest.
+            self.issuer.note_asked();
             // Whoever gave up does not need to know.
-            let _gone = answer.send(Err(told.clone()));
+            let _gone = caller.answer.send(Err(told.clone()));
         }
     }
 }
@@ -244,6 +288,10 @@ pub(super) fn clock_behind(wait: Duration) -> SequenceError {
     SequenceError::ClockBehind { wait_ms }
 }
 
-fn time_of(layout: &Layout, ticks: u64) -> Duration {
-    Duration::from_millis(ticks.saturating_mul(layout.unit.ms().unsigned_abs()))
+/// How long it is until the clock has gone on by so many ticks.
+fn until_later(layout: &Layout, ticks: u64) -> Duration {
+    let now_ms = clock::now_ms();
+    let then = layout.tick_at(now_ms).unwrap_or(0).saturating_add(ticks);
+    let ms = layout.unix_ms_of(then).saturating_sub(now_ms);
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }

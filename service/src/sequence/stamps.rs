@@ -14,7 +14,7 @@ use super::{
     directory::Directory,
     error::SequenceError,
     explain::{Explanation, NumberFate},
-    timed::Timed,
+    timed::{Held, Timed},
 };
 use crate::{
     clock,
@@ -74,6 +74,13 @@ impl Directory {
         let Some(parts) = layout.read(value) else {
             return Ok(told(NumberFate::NotReserved, None));
         };
+        let find = || self.shared.find(&CounterKey::whole(name.clone()))?.timed();
+        let held = |timed: Option<Arc<Timed>>| {
+            let held = timed.as_deref().and_then(Timed::held);
+            held.filter(|held| held.key.worker == parts.worker && !held.is_lost)
+        };
+        // Before the store is asked: while it is held its row can only say more.
+        let before = held(find());
         let pool = Pool::Sequence(name.clone());
         let store = &self.shared.store;
         let row = store
@@ -81,14 +88,19 @@ impl Directory {
             .await;
         let row = row.map_err(|error| not_told(&name, &error))?;
         // After it: memory is ahead of the store.
-        let issuer = self.shared.find(&CounterKey::whole(name.clone()));
-        let timed = issuer.and_then(|issuer| issuer.timed());
+        let timed = find();
         let here = timed.as_deref().and_then(|timed| here(timed, &parts));
-        let held = timed.as_deref().and_then(Timed::held);
-        let held = held.filter(|held| held.key.worker == parts.worker);
-        let went_back =
-            held.is_some_and(|held| row.as_ref().is_none_or(|row| row.until_ms < held.until_ms));
-        if went_back && here.is_some() {
+        // Given back meanwhile, it may say less.
+        let after = held(timed);
+        let is_kept = |before: &Held| {
+            after
+                .as_ref()
+                .is_some_and(|after| after.key.token() == before.key.token())
+        };
+        let went_back = before
+            .filter(is_kept)
+            .is_some_and(|held| row.as_ref().is_none_or(|row| row.until_ms < held.until_ms));
+        if went_back {
             return Err(SequenceError::StoreWentBack);
         }
         let fate = fate(&layout, &parts, row.as_ref(), here, clock::now_ms());
@@ -99,9 +111,13 @@ impl Directory {
 }
 
 fn here(timed: &Timed, parts: &Parts) -> Option<Here> {
-    (timed.worker() == Some(parts.worker)).then(|| Here {
-        next_tick: timed.next_tick(),
-    })
+    let is_its = || timed.worker() == Some(parts.worker);
+    if !is_its() {
+        return None;
+    }
+    let next_tick = timed.next_tick();
+    // Another worker's tick would tell nothing of this one's.
+    is_its().then_some(Here { next_tick })
 }
 
 fn not_told(name: &SequenceName, error: &LeaseError) -> SequenceError {
