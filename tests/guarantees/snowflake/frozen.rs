@@ -38,7 +38,7 @@ async fn stopped(backend: Backend, options: &Options, high: &str) -> Got {
         .clone()
         .database(&database.url)
         .env("ODOMETER_WORKER", 1);
-    let mut programs = vec![options.start_ready().await, options.start_ready().await];
+    let mut programs = [options.start_ready().await, options.start_ready().await];
     programs[0]
         .client()
         .define(NAME, &definition(high, "2s"))
