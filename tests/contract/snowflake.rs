@@ -141,6 +141,8 @@ fn an_unbroken_range_is_of_one_tick() {
         let too_many = next(&client, "few/next?count=5").await;
         refused(&too_many, 400, "invalid_count");
         assert!(too_many.body.contains("At most 4 ids"), "{too_many:?}");
+        let too_long = next(&client, "few/next?count=5&contiguous=true").await;
+        refused(&too_long, 400, "invalid_count");
         assert_eq!(next(&client, "few/next?count=4").await.values().len(), 4);
     });
 }
@@ -352,6 +354,8 @@ async fn time_ordered_ids_are_issued_until_their_lease_ends_while_the_store_is_a
     };
     // A lease that was just to be renewed has two thirds left.
     assert!((3_000..=6_000).contains(&served.as_millis()), "{served:?}");
+    let described = client.describe("flakes").await;
+    assert_eq!(described["state"]["lease"], Value::Null, "{described}");
     server.start_again().await;
     wait::until("it goes on by itself", LIMIT, async || {
         let reply = next(&client, "flakes/next").await;
@@ -360,4 +364,93 @@ async fn time_ordered_ids_are_issued_until_their_lease_ends_while_the_store_is_a
     .await;
     assert!(ids.is_sorted_by(|one, other| one < other));
     assert!(ids.len() > 100, "vacuous: {}", ids.len());
+}
+
+for_each_server!(a_lease_that_is_lost_serves_until_it_ends);
+
+async fn a_lease_that_is_lost_serves_until_it_ends(backend: Backend) {
+    for configured in [None, Some(3)] {
+        let database = TestDatabase::prepared(backend).await;
+        let mut options = Program::options().database(&database.url);
+        if let Some(worker) = configured {
+            options = options.env("ODOMETER_WORKER", worker);
+        }
+        let program = options.start_ready().await;
+        let client = program.client();
+        let definition = json!({"kind": "snowflake", "block": {"hold": "6s"}});
+        client.define("flakes", &definition).await;
+        let layout = Layout::default();
+        let mut ids = vec![client.next("flakes").await];
+        let worker = parts(&layout, ids[0]).worker;
+        // As if another one held it.
+        database
+            .execute(
+                "UPDATE worker_lease SET token_hash = 'another', expires_at = expires_at + 60000",
+            )
+            .await;
+        let lost = std::time::Instant::now();
+        let refused_after = loop {
+            let reply = next(&client, "flakes/next").await;
+            if reply.status != 200 {
+                refused(&reply, 503, "no_worker_id");
+                break Some(lost.elapsed());
+            }
+            ids.push(reply.number());
+            if parts(&layout, reply.number()).worker != worker {
+                break None;
+            }
+            assert!(lost.elapsed() < LIMIT, "it never ends");
+        };
+        // The renewal finds it, after two seconds; what was reserved lasts for nearly six.
+        assert!(lost.elapsed() > Duration::from_secs(1), "{refused_after:?}");
+        assert_eq!(refused_after.is_some(), configured.is_some());
+        let most = Duration::from_secs(5);
+        assert!(
+            refused_after.is_none_or(|after| after > most),
+            "{refused_after:?}"
+        );
+        let n_ids = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), n_ids);
+        program.stop().await;
+    }
+}
+
+#[test]
+fn whoever_wants_one_id_is_served_beside_those_who_want_whole_ticks() {
+    run(async {
+        let (_database, program) = program(Backend::Sqlite).await;
+        let client = program.client();
+        client.define("flakes", &json!({"kind": "snowflake"})).await;
+        let callers: Vec<_> = (0..8)
+            .map(|_| {
+                let client = client.clone();
+                tokio::spawn(async move {
+                    for _ in 0..300 {
+                        let reply =
+                            next(&client, "flakes/next?count=4096&contiguous=true&ids=false").await;
+                        assert_eq!(reply.status, 200, "{reply:?}");
+                    }
+                })
+            })
+            .collect();
+        let mut longest = Duration::ZERO;
+        let mut n_beside = 0;
+        while !callers.iter().all(tokio::task::JoinHandle::is_finished) {
+            let asked = std::time::Instant::now();
+            client.next("flakes").await;
+            longest = longest.max(asked.elapsed());
+            n_beside += 1;
+        }
+        for caller in callers {
+            caller.await.expect("a caller does not fail");
+        }
+        assert!(
+            n_beside > 20,
+            "vacuous: {n_beside} calls, the longest {longest:?}"
+        );
+        // A run that began as far ahead as a batch may reach would keep it waiting for a second.
+        assert!(longest < Duration::from_millis(800), "{longest:?}");
+    });
 }

@@ -245,7 +245,8 @@ impl Timed {
             held.is_lost = true;
         }
         self.due.store(0, Ordering::Relaxed);
-        self.is_serving()
+        // Also under the fault that looks away from its end.
+        nanos(Instant::now()) < self.ends.load(Ordering::Acquire)
     }
 
     /// How the lease stands, while ids are issued under it.
