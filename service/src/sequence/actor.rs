@@ -313,14 +313,7 @@ impl SequenceActor {
     fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
         let purpose = self.in_flight.take();
         let mut loading = std::mem::take(&mut self.loading);
-        let is_counted = matches!(
-            &outcome,
-            Ok(_)
-                | Err(StoreError::HasPeriods(_)
-                    | StoreError::OtherOrder { .. }
-                    | StoreError::Exhausted { .. })
-        );
-        if is_counted && self.issuer.timed().is_some() {
+        if is_of_blocks(&outcome) && self.issuer.timed().is_some() {
             self.leave_timed();
         }
         match (outcome, purpose) {
@@ -699,4 +692,15 @@ impl SequenceActor {
         }
         n_returned
     }
+}
+
+/// Whether the store tells by it that the sequence is not time-ordered.
+fn is_of_blocks(outcome: &Result<Unpublished, StoreError>) -> bool {
+    matches!(
+        outcome,
+        Ok(_)
+            | Err(StoreError::HasPeriods(_)
+                | StoreError::OtherOrder { .. }
+                | StoreError::Exhausted { .. })
+    )
 }
