@@ -68,29 +68,10 @@ async fn ids_tell_time_and_worker_and_are_read_back(backend: Backend) {
         let workers = ids.iter().map(|id| parts(&layout, *id).worker);
         assert!(workers.into_iter().all(|worker| worker == of_one.worker));
 
-        let body = json!({"id": id.to_string()});
-        let read = call(
-            &client,
-            Method::POST,
-            &format!("{name}/parse"),
-            Some(&body),
-            &[],
-        )
-        .await;
-        let read = read.json();
-        let time: Timestamp = read["time"]
-            .as_str()
-            .expect("a time")
-            .parse()
-            .expect("RFC 3339");
-        assert_eq!(
-            time.as_millisecond(),
-            layout.unix_ms_of(of_one.tick),
-            "{read}"
-        );
+        let (time, read) = read_back(&client, name, id).await;
+        assert_eq!(time, layout.unix_ms_of(of_one.tick), "{read}");
         assert_eq!(read["worker"], of_one.worker, "{read}");
         assert_eq!(read["counter"], of_one.counter, "{read}");
-        assert_eq!(read["value"], id.to_string());
 
         let described = client.describe(name).await;
         let state = &described["state"];
@@ -112,6 +93,18 @@ async fn ids_tell_time_and_worker_and_are_read_back(backend: Backend) {
     let left = scrape.sum("odometer_worker_lease_seconds", &[]);
     assert!((600.0..=900.0).contains(&left), "{left}");
     program.stop().await;
+}
+
+/// What `parse` tells of an id, and its time in Unix milliseconds.
+async fn read_back(client: &Client, name: &str, id: i64) -> (i64, Value) {
+    let body = json!({"id": id.to_string()});
+    let path = format!("{name}/parse");
+    let read = call(client, Method::POST, &path, Some(&body), &[]).await;
+    let read = read.json();
+    assert_eq!(read["value"], id.to_string(), "{read}");
+    let time = read["time"].as_str().expect("a time");
+    let time: Timestamp = time.parse().expect("RFC 3339");
+    (time.as_millisecond(), read)
 }
 
 #[test]

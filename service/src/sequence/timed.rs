@@ -245,8 +245,7 @@ impl Timed {
             held.is_lost = true;
         }
         self.due.store(0, Ordering::Relaxed);
-        // Also under the fault that looks away from its end.
-        nanos(Instant::now()) < self.ends.load(Ordering::Acquire)
+        self.in_lease().is_ok()
     }
 
     /// How the lease stands, while ids are issued under it.
