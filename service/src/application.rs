@@ -351,15 +351,15 @@ fn recovered_lines(recovered: &Recovered, skip: u64) -> Vec<String> {
         "{} returned blocks with {} numbers are given up",
         recovered.n_blocks, recovered.n_numbers
     ));
-    if recovered.n_leases > 0 {
-        let from = jiff::Timestamp::from_millisecond(recovered.leases_from_ms);
+    let wait_ms = recovered
+        .leases_from_ms
+        .saturating_sub(crate::clock::now_ms());
+    if wait_ms > 0 {
+        // Also where the store knows of no lease: it may have forgotten some.
         lines.push(format!(
-            "{} leases of worker ids are void: all ids can be used again from {} on",
+            "{} leases of worker ids are void: all ids can be used again in {} minutes",
             recovered.n_leases,
-            from.map_or_else(
-                |_| recovered.leases_from_ms.to_string(),
-                |from| from.to_string()
-            )
+            wait_ms.unsigned_abs().div_ceil(60_000)
         ));
     }
     lines

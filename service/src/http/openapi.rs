@@ -452,6 +452,7 @@ const LEASING: &[Code] = &[
     Code::StoreWentBack,
     Code::RefillTimeout,
     Code::Overloaded,
+    Code::ClockBehind,
     Code::ClockAhead,
     Code::NoWorkerId,
     Code::Draining,

@@ -74,7 +74,7 @@ pub enum WorkerError {
     NoneUsable { from_ms: i64 },
     #[error(
         "The lease is lost: it is not the holder's, was given back, or ended and somebody else has \
-         the id. Stamp nothing at or after the last `until_ms`, and lease anew."
+         the id. Stamp nothing any more, and lease anew."
     )]
     Lost,
     #[error("`bits` cannot change any more: the worker ids of this pool have {bits} bits.")]

@@ -80,6 +80,8 @@ fn is_ordinary(reply: &Reply) {
         Some("no_worker_id"),
         Some("clock_behind"),
         Some("refill_timeout"),
+        // That of an answer which did not come in time.
+        Some("store_unavailable"),
         Some("lease_lost"),
     ];
     assert!(may_be.contains(&code.as_deref()), "{reply:?}");

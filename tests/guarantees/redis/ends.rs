@@ -43,6 +43,8 @@ async fn a_redis_sequence_gives_its_last_number(backend: Backend) {
             n_lost <= n_counted || n_fallbacks > 0.0,
             "{n_counted} counted: {gaps:?}"
         );
+        // Whatever a busy machine closes early.
+        assert!(n_lost < LAST as f64 / 2.0, "{gaps:?}");
         let n_steps = n_steps(&programs).await;
         assert!(n_steps >= 5.0, "vacuous: {n_steps} steps");
         assert!(n_exhausted.load(Ordering::Relaxed) >= 8, "vacuous: no end");

@@ -1,12 +1,14 @@
 //! The rows of a pool, as they are shown.
 
+use std::time::Instant;
+
 use entity::worker_lease;
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder,
     QuerySelect, QueryTrait, sea_query::Expr,
 };
 
-use super::{LeaseError, LeaseRow, Pool, look};
+use super::{LeaseError, LeaseRow, Pool, attempt::Stop, look};
 use crate::store::{
     connection::session::DatabaseConnection, database::Database, error::Failure, repeat::Repeat,
 };
@@ -32,6 +34,7 @@ impl Database {
         after: Option<u32>,
         limit: u64,
     ) -> Result<Vec<LeaseRow>, LeaseError> {
+        self.know_lease_rows().await?;
         let after = after.map_or(-1, |after| i32::try_from(after).unwrap_or(i32::MAX));
         let rows = self.attempts(Repeat::Any, |database| {
             let behind = worker_lease::Column::Worker.gt(after);
@@ -46,6 +49,7 @@ impl Database {
         pool: &Pool,
         worker: u32,
     ) -> Result<Option<LeaseRow>, LeaseError> {
+        self.know_lease_rows().await?;
         let worker = i32::try_from(worker).unwrap_or(i32::MAX);
         let row = self.attempts(Repeat::Any, |database| {
             let is_it = worker_lease::Column::Worker.eq(worker);
@@ -53,6 +57,18 @@ impl Database {
         });
         let row = row.await.map_err(|failure| not_read(&failure))?;
         Ok(row.into_iter().next().map(LeaseRow::from))
+    }
+}
+
+impl Database {
+    /// That the schema has them.
+    async fn know_lease_rows(&self) -> Result<(), LeaseError> {
+        let until = Instant::now() + self.settings.deadline;
+        match self.know_leases(until).await {
+            Ok(()) => Ok(()),
+            Err(Stop::Told(error)) => Err(error),
+            Err(Stop::Conflict | Stop::Failed(_)) => Err(LeaseError::Unavailable),
+        }
     }
 }
 
