@@ -96,8 +96,9 @@ impl Directory {
     ) -> Option<R> {
         let take = |issuer: &Arc<Issuer>| {
             let Some(taken) = issuer.cursor.take_batch(count, contiguous) else {
-                let stamped = self.stamp_batch(issuer, count, contiguous)?;
-                return Some(Ranges::Stamped(stamped));
+                let stamp = || self.stamp_batch(issuer, count, contiguous);
+                let stamped = issuer.is_timed().then(stamp).flatten();
+                return stamped.map(Ranges::Stamped);
             };
             if taken.low_water {
                 self.shared.tell(issuer, LowWater);
