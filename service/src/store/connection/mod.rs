@@ -7,6 +7,7 @@
 //! ended with its connection, which no other statement can meet any more.
 
 pub(in crate::store) mod bounds;
+mod kept;
 pub(in crate::store) mod monitor;
 pub(in crate::store) mod pool;
 pub(in crate::store) mod probe;

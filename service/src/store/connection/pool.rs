@@ -1,6 +1,6 @@
 //! A pool of connections and the runtime that it lives and ends with.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, num::NonZero, sync::Arc, thread, time::Duration};
 
 use futures_util::FutureExt;
 use sea_orm::{ConnectionTrait, DbBackend, DbErr};
@@ -12,8 +12,8 @@ use tokio::{
 
 use crate::store::{connection::route::Doors, connection::session::DatabaseConnection};
 
-/// Threads that a pool's connections live on.
-const POOL_THREADS: usize = 2;
+/// The most threads that a pool's connections, or a store's tasks, live on.
+const MOST_THREADS: usize = 2;
 /// For the end of a connection that was used once.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -33,10 +33,17 @@ pub(in crate::store) struct Pool {
 /// a connection back; the end of it is the end of every connection, also of those that are silent.
 pub(in crate::store) struct PoolRuntime(Option<Runtime>);
 
+/// How many threads do the work of a pool or of a store. More than there are cores for this process
+/// would only hand it to each other.
+pub(in crate::store) fn n_threads() -> usize {
+    let n_cores = thread::available_parallelism().map_or(1, NonZero::get);
+    n_cores.min(MOST_THREADS)
+}
+
 impl PoolRuntime {
     fn start() -> Result<Self, DbErr> {
         tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(POOL_THREADS)
+            .worker_threads(n_threads())
             .thread_name("odometer-pool")
             .enable_all()
             .build()

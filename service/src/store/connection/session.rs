@@ -1,4 +1,5 @@
-//! What statements are run by: a pool of SeaORM's, or one that prepares nothing.
+//! What statements are run by: a pool of SeaORM's, one whose connections are kept between them, or
+//! one that prepares nothing.
 //!
 //! Behind a pooler that gives each transaction another connection, a statement prepared on one is
 //! unknown on the next, or is another one there that has the same name. So nothing is prepared
@@ -9,8 +10,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sea_orm::{
-    ConnAcquireErr, ConnectOptions, ConnectionTrait, Database, DbBackend, DbErr, EntityTrait,
-    ExecResult, IsolationLevel, QueryResult, QuerySelect, RuntimeErr, Select, SqlxError, Statement,
+    ConnectOptions, ConnectionTrait, Database, DbBackend, DbErr, EntityTrait, ExecResult,
+    IsolationLevel, QueryResult, QuerySelect, RuntimeErr, Select, SqlxError, Statement,
     TransactionTrait,
     sqlx::{
         AssertSqlSafe, Executor, PgPool, Postgres, SqlSafeStr, Transaction,
@@ -23,6 +24,7 @@ use tokio::sync::Mutex;
 
 use crate::store::{
     connection::bounds,
+    connection::kept::{Kept, not_acquired},
     connection::probe,
     connection::startup::{self, Verdict},
     connection::target::Target,
@@ -33,6 +35,7 @@ use crate::store::{
 #[derive(Clone)]
 pub(in crate::store) enum DatabaseConnection {
     Prepared(sea_orm::DatabaseConnection),
+    Kept(Kept),
     Unprepared(Unprepared),
 }
 
@@ -62,8 +65,11 @@ impl DatabaseConnection {
         longest: Option<Duration>,
     ) -> Result<Self, DbErr> {
         let made = Box::pin(Database::connect(options)).await?;
-        if !is_pooled || made.get_database_backend() != DbBackend::Postgres {
+        if made.get_database_backend() != DbBackend::Postgres {
             return Ok(Self::Prepared(made));
+        }
+        if !is_pooled {
+            return Ok(Self::Kept(Kept::of(made)));
         }
         Ok(Self::Unprepared(Unprepared {
             pool: made.get_postgres_connection_pool().clone(),
@@ -96,6 +102,12 @@ impl DatabaseConnection {
                 .begin_with_config(Some(IsolationLevel::ReadCommitted), None)
                 .await
                 .map(DatabaseTransaction::Prepared),
+            Self::Kept(kept) => {
+                kept.make_room();
+                let level = Some(IsolationLevel::ReadCommitted);
+                let begun = kept.made.begin_with_config(level, None).await;
+                begun.map(DatabaseTransaction::Prepared)
+            }
             // One writer, or a server whose ordinary level this is.
             Self::Prepared(_) | Self::Unprepared(_) => self.begin().await,
         }
@@ -104,6 +116,10 @@ impl DatabaseConnection {
     pub(in crate::store) async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {
         match self {
             Self::Prepared(made) => made.begin().await.map(DatabaseTransaction::Prepared),
+            Self::Kept(kept) => {
+                kept.make_room();
+                kept.made.begin().await.map(DatabaseTransaction::Prepared)
+            }
             Self::Unprepared(unprepared) => {
                 let statement = AssertSqlSafe(format!("BEGIN; {}", unprepared.bounds));
                 let turn = unprepared.turn().await?;
@@ -118,6 +134,7 @@ impl DatabaseConnection {
     pub(in crate::store) async fn ping(&self) -> Result<(), DbErr> {
         match self {
             Self::Prepared(made) => Box::pin(made.ping()).await,
+            Self::Kept(kept) => kept.ping().await,
             Self::Unprepared(_) => self.execute_unprepared("SELECT 1").await.map(|_one| ()),
         }
     }
@@ -125,6 +142,10 @@ impl DatabaseConnection {
     pub(in crate::store) async fn close(self) -> Result<(), DbErr> {
         match self {
             Self::Prepared(made) | Self::Unprepared(Unprepared { made, .. }) => made.close().await,
+            Self::Kept(kept) => {
+                kept.close().await;
+                Ok(())
+            }
         }
     }
 }
@@ -134,13 +155,14 @@ impl ConnectionTrait for DatabaseConnection {
     fn get_database_backend(&self) -> DbBackend {
         match self {
             Self::Prepared(made) => made.get_database_backend(),
-            Self::Unprepared(_) => DbBackend::Postgres,
+            Self::Kept(_) | Self::Unprepared(_) => DbBackend::Postgres,
         }
     }
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
         match self {
             Self::Prepared(made) => made.execute_raw(statement).await,
+            Self::Kept(kept) => kept.execute(statement).await,
             Self::Unprepared(it) => execute(&mut *it.turn().await?, it.whole(&statement)).await,
         }
     }
@@ -148,6 +170,7 @@ impl ConnectionTrait for DatabaseConnection {
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
         match self {
             Self::Prepared(made) => made.execute_unprepared(sql).await,
+            Self::Kept(kept) => kept.execute_unprepared(sql).await,
             Self::Unprepared(it) => {
                 execute(&mut *it.turn().await?, format!("{}{sql}", it.bounds)).await
             }
@@ -157,6 +180,7 @@ impl ConnectionTrait for DatabaseConnection {
     async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
         match self {
             Self::Prepared(made) => made.query_one_raw(statement).await,
+            Self::Kept(kept) => kept.query_one(statement).await,
             Self::Unprepared(it) => {
                 let rows = query(&mut *it.turn().await?, it.whole(&statement)).await?;
                 Ok(rows.into_iter().next())
@@ -167,6 +191,7 @@ impl ConnectionTrait for DatabaseConnection {
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
         match self {
             Self::Prepared(made) => made.query_all_raw(statement).await,
+            Self::Kept(kept) => kept.query_all(statement).await,
             Self::Unprepared(it) => query(&mut *it.turn().await?, it.whole(&statement)).await,
         }
     }
@@ -174,15 +199,7 @@ impl ConnectionTrait for DatabaseConnection {
 
 impl Unprepared {
     async fn turn(&self) -> Result<PoolConnection<Postgres>, DbErr> {
-        self.pool.acquire().await.map_err(|error| {
-            if matches!(error, SqlxError::PoolTimedOut) {
-                DbErr::ConnectionAcquire(ConnAcquireErr::Timeout)
-            } else if matches!(error, SqlxError::PoolClosed) {
-                DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed)
-            } else {
-                DbErr::Conn(RuntimeErr::SqlxError(error.into()))
-            }
-        })
+        self.pool.acquire().await.map_err(not_acquired)
     }
 
     /// The statement with its values in it, and its bounds before it.
