@@ -23,6 +23,7 @@ use super::{
     change::refresh::Refresher,
     change::{self, Act, Change},
     connection::monitor::Monitor,
+    connection::pool,
     connection::target::Target,
     connection::{Connection, Health},
     error::{Cause, Failure, StartError, StoreError},
@@ -35,7 +36,7 @@ use super::{
     reservation::suspect::Doubts,
     reservation::{Reservation, ReserveRequest, Reserved, Unpublished},
     settings::{DatabaseSettings, Place, Process},
-    worker_lease::{self, Given},
+    worker_lease::{self, Given, Known},
 };
 use crate::{
     metrics::{DatabaseMetrics, Metrics},
@@ -80,6 +81,8 @@ pub(super) struct Database {
     pub(super) doubts: Doubts,
     /// Worker ids that were leased of late.
     pub(super) given: Given,
+    /// Rows of worker ids as this process left them.
+    pub(super) known: Known,
     /// Turns of reservations that nobody waits for: they leave connections to those of callers.
     ahead: Semaphore,
     in_flight: AtomicUsize,
@@ -170,6 +173,7 @@ impl Database {
             n_claims: AtomicU64::new(0),
             doubts: Doubts::default(),
             given: Given::default(),
+            known: Known::default(),
             in_flight: AtomicUsize::new(0),
             peak_in_flight: AtomicUsize::new(0),
             lock,
@@ -412,7 +416,7 @@ impl Database {
 /// Of the database's own: it outlives the threads that serve connections.
 fn runtime() -> Result<Runtime, StartError> {
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(pool::n_threads())
         .thread_name("odometer-store")
         .enable_all()
         .build()

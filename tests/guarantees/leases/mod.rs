@@ -1,6 +1,7 @@
 //! Worker ids: one holder at a time, and no time twice under one id.
 
 mod clocks;
+mod known;
 mod lost;
 mod ordinary;
 mod race;

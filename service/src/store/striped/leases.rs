@@ -13,7 +13,7 @@ use super::Striped;
 use crate::clock::now_ms;
 use crate::store::{
     database::Database,
-    worker_lease::{Choice, LeaseError, LeaseWanted, Share, WorkerLease, workers},
+    worker_lease::{Asking, Choice, LeaseError, LeaseWanted, Share, WorkerLease, workers},
 };
 
 /// What the databases have refused.
@@ -89,7 +89,10 @@ impl Striped {
     ) -> Result<WorkerLease, LeaseError> {
         let until = Instant::now() + self.bounds.deadline;
         if let Choice::Exact(worker) = wanted.choice {
-            return self.owner_of(worker)?.lease(wanted, store, until).await;
+            return self
+                .owner_of(worker)?
+                .lease(Asking::new(wanted.clone(), store, until))
+                .await;
         }
         // What can be used at once in one database is better than what has to rest in another.
         let mut now = wanted.clone();
@@ -119,7 +122,8 @@ impl Striped {
                 continue;
             };
             let part = self.part_of(*k, until);
-            match member.database.lease(wanted, store, part).await {
+            let asking = Asking::new(wanted.clone(), store, part);
+            match member.database.lease(asking).await {
                 Ok(lease) => {
                     member.succeed();
                     return Ok(lease);

@@ -53,7 +53,7 @@ pub(in crate::store) struct Striped {
     changing: tokio::sync::Mutex<()>,
     /// At which database the next lease of a worker id begins.
     lease_turn: AtomicUsize,
-    bounds: Bounds,
+    pub(in crate::store) bounds: Bounds,
     metrics: Arc<Metrics>,
     /// The first database's runtime.
     handle: Handle,

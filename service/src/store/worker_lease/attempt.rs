@@ -5,7 +5,12 @@ use std::time::{Duration, Instant};
 
 use migration::{Installed, WORKER_LEASES};
 
-use super::{LeaseError, MOST_AHEAD_MS, Pool, given::Verdict, look::Clock, millis};
+use super::{
+    LeaseError, MOST_AHEAD_MS, Pool,
+    given::Verdict,
+    look::{Clock, Footing},
+    millis,
+};
 use crate::clock::now_ms;
 use crate::store::{
     change::beat::Witness,
@@ -78,7 +83,7 @@ impl Clocks {
 
 /// What one call knows after its attempts so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Doubt {
+pub(in crate::store) struct Doubt {
     /// Whether one of them may have been done: then nothing else is told of any later failure.
     may_have_happened: bool,
 }
@@ -162,15 +167,18 @@ impl Database {
         })
     }
 
-    /// That the database has not gone back; its clock is taken notice of.
+    /// That the database has not gone back; its clock is taken notice of, and its footing where that
+    /// was looked at, too.
     pub(super) fn check_clock(
         &self,
-        clock: Clock,
+        (clock, footing): (Clock, Option<Footing>),
         witness: &Witness,
         clocks: Clocks,
     ) -> Result<(), LeaseError> {
         self.note_clock(clocks.skew_ms(clock.now_ms));
         if witness.is_borne_out_by(clock.beat) {
+            let (sent, era) = (clocks.sent, witness.era());
+            self.known.saw(clock.now_ms, sent, era, footing);
             return Ok(());
         }
         self.beat.contradicted(witness);
@@ -231,6 +239,10 @@ pub(super) fn certain(failure: Failure) -> Failure {
             Failure::NotCommitted(cause)
         }
     }
+}
+
+pub(super) fn signed(worker: u32) -> i32 {
+    i32::try_from(worker).unwrap_or(i32::MAX)
 }
 
 pub(super) fn unsigned(number: i32) -> u32 {

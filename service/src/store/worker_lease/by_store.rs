@@ -1,24 +1,43 @@
 //! Leases of a store, of whichever kind; Redis has no part in them.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::future::try_join_all;
 
-use super::{LeaseError, LeaseKey, LeaseRow, LeaseWanted, Pool, WorkerLease};
-use crate::store::kind::{Databases, Store};
+use super::{LeaseError, LeaseKey, LeaseRow, LeaseWanted, Pool, WorkerLease, leasing::Asking};
+use crate::store::{
+    database::Database,
+    kind::{Databases, Store},
+};
 
 impl Store {
-    pub(super) async fn lease(
+    /// A lease on its way, from the store at this place in the configuration.
+    pub(super) fn ask(&self, wanted: LeaseWanted, place: usize) -> Asking {
+        let patience = match self.databases() {
+            Databases::One(database) => database.settings.deadline,
+            Databases::Several(striped) => striped.bounds.deadline,
+        };
+        Asking::new(wanted, place, Instant::now() + patience)
+    }
+
+    /// The first attempt, where one database has all ids; `None` where others have to follow.
+    pub(super) async fn lease_first(
         &self,
-        wanted: &LeaseWanted,
-        store: usize,
-    ) -> Result<WorkerLease, LeaseError> {
+        asking: &mut Asking,
+    ) -> Result<Option<WorkerLease>, LeaseError> {
+        match self.databases() {
+            Databases::One(database) => database.lease_first(asking).await,
+            Databases::Several(_) => Ok(None),
+        }
+    }
+
+    pub(super) async fn lease(&self, asking: Asking) -> Result<WorkerLease, LeaseError> {
         let leased = match self.databases() {
-            Databases::One(database) => {
-                let until = Instant::now() + database.settings.deadline;
-                database.lease(wanted, store, until).await
-            }
-            Databases::Several(striped) => striped.lease(wanted, store).await,
+            Databases::One(database) => database.lease(asking).await,
+            Databases::Several(striped) => striped.lease(&asking.wanted, asking.store).await,
         };
         let is_taken = matches!(
             leased,
@@ -32,43 +51,18 @@ impl Store {
         leased
     }
 
-    pub(super) async fn renew(
-        &self,
-        key: &LeaseKey,
-        ttl: Option<Duration>,
-    ) -> Result<WorkerLease, LeaseError> {
+    /// The database that has a worker id.
+    pub(super) fn database_of(&self, worker: u32) -> Result<&Arc<Database>, LeaseError> {
         match self.databases() {
-            Databases::One(database) => database.renew_lease(key, ttl).await,
-            Databases::Several(striped) => {
-                let database = striped.owner_of(key.worker)?;
-                database.renew_lease(key, ttl).await
-            }
-        }
-    }
-
-    pub(super) async fn give_back(
-        &self,
-        key: &LeaseKey,
-        unused_from_ms: Option<i64>,
-    ) -> Result<(), LeaseError> {
-        match self.databases() {
-            Databases::One(database) => database.give_back_lease(key, unused_from_ms).await,
-            Databases::Several(striped) => {
-                let database = striped.owner_of(key.worker)?;
-                database.give_back_lease(key, unused_from_ms).await
-            }
+            Databases::One(database) => Ok(database),
+            Databases::Several(striped) => striped.owner_of(worker),
         }
     }
 
     /// Takes back in the background what nobody has; nothing of it was used.
     pub(super) fn take_back(&self, key: LeaseKey, from_ms: i64, ttl: Duration) {
-        match self.databases() {
-            Databases::One(database) => database.take_back(key, from_ms, ttl),
-            Databases::Several(striped) => {
-                if let Ok(database) = striped.owner_of(key.worker) {
-                    database.take_back(key, from_ms, ttl);
-                }
-            }
+        if let Ok(database) = self.database_of(key.worker) {
+            database.take_back(key, from_ms, ttl);
         }
     }
 
@@ -96,9 +90,6 @@ impl Store {
         pool: &Pool,
         worker: u32,
     ) -> Result<Option<LeaseRow>, LeaseError> {
-        match self.databases() {
-            Databases::One(database) => database.lease_row(pool, worker).await,
-            Databases::Several(striped) => striped.owner_of(worker)?.lease_row(pool, worker).await,
-        }
+        self.database_of(worker)?.lease_row(pool, worker).await
     }
 }

@@ -6,7 +6,7 @@ use sea_orm::DbErr;
 
 use super::{
     Choice, LONGEST_TTL, MOST_AHEAD_MS, Share,
-    look::{self, Found, Head, Look, Question},
+    look::{self, Footing, Found, Head, Look, Question},
     millis,
 };
 use crate::{
@@ -19,9 +19,6 @@ const MOST_SPREAD: u32 = 64;
 
 pub(super) async fn look(database: DatabaseConnection, asked: Question) -> Result<Look, DbErr> {
     let mut head = look::read_head(&database, &asked).await?;
-    if asked.is_named {
-        head.leases_from = Ord::max(head.leases_from, named_from(head.recovered_at));
-    }
     if head.bits.is_none() && asked.is_named {
         head.n_pools = look::count_pools(&database).await?;
     }
@@ -46,8 +43,8 @@ async fn find(
         Choice::Any => find_any(database, asked, head).await?,
     };
     let from_ms = match &found {
-        Found::Free(row) => from_ms(Some(row), head),
-        Found::New(_) => from_ms(None, head),
+        Found::Free(row) => begins(asked, head, Some(row)),
+        Found::New(_) => begins(asked, head, None),
         Found::Ours(_) | Found::Held(_) | Found::Late(_) | Found::None => return Ok(found),
     };
     if !is_usable(asked, head, from_ms) {
@@ -70,13 +67,29 @@ pub(in crate::store) fn named_from(recovered_at: Option<i64>) -> i64 {
     recovered_at.map_or(0, |at| at.saturating_add(rest))
 }
 
-/// From when on the time of an id is unused.
-pub(super) fn from_ms(row: Option<&worker_lease::Model>, head: &Head) -> i64 {
-    if sabotage::is(Fault::NoReservedUntil) {
-        return head.clock.now_ms;
+impl Footing {
+    /// From when on the time of a pool's id is unused, at a moment of the database's clock.
+    pub(super) fn unused_from_ms(
+        self,
+        is_named: bool,
+        row: Option<&worker_lease::Model>,
+        now_ms: i64,
+    ) -> i64 {
+        if sabotage::is(Fault::NoReservedUntil) {
+            return now_ms;
+        }
+        let reserved_until = row.map_or(0, |row| row.reserved_until);
+        let from_ms = Ord::max(reserved_until, self.leases_from);
+        if is_named {
+            return Ord::max(from_ms, named_from(self.recovered_at));
+        }
+        from_ms
     }
-    let reserved_until = row.map_or(0, |row| row.reserved_until);
-    Ord::max(reserved_until, head.leases_from)
+}
+
+fn begins(asked: &Question, head: &Head, row: Option<&worker_lease::Model>) -> i64 {
+    head.footing
+        .unused_from_ms(asked.is_named, row, head.clock.now_ms)
 }
 
 async fn find_exactly(
@@ -100,22 +113,22 @@ async fn find_any(
     asked: &Question,
     head: &Head,
 ) -> Result<Found, DbErr> {
-    let begins = |row: &worker_lease::Model| from_ms(Some(row), head);
+    let begins_at = |row: &worker_lease::Model| begins(asked, head, Some(row));
     let now_ms = head.clock.now_ms;
     if let Some(former) = head.former.filter(|_| asked.n_conflicts == 0)
         && let Some(row) = look::read_row(database, &asked.pool, former).await?
         && is_free(&row, head)
-        && is_usable(asked, head, begins(&row))
+        && is_usable(asked, head, begins_at(&row))
     {
         return Ok(Found::Free(row));
     }
-    let fresh_ms = from_ms(None, head);
+    let fresh_ms = begins(asked, head, None);
     let is_fresh_good = fresh_ms <= now_ms && is_usable(asked, head, fresh_ms);
     if is_fresh_good && let Some(fresh) = above_all(asked, head) {
         return Ok(Found::New(fresh));
     }
     let mut free = look::free_rows(database, asked, spread(asked)).await?;
-    let first_ms = free.first().map(begins);
+    let first_ms = free.first().map(begins_at);
     let is_first_usable = first_ms.is_some_and(|first_ms| is_usable(asked, head, first_ms));
     let is_first_best = first_ms
         .is_some_and(|first_ms| first_ms < fresh_ms || (first_ms <= now_ms && is_first_usable));
@@ -123,7 +136,7 @@ async fn find_any(
         return Ok(Found::New(fresh));
     }
     if is_first_usable {
-        free.retain(|row| is_usable(asked, head, begins(row)));
+        free.retain(|row| is_usable(asked, head, begins_at(row)));
     } else {
         free.truncate(1);
     }

@@ -17,7 +17,7 @@ use entity::worker_lease;
 use parking_lot::Mutex;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
-use super::{LeaseKey, Pool};
+use super::{LeaseKey, Pool, attempt::signed};
 use crate::sabotage::{self, Fault};
 use crate::store::{
     change::beat::Beat,
@@ -143,10 +143,6 @@ impl Given {
             leases.remove(id);
         }
     }
-}
-
-fn signed(worker: u32) -> i32 {
-    i32::try_from(worker).unwrap_or(i32::MAX)
 }
 
 /// Looks after what was given, for as long as the database is there.

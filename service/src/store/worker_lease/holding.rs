@@ -1,5 +1,5 @@
-//! Whoever holds a lease renews it and gives it back: the row is read, then written on condition
-//! that it is still so.
+//! Whoever holds a lease renews it and gives it back: the row is read, where it is not known, then
+//! written on condition that it is still so.
 
 use std::{
     future::Future,
@@ -25,15 +25,55 @@ struct Attempt {
     has_met: bool,
 }
 
+/// A renewal as it is written.
+pub(super) struct Renewal {
+    pub(super) written: Written,
+    ttl: Duration,
+}
+
+impl Renewal {
+    /// Of a row, at a moment of the database's clock; without a `ttl` for as long as before.
+    pub(super) fn of(
+        row: worker_lease::Model,
+        ttl: Option<Duration>,
+        clocks: Clocks,
+        now_ms: i64,
+        witness: Witness,
+    ) -> Self {
+        let former = Duration::from_millis(u64::try_from(row.ttl_ms).unwrap_or(0));
+        let ttl = ttl.unwrap_or(former);
+        let written = Written {
+            worker: unsigned(row.worker),
+            bits: unsigned(row.bits),
+            from_ms: row.reserved_from,
+            until_ms: clocks.until(now_ms, ttl).max(row.reserved_until),
+            expires_ms: now_ms.saturating_add(millis(ttl)),
+            ttl_ms: millis(ttl),
+            version: row.version,
+            ours_ms: clocks.ours_ms,
+            moment: None,
+            pool: row.pool,
+            holder: row.holder,
+            token_hash: row.token_hash,
+            witness,
+        };
+        Self { written, ttl }
+    }
+}
+
 impl Database {
     /// Renews a lease, for as long as before where no time is given.
     pub(in crate::store) async fn renew_lease(
         &self,
         key: &LeaseKey,
         ttl: Option<Duration>,
+        until: Instant,
+        doubt: Doubt,
     ) -> Result<WorkerLease, LeaseError> {
         let renewed = self
-            .repeated(|attempt| self.try_to_renew(key, ttl, attempt.until))
+            .repeated(until, doubt, |attempt| {
+                self.try_to_renew(key, ttl, attempt.until)
+            })
             .await?;
         self.given.note(&renewed.key, &self.beat);
         Ok(renewed)
@@ -45,36 +85,37 @@ impl Database {
         ttl: Option<Duration>,
         until: Instant,
     ) -> Result<WorkerLease, Stop> {
+        if let Some(lease) = self.renew_at_once(key, ttl, until).await? {
+            return Ok(lease);
+        }
         let clocks = Clocks::read();
         let (clock, row, witness) = self.look_at(key, clocks, until).await?;
         if row.ended {
             return Err(LeaseError::Lost.into());
         }
         clocks.check(clock.now_ms)?;
-        let former = Duration::from_millis(u64::try_from(row.ttl_ms).unwrap_or(0));
-        let ttl = ttl.unwrap_or(former);
-        let era = witness.era();
-        let written = Written {
-            pool: row.pool.clone(),
-            worker: key.worker,
-            bits: unsigned(row.bits),
-            holder: row.holder.clone(),
-            token_hash: row.token_hash.clone(),
-            from_ms: row.reserved_from,
-            until_ms: clocks.until(clock.now_ms, ttl).max(row.reserved_until),
-            expires_ms: clock.now_ms.saturating_add(millis(ttl)),
-            ttl_ms: millis(ttl),
-            version: row.version,
-            ours_ms: clocks.ours_ms,
-            witness,
-        };
-        let (statement, skew_ms) = (written.clone(), clocks.skew_ms(clock.now_ms));
+        let renewal = Renewal::of(row, ttl, clocks, clock.now_ms, witness);
+        let skew_ms = clocks.skew_ms(clock.now_ms);
+        self.renew(key, renewal, clocks, skew_ms, until).await
+    }
+
+    /// Writes a renewal of a row as it was seen or is known.
+    pub(super) async fn renew(
+        &self,
+        key: &LeaseKey,
+        Renewal { written, ttl }: Renewal,
+        clocks: Clocks,
+        skew_ms: i64,
+        until: Instant,
+    ) -> Result<WorkerLease, Stop> {
+        let (statement, era) = (written.clone(), written.witness.era());
         let renewing = self
             .connection
             .run(until, |database| statements::renew(database, statement));
         if !renewing.await? {
             return Err(Stop::Conflict);
         }
+        self.known.note(written.row(), era);
         let mut key = key.clone();
         (key.version, key.era) = (written.version_after(), era);
         Ok(WorkerLease {
@@ -93,9 +134,13 @@ impl Database {
         &self,
         key: &LeaseKey,
         unused_from_ms: Option<i64>,
+        until: Instant,
+        doubt: Doubt,
     ) -> Result<(), LeaseError> {
-        self.repeated(|attempt| self.try_to_end(key, unused_from_ms, attempt))
-            .await
+        self.repeated(until, doubt, |attempt| {
+            self.try_to_end(key, unused_from_ms, attempt)
+        })
+        .await
     }
 
     async fn try_to_end(
@@ -104,8 +149,14 @@ impl Database {
         unused_from_ms: Option<i64>,
         attempt: Attempt,
     ) -> Result<(), Stop> {
+        // What was unused may be used by whoever renewed it.
+        if !attempt.has_met
+            && let Some(()) = self.end_at_once(key, unused_from_ms, attempt.until).await?
+        {
+            return Ok(());
+        }
         let looking = self.look_at(key, Clocks::read(), attempt.until);
-        let (clock, row, witness) = looking.await?;
+        let (_clock, row, witness) = looking.await?;
         if row.ended {
             // An earlier attempt did it, and what it said of the time stands.
             return Ok(());
@@ -114,25 +165,34 @@ impl Database {
         if unused_from_ms.is_some_and(|unused| unused < from_ms || unused > until_ms) {
             return Err(LeaseError::NotOfTheLease { from_ms, until_ms }.into());
         }
-        // What was unused may be used by whoever renewed it.
         let unused_from_ms = unused_from_ms.filter(|_| !attempt.has_met);
+        self.end(row, unused_from_ms, witness, attempt.until).await
+    }
+
+    /// Writes the end of a row as it was seen or is known.
+    pub(super) async fn end(
+        &self,
+        mut row: worker_lease::Model,
+        unused_from_ms: Option<i64>,
+        witness: Witness,
+        until: Instant,
+    ) -> Result<(), Stop> {
+        let (unused_from_ms, era) = (unused_from_ms.unwrap_or(row.reserved_until), witness.era());
         let end = End {
-            pool: row.pool,
-            worker: key.worker,
-            token_hash: row.token_hash,
-            until_ms: unused_from_ms.unwrap_or(until_ms),
-            expires_ms: clock.now_ms.min(row.expires_at),
-            version: row.version,
+            row: row.clone(),
+            unused_from_ms,
             witness,
         };
         let ending = self
             .connection
-            .run(attempt.until, |database| statements::end(database, end));
-        if ending.await? {
-            Ok(())
-        } else {
-            Err(Stop::Conflict)
+            .run(until, |database| statements::end(database, end));
+        if !ending.await? {
+            return Err(Stop::Conflict);
         }
+        (row.ended, row.reserved_until) = (true, unused_from_ms);
+        row.version = row.version.saturating_add(1);
+        self.known.note(row, era);
+        Ok(())
     }
 
     /// The row of a lease, where it is still the holder's.
@@ -152,7 +212,7 @@ impl Database {
             Ok((clock, row))
         });
         let (clock, row) = looking.await.map_err(certain)?;
-        self.check_clock(clock, &witness, clocks)?;
+        self.check_clock((clock, None), &witness, clocks)?;
         let version = row.as_ref().map_or(0, |row| row.version);
         if version < key.least_version(witness.era()) {
             self.note_lease_went_back(witness.era());
@@ -166,14 +226,18 @@ impl Database {
     }
 
     /// Repeats what does no harm when it is done twice.
-    async fn repeated<T, F, Fut>(&self, attempt: F) -> Result<T, LeaseError>
+    async fn repeated<T, F, Fut>(
+        &self,
+        until: Instant,
+        mut doubt: Doubt,
+        attempt: F,
+    ) -> Result<T, LeaseError>
     where
         F: Fn(Attempt) -> Fut,
         Fut: Future<Output = Result<T, Stop>>,
     {
-        let until = Instant::now() + self.settings.deadline;
         let mut backoff = Backoff::new(&self.settings);
-        let (mut n_attempts, mut doubt, mut has_met) = (0, Doubt::default(), false);
+        let (mut n_attempts, mut has_met) = (0, false);
         loop {
             n_attempts += 1;
             match attempt(Attempt { until, has_met }).await {

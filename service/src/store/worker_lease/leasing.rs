@@ -1,5 +1,5 @@
-//! One database leases a worker id: it is looked at, then written on condition that it is still so,
-//! and looked at again where it is not.
+//! One database leases a worker id: it is looked at, where that is not known, then written on
+//! condition that it is still so, and looked at again where it is not.
 
 use std::{
     sync::Arc,
@@ -35,20 +35,38 @@ struct Uncertain {
 }
 
 /// A lease on its way.
-struct Asking<'a> {
-    wanted: &'a LeaseWanted,
+pub(in crate::store) struct Asking {
+    pub(super) wanted: LeaseWanted,
     /// The store's place in the configuration.
-    store: usize,
+    pub(super) store: usize,
     /// The same in all attempts, so that each knows what another one got.
-    token: Token,
+    pub(super) token: Token,
     uncertain: Vec<Uncertain>,
+    pub(super) doubt: Doubt,
     n_conflicts: u32,
-    until: Instant,
+    pub(super) until: Instant,
 }
 
-impl Asking<'_> {
+impl Asking {
+    pub(in crate::store) fn new(wanted: LeaseWanted, store: usize, until: Instant) -> Self {
+        Self {
+            wanted,
+            store,
+            token: Token::draw(),
+            uncertain: Vec::new(),
+            doubt: Doubt::default(),
+            n_conflicts: 0,
+            until,
+        }
+    }
+
+    /// Whether nothing was tried before that may have been done, or met others.
+    pub(super) fn is_first(&self) -> bool {
+        self.uncertain.is_empty() && self.n_conflicts == 0
+    }
+
     fn question(&self, share: Share, clocks: Clocks, witness: &Witness) -> Question {
-        let wanted = self.wanted;
+        let wanted = &self.wanted;
         Question {
             pool: wanted.pool.key(),
             holder: wanted.holder.to_string(),
@@ -101,36 +119,34 @@ impl Asking<'_> {
 }
 
 impl Database {
-    /// Leases one of this database's ids, within `until`. What an attempt may have got beside it is
+    /// Leases one of this database's ids in time. What an attempt may have got beside it is
     /// taken back in the background.
     pub(in crate::store) async fn lease(
         self: &Arc<Self>,
-        wanted: &LeaseWanted,
-        store: usize,
-        until: Instant,
+        mut asking: Asking,
     ) -> Result<WorkerLease, LeaseError> {
-        let mut asking = Asking {
-            wanted,
-            store,
-            token: Token::draw(),
-            uncertain: Vec::new(),
-            n_conflicts: 0,
-            until,
-        };
         let leased = self.lease_within(&mut asking).await;
         let got = leased.as_ref().ok().map(|lease| lease.key.worker);
-        for left in &asking.uncertain {
-            if got != Some(left.worker) {
-                let key = asking.key(left.worker, 0, left.era);
-                self.take_back(key, left.from_ms, wanted.ttl);
-            }
-        }
+        self.take_back_uncertain(&asking, got);
         leased
     }
 
-    async fn lease_within(&self, asking: &mut Asking<'_>) -> Result<WorkerLease, LeaseError> {
+    /// Takes back what attempts may have got, but for the id that was got for certain.
+    pub(super) fn take_back_uncertain(self: &Arc<Self>, asking: &Asking, got: Option<u32>) {
+        for left in &asking.uncertain {
+            if got != Some(left.worker) {
+                let key = asking.key(left.worker, 0, left.era);
+                self.take_back(key, left.from_ms, asking.wanted.ttl);
+            }
+        }
+    }
+
+    async fn lease_within(
+        self: &Arc<Self>,
+        asking: &mut Asking,
+    ) -> Result<WorkerLease, LeaseError> {
         let mut backoff = Backoff::new(&self.settings);
-        let (mut n_attempts, mut doubt) = (0, Doubt::default());
+        let mut n_attempts = 0;
         loop {
             n_attempts += 1;
             match self.attempt(asking).await {
@@ -139,27 +155,30 @@ impl Database {
                     return Ok(lease);
                 }
                 Err(Stop::Conflict) => asking.n_conflicts += 1,
-                Err(Stop::Told(error)) => return Err(doubt.told(error)),
-                Err(Stop::Failed(failure)) => self.judge(&failure, &mut doubt)?,
+                Err(Stop::Told(error)) => return Err(asking.doubt.told(error)),
+                Err(Stop::Failed(failure)) => self.judge(&failure, &mut asking.doubt)?,
             }
             if n_attempts >= self.settings.attempts || Instant::now() >= asking.until {
-                return Err(doubt.told(LeaseError::Deadline));
+                return Err(asking.doubt.told(LeaseError::Deadline));
             }
             backoff.wait(asking.until).await;
         }
     }
 
-    async fn attempt(&self, asking: &mut Asking<'_>) -> Result<WorkerLease, Stop> {
-        self.know_leases(asking.until).await?;
+    async fn attempt(self: &Arc<Self>, asking: &mut Asking) -> Result<WorkerLease, Stop> {
+        if let Some(lease) = self.lease_at_once(asking).await? {
+            return Ok(lease);
+        }
         let clocks = Clocks::read();
         let witness = self.witness()?;
-        let wanted = asking.wanted;
+        let wanted = asking.wanted.clone();
         let question = asking.question(Share::of(self.place.stripe), clocks, &witness);
         let looking = self
             .connection
             .run(asking.until, |database| choice::look(database, question));
         let Look { head, found } = looking.await.map_err(certain)?;
-        self.check_clock(head.clock, &witness, clocks)?;
+        let seen = (head.clock, Some(head.footing));
+        self.check_clock(seen, &witness, clocks)?;
         clocks.check(head.clock.now_ms)?;
         if let Some(bits) = head.bits.filter(|bits| *bits != wanted.bits) {
             return Err(LeaseError::OtherWidth { bits }.into());
@@ -193,21 +212,30 @@ impl Database {
             raising.await.map_err(certain)?;
         }
         let written = self.as_written(asking, clocks, &head, (worker, row.as_ref()), witness);
-        self.write(asking, clocks, &head, written, row.is_none())
+        let ground = Ground {
+            stripe: self.place.stripe,
+            recovered_at: head.footing.recovered_at,
+        };
+        let skew_ms = clocks.skew_ms(head.clock.now_ms);
+        let statement = (written, ground);
+        self.write(asking, clocks, skew_ms, statement, row.is_none())
             .await
     }
 
     /// The row of the id that was chosen, as it is to be.
     fn as_written(
         &self,
-        asking: &Asking<'_>,
+        asking: &Asking,
         clocks: Clocks,
         head: &Head,
         (worker, row): (u32, Option<&worker_lease::Model>),
         witness: Witness,
     ) -> Written {
-        let (wanted, ttl) = (asking.wanted, asking.wanted.ttl);
-        let from_ms = choice::from_ms(row, head);
+        let (wanted, ttl) = (&asking.wanted, asking.wanted.ttl);
+        let is_named = matches!(wanted.pool, Pool::Named(_));
+        let from_ms = head
+            .footing
+            .unused_from_ms(is_named, row, head.clock.now_ms);
         Written {
             pool: wanted.pool.key(),
             worker,
@@ -221,25 +249,22 @@ impl Database {
             ttl_ms: millis(ttl),
             version: row.map_or(head.version, |row| row.version),
             ours_ms: clocks.ours_ms,
+            moment: None,
             witness,
         }
     }
 
-    /// Takes the id that was chosen, as it was seen.
-    async fn write(
+    /// Takes the id that was chosen, as it was seen or is known.
+    pub(super) async fn write(
         &self,
-        asking: &mut Asking<'_>,
+        asking: &mut Asking,
         clocks: Clocks,
-        head: &Head,
-        written: Written,
+        skew_ms: i64,
+        (written, ground): (Written, Ground),
         is_new: bool,
     ) -> Result<WorkerLease, Stop> {
-        let (skew_ms, era) = (clocks.skew_ms(head.clock.now_ms), written.witness.era());
+        let era = written.witness.era();
         let statement = written.clone();
-        let ground = Ground {
-            stripe: self.place.stripe,
-            recovered_at: head.recovered_at,
-        };
         let writing = self.connection.run(asking.until, |database| async move {
             if is_new {
                 statements::bear(database, statement, ground).await
@@ -261,6 +286,7 @@ impl Database {
                 return Err(failure.into());
             }
         }
+        self.known.note(written.row(), era);
         Ok(WorkerLease {
             key: asking.key(written.worker, written.version_after(), era),
             from_ms: written.from_ms,

@@ -54,10 +54,7 @@ pub(super) struct Look {
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) clock: Clock,
-    /// Before this no id's time begins, whatever its row says: an older program's recovery does not
-    /// raise the rows.
-    pub(super) leases_from: i64,
-    pub(super) recovered_at: Option<i64>,
+    pub(super) footing: Footing,
     /// The oldest program that can work with the database, by its schema.
     pub(super) compatible_from: i32,
     /// What the versions of new rows lie above.
@@ -70,6 +67,15 @@ pub(super) struct Head {
     pub(super) former: Option<u32>,
     /// Other pools that were used of late, where this one is new and they are bounded.
     pub(super) n_pools: u64,
+}
+
+/// What the last recovery of a database says of all its leases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Footing {
+    pub(super) recovered_at: Option<i64>,
+    /// Before this no id's time begins, whatever its row says: an older program's recovery does not
+    /// raise the rows.
+    pub(super) leases_from: i64,
 }
 
 /// A database's clock, and what bears out that it has not gone back.
@@ -196,8 +202,10 @@ fn head_of(row: &QueryResult) -> Result<Head, DbErr> {
             now_ms: row.try_get("", "now_ms")?,
             beat: row.try_get("", "beat")?,
         },
-        leases_from: leases_from.unwrap_or(0),
-        recovered_at,
+        footing: Footing {
+            recovered_at,
+            leases_from: leases_from.unwrap_or(0),
+        },
         compatible_from: row.try_get("", "compatible_from")?,
         version: recovered_at.map_or(0, version_at),
         bits: id("bits")?,

@@ -5,11 +5,13 @@
 //! have the id. Whether one has ended is judged by the database's clock, in the statement that gives
 //! the id to the next one. `docs/adr/0019-worker-ids-are-leased-with-their-time.md` has the argument.
 
+mod at_once;
 mod attempt;
 mod by_store;
 mod choice;
 mod given;
 mod holding;
+mod known;
 mod leasing;
 mod listing;
 mod look;
@@ -25,13 +27,15 @@ use std::{
 
 use odometer_core::{definition::Stripe, name::SequenceName};
 use thiserror::Error;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinError};
 
-use self::token::Token;
+use self::{attempt::Doubt, token::Token};
 use super::{kind::Store, stores::Stores};
 
 pub(in crate::store) use choice::named_from;
 pub(in crate::store) use given::{Given, watch};
+pub(in crate::store) use known::Known;
+pub(in crate::store) use leasing::Asking;
 
 /// No clock of ours may be further ahead of the database's: nothing is reserved then.
 pub(in crate::store) const MOST_AHEAD_MS: i64 = 5 * 60 * 1000;
@@ -230,15 +234,21 @@ impl Stores {
         wanted: LeaseWanted,
     ) -> Result<WorkerLease, LeaseError> {
         let index = self.index_of(store).ok_or(LeaseError::Unavailable)?;
+        let mut asking = self.at(index).ask(wanted, index);
         let stores = Arc::clone(self);
         let (answer, receiver) = oneshot::channel();
-        self.at(index).handle().spawn(async move {
-            let leasing = stores.at(index).lease(&wanted, index);
-            if let Err(Ok(lease)) = answer.send(leasing.await) {
-                tracing::debug!("a lease that nobody waits for any more is given back");
-                stores
-                    .at(index)
-                    .take_back(lease.key, lease.from_ms, lease.ttl);
+        // Here first: what is done at once need not be handed to another thread.
+        tokio::spawn(async move {
+            match stores.at(index).lease_first(&mut asking).await {
+                Ok(None) => {
+                    let handle = stores.at(index).handle().clone();
+                    handle.spawn(async move {
+                        let leased = stores.at(index).lease(asking).await;
+                        stores.tell(answer, leased);
+                    });
+                }
+                Ok(Some(lease)) => stores.tell(answer, Ok(lease)),
+                Err(error) => stores.tell(answer, Err(error)),
             }
         });
         // Gone only with the store, at the end.
@@ -255,9 +265,17 @@ impl Stores {
         key: &LeaseKey,
         ttl: impl Into<Option<Duration>>,
     ) -> Result<WorkerLease, LeaseError> {
+        let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
         let (key, ttl) = (key.clone(), ttl.into());
-        self.to_its_end(&key.clone(), move |stores| async move {
-            stores.at(key.store).renew(&key, ttl).await
+        to_its_end(async move {
+            let until = Instant::now() + database.settings.deadline;
+            let mut doubt = Doubt::default();
+            if let Some(lease) = database.renew_first(&key, ttl, until, &mut doubt).await? {
+                return Ok(lease);
+            }
+            let handle = database.handle().clone();
+            let renewing = async move { database.renew_lease(&key, ttl, until, doubt).await };
+            ended(handle.spawn(renewing).await)
         })
         .await
     }
@@ -272,9 +290,21 @@ impl Stores {
         key: &LeaseKey,
         unused_from_ms: Option<i64>,
     ) -> Result<(), LeaseError> {
+        let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
         let key = key.clone();
-        self.to_its_end(&key.clone(), move |stores| async move {
-            stores.at(key.store).give_back(&key, unused_from_ms).await
+        to_its_end(async move {
+            let until = Instant::now() + database.settings.deadline;
+            let mut doubt = Doubt::default();
+            let first = database.end_first(&key, unused_from_ms, until, &mut doubt);
+            if first.await?.is_some() {
+                return Ok(());
+            }
+            let handle = database.handle().clone();
+            let ending = async move {
+                let ending = database.give_back_lease(&key, unused_from_ms, until, doubt);
+                ending.await
+            };
+            ended(handle.spawn(ending).await)
         })
         .await
     }
@@ -338,25 +368,35 @@ impl Stores {
         self.store_of_leases(store)?.lease_row(pool, worker).await
     }
 
+    /// Tells who asked for a lease; where nobody waits for it any more it is given back.
+    fn tell(
+        &self,
+        answer: oneshot::Sender<Result<WorkerLease, LeaseError>>,
+        leased: Result<WorkerLease, LeaseError>,
+    ) {
+        if let Err(Ok(lease)) = answer.send(leased) {
+            tracing::debug!("a lease that nobody waits for any more is given back");
+            let store = self.at(lease.key.store);
+            store.take_back(lease.key, lease.from_ms, lease.ttl);
+        }
+    }
+
     fn store_of_leases(&self, name: &str) -> Result<&Store, LeaseError> {
         let index = self.index_of(name).ok_or(LeaseError::Unavailable)?;
         Ok(self.at(index))
     }
+}
 
-    /// Runs what must not stop half-way when its caller gives up.
-    async fn to_its_end<T, F, Fut>(
-        self: &Arc<Self>,
-        key: &LeaseKey,
-        work: F,
-    ) -> Result<T, LeaseError>
-    where
-        T: Send + 'static,
-        F: FnOnce(Arc<Self>) -> Fut,
-        Fut: Future<Output = Result<T, LeaseError>> + Send + 'static,
-    {
-        let work = self.at(key.store).handle().spawn(work(Arc::clone(self)));
-        work.await.unwrap_or(Err(LeaseError::MayHaveHappened))
-    }
+/// Runs what must not stop half-way when its caller gives up.
+async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, LeaseError>> + Send + 'static,
+) -> Result<T, LeaseError> {
+    ended(tokio::spawn(work).await)
+}
+
+/// What came of a task, which only the end of this process stops.
+fn ended<T>(outcome: Result<Result<T, LeaseError>, JoinError>) -> Result<T, LeaseError> {
+    outcome.unwrap_or(Err(LeaseError::MayHaveHappened))
 }
 
 #[cfg(test)]

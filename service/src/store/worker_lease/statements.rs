@@ -11,7 +11,7 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait, LockType, Query},
 };
 
-use super::{MOST_AHEAD_MS, look};
+use super::{MOST_AHEAD_MS, attempt::signed, known::Moment, look};
 use crate::sabotage::{self, Fault};
 use crate::store::{
     change::beat::Witness, connection::session::DatabaseConnection, database_clock,
@@ -33,6 +33,8 @@ pub(super) struct Written {
     pub(super) version: i64,
     /// Our clock, which may not be too far ahead.
     pub(super) ours_ms: i64,
+    /// When it may be written, by the database's clock; `None` where that was looked at.
+    pub(super) moment: Option<Moment>,
     pub(super) witness: Witness,
 }
 
@@ -46,8 +48,9 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// That `meta`'s row says so, as a condition on it.
-    fn is_its(self) -> Condition {
+    /// That `meta`'s row says so, and lets leases begin then, as a condition on it.
+    fn is_its(self, from_ms: i64) -> Condition {
+        let leases_from = || Expr::col((meta::Entity, meta::Column::LeasesFrom));
         let recovered_at = Expr::col((meta::Entity, meta::Column::RecoveredAt));
         Condition::all()
             .add(meta::Column::Id.eq(1))
@@ -57,14 +60,15 @@ impl Ground {
                 Some(at) => recovered_at.eq(at),
                 None => recovered_at.is_null(),
             })
+            .add(leases_from().is_null().or(leases_from().lte(from_ms)))
     }
 
     /// The same, as a condition of any statement.
-    fn holds(self) -> Expr {
+    fn holds(self, from_ms: i64) -> Expr {
         let row = Query::select()
             .expr(Expr::val(1))
             .from(meta::Entity)
-            .cond_where(self.is_its())
+            .cond_where(self.is_its(from_ms))
             .to_owned();
         Expr::exists(row)
     }
@@ -76,8 +80,25 @@ impl Written {
         self.version.saturating_add(1)
     }
 
+    /// The row once it is written.
+    pub(super) fn row(&self) -> worker_lease::Model {
+        worker_lease::Model {
+            pool: self.pool.clone(),
+            worker: self.id(),
+            bits: self.bits(),
+            holder: self.holder.clone(),
+            token_hash: self.token_hash.clone(),
+            expires_at: self.expires_ms,
+            reserved_until: self.until_ms,
+            version: self.version_after(),
+            reserved_from: self.from_ms,
+            ttl_ms: self.ttl_ms,
+            ended: false,
+        }
+    }
+
     fn id(&self) -> i32 {
-        id(self.worker)
+        signed(self.worker)
     }
 
     fn bits(&self) -> i32 {
@@ -85,13 +106,15 @@ impl Written {
     }
 }
 
-fn id(worker: u32) -> i32 {
-    i32::try_from(worker).unwrap_or(i32::MAX)
-}
-
-/// That our clock is not too far ahead of the database's.
-fn keeps_time(backend: DbBackend, ours_ms: i64) -> Expr {
-    Expr::val(ours_ms.saturating_sub(MOST_AHEAD_MS)).lte(database_clock::now(backend))
+/// That our clock is not too far ahead of the database's, and that it is the moment that the lease was
+/// made for.
+fn keeps_time(backend: DbBackend, lease: &Written) -> Expr {
+    let least_ms = lease.ours_ms.saturating_sub(MOST_AHEAD_MS);
+    let now = database_clock::now(backend);
+    match lease.moment {
+        Some(moment) => now.between(Ord::max(least_ms, moment.earliest_ms), moment.latest_ms),
+        None => now.gte(least_ms),
+    }
 }
 
 /// Takes an id that nobody holds; false where somebody was faster.
@@ -108,6 +131,9 @@ pub(super) async fn take(
             .add(Column::Version.eq(lease.version))
             .add(look::free(backend));
     }
+    if !sabotage::is(Fault::NoReservedUntil) && !sabotage::is(Fault::NoLeaseConditions) {
+        is_as_seen = is_as_seen.add(Column::ReservedUntil.lte(lease.from_ms));
+    }
     let taken = worker_lease::Entity::update_many()
         .col_expr(Column::Bits, Expr::val(lease.bits()))
         .col_expr(Column::Holder, Expr::val(lease.holder.as_str()))
@@ -121,8 +147,8 @@ pub(super) async fn take(
         .filter(Column::Pool.eq(lease.pool.as_str()))
         .filter(Column::Worker.eq(lease.id()))
         .filter(is_as_seen)
-        .filter(ground.holds())
-        .filter(keeps_time(backend, lease.ours_ms))
+        .filter(ground.holds(lease.from_ms))
+        .filter(keeps_time(backend, &lease))
         .filter(lease.witness.holds())
         .exec(&database)
         .await?;
@@ -139,7 +165,6 @@ pub(super) async fn bear(
 ) -> Result<bool, DbErr> {
     use worker_lease::Column;
     let backend = database.get_database_backend();
-    let leases_from = || Expr::col(meta::Column::LeasesFrom);
     let mut row = Query::select();
     row.expr(Expr::val(lease.pool.as_str()))
         .expr(Expr::val(lease.id()))
@@ -153,9 +178,8 @@ pub(super) async fn bear(
         .expr(Expr::val(false))
         .expr(Expr::val(lease.version_after()))
         .from(meta::Entity)
-        .cond_where(ground.is_its())
-        .and_where(leases_from().is_null().or(leases_from().lte(lease.from_ms)))
-        .and_where(keeps_time(backend, lease.ours_ms))
+        .cond_where(ground.is_its(lease.from_ms))
+        .and_where(keeps_time(backend, &lease))
         .and_where(lease.witness.holds());
     // SQLite has one writer and no row locks.
     if backend != DbBackend::Sqlite {
@@ -206,7 +230,8 @@ pub(super) async fn renew(database: DatabaseConnection, lease: Written) -> Resul
         .filter(Column::Version.eq(lease.version))
         .filter(Column::TokenHash.eq(lease.token_hash.as_str()))
         .filter(Column::Ended.eq(false))
-        .filter(keeps_time(backend, lease.ours_ms))
+        .filter(Column::ReservedUntil.lte(lease.until_ms))
+        .filter(keeps_time(backend, &lease))
         .filter(lease.witness.holds())
         .exec(&database)
         .await?;
@@ -216,12 +241,10 @@ pub(super) async fn renew(database: DatabaseConnection, lease: Written) -> Resul
 /// An end as it is written.
 #[derive(Clone, Debug)]
 pub(super) struct End {
-    pub(super) pool: String,
-    pub(super) worker: u32,
-    pub(super) token_hash: String,
-    pub(super) until_ms: i64,
-    pub(super) expires_ms: i64,
-    pub(super) version: i64,
+    /// The lease's row as it was seen.
+    pub(super) row: worker_lease::Model,
+    /// Nothing was stamped at or past it.
+    pub(super) unused_from_ms: i64,
     pub(super) witness: Witness,
 }
 
@@ -229,15 +252,19 @@ pub(super) struct End {
 /// which what is called unused may be used.
 pub(super) async fn end(database: DatabaseConnection, end: End) -> Result<bool, DbErr> {
     use worker_lease::Column;
+    let (row, expires_at) = (end.row, Expr::col(Column::ExpiresAt));
+    let now = database_clock::now(database.get_database_backend());
+    let ended_at = Expr::case(expires_at.clone().lte(now.clone()), expires_at).finally(now);
     let ended = worker_lease::Entity::update_many()
         .col_expr(Column::Ended, Expr::val(true))
-        .col_expr(Column::ExpiresAt, Expr::val(end.expires_ms))
-        .col_expr(Column::ReservedUntil, Expr::val(end.until_ms))
-        .col_expr(Column::Version, Expr::val(end.version.saturating_add(1)))
-        .filter(Column::Pool.eq(end.pool.as_str()))
-        .filter(Column::Worker.eq(id(end.worker)))
-        .filter(Column::Version.eq(end.version))
-        .filter(Column::TokenHash.eq(end.token_hash.as_str()))
+        .col_expr(Column::ExpiresAt, ended_at.into())
+        .col_expr(Column::ReservedUntil, Expr::val(end.unused_from_ms))
+        .col_expr(Column::Version, Expr::val(row.version.saturating_add(1)))
+        .filter(Column::Pool.eq(row.pool.as_str()))
+        .filter(Column::Worker.eq(row.worker))
+        .filter(Column::Version.eq(row.version))
+        .filter(Column::TokenHash.eq(row.token_hash.as_str()))
+        .filter(Column::ReservedUntil.eq(row.reserved_until))
         .filter(end.witness.holds())
         .exec(&database)
         .await?;

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{LeaseError, LeaseKey};
+use super::{LeaseError, LeaseKey, attempt::Doubt};
 use crate::store::database::Database;
 
 /// A statement that nobody waits for any more may still arrive for so many times `store.timeout`.
@@ -40,7 +40,9 @@ async fn take_back_within(database: Weak<Database>, key: LeaseKey, from_ms: i64,
             return;
         };
         let grace = alive.settings.timeout * GRACE;
-        match alive.give_back_lease(&key, Some(from_ms)).await {
+        let until = Instant::now() + alive.settings.deadline;
+        let ending = alive.give_back_lease(&key, Some(from_ms), until, Doubt::default());
+        match ending.await {
             Ok(()) => return,
             Err(LeaseError::Lost) if since.elapsed() >= grace => return,
             Err(error) if since.elapsed() >= grace + ttl => {

@@ -1,0 +1,135 @@
+//! What a replica remembers of worker ids spares it looks, and is believed only where it still holds.
+
+use super::{LIMIT, Stretch, now_ms, overlaps};
+use crate::support::{
+    Backend, Client, Lease, Options, Program, TestDatabase, for_each_backend, for_each_server, run,
+    wait,
+};
+
+const BITS: u32 = 10;
+const TTL_MS: i64 = 60_000;
+/// Leases, and as many ends.
+const N: i64 = 100;
+
+fn options(database: &TestDatabase) -> Options {
+    Program::options().database(&database.url)
+}
+
+for_each_server!(what_another_replica_wrote_since_is_looked_at);
+
+async fn what_another_replica_wrote_since_is_looked_at(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let found = stale_knowledge(&options(&database), &options(&database)).await;
+    assert!(found.is_empty(), "{found:?}");
+}
+
+for_each_server!(without_its_conditions_what_is_remembered_is_believed);
+
+async fn without_its_conditions_what_is_remembered_is_believed(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let guards = "no-lease-conditions,no-went-back-checks";
+    let credulous = options(&database).without_guards(guards);
+    let found = stale_knowledge(&credulous, &options(&database)).await;
+    assert!(!found.is_empty(), "the check finds nothing");
+}
+
+/// One replica leases and takes back, another does the same behind its back, and the first leases
+/// once more: times that were stamped twice.
+async fn stale_knowledge(first: &Options, second: &Options) -> Vec<(Stretch, Stretch)> {
+    let (first, second) = (first.start_ready().await, second.start_ready().await);
+    let mut used = Vec::new();
+    // So long ago each ends: the next one needs no patience.
+    for (client, ago_ms) in [
+        (first.client(), 3000),
+        (second.client(), 2000),
+        (first.client(), 1000),
+    ] {
+        let lease = client.lease("billing", BITS, TTL_MS, "one").await;
+        let to = now_ms() - ago_ms;
+        used.push(Stretch {
+            worker: lease.worker,
+            from: Ord::max(lease.from_ms, to - 60_000),
+            to,
+        });
+        let given = client.give_back(&lease, Some(to)).await.expect("a reply");
+        assert_eq!(given.status, 204, "{given:?}");
+    }
+    overlaps(used)
+}
+
+for_each_backend!(a_row_that_is_another_one_at_a_known_version_is_looked_at);
+
+/// As where the database has lost an end, and another replica wrote in its place.
+async fn a_row_that_is_another_one_at_a_known_version_is_looked_at(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = options(&database).start_ready().await;
+    let client = program.client();
+    let lease = client.lease("billing", BITS, TTL_MS, "one").await;
+    let given = client.give_back(&lease, Some(lease.from_ms)).await;
+    assert_eq!(given.expect("a reply").status, 204);
+    let reserve = async |until_ms: i64| {
+        let sql = format!("UPDATE worker_lease SET reserved_until = {until_ms}");
+        database.execute(&sql).await;
+    };
+    let used_ms = now_ms() - 1000;
+    reserve(used_ms).await;
+    let again = client.lease("billing", BITS, TTL_MS, "one").await;
+    assert_eq!((again.worker, again.from_ms), (lease.worker, used_ms));
+    let later_ms = again.until_ms + TTL_MS;
+    reserve(later_ms).await;
+    let renewed = client.renew(&again, None).await.expect("a reply");
+    assert_eq!(renewed.status, 200, "{renewed:?}");
+    assert_eq!(Lease::of(&renewed).until_ms, later_ms);
+    reserve(later_ms + 1).await;
+    let given = client.give_back(&again, None).await.expect("a reply");
+    assert_eq!(given.status, 204, "{given:?}");
+    let reserved = "SELECT MAX(reserved_until) FROM worker_lease";
+    assert_eq!(database.number(reserved).await, Some(later_ms + 1));
+}
+
+/// Reads of the rows are counted by PostgreSQL, a write's own among them.
+#[test]
+fn who_comes_again_is_served_without_a_look() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Postgres).await;
+        let program = options(&database).start_ready().await;
+        let client = program.client();
+        let mut n_written = 0;
+        let first = n_looks(&database, &client, &mut n_written, |n| n).await;
+        assert!(first >= N, "vacuous: {first} looks for {N} new holders");
+        let again = n_looks(&database, &client, &mut n_written, |n| n % 8).await;
+        assert!(again <= N / 10, "{again} looks for holders that are known");
+    });
+}
+
+/// Leases and gives back, each time for the holder that `holder` says; how often rows were read
+/// beside the writes.
+async fn n_looks(
+    database: &TestDatabase,
+    client: &Client,
+    n_written: &mut i64,
+    holder: impl Fn(i64) -> i64,
+) -> i64 {
+    let before = n_read(database).await;
+    for n in 0..N {
+        let holder = format!("holder-{}", holder(n));
+        let lease = client.lease("billing", BITS, TTL_MS, &holder).await;
+        let given = client.give_back(&lease, Some(lease.from_ms)).await;
+        assert_eq!(given.expect("a reply").status, 204);
+    }
+    *n_written += 2 * N;
+    let sql = "SELECT (n_tup_ins + n_tup_upd)::BIGINT FROM pg_stat_user_tables \
+               WHERE relname = 'worker_lease'";
+    // Each connection says what it did about once a second.
+    wait::until("the server has counted all writes", LIMIT, async || {
+        (database.number(sql).await? >= *n_written).then_some(())
+    })
+    .await;
+    n_read(database).await - before - 2 * N
+}
+
+async fn n_read(database: &TestDatabase) -> i64 {
+    let sql = "SELECT (seq_scan + idx_scan)::BIGINT FROM pg_stat_user_tables \
+               WHERE relname = 'worker_lease'";
+    database.number(sql).await.expect("the table is there")
+}
