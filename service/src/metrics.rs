@@ -98,7 +98,7 @@ const COUNTERS: [(&str, &str); 19] = [
 ];
 
 /// Every gauge and what it shows.
-const GAUGES: [(&str, &str); 25] = [
+const GAUGES: [(&str, &str); 27] = [
     ("odometer_actors", "Actors running."),
     (
         "odometer_block_remaining",
@@ -118,6 +118,10 @@ const GAUGES: [(&str, &str); 25] = [
         "A database's clock minus this machine's.",
     ),
     (
+        "odometer_database_durability_weak",
+        "1 while a database's settings let a crash of it forget what it has committed.",
+    ),
+    (
         "odometer_database_up",
         "1 while a database answers, 0 otherwise.",
     ),
@@ -134,6 +138,10 @@ const GAUGES: [(&str, &str); 25] = [
         "Journal rows waiting to be written.",
     ),
     ("odometer_live_sequences", "Names held in memory."),
+    (
+        "odometer_ready",
+        "1 while calls should be sent to this replica, 0 otherwise.",
+    ),
     (
         "odometer_redis_ceiling_seconds",
         "The least time any sequence in use can go on in Redis without its database.",
@@ -362,6 +370,8 @@ impl Route {
 pub struct DatabaseMetrics {
     /// 1 while it answers, 0 while it does not.
     pub up: Gauge,
+    /// 1 while its settings let a crash of its server forget commits, as last looked at.
+    pub durability_weak: Gauge,
     /// Writes that got numbers from it.
     pub reservations: Counter,
     /// 1 from when it was found to have gone back until a recovery is seen.
@@ -420,7 +430,8 @@ pub struct Metrics {
     pub store_tasks: Gauge,
     /// 1 while every store answers, 0 while one does not.
     pub store_up: Gauge,
-    /// 1 while the store is found to have gone back, 0 otherwise.
+    /// 1 while calls should be sent here, 0 otherwise.
+    pub ready: Gauge,
     /// Of Redis, where it counts.
     pub redis: RedisMetrics,
     /// Journal rows written.
@@ -516,6 +527,7 @@ impl Metrics {
         };
         DatabaseMetrics {
             up: make.labelled_gauge("odometer_database_up", labels()),
+            durability_weak: make.labelled_gauge("odometer_database_durability_weak", labels()),
             reservations: make.labelled_counter("odometer_database_reservations_total", labels()),
             went_back: make.labelled_gauge("odometer_store_went_back", labels()),
             journal_overlaps: make.labelled_gauge("odometer_journal_overlaps", labels()),
@@ -554,6 +566,7 @@ impl Metrics {
             sequences_created: make.counter("odometer_sequences_created_total"),
             store_tasks: make.gauge("odometer_store_tasks"),
             store_up: make.gauge("odometer_store_up"),
+            ready: make.gauge("odometer_ready"),
             redis: make.redis(),
             journal_rows_written: make.counter("odometer_journal_rows_written_total"),
             journal_rows_dropped: make.counter("odometer_journal_rows_dropped_total"),

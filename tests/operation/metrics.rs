@@ -97,6 +97,56 @@ fn every_metric_that_the_documents_name_is_in_a_scrape() {
     });
 }
 
+#[test]
+fn weak_durability_is_shown_until_it_is_mended() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Postgres).await;
+        let alter = |how: &str| {
+            format!(
+                "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I {how}', current_database()); END $$"
+            )
+        };
+        for (how, expected) in [
+            ("SET synchronous_commit = on", 0.0),
+            ("SET synchronous_commit = off", 1.0),
+            ("RESET synchronous_commit", 0.0),
+        ] {
+            database.execute(&alter(how)).await;
+            let program = Program::options()
+                .database(&database.url)
+                .start_ready()
+                .await;
+            let scrape = Scrape::of(&program.client()).await;
+            let weak = scrape.sum("odometer_database_durability_weak", &[]);
+            assert_eq!(weak, expected, "{how}");
+        }
+    });
+}
+
+#[test]
+fn a_replica_says_whether_it_is_ready() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .start_ready()
+            .await;
+        let scrape = Scrape::of(&program.client()).await;
+        assert_eq!(scrape.sum("odometer_ready", &[]), 1.0);
+        // Nothing listens there.
+        let without = Program::options()
+            .database("postgres://nobody@127.0.0.1:9/nothing")
+            .start()
+            .await;
+        let client = without.client();
+        let reply = client.get("/readyz").await.expect("a reply");
+        assert_eq!(reply.status, 503, "{reply:?}");
+        let scrape = Scrape::of(&client).await;
+        assert!(scrape.has("odometer_ready"));
+        assert_eq!(scrape.sum("odometer_ready", &[]), 0.0);
+    });
+}
+
 /// Words that begin as a metric does, crates aside.
 fn names_in(text: &str) -> BTreeSet<String> {
     const CRATES: [&str; 5] = ["core", "tests", "bench", "client", "migrations"];

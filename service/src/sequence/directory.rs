@@ -490,6 +490,9 @@ impl Directory {
 
     /// Tells the metrics what only the cursors know; called before each scrape.
     pub fn publish_metrics(&self) {
+        let is_ready = matches!(self.readiness(), Readiness::Ready);
+        let ready = &self.shared.metrics.ready;
+        ready.set(f64::from(u8::from(is_ready)));
         self.shared.publish_metrics();
     }
 }

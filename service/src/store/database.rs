@@ -141,7 +141,7 @@ impl Database {
             target,
             &settings,
             place.clone(),
-            counted.up.clone(),
+            (counted.up.clone(), counted.durability_weak.clone()),
             Refresher::new(
                 Arc::clone(&connection),
                 Arc::clone(&beat),

@@ -52,6 +52,7 @@ pub(in crate::store) struct Monitor {
     settings: Bounds,
     place: Place,
     up: Gauge,
+    durability_weak: Gauge,
     fatal: watch::Sender<Option<StartError>>,
 }
 
@@ -62,7 +63,7 @@ impl Monitor {
         target: Target,
         settings: &Bounds,
         place: Place,
-        up: Gauge,
+        (up, durability_weak): (Gauge, Gauge),
         refresher: Refresher,
     ) -> watch::Receiver<Option<StartError>> {
         let (fatal, receiver) = watch::channel(None);
@@ -72,6 +73,7 @@ impl Monitor {
             settings: settings.clone(),
             place,
             up,
+            durability_weak,
             fatal,
         };
         connection.handle().spawn(monitor.watch(refresher));
@@ -100,6 +102,15 @@ impl Monitor {
         }
     }
 
+    /// Says what the database's settings would let a crash of it forget.
+    fn warn_of_durability(&self, warnings: &[String]) {
+        self.durability_weak
+            .set(f64::from(u8::from(!warnings.is_empty())));
+        for warning in warnings {
+            tracing::warn!(store = &*self.place.store, "{warning}");
+        }
+    }
+
     /// Until the database can be used, or it is clear that waiting does not help.
     async fn first_contact(&self, refresher: &mut Refresher) -> Result<(), StartError> {
         let mut backoff = Backoff::new(&self.settings);
@@ -120,9 +131,7 @@ impl Monitor {
             }
             let reason = match verdict {
                 Verdict::Good { warnings } => {
-                    for warning in warnings {
-                        tracing::warn!("{warning}");
-                    }
+                    self.warn_of_durability(&warnings);
                     tracing::info!(store = &*self.place.store, "the database answers");
                     return Ok(());
                 }
@@ -277,8 +286,9 @@ impl Monitor {
             let until = tokio::time::Instant::now() + pause;
             while let Ok(Some(found)) = timeout_at(until, looks.next()).await {
                 match found {
-                    Verdict::Good { .. } => {
+                    Verdict::Good { warnings } => {
                         tracing::info!(store = &*self.place.store, "the database is back");
+                        self.warn_of_durability(&warnings);
                         self.connection.renew_after_outage();
                         return;
                     }
