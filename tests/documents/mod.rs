@@ -3,6 +3,8 @@
 mod answers;
 mod commands;
 mod configuration;
+mod dashboards;
+mod expressions;
 mod markdown;
 mod metrics;
 mod names;

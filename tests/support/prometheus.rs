@@ -1,0 +1,175 @@
+//! A throwaway Prometheus on loopback, which scrapes the replicas of a test and answers expressions.
+
+use std::{
+    fmt::Display,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{Client, Program, keeper, ports, wait};
+
+/// How long it may take until it answers, and until it has scraped all its targets: the first of
+/// these appears after about five seconds.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// One server process, killed when dropped or when the run ends.
+pub struct Prometheus {
+    process: Child,
+    client: Client,
+    _directory: TempDir,
+}
+
+impl Prometheus {
+    /// How often it scrapes: windows of four of these have something to take a rate of.
+    pub const SCRAPE_INTERVAL: Duration = Duration::from_secs(1);
+
+    /// Starts it with the rules in `rules` and waits until it has scraped each of `replicas`, under
+    /// the job `odometer`.
+    ///
+    /// # Panics
+    /// When it does not start; the message has what it said.
+    pub async fn start(replicas: &[Program], rules: &[PathBuf]) -> Self {
+        let directory = keeper::directory("prometheus");
+        let path = directory.path();
+        let port = ports::free();
+        let configuration = path.join("prometheus.yaml");
+        let targets: Vec<&str> = replicas.iter().map(Program::address).collect();
+        std::fs::write(&configuration, configured(&targets, rules)).expect("our directory");
+        let log = path.join("log");
+        let said = std::fs::File::create(&log).expect("our directory");
+        let process = program("prometheus")
+            .arg(format!("--config.file={}", configuration.display()))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                path.join("data").display()
+            ))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .current_dir(path)
+            .stdin(Stdio::null())
+            .stdout(said.try_clone().expect("a file can be had twice"))
+            .stderr(said)
+            .spawn()
+            .unwrap_or_else(|error| panic!("prometheus does not start: {error}"));
+        keeper::end_with_the_run(process.id(), "KILL");
+        let mut server = Self {
+            process,
+            client: Client::new(&format!("http://127.0.0.1:{port}")),
+            _directory: directory,
+        };
+        server.answers(&log).await;
+        server.all_up(targets.len()).await;
+        server
+    }
+
+    async fn answers(&mut self, log: &Path) {
+        wait::until("prometheus answers", START_LIMIT, async || {
+            let ended = self.process.try_wait().expect("our child is waited for");
+            let said = || std::fs::read_to_string(log).unwrap_or_default();
+            assert!(ended.is_none(), "prometheus ended:\n{}", said());
+            let reply = self.client.get("/-/ready").await;
+            reply.is_ok_and(|reply| reply.status == 200).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until it has scraped as many targets as it has been given.
+    async fn all_up(&self, n_targets: usize) {
+        wait::until("prometheus has scraped all", START_LIMIT, async || {
+            let up = self.query("up == 1").await.expect("an expression");
+            (up.len() == n_targets).then_some(())
+        })
+        .await;
+    }
+
+    /// The values of `expression` now, of which there may be none; or why it is none.
+    pub async fn query(&self, expression: &str) -> Result<Vec<f64>, String> {
+        let found = self.api("query", &[("query", expression)]).await?;
+        let samples = match found["resultType"].as_str() {
+            Some("vector") => found["result"].as_array().cloned().unwrap_or_default(),
+            Some("scalar") => return Ok(vec![number(&found["result"][1])]),
+            other => return Err(format!("a result of type {other:?}: {expression}")),
+        };
+        let values = samples.iter().map(|sample| number(&sample["value"][1]));
+        Ok(values.collect())
+    }
+
+    /// The `data` of a reply of its API, or its error.
+    async fn api(&self, call: &str, parameters: &[(&str, &str)]) -> Result<Value, String> {
+        // Only what is behind the host is used of it.
+        let base = format!("http://127.0.0.1/api/v1/{call}");
+        let url = reqwest::Url::parse_with_params(&base, parameters).expect("a URL");
+        let path = format!("{}?{}", url.path(), url.query().unwrap_or_default());
+        let reply = self.client.get(&path).await.expect("prometheus answers");
+        let mut reply = reply.json();
+        match reply["error"].as_str() {
+            Some(error) => Err(error.to_owned()),
+            None => Ok(reply["data"].take()),
+        }
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let number = self.process.id();
+        // What it has scraped is of no use to anybody.
+        if self.process.kill().is_ok() && self.process.wait().is_ok() {
+            keeper::has_ended(number);
+        }
+    }
+}
+
+/// Checks a file with `promtool check KIND`, for example `config` or `rules`.
+///
+/// # Panics
+/// When it is refused; the message has why.
+pub fn check(kind: &str, file: &Path) {
+    let mut command = program("promtool");
+    super::server::run_to_the_end(command.args(["check", kind]).arg(file));
+}
+
+fn program(name: &str) -> Command {
+    let path = PathBuf::from("/usr/bin").join(name);
+    assert!(
+        path.is_file(),
+        "{name} is missing: apt-get install prometheus"
+    );
+    Command::new(path)
+}
+
+fn configured(targets: &[&str], rules: &[PathBuf]) -> String {
+    let interval = Prometheus::SCRAPE_INTERVAL.as_secs();
+    let rules = quoted(rules.iter().map(|rule| rule.display()));
+    let targets = quoted(targets.iter());
+    format!(
+        "global:\n  scrape_interval: {interval}s\n  evaluation_interval: {interval}s\n\
+         rule_files: [{rules}]\n\
+         scrape_configs:\n  - job_name: odometer\n    static_configs:\n      \
+         - targets: [{targets}]\n"
+    )
+}
+
+fn quoted(items: impl Iterator<Item = impl Display>) -> String {
+    let items: Vec<String> = items.map(|item| format!("\"{item}\"")).collect();
+    items.join(", ")
+}
+
+fn number(text: &Value) -> f64 {
+    let number = text.as_str().and_then(|text| text.parse().ok());
+    number.unwrap_or_else(|| panic!("not a number: {text}"))
+}
+
+#[test]
+fn targets_and_rules_are_listed() {
+    let rules = [PathBuf::from("/a/b.yaml")];
+    assert_eq!(
+        configured(&["127.0.0.1:1", "127.0.0.1:2"], &rules),
+        "global:\n  scrape_interval: 1s\n  evaluation_interval: 1s\n\
+         rule_files: [\"/a/b.yaml\"]\n\
+         scrape_configs:\n  - job_name: odometer\n    static_configs:\n      \
+         - targets: [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n"
+    );
+}
