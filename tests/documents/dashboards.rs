@@ -288,21 +288,3 @@ fn succeed(command: &mut Command) -> String {
     assert!(output.status.success(), "{command:?}: {said}\n{wrong}");
     said
 }
-
-#[test]
-fn the_variables_of_compose_are_ours() {
-    let compose = settings::repository().join("dashboards/compose.yaml");
-    let compose = std::fs::read_to_string(compose).expect("it is there");
-    let readme = super::markdown::Document::read("README.md").text;
-    let set = compose
-        .lines()
-        .filter_map(|line| line.trim().split_once(": "));
-    let ours: Vec<&str> = set
-        .map(|(name, _)| name)
-        .filter(|name| name.starts_with("ODOMETER_"))
-        .collect();
-    assert!(ours.contains(&"ODOMETER_DATABASE_URL"), "{ours:?}");
-    for name in ours {
-        assert!(readme.contains(&format!("| `{name}`")), "{name}");
-    }
-}

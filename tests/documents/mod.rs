@@ -9,4 +9,5 @@ mod markdown;
 mod metrics;
 mod names;
 mod reader;
+mod rules;
 mod runbook;
