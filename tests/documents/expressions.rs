@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::dashboards;
 use crate::support::{
-    Answer, Backend, Client, Program, Prometheus, Redis, TestDatabase, run, settings,
+    Answer, Backend, Client, Program, Prometheus, Redis, TestDatabase, run, settings, wait,
 };
 
 /// Between two rounds of the callers: enough for every rate, little for a busy machine.
@@ -44,7 +44,8 @@ struct Stage {
 impl Stage {
     async fn start() -> Self {
         let database = TestDatabase::prepared(Backend::Postgres).await;
-        let other = TestDatabase::prepared(Backend::Postgres).await;
+        // A database keeps on record which Redis counts for it, from its migration on.
+        let other = TestDatabase::empty(Backend::Postgres).await;
         let redis = Redis::start().await;
         let options = Program::options()
             .database(&database.url)
@@ -52,6 +53,8 @@ impl Stage {
             .env("ODOMETER_STORES__FAST__REDIS", redis.url())
             // Small, so that there are refills all the time.
             .env("ODOMETER_DEFAULT__BLOCK__MAX", 50);
+        let migrated = options.run(&["migrate"]);
+        assert_eq!(migrated.code, Some(0), "{migrated}");
         let replicas = vec![options.start_ready().await, options.start_ready().await];
         let client = replicas[0].client();
         let strict = json!({"order": "strict", "store": "fast"});
@@ -165,24 +168,18 @@ fn every_expression_gives_data_on_a_real_prometheus() {
 fn the_dashboards_show_the_metrics_that_there_are() {
     run(async {
         let stage = Stage::start().await;
-        let reply = stage.replicas[0].client().get("/metrics").await;
-        let scrape = reply.expect("a reply").body;
-        let mut exposed = BTreeSet::new();
-        for line in scrape.lines() {
-            let declared = line.strip_prefix("# TYPE ");
-            if let Some((name, kind)) = declared.and_then(|line| line.split_once(' ')) {
-                // Its buckets are what is asked for.
-                let part = if kind == "histogram" { "_bucket" } else { "" };
-                exposed.insert(format!("{name}{part}"));
-            }
-        }
+        let client = stage.replicas[0].client();
         let expressions = dashboards::expressions();
         let shown: BTreeSet<String> = expressions
             .iter()
             .flat_map(|expression| metrics_in(&expression.text))
             .collect();
-        let unknown: Vec<_> = shown.difference(&exposed).collect();
-        assert!(unknown.is_empty(), "in no scrape: {unknown:?}");
+        // Those of a sequence are there once it was called.
+        let exposed = wait::until("every metric that is shown is there", LIMIT, async || {
+            let exposed = exposed(&client).await;
+            shown.is_subset(&exposed).then_some(exposed)
+        })
+        .await;
         let unseen: Vec<_> = exposed.difference(&shown).collect();
         assert!(unseen.is_empty(), "on no panel: {unseen:?}");
         for asked in dashboards::queries_of_variables() {
@@ -191,6 +188,21 @@ fn the_dashboards_show_the_metrics_that_there_are() {
             }
         }
     });
+}
+
+/// The metrics of a scrape, of a histogram its buckets, which are what is asked for.
+async fn exposed(client: &Client) -> BTreeSet<String> {
+    let reply = client.get("/metrics").await.expect("a reply");
+    let declared = reply
+        .body
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    declared
+        .map(|(name, kind)| {
+            let part = if kind == "histogram" { "_bucket" } else { "" };
+            format!("{name}{part}")
+        })
+        .collect()
 }
 
 /// The metrics of ours that an expression names.
