@@ -1,5 +1,7 @@
 //! What a replica remembers of worker ids spares it looks, and is believed only where it still holds.
 
+use std::time::Duration;
+
 use super::{LIMIT, Stretch, now_ms, overlaps};
 use crate::support::{
     Backend, Client, Lease, Options, Program, TestDatabase, for_each_backend, for_each_server, run,
@@ -85,6 +87,24 @@ async fn a_row_that_is_another_one_at_a_known_version_is_looked_at(backend: Back
     assert_eq!(given.status, 204, "{given:?}");
     let reserved = "SELECT MAX(reserved_until) FROM worker_lease";
     assert_eq!(database.number(reserved).await, Some(later_ms + 1));
+}
+
+for_each_server!(an_end_after_a_renewal_elsewhere_frees_its_time);
+
+async fn an_end_after_a_renewal_elsewhere_frees_its_time(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = options(&database);
+    let (first, second) = (options.start_ready().await, options.start_ready().await);
+    let lease = first.client().lease("billing", BITS, TTL_MS, "one").await;
+    let renewed = second.client().renew(&lease, None).await.expect("a reply");
+    assert_eq!(renewed.status, 200, "{renewed:?}");
+    // Far longer than the database's clock is uncertain to a replica.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let unused_ms = now_ms() - 1000;
+    let given = first.client().give_back(&lease, Some(unused_ms)).await;
+    assert_eq!(given.expect("a reply").status, 204);
+    let reserved = "SELECT MAX(reserved_until) FROM worker_lease";
+    assert_eq!(database.number(reserved).await, Some(unused_ms));
 }
 
 /// Reads of the rows are counted by PostgreSQL, a write's own among them.

@@ -90,8 +90,10 @@ async fn take(client: Client, caller: usize) -> Vec<Lease> {
                 leases.push(Lease::of(&reply));
                 break;
             }
-            // Many are after the same ones.
-            assert_eq!(reply.code().as_deref(), Some("refill_timeout"), "{reply:?}");
+            // Many are after the same ones; on a slow disk the time ends in the middle of a write.
+            let code = reply.code().unwrap_or_default();
+            let is_late = code == "refill_timeout" || reply.body.contains("may have been");
+            assert!(is_late, "{reply:?}");
             assert!(started.elapsed() < LIMIT, "{holder} gets none");
         }
     }

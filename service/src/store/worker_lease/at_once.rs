@@ -20,6 +20,16 @@ use super::{
 };
 use crate::store::database::Database;
 
+/// What became of an end's first attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::store) enum First {
+    Ended,
+    /// It is not known here how the row is, or what the attempt came to.
+    Unknown,
+    /// The row was not as it was known.
+    Otherwise,
+}
+
 impl Database {
     /// The first attempt of a lease; `None` where others have to follow.
     pub(super) async fn lease_first(
@@ -59,9 +69,10 @@ impl Database {
         unused_from_ms: Option<i64>,
         until: Instant,
         doubt: &mut Doubt,
-    ) -> Result<Option<()>, LeaseError> {
+    ) -> Result<First, LeaseError> {
         let ended = self.end_at_once(key, unused_from_ms, until).await;
-        self.followed(ended, doubt)
+        let ended = self.followed(ended.map(Some), doubt)?;
+        Ok(ended.unwrap_or(First::Unknown))
     }
 
     /// What a first attempt came to; `None` where others follow it.
@@ -160,25 +171,26 @@ impl Database {
         self.unless_otherwise(key, version, renewed)
     }
 
-    /// Ends a lease that was given here; `None` where it has to be looked.
-    pub(super) async fn end_at_once(
+    /// Ends a lease that was given here.
+    async fn end_at_once(
         &self,
         key: &LeaseKey,
         unused_from_ms: Option<i64>,
         until: Instant,
-    ) -> Result<Option<()>, Stop> {
+    ) -> Result<First, Stop> {
         self.know_leases(until).await?;
         let witness = self.witness()?;
         let Some(row) = self.held(key, witness.era()) else {
-            return Ok(None);
+            return Ok(First::Unknown);
         };
         let lease = row.reserved_from..=row.reserved_until;
         if unused_from_ms.is_some_and(|unused_ms| !lease.contains(&unused_ms)) {
-            return Ok(None);
+            return Ok(First::Unknown);
         }
         let version = row.version;
         let ended = self.end(row, unused_from_ms, witness, until).await;
-        self.unless_otherwise(key, version, ended)
+        let ended = self.unless_otherwise(key, version, ended)?;
+        Ok(ended.map_or(First::Otherwise, |()| First::Ended))
     }
 
     /// The row of a lease as this process left it.

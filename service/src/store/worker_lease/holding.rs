@@ -61,6 +61,13 @@ impl Renewal {
     }
 }
 
+/// Whether a lease's row was last written after `at`, or may have been: its end was counted from a
+/// moment that is not before the write.
+fn is_later(row: &worker_lease::Model, clock: Clock, at: Instant) -> bool {
+    let written_ms = row.expires_at.saturating_sub(row.ttl_ms);
+    written_ms >= clock.now_ms.saturating_sub(millis(at.elapsed()))
+}
+
 impl Database {
     /// Renews a lease, for as long as before where no time is given.
     pub(in crate::store) async fn renew_lease(
@@ -130,15 +137,18 @@ impl Database {
 
     /// Ends a lease; the time from `unused_from_ms` on is free again, unless it was renewed since the
     /// call began: then the id rests until all of its time has passed.
+    ///
+    /// `met_since` is when the call began, where the row was not as it was known.
     pub(in crate::store) async fn give_back_lease(
         &self,
         key: &LeaseKey,
         unused_from_ms: Option<i64>,
         until: Instant,
         doubt: Doubt,
+        met_since: Option<Instant>,
     ) -> Result<(), LeaseError> {
         self.repeated(until, doubt, |attempt| {
-            self.try_to_end(key, unused_from_ms, attempt)
+            self.try_to_end(key, unused_from_ms, met_since, attempt)
         })
         .await
     }
@@ -147,16 +157,11 @@ impl Database {
         &self,
         key: &LeaseKey,
         unused_from_ms: Option<i64>,
+        met_since: Option<Instant>,
         attempt: Attempt,
     ) -> Result<(), Stop> {
-        // What was unused may be used by whoever renewed it.
-        if !attempt.has_met
-            && let Some(()) = self.end_at_once(key, unused_from_ms, attempt.until).await?
-        {
-            return Ok(());
-        }
         let looking = self.look_at(key, Clocks::read(), attempt.until);
-        let (_clock, row, witness) = looking.await?;
+        let (clock, row, witness) = looking.await?;
         if row.ended {
             // An earlier attempt did it, and what it said of the time stands.
             return Ok(());
@@ -165,7 +170,9 @@ impl Database {
         if unused_from_ms.is_some_and(|unused| unused < from_ms || unused > until_ms) {
             return Err(LeaseError::NotOfTheLease { from_ms, until_ms }.into());
         }
-        let unused_from_ms = unused_from_ms.filter(|_| !attempt.has_met);
+        let has_met = attempt.has_met || met_since.is_some_and(|at| is_later(&row, clock, at));
+        // What was unused may be used by whoever renewed it.
+        let unused_from_ms = unused_from_ms.filter(|_| !has_met);
         self.end(row, unused_from_ms, witness, attempt.until).await
     }
 

@@ -29,7 +29,7 @@ use odometer_core::{definition::Stripe, name::SequenceName};
 use thiserror::Error;
 use tokio::{sync::oneshot, task::JoinError};
 
-use self::{attempt::Doubt, token::Token};
+use self::{at_once::First, attempt::Doubt, token::Token};
 use super::{kind::Store, stores::Stores};
 
 pub(in crate::store) use choice::named_from;
@@ -295,13 +295,17 @@ impl Stores {
         to_its_end(async move {
             let until = Instant::now() + database.settings.deadline;
             let mut doubt = Doubt::default();
+            let began = Instant::now();
             let first = database.end_first(&key, unused_from_ms, until, &mut doubt);
-            if first.await?.is_some() {
-                return Ok(());
-            }
+            let met_since = match first.await? {
+                First::Ended => return Ok(()),
+                First::Unknown => None,
+                First::Otherwise => Some(began),
+            };
             let handle = database.handle().clone();
             let ending = async move {
-                let ending = database.give_back_lease(&key, unused_from_ms, until, doubt);
+                let ending =
+                    database.give_back_lease(&key, unused_from_ms, until, doubt, met_since);
                 ending.await
             };
             ended(handle.spawn(ending).await)

@@ -41,7 +41,7 @@ async fn take_back_within(database: Weak<Database>, key: LeaseKey, from_ms: i64,
         };
         let grace = alive.settings.timeout * GRACE;
         let until = Instant::now() + alive.settings.deadline;
-        let ending = alive.give_back_lease(&key, Some(from_ms), until, Doubt::default());
+        let ending = alive.give_back_lease(&key, Some(from_ms), until, Doubt::default(), None);
         match ending.await {
             Ok(()) => return,
             Err(LeaseError::Lost) if since.elapsed() >= grace => return,
