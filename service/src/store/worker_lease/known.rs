@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::{look::Footing, millis};
 
-/// Rows that are known at once; each takes about half a kilobyte.
+/// Rows that are known at once.
 const MOST: usize = 16_384;
 /// A database's clock is counted on from a look for so long: two clocks that lose a thousandth of
 /// a second in ten of them are within what is allowed for then.
