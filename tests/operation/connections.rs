@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+use tokio::task::JoinSet;
+
 use crate::support::{
     ACCOUNT, Backend, Options, PASSWORD, PgBouncer, Program, Server, SmallDisk, TestDatabase,
     directory, for_each_backend, for_each_server, run, wait,
@@ -339,4 +342,55 @@ async fn a_full_disk_is_told_of_and_waited_for(backend: Backend) {
     })
     .await;
     program.stop().await;
+}
+
+/// When each connection of ours was last used.
+async fn last_uses(database: &TestDatabase) -> Vec<(i32, String)> {
+    let (_, name) = database.url.rsplit_once('/').expect("a database's name");
+    let query = format!(
+        "SELECT pid, query_start::text AS used FROM pg_stat_activity \
+         WHERE datname = '{name}' AND usename = '{ACCOUNT}' ORDER BY pid"
+    );
+    let rows = database.query(&query).await;
+    let use_of = |row: &sea_orm::QueryResult| {
+        let process = row.try_get("", "pid").expect("a number");
+        (process, row.try_get("", "used").expect("a text"))
+    };
+    rows.iter().map(use_of).collect()
+}
+
+/// What lies between closes a connection that nobody uses for long, and does not say so.
+#[test]
+fn no_connection_is_left_unused_by_what_transactions_and_statements_share() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Postgres).await;
+        let program = Program::options()
+            .database(&database.url)
+            .start_ready()
+            .await;
+        let client = program.client();
+        let names: Vec<String> = (0..8).map(|n| format!("busy-{n}")).collect();
+        wait::until("there are several connections", LIMIT, async || {
+            // A definition is written by a transaction, a block reserved by a statement.
+            let mut changes = JoinSet::new();
+            for name in names.clone() {
+                let client = program.client();
+                changes
+                    .spawn(async move { client.define(&name, &json!({"max": "1000000"})).await });
+            }
+            changes.join_all().await;
+            (last_uses(&database).await.len() >= 3).then_some(())
+        })
+        .await;
+        let before = last_uses(&database).await;
+        for _ in 0..4 {
+            for name in &names {
+                let path = format!("/v1/sequences/{name}/blocks?size=1");
+                assert_eq!(client.post(&path).await.expect("a reply").status, 200);
+            }
+        }
+        let after = last_uses(&database).await;
+        let unused: Vec<_> = before.iter().filter(|use_| after.contains(use_)).collect();
+        assert!(unused.is_empty(), "{unused:?} of {before:?}");
+    });
 }

@@ -9,7 +9,8 @@ use std::{collections::VecDeque, sync::Arc};
 use futures_util::future::{join, join_all};
 use parking_lot::Mutex;
 use sea_orm::{
-    ConnAcquireErr, DbErr, ExecResult, QueryResult, RuntimeErr, SqlxError, Statement,
+    ConnAcquireErr, DatabaseTransaction, DbErr, ExecResult, IsolationLevel, QueryResult,
+    RuntimeErr, SqlxError, Statement, TransactionTrait,
     sea_query::Values,
     sqlx::{
         AssertSqlSafe, Connection, Executor, PgPool, Postgres, pool::PoolConnection,
@@ -22,17 +23,33 @@ use sea_query_sqlx::SqlxValues;
 /// never used would be forgotten by what lies in between.
 #[derive(Clone)]
 pub(in crate::store) struct Kept {
-    pub(super) made: sea_orm::DatabaseConnection,
+    made: sea_orm::DatabaseConnection,
     pool: PgPool,
     spare: Arc<Spare>,
 }
 
 #[derive(Default)]
-struct Spare(Mutex<VecDeque<PoolConnection<Postgres>>>);
+struct Spare(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    connections: VecDeque<PoolConnection<Postgres>>,
+    /// Transactions that want one of the driver's pool, and would not get one that waits here.
+    n_beginning: usize,
+}
+
+/// A transaction that begins: until it has, what becomes free is given back.
+struct Beginning<'a>(&'a Spare);
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().n_beginning -= 1;
+    }
+}
 
 impl Drop for Spare {
     fn drop(&mut self) {
-        for connection in self.0.get_mut().drain(..) {
+        for connection in self.0.get_mut().connections.drain(..) {
             // Given back it would be asked whether it is there, by a runtime that may have ended.
             drop(connection.detach());
         }
@@ -87,27 +104,52 @@ impl Kept {
         self.keep_if(turn, answered).map_err(not_queried)
     }
 
-    /// Leaves the driver's pool a connection for what it hands out by itself.
-    pub(super) fn make_room(&self) {
-        let spare = self.spare.0.lock().pop_front();
-        drop(spare);
+    /// A transaction holds a connection that the driver hands out by itself.
+    pub(super) async fn begin(
+        &self,
+        level: Option<IsolationLevel>,
+    ) -> Result<DatabaseTransaction, DbErr> {
+        let _beginning = self.make_room();
+        self.made.begin_with_config(level, None).await
+    }
+
+    /// Leaves the driver's pool a connection, and whatever becomes free until there is use of it.
+    fn make_room(&self) -> Beginning<'_> {
+        let mut waiting = self.spare.0.lock();
+        waiting.n_beginning += 1;
+        let given_back = match self.pool.num_idle() {
+            0 => waiting.connections.pop_front(),
+            _ => None,
+        };
+        drop(waiting);
+        drop(given_back);
+        Beginning(&self.spare)
     }
 
     pub(super) async fn close(self) {
         // Closed from here on, though not yet waited for.
         let others = self.pool.close();
-        let spare = std::mem::take(&mut *self.spare.0.lock());
+        let spare = std::mem::take(&mut self.spare.0.lock().connections);
         // No part of the pool any more, they end with this future, whether they answer or not.
         let spare = spare.into_iter().map(PoolConnection::detach);
         join(join_all(spare.map(Connection::close)), others).await;
     }
 
     async fn turn(&self) -> Result<PoolConnection<Postgres>, DbErr> {
-        let spare = self.spare.0.lock().pop_front();
-        match spare {
+        match self.idle() {
             Some(connection) => Ok(connection),
             None => self.pool.acquire().await.map_err(not_acquired),
         }
+    }
+
+    /// One that transactions left behind goes first: else it would not be used while there are none.
+    fn idle(&self) -> Option<PoolConnection<Postgres>> {
+        let mut waiting = self.spare.0.lock();
+        let left_behind = match waiting.n_beginning {
+            0 => self.pool.try_acquire(),
+            _ => None,
+        };
+        left_behind.or_else(|| waiting.connections.pop_front())
     }
 
     /// Keeps a connection that did what it was asked.
@@ -116,10 +158,10 @@ impl Kept {
         turn: PoolConnection<Postgres>,
         done: Result<T, SqlxError>,
     ) -> Result<T, SqlxError> {
-        let mut spare = self.spare.0.lock();
+        let mut waiting = self.spare.0.lock();
         // Seen under the lock under which the list of a pool that was closed is emptied.
-        if done.is_ok() && !self.pool.is_closed() {
-            spare.push_back(turn);
+        if done.is_ok() && waiting.n_beginning == 0 && !self.pool.is_closed() {
+            waiting.connections.push_back(turn);
         }
         done
     }

@@ -103,9 +103,7 @@ impl DatabaseConnection {
                 .await
                 .map(DatabaseTransaction::Prepared),
             Self::Kept(kept) => {
-                kept.make_room();
-                let level = Some(IsolationLevel::ReadCommitted);
-                let begun = kept.made.begin_with_config(level, None).await;
+                let begun = kept.begin(Some(IsolationLevel::ReadCommitted)).await;
                 begun.map(DatabaseTransaction::Prepared)
             }
             // One writer, or a server whose ordinary level this is.
@@ -116,10 +114,7 @@ impl DatabaseConnection {
     pub(in crate::store) async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {
         match self {
             Self::Prepared(made) => made.begin().await.map(DatabaseTransaction::Prepared),
-            Self::Kept(kept) => {
-                kept.make_room();
-                kept.made.begin().await.map(DatabaseTransaction::Prepared)
-            }
+            Self::Kept(kept) => kept.begin(None).await.map(DatabaseTransaction::Prepared),
             Self::Unprepared(unprepared) => {
                 let statement = AssertSqlSafe(format!("BEGIN; {}", unprepared.bounds));
                 let turn = unprepared.turn().await?;
