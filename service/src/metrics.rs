@@ -98,7 +98,7 @@ const COUNTERS: [(&str, &str); 19] = [
 ];
 
 /// Every gauge and what it shows.
-const GAUGES: [(&str, &str); 27] = [
+const GAUGES: [(&str, &str); 30] = [
     ("odometer_actors", "Actors running."),
     (
         "odometer_block_remaining",
@@ -116,6 +116,18 @@ const GAUGES: [(&str, &str); 27] = [
     (
         "odometer_clock_skew_seconds",
         "A database's clock minus this machine's.",
+    ),
+    (
+        "odometer_database_connections_active",
+        "Connections to a database that a statement or transaction holds.",
+    ),
+    (
+        "odometer_database_connections_max",
+        "Connections that the pool of a database may have.",
+    ),
+    (
+        "odometer_database_connections_pending",
+        "Statements and transactions that wait for a connection to a database.",
     ),
     (
         "odometer_database_durability_weak",
@@ -378,7 +390,51 @@ pub struct DatabaseMetrics {
     pub went_back: Gauge,
     /// Pairs of blocks in its journal that have numbers in common.
     pub journal_overlaps: Gauge,
+    /// Who has a connection to it, and who waits for one.
+    pub connections: ConnectionMetrics,
     clock_skew_seconds: Gauge,
+}
+
+/// What is counted of the pool of one database.
+#[derive(Clone)]
+pub struct ConnectionMetrics {
+    max: Gauge,
+    active: Gauge,
+    pending: Gauge,
+}
+
+impl ConnectionMetrics {
+    /// The most that it may have.
+    pub fn set_max(&self, n_connections: usize) {
+        let n_connections = u32::try_from(n_connections);
+        self.max.set(n_connections.map_or(f64::INFINITY, f64::from));
+    }
+
+    /// One is used until what this returns is dropped.
+    pub fn one_is_active(&self) -> Present {
+        Present::in_(&self.active)
+    }
+
+    /// One is waited for until what this returns is dropped.
+    pub fn one_is_pending(&self) -> Present {
+        Present::in_(&self.pending)
+    }
+}
+
+/// Counts as one in a gauge for as long as it lives.
+pub struct Present(Gauge);
+
+impl Present {
+    fn in_(gauge: &Gauge) -> Self {
+        gauge.increment(1.0);
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
 }
 
 impl DatabaseMetrics {
@@ -531,6 +587,11 @@ impl Metrics {
             reservations: make.labelled_counter("odometer_database_reservations_total", labels()),
             went_back: make.labelled_gauge("odometer_store_went_back", labels()),
             journal_overlaps: make.labelled_gauge("odometer_journal_overlaps", labels()),
+            connections: ConnectionMetrics {
+                max: make.labelled_gauge("odometer_database_connections_max", labels()),
+                active: make.labelled_gauge("odometer_database_connections_active", labels()),
+                pending: make.labelled_gauge("odometer_database_connections_pending", labels()),
+            },
             clock_skew_seconds: make.labelled_gauge("odometer_clock_skew_seconds", labels()),
         }
     }

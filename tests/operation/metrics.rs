@@ -1,8 +1,12 @@
 //! Metric names are an interface: what is written about them exists in a real scrape.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
+
+use tokio::task::JoinSet;
 
 use crate::support::{Backend, Program, Scrape, TestDatabase, run, settings, wait};
+
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// Those that the design promises.
 const PROMISED: [&str; 16] = [
@@ -144,6 +148,43 @@ fn a_replica_says_whether_it_is_ready() {
         let scrape = Scrape::of(&client).await;
         assert!(scrape.has("odometer_ready"));
         assert_eq!(scrape.sum("odometer_ready", &[]), 0.0);
+    });
+}
+
+#[test]
+fn connections_in_use_and_waited_for_are_counted() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Postgres).await;
+        let program = Program::options()
+            .database(&database.url)
+            .env("ODOMETER_POOL__MAX", 2)
+            .start_ready()
+            .await;
+        let client = program.client();
+        let connections = async |state: &str| {
+            let name = format!("odometer_database_connections_{state}");
+            Scrape::of(&program.client()).await.sum(&name, &[])
+        };
+        assert_eq!(connections("max").await, 2.0);
+        let frozen = database.freeze().await;
+        let mut calls = JoinSet::new();
+        for n in 0..8 {
+            let client = client.clone();
+            let path = format!("/v1/sequences/waiting-{n}/next");
+            calls.spawn(async move { client.post(&path).await });
+        }
+        wait::until("some wait for a connection", LIMIT, async || {
+            let pending = connections("pending").await;
+            (connections("active").await >= 2.0 && pending >= 1.0).then_some(())
+        })
+        .await;
+        frozen.thaw().await;
+        calls.join_all().await;
+        wait::until("nobody has one", LIMIT, async || {
+            let pending = connections("pending").await;
+            (connections("active").await == 0.0 && pending == 0.0).then_some(())
+        })
+        .await;
     });
 }
 

@@ -121,11 +121,17 @@ impl Database {
             .as_deref()
             .map(super::file_lock::FileLock::take)
             .transpose()?;
-        let connection = Connection::new(runtime()?, target.pool(&settings), settings.timeout)
+        let counted = metrics.database(&place.store, place.source.database);
+        let connection = Connection::new(
+            runtime()?,
+            target.pool(&settings),
+            settings.timeout,
+            counted.connections.clone(),
+        );
+        let connection = connection
             .await
             .map_err(|error| super::unreadable(&error))?;
         let connection = Arc::new(connection);
-        let counted = metrics.database(&place.store, place.source.database);
         let (store, went_back) = (Arc::clone(&place.store), counted.went_back.clone());
         let beat = Arc::new(Beat::new(Arc::clone(&holder), store, went_back));
         let journal = Journal::start(

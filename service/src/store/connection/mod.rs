@@ -36,6 +36,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use crate::metrics::{ConnectionMetrics, Present};
 use crate::sabotage::{self, Fault};
 use crate::store::{
     connection::pool::Pool,
@@ -63,6 +64,12 @@ pub(in crate::store) enum Health {
     Down,
 }
 
+/// The right to one connection of the pool, until it is dropped.
+struct Turn {
+    _permit: OwnedSemaphorePermit,
+    _counted: Present,
+}
+
 pub(in crate::store) struct Connection {
     runtime: Mutex<Option<Runtime>>,
     handle: Handle,
@@ -78,6 +85,7 @@ pub(in crate::store) struct Connection {
     /// Rung when what is known of the store is to be read anew at once.
     pub(in crate::store) refresh: Notify,
     timeout: Duration,
+    counted: ConnectionMetrics,
     is_closed: AtomicBool,
     /// When it was last said that the disk is full.
     complained: Mutex<Option<Instant>>,
@@ -92,6 +100,7 @@ impl Connection {
         runtime: Runtime,
         options: Doors,
         statement_timeout: Duration,
+        counted: ConnectionMetrics,
     ) -> Result<Self, DbErr> {
         let handle = runtime.handle().clone();
         let pool = match Pool::open(&options, 0).await {
@@ -102,6 +111,7 @@ impl Connection {
                 return Err(error);
             }
         };
+        counted.set_max(pool.permits.available_permits());
         Ok(Self {
             runtime: Mutex::new(Some(runtime)),
             handle,
@@ -113,6 +123,7 @@ impl Connection {
             went_down: Notify::new(),
             refresh: Notify::new(),
             timeout: statement_timeout,
+            counted,
             is_closed: AtomicBool::new(false),
             complained: Mutex::new(None),
         })
@@ -158,12 +169,12 @@ impl Connection {
         F: FnOnce(DatabaseConnection) -> Fut,
         Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
     {
-        let (pool, permit) = self.turn(until).await?;
+        let (pool, turn) = self.turn(until).await?;
         let generation = pool.generation;
         let operation = operation(pool.database);
         let statement = async move {
             let outcome = operation.await;
-            drop(permit);
+            drop(turn);
             outcome
         };
         let mut task = match pool.runtime.handle() {
@@ -214,7 +225,8 @@ impl Connection {
     }
 
     /// Waits for a turn on the pool, and on its successor where it is replaced meanwhile.
-    async fn turn(&self, until: Instant) -> Result<(Pool, OwnedSemaphorePermit), Failure> {
+    async fn turn(&self, until: Instant) -> Result<(Pool, Turn), Failure> {
+        let pending = self.counted.one_is_pending();
         loop {
             let mut pool = self.pool.lock().clone();
             if pool.is_pooled != self.options.current().1 {
@@ -226,7 +238,14 @@ impl Connection {
                 Arc::clone(&pool.permits).acquire_owned(),
             );
             match turn.await {
-                Ok(Ok(permit)) => return Ok((pool, permit)),
+                Ok(Ok(permit)) => {
+                    drop(pending);
+                    let turn = Turn {
+                        _permit: permit,
+                        _counted: self.counted.one_is_active(),
+                    };
+                    return Ok((pool, turn));
+                }
                 Ok(Err(_replaced)) if !self.is_closed.load(Ordering::Acquire) => {}
                 Ok(Err(_)) | Err(_) => return Err(Failure::NotCommitted(Cause::Busy)),
             }
