@@ -7,6 +7,7 @@
 #![recursion_limit = "256"]
 
 mod contract;
+mod deployment;
 mod documents;
 mod guarantees;
 mod operation;

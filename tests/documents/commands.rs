@@ -1,6 +1,6 @@
 //! Every command of the documents is run, and answers what they show.
 
-use std::{os::unix::fs::PermissionsExt, time::Duration};
+use std::{os::unix::fs::PermissionsExt, process::Command, time::Duration};
 
 use super::{
     answers,
@@ -90,7 +90,7 @@ fn is_answer(fence: &Fence) -> bool {
 
 /// Runs one command and compares what it prints with what is shown.
 async fn obey(reader: &mut Reader, command: &str, shown: Option<&Fence>, place: &str) {
-    if is_of_a_run(command, place) {
+    if is_of_a_run(command, place) || is_of_the_repository(command, place) {
         return;
     }
     let mut printed = reader.enter(command).await;
@@ -178,6 +178,22 @@ fn is_of_a_run(command: &str, place: &str) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a command is about the manifests; then it has been run where they are.
+fn is_of_the_repository(command: &str, place: &str) -> bool {
+    let is_one = ["kubectl kustomize k8s/", "k8s/generate --check"];
+    if !is_one.iter().any(|start| command.starts_with(start)) {
+        return false;
+    }
+    let output = Command::new("bash")
+        .args(["-c", command])
+        .current_dir(settings::repository())
+        .output()
+        .expect("a shell starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{place}: {command}\n{said}");
+    true
 }
 
 /// `cargo run` means the program, in the workspace as it is.

@@ -24,7 +24,9 @@ impl Keeper {
     fn start() -> Self {
         let given = settings::run_directory();
         let directory = given.clone().unwrap_or_else(|| {
-            std::env::temp_dir().join(format!("odometer-tests-{}", uuid::Uuid::new_v4().simple()))
+            // Short, for paths below it that have a limit, such as those of sockets.
+            let number = uuid::Uuid::new_v4().simple().to_string();
+            std::env::temp_dir().join(format!("odometer-tests-{number:.8}"))
         });
         std::fs::create_dir_all(&directory).expect("the directory of the run can be made");
         // A server that refuses to run as root must reach its own directory below this one.

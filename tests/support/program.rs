@@ -54,6 +54,12 @@ impl Options {
         self
     }
 
+    /// The program at another place, as somebody has it who got it elsewhere.
+    pub fn built_at(mut self, program: &Path) -> Self {
+        self.program = program.to_path_buf();
+        self
+    }
+
     /// The build whose guards can be taken out, with those named here out.
     pub fn without_guards(mut self, guards: &str) -> Self {
         self.program = settings::sabotaged_program();

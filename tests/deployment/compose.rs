@@ -1,0 +1,139 @@
+//! The compose file: what it names exists, and the program takes its settings.
+
+use serde_json::Value;
+
+use super::{
+    roles::Roles,
+    yaml::{items, read, text},
+};
+use crate::support::{Backend, Program, run, settings};
+
+const FILE: &str = "dashboards/compose.yaml";
+const OURS: [&str; 2] = ["migrate", "odometer"];
+
+fn compose() -> Value {
+    read(&settings::repository().join(FILE)).remove(0)
+}
+
+fn services(compose: &Value) -> Vec<(&String, &Value)> {
+    let services = compose["services"].as_object().expect("it has services");
+    services.iter().collect()
+}
+
+#[test]
+fn the_variables_of_compose_are_ours() {
+    run(async {
+        let compose = compose();
+        let roles = Roles::make(Backend::Postgres).await;
+        let check = |unknown: Option<&str>, environment: &Value| {
+            let mut options = Program::options();
+            for (key, value) in environment.as_object().into_iter().flatten() {
+                assert!(key.starts_with("ODOMETER_"), "{key}");
+                options = match key.as_str() {
+                    "ODOMETER_DATABASE_URL" => options.env(key, &roles.serve),
+                    _ => options.env(key, text(value)),
+                };
+            }
+            if let Some(unknown) = unknown {
+                options = options.env(unknown, "1");
+            }
+            options.run(&["check"])
+        };
+        let migrated = Program::options()
+            .database(&roles.migrate)
+            .run(&["migrate"]);
+        assert_eq!(migrated.code, Some(0), "{migrated}");
+        for name in OURS {
+            let environment = &compose["services"][name]["environment"];
+            assert!(environment["ODOMETER_LISTEN"].is_string(), "{name}");
+            let checked = check(None, environment);
+            assert_eq!(checked.code, Some(0), "{name}: {checked}");
+            // The control: one that the program does not know.
+            let checked = check(Some("ODOMETER_LISTENS"), environment);
+            assert_eq!(checked.code, Some(78), "{name}: {checked}");
+        }
+    });
+}
+
+#[test]
+fn the_database_of_compose_is_the_one_that_it_starts() {
+    let compose = compose();
+    let server = &compose["services"]["postgres"]["environment"];
+    let of = |key: &str| text(&server[key]);
+    let url = format!(
+        "postgres://{}:{}@postgres:5432/{}",
+        of("POSTGRES_USER"),
+        of("POSTGRES_PASSWORD"),
+        of("POSTGRES_DB"),
+    );
+    for name in OURS {
+        let environment = &compose["services"][name]["environment"];
+        assert_eq!(text(&environment["ODOMETER_DATABASE_URL"]), url, "{name}");
+    }
+}
+
+#[test]
+fn every_file_that_compose_mounts_exists() {
+    let compose = compose();
+    let folder = settings::repository().join("dashboards");
+    let mut n_mounted = 0;
+    for (name, service) in services(&compose) {
+        for volume in items(&service["volumes"]) {
+            let (source, _) = text(volume).split_once(':').expect("from and to");
+            if source.starts_with('.') {
+                assert!(folder.join(source).exists(), "{name}: {source}");
+                assert!(text(volume).ends_with(":ro"), "{name}: {volume}");
+                n_mounted += 1;
+            } else {
+                assert!(compose["volumes"].get(source).is_some(), "{name}: {source}");
+            }
+        }
+        if service["build"].is_string() {
+            let dockerfile = folder.join(text(&service["build"])).join("Dockerfile");
+            assert!(dockerfile.is_file(), "{name}");
+        }
+    }
+    assert!(n_mounted >= 4, "vacuous: {n_mounted}");
+}
+
+#[test]
+fn every_service_of_compose_is_pinned_and_published_on_loopback_alone() {
+    let compose = compose();
+    let mut n_published = 0;
+    for (name, service) in services(&compose) {
+        if service["build"].is_null() {
+            let (_, tag) = text(&service["image"]).split_once(':').expect("a tag");
+            let parts = tag.trim_start_matches('v').split('.');
+            let is_number = |part: &str| part.parse::<u32>().is_ok();
+            let n_parts = parts.clone().count();
+            assert!(
+                n_parts >= 2 && parts.clone().all(is_number),
+                "{name}: {tag}"
+            );
+        }
+        for port in items(&service["ports"]) {
+            assert!(text(port).starts_with("127.0.0.1:"), "{name}: {port}");
+            n_published += 1;
+        }
+    }
+    assert!(n_published >= 3, "vacuous: {n_published}");
+}
+
+/// Prometheus and Grafana find each other and the replicas by the names of services.
+#[test]
+fn who_is_asked_in_compose_is_a_service() {
+    let compose = compose();
+    let configured = settings::repository().join("dashboards/prometheus.yaml");
+    let configured = read(&configured).remove(0);
+    let scraped = &configured["scrape_configs"][0]["dns_sd_configs"][0];
+    let sources = "dashboards/grafana/provisioning/datasources/prometheus.yaml";
+    let sources = read(&settings::repository().join(sources)).remove(0);
+    let source = text(&sources["datasources"][0]["url"]);
+    let host = source.trim_start_matches("http://").split(':').next();
+    for name in [text(&scraped["names"][0]), host.unwrap_or_default()] {
+        assert!(compose["services"].get(name).is_some(), "{name}");
+    }
+    let listen = &compose["services"]["odometer"]["environment"]["ODOMETER_LISTEN"];
+    let (_, port) = text(listen).rsplit_once(':').expect("a port");
+    assert_eq!(scraped["port"].to_string(), port);
+}

@@ -1,0 +1,182 @@
+//! Images and containers without a registry, all of them below one directory.
+
+use std::{path::Path, process::Command};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::tools::{command, succeeds};
+use crate::support::{directory, keeper, settings};
+
+/// The image's name here.
+pub(super) const IMAGE: &str = "localhost/odometer:test";
+
+/// How containers run where there is neither systemd nor the runtime that podman takes otherwise.
+const CONFIGURATION: &str = "[containers]\n\
+                             default_ulimits = [\"nofile=4096:4096\", \"nproc=4096:4096\"]\n\
+                             [engine]\n\
+                             runtime = \"runc\"\n\
+                             cgroup_manager = \"cgroupfs\"\n\
+                             events_logger = \"none\"\n";
+
+/// A place for images and containers, all removed when dropped or when the run ends.
+pub(super) struct Containers {
+    home: TempDir,
+    /// What was started of the machine's processes.
+    processes: Vec<u32>,
+}
+
+impl Containers {
+    /// With the image of the Dockerfile, whose last stage is built as it stands, out of the
+    /// program of this run and of what `release/root` puts together.
+    pub(super) fn with_image() -> Self {
+        let home = directory("pod");
+        let configuration = home.path().join("containers.conf");
+        std::fs::write(configuration, CONFIGURATION).expect("our directory");
+        let containers = Self {
+            home,
+            processes: Vec::new(),
+        };
+        containers.build();
+        containers
+    }
+
+    pub(super) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    fn build(&self) {
+        let stage = self.home().join("build");
+        std::fs::create_dir_all(stage.join("data")).expect("our directory");
+        succeeds(command("release/root").arg(stage.join("image")));
+        succeeds(
+            command("strip")
+                .args(["--strip-all", "-o"])
+                .arg(stage.join("odometer"))
+                .arg(settings::shipped_program()),
+        );
+        let mut context = std::ffi::OsString::from("build=");
+        context.push(&stage);
+        // A context of the stage's name stands for the stage, which needs its base from a registry.
+        succeeds(
+            self.tool("buildah")
+                .args(["bud", "--isolation", "chroot", "--timestamp", "0"])
+                .arg("--build-context")
+                .arg(context)
+                .args(["--tag", IMAGE, "--file"])
+                .arg(settings::repository().join("Dockerfile"))
+                .arg(stage.join("data")),
+        );
+    }
+
+    fn tool(&self, name: &str) -> Command {
+        let mut tool = command(name);
+        tool.env("CONTAINERS_CONF", self.home().join("containers.conf"))
+            .arg("--root")
+            .arg(self.home().join("images"))
+            // At most 50 characters long.
+            .arg("--runroot")
+            .arg(self.home().join("run"))
+            .args(["--storage-driver", "vfs"]);
+        tool
+    }
+
+    pub(super) fn podman(&self, arguments: &[&str]) -> Command {
+        let mut podman = self.tool("podman");
+        podman.args(arguments);
+        podman
+    }
+
+    /// Runs podman and notes what it has started, to be ended with the run.
+    pub(super) fn start(&mut self, arguments: &[&str]) -> String {
+        let printed = succeeds(&mut self.podman(arguments));
+        let numbers = self.podman(&["ps", "--all", "--quiet", "--no-trunc"]);
+        for container in succeeds(&mut { numbers }).split_whitespace() {
+            let state = &self.inspect(container)["State"];
+            for key in ["Pid", "ConmonPid"] {
+                let process = state[key].as_u64().and_then(|of| u32::try_from(of).ok());
+                if let Some(process @ 1..) = process {
+                    keeper::end_with_the_run(process, "KILL");
+                    self.processes.push(process);
+                }
+            }
+        }
+        for mount in self.mounts() {
+            keeper::unmount_with_the_run(Path::new(&mount));
+        }
+        printed
+    }
+
+    /// What podman knows of a container.
+    pub(super) fn inspect(&self, container: &str) -> Value {
+        let known = succeeds(&mut self.podman(&["inspect", "--type", "container", container]));
+        let known: Value = serde_json::from_str(&known).expect("podman writes JSON");
+        known[0].clone()
+    }
+
+    /// What is mounted below the directory.
+    fn mounts(&self) -> Vec<String> {
+        let mounted = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let places = mounted.lines().filter_map(|line| line.split(' ').nth(1));
+        let home = self.home().display().to_string();
+        let ours = places.filter(|place| place.starts_with(&home));
+        ours.map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Containers {
+    fn drop(&mut self) {
+        // A test that fails must not fail once more here.
+        for arguments in [
+            ["pod", "rm", "--force", "--all", "--time=0"],
+            ["rm", "--force", "--all", "--volumes", "--time=0"],
+        ] {
+            let _ = self.podman(&arguments).output();
+        }
+        for process in self.processes.drain(..) {
+            keeper::has_ended(process);
+        }
+        for mount in self.mounts() {
+            let _ = Command::new("umount").args(["-l", "--", &mount]).output();
+        }
+    }
+}
+
+/// What the kernel says of the rights of a process.
+pub(super) fn rights(process: &Value) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"));
+    status.unwrap_or_else(|error| panic!("{process}: {error}"))
+}
+
+/// Faults of a container's process that should have no rights and a root it cannot write to.
+pub(super) fn faults_of(container: &Value) -> Vec<String> {
+    let process = &container["State"]["Pid"];
+    let status = rights(process);
+    let mut faults = Vec::new();
+    for (key, wanted) in [
+        ("Uid", "65532 65532 65532 65532"),
+        ("CapPrm", "0000000000000000"),
+        ("CapEff", "0000000000000000"),
+        ("CapBnd", "0000000000000000"),
+        ("NoNewPrivs", "1"),
+        ("Seccomp", "2"),
+    ] {
+        let line = status.lines().find_map(|line| {
+            let rest = line.strip_prefix(key)?.strip_prefix(':')?;
+            Some(rest.split_whitespace().collect::<Vec<_>>().join(" "))
+        });
+        if line.as_deref() != Some(wanted) {
+            faults.push(format!("{key}: {line:?}"));
+        }
+    }
+    let mounts = std::fs::read_to_string(format!("/proc/{process}/mounts"));
+    let mounts = mounts.expect("the process runs");
+    let root = mounts
+        .lines()
+        .find(|line| line.split(' ').nth(1) == Some("/"));
+    let options = root.and_then(|line| line.split(' ').nth(3));
+    if options.is_none_or(|options| !options.split(',').any(|option| option == "ro")) {
+        faults.push(format!("its root: {root:?}"));
+    }
+    faults
+}

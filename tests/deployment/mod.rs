@@ -1,0 +1,13 @@
+//! What is deployed: manifests, image, release and compose file, held to schemas and rules, and run.
+
+mod compose;
+mod containers;
+mod image;
+mod manifests;
+mod network;
+mod pod;
+mod release;
+mod roles;
+mod schemas;
+mod tools;
+mod yaml;

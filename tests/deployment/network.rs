@@ -1,0 +1,62 @@
+//! Who reaches a pod, and whom it reaches.
+
+use serde_json::Value;
+
+use super::yaml::{MONITORING, items, of_kind, only, overlay, text};
+
+/// The ports that a rule names.
+fn ports(rule: &Value) -> Vec<String> {
+    let ports = items(&rule["ports"]).iter();
+    ports.map(|port| port["port"].to_string()).collect()
+}
+
+fn rules(objects: &[Value], direction: &str) -> Vec<Value> {
+    let policies = of_kind(objects, "NetworkPolicy").into_iter();
+    let rules = policies.flat_map(|policy| items(&policy["spec"][direction]).to_vec());
+    rules.collect()
+}
+
+#[test]
+fn a_pod_reaches_dns_and_its_database_alone() {
+    for (name, database) in [
+        ("postgres", Some("5432")),
+        ("mysql", Some("3306")),
+        ("sqlite-single", None),
+    ] {
+        let objects = overlay(name);
+        let mut to: Vec<String> = rules(&objects, "egress").iter().flat_map(ports).collect();
+        to.sort();
+        to.dedup();
+        let mut wanted = vec!["53".to_owned()];
+        wanted.extend(database.map(str::to_owned));
+        wanted.sort();
+        assert_eq!(to, wanted, "{name}");
+    }
+}
+
+#[test]
+fn a_pod_is_reached_at_the_port_of_callers_alone() {
+    for name in ["postgres", "mysql", "sqlite-single"] {
+        let objects = overlay(name);
+        let from = rules(&objects, "ingress");
+        assert_eq!(from.len(), 1, "{name}");
+        assert_eq!(ports(&from[0]), ["\"http\""], "{name}");
+        // Both directions are closed but for these rules.
+        let policies = of_kind(&objects, "NetworkPolicy");
+        let types = policies
+            .iter()
+            .flat_map(|policy| items(&policy["spec"]["policyTypes"]));
+        let types: Vec<&str> = types.map(text).collect();
+        assert!(types.contains(&"Ingress") && types.contains(&"Egress"));
+    }
+}
+
+#[test]
+fn prometheus_reaches_a_pod_from_its_own_namespace() {
+    let objects = overlay(MONITORING);
+    let policy = only(&objects, "NetworkPolicy");
+    let rule = &policy["spec"]["ingress"][0];
+    assert_eq!(ports(rule), ["\"http\""]);
+    let from = &rule["from"][0]["namespaceSelector"]["matchLabels"];
+    assert_eq!(from["kubernetes.io/metadata.name"], "monitoring");
+}

@@ -1,0 +1,165 @@
+//! The pods of the manifests, run by podman on real databases.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{
+    containers::{Containers, IMAGE, faults_of},
+    roles::Roles,
+    tools::{outcome, succeeds},
+    yaml::{containers, objects, of_kind, only, text},
+};
+use crate::support::{Backend, Client, PASSWORD, for_each_server, ports, wait};
+
+const TOKEN: &str = "token-of-the-test";
+/// Until a pod that was started gives numbers.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// What podman calls the container that serves.
+const SERVING: &str = "odometer-pod-0-odometer";
+
+for_each_server!(the_pod_runs_read_only_without_rights_and_gives_numbers);
+
+async fn the_pod_runs_read_only_without_rights_and_gives_numbers(backend: Backend) {
+    // The overlay differs from the base in what is beside the pod.
+    let folder = match backend {
+        Backend::MariaDb => "k8s/overlays/mysql",
+        Backend::Postgres | Backend::Sqlite => "k8s/base",
+    };
+    let roles = Roles::make(backend).await;
+    let mut pod = Pod::of(folder);
+    pod.secret("odometer-migrate", &[("url", &roles.migrate)]);
+    pod.secret(
+        "odometer-serve",
+        &[("url", &roles.serve), ("admin-token", TOKEN)],
+    );
+    pod.play();
+    assert_eq!(pod.first_number().await, 1);
+    let serving = pod.containers.inspect(SERVING);
+    assert_eq!(faults_of(&serving), Vec::<String>::new());
+    // The control: who runs this test has rights, and a root that can be written to.
+    let own = json!({"State": {"Pid": std::process::id()}});
+    assert!(!faults_of(&own).is_empty());
+    let log = pod.log();
+    assert!(log.contains("Listening on"), "{log}");
+    assert!(!log.contains(TOKEN) && !log.contains(PASSWORD), "{log}");
+
+    // Again, as after a new image: what was held comes back, and the schema is there already.
+    pod.stop();
+    pod.play();
+    assert_eq!(pod.first_number().await, 2);
+}
+
+#[test]
+fn the_single_pod_keeps_its_file_on_its_volume() {
+    crate::support::run(async {
+        let mut pod = Pod::of("k8s/overlays/sqlite-single");
+        pod.secret("odometer-serve", &[("admin-token", TOKEN)]);
+        pod.play();
+        assert_eq!(pod.first_number().await, 1);
+        let serving = pod.containers.inspect(SERVING);
+        assert_eq!(faults_of(&serving), Vec::<String>::new());
+        pod.stop();
+        pod.play();
+        assert_eq!(pod.first_number().await, 2);
+    });
+}
+
+/// A pod of the manifests, changed as little as podman 4.3 allows.
+struct Pod {
+    containers: Containers,
+    file: String,
+    client: Client,
+}
+
+impl Pod {
+    fn of(folder: &str) -> Self {
+        let containers = Containers::with_image();
+        let built = objects(folder);
+        let port = ports::free();
+        // A claim that is there already stays as it is in a cluster, and is refused by podman.
+        for claim in of_kind(&built, "PersistentVolumeClaim") {
+            let name = text(&claim["metadata"]["name"]);
+            succeeds(&mut containers.podman(&["volume", "create", name]));
+        }
+        let configuration = only(&built, "ConfigMap");
+        let deployment = for_podman(only(&built, "Deployment"), port);
+        let file = containers.home().join("pod.yaml");
+        let parts = format!("{configuration}\n---\n{deployment}");
+        std::fs::write(&file, parts).expect("our directory");
+        Self {
+            containers,
+            file: file.display().to_string(),
+            client: Client::new(&format!("http://127.0.0.1:{port}")),
+        }
+    }
+
+    /// podman 4.3 mounts what `data` of a Secret says without decoding it, so the values are
+    /// written as they are to be read.
+    fn secret(&self, name: &str, values: &[(&str, &str)]) {
+        let data: serde_json::Map<String, Value> = values
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).into()))
+            .collect();
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data,
+        });
+        let file = self.containers.home().join(format!("{name}.yaml"));
+        std::fs::write(&file, secret.to_string()).expect("our directory");
+        let file = file.display().to_string();
+        succeeds(&mut self.containers.podman(&["secret", "create", name, &file]));
+    }
+
+    fn play(&mut self) {
+        let play = ["play", "kube", "--build=false", "--network=host"];
+        self.containers.start(&[&play[..], &[&self.file]].concat());
+    }
+
+    /// Stops it as a cluster would, which must go well, and removes it.
+    fn stop(&self) {
+        let stop = ["stop", "--time=45", SERVING];
+        succeeds(&mut self.containers.podman(&stop));
+        let state = &self.containers.inspect(SERVING)["State"];
+        assert_eq!(state["ExitCode"], 0, "{state}");
+        let down = ["play", "kube", "--down", &self.file];
+        succeeds(&mut self.containers.podman(&down));
+    }
+
+    async fn first_number(&self) -> i64 {
+        wait::until("the pod is ready", START_LIMIT, async || {
+            let reply = self.client.get("/readyz").await;
+            reply.is_ok_and(|reply| reply.status == 200).then_some(())
+        })
+        .await;
+        self.client.next("orders").await
+    }
+
+    fn log(&self) -> String {
+        outcome(&mut self.containers.podman(&["logs", SERVING])).1
+    }
+}
+
+/// What podman 4.3 cannot do: ports where the network is the machine's, and containers that run once
+/// in a pod that is always started again. Nobody looks at its probes, but for one that needs a shell.
+fn for_podman(deployment: &Value, port: u16) -> Value {
+    let n_containers = containers(deployment).len();
+    let mut deployment = deployment.clone();
+    deployment["spec"]["replicas"] = 1.into();
+    let pod = &mut deployment["spec"]["template"]["spec"];
+    pod["restartPolicy"] = "OnFailure".into();
+    let mut n_named = 0;
+    for kind in ["initContainers", "containers"] {
+        for container in pod[kind].as_array_mut().into_iter().flatten() {
+            container["image"] = IMAGE.into();
+            n_named += 1;
+        }
+    }
+    assert_eq!(n_named, n_containers);
+    let serving = pod["containers"][0].as_object_mut().expect("it serves");
+    for key in ["ports", "livenessProbe"] {
+        serving.remove(key).expect(key);
+    }
+    let arguments = serving["args"].as_array_mut().expect("it has arguments");
+    arguments.push(format!("--listen=127.0.0.1:{port}").into());
+    deployment
+}

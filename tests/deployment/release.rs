@@ -1,0 +1,96 @@
+//! The release: a tarball with checksums, from which the first number comes.
+
+use std::path::{Path, PathBuf};
+
+use super::tools::{command, outcome, succeeds};
+use crate::support::{Program, directory, run, settings};
+
+/// What somebody who downloaded a release has.
+struct Download {
+    home: tempfile::TempDir,
+    /// The tarball's name.
+    tarball: String,
+}
+
+impl Download {
+    fn of_this_build() -> Self {
+        let place = built();
+        let home = directory("download");
+        let sums = place.join("SHA256SUMS");
+        let listed = std::fs::read_to_string(&sums).expect("there are checksums");
+        let mut names = listed.lines().filter_map(|line| line.split_once("  "));
+        let tarball = names.find(|(_, name)| name.ends_with(".tar.gz"));
+        let (_, tarball) = tarball.expect("a tarball is in the list");
+        for file in ["SHA256SUMS", tarball] {
+            std::fs::copy(place.join(file), home.path().join(file)).expect("our directory");
+        }
+        Self {
+            tarball: tarball.to_owned(),
+            home,
+        }
+    }
+
+    /// What the release says to do first.
+    fn check(&self) -> (bool, String) {
+        outcome(
+            command("sha256sum")
+                .args(["--check", "--ignore-missing", "SHA256SUMS"])
+                .current_dir(self.home.path()),
+        )
+    }
+}
+
+/// Where the release of the program of this run lies.
+fn built() -> PathBuf {
+    let program = settings::shipped_program();
+    let said = succeeds(command("release/build").arg("--of").arg(program));
+    let sums = said.lines().find(|line| line.ends_with("/SHA256SUMS"));
+    let folder = Path::new(sums.expect("it says where")).parent();
+    folder.expect("it lies in a folder").to_path_buf()
+}
+
+#[test]
+fn a_download_is_checked_unpacked_and_gives_its_first_number() {
+    run(async {
+        let download = Download::of_this_build();
+        let (is_whole, said) = download.check();
+        assert!(is_whole && said.contains(": OK"), "{said}");
+        succeeds(
+            command("tar")
+                .args(["xzf", &download.tarball])
+                .current_dir(download.home.path()),
+        );
+        let name = download.tarball.trim_end_matches(".tar.gz");
+        let folder = download.home.path().join(name);
+        for file in ["LICENSE-MIT", "LICENSE-APACHE", "README.md"] {
+            assert!(folder.join(file).is_file(), "{file}");
+        }
+        let program = folder.join("odometer");
+        let symbols = succeeds(command("readelf").arg("--sections").arg(&program));
+        assert!(!symbols.contains(".symtab"), "not stripped");
+        let options = Program::options().built_at(&program);
+        let version = options.run(&["--version"]);
+        let wanted = format!("odometer {}", env!("CARGO_PKG_VERSION"));
+        assert_eq!(version.output.trim(), wanted);
+        let program = options.start_ready().await;
+        assert_eq!(program.client().next("orders").await, 1);
+        program.stop().await;
+
+        // The control: a byte that changed on its way is found.
+        let tarball = download.home.path().join(&download.tarball);
+        let mut bytes = std::fs::read(&tarball).expect("our copy");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&tarball, bytes).expect("our copy");
+        let (is_whole, said) = download.check();
+        assert!(!is_whole && said.contains("FAILED"), "{said}");
+
+        // The same program makes the same tarball.
+        let again = Download::of_this_build();
+        let of = |download: &Download| {
+            let sums = std::fs::read_to_string(download.home.path().join("SHA256SUMS"));
+            sums.expect("our copy")
+        };
+        assert_eq!(of(&again), of(&download));
+    });
+}

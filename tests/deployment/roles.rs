@@ -1,0 +1,148 @@
+//! Two users of a database: one owns the schema and migrates, the other touches rows only.
+
+use sea_orm::{ConnectOptions, ConnectionTrait, Database};
+
+use crate::support::{
+    Backend, Ledger, Options, PASSWORD, Program, Range, Server, for_each_server, settings,
+};
+
+/// Where users of Odometer read what to run.
+const DOCUMENT: &str = "docs/databases.md";
+const OWNER: &str = "owner_of_numbers";
+const NAME: &str = "odometer";
+
+/// What only who owns the schema may do.
+const CHANGES: [&str; 3] = [
+    "ALTER TABLE counter ADD COLUMN surplus INTEGER",
+    "CREATE INDEX surplus ON counter (rate)",
+    "DROP TABLE block",
+];
+
+/// A database with its two users, made by the statements of the documents.
+pub(super) struct Roles {
+    /// The URL of the one that migrates.
+    pub(super) migrate: String,
+    /// The URL of the one that serves.
+    pub(super) serve: String,
+}
+
+impl Roles {
+    pub(super) async fn make(backend: Backend) -> Self {
+        let server = Server::shared(backend).await;
+        let number = uuid::Uuid::new_v4().simple().to_string();
+        let (owner, name) = (format!("o_{number}"), format!("s_{number}"));
+        let statements = statements(backend)
+            .replace(OWNER, &owner)
+            .replace(NAME, &name)
+            .replace("'PASSWORD'", &format!("'{PASSWORD}'"));
+        let mut database = server.first_database();
+        for statement in statements.split(';').map(str::trim) {
+            let inside = format!("-- In the database {name}");
+            if statement.starts_with(&inside) {
+                database = &name;
+            }
+            let statement = statement.trim_start_matches(&inside).trim();
+            if !statement.is_empty() {
+                server.administrate_in(database, statement).await;
+            }
+        }
+        let url = |account: &str| server.url_as(account, PASSWORD, server.port(), &name);
+        Self {
+            migrate: url(&owner),
+            serve: url(&name),
+        }
+    }
+}
+
+/// What the document has an administrator run.
+fn statements(backend: Backend) -> String {
+    let document = std::fs::read_to_string(settings::repository().join(DOCUMENT));
+    let document = document.expect("the document is there");
+    let section = document.split("\n## ").find(|of| of.starts_with("Users"));
+    let section = section.expect("the section is there");
+    let blocks = section.split("```sql\n").skip(1);
+    let blocks = blocks.map(|block| block.split("```").next().unwrap_or_default());
+    let is_of = |block: &&str| (block.contains('@')) == (backend == Backend::MariaDb);
+    let found: Vec<&str> = blocks.filter(is_of).collect();
+    assert!(!found.is_empty(), "vacuous: no statements");
+    found.join("\n")
+}
+
+/// Whether a user may do it.
+async fn may(url: &str, statement: &str) -> bool {
+    let mut options = ConnectOptions::new(url.to_owned());
+    options.max_connections(1).sqlx_logging(false);
+    let connection = Box::pin(Database::connect(options)).await;
+    let connection = connection.expect("the user may connect");
+    let done = connection.execute_unprepared(statement).await;
+    connection.close().await.expect("a connection closes");
+    done.is_ok()
+}
+
+/// A version that is one step of the schema ahead.
+fn newer() -> Options {
+    Program::options().without_guards("next-schema")
+}
+
+for_each_server!(
+    the_role_that_serves_cannot_alter_the_schema_and_the_other_can,
+    a_new_image_migrates_under_replicas_that_may_not,
+);
+
+async fn the_role_that_serves_cannot_alter_the_schema_and_the_other_can(backend: Backend) {
+    let roles = Roles::make(backend).await;
+    let serve = Program::options().database(&roles.serve);
+    let refused = serve.run(&["migrate"]);
+    assert_eq!(refused.code, Some(78), "{refused}");
+    let migrated = Program::options()
+        .database(&roles.migrate)
+        .run(&["migrate"]);
+    assert_eq!(migrated.code, Some(0), "{migrated}");
+
+    let program = serve.start_ready().await;
+    assert_eq!(program.client().next("orders").await, 1);
+    for change in CHANGES {
+        assert!(!may(&roles.serve, change).await, "may: {change}");
+    }
+    assert_eq!(program.client().next("orders").await, 2);
+    program.stop().await;
+    // The control: it is the right that was missing.
+    for change in CHANGES {
+        assert!(may(&roles.migrate, change).await, "may not: {change}");
+    }
+}
+
+async fn a_new_image_migrates_under_replicas_that_may_not(backend: Backend) {
+    let roles = Roles::make(backend).await;
+    let first = Program::options();
+    let migrated = first.clone().database(&roles.migrate).run(&["migrate"]);
+    assert_eq!(migrated.code, Some(0), "{migrated}");
+    let mut ledger = Ledger::default();
+    let old = first.database(&roles.serve).start_ready().await;
+    ask(&old, &mut ledger).await;
+
+    // The init containers of two new pods at once.
+    let migrations = [0, 1].map(|_| {
+        let newer = newer().database(&roles.migrate);
+        std::thread::spawn(move || newer.run(&["migrate"]))
+    });
+    for migration in migrations {
+        let migrated = migration.join().expect("no panic");
+        assert_eq!(migrated.code, Some(0), "{migrated}");
+    }
+    ask(&old, &mut ledger).await;
+    let new = newer().database(&roles.serve).start_ready().await;
+    ask(&new, &mut ledger).await;
+    ask(&old, &mut ledger).await;
+    old.stop().await;
+    ask(&new, &mut ledger).await;
+    new.stop().await;
+    assert_eq!(ledger.n_duplicates(), 0, "{ledger:?}");
+}
+
+async fn ask(program: &Program, ledger: &mut Ledger) {
+    for _ in 0..100 {
+        let number = program.client().next("orders").await;
+        ledger.record("orders", &[Range::single(number)]);
+    }
+}

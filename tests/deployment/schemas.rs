@@ -1,0 +1,166 @@
+//! Manifests fit the schemas of Kubernetes and the rules of others.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{
+    tools::{command, from_pypi, outcome, succeeds},
+    yaml::{MONITORING, OVERLAYS, built, items, objects, overlay, text},
+};
+use crate::support::{directory, settings};
+
+/// Of Kubernetes.
+const VERSIONS: [&str; 2] = ["1.36", "1.37"];
+/// Kinds of the Prometheus operator, for which Kubernetes has no schema.
+const CUSTOM_KINDS: [&str; 2] = ["ServiceMonitor", "PrometheusRule"];
+/// How many rules may be skipped in one overlay.
+const MAX_SKIPS: usize = 2;
+
+fn validates(version: &str, file: &Path) -> (bool, String) {
+    outcome(
+        from_pypi("kubernetes-validate")
+            .args(["-k", version, "--strict"])
+            .arg(file),
+    )
+}
+
+fn passes_checkov(files: &[PathBuf]) -> (bool, String) {
+    let mut checkov = from_pypi("checkov");
+    checkov.args(["--framework", "kubernetes", "--skip-download"]);
+    checkov.args(["--compact", "--quiet"]);
+    for file in files {
+        checkov.arg("-f").arg(file);
+    }
+    outcome(&mut checkov)
+}
+
+/// Objects as a file that each tool reads, JSON being YAML.
+fn write(objects: &[&Value], file: &Path) {
+    let documents: Vec<String> = objects.iter().map(|object| object.to_string()).collect();
+    std::fs::write(file, documents.join("\n---\n")).expect("our directory");
+}
+
+#[test]
+fn every_overlay_fits_the_schemas_of_two_versions() {
+    let home = directory("schemas");
+    for name in OVERLAYS.into_iter().chain([MONITORING]) {
+        let mut objects = overlay(name);
+        let is_custom = |object: &Value| CUSTOM_KINDS.contains(&text(&object["kind"]));
+        let n_custom = objects.iter().filter(|object| is_custom(object)).count();
+        assert_eq!(n_custom, if name == MONITORING { 2 } else { 0 }, "{name}");
+        objects.retain(|object| !is_custom(object));
+        assert!(!objects.is_empty(), "vacuous: {name}");
+        let file = home.path().join(format!("{name}.yaml"));
+        write(&objects.iter().collect::<Vec<_>>(), &file);
+        for version in VERSIONS {
+            let (fits, said) = validates(version, &file);
+            assert!(fits, "{name} on {version}\n{said}");
+            // Each object is told to have passed.
+            assert_eq!(
+                said.matches(" passed for ").count(),
+                objects.len(),
+                "{said}"
+            );
+        }
+    }
+    let namespace = settings::repository().join("k8s/namespace.yaml");
+    assert!(validates(VERSIONS[1], &namespace).0);
+}
+
+#[test]
+fn a_key_that_kubernetes_does_not_know_is_found() {
+    let home = directory("schemas");
+    let file = home.path().join("wrong.yaml");
+    let wrong = built("k8s/overlays/postgres").replace("minReplicas: ", "minReplicaz: ");
+    std::fs::write(&file, wrong).expect("our directory");
+    for version in VERSIONS {
+        let (fits, said) = validates(version, &file);
+        assert!(!fits && said.contains("minReplicaz"), "{said}");
+    }
+}
+
+#[test]
+fn every_overlay_passes_checkov_and_each_skip_is_justified() {
+    let home = directory("checkov");
+    let mut files = Vec::new();
+    for name in OVERLAYS.into_iter().chain([MONITORING]) {
+        let objects = overlay(name);
+        let annotations = objects
+            .iter()
+            .filter_map(|object| object["metadata"]["annotations"].as_object());
+        let mut n_skips = 0;
+        for (key, value) in annotations.flatten() {
+            if key.starts_with("checkov.io/skip") {
+                let (rule, reason) = text(value).split_once('=').unwrap_or_default();
+                assert!(rule.starts_with("CKV_"), "{name}: {key}");
+                assert!(reason.len() > 20, "{name}: {rule} for no reason");
+                n_skips += 1;
+            }
+        }
+        assert!(n_skips <= MAX_SKIPS, "{name} skips {n_skips}");
+        let file = home.path().join(format!("{name}.yaml"));
+        write(&objects.iter().collect::<Vec<_>>(), &file);
+        files.push(file);
+    }
+    let (passes, said) = passes_checkov(&files);
+    assert!(passes && said.contains("Failed checks: 0"), "{said}");
+
+    // The control: a container that may become root.
+    let file = home.path().join("wrong.yaml");
+    let wrong = built("k8s/overlays/postgres").replace(
+        "allowPrivilegeEscalation: false",
+        "allowPrivilegeEscalation: true",
+    );
+    std::fs::write(&file, wrong).expect("our directory");
+    let (passes, said) = passes_checkov(&[file]);
+    assert!(!passes && said.contains("CKV_K8S_20"), "{said}");
+}
+
+#[test]
+fn rules_and_dashboards_are_in_the_manifests_as_they_are() {
+    succeeds(command("k8s/generate").arg("--check"));
+
+    // The control: a copy in which a rule was changed since.
+    let home = directory("generated");
+    succeeds(
+        command("cp")
+            .args(["-r", "k8s", "dashboards"])
+            .arg(home.path()),
+    );
+    let check = || outcome(command(home.path().join("k8s/generate")).arg("--check"));
+    assert!(check().0);
+    let rules = home.path().join("dashboards/rules/alerts.yaml");
+    let changed = std::fs::read_to_string(&rules).expect("our copy");
+    std::fs::write(&rules, changed.replacen("for: 5m", "for: 6m", 1)).expect("our copy");
+    let (is_fresh, said) = check();
+    assert!(!is_fresh && said.contains("rules.yaml"), "{said}");
+}
+
+#[test]
+fn prometheus_gets_the_rules_and_grafana_the_dashboards() {
+    let objects = objects("k8s/overlays/monitoring");
+    let of = |kind: &str| super::yaml::of_kind(&objects, kind);
+    let mut groups = Vec::new();
+    for file in ["alerts.yaml", "recording.yaml"] {
+        let file = settings::repository().join("dashboards/rules").join(file);
+        for rules in super::yaml::read(&file) {
+            groups.extend_from_slice(items(&rules["groups"]));
+        }
+    }
+    assert!(groups.len() >= 2, "vacuous: {} groups", groups.len());
+    assert_eq!(items(&of("PrometheusRule")[0]["spec"]["groups"]), groups);
+
+    let dashboards = of("ConfigMap");
+    assert_eq!(dashboards.len(), 3);
+    for dashboard in dashboards {
+        // What Grafana's sidecar looks for.
+        assert_eq!(dashboard["metadata"]["labels"]["grafana_dashboard"], "1");
+        let data = dashboard["data"].as_object().expect("it has data");
+        let (file, json) = data.iter().next().expect("it has a file");
+        let name = file.strip_prefix("odometer-").expect("its name is ours");
+        let path = settings::repository().join("dashboards/grafana").join(name);
+        let there = std::fs::read_to_string(path).expect("it is a dashboard");
+        assert_eq!(text(json), there, "{file}");
+    }
+}
