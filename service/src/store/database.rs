@@ -122,16 +122,7 @@ impl Database {
             .map(super::file_lock::FileLock::take)
             .transpose()?;
         let counted = metrics.database(&place.store, place.source.database);
-        let connection = Connection::new(
-            runtime()?,
-            target.pool(&settings),
-            settings.timeout,
-            counted.connections.clone(),
-        );
-        let connection = connection
-            .await
-            .map_err(|error| super::unreadable(&error))?;
-        let connection = Arc::new(connection);
+        let connection = connect(&target, &settings, &counted).await?;
         let (store, went_back) = (Arc::clone(&place.store), counted.went_back.clone());
         let beat = Arc::new(Beat::new(Arc::clone(&holder), store, went_back));
         let journal = Journal::start(
@@ -417,6 +408,19 @@ impl Database {
             );
         }
     }
+}
+
+async fn connect(
+    target: &Target,
+    settings: &Bounds,
+    counted: &DatabaseMetrics,
+) -> Result<Arc<Connection>, StartError> {
+    let (pool, counted) = (target.pool(settings), counted.connections.clone());
+    let connecting = Connection::new(runtime()?, pool, settings.timeout, counted);
+    let connection = connecting.await;
+    connection
+        .map(Arc::new)
+        .map_err(|error| super::unreadable(&error))
 }
 
 /// Of the database's own: it outlives the threads that serve connections.
