@@ -33,6 +33,8 @@ pub(crate) enum Fault {
     AnyCertificate,
     /// Drain and unload do not give back what was not issued.
     NoReturn,
+    /// A replica that stops says so neither where readiness is asked for nor with its replies.
+    SilentDrain,
     /// Nothing notices a store that went back: neither the beat nor what was seen of a counter.
     NoWentBackChecks,
     /// `recover` leaves returned blocks to be adopted.
@@ -109,6 +111,7 @@ impl Fault {
         (Fault::ChangeUnfinished, "change-unfinished"),
         (Fault::AnyCertificate, "any-certificate"),
         (Fault::NoReturn, "no-return"),
+        (Fault::SilentDrain, "silent-drain"),
         (Fault::NoWentBackChecks, "no-went-back-checks"),
         (Fault::RecoverKeepsReturned, "recover-keeps-returned"),
         (Fault::ExplainGuesses, "explain-guesses"),

@@ -1,59 +1,311 @@
-//! Replicas are asked to stop one after the other, under load, and start again.
+//! Replicas behind balancers are asked to stop one after the other, under load, and start again.
 
 use std::{
     sync::{
-        Arc, RwLock,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use serde_json::Value;
+use tokio::{task::JoinHandle, time::MissedTickBehavior};
 
 use crate::support::{
-    Answer, Backend, Client, Ledger, Options, Program, Range, Scrape, TestDatabase,
-    for_each_backend, settings, wait,
+    Backend, Balancer, Ledger, Options, Program, Range, Reply, Scrape, Spreads, TestDatabase,
+    for_each_backend, for_each_server, raw::Connection, run, settings, wait,
 };
 
-const N_CALLERS: usize = 8;
 const N_SEQUENCES: usize = 10;
 const N_REPLICAS: usize = 3;
+/// Callers of each of the two balancers, each with a connection of its own.
+const N_CALLERS: usize = 48;
+const BETWEEN_TWO_CALLS: Duration = Duration::from_millis(60);
 /// Numbers given between two restarts, so that each restart happens under load.
 const BETWEEN_RESTARTS: u64 = 5_000;
+/// Longer than balancers take to notice, by far.
+const READY_WAIT: &str = "3s";
+/// Longer than a balancer waits.
+const REPLY_LIMIT: Duration = Duration::from_secs(40);
+/// Requests that each balancer has to send to each replica that was told to stop, or the test has
+/// not met what it is about. A connection that its reply ends is one request.
+const SENT_WHILE_STOPPING: u64 = 10;
 
-for_each_backend!(a_rolling_restart_loses_no_number_and_no_call);
+for_each_backend!(
+    a_rolling_restart_loses_no_number_and_no_call,
+    without_a_wait_for_balancers_calls_fail_but_no_number_is_lost,
+    without_the_return_of_rests_the_same_run_finds_gaps,
+);
 
 async fn a_rolling_restart_loses_no_number_and_no_call(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    let outcome = rolling_restart(&database, &Program::options()).await;
+    let restarts = Restarts {
+        n_rounds: settings::at_size(2, 20),
+        ..Restarts::of(Program::options())
+    };
+    let outcome = restarts.run(&database).await;
     assert_eq!(outcome.failures, Vec::<String>::new());
     assert_eq!(outcome.ledger.n_duplicates(), 0);
-    assert_eq!(outcome.n_abandoned, 0.0, "by the metric");
+    assert_eq!(outcome.n_abandoned, 0.0, "by metrics and log");
     assert_eq!(outcome.unaccounted(&database).await, Vec::<String>::new());
+    assert_eq!(outcome.n_cut_short, 0, "gone before they were left");
+    let n_given = outcome.ledger.n_numbers().to_string();
+    assert_eq!(outcome.n_issued.to_string(), n_given, "by the metrics");
+    // Only a single replica leaves its balancers with nobody to send calls to.
+    let is_single = backend.replicas(N_REPLICAS) == 1;
+    assert_eq!(outcome.n_turned_away > 0, is_single, "turned away");
+    let fewest = outcome.n_sent_while_stopping.iter().min();
+    assert!(
+        fewest.is_some_and(|fewest| *fewest >= SENT_WHILE_STOPPING),
+        "vacuous: sent while stopping: {:?}",
+        outcome.n_sent_while_stopping
+    );
     assert!(outcome.n_returned > 0, "vacuous: nothing was ever returned");
     assert!(outcome.n_adopted > 0, "vacuous: nothing was ever adopted");
 }
 
-for_each_backend!(without_the_return_of_rests_the_same_run_finds_gaps);
+async fn without_a_wait_for_balancers_calls_fail_but_no_number_is_lost(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let restarts = Restarts {
+        ready_wait: "0s",
+        ..Restarts::of(Program::options())
+    };
+    let outcome = restarts.run(&database).await;
+    assert_ne!(outcome.failures, Vec::<String>::new());
+    // What was read was answered; what failed was not read.
+    assert_eq!(outcome.ledger.n_duplicates(), 0);
+    assert_eq!(outcome.n_abandoned, 0.0, "by metrics and log");
+    assert_eq!(outcome.unaccounted(&database).await, Vec::<String>::new());
+}
 
 async fn without_the_return_of_rests_the_same_run_finds_gaps(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    let options = Program::options().without_guards("no-return");
-    let outcome = rolling_restart(&database, &options).await;
+    let restarts = Restarts::of(Program::options().without_guards("no-return"));
+    let outcome = restarts.run(&database).await;
+    assert_eq!(outcome.failures, Vec::<String>::new());
     assert!(!outcome.unaccounted(&database).await.is_empty());
+}
+
+#[test]
+fn replicas_that_keep_their_stop_to_themselves_are_found_out() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Postgres).await;
+        let restarts = Restarts::of(Program::options().without_guards("silent-drain"));
+        let outcome = restarts.run(&database).await;
+        assert_ne!(outcome.failures, Vec::<String>::new());
+        assert!(outcome.n_cut_short > 0, "they were left in time");
+    });
+}
+
+for_each_server!(replicas_that_are_killed_instead_are_found_out);
+
+async fn replicas_that_are_killed_instead_are_found_out(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let restarts = Restarts {
+        are_killed: true,
+        ..Restarts::of(Program::options())
+    };
+    let outcome = restarts.run(&database).await;
+    assert_ne!(outcome.failures, Vec::<String>::new());
+    let unaccounted = outcome.unaccounted(&database).await;
+    // Blocks of the dead, and the numbers in them, which nobody will ever be given.
+    for sign in ["fate: \"held\"", "neither given nor returned"] {
+        let is_found = unaccounted.iter().any(|found| found.contains(sign));
+        assert!(is_found, "{sign}: {unaccounted:?}");
+    }
+}
+
+/// How replicas are restarted.
+struct Restarts {
+    options: Options,
+    ready_wait: &'static str,
+    n_rounds: usize,
+    /// Killed instead of asked to stop.
+    are_killed: bool,
+}
+
+/// What callers share with who restarts replicas.
+struct Stage {
+    balancers: [Balancer; 2],
+    n_given: AtomicU64,
+    over: AtomicBool,
 }
 
 #[derive(Default)]
 struct Outcome {
     ledger: Ledger,
-    /// Calls that failed at a replica that was not asked to stop.
+    /// Calls that came to a replica, or should have, and got no numbers.
     failures: Vec<String>,
+    /// Calls that came to none, because none was ready.
+    n_turned_away: usize,
+    /// What each balancer sent to each replica after that was told to stop.
+    n_sent_while_stopping: Vec<u64>,
+    /// Replicas that were gone or out of reach before both balancers had left them.
+    n_cut_short: usize,
+    /// By the metrics of all others, after their last request.
+    n_issued: f64,
     n_abandoned: f64,
     n_returned: usize,
     n_adopted: usize,
 }
 
+impl Restarts {
+    /// One round of replicas that are asked to stop.
+    fn of(options: Options) -> Self {
+        Self {
+            options,
+            ready_wait: READY_WAIT,
+            n_rounds: 1,
+            are_killed: false,
+        }
+    }
+
+    async fn run(&self, database: &TestDatabase) -> Outcome {
+        let options = self.options.clone().database(&database.url);
+        let options = options.env("ODOMETER_SHUTDOWN__READY_WAIT", self.ready_wait);
+        let stage = Arc::new(Stage {
+            balancers: [
+                Balancer::start(Spreads::Requests).await,
+                Balancer::start(Spreads::Connections).await,
+            ],
+            n_given: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+        });
+        let mut programs = Vec::new();
+        for _ in 0..database.backend.replicas(N_REPLICAS) {
+            programs.push(stage.start(&options).await);
+        }
+        let callers = call(&stage);
+        let mut outcome = Outcome::default();
+        for _ in 0..self.n_rounds * programs.len() {
+            stage.wait_for_load().await;
+            // The oldest is the next to go; its successor takes the last place.
+            let mut program = programs.remove(0);
+            if self.are_killed {
+                program.kill();
+            } else {
+                outcome.stop(&mut program, &stage).await;
+            }
+            for balancer in &stage.balancers {
+                balancer.remove(program.address());
+            }
+            programs.push(stage.start(&options).await);
+        }
+        stage.over.store(true, Ordering::Relaxed);
+        for caller in callers {
+            outcome.add(caller.await.expect("a caller does not panic"));
+        }
+        outcome.stop_all(programs).await;
+        outcome.look_into(database).await;
+        outcome
+    }
+}
+
+impl Stage {
+    /// A replica that both balancers use.
+    async fn start(&self, options: &Options) -> Program {
+        let program = options.start_ready().await;
+        for balancer in &self.balancers {
+            balancer.add(program.address());
+        }
+        wait::until("it is used", Duration::from_secs(30), async || {
+            let used = |balancer: &Balancer| balancer.uses(program.address());
+            self.balancers.iter().all(used).then_some(())
+        })
+        .await;
+        program
+    }
+
+    async fn wait_for_load(&self) {
+        let wanted = self.n_given.load(Ordering::Relaxed) + BETWEEN_RESTARTS;
+        wait::until("there is load", Duration::from_secs(60), async || {
+            (self.n_given.load(Ordering::Relaxed) >= wanted).then_some(())
+        })
+        .await;
+    }
+
+    fn have_left(&self, address: &str) -> bool {
+        let has_left = |balancer: &Balancer| balancer.has_left(address);
+        self.balancers.iter().all(has_left)
+    }
+
+    fn n_sent_to(&self, address: &str) -> [u64; 2] {
+        self.balancers
+            .each_ref()
+            .map(|balancer| balancer.n_sent_to(address))
+    }
+}
+
 impl Outcome {
+    /// Asks a replica to stop and waits until it has, which must be with exit code 0.
+    async fn stop(&mut self, program: &mut Program, stage: &Stage) {
+        let address = program.address().to_owned();
+        let before = stage.n_sent_to(&address);
+        program.terminate();
+        wait::until("it is left or gone", Duration::from_secs(60), async || {
+            (stage.have_left(&address) || program.has_ended()).then_some(())
+        })
+        .await;
+        let after = stage.n_sent_to(&address);
+        let n_sent = before
+            .iter()
+            .zip(after)
+            .map(|(before, after)| after - before);
+        self.n_sent_while_stopping.extend(n_sent);
+        // Its last word: nobody asks it for numbers any more.
+        match program.client().get("/metrics").await {
+            Ok(reply) => self.count(&Scrape::parse(&reply.body)),
+            Err(_) => self.n_cut_short += 1,
+        }
+        self.end(program).await;
+    }
+
+    /// The same with replicas whom nobody calls any more.
+    async fn stop_all(&mut self, mut programs: Vec<Program>) {
+        for program in &programs {
+            self.count(&Scrape::of(&program.client()).await);
+            program.terminate();
+        }
+        for program in &mut programs {
+            self.end(program).await;
+        }
+    }
+
+    fn count(&mut self, scrape: &Scrape) {
+        self.n_issued += scrape.sum("odometer_numbers_issued_total", &[]);
+        self.n_abandoned += scrape.n_abandoned();
+    }
+
+    /// Waits for the end of one that was asked for it, and notes what it says of numbers it had to
+    /// abandon.
+    async fn end(&mut self, program: &mut Program) {
+        let code = program.end().await;
+        let log = program.log();
+        assert_eq!(code, Some(0), "it did not stop well:\n{log}");
+        let counts: Vec<f64> = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .filter_map(|line| line.get("abandoned")?.as_f64())
+            .collect();
+        assert!(!counts.is_empty(), "no word of abandoned numbers:\n{log}");
+        self.n_abandoned += counts.iter().sum::<f64>();
+    }
+
+    /// What a caller saw.
+    fn add(&mut self, other: Self) {
+        self.ledger.merge(other.ledger);
+        self.failures.extend(other.failures);
+        self.n_turned_away += other.n_turned_away;
+    }
+
+    async fn look_into(&mut self, database: &TestDatabase) {
+        for row in database.query("SELECT fate FROM block").await {
+            let fate: String = row.try_get_by_index(0).expect("a text");
+            self.n_returned += usize::from(fate == "returned");
+            self.n_adopted += usize::from(fate == "adopted");
+        }
+    }
+
     /// Numbers that were reserved, but neither given to a caller nor wait in the store for an
     /// adopter, and rows of the journal that say otherwise. Every reply that was lost shows here,
     /// because the number in it does.
@@ -89,156 +341,70 @@ impl Outcome {
     }
 }
 
-/// One start of a replica, as the callers see it.
-struct Incarnation {
-    client: Client,
-    /// Set before it is asked to stop: from then on it may refuse.
-    stopping: AtomicBool,
-}
-
-struct Stage {
-    replicas: Vec<RwLock<Arc<Incarnation>>>,
-    n_given: AtomicU64,
-    over: AtomicBool,
-}
-
-async fn rolling_restart(database: &TestDatabase, options: &Options) -> Outcome {
-    let options = options.clone().database(&database.url);
-    let mut programs = Vec::new();
-    for _ in 0..database.backend.replicas(N_REPLICAS) {
-        programs.push(options.start_ready().await);
-    }
-    let stage = Arc::new(Stage {
-        replicas: programs
-            .iter()
-            .map(|program| RwLock::new(incarnation(program)))
-            .collect(),
-        n_given: AtomicU64::new(0),
-        over: AtomicBool::new(false),
-    });
-    let callers: Vec<_> = (0..N_CALLERS)
-        .map(|_| tokio::spawn(call_until_over(Arc::clone(&stage))))
-        .collect();
-
-    let mut outcome = Outcome::default();
-    for _ in 0..settings::at_size(2, 20) {
-        // The oldest is the next to go; its successor takes the last place.
-        for replica in 0..programs.len() {
-            stage.wait_for_load().await;
-            stage
-                .current(replica)
-                .stopping
-                .store(true, Ordering::SeqCst);
-            outcome.stop(programs.remove(0)).await;
-            let successor = options.start_ready().await;
-            stage.replace(replica, incarnation(&successor));
-            programs.push(successor);
-        }
-    }
-    stage.over.store(true, Ordering::Relaxed);
-    for caller in callers {
-        let (given, failed) = caller.await.expect("a caller does not panic");
-        outcome.ledger.merge(given);
-        outcome.failures.extend(failed);
-    }
-    for program in programs {
-        outcome.stop(program).await;
-    }
-    for row in database.query("SELECT fate FROM block").await {
-        let fate: String = row.try_get_by_index(0).expect("a text");
-        outcome.n_returned += usize::from(fate == "returned");
-        outcome.n_adopted += usize::from(fate == "adopted");
-    }
-    outcome
-}
-
-impl Outcome {
-    /// Stops a replica and notes what it says of numbers it had to abandon.
-    async fn stop(&mut self, program: Program) {
-        let scrape = Scrape::of(&program.client()).await;
-        self.n_abandoned += scrape.n_abandoned();
-        let log = program.stop().await;
-        let counts: Vec<f64> = log
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-            .filter_map(|line| line.get("abandoned")?.as_f64())
-            .collect();
-        assert!(!counts.is_empty(), "no word of abandoned numbers:\n{log}");
-        self.n_abandoned += counts.iter().sum::<f64>();
-    }
-}
-
 fn name(number: usize) -> String {
     format!("rolling-{number}")
 }
 
-fn incarnation(program: &Program) -> Arc<Incarnation> {
-    Arc::new(Incarnation {
-        client: program.client(),
-        stopping: AtomicBool::new(false),
-    })
+/// The load: callers of both balancers, at even intervals, until it is over.
+fn call(stage: &Arc<Stage>) -> Vec<JoinHandle<Outcome>> {
+    let addresses = stage.balancers.iter().map(Balancer::address);
+    addresses
+        .flat_map(|address| [address; N_CALLERS])
+        .map(|address| tokio::spawn(call_until_over(Arc::clone(stage), address.to_owned())))
+        .collect()
 }
 
-impl Stage {
-    fn current(&self, replica: usize) -> Arc<Incarnation> {
-        Arc::clone(
-            &self.replicas[replica]
-                .read()
-                .expect("nobody panics with it"),
-        )
-    }
-
-    fn replace(&self, replica: usize, by: Arc<Incarnation>) {
-        *self.replicas[replica]
-            .write()
-            .expect("nobody panics with it") = by;
-    }
-
-    async fn wait_for_load(&self) {
-        let wanted = self.n_given.load(Ordering::Relaxed) + BETWEEN_RESTARTS;
-        wait::until("there is load", Duration::from_secs(60), async || {
-            (self.n_given.load(Ordering::Relaxed) >= wanted).then_some(())
-        })
-        .await;
-    }
-}
-
-async fn call_until_over(stage: Arc<Stage>) -> (Ledger, Vec<String>) {
-    let mut ledger = Ledger::default();
-    let mut failures = Vec::new();
+async fn call_until_over(stage: Arc<Stage>, address: String) -> Outcome {
+    let mut seen = Outcome::default();
+    let mut kept: Option<Connection> = None;
+    let mut turn = tokio::time::interval(BETWEEN_TWO_CALLS);
+    turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !stage.over.load(Ordering::Relaxed) {
-        let replica = stage.current(rand::random_range(0..stage.replicas.len()));
+        turn.tick().await;
         let sequence = name(rand::random_range(0..N_SEQUENCES));
-        let n = rand::random_range(1..=20);
-        let path = match rand::random_range(0..8) {
-            0 => format!("/v1/sequences/{sequence}/blocks?size={n}"),
-            1 => format!("/v1/sequences/{sequence}/next?count={n}"),
-            _ => format!("/v1/sequences/{sequence}/next"),
+        let path = some_path(&sequence);
+        let mut connection = match kept.take().filter(Connection::is_open) {
+            Some(connection) => connection,
+            None => Connection::open(&address).await,
         };
-        match replica.client.ask(&path).await {
-            Answer::Given(ranges) => {
-                let n_given = ranges.iter().map(|range| range.count).sum();
-                stage.n_given.fetch_add(n_given, Ordering::Relaxed);
-                ledger.record(&sequence, &ranges);
-                continue;
-            }
-            Answer::Refused(reply) => {
-                let draining = reply.status == 503
-                    && reply.code().as_deref() == Some("draining")
-                    && reply.header("retry-after").is_some();
-                if !(draining && replica.stopping.load(Ordering::SeqCst)) {
-                    failures.push(format!("{path}: {reply:?}"));
-                }
-            }
-            // Refused before it was read: a call that was read gets its reply, or its number is
-            // missed in the end.
-            Answer::NoReply(error) => {
-                if error.is_timeout() || !replica.stopping.load(Ordering::SeqCst) {
-                    failures.push(format!("{path}: {error:?}"));
-                }
-            }
+        let request = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+        let reply = connection.try_exchange(request.as_bytes());
+        let reply = tokio::time::timeout(REPLY_LIMIT, reply).await;
+        let Ok(Some(reply)) = reply else {
+            seen.failures.push(format!("{path}: no reply"));
+            continue;
+        };
+        if reply.header("connection") != Some("close") {
+            kept = Some(connection);
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        let n_given = seen.note(&sequence, &path, &reply);
+        stage.n_given.fetch_add(n_given, Ordering::Relaxed);
     }
-    (ledger, failures)
+    seen
+}
+
+fn some_path(sequence: &str) -> String {
+    let n = rand::random_range(1..=20);
+    match rand::random_range(0..8) {
+        0 => format!("/v1/sequences/{sequence}/blocks?size={n}"),
+        1 => format!("/v1/sequences/{sequence}/next?count={n}"),
+        _ => format!("/v1/sequences/{sequence}/next"),
+    }
+}
+
+impl Outcome {
+    /// Sorts the reply to one call; how many numbers it gave.
+    fn note(&mut self, sequence: &str, path: &str, reply: &Reply) -> u64 {
+        if reply.status == 200 {
+            let ranges = reply.numbers();
+            self.ledger.record(sequence, &ranges);
+            return ranges.iter().map(|range| range.count).sum();
+        }
+        if reply.header("balancer") == Some("none-ready") {
+            self.n_turned_away += 1;
+        } else {
+            self.failures.push(format!("{path}: {reply:?}"));
+        }
+        0
+    }
 }

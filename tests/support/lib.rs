@@ -4,6 +4,7 @@
 //! signals, on standard error and in its tables.
 
 mod backend;
+mod balancer;
 mod callers;
 mod callgrind;
 mod certificates;
@@ -31,6 +32,7 @@ pub mod wait;
 mod workers;
 
 pub use backend::{Backend, TestDatabase};
+pub use balancer::{Balancer, Spreads};
 pub use callgrind::{Callgrind, Counted};
 pub use certificates::Authority;
 pub use client::{Answer, Client, Reply};

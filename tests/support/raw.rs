@@ -51,6 +51,12 @@ impl Connection {
         Self { stream }
     }
 
+    /// Whether it can be used again: the other side has neither closed it nor sent what nobody
+    /// asked for.
+    pub fn is_open(&self) -> bool {
+        is_quiet(&self.stream)
+    }
+
     /// Sends `request` as it is and reads the one reply.
     ///
     /// # Panics
@@ -100,9 +106,35 @@ async fn read_reply(stream: &mut ReadHalf<'_>) -> (Option<Reply>, Vec<u8>) {
     }
 }
 
-fn parse(received: &[u8]) -> Option<Reply> {
+/// Whether nothing came on `stream`, its end included.
+pub(crate) fn is_quiet(stream: &TcpStream) -> bool {
+    let read = stream.try_read(&mut [0]);
+    read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+}
+
+/// The first message in `received`, a request or a reply: its head without the empty line, and its
+/// body as `Content-Length` has it. `None` until all of it is there.
+pub(crate) fn message(received: &[u8]) -> Option<(&str, &[u8])> {
     let head_end = received.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
     let head = std::str::from_utf8(received.get(..head_end)?).ok()?;
+    let length: usize = match header(head, "content-length") {
+        Some(length) => length.parse().ok()?,
+        None => 0,
+    };
+    let body = received.get(head_end + 4..head_end + 4 + length)?;
+    Some((head, body))
+}
+
+/// The first header of `head` with this name, which is written small.
+pub(crate) fn header<'a>(head: &'a str, wanted: &str) -> Option<&'a str> {
+    head.split("\r\n").skip(1).find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case(wanted).then(|| value.trim())
+    })
+}
+
+fn parse(received: &[u8]) -> Option<Reply> {
+    let (head, body) = message(received)?;
     let mut lines = head.split("\r\n");
     let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
     let mut headers = HeaderMap::new();
@@ -113,11 +145,6 @@ fn parse(received: &[u8]) -> Option<Reply> {
             HeaderValue::from_str(value.trim()).ok()?,
         );
     }
-    let length: usize = match headers.get("content-length") {
-        Some(length) => length.to_str().ok()?.parse().ok()?,
-        None => 0,
-    };
-    let body = received.get(head_end + 4..head_end + 4 + length)?;
     Some(Reply {
         status,
         headers,

@@ -33,6 +33,7 @@ use super::{
 use crate::{
     clock,
     metrics::{AbandonedCause, Metrics},
+    sabotage::{self, Fault},
     store::{Contact, LIVE, Seen, StoreError, Stores},
 };
 
@@ -424,6 +425,9 @@ impl Directory {
 
     /// Not ready from now on; numbers are still issued.
     pub fn begin_drain(&self) {
+        if sabotage::is(Fault::SilentDrain) {
+            return;
+        }
         self.shared.is_draining.store(true, Ordering::Release);
     }
 
