@@ -24,7 +24,7 @@ const METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
 /// Every counter and what it counts.
-const COUNTERS: [(&str, &str); 19] = [
+const COUNTERS: [(&str, &str); 20] = [
     (
         "odometer_abandoned_numbers_total",
         "Numbers reserved that will neither be issued nor returned, by cause.",
@@ -32,6 +32,10 @@ const COUNTERS: [(&str, &str); 19] = [
     (
         "odometer_actor_restarts_total",
         "Actors started in place of one that died.",
+    ),
+    (
+        "odometer_cold_calls_total",
+        "Calls for numbers that memory had not.",
     ),
     (
         "odometer_database_reservations_total",
@@ -506,7 +510,6 @@ pub struct Metrics {
     pub periods_removed: Counter,
     /// Times that all of the journal was looked through for blocks that overlap.
     pub journal_checks: Counter,
-    /// Pairs of blocks in the journal that have numbers in common.
     /// The least seconds any sequence in use can go on without the store; +Inf when none is in use.
     pub shortest_reserve_seconds: Gauge,
     /// The least numbers left to any live sequence; +Inf when none is live.
