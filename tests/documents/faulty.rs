@@ -53,7 +53,7 @@ impl Faulty {
         let stalled = options
             .clone()
             .database(&database.url_through(&proxy, server))
-            .env("ODOMETER_STORE__TIMEOUT", "1s")
+            .env("ODOMETER_STORE__TIMEOUT", "2s")
             .env("ODOMETER_REFILL__DEADLINE", "300s")
             .env("ODOMETER_POOL__MAX", 32)
             .env("ODOMETER_LIMITS__WAITERS", MOST_WAITING)
