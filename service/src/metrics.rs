@@ -24,7 +24,7 @@ const METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
 /// Every counter and what it counts.
-const COUNTERS: [(&str, &str); 19] = [
+const COUNTERS: [(&str, &str); 20] = [
     (
         "odometer_abandoned_numbers_total",
         "Numbers reserved that will neither be issued nor returned, by cause.",
@@ -32,6 +32,10 @@ const COUNTERS: [(&str, &str); 19] = [
     (
         "odometer_actor_restarts_total",
         "Actors started in place of one that died.",
+    ),
+    (
+        "odometer_cold_calls_total",
+        "Calls for numbers that memory had not.",
     ),
     (
         "odometer_database_reservations_total",
@@ -98,7 +102,7 @@ const COUNTERS: [(&str, &str); 19] = [
 ];
 
 /// Every gauge and what it shows.
-const GAUGES: [(&str, &str); 30] = [
+const GAUGES: [(&str, &str); 31] = [
     ("odometer_actors", "Actors running."),
     (
         "odometer_block_remaining",
@@ -169,6 +173,10 @@ const GAUGES: [(&str, &str); 30] = [
     (
         "odometer_reserve_seconds",
         "How long what is left in memory lasts at the present rate.",
+    ),
+    (
+        "odometer_runway_numbers",
+        "Numbers that nobody has reserved, up to the end of the sequence.",
     ),
     (
         "odometer_runway_seconds",
@@ -502,7 +510,6 @@ pub struct Metrics {
     pub periods_removed: Counter,
     /// Times that all of the journal was looked through for blocks that overlap.
     pub journal_checks: Counter,
-    /// Pairs of blocks in the journal that have numbers in common.
     /// The least seconds any sequence in use can go on without the store; +Inf when none is in use.
     pub shortest_reserve_seconds: Gauge,
     /// The least numbers left to any live sequence; +Inf when none is live.
@@ -545,6 +552,9 @@ pub struct SequenceMetrics {
     pub block_utilization: Gauge,
     /// Seconds that what is left in memory lasts at the present rate; +Inf at rate 0.
     pub reserve_seconds: Gauge,
+    /// Numbers that nobody has reserved, up to the end; +Inf where the rate does not tell when that
+    /// comes.
+    pub runway_numbers: Gauge,
     /// Seconds to the end of the sequence at the present rate; +Inf at rate 0.
     pub runway_seconds: Gauge,
 }
@@ -557,6 +567,7 @@ impl SequenceMetrics {
             block_remaining: Gauge::noop(),
             block_utilization: Gauge::noop(),
             reserve_seconds: Gauge::noop(),
+            runway_numbers: Gauge::noop(),
             runway_seconds: Gauge::noop(),
         }
     }
@@ -567,6 +578,7 @@ impl SequenceMetrics {
         self.block_remaining.set(0.0);
         self.block_utilization.set(0.0);
         self.reserve_seconds.set(f64::INFINITY);
+        self.runway_numbers.set(f64::INFINITY);
         self.runway_seconds.set(f64::INFINITY);
     }
 }
@@ -940,6 +952,7 @@ impl Make<'_> {
             block_remaining: gauge("odometer_block_remaining"),
             block_utilization: gauge("odometer_block_utilization_ratio"),
             reserve_seconds: gauge("odometer_reserve_seconds"),
+            runway_numbers: gauge("odometer_runway_numbers"),
             runway_seconds: gauge("odometer_runway_seconds"),
         };
         made.clear();
@@ -1022,6 +1035,7 @@ mod tests {
             "odometer_block_remaining{sequence=\"orders\"}".to_owned(),
             "odometer_block_utilization_ratio{sequence=\"orders\"}".to_owned(),
             "odometer_reserve_seconds{sequence=\"orders\"}".to_owned(),
+            "odometer_runway_numbers{sequence=\"orders\"}".to_owned(),
             "odometer_runway_seconds{sequence=\"orders\"}".to_owned(),
             "odometer_reservation_retries_total".to_owned(),
             "odometer_reservation_duration_seconds_count".to_owned(),

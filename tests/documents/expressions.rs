@@ -1,29 +1,26 @@
-//! What people look at gives data: every expression runs on a real Prometheus, which scrapes two
-//! replicas on PostgreSQL under load.
+//! What people look at gives data: every expression of the dashboards and of the rules runs on a
+//! real Prometheus, which scrapes two replicas on PostgreSQL under load; what only a failure shows
+//! does when that happens.
 
 use std::{
     collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
     time::{Duration, Instant},
 };
 
-use serde_json::json;
-use tokio::task::JoinHandle;
-
-use super::dashboards;
-use crate::support::{
-    Answer, Backend, Client, Program, Prometheus, Redis, TestDatabase, run, settings, wait,
+use super::{
+    dashboards,
+    failures::{STEPS, Step, all_provoked, shows_only_failures},
+    faulty::Faulty,
+    stage::Stage,
 };
+use crate::support::{Client, Prometheus, prometheus::Rule, run, settings, wait};
 
-/// Between two rounds of the callers: enough for every rate, little for a busy machine.
-const BETWEEN_TWO_ROUNDS: Duration = Duration::from_millis(50);
 /// Until every expression has data: a rate needs two scrapes, on a busy machine more.
 const LIMIT: Duration = Duration::from_secs(60);
 /// What no expression may be short of: fewer were not read.
 const LEAST_EXPRESSIONS: usize = 90;
+const LEAST_RULES: usize = 40;
+const RULES: [&str; 2] = ["alerts", "recording"];
 
 /// An expression, and where it stands.
 #[derive(Clone, Debug)]
@@ -32,76 +29,11 @@ pub(super) struct Expression {
     pub(super) text: String,
 }
 
-/// Two replicas with all that they can have, and callers that never rest.
-struct Stage {
-    replicas: Vec<Program>,
-    n_given: Arc<AtomicU64>,
-    callers: JoinHandle<()>,
-    _databases: [TestDatabase; 2],
-    _redis: Redis,
-}
-
-impl Stage {
-    async fn start() -> Self {
-        let database = TestDatabase::prepared(Backend::Postgres).await;
-        // A database keeps on record which Redis counts for it, from its migration on.
-        let other = TestDatabase::empty(Backend::Postgres).await;
-        let redis = Redis::start().await;
-        let options = Program::options()
-            .database(&database.url)
-            .env("ODOMETER_STORES__FAST__DATABASE", &other.url)
-            .env("ODOMETER_STORES__FAST__REDIS", redis.url())
-            // Small, so that there are refills all the time.
-            .env("ODOMETER_DEFAULT__BLOCK__MAX", 50);
-        let migrated = options.run(&["migrate"]);
-        assert_eq!(migrated.code, Some(0), "{migrated}");
-        let replicas = vec![options.start_ready().await, options.start_ready().await];
-        let client = replicas[0].client();
-        let strict = json!({"order": "strict", "store": "fast"});
-        client.define("receipts", &strict).await;
-        let time_ordered = json!({"kind": "snowflake"});
-        client.define("events", &time_ordered).await;
-        let n_given = Arc::new(AtomicU64::new(0));
-        let clients = replicas.iter().map(Program::client).collect();
+impl Expression {
+    fn of_rule(rule: &Rule, text: &str) -> Self {
         Self {
-            callers: tokio::spawn(call_for_ever(clients, Arc::clone(&n_given))),
-            replicas,
-            n_given,
-            _databases: [database, other],
-            _redis: redis,
-        }
-    }
-
-    /// Ends the callers, which must have been there all the time.
-    fn end(self) {
-        assert!(!self.callers.is_finished(), "the callers have ended");
-        self.callers.abort();
-        let n_given = self.n_given.load(Ordering::Relaxed);
-        assert!(n_given > 100, "vacuous: {n_given} calls were given numbers");
-    }
-}
-
-async fn call_for_ever(clients: Vec<Client>, n_given: Arc<AtomicU64>) {
-    let mut rounds = tokio::time::interval(BETWEEN_TWO_ROUNDS);
-    loop {
-        rounds.tick().await;
-        for client in &clients {
-            for call in [
-                "orders/next",
-                "invoices/next",
-                "receipts/next",
-                "events/next",
-                "orders/blocks?size=3",
-            ] {
-                let answer = client.ask(&format!("/v1/sequences/{call}")).await;
-                if matches!(answer, Answer::Given(_)) {
-                    n_given.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            // What callers get wrong is on a panel as well.
-            if let Ok(reply) = client.get("/v1/sequences/never-seen").await {
-                assert_eq!(reply.status, 404, "{reply:?}");
-            }
+            place: rule.name.clone(),
+            text: text.to_owned(),
         }
     }
 }
@@ -135,33 +67,164 @@ async fn without_data(
     }
 }
 
+/// Those of `expressions` that give a number now.
+async fn with_data(prometheus: &Prometheus, expressions: &[Expression]) -> Vec<Expression> {
+    let silent = without_data(prometheus, expressions, Duration::ZERO).await;
+    let is_silent = |one: &&Expression| silent.iter().any(|other| other.text == one.text);
+    let speaking = expressions.iter().filter(|one| !is_silent(one));
+    speaking.cloned().collect()
+}
+
+/// What there is while all is well, of what a rule asks for: a recorded series, and each selector.
+fn parts_of(rule: &Rule) -> Vec<Expression> {
+    let mut parts: Vec<Expression> = selectors_of(&rule.expression)
+        .into_iter()
+        .filter(|selector| !shows_only_failures(selector))
+        .map(|selector| Expression::of_rule(rule, &selector))
+        .collect();
+    if !rule.is_alert {
+        parts.push(Expression::of_rule(rule, &rule.expression));
+        parts.push(Expression::of_rule(rule, &rule.name));
+    }
+    parts
+}
+
+/// The selectors of an expression; one of a window as a rate, which needs two values in it.
+fn selectors_of(expression: &str) -> BTreeSet<String> {
+    let is_of_a_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let mut found = BTreeSet::new();
+    let mut rest = expression;
+    while let Some(start) = rest.find(is_of_a_name) {
+        let (_, name) = rest.split_at(start);
+        let end = name.find(|c| !is_of_a_name(c)).unwrap_or(name.len());
+        let (name, behind) = name.split_at(end);
+        let (matchers, behind) = bracketed(behind, '{', '}');
+        let (window, behind) = bracketed(behind, '[', ']');
+        rest = behind;
+        if !(name == "up" || name.starts_with("odometer_") || name.contains(':')) {
+            continue;
+        }
+        let selector = format!("{name}{matchers}{window}");
+        found.insert(if window.is_empty() {
+            selector
+        } else {
+            format!("rate({selector})")
+        });
+    }
+    found
+}
+
+/// What stands at the start between two brackets, with these, and what is behind it.
+fn bracketed(text: &str, open: char, close: char) -> (&str, &str) {
+    let mut is_quoted = false;
+    let end = text.find(|c| {
+        is_quoted ^= c == '"';
+        c == close && !is_quoted
+    });
+    match end {
+        Some(end) if text.starts_with(open) => text.split_at(end + close.len_utf8()),
+        Some(_) | None => ("", text),
+    }
+}
+
+#[test]
+fn selectors_are_found_with_what_they_match() {
+    let expression = "sum by (job) (rate(odometer_a_total{x=\"{}\",y!=\"1\"}[5m] offset 1h)) \
+                      > 0.1 unless on (job) min(up{job=\"odometer\"}) == 0 or a:odometer_b:sum";
+    let found: Vec<String> = selectors_of(expression).into_iter().collect();
+    assert_eq!(
+        found,
+        [
+            "a:odometer_b:sum",
+            "rate(odometer_a_total{x=\"{}\",y!=\"1\"}[5m])",
+            "up{job=\"odometer\"}",
+        ]
+    );
+}
+
 #[test]
 fn every_expression_gives_data_on_a_real_prometheus() {
     run(async {
         let stage = Stage::start().await;
-        let prometheus = Prometheus::start(&stage.replicas, &[]).await;
-        let expressions = dashboards::expressions();
-        let n_expressions = expressions.len();
-        assert!(n_expressions >= LEAST_EXPRESSIONS, "{n_expressions}");
-        let silent = without_data(&prometheus, &expressions, LIMIT).await;
-        assert!(silent.is_empty(), "without data: {silent:#?}");
-
-        // The same look finds what gives none, and what is no expression.
-        let misspelt = [
-            "rate(odometer_numbers_isued_total[10s])",
-            "odometer_build_info{job=\"odometr\"}",
-            "0 / (odometer_store_up * 0)",
-        ]
-        .map(|text| Expression {
-            place: "a control".to_owned(),
-            text: text.to_owned(),
+        let files = RULES.map(|name| {
+            let folder = settings::repository().join("dashboards/rules");
+            folder.join(format!("{name}.yaml"))
         });
-        let silent = without_data(&prometheus, &misspelt, Duration::ZERO).await;
-        assert_eq!(silent.len(), misspelt.len(), "{silent:#?}");
-        let unclosed = prometheus.query("sum(odometer_waiters").await;
-        assert!(unclosed.is_err(), "{unclosed:?}");
-        stage.end();
+        let mut prometheus = Prometheus::start(&stage.replicas, &files).await;
+        let rules = prometheus.rules().await;
+        let provoked = all_provoked(&rules);
+        while_all_is_well(&prometheus, &rules, &provoked).await;
+        a_silent_expression_is_found(&prometheus).await;
+        when_something_happens(&mut prometheus, stage, &provoked).await;
+        let mut failed = prometheus.rules().await;
+        failed.retain(|rule| !rule.error.is_empty());
+        assert!(failed.is_empty(), "not evaluated: {failed:#?}");
     });
+}
+
+/// Everything gives data but what only a failure shows.
+async fn while_all_is_well(
+    prometheus: &Prometheus,
+    rules: &[Rule],
+    provoked: &[(Step, Expression)],
+) {
+    assert!(rules.len() >= LEAST_RULES, "{} rules", rules.len());
+    let mut expressions = dashboards::expressions();
+    let n_shown = expressions.len();
+    assert!(n_shown >= LEAST_EXPRESSIONS, "{n_shown}");
+    expressions.extend(rules.iter().flat_map(parts_of));
+    let silent = without_data(prometheus, &expressions, LIMIT).await;
+    assert!(silent.is_empty(), "without data: {silent:#?}");
+    let provoked: Vec<_> = provoked.iter().map(|(_, one)| one.clone()).collect();
+    // A busy machine may miss a scrape, which is a failure as well.
+    let started = Instant::now();
+    loop {
+        let speaking = with_data(prometheus, &provoked).await;
+        if speaking.is_empty() {
+            return;
+        }
+        let is_over = started.elapsed() > LIMIT;
+        assert!(!is_over, "nothing has failed: {speaking:#?}");
+        tokio::time::sleep(Prometheus::SCRAPE_INTERVAL).await;
+    }
+}
+
+/// The same looks find what gives none, what gives some, and what is no expression.
+async fn a_silent_expression_is_found(prometheus: &Prometheus) {
+    let control = |text: &str| Expression {
+        place: "a control".to_owned(),
+        text: text.to_owned(),
+    };
+    let misspelt = [
+        "rate(odometer_numbers_isued_total[10s])",
+        "odometer_build_info{job=\"odometr\"}",
+        "0 / (odometer_store_up * 0)",
+    ]
+    .map(control);
+    let silent = without_data(prometheus, &misspelt, Duration::ZERO).await;
+    assert_eq!(silent.len(), misspelt.len(), "{silent:#?}");
+    let always = [control("min(odometer_store_up) == 1"), control("up == 2")];
+    let speaking = with_data(prometheus, &always).await;
+    assert_eq!(speaking.len(), 1, "{speaking:#?}");
+    let unclosed = prometheus.query("sum(odometer_waiters").await;
+    assert!(unclosed.is_err(), "{unclosed:?}");
+}
+
+/// What only a failure shows gives data once that has happened.
+async fn when_something_happens(
+    prometheus: &mut Prometheus,
+    mut stage: Stage,
+    provoked: &[(Step, Expression)],
+) {
+    let mut faulty = Faulty::start().await;
+    for step in STEPS {
+        faulty.provoke(step, &mut stage, prometheus).await;
+        let here = provoked.iter().filter(|(when, _)| *when == step);
+        let here: Vec<_> = here.map(|(_, one)| one.clone()).collect();
+        assert!(!here.is_empty(), "{step:?} provokes nothing");
+        let silent = without_data(prometheus, &here, LIMIT).await;
+        assert!(silent.is_empty(), "{step:?}: without data: {silent:#?}");
+    }
 }
 
 #[test]

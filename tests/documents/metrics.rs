@@ -49,6 +49,9 @@ fn the_table_of_metrics_is_a_scrape() {
             assert!(twice.is_none(), "twice: {row:?}");
         }
         assert_eq!(documented, exposed);
+        let has_help = |name: &&String| scrape.contains(&format!("# HELP {name} "));
+        let bare: Vec<_> = exposed.keys().filter(|name| !has_help(name)).collect();
+        assert!(bare.is_empty(), "without help: {bare:?}");
     });
 }
 

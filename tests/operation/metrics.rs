@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::support::{Backend, Program, Scrape, TestDatabase, run, settings, wait};
@@ -185,6 +186,38 @@ fn connections_in_use_and_waited_for_are_counted() {
             (connections("active").await == 0.0 && pending == 0.0).then_some(())
         })
         .await;
+    });
+}
+
+#[test]
+fn numbers_left_are_shown_where_a_rate_uses_them_up() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .start_ready()
+            .await;
+        let client = program.client();
+        let short = json!({"max": "1000", "block": {"min": 10, "max": 10}});
+        client.define("short", &short).await;
+        client.define("stamps", &json!({"kind": "snowflake"})).await;
+        for name in ["short", "stamps"] {
+            client.next(name).await;
+        }
+        let left =
+            |scrape: &Scrape, name| scrape.sum("odometer_runway_numbers", &[("sequence", name)]);
+        // The next block may be on its way.
+        wait::until("both say how many are left", LIMIT, async || {
+            let scrape = Scrape::of(&client).await;
+            let described = client.describe("short").await;
+            let described = described["state"]["runway"]["numbers_left"].as_f64();
+            let described = described.unwrap_or_else(|| panic!("no runway"));
+            assert!((900.0..1000.0).contains(&described), "{described}");
+            (left(&scrape, "short") == described).then_some(())
+        })
+        .await;
+        let scrape = Scrape::of(&client).await;
+        assert_eq!(left(&scrape, "stamps"), f64::INFINITY);
     });
 }
 

@@ -160,7 +160,6 @@ impl TestDatabase {
 
     /// Lets no write through until it is thawed.
     pub async fn freeze(&self) -> Frozen {
-        let connection = self.connect().await;
         let (freeze, thaw) = match self.backend {
             Backend::Sqlite => ("BEGIN IMMEDIATE", "COMMIT"),
             Backend::Postgres => (
@@ -169,6 +168,18 @@ impl TestDatabase {
             ),
             Backend::MariaDb => ("LOCK TABLES sequence WRITE, counter WRITE", "UNLOCK TABLES"),
         };
+        self.lock(freeze, thaw).await
+    }
+
+    /// Lets no write of the counters of `sequences`, a pattern, through until they are thawed.
+    pub async fn freeze_counters(&self, sequences: &str) -> Frozen {
+        let freeze =
+            format!("BEGIN; SELECT 1 FROM counter WHERE sequence LIKE '{sequences}' FOR UPDATE");
+        self.lock(&freeze, "COMMIT").await
+    }
+
+    async fn lock(&self, freeze: &str, thaw: &'static str) -> Frozen {
+        let connection = self.connect().await;
         let frozen = connection.execute_unprepared(freeze).await;
         frozen.expect("the tables can be locked");
         Frozen { connection, thaw }
@@ -206,7 +217,7 @@ impl TestDatabase {
     }
 }
 
-/// A database whose tables are locked.
+/// A database of which tables, or rows, are locked.
 pub struct Frozen {
     connection: DatabaseConnection,
     thaw: &'static str,

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{Client, Program, keeper, ports, wait};
@@ -15,12 +15,27 @@ use super::{Client, Program, keeper, ports, wait};
 /// How long it may take until it answers, and until it has scraped all its targets: the first of
 /// these appears after about five seconds.
 const START_LIMIT: Duration = Duration::from_secs(60);
+/// The file that tells it whom to scrape, read again whenever it changes.
+const TARGETS: &str = "targets.json";
 
 /// One server process, killed when dropped or when the run ends.
 pub struct Prometheus {
     process: Child,
     client: Client,
-    _directory: TempDir,
+    /// What it scrapes, as it is told.
+    targets: Vec<Value>,
+    directory: TempDir,
+}
+
+/// A rule that it has loaded.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Of the alert, or of the series that is recorded.
+    pub name: String,
+    pub expression: String,
+    pub is_alert: bool,
+    /// Why it could not be evaluated.
+    pub error: String,
 }
 
 impl Prometheus {
@@ -37,8 +52,8 @@ impl Prometheus {
         let path = directory.path();
         let port = ports::free();
         let configuration = path.join("prometheus.yaml");
-        let targets: Vec<&str> = replicas.iter().map(Program::address).collect();
-        std::fs::write(&configuration, configured(&targets, rules)).expect("our directory");
+        std::fs::write(&configuration, configured(&path.join(TARGETS), rules))
+            .expect("our directory");
         let log = path.join("log");
         let said = std::fs::File::create(&log).expect("our directory");
         let process = program("prometheus")
@@ -58,11 +73,32 @@ impl Prometheus {
         let mut server = Self {
             process,
             client: Client::new(&format!("http://127.0.0.1:{port}")),
-            _directory: directory,
+            targets: Vec::new(),
+            directory,
         };
+        let addresses: Vec<&str> = replicas.iter().map(Program::address).collect();
+        server.add(json!({ "targets": addresses }));
         server.answers(&log).await;
-        server.all_up(targets.len()).await;
+        server.all_up("up == 1", addresses.len()).await;
         server
+    }
+
+    /// Scrapes one more replica from now on, in a namespace of its own, and waits until it has.
+    pub async fn watch(&mut self, namespace: &str, replica: &Program) {
+        let labels = json!({ "namespace": namespace });
+        self.add(json!({ "targets": [replica.address()], "labels": labels }));
+        let is_up = format!("up{{namespace=\"{namespace}\"}} == 1");
+        self.all_up(&is_up, 1).await;
+    }
+
+    fn add(&mut self, targets: Value) {
+        self.targets.push(targets);
+        let path = self.directory.path();
+        // Renamed, so that it never reads half of it.
+        let written = path.join("next");
+        let text = Value::from(self.targets.clone()).to_string();
+        std::fs::write(&written, text).expect("our directory");
+        std::fs::rename(&written, path.join(TARGETS)).expect("our directory");
     }
 
     async fn answers(&mut self, log: &Path) {
@@ -76,13 +112,30 @@ impl Prometheus {
         .await;
     }
 
-    /// Waits until it has scraped as many targets as it has been given.
-    async fn all_up(&self, n_targets: usize) {
+    /// Waits until `expression` finds so many targets.
+    async fn all_up(&self, expression: &str, n_targets: usize) {
         wait::until("prometheus has scraped all", START_LIMIT, async || {
-            let up = self.query("up == 1").await.expect("an expression");
+            let up = self.query(expression).await.expect("an expression");
             (up.len() == n_targets).then_some(())
         })
         .await;
+    }
+
+    /// The rules that it has loaded, as it understands them.
+    pub async fn rules(&self) -> Vec<Rule> {
+        let found = self.api("rules", &[]).await.expect("it tells its rules");
+        let groups = found["groups"].as_array().cloned().unwrap_or_default();
+        let rules = groups.iter().flat_map(|group| group["rules"].as_array());
+        let text = |of: &Value| of.as_str().unwrap_or_default().to_owned();
+        rules
+            .flatten()
+            .map(|rule| Rule {
+                name: text(&rule["name"]),
+                expression: text(&rule["query"]),
+                is_alert: rule["type"] == "alerting",
+                error: text(&rule["lastError"]),
+            })
+            .collect()
     }
 
     /// The values of `expression` now, of which there may be none; or why it is none.
@@ -140,15 +193,15 @@ fn program(name: &str) -> Command {
     Command::new(path)
 }
 
-fn configured(targets: &[&str], rules: &[PathBuf]) -> String {
+fn configured(targets: &Path, rules: &[PathBuf]) -> String {
     let interval = Prometheus::SCRAPE_INTERVAL.as_secs();
     let rules = quoted(rules.iter().map(|rule| rule.display()));
-    let targets = quoted(targets.iter());
+    let targets = quoted([targets.display()].iter());
     format!(
         "global:\n  scrape_interval: {interval}s\n  evaluation_interval: {interval}s\n\
          rule_files: [{rules}]\n\
-         scrape_configs:\n  - job_name: odometer\n    static_configs:\n      \
-         - targets: [{targets}]\n"
+         scrape_configs:\n  - job_name: odometer\n    file_sd_configs:\n      \
+         - files: [{targets}]\n        refresh_interval: {interval}s\n"
     )
 }
 
@@ -163,13 +216,13 @@ fn number(text: &Value) -> f64 {
 }
 
 #[test]
-fn targets_and_rules_are_listed() {
-    let rules = [PathBuf::from("/a/b.yaml")];
+fn targets_and_rules_are_named() {
+    let rules = [PathBuf::from("/a/b.yaml"), PathBuf::from("/a/c.yaml")];
     assert_eq!(
-        configured(&["127.0.0.1:1", "127.0.0.1:2"], &rules),
+        configured(Path::new("/t/targets.json"), &rules),
         "global:\n  scrape_interval: 1s\n  evaluation_interval: 1s\n\
-         rule_files: [\"/a/b.yaml\"]\n\
-         scrape_configs:\n  - job_name: odometer\n    static_configs:\n      \
-         - targets: [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n"
+         rule_files: [\"/a/b.yaml\", \"/a/c.yaml\"]\n\
+         scrape_configs:\n  - job_name: odometer\n    file_sd_configs:\n      \
+         - files: [\"/t/targets.json\"]\n        refresh_interval: 1s\n"
     );
 }

@@ -95,9 +95,19 @@ impl Shared {
         } else if issuer.timed().is_some() {
             metrics.reserve_seconds.set(0.0);
         }
-        let runway = state.runway.as_ref();
-        if let Some(seconds) = runway.and_then(|runway| runway.seconds(period_left(issuer))) {
-            metrics.runway_seconds.set(seconds);
+        if let Some(runway) = &state.runway {
+            let seconds = runway.seconds(period_left(issuer));
+            // The end of a time-ordered one comes by the clock.
+            let ends_by_rate = issuer.timed().is_none() && seconds.is_none_or(f64::is_finite);
+            let numbers_left = to_float(runway.worst.numbers_left);
+            metrics.runway_numbers.set(if ends_by_rate {
+                numbers_left
+            } else {
+                f64::INFINITY
+            });
+            if let Some(seconds) = seconds {
+                metrics.runway_seconds.set(seconds);
+            }
         }
         state
     }

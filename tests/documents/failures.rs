@@ -1,0 +1,184 @@
+//! What only a failure shows, and what provokes each.
+
+use super::expressions::Expression;
+use crate::support::prometheus::Rule;
+
+/// What happens, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    Troubled,
+    Stalled,
+    GivenUp,
+    Draining,
+    Dead,
+    Away,
+    Over,
+}
+
+pub(super) const STEPS: [Step; 7] = [
+    Step::Troubled,
+    Step::Stalled,
+    Step::GivenUp,
+    Step::Draining,
+    Step::Dead,
+    Step::Away,
+    Step::Over,
+];
+
+/// Every alert, and what provokes it.
+const PROVOKED: [(&str, Step, &str); 24] = [
+    (
+        "OdometerActorRestarted",
+        Step::Troubled,
+        "actors panic, each at some refill",
+    ),
+    (
+        "OdometerInternalErrors",
+        Step::Troubled,
+        "the counter of a sequence is deleted by SQL",
+    ),
+    (
+        "OdometerReserveBelowHold",
+        Step::Troubled,
+        "the blocks of a busy sequence have two numbers",
+    ),
+    (
+        "OdometerStoreWentBack",
+        Step::Troubled,
+        "the counter of a sequence is rewound by SQL",
+    ),
+    (
+        "OdometerDurabilityWeak",
+        Step::Troubled,
+        "the database has `synchronous_commit = off`",
+    ),
+    (
+        "OdometerJournalOverlap",
+        Step::Troubled,
+        "a row that overlaps another one is put into the journal",
+    ),
+    (
+        "OdometerClockSkew",
+        Step::Troubled,
+        "the replica's clock is two minutes ahead",
+    ),
+    (
+        "OdometerRunwayUnder30Days",
+        Step::Troubled,
+        "a sequence has 17 days left at its declared rate",
+    ),
+    (
+        "OdometerRunwayUnder7Days",
+        Step::Troubled,
+        "a sequence has 3 days left at its declared rate",
+    ),
+    (
+        "OdometerNearlyExhausted",
+        Step::Troubled,
+        "a sequence has a `max` of 500",
+    ),
+    (
+        "OdometerNumbersAbandoned",
+        Step::GivenUp,
+        "a write of 100,000 numbers is given up, and done all the same",
+    ),
+    (
+        "OdometerUnexpectedCreations",
+        Step::Troubled,
+        "a program asks for 150 new names",
+    ),
+    (
+        "OdometerWorkerIdsRefused",
+        Step::Troubled,
+        "three programs lease from a pool of two worker ids",
+    ),
+    (
+        "OdometerWorkerLeaseRunningOut",
+        Step::Troubled,
+        "two replicas have the same `worker`",
+    ),
+    (
+        "OdometerRefillsFailing",
+        Step::Stalled,
+        "rows of counters are locked for longer than `store.timeout`",
+    ),
+    (
+        "OdometerRetriesHigh",
+        Step::Stalled,
+        "each write to the locked rows is tried again",
+    ),
+    (
+        "OdometerWaitersGrowing",
+        Step::Stalled,
+        "callers come and are not served",
+    ),
+    (
+        "OdometerCallersRefused",
+        Step::Stalled,
+        "more callers come than `limits.waiters`",
+    ),
+    (
+        "OdometerReplicaNotReady",
+        Step::Draining,
+        "a replica is told to end, and has a long `shutdown.ready_wait`",
+    ),
+    ("OdometerReplicaDown", Step::Dead, "that replica is killed"),
+    (
+        "OdometerDatabaseAway",
+        Step::Away,
+        "connections to one of the two databases of a store are cut",
+    ),
+    ("OdometerRedisAway", Step::Away, "Redis is killed"),
+    (
+        "OdometerStoreDown",
+        Step::Away,
+        "connections to the database are cut",
+    ),
+    (
+        "OdometerNoReplica",
+        Step::Over,
+        "the last replica is killed",
+    ),
+];
+
+/// Series that are not there before they have something to count.
+const SHOWN_BY_FAILURES: [(&str, Step); 2] = [
+    (
+        "odometer_http_requests_total{status=\"500\"}",
+        Step::Troubled,
+    ),
+    (
+        "namespace_job_route_status:odometer_http_requests:rate5m\
+         {route=~\"next|blocks\",status=~\"5..\"}",
+        Step::Troubled,
+    ),
+];
+
+/// Whether a selector finds nothing while all is well.
+pub(super) fn shows_only_failures(selector: &str) -> bool {
+    let mut shown = SHOWN_BY_FAILURES.iter();
+    shown.any(|(shown, _)| selector.contains(shown))
+}
+
+/// Everything that only a failure shows, and when.
+///
+/// # Panics
+/// Where one of the alerts does not exist, or one is not on the list.
+pub(super) fn all_provoked(rules: &[Rule]) -> Vec<(Step, Expression)> {
+    for alert in rules.iter().filter(|rule| rule.is_alert) {
+        let is_listed = PROVOKED.iter().any(|(name, ..)| *name == alert.name);
+        assert!(is_listed, "nothing provokes {}", alert.name);
+    }
+    let alerts = PROVOKED.iter().map(|(name, step, how)| {
+        let alert = rules.iter().find(|rule| rule.name == *name);
+        let alert = alert.unwrap_or_else(|| panic!("no alert {name}"));
+        (*step, format!("{name}, as {how}"), alert.expression.clone())
+    });
+    let series = SHOWN_BY_FAILURES.iter().map(|(selector, step)| {
+        let place = "counted of failures".to_owned();
+        (*step, place, (*selector).to_owned())
+    });
+    let all = alerts.chain(series);
+    all.map(|(step, place, text)| (step, Expression { place, text }))
+        .collect()
+}

@@ -1,0 +1,263 @@
+//! Two more replicas, on a database of their own, to which everything happens.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::interval,
+};
+
+use super::{failures::Step, stage::Stage};
+use crate::support::{
+    Answer, Backend, Client, Link, Program, Prometheus, Proxy, Scrape, Server, TestDatabase, wait,
+};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// More than an alert's "many" within an hour.
+const N_CREATED: usize = 150;
+/// Sequences whose refills are stalled, and how many callers wait for them: more than an alert's
+/// "many" before the first scrape, then more and more up to the bound.
+const N_STALLED: usize = 10;
+const N_WAITING: usize = 150;
+const MOST_WAITING: usize = 400;
+
+/// More numbers than an alert takes for a few.
+const WIDE: usize = 100_000;
+
+/// The two replicas and what is done to them.
+pub(super) struct Faulty {
+    database: TestDatabase,
+    proxy: Proxy,
+    /// Reaches the database through the proxy; its statements are soon given up.
+    stalled: Program,
+    /// Its actors panic and its clock is wrong.
+    troubled: Program,
+    /// Who calls these.
+    crowd: Vec<JoinHandle<()>>,
+    callers: Vec<JoinHandle<()>>,
+}
+
+impl Faulty {
+    pub(super) async fn start() -> Self {
+        let database = TestDatabase::prepared(Backend::Postgres).await;
+        database
+            .execute(
+                "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', \
+                 current_database()); END $$",
+            )
+            .await;
+        let server = Server::shared(Backend::Postgres).await;
+        let proxy = Proxy::to(server.port()).await;
+        let options = Program::options().env("ODOMETER_WORKER", 1);
+        let stalled = options
+            .clone()
+            .database(&database.url_through(&proxy, server))
+            .env("ODOMETER_STORE__TIMEOUT", "2s")
+            .env("ODOMETER_REFILL__DEADLINE", "300s")
+            .env("ODOMETER_POOL__MAX", 32)
+            .env("ODOMETER_LIMITS__WAITERS", MOST_WAITING)
+            .start_ready()
+            .await;
+        let client = stalled.client();
+        client.define("stamps", &json!({"kind": "snowflake"})).await;
+        // It has the one worker id that both are given.
+        client.next("stamps").await;
+        let troubled = options
+            .database(&database.url)
+            .env("ODOMETER_SHUTDOWN__READY_WAIT", "5m")
+            .env("ODOMETER_SHUTDOWN__DEADLINE", "10m")
+            .without_guards("actor-panic")
+            .clock_ahead(120_000)
+            .start_ready()
+            .await;
+        Self {
+            database,
+            proxy,
+            stalled,
+            troubled,
+            crowd: Vec::new(),
+            callers: Vec::new(),
+        }
+    }
+
+    pub(super) async fn provoke(
+        &mut self,
+        step: Step,
+        stage: &mut Stage,
+        prometheus: &mut Prometheus,
+    ) {
+        match step {
+            Step::Troubled => self.make_trouble(prometheus).await,
+            Step::Stalled => self.stall(prometheus).await,
+            Step::GivenUp => self.give_up().await,
+            Step::Draining => self.troubled.terminate(),
+            Step::Dead => self.troubled.kill(),
+            Step::Away => {
+                self.proxy.set(Link::Cut);
+                stage.lose_redis_and_one_database();
+            }
+            Step::Over => {
+                self.stalled.kill();
+                stage.kill();
+            }
+        }
+    }
+
+    async fn make_trouble(&mut self, prometheus: &mut Prometheus) {
+        prometheus.watch("troubled", &self.troubled).await;
+        let client = self.troubled.client();
+        for (name, definition) in [
+            ("short", json!({"block": {"min": 1, "max": 2}})),
+            ("scarce", json!({"max": "500", "block": {"min": 1}})),
+            ("month", json!({"max": "1500000", "declared_rate": 1})),
+            ("week", json!({"max": "259200", "declared_rate": 1})),
+            ("lost", json!({"block": {"min": 1, "max": 1}})),
+            ("rewound", json!({"block": {"min": 1, "max": 1}})),
+            ("doubled", json!({})),
+        ] {
+            client.define(name, &definition).await;
+            served(&client, &format!("{name}/next")).await;
+        }
+        for statement in [
+            "DELETE FROM counter WHERE sequence = 'lost'",
+            "UPDATE counter SET next_value = 1, version = 0 WHERE sequence = 'rewound'",
+        ] {
+            self.database.execute(statement).await;
+        }
+        self.overlap().await;
+        self.callers.push(tokio::spawn(call_for_ever(client)));
+    }
+
+    /// Puts a row into the journal that overlaps the one of `doubled`.
+    async fn overlap(&self) {
+        wait::until("the row is written", LIMIT, async || {
+            let journal = self.database.journal("doubled").await;
+            (!journal.is_empty()).then_some(())
+        })
+        .await;
+        let plant = "INSERT INTO block SELECT gen_random_uuid(), sequence, period, last, last + 10, \
+                     step, 'planted', reserved_at, 'spent', last + 11 FROM block \
+                     WHERE sequence = 'doubled'";
+        self.database.execute(plant).await;
+    }
+
+    /// Counts as growing only what has been much in each scrape.
+    async fn stall(&mut self, prometheus: &mut Prometheus) {
+        let client = self.stalled.client();
+        for number in 0..N_STALLED {
+            let name = format!("stalled-{number}");
+            let block = json!({"block": {"min": 1, "max": 1}});
+            client.define(&name, &block).await;
+            client.next(&name).await;
+        }
+        let frozen = self.database.freeze_counters("stalled-%").await;
+        self.crowd.push(tokio::spawn(async move {
+            // Locked for as long as this task is there.
+            let _frozen = frozen;
+            std::future::pending().await
+        }));
+        self.crowd.push(tokio::spawn(crowd(client.clone())));
+        wait::until("many wait", LIMIT, async || {
+            let scrape = Scrape::of(&client).await;
+            (scrape.sum("odometer_waiters", &[]) >= to_float(N_WAITING)).then_some(())
+        })
+        .await;
+        prometheus.watch("stalled", &self.stalled).await;
+    }
+
+    /// Has a write done after it was given up; the next one of the name finds that.
+    async fn give_up(&mut self) {
+        let client = self.stalled.client();
+        // Whom it has refused so far.
+        for task in self.crowd.drain(..) {
+            task.abort();
+        }
+        served(&client, "wide/blocks?size=1").await;
+        let reserve = format!("/v1/sequences/wide/blocks?size={WIDE}");
+        // The server may have ended the statement before the lock was gone.
+        wait::until("numbers are abandoned", LIMIT, async || {
+            let n_before = Scrape::of(&client).await.n_reservations("uncertain");
+            let frozen = self.database.freeze_counters("wide").await;
+            let (asking, reserve) = (client.clone(), reserve.clone());
+            let asked = tokio::spawn(async move { asking.ask(&reserve).await });
+            wait::until("the write is given up", LIMIT, async || {
+                let scrape = Scrape::of(&client).await;
+                (scrape.n_reservations("uncertain") > n_before).then_some(())
+            })
+            .await;
+            frozen.thaw().await;
+            let _answer = asked.await.expect("no panic");
+            let scrape = Scrape::of(&client).await;
+            (scrape.n_abandoned() >= to_float(WIDE)).then_some(())
+        })
+        .await;
+    }
+}
+
+impl Drop for Faulty {
+    fn drop(&mut self) {
+        for task in self.crowd.iter().chain(&self.callers) {
+            task.abort();
+        }
+    }
+}
+
+/// Asks until a number is given: an actor may have died meanwhile.
+async fn served(client: &Client, call: &str) {
+    let path = format!("/v1/sequences/{call}");
+    wait::until("a number is given", LIMIT, async || {
+        let answer = client.ask(&path).await;
+        matches!(answer, Answer::Given(_)).then_some(())
+    })
+    .await;
+}
+
+/// Calls that meet each trouble again and again.
+async fn call_for_ever(client: Client) {
+    let mut rounds = interval(Duration::from_millis(50));
+    for round in 0.. {
+        rounds.tick().await;
+        // Whatever comes of them is for the metrics to tell.
+        for call in [
+            "short/next",
+            "lost/blocks?size=1",
+            "rewound/blocks?size=1",
+            "stamps/next",
+        ] {
+            let _answer = client.ask(&format!("/v1/sequences/{call}")).await;
+        }
+        if round < N_CREATED {
+            let _answer = client
+                .ask(&format!("/v1/sequences/typo-{round}/next"))
+                .await;
+        }
+        let holder = format!("program-{}", round % 3);
+        let wanted = json!({"pool": "small", "bits": 1, "ttl_ms": 60_000, "holder": holder});
+        let _reply = client.ask_for_worker(&wanted).await;
+    }
+}
+
+/// Callers for the stalled sequences: many at once, then more and more; and some for another one,
+/// who are served.
+async fn crowd(client: Client) {
+    let mut callers = JoinSet::new();
+    let mut turns = interval(Duration::from_millis(25));
+    for number in 0_usize.. {
+        let stalled = format!("/v1/sequences/stalled-{}/next", number % N_STALLED);
+        let caller = client.clone();
+        callers.spawn(async move { caller.ask(&stalled).await });
+        if number >= N_WAITING {
+            turns.tick().await;
+            while callers.try_join_next().is_some() {}
+        }
+        if number % 40 == 0 {
+            let caller = client.clone();
+            callers.spawn(async move { caller.ask("/v1/sequences/free/blocks?size=1").await });
+        }
+    }
+}
+
+fn to_float(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::INFINITY, f64::from)
+}

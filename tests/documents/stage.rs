@@ -1,0 +1,109 @@
+//! Two replicas on PostgreSQL and Redis with all that they can have, under load: what Prometheus
+//! scrapes while all is well.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::support::{Answer, Backend, Client, Link, Program, Proxy, Redis, Server, TestDatabase};
+
+/// Between two rounds of the callers: enough for every rate, little for a busy machine.
+const BETWEEN_TWO_ROUNDS: Duration = Duration::from_millis(50);
+
+/// Two replicas with all that they can have, and callers that never rest.
+pub(super) struct Stage {
+    pub(super) replicas: Vec<Program>,
+    n_given: Arc<AtomicU64>,
+    callers: JoinHandle<()>,
+    redis: Redis,
+    /// Leads to the second database of a striped store.
+    proxy: Proxy,
+    _databases: [TestDatabase; 4],
+}
+
+impl Stage {
+    pub(super) async fn start() -> Self {
+        let database = TestDatabase::prepared(Backend::Postgres).await;
+        // A database keeps on record which Redis counts for it, from its migration on.
+        let other = TestDatabase::empty(Backend::Postgres).await;
+        let redis = Redis::start().await;
+        let first = TestDatabase::empty(Backend::Postgres).await;
+        let second = TestDatabase::empty(Backend::Postgres).await;
+        let server = Server::shared(Backend::Postgres).await;
+        let proxy = Proxy::to(server.port()).await;
+        let striped = [first.url.clone(), second.url_through(&proxy, server)];
+        let options = Program::options()
+            .database(&database.url)
+            .env("ODOMETER_STORES__FAST__DATABASE", &other.url)
+            .env("ODOMETER_STORES__FAST__REDIS", redis.url())
+            .env("ODOMETER_STORES__STRIPED__DATABASES", striped.join(","))
+            // For an hour, as on a replica that has been in use for long.
+            .env("ODOMETER_DEFAULT__BLOCK__MIN", 1_000_000);
+        let migrated = options.run(&["migrate"]);
+        assert_eq!(migrated.code, Some(0), "{migrated}");
+        let replicas = vec![options.start_ready().await, options.start_ready().await];
+        let client = replicas[0].client();
+        let strict = json!({"order": "strict", "store": "fast"});
+        client.define("receipts", &strict).await;
+        let time_ordered = json!({"kind": "snowflake"});
+        client.define("events", &time_ordered).await;
+        let n_given = Arc::new(AtomicU64::new(0));
+        let clients = replicas.iter().map(Program::client).collect();
+        Self {
+            callers: tokio::spawn(call_for_ever(clients, Arc::clone(&n_given))),
+            replicas,
+            n_given,
+            redis,
+            proxy,
+            _databases: [database, other, first, second],
+        }
+    }
+
+    pub(super) fn lose_redis_and_one_database(&mut self) {
+        self.redis.kill();
+        self.proxy.set(Link::Cut);
+    }
+
+    /// Kills the replicas; the callers must have been there all the time.
+    pub(super) fn kill(&mut self) {
+        assert!(!self.callers.is_finished(), "the callers have ended");
+        self.callers.abort();
+        let n_given = self.n_given.load(Ordering::Relaxed);
+        assert!(n_given > 100, "vacuous: {n_given} calls were given numbers");
+        for replica in &mut self.replicas {
+            replica.kill();
+        }
+    }
+}
+
+async fn call_for_ever(clients: Vec<Client>, n_given: Arc<AtomicU64>) {
+    let mut rounds = tokio::time::interval(BETWEEN_TWO_ROUNDS);
+    loop {
+        rounds.tick().await;
+        for client in &clients {
+            for call in [
+                "orders/next",
+                "invoices/next",
+                "receipts/next",
+                "events/next",
+                "orders/blocks?size=3",
+            ] {
+                let answer = client.ask(&format!("/v1/sequences/{call}")).await;
+                if matches!(answer, Answer::Given(_)) {
+                    n_given.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            // What callers get wrong is on a panel as well; later a store is away that may have it.
+            if let Ok(reply) = client.get("/v1/sequences/never-seen").await {
+                assert!(matches!(reply.status, 404 | 503), "{reply:?}");
+            }
+        }
+    }
+}
