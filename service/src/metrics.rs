@@ -299,6 +299,8 @@ pub enum Route {
     Explain,
     /// `GET /v1/sequences`.
     Sequences,
+    /// `GET /v1/replica` and what is below it.
+    Replica,
     /// `POST /v1/workers`.
     Lease,
     /// `GET /v1/workers/{pool}`.
@@ -315,12 +317,14 @@ pub enum Route {
     Metrics,
     /// `GET /openapi.json`.
     OpenApi,
+    /// `GET /`, and the files of the page.
+    Page,
     /// Any other path.
     Other,
 }
 
 impl Route {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 20] = [
         Self::Next,
         Self::Blocks,
         Self::Sequence,
@@ -330,6 +334,7 @@ impl Route {
         Self::Parse,
         Self::Explain,
         Self::Sequences,
+        Self::Replica,
         Self::Lease,
         Self::Workers,
         Self::Worker,
@@ -338,6 +343,7 @@ impl Route {
         Self::Readyz,
         Self::Metrics,
         Self::OpenApi,
+        Self::Page,
         Self::Other,
     ];
 
@@ -352,6 +358,7 @@ impl Route {
             Self::Parse => "parse",
             Self::Explain => "explain",
             Self::Sequences => "sequences",
+            Self::Replica => "replica",
             Self::Lease => "lease",
             Self::Workers => "workers",
             Self::Worker => "worker",
@@ -360,6 +367,7 @@ impl Route {
             Self::Readyz => "readyz",
             Self::Metrics => "metrics",
             Self::OpenApi => "openapi",
+            Self::Page => "page",
             Self::Other => "other",
         }
     }
@@ -669,6 +677,7 @@ impl Metrics {
             parse,
             explain,
             sequences,
+            replica,
             lease,
             workers,
             worker,
@@ -677,6 +686,7 @@ impl Metrics {
             readyz,
             metrics,
             open_api,
+            page,
             other,
         ] = &self.http;
         match route {
@@ -689,6 +699,7 @@ impl Metrics {
             Route::Parse => parse,
             Route::Explain => explain,
             Route::Sequences => sequences,
+            Route::Replica => replica,
             Route::Lease => lease,
             Route::Workers => workers,
             Route::Worker => worker,
@@ -697,6 +708,7 @@ impl Metrics {
             Route::Readyz => readyz,
             Route::Metrics => metrics,
             Route::OpenApi => open_api,
+            Route::Page => page,
             Route::Other => other,
         }
     }

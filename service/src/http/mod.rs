@@ -8,7 +8,7 @@
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use actix_web::body::BoxBody;
 use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
@@ -33,6 +33,7 @@ mod openapi;
 mod parse;
 mod printed;
 mod problem;
+mod replica;
 mod reply;
 mod sequences;
 mod serving;
@@ -79,6 +80,8 @@ struct Http {
     definition_refresh: Duration,
     in_flight: InFlight,
     openapi: Bytes,
+    /// When it began to listen.
+    started: SystemTime,
 }
 
 /// Answers on `listener` until the returned server is told to stop through its handle.
@@ -107,6 +110,7 @@ pub fn serve(
         definition_refresh: settings.definition_refresh,
         in_flight,
         openapi: openapi::document().map_err(io::Error::other)?,
+        started: SystemTime::now(),
     });
     let mut server = HttpServer::new(move || application(http.clone()))
         .tcp_nodelay(true)
@@ -182,6 +186,11 @@ fn urls(config: &mut ServiceConfig) {
                     web::to(explain::explain)
                 }))
                 .service(readable("/sequences", || web::to(sequences::list)))
+                .service(readable("/replica", || web::to(replica::replica)))
+                .service(readable("/replica/sequences", || web::to(replica::list)))
+                .service(readable("/replica/sequences/{name}", || {
+                    web::to(replica::watch)
+                }))
                 .service(resource("/workers", "POST").route(web::post().to(workers::lease)))
                 .service(readable("/workers/{pool}", || web::to(workers::list)))
                 .service(
