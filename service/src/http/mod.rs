@@ -30,6 +30,7 @@ mod lifecycle;
 mod near;
 mod numbers;
 mod openapi;
+mod page;
 mod parse;
 mod printed;
 mod problem;
@@ -207,6 +208,8 @@ fn urls(config: &mut ServiceConfig) {
         .service(readable("/readyz", || web::to(health::readyz)))
         .service(readable("/metrics", || web::to(health::metrics)))
         .service(readable("/openapi.json", || web::to(health::openapi)))
+        .service(readable("/", || web::to(page::page)))
+        .service(readable("/page/{file}", || web::to(page::page)))
         .default_service(web::to(route_not_found));
 }
 
@@ -255,7 +258,13 @@ mod tests {
 
     #[actix_web::test]
     async fn an_unknown_path_is_a_problem() {
-        for path in ["/", "/v2/sequences", "/livez/", "/favicon.ico"] {
+        for path in [
+            "/v2/sequences",
+            "/livez/",
+            "/page/",
+            "/page/x.js",
+            "/favicon.ico",
+        ] {
             let (status, headers, body) = answer(TestRequest::get().uri(path)).await;
             assert_eq!(status, 404, "{path}");
             assert_eq!(header(&headers, "content-type"), Some(problem::MEDIA_TYPE));
