@@ -10,6 +10,7 @@ mod contract;
 mod documents;
 mod guarantees;
 mod operation;
+mod page;
 mod source;
 
 pub(crate) use odometer_tests as support;
