@@ -119,6 +119,7 @@ fn each_kind_is_told_by_what_it_has() {
         assert!(block["utilization"].is_number() && block["period"].is_null());
         assert_eq!(daily["counts_by"], "day");
         assert_eq!(daily["period"].as_str().map(str::len), Some(8));
+        assert_eq!(daily["period_ends"].as_str().map(str::len), Some(24));
         assert_eq!(
             (&keyed["periods"], &keyed["period"]),
             (&json!(3), &Value::Null)

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::problem::Problem;
-use super::sequences::{HeldBlock, WorkerLease, rfc_3339};
+use super::sequences::{HeldBlock, WorkerLease, moment, rfc_3339};
 use super::{Http, health, openapi, parse};
 use crate::sequence::description::{LivePage, LiveSequence, Moment, StoreHealth, StoreKind};
 
@@ -100,6 +100,8 @@ pub(super) struct Live {
     retired: bool,
     /// The period that the rest is said of; null where it counts without, and of keys.
     period: Option<String>,
+    /// When that period ends (RFC 3339); null where it is none of a calendar.
+    period_ends: Option<String>,
     /// Periods in memory; null where it counts without.
     periods: Option<usize>,
     /// Numbers in memory, of all blocks.
@@ -269,6 +271,7 @@ impl From<LiveSequence> for Live {
             store: definition.store.clone(),
             retired: sequence.is_retired,
             period: state.period.shown().map(ToOwned::to_owned),
+            period_ends: sequence.period_until_ms.and_then(moment),
             periods: sequence.n_periods,
             remaining: sequence.n_remaining,
             utilization: block

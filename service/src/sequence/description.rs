@@ -68,6 +68,9 @@ pub struct LiveSequence {
     pub is_retired: bool,
     /// Periods in memory; `None` where it counts without.
     pub n_periods: Option<usize>,
+    /// When the period that is shown ends, in Unix milliseconds; `None` where it is none of a
+    /// calendar.
+    pub period_until_ms: Option<i64>,
     /// Numbers in memory.
     pub n_remaining: u64,
     pub state: State,

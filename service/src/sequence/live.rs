@@ -103,6 +103,7 @@ impl Shared {
         let key = asked_for(name, period, &definition)?;
         let members = head.periods().map(|periods| periods.members());
         let issuer = self.find(&key);
+        let span = issuer.as_ref().and_then(|issuer| issuer.span);
         let (mut state, n_remaining) = match (&members, issuer) {
             // Of keys none is the present one: these are the sums of all.
             (Some(members), _) if key.period.is_none() => sum_of(members),
@@ -114,6 +115,7 @@ impl Shared {
             name: name.clone(),
             n_periods: members.map(|members| members.len()),
             is_retired: head.memory.lock().is_retired(),
+            period_until_ms: span.map(|span| span.until_ms),
             n_remaining,
             state,
             definition,
