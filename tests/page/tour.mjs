@@ -60,6 +60,17 @@ export async function tour(browser, base) {
     await page.getByLabel('Filter by name').fill('');
     await until('the words are gone', async () => (await page.getByText(/No name contains/).count()) === 0);
   }, [answered(400, 'replica/sequences')]);
+  await window.step('figures are short and have units', async (page) => {
+    const said = await page.evaluate(async () => {
+      const { between, count, duration, rate } = await import('/page/format.js');
+      return [
+        count(9999), count(1234567), between('9007199254740993', '9223372036854775806', '1'),
+        rate(0), rate(0.25), rate(1234567), duration(null), duration(45), duration(150), duration(2220), duration(90000), duration(1e12),
+      ];
+    });
+    const wanted = ['9,999', '1.23 M', '9.21 E', '0 /s', '0.25 /s', '1.23 M/s', '–', '45 s', '2.5 min', '37 min', '25 h', '> 1000 years'];
+    check(said.join('; ') === wanted.join('; '), said.join('; '));
+  });
   await onSequence(window, base);
   await raising(window, base);
   await kinds(window, base);
@@ -159,7 +170,7 @@ async function kinds(window, base) {
   };
   await window.step('each kind has its page', async (page) => {
     await visit(page, 'ledger');
-    await page.getByText(/^strict order keeps no block/).waitFor();
+    await page.getByText(/^Strict order keeps no block/).waitFor();
     await visit(page, 'events');
     await page.getByText('there is no floor to raise').waitFor();
     await page.getByText('Worker id', { exact: true }).waitFor();

@@ -1,6 +1,6 @@
 // What can be done to a sequence: take a number, raise its floor, ask what became of a number.
 
-import { Refusal, call, pathOf, useToken } from './api.js';
+import { Refusal, Unreachable, call, pathOf, useToken } from './api.js';
 import { h, put, set } from './dom.js';
 import { fateOf, list } from './facts.js';
 import { clock, moment } from './format.js';
@@ -69,6 +69,9 @@ function action(label, look, work) {
         result.replaceChildren(...[await work()].flat().filter(Boolean));
       } catch (error) {
         result.replaceChildren(h('p', { class: 'error' }, error.message));
+        if (!(error instanceof Refusal || error instanceof Unreachable)) {
+          console.error(error);
+        }
       } finally {
         set(button, 'aria-disabled', null);
       }

@@ -27,7 +27,7 @@ export function useToken(given) {
 }
 
 /** Reads what is at `path`, or sends `body` there. */
-export async function call(path, { method = 'GET', body } = {}) {
+export async function call(path, { method = 'GET', body, patience = PATIENCE_MS } = {}) {
   const headers = { Accept: 'application/json' };
   if (body !== undefined) {
     headers['Content-Type'] = 'application/json';
@@ -43,7 +43,7 @@ export async function call(path, { method = 'GET', body } = {}) {
       headers,
       body: body === undefined ? undefined : JSON.stringify(body),
       cache: 'no-store',
-      signal: AbortSignal.timeout(PATIENCE_MS),
+      signal: AbortSignal.timeout(patience),
     });
     text = await response.text();
   } catch {

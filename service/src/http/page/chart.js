@@ -98,8 +98,7 @@ function axes(width, at, write) {
     svg('line', { class: 'grid', x1: MARGIN.left, x2: right, y1: at.y(value), y2: at.y(value) }),
     svg('text', { class: 'tick', x: MARGIN.left - 8, y: at.y(value) + 4, 'text-anchor': 'end' }, write(value)),
   ]);
-  const step = width < 420 ? 2 : 1;
-  const minutes = [5, 4, 3, 2, 1, 0].filter((minute) => minute % step === 0 || minute === 5).map((minute) => {
+  const minutes = (width < 420 ? [4, 2, 0] : [5, 4, 3, 2, 1, 0]).map((minute) => {
     const x = right - ((right - MARGIN.left) * minute) / 5;
     const anchor = minute === 5 ? 'start' : minute === 0 ? 'end' : 'middle';
     return svg('text', { class: 'tick', x, y: bottom + 16, 'text-anchor': anchor }, minute === 0 ? 'now' : `−${minute} min`);

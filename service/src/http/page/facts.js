@@ -46,6 +46,14 @@ export function lookOfRunway(runway) {
   return runway.days_left < RUNWAY_BAD_DAYS ? 'bad' : 'warn';
 }
 
+/** Whether numbers start again before these are used up. */
+export function outlasts({ runway, period_ends: ends }) {
+  if (!runway || !ends) {
+    return false;
+  }
+  return runway.days_left === null ? runway.numbers_left > 0 : Date.now() + runway.days_left * 86400000 >= new Date(ends).getTime();
+}
+
 /** What became of a number, in a sentence. */
 export function fateOf({ value, fate }) {
   const said = {
@@ -112,8 +120,8 @@ const LOOK_OF_FATE = { held: 'good', spent: 'plain', returned: 'kind', adopted: 
 
 /** Rows of the journal, of all replicas. */
 export function journal(holder) {
-  const body = h('tbody');
-  const node = h('table', { class: 'journal' },
+  const body = h('tbody', { role: 'rowgroup' });
+  const node = h('table', { class: 'journal', role: 'table' },
     h('caption', { class: 'hidden' }, 'Blocks of all replicas, from the journal'),
     h('thead', {}, h('tr', {},
       h('th', { scope: 'col' }, 'Numbers'),

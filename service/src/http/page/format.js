@@ -53,7 +53,7 @@ export function duration(seconds) {
     return `${Math.round(seconds)} s`;
   }
   if (seconds < 2 * hour) {
-    return `${Math.round(seconds / minute)} min`;
+    return `${seconds < 10 * minute ? Number((seconds / minute).toFixed(1)) : Math.round(seconds / minute)} min`;
   }
   if (seconds < 2 * day) {
     return `${significant(seconds / hour)} h`;
@@ -125,9 +125,14 @@ export function passed(first, last, next) {
   }
 }
 
-/** `one sequence`, `3 sequences`. */
+/** A sentence of the service as a line of its own. */
+export function sentence(text) {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}`.replaceAll('`', '');
+}
+
+/** `1 key`, `3 keys`. */
 export function plural(number, one, many) {
-  return number === 1 ? `one ${one}` : `${count(number)} ${many}`;
+  return `${count(number)} ${number === 1 ? one : many}`;
 }
 
 function significant(value) {

@@ -1,12 +1,14 @@
 // Which view is shown, how often it is refreshed, and what is said above all of them.
 
-import { Unreachable, call } from './api.js';
+import { Refusal, Unreachable, call } from './api.js';
 import { arrange, h, put, set } from './dom.js';
 import { ago, clock, moment } from './format.js';
 import { overview } from './overview.js';
 import { sequence } from './sequence.js';
 
 const BETWEEN_LOOKS_MS = 1000;
+/** What memory knows comes at once, or the replica is not there. */
+const SOON_MS = 4000;
 
 const main = document.getElementById('main');
 const notices = document.getElementById('notices');
@@ -23,9 +25,6 @@ function route() {
   const path = location.hash.replace(/^#\/?/, '');
   const [place, query = ''] = path.split('?');
   const parts = place.split('/').map(decoded);
-  if (parts[0] === 'main') {
-    return null;
-  }
   const period = new URLSearchParams(query).get('period') ?? '';
   if (parts[0] === 'sequences' && parts[1]) {
     return { title: parts[1], make: () => sequence(seen, parts[1], period, look) };
@@ -43,9 +42,6 @@ function decoded(text) {
 
 function show() {
   const wanted = route();
-  if (!wanted) {
-    return;
-  }
   const isFirst = view === null;
   view?.stop?.();
   view = wanted.make();
@@ -77,7 +73,7 @@ async function look() {
 
 async function lookOnce(current) {
   try {
-    seen.replica = await call('v1/replica');
+    seen.replica = await call('v1/replica', { patience: SOON_MS });
     seen.lostAt = null;
     const databases = seen.replica.stores.flatMap((store) => store.databases);
     seen.databaseUp = databases.some((database) => database.up);
@@ -86,7 +82,10 @@ async function lookOnce(current) {
     if (error instanceof Unreachable) {
       seen.lostAt ??= new Date();
     } else {
-      current.refused?.(error);
+      current.refused(error);
+      if (!(error instanceof Refusal)) {
+        console.error(error);
+      }
     }
   }
   showReplica();

@@ -3,7 +3,7 @@
 import { Refusal, Unreachable, call, withQuery } from './api.js';
 import { arrange, bar, chips, h, put, set } from './dom.js';
 import { NOTHING, ago, count, duration, end, plural, rate, runway } from './format.js';
-import { chipsOf, lookOfReserve, lookOfRunway } from './facts.js';
+import { chipsOf, lookOfReserve, lookOfRunway, outlasts } from './facts.js';
 
 const PAGE = 100;
 /** Pages that are asked for until one is full: a filter may pass over many names. */
@@ -25,8 +25,8 @@ export function overview(seen, look) {
       timer = setTimeout(() => { shownAtMost = PAGE; listedAt = 0; look(); }, 150);
     },
   });
-  const body = h('tbody');
-  const table = h('table', { class: 'live' },
+  const body = h('tbody', { role: 'rowgroup' });
+  const table = h('table', { class: 'live', role: 'table' },
     h('caption', { class: 'hidden' }, 'Sequences in the memory of this replica'),
     h('thead', {}, h('tr', {},
       h('th', { scope: 'col' }, 'Sequence'),
@@ -67,11 +67,18 @@ export function overview(seen, look) {
       put(problem, '');
       showRows(sequences, wanted, next);
       more.hidden = next === null;
-      await showResting(wanted, sequences, next);
+      // Not waited for: while the database is slow, memory is shown all the same.
+      showResting(wanted, sequences, next).catch(refused);
     } catch (error) {
       if (error instanceof Unreachable || !(error instanceof Refusal)) {
         throw error;
       }
+      refused(error);
+    }
+  }
+
+  function refused(error) {
+    if (!(error instanceof Unreachable)) {
       put(problem, error.message);
     }
   }
@@ -112,6 +119,9 @@ export function overview(seen, look) {
     }
     listedAt = performance.now();
     const listed = await call(withQuery('v1/sequences', { prefix: wanted, limit: PAGE }));
+    if (wanted !== filter.value.trim()) {
+      return;
+    }
     const here = new Set(inMemory.map((sequence) => sequence.sequence));
     const others = listed.sequences.filter((sequence) => !here.has(sequence.sequence));
     // Of a page that goes on in memory nobody knows what follows.
@@ -125,7 +135,7 @@ export function overview(seen, look) {
       : known.length === 1 ? `One sequence${which('begins')}${rest}` : `${known.length} sequences${which('begin')}${rest}`);
   }
 
-  return { node, refresh, refused: (error) => put(problem, error.message), stop: () => clearTimeout(timer) };
+  return { node, refresh, refused, stop: () => clearTimeout(timer) };
 }
 
 /** So many names in memory, from as many pages as that takes. */
@@ -178,9 +188,10 @@ function row(name) {
       put(rateCell, rate(sequence.rate));
       put(reserve, sequence.reserve_seconds === null || sequence.retired ? NOTHING : duration(sequence.reserve_seconds));
       set(reserve, 'data-look', lookOfReserve(sequence));
-      put(left, runway(sequence.runway));
+      const lasts = outlasts(sequence);
+      put(left, lasts ? 'its period' : runway(sequence.runway));
       set(left, 'title', sequence.runway ? `${count(sequence.runway.numbers_left)} numbers ${end(sequence.runway.limit)}` : null);
-      set(left, 'data-look', lookOfRunway(sequence.runway));
+      set(left, 'data-look', lasts ? null : lookOfRunway(sequence.runway));
     },
   };
 }
@@ -207,6 +218,7 @@ function showReplica(known, facts) {
   put(facts['Up since'], ago(known.started));
   set(facts['Up since'], 'title', known.started);
   put(facts['Counters in memory'], count(known.live_sequences));
+  set(facts['Counters in memory'], 'title', 'Names, and periods of them');
   put(facts.Ready, known.ready ? 'Yes' : `No: ${known.why}`);
   set(facts.Ready, 'data-look', known.ready ? 'good' : 'bad');
   const lines = known.stores.flatMap((store) => [

@@ -4,8 +4,8 @@ import { Refusal, Unreachable, call, pathOf, withQuery } from './api.js';
 import { explain, raise, take } from './actions.js';
 import { TIMES, chart } from './chart.js';
 import { chips, h, put, set } from './dom.js';
-import { chipsOf, definitionOf, heldBlock, journal, leaseOf, lookOfReserve, lookOfRunway } from './facts.js';
-import { NOTHING, count, duration, end, rate, runway } from './format.js';
+import { chipsOf, definitionOf, heldBlock, journal, leaseOf, lookOfReserve, lookOfRunway, outlasts } from './facts.js';
+import { NOTHING, count, duration, end, plural, rate, runway, sentence } from './format.js';
 
 const BETWEEN_DESCRIPTIONS_MS = 5000;
 
@@ -16,6 +16,7 @@ export function sequence(seen, name, period, look) {
   const tiles = {};
   const rates = chart('Numbers a second', (value) => rate(value));
   const reserves = chart('Reserve', (value) => duration(value), TIMES);
+  const minutes = h('section', { class: 'card charts', 'aria-label': 'The last minutes, on this replica' }, rates.node, reserves.node);
   const current = heldBlock();
   const next = heldBlock();
   const held = h('div', { class: 'stack' });
@@ -39,7 +40,7 @@ export function sequence(seen, name, period, look) {
         return h('div', {}, h('dt', {}, title), tiles[title]);
       })),
       held),
-    h('section', { class: 'card charts', 'aria-label': 'The last minutes, on this replica' }, rates.node, reserves.node),
+    minutes,
     h('div', { class: 'columns' }, actions, question),
     h('section', { class: 'card', 'aria-labelledby': 'journal' },
       h('h2', { id: 'journal' }, 'Blocks of all replicas'), blocks.node, noBlocks),
@@ -55,7 +56,8 @@ export function sequence(seen, name, period, look) {
   async function refresh() {
     try {
       const watched = await call(withQuery(`v1/replica/sequences/${encodeURIComponent(name)}`, { period }));
-      await describe(watched.live !== null);
+      // Not waited for: while the database is slow, memory is shown all the same.
+      describe(watched.live !== null).catch(refused);
       if (watched.live !== null) {
         showLive(watched.live);
       } else if (described) {
@@ -67,6 +69,12 @@ export function sequence(seen, name, period, look) {
       if (error instanceof Unreachable || !(error instanceof Refusal)) {
         throw error;
       }
+      refused(error);
+    }
+  }
+
+  function refused(error) {
+    if (!(error instanceof Unreachable)) {
       put(problem, error.message);
     }
   }
@@ -87,6 +95,9 @@ export function sequence(seen, name, period, look) {
       showDefinition(described.definition);
       showBlocks(described);
       put(tiles['High-water mark'], described.state.high_water_mark ?? NOTHING);
+      if (!isInMemory) {
+        showDescribed();
+      }
     } catch (error) {
       if (error instanceof Refusal && error.code === 'sequence_not_found') {
         // It is asked for again when somebody takes a number.
@@ -155,7 +166,7 @@ export function sequence(seen, name, period, look) {
     put(tiles.Reserve, live.reserve_seconds === null ? NOTHING : duration(live.reserve_seconds));
     set(tiles.Reserve, 'data-look', lookOfReserve(live));
     put(tiles['In memory'], live.kind === 'snowflake' ? NOTHING : count(live.remaining));
-    showRunway(live.runway ?? described?.state.runway);
+    showRunway(live.runway ?? described?.state.runway, outlasts(live));
     const wanted = [];
     if (live.block) {
       current.show('Being issued', live.block);
@@ -169,9 +180,15 @@ export function sequence(seen, name, period, look) {
       wanted.push(leaseOf(live.lease));
     }
     if (live.why) {
-      wanted.push(h('p', { class: 'muted' }, live.lease || live.order === 'strict' ? live.why : `Last block: ${live.why}`));
+      wanted.push(h('p', { class: 'muted' }, live.lease || live.order === 'strict' ? sentence(live.why) : `Last block: ${live.why}`));
     }
-    const shown = JSON.stringify([live.block, live.next_block, live.lease, live.why]);
+    reserves.node.hidden = live.order === 'strict';
+    // Of all keys together there are no minutes to show.
+    minutes.hidden = live.counts_by === 'keyed' && period === '';
+    if (minutes.hidden) {
+      wanted.push(h('p', { class: 'muted' }, `${plural(live.periods, 'key', 'keys')} in memory; the rate is that of all of them. Choose a key below to see its blocks and its last minutes.`));
+    }
+    const shown = JSON.stringify([live.block, live.next_block, live.lease, live.why, live.periods]);
     if (held.dataset.shown !== shown) {
       held.dataset.shown = shown;
       held.replaceChildren(...wanted);
@@ -193,9 +210,9 @@ export function sequence(seen, name, period, look) {
     }
   }
 
-  function showRunway(given) {
-    put(tiles.Runway, runway(given));
-    set(tiles.Runway, 'data-look', lookOfRunway(given));
+  function showRunway(given, lasts = false) {
+    put(tiles.Runway, lasts ? 'its period' : runway(given));
+    set(tiles.Runway, 'data-look', lasts ? null : lookOfRunway(given));
     set(tiles.Runway, 'title', given ? `${count(given.numbers_left)} numbers ${end(given.limit)}` : null);
   }
 
@@ -210,5 +227,5 @@ export function sequence(seen, name, period, look) {
     }
   }
 
-  return { node, refresh, refused: (error) => put(problem, error.message) };
+  return { node, refresh, refused };
 }
