@@ -11,6 +11,7 @@ mod deployment;
 mod documents;
 mod guarantees;
 mod operation;
+mod page;
 mod source;
 
 pub(crate) use odometer_tests as support;

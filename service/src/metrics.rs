@@ -319,6 +319,8 @@ pub enum Route {
     Explain,
     /// `GET /v1/sequences`.
     Sequences,
+    /// `GET /v1/replica` and what is below it.
+    Replica,
     /// `POST /v1/workers`.
     Lease,
     /// `GET /v1/workers/{pool}`.
@@ -335,12 +337,14 @@ pub enum Route {
     Metrics,
     /// `GET /openapi.json`.
     OpenApi,
+    /// `GET /`, and the files of the page.
+    Page,
     /// Any other path.
     Other,
 }
 
 impl Route {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 20] = [
         Self::Next,
         Self::Blocks,
         Self::Sequence,
@@ -350,6 +354,7 @@ impl Route {
         Self::Parse,
         Self::Explain,
         Self::Sequences,
+        Self::Replica,
         Self::Lease,
         Self::Workers,
         Self::Worker,
@@ -358,6 +363,7 @@ impl Route {
         Self::Readyz,
         Self::Metrics,
         Self::OpenApi,
+        Self::Page,
         Self::Other,
     ];
 
@@ -372,6 +378,7 @@ impl Route {
             Self::Parse => "parse",
             Self::Explain => "explain",
             Self::Sequences => "sequences",
+            Self::Replica => "replica",
             Self::Lease => "lease",
             Self::Workers => "workers",
             Self::Worker => "worker",
@@ -380,6 +387,7 @@ impl Route {
             Self::Readyz => "readyz",
             Self::Metrics => "metrics",
             Self::OpenApi => "openapi",
+            Self::Page => "page",
             Self::Other => "other",
         }
     }
@@ -742,6 +750,7 @@ impl Metrics {
             parse,
             explain,
             sequences,
+            replica,
             lease,
             workers,
             worker,
@@ -750,6 +759,7 @@ impl Metrics {
             readyz,
             metrics,
             open_api,
+            page,
             other,
         ] = &self.http;
         match route {
@@ -762,6 +772,7 @@ impl Metrics {
             Route::Parse => parse,
             Route::Explain => explain,
             Route::Sequences => sequences,
+            Route::Replica => replica,
             Route::Lease => lease,
             Route::Workers => workers,
             Route::Worker => worker,
@@ -770,6 +781,7 @@ impl Metrics {
             Route::Readyz => readyz,
             Route::Metrics => metrics,
             Route::OpenApi => open_api,
+            Route::Page => page,
             Route::Other => other,
         }
     }

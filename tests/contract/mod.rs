@@ -15,6 +15,7 @@ mod openapi;
 mod parse;
 mod periods;
 mod rehearsal;
+mod replica;
 mod sequences;
 mod slow_clients;
 mod snowflake;

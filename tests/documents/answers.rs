@@ -4,8 +4,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 /// What depends on the moment or the machine: here only the type has to be right.
-const VARYING: [&str; 10] = [
+const VARYING: [&str; 12] = [
     "everywhere_by",
+    "started",
+    "version",
     "rate",
     "days_left",
     "reserve_seconds",

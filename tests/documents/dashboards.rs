@@ -1,16 +1,12 @@
 //! The dashboards are whole: what Grafana needs, what a reader needs, and nothing that differs from
 //! one installation to the next.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::{collections::BTreeSet, path::PathBuf, process::Command};
 
 use serde_json::Value;
 
 use super::expressions::Expression;
-use crate::support::settings;
+use crate::support::{npm, settings};
 
 const NAMES: [&str; 3] = ["overview", "sequence", "store"];
 /// Columns of Grafana's grid.
@@ -238,53 +234,18 @@ fn what_is_wrong_with_a_dashboard_is_found() {
 
 #[test]
 fn the_dashboards_fit_the_model_that_grafana_publishes() {
-    let root = settings::repository();
-    let source = root.join("tests/dashboards");
-    let place = root.join("target/dashboards");
-    std::fs::create_dir_all(&place).expect("target is ours");
-    for file in [
+    let files = [
         "package.json",
         "package-lock.json",
         "tsconfig.json",
         "model.ts",
         "check.mjs",
-    ] {
-        std::fs::copy(source.join(file), place.join(file)).expect("target is ours");
-    }
-    install(&place);
+    ];
+    let place = npm::workshop("dashboards", &files);
     let mut check = Command::new("timeout");
     check.args(["120", "node", "check.mjs"]);
     check.args(NAMES.map(path_of)).current_dir(&place);
-    let said = succeed(&mut check);
+    let said = npm::succeed(&mut check);
     let n_checked = said.matches("mistakes in it are found").count();
     assert_eq!(n_checked, NAMES.len(), "{said}");
-}
-
-/// Has the packages of `place` as its lock file names them.
-fn install(place: &Path) {
-    let lock = place.join("package-lock.json");
-    let wanted = std::fs::read(lock).expect("it is there");
-    // Written when all of them are there.
-    let note = place.join("node_modules/installed.json");
-    if std::fs::read(&note).is_ok_and(|installed| installed == wanted) {
-        return;
-    }
-    let mut command = Command::new("timeout");
-    command
-        .args(["180", "npm", "ci", "--ignore-scripts"])
-        .args(["--no-audit", "--no-fund"])
-        .current_dir(place);
-    succeed(&mut command);
-    std::fs::write(note, wanted).expect("target is ours");
-}
-
-fn succeed(command: &mut Command) -> String {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .expect("timeout is part of every system");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let wrong = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}\n{wrong}");
-    said
 }

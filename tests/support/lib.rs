@@ -17,6 +17,7 @@ mod hang;
 pub mod keeper;
 mod ledger;
 pub mod mariadb;
+pub mod npm;
 mod pgbouncer;
 pub mod ports;
 pub mod postgres;

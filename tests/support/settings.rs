@@ -51,6 +51,11 @@ pub fn renews_costs() -> bool {
     std::env::var_os("ODOMETER_TESTS_RENEW_COSTS").is_some_and(|value| value == "1")
 }
 
+/// Whether the pictures of the documents are to be drawn anew.
+pub fn renews_pictures() -> bool {
+    std::env::var_os("ODOMETER_TESTS_RENEW_PICTURES").is_some_and(|value| value == "1")
+}
+
 fn program(variable: &str, built: &str) -> PathBuf {
     let path = std::env::var_os(variable).map_or_else(|| repository().join(built), PathBuf::from);
     assert!(

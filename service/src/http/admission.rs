@@ -42,6 +42,11 @@ impl Administration {
         }
     }
 
+    /// Whether nobody has to show a token here.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
+    }
+
     /// Lets an administrator pass, and says what is known of them.
     ///
     /// # Errors

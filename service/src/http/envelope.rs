@@ -1,5 +1,5 @@
-//! What every call off the warm path gets around it: a request id, `Cache-Control: no-store`, and
-//! a place in the metrics.
+//! What every call off the warm path gets around it: a request id, `Cache-Control: no-store` where
+//! nothing else is said, and a place in the metrics.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -47,7 +47,9 @@ pub(super) async fn envelope(
         log(&response, &id);
     }
     let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if !headers.contains_key(header::CACHE_CONTROL) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
     headers.insert(REQUEST_ID, id);
     if let Some(http) = http {
         if http.directory.is_draining() {
@@ -130,6 +132,9 @@ fn route_of(pattern: Option<&str>) -> Route {
         Some("/v1/sequences/{name}/parse") => Route::Parse,
         Some("/v1/sequences/{name}/explain") => Route::Explain,
         Some("/v1/sequences") => Route::Sequences,
+        Some("/v1/replica" | "/v1/replica/sequences" | "/v1/replica/sequences/{name}") => {
+            Route::Replica
+        }
         Some("/v1/workers") => Route::Lease,
         Some("/v1/workers/{pool}") => Route::Workers,
         Some("/v1/workers/{pool}/{worker}") => Route::Worker,
@@ -138,6 +143,7 @@ fn route_of(pattern: Option<&str>) -> Route {
         Some("/readyz") => Route::Readyz,
         Some("/metrics") => Route::Metrics,
         Some("/openapi.json") => Route::OpenApi,
+        Some("/" | "/page/{file}") => Route::Page,
         _ => Route::Other,
     }
 }

@@ -33,18 +33,26 @@ pub(super) async fn livez() -> HttpResponse {
         example = "ready\n"))
 )]
 pub(super) async fn readyz(http: Data<Http>) -> Result<HttpResponse, Problem> {
-    match http.directory.readiness() {
-        Readiness::Ready => Ok(text("ready\n")),
-        Readiness::Draining => Err(Problem::new(Code::Draining, "This replica is stopping.")),
-        Readiness::Loading => Err(Problem::new(
+    match why_not_ready(http.directory.readiness()) {
+        None => Ok(text("ready\n")),
+        Some((code, sentence)) => Err(Problem::new(code, sentence)),
+    }
+}
+
+/// Why calls should not be sent here; nothing where they should.
+pub(super) fn why_not_ready(readiness: Readiness) -> Option<(Code, &'static str)> {
+    match readiness {
+        Readiness::Ready => None,
+        Readiness::Draining => Some((Code::Draining, "This replica is stopping.")),
+        Readiness::Loading => Some((
             Code::StoreUnavailable,
             "The names used most recently are being loaded.",
         )),
-        Readiness::NoContact => Err(Problem::new(
+        Readiness::NoContact => Some((
             Code::StoreUnavailable,
             "The database does not answer, and there is no number left in memory.",
         )),
-        Readiness::WrongSchema => Err(Problem::new(
+        Readiness::WrongSchema => Some((
             Code::StoreUnavailable,
             "The schema of the database does not fit this version; run `odometer migrate`.",
         )),

@@ -8,7 +8,7 @@
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use actix_web::body::BoxBody;
 use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
@@ -30,9 +30,11 @@ mod lifecycle;
 mod near;
 mod numbers;
 mod openapi;
+mod page;
 mod parse;
 mod printed;
 mod problem;
+mod replica;
 mod reply;
 mod sequences;
 mod serving;
@@ -79,6 +81,8 @@ struct Http {
     definition_refresh: Duration,
     in_flight: InFlight,
     openapi: Bytes,
+    /// When it began to listen.
+    started: SystemTime,
 }
 
 /// Answers on `listener` until the returned server is told to stop through its handle.
@@ -107,6 +111,7 @@ pub fn serve(
         definition_refresh: settings.definition_refresh,
         in_flight,
         openapi: openapi::document().map_err(io::Error::other)?,
+        started: SystemTime::now(),
     });
     let mut server = HttpServer::new(move || application(http.clone()))
         .tcp_nodelay(true)
@@ -182,6 +187,11 @@ fn urls(config: &mut ServiceConfig) {
                     web::to(explain::explain)
                 }))
                 .service(readable("/sequences", || web::to(sequences::list)))
+                .service(readable("/replica", || web::to(replica::replica)))
+                .service(readable("/replica/sequences", || web::to(replica::list)))
+                .service(readable("/replica/sequences/{name}", || {
+                    web::to(replica::watch)
+                }))
                 .service(resource("/workers", "POST").route(web::post().to(workers::lease)))
                 .service(readable("/workers/{pool}", || web::to(workers::list)))
                 .service(
@@ -198,6 +208,8 @@ fn urls(config: &mut ServiceConfig) {
         .service(readable("/readyz", || web::to(health::readyz)))
         .service(readable("/metrics", || web::to(health::metrics)))
         .service(readable("/openapi.json", || web::to(health::openapi)))
+        .service(readable("/", || web::to(page::page)))
+        .service(readable("/page/{file}", || web::to(page::page)))
         .default_service(web::to(route_not_found));
 }
 
@@ -246,7 +258,13 @@ mod tests {
 
     #[actix_web::test]
     async fn an_unknown_path_is_a_problem() {
-        for path in ["/", "/v2/sequences", "/livez/", "/favicon.ico"] {
+        for path in [
+            "/v2/sequences",
+            "/livez/",
+            "/page/",
+            "/page/x.js",
+            "/favicon.ico",
+        ] {
             let (status, headers, body) = answer(TestRequest::get().uri(path)).await;
             assert_eq!(status, 404, "{path}");
             assert_eq!(header(&headers, "content-type"), Some(problem::MEDIA_TYPE));

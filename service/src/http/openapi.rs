@@ -14,7 +14,7 @@ use utoipa::openapi::{
 use utoipa::{OpenApi as _, ToSchema};
 
 use super::problem::{self, Code};
-use super::{explain, health, lifecycle, numbers, printed, sequences, workers};
+use super::{explain, health, lifecycle, numbers, printed, replica, sequences, workers};
 
 /// An object without fields.
 #[derive(Deserialize, ToSchema)]
@@ -252,6 +252,9 @@ pub(super) struct BlockFields {
         workers::renew,
         workers::give_back,
         workers::list,
+        replica::replica,
+        replica::list,
+        replica::watch,
         health::livez,
         health::readyz,
         health::metrics,
@@ -488,6 +491,25 @@ const LISTING_WORKERS: &[Code] = &[
     Code::Internal,
 ];
 
+/// Of what this replica knows by itself.
+const LOOKING: &[Code] = &[
+    Code::InvalidParameter,
+    Code::Forbidden,
+    Code::MethodNotAllowed,
+    Code::Overloaded,
+    Code::Internal,
+];
+
+const WATCHING: &[Code] = &[
+    Code::InvalidName,
+    Code::InvalidPeriod,
+    Code::InvalidParameter,
+    Code::Forbidden,
+    Code::MethodNotAllowed,
+    Code::Overloaded,
+    Code::Internal,
+];
+
 /// The whole description, as it is served.
 ///
 /// # Errors
@@ -523,6 +545,8 @@ fn refusals_of(path: &str, item: &mut PathItem) {
         "/v1/sequences/{name}" => READING,
         "/v1/sequences/{name}/explain" => EXPLAINING,
         "/v1/workers/{pool}" => LISTING_WORKERS,
+        "/v1/replica" | "/v1/replica/sequences" => LOOKING,
+        "/v1/replica/sequences/{name}" => WATCHING,
         "/readyz" => &readyz,
         _ => &only_method,
     };
@@ -654,6 +678,9 @@ mod tests {
             "/metrics",
             "/openapi.json",
             "/readyz",
+            "/v1/replica",
+            "/v1/replica/sequences",
+            "/v1/replica/sequences/{name}",
             "/v1/sequences",
             "/v1/sequences/{name}",
             "/v1/sequences/{name}/advance",

@@ -4,8 +4,10 @@ use std::{sync::Arc, time::SystemTime};
 
 use odometer_core::{definition::Definition, name::SequenceName, period::Period, runway::Runway};
 
+pub use super::history::Moment;
 pub use crate::store::{
-    Condition, JournalBlock, Listed, Page, Serving, ServingDatabase, ServingRedis, StoreKind,
+    Condition, DatabaseHealth, JournalBlock, Listed, Page, RedisHealth, Serving, ServingDatabase,
+    ServingRedis, StoreHealth, StoreKind,
 };
 
 /// What a definition has become.
@@ -55,6 +57,39 @@ pub struct Description {
     pub serving: Option<Serving>,
     /// Rows of the journal of all replicas: of the periods that sort last, the highest first.
     pub blocks: Vec<JournalBlock>,
+}
+
+/// What memory knows of one sequence.
+#[derive(Clone, Debug)]
+pub struct LiveSequence {
+    pub name: SequenceName,
+    pub definition: Arc<Definition>,
+    /// As far as this replica has heard.
+    pub is_retired: bool,
+    /// Periods in memory; `None` where it counts without.
+    pub n_periods: Option<usize>,
+    /// When the period that is shown ends, in Unix milliseconds; `None` where it is none of a
+    /// calendar.
+    pub period_until_ms: Option<i64>,
+    /// Numbers in memory.
+    pub n_remaining: u64,
+    pub state: State,
+}
+
+/// A page of what memory knows.
+#[derive(Clone, Debug, Default)]
+pub struct LivePage {
+    pub sequences: Vec<LiveSequence>,
+    /// The last name that was looked at, where others follow it.
+    pub next: Option<SequenceName>,
+}
+
+/// What memory knows of one sequence, with its last minutes.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    pub sequence: LiveSequence,
+    /// One a second, the oldest first.
+    pub moments: Vec<Moment>,
 }
 
 /// How a sequence stands on this replica.

@@ -364,11 +364,7 @@ impl Directory {
             let memory = head.memory.lock();
             (memory.known.clone(), memory.is_retired())
         };
-        let definition = match (&known, head.periods()) {
-            (Some(known), _) => Arc::clone(&known.definition),
-            (None, Some(periods)) => periods.definition(),
-            (None, None) => return None,
-        };
+        let definition = head.definition()?;
         let key = asked_for(name, period, &definition).ok()?;
         let issuer = self.shared.find(&key);
         let mut state = issuer.as_deref().map(Issuer::state).unwrap_or_default();

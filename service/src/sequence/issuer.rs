@@ -344,7 +344,7 @@ impl Issuer {
     }
 
     /// Numbers issued one by one or in batches since this name was loaded.
-    fn n_issued(&self) -> u64 {
+    pub(super) fn n_issued(&self) -> u64 {
         let n_stamped = self.with_timed(|timed| Some(timed.n_issued()));
         self.cursor
             .issued()
@@ -471,8 +471,8 @@ impl Issuer {
         self.catch_up(&mut memory);
     }
 
-    /// Samples the rate; true where something was issued since the last sample.
-    pub(super) fn sample(&self, now: Instant) -> bool {
+    /// Samples the rate; how many numbers were issued since the last sample.
+    pub(super) fn sample(&self, now: Instant) -> u64 {
         let n_issued = self.n_issued();
         let is_ahead = self.is_ahead();
         let mut memory = self.memory.lock();
@@ -480,7 +480,7 @@ impl Issuer {
         if is_ahead && !is_used {
             // The rate of the period before is still the best guess.
             memory.sampled_at = now;
-            return false;
+            return 0;
         }
         let n_since = n_issued.saturating_sub(memory.n_sampled);
         let seconds = now.saturating_duration_since(memory.sampled_at);
@@ -490,7 +490,28 @@ impl Issuer {
         if n_since > 0 {
             memory.used_at = now;
         }
-        n_since > 0
+        n_since
+    }
+
+    /// Numbers a second, averaged over five minutes.
+    pub(super) fn rate(&self) -> f64 {
+        self.memory.lock().rates.average()
+    }
+
+    /// How long what is in memory lasts at the present rate.
+    pub(super) fn reserve_seconds(&self) -> Option<f64> {
+        let remaining = self.remaining();
+        self.reserve_of(&self.memory.lock(), remaining)
+    }
+
+    fn reserve_of(&self, memory: &Memory, remaining: u64) -> Option<f64> {
+        match self.timed() {
+            // Of one whose lease has ended it is nobody's reserve: it may rest.
+            Some(timed) => timed.is_serving().then(|| timed.left().as_secs_f64()),
+            // Of nothing in memory nobody asks how long it lasts.
+            None if memory.is_strict() => None,
+            None => memory.rates.reserve_seconds(remaining),
+        }
     }
 
     /// How long nothing was issued, as of the last sample.
@@ -520,13 +541,7 @@ impl Issuer {
         let is_strict = memory.is_strict();
         let timed = self.timed();
         let counted = memory.known.as_ref().filter(|_| timed.is_none());
-        let reserve_seconds = match &timed {
-            // Of one whose lease has ended it is nobody's reserve: it may rest.
-            Some(timed) => timed.is_serving().then(|| timed.left().as_secs_f64()),
-            // Of nothing in memory nobody asks how long it lasts.
-            None if is_strict => None,
-            None => memory.rates.reserve_seconds(remaining),
-        };
+        let reserve_seconds = self.reserve_of(&memory, remaining);
         let why = match &timed {
             Some(_) => Some(TIME_RESERVED.to_owned()),
             None if is_strict => Some(NO_BLOCK.to_owned()),

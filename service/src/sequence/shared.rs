@@ -17,6 +17,8 @@ use super::{
     SequenceSettings,
     actor::SequenceActor,
     error::SequenceError,
+    history::Histories,
+    index::Index,
     issuer::{Issuer, Link},
     messages::{Learn, Unload},
     near::Allowance,
@@ -54,6 +56,9 @@ pub(super) struct Shared {
     pub(super) active: parking_lot::Mutex<Vec<Arc<Issuer>>>,
     /// For names like one that does not exist.
     pub(super) searches: Allowance,
+    /// For those who watch.
+    pub(super) histories: Histories,
+    pub(super) index: Index,
     arbiter: ArbiterHandle,
     #[cfg(feature = "sabotage")]
     n_refills: std::sync::atomic::AtomicU64,
@@ -93,6 +98,8 @@ impl Shared {
             is_drained: AtomicBool::new(false),
             active: parking_lot::Mutex::new(Vec::new()),
             searches: Allowance::new(),
+            histories: Histories::default(),
+            index: Index::default(),
             arbiter,
             #[cfg(feature = "sabotage")]
             n_refills: std::sync::atomic::AtomicU64::new(0),

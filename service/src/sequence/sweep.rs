@@ -56,7 +56,12 @@ fn look_at_active(shared: &Arc<Shared>, now: Instant) {
     let active = std::mem::take(&mut *shared.active.lock());
     let mut still_active = Vec::with_capacity(active.len());
     for issuer in active {
-        issuer.sample(now);
+        let n_since = issuer.sample(now);
+        if n_since > 0 {
+            shared
+                .histories
+                .begin(&issuer, n_since, now.checked_sub(INTERVAL).unwrap_or(now));
+        }
         if !matches!(&*issuer.actor.lock(), Link::Live(address) if address.connected()) {
             // Whoever starts an actor for it again enters it again.
             issuer.is_active.store(false, Ordering::Release);
@@ -74,17 +79,19 @@ fn look_at_active(shared: &Arc<Shared>, now: Instant) {
         still_active.push(issuer);
     }
     shared.active.lock().append(&mut still_active);
+    shared.histories.note(now);
 }
 
 /// All names: those in use without an actor get one, those long idle are unloaded.
 async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
+    shared.forget_index(now);
     for (n_seen, issuer) in shared.all_issuers().into_iter().enumerate() {
         if n_seen % LOOKED_AT_ONCE == 0 {
             // The actors live on this thread too.
             tokio::task::yield_now().await;
         }
         let is_parked = matches!(&*issuer.actor.lock(), Link::Parked);
-        let is_used = is_parked && issuer.sample(now);
+        let is_used = is_parked && issuer.sample(now) > 0;
         let idle_for = issuer.idle_for(now);
         let is_head = issuer.periods().is_some_and(|periods| !periods.is_empty());
         let is_stranger = !is_head && !issuer.is_known() && idle_for >= INTERVAL;

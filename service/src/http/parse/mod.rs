@@ -106,7 +106,16 @@ pub(super) fn key(raw_path: &str) -> Result<Period, Problem> {
 /// The router decodes all but `%2F`, `%25` and `%2B` before it splits the path, so its segments
 /// are those of the raw path; here all is decoded, and what a name cannot hold is refused.
 pub(super) fn name(raw_path: &str) -> Result<SequenceName, Problem> {
-    let raw = raw_path.split('/').nth(3).unwrap_or_default();
+    name_at(raw_path, 3)
+}
+
+/// The same of `/v1/replica/sequences/{name}`.
+pub(super) fn live_name(raw_path: &str) -> Result<SequenceName, Problem> {
+    name_at(raw_path, 4)
+}
+
+fn name_at(raw_path: &str, place: usize) -> Result<SequenceName, Problem> {
+    let raw = raw_path.split('/').nth(place).unwrap_or_default();
     let decoded = percent_decode_str(raw)
         .decode_utf8()
         .map_err(|_| Problem::new(Code::InvalidName, NOT_UTF_8))?;
@@ -144,19 +153,31 @@ pub(super) fn blocks(query: Option<&str>) -> Result<Blocks, Problem> {
 /// Reads the query of the list of sequences.
 pub(super) fn listing(query: Option<&str>) -> Result<Listing, Problem> {
     let given = Given::read(query, &["prefix", "after", "limit"])?;
-    let limit = match given.get("limit") {
-        None => DEFAULT_LIMIT,
-        Some(text) => digits(text)
-            .filter(|limit| (1..=MAX_LIMIT).contains(limit))
-            .ok_or_else(|| {
-                let detail = format!("`limit` is a whole number from 1 to {MAX_LIMIT}.");
-                Problem::new(Code::InvalidParameter, detail)
-            })?,
-    };
     Ok(Listing {
         prefix: given.beginning("prefix")?,
         after: given.beginning("after")?,
-        limit,
+        limit: given.limit()?,
+    })
+}
+
+/// The query of the list of names in memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Live {
+    /// Only names with this in them; empty for all.
+    pub(super) contains: String,
+    /// Only names after this one; empty for all.
+    pub(super) after: String,
+    /// 1 to [`MAX_LIMIT`].
+    pub(super) limit: u64,
+}
+
+/// Reads the query of the list of names in memory.
+pub(super) fn live(query: Option<&str>) -> Result<Live, Problem> {
+    let given = Given::read(query, &["contains", "after", "limit"])?;
+    Ok(Live {
+        contains: given.middle("contains")?,
+        after: given.beginning("after")?,
+        limit: given.limit()?,
     })
 }
 
@@ -457,6 +478,37 @@ impl<'a> Given<'a> {
     /// The period to count in, where one is named.
     fn period(&self) -> Result<Option<Period>, Problem> {
         Ok(self.get("period").map(Period::parse).transpose()?)
+    }
+
+    /// How many things a page lists.
+    fn limit(&self) -> Result<u64, Problem> {
+        let Some(text) = self.get("limit") else {
+            return Ok(DEFAULT_LIMIT);
+        };
+        digits(text)
+            .filter(|limit| (1..=MAX_LIMIT).contains(limit))
+            .ok_or_else(|| {
+                let detail = format!("`limit` is a whole number from 1 to {MAX_LIMIT}.");
+                Problem::new(Code::InvalidParameter, detail)
+            })
+    }
+
+    /// What can stand in a name, at its begin or behind it; or nothing.
+    fn middle(&self, key: &str) -> Result<String, Problem> {
+        let text = self.get(key).unwrap_or_default();
+        // Behind its first character a name has more freedom.
+        match SequenceName::check(&format!("a{text}")) {
+            Ok(()) => Ok(text.to_owned()),
+            Err(_) if SequenceName::check(text).is_ok() => Ok(text.to_owned()),
+            Err(_) => {
+                let detail = format!(
+                    "No name contains `{}`: names have at most 128 of the characters A-Z, a-z, 0-9, \
+                     `.`, `_`, `:` and `-`.",
+                    shortened(text)
+                );
+                Err(Problem::new(Code::InvalidParameter, detail))
+            }
+        }
     }
 
     /// What a name can begin with: anything a name holds, or nothing.

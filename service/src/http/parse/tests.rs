@@ -230,6 +230,29 @@ fn a_listing_has_bounds() {
 }
 
 #[test]
+fn a_part_of_a_name_is_what_a_name_can_hold() {
+    for contains in ["", "a", "-", ".b:c_", "9", &"x".repeat(128)] {
+        let asked = live(Some(&format!("contains={contains}&limit=7"))).unwrap();
+        assert_eq!((asked.contains.as_str(), asked.limit), (contains, 7));
+    }
+    assert_eq!(live(None).unwrap().limit, DEFAULT_LIMIT);
+    for query in [
+        "contains=a+b",
+        "contains=%C3%A9",
+        "contains=a%2Fb",
+        "after=-",
+        "limit=0",
+        "prefix=a",
+        "contains=a&contains=b",
+    ] {
+        let problem = live(Some(query)).unwrap_err();
+        assert_eq!(problem.code(), Code::InvalidParameter, "{query}");
+    }
+    let long = format!("contains={}", "x".repeat(129));
+    assert!(live(Some(&long)).is_err());
+}
+
+#[test]
 fn text_is_given_where_it_is_preferred() {
     for (accept, expected) in [
         ("text/plain", Wanted::Text),

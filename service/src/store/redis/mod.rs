@@ -220,6 +220,14 @@ impl RedisStore {
         })
     }
 
+    /// The address of each server, and whether it answers.
+    pub(in crate::store) fn serving_all(&self) -> Vec<(String, bool)> {
+        let servers = self.servers.iter();
+        servers
+            .map(|server| (format!("redis://{}", server.address.label), server.is_up()))
+            .collect()
+    }
+
     /// What a counter is called in Redis.
     async fn key_of(&self, key: &CounterKey) -> Result<String, StoreError> {
         let known = self.cluster_id.lock().clone();

@@ -1,0 +1,153 @@
+// What can be done to a sequence: take a number, raise its floor, ask what became of a number.
+
+import { Refusal, Unreachable, call, pathOf, useToken } from './api.js';
+import { h, put, set } from './dom.js';
+import { fateOf, list } from './facts.js';
+import { clock, moment } from './format.js';
+
+/** Asks in a dialog; resolves with the field's text, or true where there is none, or null when it is refused. */
+function ask({ title, words, error, field, yes, isGrave = false }) {
+  return new Promise((resolve) => {
+    const input = field ? h('input', { id: 'answer', type: field.type, autocomplete: 'off', required: true }) : null;
+    const close = (answer) => { dialog.close(); dialog.remove(); resolve(answer); };
+    const refuse = h('button', { type: 'button', class: 'quiet', autofocus: !field, onclick: () => close(null) }, 'Cancel');
+    const dialog = h('dialog', { 'aria-labelledby': 'dialog-title', 'aria-describedby': 'dialog-words' },
+      h('form', { onsubmit: (event) => { event.preventDefault(); close(input ? input.value : true); } },
+        h('h2', { id: 'dialog-title' }, title),
+        error ? h('p', { class: 'error', role: 'alert' }, error) : null,
+        h('p', { id: 'dialog-words' }, words),
+        input ? h('div', { class: 'field' }, h('label', { for: 'answer' }, field.label), input) : null,
+        h('div', { class: 'buttons' }, refuse,
+          h('button', { type: 'submit', class: isGrave ? 'grave' : 'main' }, yes))));
+    dialog.addEventListener('cancel', (event) => { event.preventDefault(); close(null); });
+    document.body.append(dialog);
+    const before = document.activeElement;
+    dialog.addEventListener('close', () => before?.focus?.());
+    dialog.showModal();
+    (input ?? refuse).focus();
+  });
+}
+
+/** Carries out a change; where that needs the administrator's token, asks for it. */
+async function asAdministrator(change) {
+  let error = null;
+  for (;;) {
+    try {
+      return await change();
+    } catch (refusal) {
+      if (!(refusal instanceof Refusal) || refusal.status !== 401) {
+        throw refusal;
+      }
+      const given = await ask({
+        title: 'Administrator’s token',
+        words: 'Changes need the token that this service was started with. It is kept until the page is closed, and sent to this service alone.',
+        error: error ? refusal.message : null,
+        field: { label: 'Token', type: 'password' },
+        yes: 'Go on',
+      });
+      if (given === null) {
+        throw refusal;
+      }
+      useToken(given);
+      error = refusal;
+    }
+  }
+}
+
+/** A button that is off while its work is under way, and a place for what comes of it. */
+function action(label, look, work) {
+  const result = h('div', { class: 'result', role: 'status', 'aria-live': 'polite' });
+  const button = h('button', { type: 'submit', class: look }, label);
+  const form = h('form', {
+    class: 'action', onsubmit: async (event) => {
+      event.preventDefault();
+      if (button.getAttribute('aria-disabled') === 'true') {
+        return;
+      }
+      set(button, 'aria-disabled', 'true');
+      try {
+        result.replaceChildren(...[await work()].flat().filter(Boolean));
+      } catch (error) {
+        result.replaceChildren(h('p', { class: 'error' }, error.message));
+        if (!(error instanceof Refusal || error instanceof Unreachable)) {
+          console.error(error);
+        }
+      } finally {
+        set(button, 'aria-disabled', null);
+      }
+    },
+  });
+  return { form, button, result };
+}
+
+export function take(name, period, done) {
+  const made = action('Take a number', 'main', async () => {
+    const taken = await call(pathOf(name, '/next', { period }), { method: 'POST' });
+    done();
+    return [
+      h('p', { class: 'taken' }, h('output', { class: 'number-taken' }, taken.id)),
+      taken.id === taken.value ? null : h('p', { class: 'muted' }, `Value ${taken.value}`, taken.period === null ? null : `, period ${taken.period}`),
+    ];
+  });
+  made.form.append(h('p', { class: 'muted' }, 'It is yours for good: nobody gets it again.'), made.button, made.result);
+  return made.form;
+}
+
+export function raise(name, period, done) {
+  const input = h('input', { id: 'floor', inputmode: 'numeric', autocomplete: 'off', required: true, maxlength: 20 });
+  const made = action('Raise…', 'quiet', async () => {
+    const floor = input.value.trim();
+    const send = (confirm) => asAdministrator(() => call(pathOf(name, '/advance'), {
+      method: 'POST', body: { floor, ...(confirm ? { confirm } : {}), ...(period === '' ? {} : { period }) },
+    }));
+    const consent = await ask({
+      title: `Raise ${name} to ${floor}?`,
+      words: `Nothing below ${floor} is issued any more, by any replica. A floor never falls: this cannot be undone.`,
+      yes: 'Raise',
+    });
+    if (consent === null) {
+      return h('p', { class: 'muted' }, 'Not raised.');
+    }
+    let raised;
+    try {
+      raised = await send(false);
+    } catch (refusal) {
+      if (!(refusal instanceof Refusal) || refusal.code !== 'confirm_needed') {
+        throw refusal;
+      }
+      const insists = await ask({
+        title: `Raise ${name} to ${floor} all the same?`, error: refusal.message,
+        words: 'What is skipped is lost for good.', yes: 'Skip them and raise', isGrave: true,
+      });
+      if (insists === null) {
+        return h('p', { class: 'muted' }, 'Not raised.');
+      }
+      raised = await send(true);
+    }
+    done();
+    return h('p', {}, raised.advanced
+      ? `Nothing below ${raised.floor} is issued any more here; everywhere by ${clock(new Date(raised.everywhere_by))}.`
+      : `Its floor is ${raised.floor} already, and never falls.`);
+  });
+  made.form.append(h('div', { class: 'field' }, h('label', { for: 'floor' }, 'Issue nothing below'), h('div', { class: 'beside' }, input, made.button)), made.result);
+  return made.form;
+}
+
+export function explain(name, holder) {
+  const input = h('input', { id: 'explained', autocomplete: 'off', spellcheck: 'false', required: true, maxlength: 300 });
+  const made = action('Explain', 'quiet', async () => {
+    const told = await call(pathOf(name, '/explain', { id: input.value.trim() }));
+    const whose = told.holder === null ? null : told.holder === holder() ? `${told.holder} (this replica)` : told.holder;
+    return [
+      h('p', { class: 'fate' }, fateOf(told)),
+      list([
+        ['Period', told.period],
+        ['Holder', whose],
+        ['Reserved', told.reserved_at === null ? null : moment(told.reserved_at)],
+        ['Block', told.block === null ? null : `${told.block.first} – ${told.block.last}`],
+      ].filter(([, value]) => value !== null)),
+    ];
+  });
+  made.form.append(h('div', { class: 'field' }, h('label', { for: 'explained' }, 'A number, as it was printed'), h('div', { class: 'beside' }, input, made.button)), made.result);
+  return made.form;
+}

@@ -1,0 +1,161 @@
+// What is said of a sequence in words: chips, warnings, definition, blocks, what became of a number.
+
+import { arrange, bar, h, put } from './dom.js';
+import { NOTHING, ago, between, count, duration, moment, passed } from './format.js';
+
+/** As long before the end as the alerts say. */
+const RUNWAY_WARN_DAYS = 30;
+const RUNWAY_BAD_DAYS = 7;
+const RESERVE_WARN_S = 60;
+
+/** The short words beside a name. */
+export function chipsOf({ kind, order, counts_by, store, retired }) {
+  const words = [];
+  if (retired) {
+    words.push(['retired', 'bad']);
+  }
+  if (kind === 'snowflake') {
+    words.push(['time-ordered', 'kind']);
+  }
+  if (order === 'strict') {
+    words.push(['strict', 'kind']);
+  }
+  if (counts_by && counts_by !== 'none') {
+    words.push([counts_by === 'keyed' ? 'by key' : `by ${counts_by}`, 'kind']);
+  }
+  if (store && store !== 'default') {
+    words.push([store, 'store']);
+  }
+  return words;
+}
+
+export function lookOfReserve({ reserve_seconds: seconds, rate }) {
+  return seconds !== null && rate >= 0.1 && seconds < RESERVE_WARN_S ? 'warn' : null;
+}
+
+export function lookOfRunway(runway) {
+  if (!runway) {
+    return null;
+  }
+  if (runway.numbers_left === 0) {
+    return 'bad';
+  }
+  if (runway.days_left === null || runway.days_left >= RUNWAY_WARN_DAYS) {
+    return null;
+  }
+  return runway.days_left < RUNWAY_BAD_DAYS ? 'bad' : 'warn';
+}
+
+/** Whether numbers start again before these are used up. */
+export function outlasts({ runway, period_ends: ends }) {
+  if (!runway || !ends) {
+    return false;
+  }
+  return runway.days_left === null ? runway.numbers_left > 0 : Date.now() + runway.days_left * 86400000 >= new Date(ends).getTime();
+}
+
+/** What became of a number, in a sentence. */
+export function fateOf({ value, fate }) {
+  const said = {
+    not_reserved: 'Nobody has reserved it: it has not been issued.',
+    held: 'Its holder has not told what became of it, and may still have it in memory.',
+    issued: 'It was given to a caller.',
+    issued_or_lost: 'It left its holder’s memory: to a caller, or with the holder.',
+    returned: 'It was given back, and waits to be adopted.',
+    adopted: 'It was given back and taken over by another holder; no more is known.',
+    abandoned: 'It is a gap: reserved, neither issued nor given back.',
+    no_record: 'The journal has no row of it: skipped, or its row was pruned.',
+  };
+  return `${value}: ${said[fate] ?? fate}`;
+}
+
+/** Names with their values. */
+export function list(pairs) {
+  return h('dl', { class: 'facts' }, pairs.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
+}
+
+/** A definition, field by field. */
+export function definitionOf(definition) {
+  const shown = Object.entries(definition).filter(([name, value]) => name !== 'description' && value !== null);
+  return list(shown.map(([name, value]) => [name.replaceAll('_', ' '), h('code', {}, written(value))]));
+}
+
+function written(value) {
+  if (typeof value === 'object') {
+    return Object.entries(value).map(([name, part]) => `${name} ${written(part)}`).join(', ');
+  }
+  return String(value);
+}
+
+/** A block in memory, with how much of it is used. */
+export function heldBlock() {
+  const used = bar();
+  const title = h('span', { class: 'name' });
+  const range = h('code', { class: 'range' });
+  const left = h('span', { class: 'muted' });
+  return {
+    node: h('div', { class: 'held' }, h('div', { class: 'held-words' }, title, range, left), used.node),
+    show(name, block) {
+      put(title, name);
+      put(range, `${block.first} – ${block.last}`);
+      const text = `${count(block.remaining)} of ${count(block.size)} left`;
+      put(left, text);
+      used.show(1 - block.remaining / Math.max(1, block.size), `${name}: used`, text);
+    },
+  };
+}
+
+/** The lease of a worker id. */
+export function leaseOf(lease) {
+  return list([
+    ['Worker id', h('code', {}, lease.worker)],
+    ['Time reserved until', moment(lease.until)],
+    ['Lasts without the database', duration(lease.seconds_left)],
+    ['Renewed', lease.renewed_at ? ago(lease.renewed_at) : NOTHING],
+    ['Database’s clock ahead by', `${count(lease.clock_skew_ms)} ms`],
+  ]);
+}
+
+const LOOK_OF_FATE = { held: 'good', spent: 'plain', returned: 'kind', adopted: 'kind', abandoned: 'bad' };
+
+/** Rows of the journal, of all replicas. */
+export function journal(holder) {
+  const body = h('tbody', { role: 'rowgroup' });
+  const node = h('table', { class: 'journal', role: 'table' },
+    h('caption', { class: 'hidden' }, 'Blocks of all replicas, from the journal'),
+    h('thead', {}, h('tr', {},
+      h('th', { scope: 'col' }, 'Numbers'),
+      h('th', { scope: 'col', class: 'number' }, 'Count'),
+      h('th', { scope: 'col' }, 'Holder'),
+      h('th', { scope: 'col' }, 'Reserved'),
+      h('th', { scope: 'col' }, 'Fate'))),
+    body);
+  let shown = '';
+  return {
+    node,
+    show(blocks) {
+      const wanted = JSON.stringify(blocks) + holder();
+      if (shown === wanted) {
+        return;
+      }
+      shown = wanted;
+      arrange(body, blocks.map((block) => rowOf(block, holder())));
+    },
+  };
+}
+
+function rowOf(block, holder) {
+  const isHere = block.holder === holder;
+  const gone = passed(block.first, block.last, block.next_unissued);
+  const fate = h('span', { class: 'chip', 'data-look': LOOK_OF_FATE[block.fate] ?? 'plain' }, block.fate);
+  return h('tr', { role: 'row' },
+    h('th', { scope: 'row', role: 'rowheader' },
+      block.period === null ? null : h('span', { class: 'period' }, block.period),
+      h('code', { class: 'range' }, `${block.first} – ${block.last}`)),
+    h('td', { class: 'number', 'data-label': 'Count', role: 'cell' }, between(block.first, block.last, block.step)),
+    h('td', { 'data-label': 'Holder', role: 'cell', class: 'holder' },
+      h('code', {}, block.holder), isHere ? h('span', { class: 'chip', 'data-look': 'good' }, 'this replica') : null),
+    h('td', { 'data-label': 'Reserved', role: 'cell' }, moment(block.reserved_at)),
+    h('td', { 'data-label': 'Fate', role: 'cell' }, fate,
+      block.fate === 'returned' || block.fate === 'abandoned' ? h('span', { class: 'muted' }, ` after ${Math.round(gone * 100)} %`) : null));
+}

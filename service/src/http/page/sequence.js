@@ -1,0 +1,231 @@
+// One sequence: what memory has of it each second, and now and then what the database says.
+
+import { Refusal, Unreachable, call, pathOf, withQuery } from './api.js';
+import { explain, raise, take } from './actions.js';
+import { TIMES, chart } from './chart.js';
+import { chips, h, put, set } from './dom.js';
+import { chipsOf, definitionOf, heldBlock, journal, leaseOf, lookOfReserve, lookOfRunway, outlasts } from './facts.js';
+import { NOTHING, count, duration, end, plural, rate, runway, sentence } from './format.js';
+
+const BETWEEN_DESCRIPTIONS_MS = 5000;
+
+export function sequence(seen, name, period, look) {
+  const marks = h('span', { class: 'chips' });
+  const description = h('p', { class: 'description' });
+  const problem = h('p', { class: 'error', role: 'status', 'aria-live': 'polite' });
+  const tiles = {};
+  const rates = chart('Numbers a second', (value) => rate(value));
+  const reserves = chart('Reserve', (value) => duration(value), TIMES);
+  const minutes = h('section', { class: 'card charts', 'aria-label': 'The last minutes, on this replica' }, rates.node, reserves.node);
+  const current = heldBlock();
+  const next = heldBlock();
+  const held = h('div', { class: 'stack' });
+  const blocks = journal(() => seen.replica?.holder ?? '');
+  const noBlocks = h('p', { class: 'empty' });
+  const definition = h('div');
+  const actions = h('section', { class: 'card', 'aria-labelledby': 'actions' }, h('h2', { id: 'actions' }, 'Actions'));
+  const question = h('section', { class: 'card', 'aria-labelledby': 'question' },
+    h('h2', { id: 'question' }, 'What became of a number'), explain(name, () => seen.replica?.holder ?? ''));
+  let described = null;
+  let describedAt = 0;
+  let shape = '';
+
+  const node = h('div', { class: 'stack' },
+    h('nav', { class: 'back', 'aria-label': 'Back' }, h('a', { href: '#/' }, '← All sequences')),
+    h('div', { class: 'title' }, h('h1', {}, name), marks),
+    description, problem,
+    h('section', { class: 'card', 'aria-label': 'Now, on this replica' },
+      h('dl', { class: 'tiles' }, ['Rate (5 min)', 'Reserve', 'In memory', 'Runway', 'High-water mark'].map((title) => {
+        tiles[title] = h('dd');
+        return h('div', {}, h('dt', {}, title), tiles[title]);
+      })),
+      held),
+    minutes,
+    h('div', { class: 'columns' }, actions, question),
+    h('section', { class: 'card', 'aria-labelledby': 'journal' },
+      h('h2', { id: 'journal' }, 'Blocks of all replicas'), blocks.node, noBlocks),
+    h('section', { class: 'card', 'aria-labelledby': 'definition' },
+      h('h2', { id: 'definition' }, 'Definition'), definition));
+
+  /** At once, and from the database too: something was changed. */
+  function changed() {
+    describedAt = 0;
+    look();
+  }
+
+  async function refresh() {
+    try {
+      const watched = await call(withQuery(`v1/replica/sequences/${encodeURIComponent(name)}`, { period }));
+      // Not waited for: while the database is slow, memory is shown all the same.
+      describe(watched.live !== null).catch(refused);
+      if (watched.live !== null) {
+        showLive(watched.live);
+      } else if (described) {
+        showDescribed();
+      }
+      rates.show(watched.history.map((second) => second.rate));
+      reserves.show(watched.history.map((second) => second.reserve_seconds));
+    } catch (error) {
+      if (error instanceof Unreachable || !(error instanceof Refusal)) {
+        throw error;
+      }
+      refused(error);
+    }
+  }
+
+  function refused(error) {
+    if (!(error instanceof Unreachable)) {
+      put(problem, error.message);
+    }
+  }
+
+  async function describe(isInMemory) {
+    const isDue = describedAt === 0 || performance.now() - describedAt >= BETWEEN_DESCRIPTIONS_MS;
+    if (!isDue) {
+      return;
+    }
+    if (!isInMemory && !seen.databaseUp) {
+      put(problem, 'No database answers, and this replica has nothing of the sequence in memory.');
+      return;
+    }
+    describedAt = performance.now();
+    try {
+      described = await call(pathOf(name, '', { period }));
+      put(problem, '');
+      showDefinition(described.definition);
+      showBlocks(described);
+      put(tiles['High-water mark'], described.state.high_water_mark ?? NOTHING);
+      if (!isInMemory) {
+        showDescribed();
+      }
+    } catch (error) {
+      if (error instanceof Refusal && error.code === 'sequence_not_found') {
+        // It is asked for again when somebody takes a number.
+        describedAt = Number.POSITIVE_INFINITY;
+        showActions({ kind: 'block', period: 'none' });
+      }
+      throw error;
+    }
+  }
+
+  function showDefinition(given) {
+    const text = JSON.stringify(given);
+    if (definition.dataset.shown !== text) {
+      definition.dataset.shown = text;
+      definition.replaceChildren(definitionOf(given));
+      put(description, given.description);
+    }
+    showActions(given);
+  }
+
+  /** What can be done depends on what it is; it is made once, so that no half-written field is lost. */
+  function showActions(given) {
+    const wanted = `${given.kind} ${given.period}`;
+    if (shape === wanted) {
+      return;
+    }
+    shape = wanted;
+    const needsKey = given.period === 'keyed' && period === '';
+    const done = changed;
+    actions.replaceChildren(h('h2', { id: 'actions' }, 'Actions'), ...[
+      given.period === 'none' ? null : choice(given.period),
+      needsKey ? null : take(name, period, done),
+      needsKey ? null : given.kind === 'snowflake'
+        ? h('p', { class: 'muted' }, 'Time-ordered ids go by the clock: there is no floor to raise.')
+        : raise(name, period === '' ? described?.state.period ?? '' : period, done),
+    ].filter(Boolean));
+  }
+
+  function choice(kind) {
+    const input = h('input', { id: 'period', autocomplete: 'off', spellcheck: 'false', maxlength: 128, value: period, placeholder: kind === 'keyed' ? 'A caller’s key' : 'The present one' });
+    return h('form', {
+      class: 'action', onsubmit: (event) => {
+        event.preventDefault();
+        const given = input.value.trim();
+        location.hash = withQuery(`#/sequences/${encodeURIComponent(name)}`, { period: given });
+      },
+    }, h('div', { class: 'field' }, h('label', { for: 'period' }, kind === 'keyed' ? 'Key that is counted by' : `Period (by ${kind})`),
+      h('div', { class: 'beside' }, input, h('button', { type: 'submit', class: 'quiet' }, 'Show'))));
+  }
+
+  function showMarks(given) {
+    const words = chipsOf(given);
+    if (given.period) {
+      words.push([given.period, 'period']);
+    }
+    const text = JSON.stringify(words);
+    if (marks.dataset.shown !== text) {
+      marks.dataset.shown = text;
+      marks.replaceChildren(...chips(words));
+    }
+  }
+
+  function showLive(live) {
+    showMarks({ ...live, retired: described?.state.retired ?? live.retired });
+    put(tiles['Rate (5 min)'], rate(live.rate));
+    put(tiles.Reserve, live.reserve_seconds === null ? NOTHING : duration(live.reserve_seconds));
+    set(tiles.Reserve, 'data-look', lookOfReserve(live));
+    put(tiles['In memory'], live.kind === 'snowflake' ? NOTHING : count(live.remaining));
+    showRunway(live.runway ?? described?.state.runway, outlasts(live));
+    const wanted = [];
+    if (live.block) {
+      current.show('Being issued', live.block);
+      wanted.push(current.node);
+    }
+    if (live.next_block) {
+      next.show('Next', live.next_block);
+      wanted.push(next.node);
+    }
+    if (live.lease) {
+      wanted.push(leaseOf(live.lease));
+    }
+    if (live.why) {
+      wanted.push(h('p', { class: 'muted' }, live.lease || live.order === 'strict' ? sentence(live.why) : `Last block: ${live.why}`));
+    }
+    reserves.node.hidden = live.order === 'strict';
+    // Of all keys together there are no minutes to show.
+    minutes.hidden = live.counts_by === 'keyed' && period === '';
+    if (minutes.hidden) {
+      wanted.push(h('p', { class: 'muted' }, `${plural(live.periods, 'key', 'keys')} in memory; the rate is that of all of them. Choose a key below to see its blocks and its last minutes.`));
+    }
+    const shown = JSON.stringify([live.block, live.next_block, live.lease, live.why, live.periods]);
+    if (held.dataset.shown !== shown) {
+      held.dataset.shown = shown;
+      held.replaceChildren(...wanted);
+    }
+  }
+
+  /** What the database knows of a name that is not in memory here. */
+  function showDescribed() {
+    const { definition: given, state } = described;
+    showMarks({ kind: given.kind, order: given.order, counts_by: given.period, store: given.store, retired: state.retired, period: state.period });
+    put(tiles['Rate (5 min)'], rate(state.rate));
+    put(tiles.Reserve, NOTHING);
+    put(tiles['In memory'], '0');
+    showRunway(state.runway);
+    const words = state.retired ? 'It is retired: nothing is issued until it is restored.' : 'Not in memory on this replica: the next call fetches it.';
+    if (held.dataset.shown !== words) {
+      held.dataset.shown = words;
+      held.replaceChildren(h('p', { class: 'muted' }, words));
+    }
+  }
+
+  function showRunway(given, lasts = false) {
+    put(tiles.Runway, lasts ? 'its period' : runway(given));
+    set(tiles.Runway, 'data-look', lasts ? null : lookOfRunway(given));
+    set(tiles.Runway, 'title', given ? `${count(given.numbers_left)} numbers ${end(given.limit)}` : null);
+  }
+
+  function showBlocks({ blocks: rows, definition: given, state }) {
+    // While the store does not answer, what it said before is still the best that is known.
+    if (rows.length > 0 || state.high_water_mark !== null || given.kind === 'snowflake') {
+      blocks.show(rows);
+      blocks.node.hidden = rows.length === 0;
+      put(noBlocks, rows.length > 0 ? '' : given.kind === 'snowflake'
+        ? 'Time-ordered ids have no blocks: time is reserved with a worker id.'
+        : 'The journal has no block of it yet.');
+    }
+  }
+
+  return { node, refresh, refused };
+}

@@ -1,0 +1,28 @@
+// Drives the page of the service at BASE in a browser, through one of the stages below.
+//
+//   node drive.mjs STAGE BASE [DIRECTORY]
+//
+// Where something has to be done to what the service stands on, it writes `ask: …` and waits for a line.
+import { createInterface } from 'node:readline';
+import { withBrowser } from './browser.mjs';
+import { controls } from './controls.mjs';
+import { outage } from './outage.mjs';
+import { pictures } from './pictures.mjs';
+import { closed, token } from './token.mjs';
+import { tour } from './tour.mjs';
+
+const [stage, base, directory] = process.argv.slice(2);
+const stages = { closed, controls, outage, pictures, token, tour };
+const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+
+async function asked(what) {
+  console.log(`ask: ${what}`);
+  const { done } = await answers.next();
+  if (done) {
+    throw new Error(`nobody saw to it: ${what}`);
+  }
+}
+
+await withBrowser((browser) => stages[stage](browser, base, asked, directory));
+console.log('done');
+process.exit(0);

@@ -1,0 +1,104 @@
+//! The browser, and what it is told: `drive.mjs` in a process of its own.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::OnceLock,
+};
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    process::Command,
+};
+
+use crate::support::{directory, keeper, npm};
+
+const FILES: [&str; 9] = [
+    "package.json",
+    "package-lock.json",
+    "drive.mjs",
+    "browser.mjs",
+    "controls.mjs",
+    "outage.mjs",
+    "pictures.mjs",
+    "token.mjs",
+    "tour.mjs",
+];
+
+/// Where the driver is, with what it needs; the tests share it.
+fn workshop() -> &'static Path {
+    static PLACE: OnceLock<PathBuf> = OnceLock::new();
+    PLACE.get_or_init(|| npm::workshop("page", &FILES))
+}
+
+/// What a stage did: `step: …` and `found: …`, a line each.
+pub(super) struct Done(Vec<String>);
+
+impl Done {
+    /// How many lines begin so.
+    pub(super) fn n(&self, begin: &str) -> usize {
+        let lines = self.0.iter();
+        lines.filter(|line| line.starts_with(begin)).count()
+    }
+}
+
+/// Goes through a stage with the service at `base`, whose pictures go to `pictures`; what the stage
+/// asks for is given by `give`.
+///
+/// # Panics
+/// When a step fails; the message has what the browser said.
+pub(super) async fn drive(
+    stage: &str,
+    base: &str,
+    pictures: &Path,
+    mut give: impl AsyncFnMut(&str),
+) -> Done {
+    let profile = directory("browser");
+    let mut command = Command::new("timeout");
+    command
+        .args(["240", "node", "drive.mjs", stage, base])
+        .arg(pictures)
+        .current_dir(workshop())
+        // Not in it: the browser makes sockets there, whose paths may not be long.
+        .env("TMPDIR", keeper::run_directory())
+        .env("HOME", profile.path())
+        .env("TESTS_RUN_DIRECTORY", keeper::run_directory())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut process = command.spawn().expect("timeout is part of every system");
+    let number = process.id().expect("it has not been waited for");
+    keeper::end_with_the_run(number, "TERM");
+    let mut answers = process.stdin.take().expect("it is piped");
+    let output = process.stdout.take().expect("it is piped");
+    let mut lines = BufReader::new(output).lines();
+    let mut done = Vec::new();
+    while let Some(line) = lines.next_line().await.expect("a pipe can be read") {
+        if let Some(wanted) = line.strip_prefix("ask: ") {
+            give(wanted).await;
+            let answered = answers.write_all(b"done\n").await;
+            answered.expect("the driver waits for it");
+        }
+        done.push(line);
+    }
+    let ended = process.wait_with_output().await;
+    let ended = ended.expect("our child can be waited for");
+    keeper::has_ended(number);
+    let wrong = String::from_utf8_lossy(&ended.stderr);
+    assert!(
+        ended.status.success() && done.last().is_some_and(|last| last == "done"),
+        "{stage}: {}\n{}\n{wrong}",
+        ended.status,
+        done.join("\n")
+    );
+    Done(done)
+}
+
+/// For stages that ask for nothing.
+pub(super) async fn drive_alone(stage: &str, base: &str) -> Done {
+    drive(stage, base, Path::new("."), async |wanted| {
+        panic!("nobody can see to it: {wanted}");
+    })
+    .await
+}

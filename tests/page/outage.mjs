@@ -1,0 +1,57 @@
+// The database and the service go away and come back; `asked` has it done by who started them.
+import { Window, check, until } from './browser.mjs';
+
+const notices = (page) => page.locator('#notices').textContent();
+const inMemory = (page) => page.locator('table.live tbody').getByRole('link', { name: 'orders', exact: true });
+
+export async function outage(browser, base, asked) {
+  const window = await Window.open(browser, base);
+  await window.step('all is well', async (page) => {
+    await inMemory(page).waitFor();
+    await until('it is ready', async () => (await page.locator('#status').textContent()) === 'Ready');
+    check((await notices(page)) === '', 'nothing is wrong');
+  });
+  await asked('the database away');
+  await window.step('the database is away', async (page) => {
+    await until('it is said', async () => /The database postgres:.* does not answer\. What is in memory is still issued/.test(await notices(page)));
+    await page.getByText('No database answers: what is not in memory is not known now.').waitFor();
+    await page.locator('.stores li').getByText('does not answer').waitFor();
+    check(await inMemory(page).isVisible(), 'what memory knows is still listed');
+    check((await page.locator('#status').getAttribute('data-state')) === 'warn', 'the state in the corner');
+    await inMemory(page).click();
+    await page.getByRole('meter', { name: 'Being issued: used' }).waitFor();
+    await page.getByRole('button', { name: 'Take a number' }).click();
+    await page.locator('.number-taken').waitFor();
+    await page.getByLabel('Issue nothing below').fill('5000');
+    await page.getByRole('button', { name: 'Raise…' }).click();
+    await page.getByRole('button', { name: 'Raise', exact: true }).click();
+    await page.locator('.action .error').waitFor();
+    check(/database/.test(await page.locator('.action .error').textContent()), 'why it was not raised');
+  // What was on its way when the database went is refused as well.
+  }, [/status of 503/]);
+  await asked('the database back');
+  await window.step('the database is back', async (page) => {
+    await until('nothing is wrong any more', async () => (await notices(page)) === '');
+    check((await page.locator('#status').getAttribute('data-state')) === 'good', 'the state in the corner');
+    await page.getByRole('link', { name: '← All sequences' }).click();
+    await page.getByText(/known to the database|The database lists no other/).waitFor();
+  // What was refused just before it came back.
+  }, [], [/status of 503/]);
+  await asked('the service away');
+  await window.step('the service is away', async (page) => {
+    await until('it is said', async () => /^No connection to this replica since \d\d:\d\d:\d\d/.test(await notices(page)));
+    check((await page.locator('#status').textContent()) === 'No connection', 'the state in the corner');
+    check(await inMemory(page).isVisible(), 'what it said last is still listed');
+    await inMemory(page).click();
+    await page.getByRole('heading', { level: 1, name: 'orders' }).waitFor();
+    check(/^No connection/.test(await notices(page)), 'it is said on every view');
+  }, [/net::ERR_/]);
+  await asked('the service back');
+  await window.step('the service is back', async (page) => {
+    await until('nothing is wrong any more', async () => (await notices(page)) === '');
+    await page.getByRole('meter', { name: 'Being issued: used' }).waitFor();
+    await page.getByRole('button', { name: 'Take a number' }).click();
+    await page.locator('.number-taken').waitFor();
+  }, [], [/net::ERR_/]);
+  await window.close();
+}

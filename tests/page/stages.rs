@@ -1,0 +1,211 @@
+//! What an operator does with the page, in a real browser.
+
+use std::{path::Path, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::driver::{drive, drive_alone};
+use crate::support::{
+    Backend, Client, Link, Program, Proxy, Server, TestDatabase, run, settings, wait,
+};
+
+const TOKEN: &str = "a-token-of-the-test";
+/// How long the load runs of which the pictures show the last minutes.
+const PICTURED: Duration = Duration::from_secs(250);
+
+#[test]
+fn an_operator_finds_and_does_everything_on_the_page() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .start_ready()
+            .await;
+        furnish(&program.client()).await;
+        let long = format!("{}x", "long-name-".repeat(12));
+        take(&program.client(), &long, 1).await;
+        let done = drive_alone("tour", &program.url()).await;
+        assert!(done.n("step: ") >= 16, "vacuous: {}", done.n("step: "));
+    });
+}
+
+#[test]
+fn the_page_says_what_is_away_until_it_is_back() {
+    run(async {
+        let mut server = Server::start(Backend::Postgres).await;
+        let database = TestDatabase::prepared_on(&server).await;
+        let program = Program::options()
+            .database(&database.url)
+            .start_ready()
+            .await;
+        let client = program.client();
+        client.define("orders", &json!({})).await;
+        take(&client, "orders", 500).await;
+        let (_, port) = program.address().rsplit_once(':').expect("a port");
+        let proxy = Proxy::to(port.parse().expect("a number")).await;
+        let base = format!("http://127.0.0.1:{}", proxy.port());
+        let done = drive(
+            "outage",
+            &base,
+            Path::new("."),
+            async |wanted| match wanted {
+                "the database away" => server.kill(),
+                "the database back" => server.start_again().await,
+                "the service away" => proxy.set(Link::Cut),
+                "the service back" => proxy.set(Link::Whole),
+                other => panic!("what is {other}?"),
+            },
+        )
+        .await;
+        assert_eq!(done.n("ask: "), 4);
+        assert_eq!(done.n("step: "), 5);
+    });
+}
+
+#[test]
+fn a_change_from_beyond_loopback_asks_for_the_token() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        for (token, stage) in [(Some(TOKEN), "token"), (None, "closed")] {
+            let mut options = Program::options()
+                .database(&database.url)
+                .env("ODOMETER_LISTEN", "0.0.0.0:0");
+            if let Some(token) = token {
+                options = options.env("ODOMETER_ADMIN_TOKEN", token);
+            }
+            let program = options.start().await;
+            let (_, port) = program.address().rsplit_once(':').expect("a port");
+            let base = format!("http://127.0.0.1:{port}");
+            let client = Client::new(&base);
+            wait::until("it is ready", Duration::from_secs(30), async || {
+                let reply = client.get("/readyz").await;
+                reply.is_ok_and(|reply| reply.status == 200).then_some(())
+            })
+            .await;
+            take(&client, "orders", 1).await;
+            let done = drive_alone(stage, &base).await;
+            assert_eq!(done.n("step: "), 1, "{stage}");
+            program.stop().await;
+        }
+    });
+}
+
+/// The control of all of these: what they look for is found where it is.
+#[test]
+fn what_is_wrong_on_the_page_is_noticed() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .start_ready()
+            .await;
+        take(&program.client(), "orders", 1).await;
+        let done = drive_alone("controls", &program.url()).await;
+        assert_eq!(done.n("found: "), 11);
+    });
+}
+
+/// The pictures in the documents are of this page; to draw them anew takes four minutes.
+#[test]
+fn the_page_pictures_can_be_drawn() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .start_ready()
+            .await;
+        let client = program.client();
+        furnish(&client).await;
+        let is_renewed = settings::renews_pictures();
+        if is_renewed {
+            use_as_a_shop_would(&client, PICTURED).await;
+        }
+        let place = crate::support::directory("pictures");
+        let pictures = settings::repository().join("docs/pictures");
+        let target = if is_renewed { &*pictures } else { place.path() };
+        let done = drive("pictures", &program.url(), target, async |_| {}).await;
+        assert_eq!(done.n("step: "), 4);
+        for entry in std::fs::read_dir(&pictures).expect("the pictures are there") {
+            let name = entry.expect("it can be listed").file_name();
+            let drawn = std::fs::read(target.join(&name)).expect("it was drawn, too");
+            assert!(drawn.starts_with(b"\x89PNG"), "{name:?}");
+        }
+    });
+}
+
+async fn take(client: &Client, name: &str, count: u64) {
+    let path = format!("/v1/sequences/{name}/next?count={count}");
+    let reply = client.post(&path).await.expect("a reply");
+    assert_eq!(reply.status, 200, "{reply:?}");
+}
+
+async fn take_of_key(client: &Client, key: &str) {
+    let path = format!("/v1/sequences/tenants/next?period={key}");
+    let reply = client.post(&path).await.expect("a reply");
+    assert_eq!(reply.status, 200, "{reply:?}");
+}
+
+/// One sequence of each kind, most of them in use.
+async fn furnish(client: &Client) {
+    let all: [(&str, Value); 8] = [
+        ("orders", json!({"description": "Orders of the shop"})),
+        (
+            "invoices",
+            json!({
+                "start": "1001", "period": "month", "format": "INV-{yyyy}{MM}-{value:05}",
+                "description": "Invoices <b>by month</b> <img src=x onerror=alert(1)>",
+            }),
+        ),
+        ("ledger", json!({"order": "strict"})),
+        ("events", json!({"kind": "snowflake"})),
+        (
+            "vouchers",
+            json!({"max": "500000", "format": "V{value:06}"}),
+        ),
+        ("tenants", json!({"period": "keyed"})),
+        ("old-orders", json!({})),
+        ("imports", json!({})),
+    ];
+    for (name, definition) in &all {
+        client.define(name, definition).await;
+    }
+    for name in [
+        "orders",
+        "invoices",
+        "ledger",
+        "events",
+        "vouchers",
+        "old-orders",
+    ] {
+        take(client, name, 1).await;
+    }
+    for key in ["acme", "globex"] {
+        take_of_key(client, key).await;
+    }
+    let path = "/v1/sequences/old-orders";
+    let retired = client.send(reqwest::Method::DELETE, path, &[], None).await;
+    assert_eq!(retired.expect("a reply").status, 204);
+}
+
+/// Some load of each, that rises and falls.
+async fn use_as_a_shop_would(client: &Client, time: Duration) {
+    let mut ticks = tokio::time::interval(Duration::from_millis(100));
+    let started = std::time::Instant::now();
+    for n in 0_u64.. {
+        ticks.tick().await;
+        if started.elapsed() >= time {
+            return;
+        }
+        // Up and down within a minute, and a little rough.
+        let wave = (n % 600).abs_diff(300) + n * 7919 % 60;
+        take(client, "orders", 40 + wave).await;
+        take(client, "events", 20 + n % 30).await;
+        match n % 10 {
+            0 | 4 | 7 => take(client, "invoices", 1).await,
+            1 => take(client, "ledger", 1).await,
+            2 | 6 => take_of_key(client, "acme").await,
+            3 => take(client, "vouchers", 2).await,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Packages of npm below `target/`, as a lock file of the repository names them.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use super::settings;
+
+/// Copies `files` of a folder of the tests to a place of its own below `target/`, and has the
+/// packages there that its lock file names.
+///
+/// # Panics
+/// When npm cannot get them; the message has what it said.
+pub fn workshop(folder: &str, files: &[&str]) -> PathBuf {
+    let source = settings::repository().join("tests").join(folder);
+    let place = settings::repository().join("target").join(folder);
+    std::fs::create_dir_all(&place).expect("target is ours");
+    for file in files {
+        std::fs::copy(source.join(file), place.join(file)).expect("target is ours");
+    }
+    install(&place);
+    place
+}
+
+fn install(place: &Path) {
+    let wanted = std::fs::read(place.join("package-lock.json")).expect("it is there");
+    // Written when all of them are there.
+    let note = place.join("node_modules/installed.json");
+    if std::fs::read(&note).is_ok_and(|installed| installed == wanted) {
+        return;
+    }
+    let mut command = Command::new("timeout");
+    command
+        .args(["180", "npm", "ci", "--ignore-scripts"])
+        .args(["--no-audit", "--no-fund"])
+        .current_dir(place);
+    succeed(&mut command);
+    std::fs::write(note, wanted).expect("target is ours");
+}
+
+/// Runs a command to its end, which has to be a good one; what it wrote.
+///
+/// # Panics
+/// When it fails; the message has what it said.
+pub fn succeed(command: &mut Command) -> String {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .expect("timeout is part of every system");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}\n{wrong}");
+    said
+}
