@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Span, Subscriber};
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -29,7 +29,7 @@ pub(crate) const ALWAYS: &str = "odometer::always";
 pub(crate) const AUDIT: &str = "odometer::audit";
 
 /// The fields that come right after the message, in this order.
-const FIRST: [&str; 4] = ["sequence", "period", "error", "request_id"];
+const FIRST: [&str; 5] = ["sequence", "period", "error", "request_id", "trace_id"];
 
 /// The names a line of JSON gives itself; a field of that name gets an underscore.
 const TAKEN: [&str; 4] = ["time", "level", "message", "target"];
@@ -63,6 +63,13 @@ pub fn init(log: &Log) -> Result<(), String> {
     started.map_err(|error| format!("logging cannot start: {error}"))?;
     std::panic::set_hook(Box::new(log_panic));
     Ok(())
+}
+
+/// The span of one call, whose names are on each line that is logged within.
+///
+/// It is there at any level: whatever is logged at all can be found by them.
+pub(crate) fn call(request_id: &str, trace_id: Option<&str>) -> Span {
+    tracing::error_span!(target: ALWAYS, "call", request_id, trace_id)
 }
 
 /// What is logged at `level`, which may be a level or a list of `target=level`.

@@ -20,3 +20,4 @@ mod start_up;
 mod stores;
 mod templates;
 mod tls;
+mod traces;

@@ -36,6 +36,7 @@ mod problem;
 mod reply;
 mod sequences;
 mod serving;
+mod trace;
 mod workers;
 
 use admission::{Administration, InFlight};

@@ -16,6 +16,7 @@ use actix::{
 };
 use odometer_core::{block::Block, definition::Definition};
 use tokio::sync::{Notify, oneshot};
+use tracing::Span;
 
 use super::{
     error::SequenceError,
@@ -29,7 +30,7 @@ use super::{
 use crate::{
     metrics::AbandonedCause,
     sabotage::{self, Fault},
-    store::{Fate, Known, ReserveRequest, Seen, StoreError, Unpublished, Want},
+    store::{Course, Fate, Known, ReserveRequest, Seen, StoreError, Unpublished, Want},
 };
 
 /// The first wait before a prefetch is tried again.
@@ -276,7 +277,21 @@ impl SequenceActor {
                 .templates
                 .created_with(&self.issuer.key.sequence),
             urgency: Arc::clone(&self.urgency),
+            course: Arc::new(Course::of(self.call_of(purpose))),
         }
+    }
+
+    /// The call that has waited longest for it; none where it is done ahead of time.
+    pub(super) fn call_of(&self, purpose: &InFlight) -> Span {
+        let answer = match purpose {
+            InFlight::Refill | InFlight::Lease | InFlight::Renewal => {
+                let waiter = self.queue.first().map(|waiter| &waiter.answer);
+                waiter.or(self.apart.first().map(|caller| &caller.answer))
+            }
+            InFlight::Apart(caller) => Some(&caller.answer),
+            InFlight::Group(group) => group.first().map(|waiter| &waiter.answer),
+        };
+        answer.map_or_else(Span::none, |answer| answer.call.clone())
     }
 
     pub(super) fn reserve(&mut self, request: ReserveRequest, context: &mut Context<Self>) {
@@ -292,6 +307,7 @@ impl SequenceActor {
             self.ended(Err(StoreError::Unavailable), context);
             return;
         }
+        let call = request.course.call();
         let is_late = sabotage::is(Fault::StrictArrivesLate) && self.issuer.is_strict();
         let outcome = self.shared.store.reserve(request);
         let arrival = async move {
@@ -305,7 +321,9 @@ impl SequenceActor {
         context.spawn(
             arrival
                 .into_actor(self)
-                .map(|outcome, actor, context| actor.ended(outcome, context)),
+                .map(move |outcome, actor, context| {
+                    call.in_scope(|| actor.ended(outcome, context));
+                }),
         );
     }
 

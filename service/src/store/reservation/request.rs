@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     metrics::{AbandonedCause, Metrics},
-    store::{Source, database::Seen, journal::Row},
+    store::{Source, database::Seen, journal::Row, reservation::course::Course},
 };
 
 /// What a sequence's actor asks for.
@@ -34,6 +34,7 @@ pub struct ReserveRequest {
     pub template: Option<Arc<Definition>>,
     /// Rung when somebody waits for what was asked for ahead of time.
     pub urgency: Arc<Notify>,
+    pub course: Arc<Course>,
 }
 
 /// How many numbers are wanted.
