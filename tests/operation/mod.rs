@@ -16,6 +16,7 @@ mod next_schema;
 mod periods_store;
 mod pooler;
 mod shutdown;
+mod slow_refills;
 mod start_up;
 mod stores;
 mod templates;

@@ -335,6 +335,7 @@ impl Config {
                 MINUTES,
             ),
             ("journal.retain", self.journal.retain, HOUR, 100 * YEAR),
+            ("log.slow_refill", self.log.slow_refill, MS, MINUTES),
         ]
         .into_iter()
         .find(|(_, value, least, most)| value < least || value > most)

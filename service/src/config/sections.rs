@@ -254,6 +254,9 @@ pub struct Log {
     pub format: LogFormat,
     /// The least level, or a filter as in `info,odometer=debug`.
     pub level: String,
+    /// A refill that takes so long is logged, at level warn.
+    #[serde(deserialize_with = "value::duration")]
+    pub slow_refill: Duration,
 }
 
 impl Default for Log {
@@ -261,6 +264,7 @@ impl Default for Log {
         Self {
             format: LogFormat::Auto,
             level: "info".to_owned(),
+            slow_refill: Duration::from_secs(1),
         }
     }
 }

@@ -277,7 +277,19 @@ impl SequenceActor {
                 .templates
                 .created_with(&self.issuer.key.sequence),
             urgency: Arc::clone(&self.urgency),
-            course: Arc::new(Course::of(self.call_of(purpose))),
+            course: Arc::new(self.course_of(purpose)),
+        }
+    }
+
+    fn course_of(&self, purpose: &InFlight) -> Course {
+        let call = self.call_of(purpose);
+        match purpose {
+            InFlight::Refill if self.queue.is_empty() => Course::ahead(call),
+            InFlight::Refill
+            | InFlight::Apart(_)
+            | InFlight::Group(_)
+            | InFlight::Lease
+            | InFlight::Renewal => Course::of(call),
         }
     }
 
@@ -307,7 +319,7 @@ impl SequenceActor {
             self.ended(Err(StoreError::Unavailable), context);
             return;
         }
-        let call = request.course.call();
+        let course = Arc::clone(&request.course);
         let is_late = sabotage::is(Fault::StrictArrivesLate) && self.issuer.is_strict();
         let outcome = self.shared.store.reserve(request);
         let arrival = async move {
@@ -322,7 +334,10 @@ impl SequenceActor {
             arrival
                 .into_actor(self)
                 .map(move |outcome, actor, context| {
-                    call.in_scope(|| actor.ended(outcome, context));
+                    course.call().in_scope(|| {
+                        actor.tell_if_slow(&course, &outcome);
+                        actor.ended(outcome, context);
+                    });
                 }),
         );
     }

@@ -22,6 +22,7 @@ use super::{
     near::Allowance,
     ownership::Ownership,
     periods::{Admission, Chosen, Periods},
+    slow::SlowRefills,
     templates::Template,
 };
 use crate::{
@@ -54,6 +55,7 @@ pub(super) struct Shared {
     pub(super) active: parking_lot::Mutex<Vec<Arc<Issuer>>>,
     /// For names like one that does not exist.
     pub(super) searches: Allowance,
+    pub(super) slow_refills: SlowRefills,
     arbiter: ArbiterHandle,
     #[cfg(feature = "sabotage")]
     n_refills: std::sync::atomic::AtomicU64,
@@ -79,6 +81,7 @@ impl Shared {
         arbiter: ArbiterHandle,
     ) -> Self {
         Self {
+            slow_refills: SlowRefills::new(settings.slow_refill),
             store,
             settings,
             metrics,

@@ -312,10 +312,12 @@ impl Database {
         if !request.want.is_ahead() {
             return None;
         }
-        tokio::select! {
+        let turn = tokio::select! {
             turn = self.ahead.acquire() => turn.ok(),
             () = request.urgency.notified() => None,
-        }
+        };
+        request.course.begin();
+        turn
     }
 
     /// The most reservations that were under way at once since the start.

@@ -181,6 +181,7 @@ impl<'a> Reservation<'a> {
                 return Err(StoreError::Unavailable);
             }
             let witness = self.database.beat.witness()?;
+            self.request.course.count_attempt();
             match self.attempt(&witness).await {
                 Ok(Some(reserved)) => return Ok(reserved),
                 Ok(None) => {}

@@ -133,6 +133,19 @@ impl Unpublished {
         reserved.is_some_and(|reserved| reserved.known.definition.order == Order::Strict)
     }
 
+    /// Whether it was returned by another process, or an earlier one.
+    pub fn is_adopted(&self) -> bool {
+        self.reserved
+            .as_ref()
+            .is_some_and(|reserved| reserved.adopted)
+    }
+
+    /// The store it is of.
+    pub fn store(&self) -> Option<String> {
+        let reserved = self.reserved.as_ref();
+        reserved.map(|reserved| reserved.known.definition.store.clone())
+    }
+
     /// From here on the caller answers for the block, if it is still the one it was reserved for.
     pub fn publish_for(mut self, is_owner: bool) -> Option<Reserved> {
         if is_owner { self.reserved.take() } else { None }
