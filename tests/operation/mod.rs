@@ -2,6 +2,7 @@
 //! and what a number costs.
 
 mod apply;
+mod collector;
 mod configuration;
 mod connections;
 mod costs;

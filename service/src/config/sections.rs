@@ -269,6 +269,14 @@ impl Default for Log {
     }
 }
 
+/// What is sent elsewhere of what the program does.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Telemetry {
+    /// Where a collector of OpenTelemetry takes spans, over HTTP; none are sent where none is given.
+    pub otlp_endpoint: Option<String>,
+}
+
 /// The form of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -16,10 +16,11 @@ use tracing::Instrument as _;
 use uuid::{Builder, Uuid};
 
 use super::problem::Code;
-use super::trace::{TRACEPARENT, Trace};
+use super::trace::{self, TRACEPARENT};
 use super::{Http, parse};
 use crate::metrics::Route;
-use crate::telemetry;
+#[cfg(feature = "otlp")]
+use crate::otlp;
 
 /// Names a call in the log. A caller's own is kept where it is safe to print.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -41,11 +42,7 @@ pub(super) async fn envelope(
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let started = Instant::now();
     let id = request_id(request.headers().get(REQUEST_ID));
-    let trace = Trace::of(request.headers());
-    let span = telemetry::call(
-        id.to_str().unwrap_or_default(),
-        trace.as_ref().map(Trace::id),
-    );
+    let (span, trace) = trace::enter(request.headers(), id.to_str().unwrap_or_default());
     let http = request.app_data::<Data<Http>>().cloned();
     request.extensions_mut().insert(RequestId(id.clone()));
     let mut response = next.call(request).instrument(span.clone()).await?;
@@ -54,6 +51,8 @@ pub(super) async fn envelope(
     if status.is_server_error() {
         span.in_scope(|| log(&response));
     }
+    #[cfg(feature = "otlp")]
+    note_answer(&span, &response);
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(REQUEST_ID, id);
@@ -126,6 +125,24 @@ fn log(response: &ServiceResponse) {
         }
     } else {
         tracing::error!(sequence, error = code, "a call failed");
+    }
+}
+
+/// What a collector is told of a call.
+#[cfg(feature = "otlp")]
+fn note_answer(span: &tracing::Span, response: &ServiceResponse) {
+    let (request, status) = (response.request(), response.status());
+    otlp::note(span, "http.request.method", request.method().to_string());
+    if let Some(pattern) = request.match_pattern() {
+        otlp::note(span, "http.route", pattern);
+    }
+    otlp::note(
+        span,
+        "http.response.status_code",
+        i64::from(status.as_u16()),
+    );
+    if status.is_server_error() {
+        otlp::note_failure(span, status.to_string());
     }
 }
 

@@ -1,10 +1,16 @@
 //! The trace that a call belongs to, as W3C Trace Context (level 1) has it: read strictly, and told
 //! in the reply with a span of this service's own.
 //!
-//! A call without the header has no trace. One whose header is broken is given a new trace, as the
-//! recommendation asks, so that its reply says at least that the header came.
+//! A call without the header has no trace, unless spans are exported. One whose header is broken is
+//! given a new trace, as the recommendation asks, so that its reply says at least that the header
+//! came.
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use tracing::Span;
+
+#[cfg(feature = "otlp")]
+use crate::otlp;
+use crate::telemetry;
 
 /// Where a trace is told, in both directions.
 pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -25,7 +31,43 @@ pub(super) struct Trace {
     text: [u8; WHOLE],
 }
 
+/// The span of a call, and its place in a trace, if it has one.
+pub(super) fn enter(headers: &HeaderMap, request_id: &str) -> (Span, Option<Trace>) {
+    let span = telemetry::call(request_id);
+    #[cfg(feature = "otlp")]
+    let trace = Trace::exported(headers, &span).or_else(|| Trace::of(headers));
+    #[cfg(not(feature = "otlp"))]
+    let trace = Trace::of(headers);
+    if let Some(trace) = &trace {
+        telemetry::note_trace(&span, trace.id());
+    }
+    (span, trace)
+}
+
 impl Trace {
+    /// The place that a span has in a trace of its caller, or in one of its own; `None` where no spans
+    /// are exported.
+    #[cfg(feature = "otlp")]
+    fn exported(headers: &HeaderMap, span: &Span) -> Option<Self> {
+        let mut given = headers.get_all(TRACEPARENT);
+        let caller = match (given.next(), given.next()) {
+            (Some(given), None) => read(given.as_bytes()),
+            _ => None,
+        };
+        let in_text = |id| std::str::from_utf8(id).unwrap_or_default();
+        let caller = caller.map(|caller| {
+            let is_sampled = caller.flags & SAMPLED != 0;
+            (in_text(caller.trace), in_text(caller.span), is_sampled)
+        });
+        let place = otlp::place(span, caller)?;
+        let flags = if place.is_sampled { SAMPLED } else { 0 };
+        Some(Self::new(
+            place.trace.as_bytes(),
+            flags,
+            Some(place.span.as_bytes()),
+        ))
+    }
+
     /// The trace that a call asks to be part of, if it does.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         let mut given = headers.get_all(TRACEPARENT);
@@ -41,7 +83,7 @@ impl Trace {
     #[inline]
     pub(super) fn after(given: &HeaderValue) -> Self {
         match read(given.as_bytes()) {
-            Some((trace, flags)) => Self::new(trace, flags & SAMPLED),
+            Some(given) => Self::new(given.trace, given.flags & SAMPLED, None),
             None => Self::anew(),
         }
     }
@@ -52,16 +94,20 @@ impl Trace {
         let id = rand::random::<u128>().max(1);
         let mut trace = [0; TRACE.end - TRACE.start];
         print(id, &mut trace);
-        Self::new(&trace, 0)
+        Self::new(&trace, 0, None)
     }
 
-    fn new(trace: &[u8], flags: u8) -> Self {
+    /// Of a span that is there, or of a new one. Ids of another length than they have are passed over.
+    fn new(trace: &[u8], flags: u8, span: Option<&[u8]>) -> Self {
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
-        if let Some(place) = text.get_mut(TRACE) {
+        if let Some(place) = text.get_mut(TRACE).filter(|at| at.len() == trace.len()) {
             place.copy_from_slice(trace);
         }
         if let Some(place) = text.get_mut(SPAN) {
-            print(rand::random::<u64>().max(1).into(), place);
+            match span.filter(|span| span.len() == place.len()) {
+                Some(span) => place.copy_from_slice(span),
+                None => print(rand::random::<u64>().max(1).into(), place),
+            }
         }
         if let Some(last) = text.last_mut() {
             *last = b'0' | flags;
@@ -83,10 +129,18 @@ impl Trace {
     }
 }
 
-/// Trace and flags of a header; `None` where it is not one.
+/// What a header says, each id in its hexadecimal digits.
+struct Given<'a> {
+    trace: &'a [u8],
+    #[cfg(feature = "otlp")]
+    span: &'a [u8],
+    flags: u8,
+}
+
+/// Reads a header; `None` where it is not one.
 ///
 /// Of a version that is not known yet, what stands where version 00 has it.
-fn read(given: &[u8]) -> Option<(&[u8], u8)> {
+fn read(given: &[u8]) -> Option<Given<'_>> {
     let (whole, more) = given.split_at_checked(WHOLE)?;
     let is_known = whole.starts_with(b"00-");
     if whole.starts_with(b"ff") || !(more.is_empty() || (!is_known && more.starts_with(b"-"))) {
@@ -108,7 +162,12 @@ fn read(given: &[u8]) -> Option<(&[u8], u8)> {
     } else {
         flags - b'a' + 10
     };
-    Some((trace, flags))
+    Some(Given {
+        trace,
+        #[cfg(feature = "otlp")]
+        span,
+        flags,
+    })
 }
 
 /// The lowest digits of a number, as many as there is room for, in hexadecimal.

@@ -31,6 +31,7 @@ use crate::{
     metrics::AbandonedCause,
     sabotage::{self, Fault},
     store::{Course, Fate, Known, ReserveRequest, Seen, StoreError, Unpublished, Want},
+    telemetry,
 };
 
 /// The first wait before a prefetch is tried again.
@@ -282,7 +283,9 @@ impl SequenceActor {
     }
 
     fn course_of(&self, purpose: &InFlight) -> Course {
-        let call = self.call_of(purpose);
+        let key = &self.issuer.key;
+        let (sequence, period) = (key.sequence.as_str(), key.period.shown());
+        let call = telemetry::reservation(self.call_of(purpose), sequence, period);
         match purpose {
             InFlight::Refill if self.queue.is_empty() => Course::ahead(call),
             InFlight::Refill
@@ -335,7 +338,7 @@ impl SequenceActor {
                 .into_actor(self)
                 .map(move |outcome, actor, context| {
                     course.call().in_scope(|| {
-                        actor.tell_if_slow(&course, &outcome);
+                        actor.tell_of(&course, &outcome);
                         actor.ended(outcome, context);
                     });
                 }),

@@ -9,6 +9,8 @@ use parking_lot::Mutex;
 
 use super::actor::SequenceActor;
 use crate::store::{Course, StoreError, Unpublished};
+#[cfg(feature = "otlp")]
+use crate::telemetry;
 
 /// Of one store, a slow refill is logged at most so often.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -63,9 +65,15 @@ impl SlowRefills {
 }
 
 impl SequenceActor {
-    /// Says in the log what took long, while its callers still wait.
-    pub(super) fn tell_if_slow(&self, course: &Course, outcome: &Result<Unpublished, StoreError>) {
+    /// Says in the log what took long, while its callers still wait; a collector is told of all.
+    pub(super) fn tell_of(&self, course: &Course, outcome: &Result<Unpublished, StoreError>) {
         let (lasted, slow) = (course.lasted(), &self.shared.slow_refills);
+        #[cfg(feature = "otlp")]
+        {
+            let (word, error) = in_words(outcome);
+            let attempts = course.n_attempts();
+            telemetry::note_reserved(&course.call(), word, error.as_deref(), attempts);
+        }
         if !slow.is_slow(lasted) {
             return;
         }
