@@ -454,6 +454,7 @@ pub fn sequence_settings(config: &Config) -> SequenceSettings {
         holder: replica_name(config.listen).into(),
         worker: config.worker,
         clock_wait: config.clock_wait(),
+        slow_refill: config.log.slow_refill,
     }
 }
 

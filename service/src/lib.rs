@@ -10,6 +10,8 @@ mod clock;
 pub mod config;
 pub mod http;
 pub mod metrics;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod sabotage;
 pub mod sequence;
 pub mod store;

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{self, Receiver};
 
 use odometer::application::{self, Application, Failure};
 use odometer::config::{Config, Environment, Flags};
+use odometer::telemetry::Exporting;
 use odometer::{apply, check_name, telemetry};
 
 /// Numbers that never repeat, over HTTP, from an ordinary database.
@@ -74,8 +75,8 @@ fn main() -> ExitCode {
             };
         }
     };
-    let config = match start_logging(&command_line.flags) {
-        Ok(config) => config,
+    let (config, _exporting) = match start_logging(&command_line.flags) {
+        Ok(started) => started,
         Err(failure) => {
             eprintln!("odometer: {failure}");
             return ExitCode::from(failure.exit_code());
@@ -88,10 +89,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn start_logging(flags: &Flags) -> Result<Config, Failure> {
+fn start_logging(flags: &Flags) -> Result<(Config, Exporting), Failure> {
     let config = Config::load(flags, &Environment::of_process())?;
-    telemetry::init(&config.log).map_err(Failure::configuration)?;
-    Ok(config)
+    let endpoint = config.telemetry.otlp_endpoint.as_deref();
+    let exporting = telemetry::init(&config.log, endpoint).map_err(Failure::configuration)?;
+    Ok((config, exporting))
 }
 
 async fn run(command: Command, config: Config) -> Result<(), Failure> {

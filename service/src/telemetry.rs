@@ -1,4 +1,5 @@
-//! The log, on standard error: text for a terminal, one JSON object a line otherwise.
+//! The log, on standard error: text for a terminal, one JSON object a line otherwise; and the spans
+//! by which its lines are found.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write as _};
@@ -8,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Span, Subscriber};
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -16,6 +17,8 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Log, LogFormat};
+#[cfg(feature = "otlp")]
+use crate::otlp::{self, Export};
 
 /// What libraries may say unless the configuration asks for more: a statement at `info` would
 /// drown the log, and actix tells of its workers what we tell of the program. What the pool and
@@ -29,16 +32,24 @@ pub(crate) const ALWAYS: &str = "odometer::always";
 pub(crate) const AUDIT: &str = "odometer::audit";
 
 /// The fields that come right after the message, in this order.
-const FIRST: [&str; 4] = ["sequence", "period", "error", "request_id"];
+const FIRST: [&str; 5] = ["sequence", "period", "error", "request_id", "trace_id"];
 
 /// The names a line of JSON gives itself; a field of that name gets an underscore.
 const TAKEN: [&str; 4] = ["time", "level", "message", "target"];
 
-/// Starts logging, and logs panics as events.
+/// What is exported until this is dropped.
+#[must_use]
+pub struct Exporting {
+    #[cfg(feature = "otlp")]
+    _export: Option<Export>,
+}
+
+/// Starts logging, and logs panics as events. Spans go to the collector at `endpoint`, where the build
+/// can do that.
 ///
 /// # Errors
 /// A sentence for a level that is none, or when the process logs already.
-pub fn init(log: &Log) -> Result<(), String> {
+pub fn init(log: &Log, endpoint: Option<&str>) -> Result<Exporting, String> {
     let terminal = io::stderr().is_terminal();
     let json = match log.format {
         LogFormat::Auto => !terminal,
@@ -46,6 +57,14 @@ pub fn init(log: &Log) -> Result<(), String> {
         LogFormat::Json => true,
     };
     let registry = tracing_subscriber::registry().with(filter(&log.level)?);
+    #[cfg(not(feature = "otlp"))]
+    let (exporting, _) = (Exporting {}, endpoint);
+    #[cfg(feature = "otlp")]
+    let exporting = Exporting {
+        _export: endpoint.map(Export::to).transpose()?,
+    };
+    #[cfg(feature = "otlp")]
+    let registry = registry.with(exporting._export.as_ref().map(Export::layer));
     let started = if json {
         registry.with(Json { writer: io::stderr }).try_init()
     } else {
@@ -62,7 +81,51 @@ pub fn init(log: &Log) -> Result<(), String> {
     };
     started.map_err(|error| format!("logging cannot start: {error}"))?;
     std::panic::set_hook(Box::new(log_panic));
-    Ok(())
+    Ok(exporting)
+}
+
+/// The span of one call, whose names are on each line that is logged within.
+///
+/// It is there at any level: whatever is logged at all can be found by them.
+pub(crate) fn call(request_id: &str) -> Span {
+    tracing::error_span!(target: ALWAYS, "call", request_id, trace_id = tracing::field::Empty)
+}
+
+/// Notes which trace a call is part of.
+pub(crate) fn note_trace(call: &Span, trace_id: &str) {
+    call.record("trace_id", trace_id);
+}
+
+/// The span of a reservation for this call: the call's own where no spans are exported.
+#[cfg(not(feature = "otlp"))]
+pub(crate) fn reservation(call: Span, _sequence: &str, _period: Option<&str>) -> Span {
+    call
+}
+
+/// The span of a reservation for this call.
+#[cfg(feature = "otlp")]
+pub(crate) fn reservation(call: Span, sequence: &str, period: Option<&str>) -> Span {
+    let span = tracing::error_span!(target: ALWAYS, parent: &call, "reserve");
+    otlp::note(&span, "odometer.sequence", sequence.to_owned());
+    if let Some(period) = period {
+        otlp::note(&span, "odometer.period", period.to_owned());
+    }
+    span
+}
+
+/// Notes how a reservation ended, after how many attempts.
+#[cfg(feature = "otlp")]
+pub(crate) fn note_reserved(
+    span: &Span,
+    outcome: &'static str,
+    error: Option<&str>,
+    attempts: u32,
+) {
+    otlp::note(span, "odometer.outcome", outcome);
+    otlp::note(span, "odometer.attempts", i64::from(attempts));
+    if let Some(error) = error {
+        otlp::note_failure(span, error.to_owned());
+    }
 }
 
 /// What is logged at `level`, which may be a level or a list of `target=level`.

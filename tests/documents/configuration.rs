@@ -7,7 +7,7 @@ use odometer::config::{Config, Environment, Flags};
 use super::markdown::{Document, inline_code};
 
 /// Keys whose default is no value that could be given.
-const WITHOUT_DEFAULT: [&str; 8] = [
+const WITHOUT_DEFAULT: [&str; 9] = [
     "database_url_file",
     "worker",
     "admin_token",
@@ -16,6 +16,7 @@ const WITHOUT_DEFAULT: [&str; 8] = [
     "default.*",
     "template",
     "http.workers",
+    "telemetry.otlp_endpoint",
 ];
 
 struct Row {

@@ -92,6 +92,21 @@ fn a_request_that_leaves_the_warm_path_is_found_out() {
     });
 }
 
+/// Its caller's trace costs a warm number the one allocation of the reply's header.
+#[test]
+fn a_trace_costs_a_warm_number_one_allocation() {
+    run(async {
+        let traceparent =
+            "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n";
+        // As many of the request itself as of any other header.
+        let other = traceparent.replace("traceparent", "x-not-so-far");
+        let plain = request_with("orders/next", &other).await;
+        let traced = request_with("orders/next", traceparent).await;
+        let n_more = traced.allocations - plain.allocations;
+        assert!((0.9..=1.1).contains(&n_more), "{plain:?} {traced:?}");
+    });
+}
+
 impl Cost {
     /// What is to be said when this differs from `accepted` by more than the tolerance. What has
     /// become cheaper counts as well, or it could become as dear again without a word.
@@ -143,6 +158,11 @@ async fn take(what: &str) -> Cost {
 
 /// One warm request of the shipped program, asked again and again on one connection.
 async fn request(path: &str) -> Cost {
+    request_with(path, "").await
+}
+
+/// The same with further headers.
+async fn request_with(path: &str, headers: &str) -> Cost {
     let database = TestDatabase::prepared(Backend::Sqlite).await;
     let callgrind = Callgrind::new();
     let program = Program::options()
@@ -156,7 +176,7 @@ async fn request(path: &str) -> Cost {
         .under(&callgrind)
         .start_ready()
         .await;
-    let request = format!("POST /v1/sequences/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let request = format!("POST /v1/sequences/{path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
     let mut connection = Connection::open(program.address()).await;
     // What is made once, at the first requests.
     ask(&mut connection, &request, 200).await;

@@ -2,6 +2,7 @@
 //! and what a number costs.
 
 mod apply;
+mod collector;
 mod configuration;
 mod connections;
 mod costs;
@@ -16,7 +17,9 @@ mod next_schema;
 mod periods_store;
 mod pooler;
 mod shutdown;
+mod slow_refills;
 mod start_up;
 mod stores;
 mod templates;
 mod tls;
+mod traces;

@@ -22,12 +22,13 @@ use figment::Figment;
 use figment::error::Kind;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use url::Url;
 
 pub use layers::Environment;
 pub use secret::Secret;
 pub use sections::{
     Http, Idle, Journal, Limits, Log, LogFormat, MetricsSection, Pool, Refill, Shutdown, Snowflake,
-    StoreSection, Unknown,
+    StoreSection, Telemetry, Unknown,
 };
 pub use stores::{StoreConfig, StoresConfig};
 
@@ -157,6 +158,7 @@ pub struct Config {
     pub journal: Journal,
     pub snowflake: Snowflake,
     pub log: Log,
+    pub telemetry: Telemetry,
 }
 
 /// A worker id has at most 22 bits.
@@ -190,6 +192,7 @@ impl Default for Config {
             journal: Journal::default(),
             snowflake: Snowflake::default(),
             log: Log::default(),
+            telemetry: Telemetry::default(),
         }
     }
 }
@@ -235,6 +238,10 @@ impl Config {
                 crate::telemetry::filter(&self.log.level)
                     .err()
                     .map(|problem| ("log.level", problem))
+            })
+            .or_else(|| {
+                let problem = collector_problem(self.telemetry.otlp_endpoint.as_deref()?)?;
+                Some(("telemetry.otlp_endpoint", problem))
             })
     }
 
@@ -335,6 +342,7 @@ impl Config {
                 MINUTES,
             ),
             ("journal.retain", self.journal.retain, HOUR, 100 * YEAR),
+            ("log.slow_refill", self.log.slow_refill, MS, MINUTES),
         ]
         .into_iter()
         .find(|(_, value, least, most)| value < least || value > most)
@@ -389,6 +397,27 @@ pub(crate) fn sabotage_clock_ms() -> i64 {
         .and_then(|shift| shift.to_str())
         .and_then(|shift| shift.parse().ok())
         .unwrap_or(0)
+}
+
+/// What is wrong with where spans are to be sent.
+fn collector_problem(endpoint: &str) -> Option<String> {
+    if !cfg!(feature = "otlp") {
+        let problem = "this program sends no spans; leave it out, or build with the feature `otlp`";
+        return Some(problem.to_owned());
+    }
+    let is_usable = Url::parse(endpoint).is_ok_and(|url| {
+        // Whoever can read a log could read a password in it.
+        let has_login = !url.username().is_empty() || url.password().is_some();
+        url.scheme() == "http"
+            && url.has_host()
+            && !has_login
+            && url.query().is_none()
+            && url.fragment().is_none()
+    });
+    (!is_usable).then(|| {
+        "it is not the URL of a collector; give http://HOST:PORT, as in \"http://127.0.0.1:4318\""
+            .to_owned()
+    })
 }
 
 /// What is wrong with the scheme of a database URL, never showing the URL itself.

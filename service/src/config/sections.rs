@@ -254,6 +254,9 @@ pub struct Log {
     pub format: LogFormat,
     /// The least level, or a filter as in `info,odometer=debug`.
     pub level: String,
+    /// A refill that takes so long is logged, at level warn.
+    #[serde(deserialize_with = "value::duration")]
+    pub slow_refill: Duration,
 }
 
 impl Default for Log {
@@ -261,8 +264,17 @@ impl Default for Log {
         Self {
             format: LogFormat::Auto,
             level: "info".to_owned(),
+            slow_refill: Duration::from_secs(1),
         }
     }
+}
+
+/// What is sent elsewhere of what the program does.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Telemetry {
+    /// Where a collector of OpenTelemetry takes spans, over HTTP; none are sent where none is given.
+    pub otlp_endpoint: Option<String>,
 }
 
 /// The form of the log.

@@ -1,5 +1,5 @@
-//! What every call off the warm path gets around it: a request id, `Cache-Control: no-store` where
-//! nothing else is said, and a place in the metrics.
+//! What every call off the warm path gets around it: a request id, a place in its caller's trace,
+//! `Cache-Control: no-store` where nothing else is said, and a place in the metrics.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -12,11 +12,15 @@ use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpMessage};
 use odometer_core::name::SequenceName;
+use tracing::Instrument as _;
 use uuid::{Builder, Uuid};
 
 use super::problem::Code;
+use super::trace::{self, TRACEPARENT};
 use super::{Http, parse};
 use crate::metrics::Route;
+#[cfg(feature = "otlp")]
+use crate::otlp;
 
 /// Names a call in the log. A caller's own is kept where it is safe to print.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -38,19 +42,25 @@ pub(super) async fn envelope(
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let started = Instant::now();
     let id = request_id(request.headers().get(REQUEST_ID));
+    let (span, trace) = trace::enter(request.headers(), id.to_str().unwrap_or_default());
     let http = request.app_data::<Data<Http>>().cloned();
     request.extensions_mut().insert(RequestId(id.clone()));
-    let mut response = next.call(request).await?;
+    let mut response = next.call(request).instrument(span.clone()).await?;
     let route = route_of(response.request().match_pattern().as_deref());
     let status = response.status();
     if status.is_server_error() {
-        log(&response, &id);
+        span.in_scope(|| log(&response));
     }
+    #[cfg(feature = "otlp")]
+    note_answer(&span, &response);
     let headers = response.headers_mut();
     if !headers.contains_key(header::CACHE_CONTROL) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     headers.insert(REQUEST_ID, id);
+    if let Some(trace) = trace {
+        headers.insert(TRACEPARENT, trace.header());
+    }
     if let Some(http) = http {
         if http.directory.is_draining() {
             // A kept connection would be cut between two requests, and a request in between lost.
@@ -104,20 +114,37 @@ fn may_log_refusal(now: Instant) -> bool {
 }
 
 /// The reason in the store is logged where it is seen; this line ties it to the call.
-fn log(response: &ServiceResponse, id: &HeaderValue) {
+fn log(response: &ServiceResponse) {
     let code = response.response().extensions().get::<Code>().copied();
     let code = code.map_or("unknown", Code::as_str);
     let path = response.request().uri().path();
     let of_sequence = path.starts_with("/v1/sequences/");
     let name = of_sequence.then(|| parse::name(path)).and_then(Result::ok);
     let sequence = name.as_ref().map(SequenceName::as_str);
-    let request_id = id.to_str().unwrap_or_default();
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
         if may_log_refusal(Instant::now()) {
-            tracing::warn!(sequence, request_id, error = code, "a call was refused");
+            tracing::warn!(sequence, error = code, "a call was refused");
         }
     } else {
-        tracing::error!(sequence, request_id, error = code, "a call failed");
+        tracing::error!(sequence, error = code, "a call failed");
+    }
+}
+
+/// What a collector is told of a call.
+#[cfg(feature = "otlp")]
+fn note_answer(span: &tracing::Span, response: &ServiceResponse) {
+    let (request, status) = (response.request(), response.status());
+    otlp::note(span, "http.request.method", request.method().to_string());
+    if let Some(pattern) = request.match_pattern() {
+        otlp::note(span, "http.route", pattern);
+    }
+    otlp::note(
+        span,
+        "http.response.status_code",
+        i64::from(status.as_u16()),
+    );
+    if status.is_server_error() {
+        otlp::note_failure(span, status.to_string());
     }
 }
 

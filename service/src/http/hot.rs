@@ -22,6 +22,7 @@ use metrics::{Counter, Histogram};
 use odometer_core::period::Period;
 
 use super::parse::Wanted;
+use super::trace::{TRACEPARENT, Trace};
 use super::{Http, envelope, parse, reply};
 use crate::metrics::{Metrics, Route};
 use crate::sequence::Directory;
@@ -108,6 +109,10 @@ impl<S> WarmFirst<S> {
                 .headers_mut()
                 .insert(envelope::REQUEST_ID, id.clone());
         }
+        if let Some(given) = plain.traceparent {
+            let trace = Trace::after(given);
+            response.headers_mut().insert(TRACEPARENT, trace.header());
+        }
         self.answered.increment(1);
         self.until_sample.set(match started {
             Some(started) => {
@@ -142,6 +147,7 @@ struct Plain<'a> {
     asked: parse::Next,
     wanted: Wanted,
     request_id: Option<&'a HeaderValue>,
+    traceparent: Option<&'a HeaderValue>,
 }
 
 impl<'a> Plain<'a> {
@@ -153,12 +159,16 @@ impl<'a> Plain<'a> {
         let name = name.strip_suffix("/next")?;
         let mut wanted = Wanted::Json;
         let mut request_id = None;
+        let mut traceparent = None;
         for (header, value) in head.headers() {
             match header.as_str() {
                 "accept" if names_text(value.as_bytes()) => wanted = parse::wanted(head.headers()),
                 "content-length" if value.as_bytes() != b"0" => return None,
                 "x-request-id" if !envelope::is_safe(value) => return None,
                 "x-request-id" => request_id = Some(value),
+                // What comes twice is judged elsewhere.
+                "traceparent" if traceparent.is_some() => return None,
+                "traceparent" => traceparent = Some(value),
                 "transfer-encoding" | "expect" | "origin" | "sec-fetch-site"
                 | "idempotency-key" => return None,
                 _ => {}
@@ -171,6 +181,7 @@ impl<'a> Plain<'a> {
             asked,
             wanted,
             request_id,
+            traceparent,
         })
     }
 }
@@ -260,6 +271,17 @@ mod tests {
         let browser = browser.to_srv_request();
         let plain = Plain::read(browser.head()).unwrap();
         assert_eq!((plain.asked.count, plain.wanted), (None, Wanted::Json));
+    }
+
+    #[test]
+    fn a_trace_is_read_once_and_what_comes_twice_goes_on_to_the_routes() {
+        let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let once = || post(NEXT).append_header(("traceparent", given));
+        let request = once().to_srv_request();
+        let plain = Plain::read(request.head()).unwrap();
+        assert_eq!(plain.traceparent.unwrap(), given);
+        let twice = once().append_header(("traceparent", given));
+        assert_eq!(name_of(&twice.to_srv_request()), None);
     }
 
     #[test]

@@ -38,6 +38,7 @@ mod replica;
 mod reply;
 mod sequences;
 mod serving;
+mod trace;
 mod workers;
 
 use admission::{Administration, InFlight};

@@ -48,14 +48,21 @@ pub(super) struct Reserved {
         ("ids" = Option<bool>, Query, description = "`false` leaves the printed ids out of a batch."),
         ("Idempotency-Key" = Option<String>, Header,
             description = "Refused until it is honoured."),
+        ("traceparent" = Option<String>, Header,
+            description = "The trace that the call is part of; one that is broken is passed over."),
     ),
     request_body(content = inline(super::openapi::Nothing), content_type = "application/json",
         description = "Nothing, or an object without fields."),
     responses((status = 200, description = "Numbers that nobody else gets.", content(
         (super::openapi::Numbers = "application/json"),
         (String = "text/plain", example = "1001\n"),
-    ), headers(("Odometer-Period" = String,
-        description = "With `text/plain`, the period, where the sequence has periods."))))
+    ), headers(
+        ("Odometer-Period" = String,
+            description = "With `text/plain`, the period, where the sequence has periods."),
+        ("traceparent" = String,
+            description = "Where the call had one: its trace, with a span of the service; a new \
+                trace where it could not be read."),
+    )))
 )]
 pub(super) async fn next(
     request: HttpRequest,

@@ -234,7 +234,9 @@ pub(super) struct BlockFields {
 #[openapi(
     info(
         title = "Odometer",
-        description = "Numbers that never repeat. Any status but 2xx: no number was given.",
+        description = "Numbers that never repeat. Any status but 2xx: no number was given. \
+            Every call takes `X-Request-Id`, which its reply repeats, and the \
+            `traceparent` of W3C Trace Context, whose trace its reply then names.",
     ),
     paths(
         numbers::next,

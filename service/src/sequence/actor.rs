@@ -16,6 +16,7 @@ use actix::{
 };
 use odometer_core::{block::Block, definition::Definition};
 use tokio::sync::{Notify, oneshot};
+use tracing::Span;
 
 use super::{
     error::SequenceError,
@@ -29,7 +30,8 @@ use super::{
 use crate::{
     metrics::AbandonedCause,
     sabotage::{self, Fault},
-    store::{Fate, Known, ReserveRequest, Seen, StoreError, Unpublished, Want},
+    store::{Course, Fate, Known, ReserveRequest, Seen, StoreError, Unpublished, Want},
+    telemetry,
 };
 
 /// The first wait before a prefetch is tried again.
@@ -276,7 +278,35 @@ impl SequenceActor {
                 .templates
                 .created_with(&self.issuer.key.sequence),
             urgency: Arc::clone(&self.urgency),
+            course: Arc::new(self.course_of(purpose)),
         }
+    }
+
+    fn course_of(&self, purpose: &InFlight) -> Course {
+        let key = &self.issuer.key;
+        let (sequence, period) = (key.sequence.as_str(), key.period.shown());
+        let call = telemetry::reservation(self.call_of(purpose), sequence, period);
+        match purpose {
+            InFlight::Refill if self.queue.is_empty() => Course::ahead(call),
+            InFlight::Refill
+            | InFlight::Apart(_)
+            | InFlight::Group(_)
+            | InFlight::Lease
+            | InFlight::Renewal => Course::of(call),
+        }
+    }
+
+    /// The call that has waited longest for it; none where it is done ahead of time.
+    pub(super) fn call_of(&self, purpose: &InFlight) -> Span {
+        let answer = match purpose {
+            InFlight::Refill | InFlight::Lease | InFlight::Renewal => {
+                let waiter = self.queue.first().map(|waiter| &waiter.answer);
+                waiter.or(self.apart.first().map(|caller| &caller.answer))
+            }
+            InFlight::Apart(caller) => Some(&caller.answer),
+            InFlight::Group(group) => group.first().map(|waiter| &waiter.answer),
+        };
+        answer.map_or_else(Span::none, |answer| answer.call.clone())
     }
 
     pub(super) fn reserve(&mut self, request: ReserveRequest, context: &mut Context<Self>) {
@@ -292,6 +322,7 @@ impl SequenceActor {
             self.ended(Err(StoreError::Unavailable), context);
             return;
         }
+        let course = Arc::clone(&request.course);
         let is_late = sabotage::is(Fault::StrictArrivesLate) && self.issuer.is_strict();
         let outcome = self.shared.store.reserve(request);
         let arrival = async move {
@@ -305,7 +336,12 @@ impl SequenceActor {
         context.spawn(
             arrival
                 .into_actor(self)
-                .map(|outcome, actor, context| actor.ended(outcome, context)),
+                .map(move |outcome, actor, context| {
+                    course.call().in_scope(|| {
+                        actor.tell_of(&course, &outcome);
+                        actor.ended(outcome, context);
+                    });
+                }),
         );
     }
 

@@ -25,7 +25,7 @@ use super::{
     face::{Issued, Shown},
     issuer::{Issuer, Link},
     loading,
-    messages::{Answer, Drain, HandOver, LowWater, Take},
+    messages::{Answer, Drain, HandOver, LowWater, Outcome, Take},
     periods::Periods,
     shared::Shared,
     sweep,
@@ -244,7 +244,7 @@ impl Directory {
             if self.shared.is_drained() {
                 return Err(SequenceError::Draining);
             }
-            let (answer, receiver) = oneshot::channel();
+            let (answer, receiver) = Answer::channel();
             self.shared.tell(&issuer, message(answer));
             let mut waiting = Waiting {
                 receiver,
@@ -534,7 +534,7 @@ impl Drop for Directory {
 
 /// A caller's end of the way to its actor: what arrives after the caller has gone is counted.
 struct Waiting<'a> {
-    receiver: oneshot::Receiver<Result<Vec<Block>, SequenceError>>,
+    receiver: oneshot::Receiver<Outcome>,
     metrics: &'a Metrics,
 }
 

@@ -23,6 +23,7 @@ use actix::{AsyncContext, Context, SpawnHandle, WrapFuture, fut::ActorFutureExt}
 use futures_util::future::join_all;
 use odometer_core::snowflake::{High, Layout, NotOpened};
 use tokio::task::JoinHandle;
+use tracing::Instrument as _;
 
 use super::{
     actor::{InFlight, SequenceActor, State},
@@ -277,20 +278,19 @@ impl SequenceActor {
         self.in_flight = Some(InFlight::Lease);
         self.state = State::Reserving;
         let (shared, of) = (Arc::clone(&self.shared), self.issuer.store());
+        let call = self.call_of(&InFlight::Lease);
         let leasing = async move { shared.store.lease(&of, wanted).await };
         let timed = Arc::clone(timed);
-        context.spawn(
-            leasing
-                .into_actor(self)
-                .map(move |outcome, actor, context| {
-                    actor.in_flight = None;
-                    match outcome {
-                        Ok(lease) => actor.leased(&timed, lease, hold, context),
-                        Err(error) => actor.not_leased(&timed, error, Some(purpose), context),
-                    }
-                    actor.go_on(context);
-                }),
-        );
+        context.spawn(leasing.instrument(call).into_actor(self).map(
+            move |outcome, actor, context| {
+                actor.in_flight = None;
+                match outcome {
+                    Ok(lease) => actor.leased(&timed, lease, hold, context),
+                    Err(error) => actor.not_leased(&timed, error, Some(purpose), context),
+                }
+                actor.go_on(context);
+            },
+        ));
     }
 
     fn wanted(&self, layout: &Layout, hold: Duration) -> LeaseWanted {

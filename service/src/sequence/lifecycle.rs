@@ -14,6 +14,7 @@ use odometer_core::{
     runway::Runway,
     snowflake::Layout,
 };
+use tracing::Instrument as _;
 
 use super::{
     audit::{self, Author},
@@ -247,7 +248,7 @@ impl Directory {
         if sabotage::is(Fault::ChangeUnfinished) {
             return work.await;
         }
-        let done = self.shared.store.finish(work).await;
+        let done = self.shared.store.finish(work.in_current_span()).await;
         // It can only be stopped by the end of the store, which is the program's.
         done.unwrap_or(Err(SequenceError::MayHaveChanged))
     }

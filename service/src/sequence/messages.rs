@@ -9,11 +9,38 @@ use std::sync::Arc;
 use actix::Message;
 use odometer_core::{block::Block, definition::Definition};
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use super::error::SequenceError;
 
-/// Where numbers for one caller go: ascending ranges, as many numbers as asked for.
-pub(super) type Answer = oneshot::Sender<Result<Vec<Block>, SequenceError>>;
+/// What a caller gets: ascending ranges, as many numbers as asked for.
+pub(super) type Outcome = Result<Vec<Block>, SequenceError>;
+
+/// Where numbers for one caller go.
+pub(super) struct Answer {
+    sender: oneshot::Sender<Outcome>,
+    /// The call, as the log names it.
+    pub(super) call: Span,
+}
+
+impl Answer {
+    /// Of the call that is being answered.
+    pub(super) fn channel() -> (Self, oneshot::Receiver<Outcome>) {
+        let (sender, receiver) = oneshot::channel();
+        let call = Span::current();
+        (Self { sender, call }, receiver)
+    }
+
+    /// Whether the caller gave up.
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// Answers; gives back what a caller who gave up did not get.
+    pub(super) fn send(self, outcome: Outcome) -> Result<(), Outcome> {
+        self.sender.send(outcome)
+    }
+}
 
 /// Numbers are wanted that the cursor did not have.
 #[derive(Message)]

@@ -28,6 +28,7 @@ mod periods;
 mod publish;
 mod queue;
 mod shared;
+mod slow;
 mod stamping;
 pub mod stamps;
 mod strict;
@@ -67,6 +68,8 @@ pub struct SequenceSettings {
     pub worker: Option<u32>,
     /// How long a clock that was set back is waited for.
     pub clock_wait: Duration,
+    /// A refill that takes so long is logged.
+    pub slow_refill: Duration,
 }
 
 /// Whether calls should be sent to this replica.

@@ -57,6 +57,11 @@ impl Queue {
         }
     }
 
+    /// Who came first, and stays.
+    pub(super) fn first(&self) -> Option<&Waiter> {
+        self.waiters.front()
+    }
+
     /// Whoever came first.
     pub(super) fn pop(&mut self) -> Option<Waiter> {
         self.waiters.pop_front()
@@ -137,16 +142,16 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::sequence::error::SequenceError;
+    use crate::sequence::messages::Outcome;
 
-    type Receiver = oneshot::Receiver<Result<Vec<Block>, SequenceError>>;
+    type Receiver = oneshot::Receiver<Outcome>;
 
     fn block(first: i64, count: u64) -> Block {
         Block::new(first, count, 1).unwrap()
     }
 
     fn wait(queue: &mut Queue, count: u64) -> Receiver {
-        let (answer, receiver) = oneshot::channel();
+        let (answer, receiver) = Answer::channel();
         queue.push(Waiter { count, answer });
         receiver
     }

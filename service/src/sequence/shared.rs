@@ -24,6 +24,7 @@ use super::{
     near::Allowance,
     ownership::Ownership,
     periods::{Admission, Chosen, Periods},
+    slow::SlowRefills,
     templates::Template,
 };
 use crate::{
@@ -59,6 +60,7 @@ pub(super) struct Shared {
     /// For those who watch.
     pub(super) histories: Histories,
     pub(super) index: Index,
+    pub(super) slow_refills: SlowRefills,
     arbiter: ArbiterHandle,
     #[cfg(feature = "sabotage")]
     n_refills: std::sync::atomic::AtomicU64,
@@ -84,6 +86,7 @@ impl Shared {
         arbiter: ArbiterHandle,
     ) -> Self {
         Self {
+            slow_refills: SlowRefills::new(settings.slow_refill),
             store,
             settings,
             metrics,

@@ -222,12 +222,13 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::sequence::messages::{Answer, Outcome};
 
-    type Receiver = oneshot::Receiver<Result<Vec<Block>, SequenceError>>;
+    type Receiver = oneshot::Receiver<Outcome>;
 
     fn group(counts: &[u64]) -> (Vec<Waiter>, Vec<Receiver>) {
         let both = counts.iter().map(|count| {
-            let (answer, receiver) = oneshot::channel();
+            let (answer, receiver) = Answer::channel();
             let count = *count;
             (Waiter { count, answer }, receiver)
         });

@@ -14,6 +14,7 @@ use tokio::{
     runtime::{Handle, Runtime},
     sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch},
 };
+use tracing::Instrument as _;
 
 use super::{
     Bounds, Contact,
@@ -273,7 +274,8 @@ impl Database {
     {
         let (answer, receiver) = oneshot::channel();
         let database = Arc::clone(self);
-        self.connection.handle().spawn(async move {
+        let call = request.course.call();
+        let reserving = async move {
             let started = Instant::now();
             let turn = database.turn_ahead(&request).await;
             let flight = InFlight::enter(&database);
@@ -287,7 +289,8 @@ impl Database {
             let outcome = outcome.map(|reserved| Unpublished::new(reserved, metrics));
             // Dropped with a block in it, the outcome counts the block as abandoned.
             let _gone = answer.send(outcome);
-        });
+        };
+        self.connection.handle().spawn(reserving.instrument(call));
         receiver
     }
 
@@ -306,10 +309,12 @@ impl Database {
         if !request.want.is_ahead() {
             return None;
         }
-        tokio::select! {
+        let turn = tokio::select! {
             turn = self.ahead.acquire() => turn.ok(),
             () = request.urgency.notified() => None,
-        }
+        };
+        request.course.begin();
+        turn
     }
 
     /// The most reservations that were under way at once since the start.

@@ -48,7 +48,7 @@ pub use error::{StartError, StoreError};
 pub use health::{DatabaseHealth, RedisHealth, StoreHealth};
 pub use journal::trace::{Holder, Trace, Traced};
 pub use journal::{Fate, Row};
-pub use reservation::{Known, ReserveRequest, Reserved, Unpublished, Want};
+pub use reservation::{Course, Known, ReserveRequest, Reserved, Unpublished, Want};
 pub use settings::{Bounds, DEFAULT, Fallback, Source, StoreSettings, StoresSettings};
 pub use stores::Stores;
 pub use worker_lease::{

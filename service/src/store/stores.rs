@@ -17,6 +17,7 @@ use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
 };
+use tracing::Instrument as _;
 
 use super::{
     Act, Altered, Condition, Contact, Fate, JournalBlock, Listed, News, Page, ReserveRequest, Row,
@@ -199,11 +200,13 @@ impl Stores {
         }
         let (answer, receiver) = oneshot::channel();
         let stores = Arc::clone(self);
-        self.default.handle().spawn(async move {
+        let call = request.course.call();
+        let reserving = async move {
             let outcome = stores.reserve_at_home(request).await;
             // Dropped with a block in it, the outcome counts the block as abandoned.
             let _gone = answer.send(outcome);
-        });
+        };
+        self.default.handle().spawn(reserving.instrument(call));
         receiver
     }
 

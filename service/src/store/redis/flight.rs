@@ -102,6 +102,7 @@ impl<'a> Flight<'a> {
     /// Tries until there are numbers or a reason why there are none.
     pub(super) async fn run(mut self) -> Result<Reserved, StoreError> {
         for _attempt in 0..self.store.database.settings.attempts.max(1) {
+            self.request.course.count_attempt();
             match self.attempt().await? {
                 Next::Done(reserved) => return Ok(*reserved),
                 Next::Again => {}

@@ -7,6 +7,7 @@
 
 pub(in crate::store) mod adoption;
 mod birth;
+mod course;
 pub(in crate::store) mod guide;
 pub(in crate::store) mod look;
 mod one_row;
@@ -37,6 +38,7 @@ use crate::store::{
     reservation::guide::Guide,
     reservation::suspect::Doubt,
 };
+pub use course::Course;
 pub use request::{Known, ReserveRequest, Reserved, Unpublished, Want};
 pub(in crate::store) use strict::{add_and_read, leases_are_over};
 
@@ -179,6 +181,7 @@ impl<'a> Reservation<'a> {
                 return Err(StoreError::Unavailable);
             }
             let witness = self.database.beat.witness()?;
+            self.request.course.count_attempt();
             match self.attempt(&witness).await {
                 Ok(Some(reserved)) => return Ok(reserved),
                 Ok(None) => {}

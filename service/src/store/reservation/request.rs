@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     metrics::{AbandonedCause, Metrics},
-    store::{Source, database::Seen, journal::Row},
+    store::{Source, database::Seen, journal::Row, reservation::course::Course},
 };
 
 /// What a sequence's actor asks for.
@@ -34,6 +34,7 @@ pub struct ReserveRequest {
     pub template: Option<Arc<Definition>>,
     /// Rung when somebody waits for what was asked for ahead of time.
     pub urgency: Arc<Notify>,
+    pub course: Arc<Course>,
 }
 
 /// How many numbers are wanted.
@@ -130,6 +131,19 @@ impl Unpublished {
     pub fn is_strict(&self) -> bool {
         let reserved = self.reserved.as_ref();
         reserved.is_some_and(|reserved| reserved.known.definition.order == Order::Strict)
+    }
+
+    /// Whether it was returned by another process, or an earlier one.
+    pub fn is_adopted(&self) -> bool {
+        self.reserved
+            .as_ref()
+            .is_some_and(|reserved| reserved.adopted)
+    }
+
+    /// The store it is of.
+    pub fn store(&self) -> Option<String> {
+        let reserved = self.reserved.as_ref();
+        reserved.map(|reserved| reserved.known.definition.store.clone())
     }
 
     /// From here on the caller answers for the block, if it is still the one it was reserved for.

@@ -10,6 +10,7 @@ use std::{
 
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
+use tracing::Instrument as _;
 
 use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 
@@ -103,7 +104,8 @@ impl Striped {
     ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
         let (answer, receiver) = oneshot::channel();
         let store = Arc::clone(self);
-        self.handle().spawn(async move {
+        let call = request.course.call();
+        let reserving = async move {
             let started = Instant::now();
             let outcome = store.refill(request).await;
             let seconds = started.elapsed().as_secs_f64();
@@ -112,7 +114,8 @@ impl Striped {
             let outcome = outcome.map(|reserved| Unpublished::new(reserved, metrics));
             // Dropped with a block in it, the outcome counts the block as abandoned.
             let _gone = answer.send(outcome);
-        });
+        };
+        self.handle().spawn(reserving.instrument(call));
         receiver
     }
 

@@ -28,6 +28,7 @@ use std::{
 use odometer_core::{definition::Stripe, name::SequenceName};
 use thiserror::Error;
 use tokio::{sync::oneshot, task::JoinError};
+use tracing::Instrument as _;
 
 use self::{at_once::First, attempt::Doubt, token::Token};
 use super::{kind::Store, stores::Stores};
@@ -238,19 +239,21 @@ impl Stores {
         let stores = Arc::clone(self);
         let (answer, receiver) = oneshot::channel();
         // Here first: what is done at once need not be handed to another thread.
-        tokio::spawn(async move {
+        let leasing = async move {
             match stores.at(index).lease_first(&mut asking).await {
                 Ok(None) => {
                     let handle = stores.at(index).handle().clone();
-                    handle.spawn(async move {
+                    let going_on = async move {
                         let leased = stores.at(index).lease(asking).await;
                         stores.tell(answer, leased);
-                    });
+                    };
+                    handle.spawn(going_on.in_current_span());
                 }
                 Ok(Some(lease)) => stores.tell(answer, Ok(lease)),
                 Err(error) => stores.tell(answer, Err(error)),
             }
-        });
+        };
+        tokio::spawn(leasing.in_current_span());
         // Gone only with the store, at the end.
         receiver.await.unwrap_or(Err(LeaseError::Unavailable))
     }
@@ -275,7 +278,7 @@ impl Stores {
             }
             let handle = database.handle().clone();
             let renewing = async move { database.renew_lease(&key, ttl, until, doubt).await };
-            ended(handle.spawn(renewing).await)
+            ended(handle.spawn(renewing.in_current_span()).await)
         })
         .await
     }
@@ -308,7 +311,7 @@ impl Stores {
                     database.give_back_lease(&key, unused_from_ms, until, doubt, met_since);
                 ending.await
             };
-            ended(handle.spawn(ending).await)
+            ended(handle.spawn(ending.in_current_span()).await)
         })
         .await
     }
@@ -395,7 +398,7 @@ impl Stores {
 async fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, LeaseError>> + Send + 'static,
 ) -> Result<T, LeaseError> {
-    ended(tokio::spawn(work).await)
+    ended(tokio::spawn(work.in_current_span()).await)
 }
 
 /// What came of a task, which only the end of this process stops.

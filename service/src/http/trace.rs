@@ -1,0 +1,275 @@
+//! The trace that a call belongs to, as W3C Trace Context (level 1) has it: read strictly, and told
+//! in the reply with a span of this service's own.
+//!
+//! A call without the header has no trace, unless spans are exported. One whose header is broken is
+//! given a new trace, as the recommendation asks, so that its reply says at least that the header
+//! came.
+
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use tracing::Span;
+
+#[cfg(feature = "otlp")]
+use crate::otlp;
+use crate::telemetry;
+
+/// Where a trace is told, in both directions.
+pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// Bytes of a header of the version that is written: `00-`, the trace, the span, the flags.
+const WHOLE: usize = 55;
+/// Where in it the id of the trace stands.
+const TRACE: std::ops::Range<usize> = 3..35;
+/// Where the id of the span stands.
+const SPAN: std::ops::Range<usize> = 36..52;
+/// The one flag that has a meaning: the caller keeps what it records.
+const SAMPLED: u8 = 1;
+
+/// A call's place in a trace: which trace, and the span that this service gave the call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Trace {
+    /// As it stands in the reply's header.
+    text: [u8; WHOLE],
+}
+
+/// The span of a call, and its place in a trace, if it has one.
+pub(super) fn enter(headers: &HeaderMap, request_id: &str) -> (Span, Option<Trace>) {
+    let span = telemetry::call(request_id);
+    #[cfg(feature = "otlp")]
+    let trace = Trace::exported(headers, &span).or_else(|| Trace::of(headers));
+    #[cfg(not(feature = "otlp"))]
+    let trace = Trace::of(headers);
+    if let Some(trace) = &trace {
+        telemetry::note_trace(&span, trace.id());
+    }
+    (span, trace)
+}
+
+impl Trace {
+    /// The place that a span has in a trace of its caller, or in one of its own; `None` where no spans
+    /// are exported.
+    #[cfg(feature = "otlp")]
+    fn exported(headers: &HeaderMap, span: &Span) -> Option<Self> {
+        let mut given = headers.get_all(TRACEPARENT);
+        let caller = match (given.next(), given.next()) {
+            (Some(given), None) => read(given.as_bytes()),
+            _ => None,
+        };
+        let in_text = |id| std::str::from_utf8(id).unwrap_or_default();
+        let caller = caller.map(|caller| {
+            let is_sampled = caller.flags & SAMPLED != 0;
+            (in_text(caller.trace), in_text(caller.span), is_sampled)
+        });
+        let place = otlp::place(span, caller)?;
+        let flags = if place.is_sampled { SAMPLED } else { 0 };
+        Some(Self::new(
+            place.trace.as_bytes(),
+            flags,
+            Some(place.span.as_bytes()),
+        ))
+    }
+
+    /// The trace that a call asks to be part of, if it does.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let mut given = headers.get_all(TRACEPARENT);
+        let first = given.next()?;
+        // Of two nobody knows which one is meant.
+        Some(match given.next() {
+            None => Self::after(first),
+            Some(_) => Self::anew(),
+        })
+    }
+
+    /// The trace of this header, or a new one where it cannot be read.
+    #[inline]
+    pub(super) fn after(given: &HeaderValue) -> Self {
+        match read(given.as_bytes()) {
+            Some(given) => Self::new(given.trace, given.flags & SAMPLED, None),
+            None => Self::anew(),
+        }
+    }
+
+    /// A trace that begins here, and of which nothing is kept.
+    fn anew() -> Self {
+        // Random in all its bits, and but once in 2^128 not all zero.
+        let id = rand::random::<u128>().max(1);
+        let mut trace = [0; TRACE.end - TRACE.start];
+        print(id, &mut trace);
+        Self::new(&trace, 0, None)
+    }
+
+    /// Of a span that is there, or of a new one. Ids of another length than they have are passed over.
+    fn new(trace: &[u8], flags: u8, span: Option<&[u8]>) -> Self {
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        if let Some(place) = text.get_mut(TRACE).filter(|at| at.len() == trace.len()) {
+            place.copy_from_slice(trace);
+        }
+        if let Some(place) = text.get_mut(SPAN) {
+            match span.filter(|span| span.len() == place.len()) {
+                Some(span) => place.copy_from_slice(span),
+                None => print(rand::random::<u64>().max(1).into(), place),
+            }
+        }
+        if let Some(last) = text.last_mut() {
+            *last = b'0' | flags;
+        }
+        Self { text }
+    }
+
+    /// The id of the trace, for the log.
+    pub(super) fn id(&self) -> &str {
+        let id = self.text.get(TRACE).unwrap_or_default();
+        std::str::from_utf8(id).unwrap_or_default()
+    }
+
+    /// What the reply says.
+    #[inline]
+    pub(super) fn header(&self) -> HeaderValue {
+        // Digits and dashes are what a header takes.
+        HeaderValue::from_bytes(&self.text).unwrap_or(HeaderValue::from_static(""))
+    }
+}
+
+/// What a header says, each id in its hexadecimal digits.
+struct Given<'a> {
+    trace: &'a [u8],
+    #[cfg(feature = "otlp")]
+    span: &'a [u8],
+    flags: u8,
+}
+
+/// Reads a header; `None` where it is not one.
+///
+/// Of a version that is not known yet, what stands where version 00 has it.
+fn read(given: &[u8]) -> Option<Given<'_>> {
+    let (whole, more) = given.split_at_checked(WHOLE)?;
+    let is_known = whole.starts_with(b"00-");
+    if whole.starts_with(b"ff") || !(more.is_empty() || (!is_known && more.starts_with(b"-"))) {
+        return None;
+    }
+    let is_well_formed = whole.iter().enumerate().all(|(at, byte)| match at {
+        2 | 35 | 52 => *byte == b'-',
+        _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+    });
+    let (trace, span) = (whole.get(TRACE)?, whole.get(SPAN)?);
+    let is_set = |id: &[u8]| id.iter().any(|byte| *byte != b'0');
+    if !is_well_formed || !is_set(trace) || !is_set(span) {
+        return None;
+    }
+    let flags = whole.last()?;
+    // Of a hexadecimal digit, the lowest bit: letters begin with an even one.
+    let flags = if flags.is_ascii_digit() {
+        flags - b'0'
+    } else {
+        flags - b'a' + 10
+    };
+    Some(Given {
+        trace,
+        #[cfg(feature = "otlp")]
+        span,
+        flags,
+    })
+}
+
+/// The lowest digits of a number, as many as there is room for, in hexadecimal.
+fn print(number: u128, room: &mut [u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut left = number;
+    for place in room.iter_mut().rev() {
+        // A remainder of sixteen has a digit.
+        *place = DIGITS.get((left % 16) as usize).copied().unwrap_or(b'0');
+        left /= 16;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    const TRACE_ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const GIVEN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    fn after(given: &str) -> Trace {
+        Trace::after(&HeaderValue::from_str(given).unwrap())
+    }
+
+    /// What a reply says: well-formed itself, whatever was sent.
+    fn told(trace: &Trace) -> (String, String, String) {
+        let header = trace.header();
+        assert!(read(header.as_bytes()).is_some(), "{header:?}");
+        let text = header.to_str().unwrap();
+        let parts: Vec<&str> = text.split('-').collect();
+        let [version, id, span, flags] = parts.as_slice() else {
+            panic!("{text}");
+        };
+        assert_eq!((*version, *id), ("00", trace.id()));
+        ((*id).to_owned(), (*span).to_owned(), (*flags).to_owned())
+    }
+
+    #[test]
+    fn a_trace_goes_on_with_a_span_of_our_own() {
+        let (id, span, flags) = told(&after(GIVEN));
+        assert_eq!((id.as_str(), flags.as_str()), (TRACE_ID, "01"));
+        assert_ne!(span, "00f067aa0ba902b7");
+        let (_, another, _) = told(&after(GIVEN));
+        assert_ne!(span, another);
+    }
+
+    #[test]
+    fn only_the_flag_with_a_meaning_is_told() {
+        for (given, told_flags) in [("00", "00"), ("01", "01"), ("fe", "00"), ("af", "01")] {
+            let (id, _, flags) = told(&after(&format!("00-{TRACE_ID}-00f067aa0ba902b7-{given}")));
+            assert_eq!((id.as_str(), flags.as_str()), (TRACE_ID, told_flags));
+        }
+    }
+
+    #[test]
+    fn a_later_version_is_read_as_far_as_it_is_known() {
+        for given in [
+            GIVEN.replacen("00-", "01-", 1),
+            GIVEN.replacen("00-", "cc-", 1) + "-what-the-future-holds",
+            GIVEN.replacen("00-", "fe-", 1) + "-",
+        ] {
+            assert_eq!(told(&after(&given)).0, TRACE_ID, "{given}");
+        }
+    }
+
+    #[test]
+    fn what_is_broken_begins_a_trace_of_which_nothing_is_kept() {
+        for given in [
+            "",
+            "00",
+            &GIVEN[1..],
+            &GIVEN[..54],
+            &format!("{GIVEN}-more"),
+            &format!("{GIVEN}-"),
+            &format!("{GIVEN}0"),
+            &GIVEN.replacen("00-", "ff-", 1),
+            &(GIVEN.replacen("00-", "cc-", 1) + ".what"),
+            &(GIVEN.replacen("00-", "cc-", 1) + "0"),
+            &GIVEN.replacen("00-", "0x-", 1),
+            &GIVEN.to_uppercase(),
+            &GIVEN.replace('-', "_"),
+            &GIVEN.replace("4bf9", "4bg9"),
+            &GIVEN.replace("02b7", "02 7"),
+            &GIVEN.replace("-01", "-0x"),
+            &GIVEN.replace(TRACE_ID, &"0".repeat(32)),
+            &GIVEN.replace("00f067aa0ba902b7", &"0".repeat(16)),
+        ] {
+            let (id, _, flags) = told(&after(given));
+            assert_ne!(id, TRACE_ID, "{given}");
+            assert_eq!(flags, "00", "{given}");
+            assert_ne!(id, told(&after(given)).0, "{given}");
+        }
+    }
+
+    #[test]
+    fn no_header_is_no_trace_and_two_are_a_new_one() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(Trace::of(&headers), None);
+        headers.append(TRACEPARENT, HeaderValue::from_static(GIVEN));
+        assert_eq!(Trace::of(&headers).unwrap().id(), TRACE_ID);
+        headers.append(TRACEPARENT, HeaderValue::from_static(GIVEN));
+        assert_ne!(Trace::of(&headers).unwrap().id(), TRACE_ID);
+    }
+}
