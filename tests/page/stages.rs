@@ -109,22 +109,21 @@ fn what_is_wrong_on_the_page_is_noticed() {
 #[test]
 fn the_page_pictures_can_be_drawn() {
     run(async {
-        let database = TestDatabase::prepared(Backend::Sqlite).await;
-        let program = Program::options()
-            .database(&database.url)
-            .start_ready()
-            .await;
+        // With the database that everybody begins with.
+        let program = Program::options().start_ready().await;
         let client = program.client();
         furnish(&client).await;
         let is_renewed = settings::renews_pictures();
+        let load = tokio::spawn(use_as_a_shop_would(client));
         if is_renewed {
-            use_as_a_shop_would(&client, PICTURED).await;
+            tokio::time::sleep(PICTURED).await;
         }
         let place = crate::support::directory("pictures");
         let pictures = settings::repository().join("docs/pictures");
         let target = if is_renewed { &*pictures } else { place.path() };
         let done = drive("pictures", &program.url(), target, async |_| {}).await;
         assert_eq!(done.n("step: "), 4);
+        load.abort();
         for entry in std::fs::read_dir(&pictures).expect("the pictures are there") {
             let name = entry.expect("it can be listed").file_name();
             let drawn = std::fs::read(target.join(&name)).expect("it was drawn, too");
@@ -187,24 +186,20 @@ async fn furnish(client: &Client) {
     assert_eq!(retired.expect("a reply").status, 204);
 }
 
-/// Some load of each, that rises and falls.
-async fn use_as_a_shop_would(client: &Client, time: Duration) {
+/// Some load of each, that rises and falls, until it is no longer wanted.
+async fn use_as_a_shop_would(client: Client) {
     let mut ticks = tokio::time::interval(Duration::from_millis(100));
-    let started = std::time::Instant::now();
     for n in 0_u64.. {
         ticks.tick().await;
-        if started.elapsed() >= time {
-            return;
-        }
         // Up and down within a minute, and a little rough.
         let wave = (n % 600).abs_diff(300) + n * 7919 % 60;
-        take(client, "orders", 40 + wave).await;
-        take(client, "events", 20 + n % 30).await;
+        take(&client, "orders", 40 + wave).await;
+        take(&client, "events", 20 + n % 30).await;
         match n % 10 {
-            0 | 4 | 7 => take(client, "invoices", 1).await,
-            1 => take(client, "ledger", 1).await,
-            2 | 6 => take_of_key(client, "acme").await,
-            3 => take(client, "vouchers", 2).await,
+            0 | 4 | 7 => take(&client, "invoices", 1).await,
+            1 => take(&client, "ledger", 1).await,
+            2 | 6 => take_of_key(&client, "acme").await,
+            3 => take(&client, "vouchers", 2).await,
             _ => {}
         }
     }
