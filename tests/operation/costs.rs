@@ -103,7 +103,7 @@ fn a_trace_costs_a_warm_number_one_allocation() {
         let plain = request_with("orders/next", &other).await;
         let traced = request_with("orders/next", traceparent).await;
         let n_more = traced.allocations - plain.allocations;
-        assert!((0.9..=1.1).contains(&n_more), "{plain:?} {traced:?}");
+        assert!((0.8..=1.2).contains(&n_more), "{plain:?} {traced:?}");
     });
 }
 
