@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::config::{Config, ConfigError, Secret, StoreConfig};
+use crate::host;
 use crate::http::{self, HttpSettings};
 use crate::metrics::{Exposition, Metrics};
 use crate::sequence::{Directory, SequenceSettings};
@@ -461,14 +462,7 @@ pub fn sequence_settings(config: &Config) -> SequenceSettings {
 /// What a replica is called that listens there: another one than those of other machines and other
 /// addresses, and the same after a restart.
 fn replica_name(address: SocketAddr) -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host: String = host
-        .trim()
-        .chars()
-        .filter(char::is_ascii_graphic)
-        .take(HOST_LENGTH)
-        .collect();
-    format!("{host}:{}", address.port())
+    format!("{}:{}", host::name(HOST_LENGTH), address.port())
 }
 
 fn http_settings(config: &Config) -> HttpSettings {

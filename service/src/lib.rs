@@ -8,6 +8,7 @@ pub mod apply;
 pub mod check_name;
 mod clock;
 pub mod config;
+mod host;
 pub mod http;
 pub mod metrics;
 #[cfg(feature = "otlp")]

@@ -22,7 +22,7 @@ use tracing::{Span, Subscriber};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
 
-use crate::telemetry::ALWAYS;
+use crate::{host, telemetry::ALWAYS};
 
 /// Spans that wait to be sent; more are dropped.
 const QUEUE: usize = 2048;
@@ -32,6 +32,8 @@ const BATCH: usize = 512;
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long the collector may take for a request.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Characters of a host's name that tell replicas apart.
+const HOST_LENGTH: usize = 40;
 /// How long what is left may take at the end.
 const LAST: Duration = Duration::from_secs(2);
 
@@ -73,6 +75,7 @@ impl Export {
         let resource = Resource::builder_empty()
             .with_service_name("odometer")
             .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+            .with_attribute(KeyValue::new("service.instance.id", instance()))
             .build();
         let provider = SdkTracerProvider::builder()
             .with_span_processor(processor)
@@ -105,6 +108,11 @@ impl Drop for Export {
         // Where the collector is away, there is nobody to tell.
         let _lost = self.provider.shutdown_with_timeout(LAST);
     }
+}
+
+/// Host and process, as the names of holders in the journal begin.
+fn instance() -> String {
+    format!("{}-{}", host::name(HOST_LENGTH), std::process::id())
 }
 
 /// Puts a span into its caller's trace, or into a new one; `None` where nothing is exported.

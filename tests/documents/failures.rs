@@ -26,7 +26,7 @@ pub(super) const STEPS: [Step; 7] = [
 ];
 
 /// Every alert, and what provokes it.
-const PROVOKED: [(&str, Step, &str); 24] = [
+const PROVOKED: [(&str, Step, &str); 25] = [
     (
         "OdometerActorRestarted",
         Step::Troubled,
@@ -91,6 +91,11 @@ const PROVOKED: [(&str, Step, &str); 24] = [
         "OdometerWorkerIdsRefused",
         Step::Troubled,
         "three programs lease from a pool of two worker ids",
+    ),
+    (
+        "OdometerWorkerIdsNearlyUsedUp",
+        Step::Troubled,
+        "both worker ids of that pool are taken",
     ),
     (
         "OdometerWorkerLeaseRunningOut",

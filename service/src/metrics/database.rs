@@ -17,6 +17,8 @@ pub struct DatabaseMetrics {
     pub journal_overlaps: Gauge,
     /// Who has a connection to it, and who waits for one.
     pub connections: ConnectionMetrics,
+    /// The greatest part of its ids that is taken in any pool which this process leased from.
+    pub worker_ids_taken_ratio: Gauge,
     pub(super) clock_skew_seconds: Gauge,
 }
 

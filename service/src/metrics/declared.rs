@@ -79,7 +79,7 @@ pub(super) const COUNTERS: [(&str, &str); 20] = [
 ];
 
 /// Every gauge and what it shows.
-pub(super) const GAUGES: [(&str, &str); 31] = [
+pub(super) const GAUGES: [(&str, &str); 32] = [
     ("odometer_actors", "Actors running."),
     (
         "odometer_block_remaining",
@@ -187,6 +187,10 @@ pub(super) const GAUGES: [(&str, &str); 31] = [
     (
         "odometer_worker_ids_held",
         "Worker ids that time-ordered ids are issued with here.",
+    ),
+    (
+        "odometer_worker_ids_taken_ratio",
+        "The greatest part of its worker ids that is taken in any pool leased from here.",
     ),
     (
         "odometer_worker_lease_seconds",

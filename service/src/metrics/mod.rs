@@ -138,6 +138,8 @@ impl Metrics {
                 active: make.labelled_gauge("odometer_database_connections_active", labels()),
                 pending: make.labelled_gauge("odometer_database_connections_pending", labels()),
             },
+            worker_ids_taken_ratio: make
+                .labelled_gauge("odometer_worker_ids_taken_ratio", labels()),
             clock_skew_seconds: make.labelled_gauge("odometer_clock_skew_seconds", labels()),
         }
     }

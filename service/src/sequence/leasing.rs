@@ -281,16 +281,19 @@ impl SequenceActor {
         let call = self.call_of(&InFlight::Lease);
         let leasing = async move { shared.store.lease(&of, wanted).await };
         let timed = Arc::clone(timed);
-        context.spawn(leasing.instrument(call).into_actor(self).map(
-            move |outcome, actor, context| {
-                actor.in_flight = None;
-                match outcome {
-                    Ok(lease) => actor.leased(&timed, lease, hold, context),
-                    Err(error) => actor.not_leased(&timed, error, Some(purpose), context),
-                }
-                actor.go_on(context);
-            },
-        ));
+        let leasing = leasing.instrument(call.clone());
+        context.spawn(
+            leasing
+                .into_actor(self)
+                .map(move |outcome, actor, context| {
+                    actor.in_flight = None;
+                    call.in_scope(|| match outcome {
+                        Ok(lease) => actor.leased(&timed, lease, hold, context),
+                        Err(error) => actor.not_leased(&timed, error, Some(purpose), context),
+                    });
+                    actor.go_on(context);
+                }),
+        );
     }
 
     fn wanted(&self, layout: &Layout, hold: Duration) -> LeaseWanted {

@@ -34,6 +34,8 @@ mod worker_lease;
 use sea_orm::DbErr;
 use uuid::Uuid;
 
+use crate::host;
+
 pub use answer::{
     Altered, Changed, Condition, JournalBlock, Listed, News, Page, Serving, ServingDatabase,
     ServingRedis, Snapshot, StoreKind,
@@ -75,15 +77,12 @@ fn unreadable(_error: &DbErr) -> StartError {
     )
 }
 
+/// Characters of a host's name in that of a holder.
+const HOST_LENGTH: usize = 40;
+
 /// Who this process is to the journal: host, process and start.
 fn holder_name() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host: String = host
-        .trim()
-        .chars()
-        .filter(char::is_ascii_graphic)
-        .take(40)
-        .collect();
+    let host = host::name(HOST_LENGTH);
     let start = Uuid::new_v4().simple().to_string();
     let start = start.get(..8).unwrap_or_default();
     format!("{host}-{}-{start}", std::process::id())

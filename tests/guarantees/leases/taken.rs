@@ -129,3 +129,34 @@ async fn a_holder_that_comes_back_gets_its_former_id(backend: Backend) {
         assert_eq!(lease.worker, former.worker);
     }
 }
+
+for_each_backend!(how_full_the_fullest_pool_is_can_be_seen);
+
+async fn how_full_the_fullest_pool_is_can_be_seen(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options()
+        .database(&database.url)
+        .env("ODOMETER_DEFINITION_REFRESH", "1s");
+    let program = options.start_ready().await;
+    let client = program.client();
+    client.lease("wide", BITS, TTL_MS, "only-one").await;
+    let mut leases = Vec::new();
+    for n in 0..4 {
+        let holder = format!("holder-{n}");
+        leases.push(client.lease("narrow", 2, TTL_MS, &holder).await);
+    }
+    let shows = async |part: f64| {
+        wait::until(&format!("{part} is shown"), LIMIT, async || {
+            let scrape = Scrape::of(&program.client()).await;
+            let shown = scrape.sum("odometer_worker_ids_taken_ratio", &[]);
+            (shown == part).then_some(())
+        })
+        .await;
+    };
+    shows(1.0).await;
+    for lease in &leases[..3] {
+        let back = client.give_back(lease, None).await;
+        assert_eq!(back.expect("a reply").status, 204);
+    }
+    shows(0.25).await;
+}

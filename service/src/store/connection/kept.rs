@@ -117,9 +117,13 @@ impl Kept {
     fn make_room(&self) -> Beginning<'_> {
         let mut waiting = self.spare.0.lock();
         waiting.n_beginning += 1;
-        let given_back = match self.pool.num_idle() {
-            0 => waiting.connections.pop_front(),
-            _ => None,
+        // The driver counts a connection a moment before and after it can be had.
+        let n_at_most = usize::try_from(self.pool.options().get_max_connections());
+        let enough = waiting.n_beginning..=n_at_most.unwrap_or(usize::MAX);
+        let given_back = if enough.contains(&self.pool.num_idle()) {
+            None
+        } else {
+            waiting.connections.pop_front()
         };
         drop(waiting);
         drop(given_back);

@@ -5,7 +5,7 @@
 //! that it was made for, and whoever finds otherwise looks.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     time::{Duration, Instant},
 };
 
@@ -117,6 +117,14 @@ impl Known {
         let known = state.rows.get(&(pool.to_owned(), worker))?;
         let is_its = known.era == era && known.row.ended && known.row.holder == holder;
         is_its.then(|| known.row.clone())
+    }
+
+    /// Pools with an id that was given here, as far as is known, and not given back.
+    pub(super) fn pools(&self) -> Vec<String> {
+        let state = self.0.lock();
+        let held = state.rows.values().filter(|known| !known.row.ended);
+        let pools: HashSet<&str> = held.map(|known| known.row.pool.as_str()).collect();
+        pools.into_iter().map(str::to_owned).collect()
     }
 
     /// A look saw the database's clock `since` it began, and a footing if it looked for it.

@@ -9,6 +9,7 @@ mod at_once;
 mod attempt;
 mod by_store;
 mod choice;
+mod fullness;
 mod given;
 mod holding;
 mod known;
@@ -205,6 +206,11 @@ impl Share {
 
     pub(in crate::store) fn has(self, worker: u32) -> bool {
         worker % self.n.max(1) == self.k
+    }
+
+    /// How many ids of this width are among them.
+    fn size(self, bits: u32) -> u32 {
+        workers(bits).saturating_sub(self.k).div_ceil(self.n.max(1))
     }
 
     /// Whether any id of this width is among them.
