@@ -1,4 +1,4 @@
-# The image of Odometer: the program, the C library, certificates and time zones; no shell.
+# The image of Odometer: the program with its time zones, the C library and certificates; no shell.
 #
 #   docker build -t odometer:0.1.0 .
 #

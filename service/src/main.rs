@@ -100,20 +100,40 @@ async fn run(command: Command, config: Config) -> Result<(), Failure> {
     let mut tell = |line| print(vec![line]);
     let outcome = match command {
         Command::Serve => serve(&config).await,
-        Command::Migrate => application::migrate(&config).await,
-        Command::Check { name: None } => application::check(&config, &mut tell).await,
+        Command::Migrate => until_signal(application::migrate(&config)).await,
+        Command::Check { name: None } => until_signal(application::check(&config, &mut tell)).await,
         Command::Check { name: Some(name) } => check_name::check_name(&config, &name).map(print),
-        Command::Apply { file, dry_run } => apply::apply(&config, &file, dry_run, &mut tell).await,
+        Command::Apply { file, dry_run } => {
+            until_signal(apply::apply(&config, &file, dry_run, &mut tell)).await
+        }
         Command::Recover {
             skip,
             store,
             dry_run,
-        } => application::recover(&config, store.as_deref(), skip, dry_run, &mut tell).await,
+        } => {
+            let store = store.as_deref();
+            until_signal(application::recover(
+                &config, store, skip, dry_run, &mut tell,
+            ))
+            .await
+        }
     };
     if let Err(failure) = &outcome {
         tracing::error!(exit_code = failure.exit_code(), "{failure}");
     }
     outcome
+}
+
+/// What ends by itself, or at the first signal, wherever it is: as the first process of a container
+/// it would else not notice one. What a statement of it has done stays, as after a kill.
+async fn until_signal(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let mut signals = received()?;
+    tokio::select! {
+        outcome = command => outcome,
+        Some(signal) = signals.recv() => Err(Failure::other(format!(
+            "ended by {signal} before it was done; run it again"
+        ))),
+    }
 }
 
 /// What a command found out or did is its output, on standard output.
@@ -127,9 +147,12 @@ fn print(lines: Vec<String>) {
 
 async fn serve(config: &Config) -> Result<(), Failure> {
     // Taken before anything starts: a signal during the start stops it in order, too.
-    let signals = signals()
-        .map_err(|error| Failure::other(format!("signals cannot be received: {error}")))?;
+    let signals = received()?;
     Application::start(config).await?.run(signals).await
+}
+
+fn received() -> Result<Receiver<&'static str>, Failure> {
+    signals().map_err(|error| Failure::other(format!("signals cannot be received: {error}")))
 }
 
 /// SIGTERM and SIGINT, by name.

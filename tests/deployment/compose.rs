@@ -1,5 +1,7 @@
 //! The compose file: what it names exists, and the program takes its settings.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{
@@ -9,7 +11,8 @@ use super::{
 use crate::support::{Backend, Program, run, settings};
 
 const FILE: &str = "dashboards/compose.yaml";
-const OURS: [&str; 2] = ["migrate", "odometer"];
+const REPLICAS: [&str; 2] = ["odometer-1", "odometer-2"];
+const OURS: [&str; 3] = ["migrate", REPLICAS[0], REPLICAS[1]];
 
 fn compose() -> Value {
     read(&settings::repository().join(FILE)).remove(0)
@@ -99,9 +102,9 @@ fn every_file_that_compose_mounts_exists() {
 #[test]
 fn every_service_of_compose_is_pinned_and_published_on_loopback_alone() {
     let compose = compose();
-    let mut n_published = 0;
+    let mut published = BTreeSet::new();
     for (name, service) in services(&compose) {
-        if service["build"].is_null() {
+        if !OURS.contains(&name.as_str()) {
             let (_, tag) = text(&service["image"]).split_once(':').expect("a tag");
             let parts = tag.trim_start_matches('v').split('.');
             let is_number = |part: &str| part.parse::<u32>().is_ok();
@@ -112,11 +115,29 @@ fn every_service_of_compose_is_pinned_and_published_on_loopback_alone() {
             );
         }
         for port in items(&service["ports"]) {
-            assert!(text(port).starts_with("127.0.0.1:"), "{name}: {port}");
-            n_published += 1;
+            let parts: Vec<&str> = text(port).split(':').collect();
+            assert_eq!(parts[0], "127.0.0.1", "{name}: {port}");
+            assert!(parts[1].parse::<u16>().is_ok(), "{name}: {port}");
+            assert!(published.insert(parts[1].to_owned()), "twice: {port}");
         }
     }
-    assert!(n_published >= 3, "vacuous: {n_published}");
+    assert!(published.len() >= 4, "vacuous: {published:?}");
+}
+
+/// Two builds of one image at once would be one too many, and no registry has it.
+#[test]
+fn one_service_of_compose_builds_the_image_before_the_others_take_it() {
+    let compose = compose();
+    let ours = |name: &str| &compose["services"][name];
+    let builds = |name: &&&str| ours(name)["build"].is_string();
+    let builders: Vec<_> = OURS.iter().filter(builds).collect();
+    assert_eq!(builders, [&"migrate"]);
+    for name in REPLICAS {
+        assert_eq!(ours(name)["image"], ours("migrate")["image"], "{name}");
+        assert_eq!(ours(name)["pull_policy"], "never", "{name}");
+        let after = &ours(name)["depends_on"]["migrate"]["condition"];
+        assert_eq!(after, "service_completed_successfully", "{name}");
+    }
 }
 
 /// Prometheus and Grafana find each other and the replicas by the names of services.
@@ -130,10 +151,16 @@ fn who_is_asked_in_compose_is_a_service() {
     let sources = read(&settings::repository().join(sources)).remove(0);
     let source = text(&sources["datasources"][0]["url"]);
     let host = source.trim_start_matches("http://").split(':').next();
-    for name in [text(&scraped["names"][0]), host.unwrap_or_default()] {
-        assert!(compose["services"].get(name).is_some(), "{name}");
+    let host = host.unwrap_or_default();
+    assert!(compose["services"].get(host).is_some(), "{host}");
+    for name in REPLICAS {
+        let replica = &compose["services"][name];
+        let aliases = items(&replica["networks"]["default"]["aliases"]);
+        assert_eq!(aliases, items(&scraped["names"]), "{name}");
+        let listen = text(&replica["environment"]["ODOMETER_LISTEN"]);
+        let (_, port) = listen.rsplit_once(':').expect("a port");
+        assert_eq!(scraped["port"].to_string(), port);
+        let published = text(&replica["ports"][0]);
+        assert!(published.ends_with(&format!(":{port}")), "{published}");
     }
-    let listen = &compose["services"]["odometer"]["environment"]["ODOMETER_LISTEN"];
-    let (_, port) = text(listen).rsplit_once(':').expect("a port");
-    assert_eq!(scraped["port"].to_string(), port);
 }

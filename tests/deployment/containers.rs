@@ -1,6 +1,6 @@
 //! Images and containers without a registry, all of them below one directory.
 
-use std::{path::Path, process::Command};
+use std::{path::Path, process::Command, sync::LazyLock};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -18,6 +18,20 @@ const CONFIGURATION: &str = "[containers]\n\
                              runtime = \"runc\"\n\
                              cgroup_manager = \"cgroupfs\"\n\
                              events_logger = \"none\"\n";
+
+/// What the Dockerfile's first stage leaves, put together by the first who asks.
+static STAGE: LazyLock<TempDir> = LazyLock::new(|| {
+    let stage = directory("stage");
+    std::fs::create_dir(stage.path().join("data")).expect("our directory");
+    succeeds(command("release/root").arg(stage.path().join("image")));
+    succeeds(
+        command("strip")
+            .args(["--strip-all", "-o"])
+            .arg(stage.path().join("odometer"))
+            .arg(settings::shipped_program()),
+    );
+    stage
+});
 
 /// A place for images and containers, all removed when dropped or when the run ends.
 pub(super) struct Containers {
@@ -46,17 +60,9 @@ impl Containers {
     }
 
     fn build(&self) {
-        let stage = self.home().join("build");
-        std::fs::create_dir_all(stage.join("data")).expect("our directory");
-        succeeds(command("release/root").arg(stage.join("image")));
-        succeeds(
-            command("strip")
-                .args(["--strip-all", "-o"])
-                .arg(stage.join("odometer"))
-                .arg(settings::shipped_program()),
-        );
+        let stage = STAGE.path();
         let mut context = std::ffi::OsString::from("build=");
-        context.push(&stage);
+        context.push(stage);
         // A context of the stage's name stands for the stage, which needs its base from a registry.
         succeeds(
             self.tool("buildah")
@@ -105,6 +111,24 @@ impl Containers {
             keeper::unmount_with_the_run(Path::new(&mount));
         }
         printed
+    }
+
+    /// The only container whose name ends so: how podman begins it differs by version.
+    pub(super) fn named(&self, end: &str) -> String {
+        let filter = format!("--filter=name={end}$");
+        let mut list = self.podman(&["ps", "--all", "--format={{.Names}}", &filter]);
+        let names = succeeds(&mut list);
+        let names: Vec<&str> = names.split_whitespace().collect();
+        assert_eq!(names.len(), 1, "{end}: {names:?}");
+        names[0].to_owned()
+    }
+
+    /// podman's major and minor version.
+    pub(super) fn version(&self) -> (u32, u32) {
+        let version = succeeds(&mut self.podman(&["version", "--format={{.Client.Version}}"]));
+        let mut parts = version.trim().split('.').map(|part| part.parse().ok());
+        let mut part = || parts.next().flatten();
+        (part().expect("a number"), part().expect("a number"))
     }
 
     /// What podman knows of a container.

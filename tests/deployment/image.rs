@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::{
     containers::{Containers, IMAGE, faults_of},
     tools::{command, from_pypi, outcome, succeeds},
@@ -122,6 +124,10 @@ fn the_image_gives_a_number_read_only_and_without_rights() {
         })
         .await;
         assert_eq!(client.next("orders").await, 1);
+        // The image has no time zones but those of the program.
+        let daily = json!({"period": "day", "time_zone": "Asia/Shanghai"});
+        client.define("daily", &daily).await;
+        assert_eq!(client.next("daily").await, 1);
         let known = containers.inspect("odometer");
         assert_eq!(known["Config"]["User"], USER);
         assert_eq!(faults_of(&known), Vec::<String>::new());

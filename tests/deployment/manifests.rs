@@ -2,8 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::yaml::{MONITORING, OVERLAYS, containers, items, of_kind, only, overlay, text};
-use crate::support::settings;
+use super::{
+    tools::{command, succeeds},
+    yaml::{MONITORING, OVERLAYS, containers, items, of_kind, only, overlay, parsed, text},
+};
+use crate::support::{Program, directory, run, settings};
 
 const SINGLE: &str = "sqlite-single";
 /// Kinds of volumes that the restricted standard of Kubernetes allows.
@@ -191,20 +194,115 @@ fn what_is_selected_is_there() {
 
 #[test]
 fn probes_ask_what_the_program_answers() {
+    run(async {
+        let program = Program::options().start_ready().await;
+        for name in OVERLAYS {
+            let objects = overlay(name);
+            let deployment = only(&objects, "Deployment");
+            let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+            for (probe, path) in [
+                ("startupProbe", "/livez"),
+                ("livenessProbe", "/livez"),
+                ("readinessProbe", "/readyz"),
+            ] {
+                let asked = &container[probe]["httpGet"];
+                assert_eq!(asked["path"], path, "{name}: {probe}");
+                assert_eq!(asked["port"], "http", "{name}: {probe}");
+                let reply = program.client().get(path).await;
+                let status = reply.expect("it answers").status;
+                assert_eq!(status, 200, "{name}: {probe}");
+            }
+        }
+        // The control: not every path is answered so.
+        let reply = program.client().get("/healthz").await;
+        assert_eq!(reply.expect("it answers").status, 404);
+        program.stop().await;
+    });
+}
+
+/// What `docs/kubernetes.md` has somebody do who deploys an image of their own.
+#[test]
+fn an_image_that_is_named_in_an_overlay_is_the_one_of_every_container() {
+    let home = directory("image");
+    let mut copy = command("cp");
+    succeeds(copy.args(["-r", "k8s", "dashboards"]).arg(home.path()));
+    let digest = format!("sha256:{}", "5".repeat(64));
     for name in OVERLAYS {
-        let objects = overlay(name);
-        let deployment = only(&objects, "Deployment");
-        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-        for (probe, path) in [
-            ("startupProbe", "/livez"),
-            ("livenessProbe", "/livez"),
-            ("readinessProbe", "/readyz"),
-        ] {
-            let asked = &container[probe]["httpGet"];
-            assert_eq!(asked["path"], path, "{name}: {probe}");
-            assert_eq!(asked["port"], "http", "{name}: {probe}");
+        let folder = home.path().join("k8s/overlays").join(name);
+        let file = folder.join("kustomization.yaml");
+        let overlay = std::fs::read_to_string(&file).expect("our copy");
+        let named = overlay
+            .replace("newName: odometer\n", "newName: registry.example/x\n")
+            .replace(
+                concat!("newTag: ", env!("CARGO_PKG_VERSION")),
+                &format!("digest: {digest}"),
+            );
+        std::fs::write(&file, named).expect("our copy");
+        let objects = parsed(&folder);
+        let each = containers(only(&objects, "Deployment"));
+        assert_eq!(each.len(), if name == SINGLE { 1 } else { 2 }, "{name}");
+        for container in each {
+            let image = format!("registry.example/x@{digest}");
+            assert_eq!(text(&container["image"]), image, "{name}");
         }
     }
+}
+
+/// Of a quantity of memory or a figure of the documents, in KiB.
+fn kib(amount: f64, unit: &str) -> f64 {
+    match unit {
+        "KiB" => amount,
+        "Mi" | "MiB" => amount * 1024.0,
+        other => panic!("{other}?"),
+    }
+}
+
+#[test]
+fn as_many_names_as_a_pod_takes_fit_its_memory() {
+    let speed = std::fs::read_to_string(settings::repository().join("docs/speed.md"));
+    let speed = speed.expect("the document is there");
+    let row = speed
+        .lines()
+        .find_map(|line| line.strip_prefix("| memory a name, live, of 100000 | "));
+    let mut measured = row.expect("it is measured").split(' ');
+    let amount = measured.next().and_then(|amount| amount.parse().ok());
+    let of_a_name = kib(amount.expect("a number"), measured.next().expect("a unit"));
+    // With 200 names in use, as docs/kubernetes.md has it.
+    let of_the_program = kib(31.0, "MiB");
+    for name in OVERLAYS {
+        let objects = overlay(name);
+        let container = &only(&objects, "Deployment")["spec"]["template"]["spec"]["containers"][0];
+        let limit = text(&container["resources"]["limits"]["memory"]);
+        let (amount, unit) = limit.split_at(limit.find('M').expect("mebibytes"));
+        let limit = kib(amount.parse().expect("a number"), unit);
+        let configuration = text(&only(&objects, "ConfigMap")["data"]["odometer.toml"]);
+        let mut lines = configuration.lines();
+        let n_names = lines.find_map(|line| line.strip_prefix("live_sequences = "));
+        let n_names: f64 = n_names.expect(name).parse().expect("a number");
+        let needs = |n_names: f64| of_the_program + n_names * of_a_name;
+        // With a third to spare, for callers and what the allocator keeps.
+        assert!(needs(n_names) * 1.5 < limit, "{name}: {}", needs(n_names));
+        // The control: the program's own default does not fit.
+        assert!(needs(1_000_000.0) > limit, "{name}");
+    }
+}
+
+#[test]
+fn the_document_counts_the_connections_of_all_pods_at_once() {
+    let objects = overlay("postgres");
+    let deployment = &only(&objects, "Deployment")["spec"];
+    let of = |value: &Value| value.as_u64().expect("a number");
+    let grace = of(&deployment["template"]["spec"]["terminationGracePeriodSeconds"]);
+    let n_stopping = grace.div_ceil(of(&deployment["minReadySeconds"]));
+    let n_starting = of(&deployment["strategy"]["rollingUpdate"]["maxSurge"]);
+    let n_serving = of(&only(&objects, "HorizontalPodAutoscaler")["spec"]["maxReplicas"]);
+    let n_pods = n_serving + n_starting + n_stopping;
+    let document = settings::repository().join("docs/kubernetes.md");
+    let document = std::fs::read_to_string(document).expect("it is there");
+    // `pool.max` is not set here, and one more looks whether the database is there.
+    let n_connections = n_pods * (8 + 1);
+    let said = format!("({n_serving} + {n_starting} + {n_stopping}) × 9 = {n_connections}");
+    assert!(document.contains(&said), "not {said}");
 }
 
 #[test]

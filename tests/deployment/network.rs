@@ -1,6 +1,6 @@
 //! Who reaches a pod, and whom it reaches.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::yaml::{MONITORING, items, of_kind, only, overlay, text};
 
@@ -59,4 +59,28 @@ fn prometheus_reaches_a_pod_from_its_own_namespace() {
     assert_eq!(ports(rule), ["\"http\""]);
     let from = &rule["from"][0]["namespaceSelector"]["matchLabels"];
     assert_eq!(from["kubernetes.io/metadata.name"], "monitoring");
+}
+
+#[test]
+fn prometheus_may_find_the_pods_and_change_nothing() {
+    let objects = overlay(MONITORING);
+    let role = only(&objects, "Role");
+    let mut may_find: Vec<&str> = Vec::new();
+    for rule in items(&role["rules"]) {
+        assert_eq!(rule["verbs"], json!(["get", "list", "watch"]));
+        may_find.extend(items(&rule["resources"]).iter().map(text));
+    }
+    assert_eq!(
+        may_find,
+        ["services", "endpoints", "pods", "endpointslices"]
+    );
+    let binding = only(&objects, "RoleBinding");
+    assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+    // The namespace of the overlay is not put upon it.
+    let account = &binding["subjects"][0];
+    assert_eq!(account["namespace"], "monitoring");
+    assert_eq!(account["name"], "prometheus-k8s");
+    for object in [role, binding] {
+        assert_eq!(object["metadata"]["namespace"], "odometer");
+    }
 }

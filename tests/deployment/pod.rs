@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     containers::{Containers, IMAGE, faults_of},
     roles::Roles,
-    tools::{outcome, succeeds},
+    tools::{command, outcome, succeeds},
     yaml::{containers, objects, of_kind, only, text},
 };
 use crate::support::{Backend, Client, PASSWORD, for_each_server, ports, wait};
@@ -15,8 +15,10 @@ use crate::support::{Backend, Client, PASSWORD, for_each_server, ports, wait};
 const TOKEN: &str = "token-of-the-test";
 /// Until a pod that was started gives numbers.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// What podman calls the container that serves.
-const SERVING: &str = "odometer-pod-0-odometer";
+/// The end of what podman calls the container that serves, after the pod's name.
+const SERVING: &str = "-odometer";
+/// From which version on podman decodes what `data` of a Secret says.
+const DECODING: (u32, u32) = (4, 4);
 
 for_each_server!(the_pod_runs_read_only_without_rights_and_gives_numbers);
 
@@ -35,8 +37,7 @@ async fn the_pod_runs_read_only_without_rights_and_gives_numbers(backend: Backen
     );
     pod.play();
     assert_eq!(pod.first_number().await, 1);
-    let serving = pod.containers.inspect(SERVING);
-    assert_eq!(faults_of(&serving), Vec::<String>::new());
+    assert_eq!(faults_of(&pod.serving()), Vec::<String>::new());
     // The control: who runs this test has rights, and a root that can be written to.
     let own = json!({"State": {"Pid": std::process::id()}});
     assert!(!faults_of(&own).is_empty());
@@ -57,8 +58,7 @@ fn the_single_pod_keeps_its_file_on_its_volume() {
         pod.secret("odometer-serve", &[("admin-token", TOKEN)]);
         pod.play();
         assert_eq!(pod.first_number().await, 1);
-        let serving = pod.containers.inspect(SERVING);
-        assert_eq!(faults_of(&serving), Vec::<String>::new());
+        assert_eq!(faults_of(&pod.serving()), Vec::<String>::new());
         pod.stop();
         pod.play();
         assert_eq!(pod.first_number().await, 2);
@@ -94,12 +94,14 @@ impl Pod {
         }
     }
 
-    /// podman 4.3 mounts what `data` of a Secret says without decoding it, so the values are
-    /// written as they are to be read.
+    /// Before podman 4.4 what `data` of a Secret says is mounted without being decoded
+    /// (containers/podman#16631), so there the values are written as they are to be read.
     fn secret(&self, name: &str, values: &[(&str, &str)]) {
+        let decodes = self.containers.version() >= DECODING;
+        let written = |value: &str| if decodes { base64(value) } else { value.into() };
         let data: serde_json::Map<String, Value> = values
             .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).into()))
+            .map(|(key, value)| ((*key).to_owned(), written(value).into()))
             .collect();
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data,
@@ -117,9 +119,9 @@ impl Pod {
 
     /// Stops it as a cluster would, which must go well, and removes it.
     fn stop(&self) {
-        let stop = ["stop", "--time=45", SERVING];
+        let stop = ["stop", "--time=45", &self.containers.named(SERVING)];
         succeeds(&mut self.containers.podman(&stop));
-        let state = &self.containers.inspect(SERVING)["State"];
+        let state = &self.serving()["State"];
         assert_eq!(state["ExitCode"], 0, "{state}");
         let down = ["play", "kube", "--down", &self.file];
         succeeds(&mut self.containers.podman(&down));
@@ -135,8 +137,19 @@ impl Pod {
     }
 
     fn log(&self) -> String {
-        outcome(&mut self.containers.podman(&["logs", SERVING])).1
+        let serving = self.containers.named(SERVING);
+        outcome(&mut self.containers.podman(&["logs", &serving])).1
     }
+
+    /// What podman knows of the container that serves.
+    fn serving(&self) -> Value {
+        self.containers.inspect(&self.containers.named(SERVING))
+    }
+}
+
+fn base64(value: &str) -> String {
+    let encode = ["-c", "printf %s \"$1\" | base64 --wrap=0", "sh", value];
+    succeeds(command("sh").args(encode))
 }
 
 /// What podman 4.3 cannot do: ports where the network is the machine's, and containers that run once

@@ -1,6 +1,6 @@
 //! The release: a tarball with checksums, from which the first number comes.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::tools::{command, outcome, succeeds};
 use crate::support::{Program, directory, run, settings};
@@ -14,7 +14,9 @@ struct Download {
 
 impl Download {
     fn of_this_build() -> Self {
-        let place = built();
+        let release = directory("release");
+        let place = release.path().join("built");
+        build(&place);
         let home = directory("download");
         let sums = place.join("SHA256SUMS");
         let listed = std::fs::read_to_string(&sums).expect("there are checksums");
@@ -40,13 +42,20 @@ impl Download {
     }
 }
 
-/// Where the release of the program of this run lies.
-fn built() -> PathBuf {
+/// Builds the release of the program of this run into a folder of its own.
+fn build(place: &Path) {
     let program = settings::shipped_program();
-    let said = succeeds(command("release/build").arg("--of").arg(program));
-    let sums = said.lines().find(|line| line.ends_with("/SHA256SUMS"));
-    let folder = Path::new(sums.expect("it says where")).parent();
-    folder.expect("it lies in a folder").to_path_buf()
+    let release = || {
+        let mut release = command("release/build");
+        release.arg("--of").arg(&program).arg("--to").arg(place);
+        release
+    };
+    let said = succeeds(&mut release());
+    let sums = place.join("SHA256SUMS").display().to_string();
+    assert!(said.lines().any(|line| line == sums), "{said}");
+    // What lies there is not overwritten.
+    let (is_built, said) = outcome(&mut release());
+    assert!(!is_built && said.contains("not empty"), "{said}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(super) fn read(file: &Path) -> Vec<Value> {
 }
 
 /// What `kubectl apply -k` of a folder would send, as text.
-pub(super) fn built(folder: &str) -> String {
+pub(super) fn built(folder: impl AsRef<Path>) -> String {
     let folder = settings::repository().join(folder);
     succeeds(command("kubectl").arg("kustomize").arg(folder))
 }
@@ -42,15 +42,16 @@ pub(super) fn objects(folder: &str) -> Vec<Value> {
     static BUILT: Mutex<BTreeMap<String, Vec<Value>>> = Mutex::new(BTreeMap::new());
     let mut built_before = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     let objects = built_before.entry(folder.to_owned());
-    objects.or_insert_with(|| parsed(folder)).clone()
+    objects.or_insert_with(|| parsed(Path::new(folder))).clone()
 }
 
-fn parsed(folder: &str) -> Vec<Value> {
+/// The same of a folder that may be anywhere, and changed since.
+pub(super) fn parsed(folder: &Path) -> Vec<Value> {
     let home = crate::support::directory("manifests");
     let file = home.path().join("built.yaml");
     std::fs::write(&file, built(folder)).expect("our directory");
     let objects = read(&file);
-    assert!(!objects.is_empty(), "vacuous: {folder}");
+    assert!(!objects.is_empty(), "vacuous: {}", folder.display());
     objects
 }
 

@@ -183,6 +183,8 @@ impl Restarts {
             let mut program = programs.remove(0);
             if self.are_killed {
                 program.kill();
+                // Callers meet it for as long as balancers take to notice.
+                stage.wait_until_left(program.address()).await;
             } else {
                 outcome.stop(&mut program, &stage).await;
             }
@@ -220,6 +222,13 @@ impl Stage {
         let wanted = self.n_given.load(Ordering::Relaxed) + BETWEEN_RESTARTS;
         wait::until("there is load", Duration::from_secs(60), async || {
             (self.n_given.load(Ordering::Relaxed) >= wanted).then_some(())
+        })
+        .await;
+    }
+
+    async fn wait_until_left(&self, address: &str) {
+        wait::until("it is left", Duration::from_secs(60), async || {
+            self.have_left(address).then_some(())
         })
         .await;
     }

@@ -43,7 +43,7 @@ pub use dump::Dump;
 pub use keeper::directory;
 pub use ledger::{Ledger, Range};
 pub use pgbouncer::PgBouncer;
-pub use program::{Finished, Options, Program};
+pub use program::{Begun, Finished, Options, Program};
 pub use prometheus::Prometheus;
 pub use proxy::{CutPoint, Link, Proxy};
 pub use redis::Redis;

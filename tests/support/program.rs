@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Condvar, Mutex, PoisonError},
+    thread::JoinHandle,
     time::Duration,
 };
 
@@ -161,6 +162,11 @@ impl Options {
 
     /// Runs a command to its end.
     pub fn run(&self, arguments: &[&str]) -> Finished {
+        self.begin(arguments).finish()
+    }
+
+    /// Starts a command that ends by itself.
+    pub fn begin(&self, arguments: &[&str]) -> Begun {
         let own_directory = keeper::directory("program");
         let mut process = self
             .command(own_directory.path())
@@ -174,11 +180,36 @@ impl Options {
         let errors = process.stderr.take().expect("standard error is piped");
         let output = std::thread::spawn(move || read_all(output));
         let errors = std::thread::spawn(move || read_all(errors));
-        let status = wait_with_limit(&mut process, Duration::from_secs(120));
+        Begun {
+            process,
+            output,
+            errors,
+            _own_directory: own_directory,
+        }
+    }
+}
+
+/// A command on its way to its end.
+pub struct Begun {
+    process: Child,
+    output: JoinHandle<String>,
+    errors: JoinHandle<String>,
+    _own_directory: TempDir,
+}
+
+impl Begun {
+    pub fn terminate(&self) {
+        rustix::process::kill_process(pid(self.process.id()), Signal::TERM)
+            .expect("our child can be sent a signal");
+    }
+
+    /// Waits until it has ended.
+    pub fn finish(mut self) -> Finished {
+        let status = wait_with_limit(&mut self.process, Duration::from_secs(120));
         Finished {
             code: status.and_then(|status| status.code()),
-            output: output.join().expect("reading does not fail"),
-            errors: errors.join().expect("reading does not fail"),
+            output: self.output.join().expect("reading does not fail"),
+            errors: self.errors.join().expect("reading does not fail"),
         }
     }
 }
