@@ -11,10 +11,11 @@ use crate::support::{npm, settings};
 const NAMES: [&str; 3] = ["overview", "sequence", "store"];
 /// Columns of Grafana's grid.
 const GRID_WIDTH: u64 = 24;
-/// What stands for Grafana's variables: everything, and a window with some scrapes in it.
+/// What stands for Grafana's variables: everything, of jobs those that are listed, and a window with
+/// some scrapes in it.
 const VARIABLES: [(&str, &str); 4] = [
     ("$__rate_interval", "10s"),
-    ("$job", ".+"),
+    ("$job", "odometer"),
     ("$instance", ".+"),
     ("$sequence", ".+"),
 ];
@@ -99,6 +100,11 @@ fn faults_of(name: &str, dashboard: &Value) -> Vec<String> {
     for needed in ["datasource", "job", "instance"] {
         let is_there = variables.contains(needed);
         fault_unless(is_there, format!("no variable {needed}"));
+    }
+    // Of all jobs of a Prometheus only those with replicas are meant.
+    for variable in items(&dashboard["templating"]["list"]) {
+        let is_bounded = variable["name"] != "job" || variable["allValue"].is_null();
+        fault_unless(is_bounded, "jobs of others".to_owned());
     }
     for panel in items(&dashboard["panels"]) {
         let title = text(&panel["title"]);
@@ -200,11 +206,12 @@ fn what_is_wrong_with_a_dashboard_is_found() {
     /// A place in the JSON, what is put there, and what is said of it.
     type Mistake = (&'static str, Value, &'static str);
     let whole = dashboard("overview");
-    let mistakes: [Mistake; 11] = [
+    let mistakes: [Mistake; 12] = [
         ("/uid", "other".into(), "not odometer-overview"),
         ("/id", 7.into(), "an id of its own"),
         ("/links/0/url", "/d/x?".into(), "no link to"),
         ("/templating/list/1/name", "jobs".into(), "no variable job"),
+        ("/templating/list/1/allValue", ".+".into(), "jobs of others"),
         ("/panels/1/id", 7.into(), "an id"),
         ("/panels/1/description", "".into(), "no description"),
         ("/panels/1/fieldConfig/defaults/unit", "".into(), "no unit"),

@@ -1,6 +1,6 @@
 //! What only a failure shows, and what provokes each.
 
-use super::expressions::Expression;
+use super::{dashboards, expressions::Expression};
 use crate::support::prometheus::Rule;
 
 /// What happens, in this order.
@@ -75,7 +75,7 @@ const PROVOKED: [(&str, Step, &str); 25] = [
     (
         "OdometerNearlyExhausted",
         Step::Troubled,
-        "a sequence has a `max` of 500",
+        "a sequence in use has a `max` of 500",
     ),
     (
         "OdometerNumbersAbandoned",
@@ -113,7 +113,7 @@ const PROVOKED: [(&str, Step, &str); 25] = [
         "each write to the locked rows is tried again",
     ),
     (
-        "OdometerWaitersGrowing",
+        "OdometerWaitsLong",
         Step::Stalled,
         "callers come and are not served",
     ),
@@ -127,7 +127,7 @@ const PROVOKED: [(&str, Step, &str); 25] = [
         Step::Draining,
         "a replica is told to end, and has a long `shutdown.ready_wait`",
     ),
-    ("OdometerReplicaDown", Step::Dead, "that replica is killed"),
+    ("OdometerReplicaDown", Step::Dead, "one of two is killed"),
     (
         "OdometerDatabaseAway",
         Step::Away,
@@ -147,9 +147,13 @@ const PROVOKED: [(&str, Step, &str); 25] = [
 ];
 
 /// Series that are not there before they have something to count.
-const SHOWN_BY_FAILURES: [(&str, Step); 2] = [
+const SHOWN_BY_FAILURES: [(&str, Step); 3] = [
     (
         "odometer_http_requests_total{status=\"500\"}",
+        Step::Troubled,
+    ),
+    (
+        "odometer_http_requests_total{job=~\"odometer\", instance=~\".+\", status=~\"5..\"}",
         Step::Troubled,
     ),
     (
@@ -168,11 +172,18 @@ pub(super) fn shows_only_failures(selector: &str) -> bool {
 /// Everything that only a failure shows, and when.
 ///
 /// # Panics
-/// Where one of the alerts does not exist, or one is not on the list.
+/// Where one of the alerts does not exist, one is not on the list, or nothing asks for a series.
 pub(super) fn all_provoked(rules: &[Rule]) -> Vec<(Step, Expression)> {
     for alert in rules.iter().filter(|rule| rule.is_alert) {
         let is_listed = PROVOKED.iter().any(|(name, ..)| *name == alert.name);
         assert!(is_listed, "nothing provokes {}", alert.name);
+    }
+    let shown = dashboards::expressions().into_iter().map(|one| one.text);
+    let ruled = rules.iter().map(|rule| rule.expression.clone());
+    let asked: Vec<String> = shown.chain(ruled).collect();
+    for (selector, _) in SHOWN_BY_FAILURES {
+        let is_asked_for = asked.iter().any(|text| text.contains(selector));
+        assert!(is_asked_for, "nothing asks for {selector}");
     }
     let alerts = PROVOKED.iter().map(|(name, step, how)| {
         let alert = rules.iter().find(|rule| rule.name == *name);

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::support::{Backend, Program, Scrape, TestDatabase, run, settings, wait};
+use crate::support::{Answer, Backend, Program, Scrape, TestDatabase, run, settings, wait};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -204,6 +204,15 @@ fn numbers_left_are_shown_where_a_rate_uses_them_up() {
         for name in ["short", "stamps"] {
             client.next(name).await;
         }
+        // Each till has numbers of its own; a day is over before a million are taken one by one.
+        let tills = json!({"period": "keyed", "max": "1000", "block": {"min": 1}});
+        client.define("tills", &tills).await;
+        let days = json!({"period": "day", "max": "1000000", "block": {"min": 1}});
+        client.define("days", &days).await;
+        for call in ["tills/next?period=north", "days/next"] {
+            let answer = client.ask(&format!("/v1/sequences/{call}")).await;
+            assert!(matches!(answer, Answer::Given(_)), "{call}: {answer:?}");
+        }
         let left =
             |scrape: &Scrape, name| scrape.sum("odometer_runway_numbers", &[("sequence", name)]);
         // The next block may be on its way.
@@ -217,7 +226,9 @@ fn numbers_left_are_shown_where_a_rate_uses_them_up() {
         })
         .await;
         let scrape = Scrape::of(&client).await;
-        assert_eq!(left(&scrape, "stamps"), f64::INFINITY);
+        for name in ["stamps", "tills", "days"] {
+            assert_eq!(left(&scrape, name), f64::INFINITY, "{name}");
+        }
     });
 }
 

@@ -43,7 +43,7 @@ impl Prometheus {
     pub const SCRAPE_INTERVAL: Duration = Duration::from_secs(1);
 
     /// Starts it with the rules in `rules` and waits until it has scraped each of `replicas`, under
-    /// the job `odometer`.
+    /// the job `odometer`, and itself, under the job `other`, as one does that has more to watch.
     ///
     /// # Panics
     /// When it does not start; the message has what it said.
@@ -52,7 +52,7 @@ impl Prometheus {
         let path = directory.path();
         let port = ports::free();
         let configuration = path.join("prometheus.yaml");
-        std::fs::write(&configuration, configured(&path.join(TARGETS), rules))
+        std::fs::write(&configuration, configured(&path.join(TARGETS), rules, port))
             .expect("our directory");
         let log = path.join("log");
         let said = std::fs::File::create(&log).expect("our directory");
@@ -79,7 +79,9 @@ impl Prometheus {
         let addresses: Vec<&str> = replicas.iter().map(Program::address).collect();
         server.add(json!({ "targets": addresses }));
         server.answers(&log).await;
-        server.all_up("up == 1", addresses.len()).await;
+        let is_up = "up{job=\"odometer\"} == 1";
+        server.all_up(is_up, addresses.len()).await;
+        server.all_up("up{job=\"other\"} == 1", 1).await;
         server
     }
 
@@ -193,7 +195,7 @@ fn program(name: &str) -> Command {
     Command::new(path)
 }
 
-fn configured(targets: &Path, rules: &[PathBuf]) -> String {
+fn configured(targets: &Path, rules: &[PathBuf], port: u16) -> String {
     let interval = Prometheus::SCRAPE_INTERVAL.as_secs();
     let rules = quoted(rules.iter().map(|rule| rule.display()));
     let targets = quoted([targets.display()].iter());
@@ -201,7 +203,9 @@ fn configured(targets: &Path, rules: &[PathBuf]) -> String {
         "global:\n  scrape_interval: {interval}s\n  evaluation_interval: {interval}s\n\
          rule_files: [{rules}]\n\
          scrape_configs:\n  - job_name: odometer\n    file_sd_configs:\n      \
-         - files: [{targets}]\n        refresh_interval: {interval}s\n"
+         - files: [{targets}]\n        refresh_interval: {interval}s\n\
+         \x20 - job_name: other\n    static_configs:\n      \
+         - targets: [\"127.0.0.1:{port}\"]\n"
     )
 }
 
@@ -219,10 +223,12 @@ fn number(text: &Value) -> f64 {
 fn targets_and_rules_are_named() {
     let rules = [PathBuf::from("/a/b.yaml"), PathBuf::from("/a/c.yaml")];
     assert_eq!(
-        configured(Path::new("/t/targets.json"), &rules),
+        configured(Path::new("/t/targets.json"), &rules, 9090),
         "global:\n  scrape_interval: 1s\n  evaluation_interval: 1s\n\
          rule_files: [\"/a/b.yaml\", \"/a/c.yaml\"]\n\
          scrape_configs:\n  - job_name: odometer\n    file_sd_configs:\n      \
-         - files: [\"/t/targets.json\"]\n        refresh_interval: 1s\n"
+         - files: [\"/t/targets.json\"]\n        refresh_interval: 1s\n\
+         \x20 - job_name: other\n    static_configs:\n      \
+         - targets: [\"127.0.0.1:9090\"]\n"
     );
 }

@@ -2,6 +2,8 @@
 
 use std::{sync::atomic::Ordering, time::Instant};
 
+use odometer_core::runway::Runway;
+
 use super::{description::State, issuer::Issuer, shared::Shared};
 use crate::{clock, metrics::AbandonedCause};
 
@@ -97,19 +99,33 @@ impl Shared {
         }
         if let Some(runway) = &state.runway {
             let seconds = runway.seconds(period_left(issuer));
-            // The end of a time-ordered one comes by the clock.
-            let ends_by_rate = issuer.timed().is_none() && seconds.is_none_or(f64::is_finite);
-            let numbers_left = to_float(runway.worst.numbers_left);
-            metrics.runway_numbers.set(if ends_by_rate {
-                numbers_left
-            } else {
-                f64::INFINITY
-            });
+            metrics
+                .runway_numbers
+                .set(numbers_to_share(issuer, runway, seconds));
             if let Some(seconds) = seconds {
                 metrics.runway_seconds.set(seconds);
             }
         }
         state
+    }
+}
+
+/// How many numbers all replicas together may take until the sequence of `issuer` ends; infinite
+/// where their rate does not tell when that is.
+fn numbers_to_share(issuer: &Issuer, runway: &Runway, seconds: Option<f64>) -> f64 {
+    // The end of a time-ordered one comes by the clock.
+    let is_timed = issuer.timed().is_some();
+    // The rate is that of all keys, the numbers are those of one.
+    let is_keyed = !issuer.key.period.is_none() && issuer.span.is_none();
+    // Without a rate of its own it may start again before.
+    let starts_again = match seconds {
+        Some(seconds) => seconds.is_infinite(),
+        None => issuer.span.is_some(),
+    };
+    if is_timed || is_keyed || starts_again {
+        f64::INFINITY
+    } else {
+        to_float(runway.worst.numbers_left)
     }
 }
 
