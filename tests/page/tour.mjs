@@ -188,6 +188,36 @@ async function raising(window, base) {
     check(!sent.some((url) => url.endsWith('/advance')), 'it was raised');
     page.off('request', note);
   });
+  await window.step('an answer that comes late changes nothing', async (page) => {
+    await page.goto(`${base}/#/sequences/orders`);
+    await page.getByLabel('Issue nothing below').waitFor();
+    const mark = tile(page, 'High-water mark');
+    await until('the mark is there', async () => /^\d+$/.test(await mark.textContent()));
+    let late = null;
+    const path = (url) => url.pathname.endsWith('/v1/sequences/orders');
+    await page.route(path, async (route) => {
+      if (late === null) {
+        late = { route, response: await route.fetch() };
+      } else {
+        await route.continue();
+      }
+    });
+    await page.getByRole('button', { name: 'Take a number' }).click();
+    await until('an answer is held back', () => late !== null);
+    const floor = String(BigInt((await late.response.json()).state.high_water_mark) + 1000n);
+    await begin(page, floor);
+    await until('the newer one is shown', async () => BigInt(await mark.textContent()) >= BigInt(floor));
+    await mark.evaluate((node) => {
+      window.marks = [];
+      new MutationObserver(() => window.marks.push(node.textContent)).observe(node, { childList: true, characterData: true, subtree: true });
+    });
+    await late.route.fulfill({ response: late.response });
+    await page.waitForResponse((response) => path(new URL(response.url())));
+    await page.waitForResponse((response) => path(new URL(response.url())));
+    const marks = await page.evaluate(() => window.marks);
+    check(marks.every((shown) => BigInt(shown) >= BigInt(floor)), `an old mark was shown: ${marks}`);
+    await page.unroute(path);
+  });
   await window.step('a period that is raised is named', async (page) => {
     await page.goto(`${base}/#/sequences/invoices`);
     await page.getByRole('heading', { level: 1, name: 'invoices' }).waitFor();
