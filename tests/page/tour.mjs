@@ -68,16 +68,16 @@ export async function tour(browser, base) {
     const said = await page.evaluate(async () => {
       const { between, count, digits, duration, moment, rate, secondsOf } = await import('/page/format.js');
       const { lookOfReserve, withWord } = await import('/page/facts.js');
-      const look = (seconds, hold) => lookOfReserve({ reserve_seconds: seconds, rate: 1 }, hold) ?? 'plain';
+      const look = (seconds, hold, kind = 'block') => lookOfReserve({ kind, reserve_seconds: seconds, rate: 1 }, hold) ?? 'plain';
       return [
         count(9999), count(1234567), between('9007199254740993', '9223372036854775806', '1'),
         rate(0), rate(0.25), rate(1234567), duration(null), duration(45), duration(150), duration(2220), duration(90000), duration(1e12),
         secondsOf('15m'), secondsOf('1h30m'), digits('1241305 numbers'), moment('2026-11-20T13:22:05.519Z'),
-        look(899), look(901), look(59, '1m'), look(61, '1m'), withWord('5 min', 'warn'), withWord('5 min', null),
+        look(899), look(901), look(59, '1m'), look(61, '1m'), look(299, '15m', 'snowflake'), look(840, '15m', 'snowflake'), withWord('5 min', 'warn'), withWord('5 min', null),
       ];
     });
     const wanted = ['9,999', '1.23 M', '9.21 E', '0 /s', '0.25 /s', '1.23 M/s', '–', '45 s', '2.5 min', '37 min', '25 h', '> 1000 years',
-      '900', '5400', '1,241,305 numbers', '2026-11-20 13:22:05 UTC', 'warn', 'plain', 'warn', 'plain', '5 min · low', '5 min'];
+      '900', '5400', '1,241,305 numbers', '2026-11-20 13:22:05 UTC', 'warn', 'plain', 'warn', 'plain', 'warn', 'plain', '5 min · low', '5 min'];
     check(said.join('; ') === wanted.join('; '), said.join('; '));
   });
   await onSequence(window, base);

@@ -30,9 +30,10 @@ export function chipsOf({ kind, order, counts_by, store, retired }) {
   return words;
 }
 
-/** Whether memory lasts for less than `hold`, as a definition writes it. */
-export function lookOfReserve({ reserve_seconds: seconds, rate }, hold) {
-  return seconds !== null && rate >= 0.1 && seconds < (secondsOf(hold) ?? HOLD_S) ? 'warn' : null;
+/** Whether memory lasts for less than `hold`, as a definition writes it; of a lease, which is renewed each minute, for less than a third of it: both as the alerts. */
+export function lookOfReserve({ kind, reserve_seconds: seconds, rate }, hold) {
+  const wanted = (secondsOf(hold) ?? HOLD_S) * (kind === 'snowflake' ? 1 / 3 : 1);
+  return seconds !== null && rate >= 0.1 && seconds < wanted ? 'warn' : null;
 }
 
 /** What a colour says, said in a word too. */
