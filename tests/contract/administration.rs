@@ -154,8 +154,26 @@ fn a_foreign_page_changes_nothing() {
                 refused(&reply, 403, "forbidden", path);
             }
         }
+        // A name that its owner had lead to this machine: to a browser the same site.
+        for browser in [
+            ("origin", "http://evil.example:8080"),
+            ("sec-fetch-site", "same-origin"),
+        ] {
+            let headers = [browser, ("host", "evil.example:8080")];
+            for (method, path, body) in &calls {
+                let reply = call(&client, method.clone(), path, body.as_ref(), &headers).await;
+                refused(&reply, 403, "forbidden", path);
+                let detail = reply.json()["detail"].to_string();
+                assert!(detail.contains("localhost"), "{path}: {detail}");
+            }
+        }
         let told = client.describe("far").await;
         assert_eq!(told["definition"]["description"], "", "{told}");
+        // Not a page but a program says any host, as behind a name of one's own.
+        let (method, path, body) = &calls[0];
+        let named = [("host", "numbers.example")];
+        let reply = call(&client, method.clone(), path, body.as_ref(), &named).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
         // The same page from where it was served is no stranger.
         let own = format!("http://{}", program.address());
         let own = [("origin", own.as_str()), ("sec-fetch-site", "same-origin")];

@@ -37,6 +37,40 @@ export async function outage(browser, base, asked) {
     await page.getByText(/known to the database|The database lists no other/).waitFor();
   // What was refused just before it came back.
   }, [], [/status of 503/]);
+  await asked('the database silent');
+  await window.step('figures go on while the database is silent', async (page) => {
+    await inMemory(page).click();
+    const figures = page.getByRole('img', { name: /^Numbers a second, / });
+    let before = '';
+    for (let n = 0; n < 5; n += 1) {
+      await page.getByRole('button', { name: 'Take a number' }).click();
+      await until('the figures change', async () => {
+        const now = await figures.getAttribute('aria-label');
+        const isNew = now !== before && /Average/.test(now);
+        before = isNew ? now : before;
+        return isNew;
+      });
+    }
+    await until('it is said', async () => /does not answer\. What is in memory is still issued/.test(await notices(page)));
+  }, [], [/status of 503/]);
+  await asked('the database speaking');
+  await window.step('the database speaks again', async (page) => {
+    await until('nothing is wrong any more', async () => (await notices(page)) === '');
+    await page.locator('.journal tbody tr').first().waitFor();
+    await page.getByRole('link', { name: '← All sequences' }).click();
+    await inMemory(page).waitFor();
+  }, [], [/status of 503/]);
+  for (const [what, answer] of Object.entries({
+    'a page of a proxy': { status: 502, contentType: 'text/html', body: '<h1>Bad Gateway</h1>' },
+    'a page of another service': { status: 200, contentType: 'application/json', body: '{"ok":true}' },
+  })) {
+    await window.page.route('**/v1/replica', (route) => route.fulfill(answer));
+    await until(`${what} is not the replica`, async () => (await window.page.locator('#status').textContent()) === 'No connection');
+    check((await window.page.locator('#status').getAttribute('data-state')) === 'bad', `${what}: the colour`);
+    await window.page.unroute('**/v1/replica');
+    await until(`after ${what}`, async () => (await window.page.locator('#status').textContent()) === 'Ready');
+  }
+  await window.step('what answers in place of the replica is not it', async () => {}, [/status of 502/], [/status of 503/]);
   await asked('the service away');
   await window.step('the service is away', async (page) => {
     await until('it is said', async () => /^No connection to this replica since \d\d:\d\d:\d\d/.test(await notices(page)));

@@ -34,8 +34,9 @@ fn the_page_says_what_is_away_until_it_is_back() {
     run(async {
         let mut server = Server::start(Backend::Postgres).await;
         let database = TestDatabase::prepared_on(&server).await;
+        let way = Proxy::to(server.port()).await;
         let program = Program::options()
-            .database(&database.url)
+            .database(&database.url_through(&way, &server))
             .start_ready()
             .await;
         let client = program.client();
@@ -51,14 +52,16 @@ fn the_page_says_what_is_away_until_it_is_back() {
             async |wanted| match wanted {
                 "the database away" => server.kill(),
                 "the database back" => server.start_again().await,
+                "the database silent" => way.set(Link::BlackHole),
+                "the database speaking" => way.set(Link::Whole),
                 "the service away" => proxy.set(Link::Cut),
                 "the service back" => proxy.set(Link::Whole),
                 other => panic!("what is {other}?"),
             },
         )
         .await;
-        assert_eq!(done.n("ask: "), 4);
-        assert_eq!(done.n("step: "), 5);
+        assert_eq!(done.n("ask: "), 6);
+        assert_eq!(done.n("step: "), 8);
     });
 }
 
@@ -123,6 +126,7 @@ fn the_page_pictures_can_be_drawn() {
         let target = if is_renewed { &*pictures } else { place.path() };
         let done = drive("pictures", &program.url(), target, async |_| {}).await;
         assert_eq!(done.n("step: "), 4);
+        assert!(!load.is_finished(), "the load ended before the pictures");
         load.abort();
         for entry in std::fs::read_dir(&pictures).expect("the pictures are there") {
             let name = entry.expect("it can be listed").file_name();

@@ -17,18 +17,31 @@ async function offer(page, token) {
 
 /** The service was started with the token above. */
 export async function token(browser, base) {
+  const sent = [];
   const window = await Window.open(browser, base);
   await window.step('the token is asked for, and kept in memory only', async (page) => {
     await page.goto(`${base}/#/sequences/orders`);
+    page.on('request', (request) => sent.push([new URL(request.url()).pathname, request.headers().authorization]));
     await raise(page, '50');
+    const dialog = page.getByRole('dialog', { name: 'Administrator’s token' });
+    check((await dialog.getByLabel('Token').getAttribute('autocomplete')) === 'new-password', 'a browser may fill it in');
+    const nBefore = sent.length;
+    await offer(page, 'a tökén — ☃');
+    await dialog.getByRole('alert').getByText(/ASCII/).waitFor();
+    check(sent.slice(nBefore).every(([path]) => !path.endsWith('/advance')), 'it was sent');
     await offer(page, 'wrong');
-    await page.getByRole('dialog', { name: 'Administrator’s token' }).getByRole('alert').waitFor();
+    await dialog.getByRole('alert').getByText(/administrator's token/).waitFor();
     await offer(page, TOKEN);
     await page.getByText('Nothing below 50 is issued any more here').waitFor();
     await raise(page, '60');
     await page.getByText('Nothing below 60 is issued any more here').waitFor();
     const kept = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, location.href]));
     check(!kept.includes(TOKEN), `kept: ${kept}`);
+    await page.getByRole('button', { name: 'Take a number' }).click();
+    await page.locator('.number-taken').waitFor();
+    const withToken = new Set(sent.filter(([, token]) => token !== undefined).map(([path]) => path));
+    check([...withToken].join() === '/v1/sequences/orders/advance', `the token went with ${[...withToken]}`);
+    check(sent.some(([path]) => path === '/v1/sequences/orders/next'), 'vacuous: no number was taken');
     await page.reload();
     await raise(page, '70');
     await page.getByRole('dialog', { name: 'Administrator’s token' }).getByRole('button', { name: 'Cancel' }).click();

@@ -51,6 +51,10 @@ export async function tour(browser, base) {
     await page.getByText('No sequence in memory has “no-such-name” in its name.').waitFor();
     await filter.fill('imp');
     await page.getByText(/^One sequence that begins with “imp”/).waitFor();
+    await filter.fill('-orders');
+    await page.getByText('No name begins with “-orders”.').waitFor();
+    check((await page.locator('.resting li').count()) === 0, 'the list of the filter before is still there');
+    await until('what has it within', async () => (await names(page)).join() === 'old-orders');
     await filter.fill('');
     await until('all are back', async () => (await names(page)).includes('vouchers'));
   });
@@ -62,13 +66,18 @@ export async function tour(browser, base) {
   }, [answered(400, 'replica/sequences')]);
   await window.step('figures are short and have units', async (page) => {
     const said = await page.evaluate(async () => {
-      const { between, count, duration, rate } = await import('/page/format.js');
+      const { between, count, digits, duration, moment, rate, secondsOf } = await import('/page/format.js');
+      const { lookOfReserve, withWord } = await import('/page/facts.js');
+      const look = (seconds, hold, kind = 'block') => lookOfReserve({ kind, reserve_seconds: seconds, rate: 1 }, hold) ?? 'plain';
       return [
         count(9999), count(1234567), between('9007199254740993', '9223372036854775806', '1'),
         rate(0), rate(0.25), rate(1234567), duration(null), duration(45), duration(150), duration(2220), duration(90000), duration(1e12),
+        secondsOf('15m'), secondsOf('1h30m'), digits('1241305 numbers'), moment('2026-11-20T13:22:05.519Z'),
+        look(899), look(901), look(59, '1m'), look(61, '1m'), look(299, '15m', 'snowflake'), look(840, '15m', 'snowflake'), withWord('5 min', 'warn'), withWord('5 min', null),
       ];
     });
-    const wanted = ['9,999', '1.23 M', '9.21 E', '0 /s', '0.25 /s', '1.23 M/s', '–', '45 s', '2.5 min', '37 min', '25 h', '> 1000 years'];
+    const wanted = ['9,999', '1.23 M', '9.21 E', '0 /s', '0.25 /s', '1.23 M/s', '–', '45 s', '2.5 min', '37 min', '25 h', '> 1000 years',
+      '900', '5400', '1,241,305 numbers', '2026-11-20 13:22:05 UTC', 'warn', 'plain', 'warn', 'plain', 'warn', 'plain', '5 min · low', '5 min'];
     check(said.join('; ') === wanted.join('; '), said.join('; '));
   });
   await onSequence(window, base);
@@ -88,12 +97,10 @@ async function onSequence(window, base) {
     await page.getByRole('img', { name: /Numbers a second, the last five minutes\. Average/ }).waitFor();
     await page.getByRole('img', { name: /Reserve, the last five minutes/ }).waitFor();
     await page.getByRole('meter', { name: 'Being issued: used' }).waitFor();
-    const described = await describe(base, 'orders');
-    await until('the blocks are there', async () => (await page.locator('.journal tbody tr').count()) === described.blocks.length);
+    await until('the blocks are there', async () => (await page.locator('.journal tbody tr').count()) === (await describe(base, 'orders')).blocks.length);
     await page.locator('.journal').getByText('this replica').first().waitFor();
     await page.locator('.facts').getByText('9007199254740991', { exact: true }).waitFor();
-    const mark = (await describe(base, 'orders')).state.high_water_mark;
-    await until('the high-water mark', async () => (await tile(page, 'High-water mark').textContent()) === mark);
+    await until('the high-water mark', async () => (await tile(page, 'High-water mark').textContent()) === (await describe(base, 'orders')).state.high_water_mark);
   });
   await window.step('a number is taken and explained', async (page) => {
     const before = BigInt((await next(base, 'orders')).value);
@@ -137,7 +144,6 @@ async function raising(window, base) {
   };
   await window.step('raising far is refused, and not done without consent', async (page) => {
     await page.goto(`${base}/#/sequences/orders`);
-    const before = await describe(base, 'orders');
     await begin(page, far);
     const again = page.getByRole('dialog', { name: /all the same/ });
     await again.getByRole('alert').waitFor();
@@ -146,7 +152,7 @@ async function raising(window, base) {
     await again.getByRole('button', { name: 'Cancel' }).click();
     await page.getByText('Not raised.').waitFor();
     const after = await describe(base, 'orders');
-    check(after.state.high_water_mark === before.state.high_water_mark, 'it was raised');
+    check(BigInt(after.state.high_water_mark) < BigInt(far), 'it was raised');
   }, [answered(409, 'advance')]);
   await window.step('with consent it is raised', async (page) => {
     await begin(page, far);
@@ -160,6 +166,66 @@ async function raising(window, base) {
     const near = String(BigInt(far) + 1000n);
     await begin(page, near);
     await page.getByText(`Nothing below ${near} is issued`).waitFor();
+  });
+  await window.step('what is no number is refused before anything is asked', async (page) => {
+    await page.getByLabel('Issue nothing below').fill('abc');
+    await page.getByRole('button', { name: 'Raise…' }).click();
+    await page.getByText(/written in digits only/).waitFor();
+    check((await page.getByRole('dialog').count()) === 0, 'there is a dialog');
+  });
+  await window.step('who goes back has not said yes', async (page) => {
+    await page.goto(`${base}/#/`);
+    await page.goto(`${base}/#/sequences/orders`);
+    const sent = [];
+    const note = (request) => sent.push(request.url());
+    page.on('request', note);
+    await page.getByLabel('Issue nothing below').fill(String(BigInt(far) + 2000n));
+    await page.getByRole('button', { name: 'Raise…' }).click();
+    await page.getByRole('dialog').waitFor();
+    await page.goBack();
+    await row(page, 'orders').waitFor();
+    check((await page.getByRole('dialog').count()) === 0, 'the dialog is still there');
+    check(!sent.some((url) => url.endsWith('/advance')), 'it was raised');
+    page.off('request', note);
+  });
+  await window.step('an answer that comes late changes nothing', async (page) => {
+    await page.goto(`${base}/#/sequences/orders`);
+    await page.getByLabel('Issue nothing below').waitFor();
+    const mark = tile(page, 'High-water mark');
+    await until('the mark is there', async () => /^\d+$/.test(await mark.textContent()));
+    let late = null;
+    const path = (url) => url.pathname.endsWith('/v1/sequences/orders');
+    await page.route(path, async (route) => {
+      if (late === null) {
+        late = { route, response: await route.fetch() };
+      } else {
+        await route.continue();
+      }
+    });
+    await page.getByRole('button', { name: 'Take a number' }).click();
+    await until('an answer is held back', () => late !== null);
+    const floor = String(BigInt((await late.response.json()).state.high_water_mark) + 1000n);
+    await begin(page, floor);
+    await until('the newer one is shown', async () => BigInt(await mark.textContent()) >= BigInt(floor));
+    await mark.evaluate((node) => {
+      window.marks = [];
+      new MutationObserver(() => window.marks.push(node.textContent)).observe(node, { childList: true, characterData: true, subtree: true });
+    });
+    await late.route.fulfill({ response: late.response });
+    await page.waitForResponse((response) => path(new URL(response.url())));
+    await page.waitForResponse((response) => path(new URL(response.url())));
+    const marks = await page.evaluate(() => window.marks);
+    check(marks.every((shown) => BigInt(shown) >= BigInt(floor)), `an old mark was shown: ${marks}`);
+    await page.unroute(path);
+  });
+  await window.step('a period that is raised is named', async (page) => {
+    await page.goto(`${base}/#/sequences/invoices`);
+    await page.getByRole('heading', { level: 1, name: 'invoices' }).waitFor();
+    const { period } = (await describe(base, 'invoices')).state;
+    await page.getByLabel('Issue nothing below').fill('1100');
+    await page.getByRole('button', { name: 'Raise…' }).click();
+    await page.getByRole('dialog', { name: `Raise invoices, period ${period}, to 1100?` }).getByRole('button', { name: 'Raise' }).click();
+    await page.getByText(`Nothing below 1100 is issued any more here in period ${period}; everywhere by`).waitFor();
   });
 }
 
@@ -196,6 +262,14 @@ async function kinds(window, base) {
     await page.getByRole('button', { name: 'Take a number' }).click();
     await page.getByText('Sequence `old-orders` is retired.').waitFor();
   }, [answered(410, 'next')]);
+  await window.step('one that is made elsewhere becomes whole', async (page) => {
+    await visit(page, 'made-elsewhere');
+    await page.getByText(/There is no sequence/).waitFor();
+    await next(base, 'made-elsewhere');
+    await page.locator('.journal tbody tr').first().waitFor();
+    await page.locator('.facts').getByText('9007199254740991', { exact: true }).waitFor();
+    check((await page.getByText(/There is no sequence/).count()) === 0, 'it is still said that there is none');
+  }, [answered(404, 'sequences/made-elsewhere')]);
   await window.step('one that does not exist is made by its first number', async (page) => {
     await visit(page, 'fresh');
     await page.getByText(/There is no sequence/).waitFor();
@@ -290,6 +364,7 @@ async function phone(browser, base) {
       const wide = await tooWide(page);
       check(wide.length === 0, `${place}: ${wide}`);
     }
+    check((await page.locator('#version').textContent()).includes((await api(base, 'replica')).holder), 'which replica it is');
     await page.goto(`${base}/#/sequences/orders`);
     await page.getByLabel('Issue nothing below').fill('9'.repeat(19));
     await page.getByRole('button', { name: 'Raise…' }).tap();

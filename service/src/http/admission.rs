@@ -1,6 +1,7 @@
 //! Who is let in: the bound on calls being answered off the warm path, calls that a foreign web
 //! page made, and the administrator.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix_web::body::BoxBody;
@@ -122,8 +123,8 @@ pub(super) async fn admit(
         let missing = Problem::new(Code::Internal, "The service is not put together.");
         return Ok(request.into_response(missing.error_response()));
     };
-    if from_foreign_page(request.headers()) {
-        let detail = "The call comes from a web page of another site, which may not make it.";
+    let is_loopback = http.administration.is_open();
+    if let Some(detail) = against_page(request.headers(), is_loopback) {
         let problem = Problem::new(Code::Forbidden, detail);
         return Ok(request.into_response(problem.error_response()));
     }
@@ -171,16 +172,40 @@ impl Drop for Place<'_> {
     }
 }
 
+/// What is to be said against a call that a page in a browser made; `None` where nothing is, and of
+/// calls that no browser made.
+fn against_page(headers: &HeaderMap, is_loopback: bool) -> Option<&'static str> {
+    let is_by_browser = headers.contains_key(header::ORIGIN)
+        || headers
+            .keys()
+            .any(|name| name.as_str().starts_with("sec-fetch-"));
+    if from_foreign_page(headers) {
+        Some("The call comes from a web page of another site, which may not make it.")
+    } else if is_by_browser && is_loopback && !names_loopback(headers) {
+        // Who answers for a name may have it lead to this machine, and its page is then the same
+        // site as the service.
+        Some(
+            "The service listens on loopback and was called by another name than `localhost`, \
+             `127.0.0.1` or `[::1]`; open the page by one of these, or have the proxy before it \
+             send one as `Host`.",
+        )
+    } else {
+        None
+    }
+}
+
 /// Whether a browser says that a page of another site made the call.
 ///
 /// `Sec-Fetch-Site` is written by the browser and cannot be set by a page; `Origin` is compared
-/// with the host the call was sent to for browsers without it.
+/// with the host the call was sent to for browsers without it, as proxies write another one there.
 fn from_foreign_page(headers: &HeaderMap) -> bool {
-    if headers
-        .get("sec-fetch-site")
-        .is_some_and(|site| site == "cross-site")
-    {
-        return true;
+    if let Some(site) = headers.get("sec-fetch-site") {
+        if site == "cross-site" {
+            return true;
+        }
+        if site == "same-origin" || site == "none" {
+            return false;
+        }
     }
     let Some(origin) = headers.get(header::ORIGIN) else {
         return false;
@@ -196,6 +221,33 @@ fn from_foreign_page(headers: &HeaderMap) -> bool {
         (Some((_, origin)), Some(host)) => !origin.eq_ignore_ascii_case(host),
         _ => true,
     }
+}
+
+/// Whether `Host` is this machine by a name that nobody else answers for.
+fn names_loopback(headers: &HeaderMap) -> bool {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let Some(host) = host else {
+        return false;
+    };
+    // The port follows the last colon, unless that is within the brackets of an address.
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let in_brackets = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    if let Some(address) = in_brackets {
+        return address
+            .parse::<Ipv6Addr>()
+            .is_ok_and(|address| address.is_loopback());
+    }
+    name.eq_ignore_ascii_case("localhost")
+        || name
+            .parse::<Ipv4Addr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -321,5 +373,61 @@ mod tests {
             ("sec-fetch-site", "same-origin")
         ]));
         assert!(!foreign(&[("host", "localhost:8080")]));
+        // A proxy before the service wrote the host; the browser knows better.
+        for (site, is_foreign) in [
+            ("same-origin", false),
+            ("none", false),
+            ("same-site", true),
+            ("cross-site", true),
+        ] {
+            let headers = [
+                ("host", "127.0.0.1:8080"),
+                ("origin", "https://numbers.example"),
+                ("sec-fetch-site", site),
+            ];
+            assert_eq!(foreign(&headers), is_foreign, "{site}");
+        }
+    }
+
+    #[test]
+    fn on_loopback_a_page_has_to_call_it_by_its_own_name() {
+        let is_refused = |host: &str, by: (&str, &str), is_loopback: bool| {
+            let request = TestRequest::get()
+                .insert_header(("host", host))
+                .insert_header(by)
+                .to_http_request();
+            against_page(request.headers(), is_loopback).is_some()
+        };
+        let same = ("sec-fetch-site", "same-origin");
+        for own in [
+            "localhost",
+            "LOCALHOST:80",
+            "127.0.0.1",
+            "127.9.9.9:8080",
+            "[::1]",
+            "[::1]:8080",
+        ] {
+            assert!(!is_refused(own, same, true), "{own}");
+        }
+        for other in [
+            "evil.example",
+            "evil.example:8080",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "192.0.2.1:8080",
+            "[2001:db8::1]:8080",
+            "::1",
+            "[::1",
+            "",
+        ] {
+            assert!(is_refused(other, same, true), "{other}");
+            assert!(!is_refused(other, same, false), "{other}");
+            assert!(!is_refused(other, ("accept", "*/*"), true), "{other}");
+            let mode = ("sec-fetch-mode", "cors");
+            assert!(is_refused(other, mode, true), "{other}");
+        }
+        let origin = ("origin", "http://evil.example");
+        assert!(is_refused("evil.example", origin, true));
+        assert!(!is_refused("evil.example", origin, false));
     }
 }

@@ -20,6 +20,9 @@ use crate::store::StoreHealth;
 /// Names that are looked at for one page: of more that do not fit the next page goes on.
 const LOOKED_AT: usize = 10_000;
 
+/// Names, and periods of them, that are looked at before other callers get a turn.
+const LOOKED_AT_ONCE: usize = 100;
+
 impl Directory {
     /// This process, as the journal calls it.
     pub fn holder(&self) -> &str {
@@ -46,6 +49,7 @@ impl Directory {
         let start = names.partition_point(|name| name.as_str() <= after);
         let rest = names.get(start..).unwrap_or_default();
         let mut page = LivePage::default();
+        let mut n_at_once = 0;
         for (n_seen, name) in rest.iter().enumerate() {
             if n_seen >= LOOKED_AT || page.sequences.len() >= limit {
                 page.next = n_seen
@@ -54,10 +58,16 @@ impl Directory {
                     .cloned();
                 break;
             }
+            n_at_once += 1;
             if name.as_str().contains(contains) {
                 let head = self.shared.issuers.pin().get(name).cloned();
                 let shown = head.and_then(|head| self.shared.show(&head, None).ok()?);
+                n_at_once += shown.as_ref().and_then(|it| it.n_periods).unwrap_or(0);
                 page.sequences.extend(shown);
+            }
+            if n_at_once >= LOOKED_AT_ONCE {
+                n_at_once = 0;
+                tokio::task::yield_now().await;
             }
         }
         page

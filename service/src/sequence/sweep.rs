@@ -92,6 +92,10 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
         }
         let is_parked = matches!(&*issuer.actor.lock(), Link::Parked);
         let is_used = is_parked && issuer.sample(now) > 0;
+        if is_used {
+            // What was issued since the last look at all is not of this second.
+            shared.histories.begin(&issuer, 0, now);
+        }
         let idle_for = issuer.idle_for(now);
         let is_head = issuer.periods().is_some_and(|periods| !periods.is_empty());
         let is_stranger = !is_head && !issuer.is_known() && idle_for >= INTERVAL;

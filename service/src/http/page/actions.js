@@ -1,25 +1,47 @@
 // What can be done to a sequence: take a number, raise its floor, ask what became of a number.
 
-import { Refusal, Unreachable, call, pathOf, useToken } from './api.js';
+import { Refusal, Unreachable, call, canBeSent, pathOf, useToken } from './api.js';
 import { h, put, set } from './dom.js';
 import { fateOf, list } from './facts.js';
 import { clock, moment } from './format.js';
 
-/** Asks in a dialog; resolves with the field's text, or true where there is none, or null when it is refused. */
+/**
+ * Asks in a dialog; resolves with the field's text, or true where there is none, or null when it is refused.
+ * Where `field.wrong` has something against the text, that is said and the dialog stays.
+ */
 function ask({ title, words, error, field, yes, isGrave = false }) {
   return new Promise((resolve) => {
-    const input = field ? h('input', { id: 'answer', type: field.type, autocomplete: 'off', required: true }) : null;
-    const close = (answer) => { dialog.close(); dialog.remove(); resolve(answer); };
+    const input = field ? h('input', { id: 'answer', type: field.type, autocomplete: field.autocomplete, required: true }) : null;
+    const said = h('p', { id: 'dialog-error', class: 'error', role: 'alert' }, error);
+    const close = (answer) => {
+      removeEventListener('hashchange', leave, { capture: true });
+      dialog.close();
+      dialog.remove();
+      resolve(answer);
+    };
+    // Who goes elsewhere has not said yes.
+    const leave = () => close(null);
+    const submit = (event) => {
+      event.preventDefault();
+      const wrong = field?.wrong?.(input.value) ?? null;
+      if (wrong === null) {
+        close(input ? input.value : true);
+      } else {
+        put(said, wrong);
+        input.focus();
+      }
+    };
     const refuse = h('button', { type: 'button', class: 'quiet', autofocus: !field, onclick: () => close(null) }, 'Cancel');
-    const dialog = h('dialog', { 'aria-labelledby': 'dialog-title', 'aria-describedby': 'dialog-words' },
-      h('form', { onsubmit: (event) => { event.preventDefault(); close(input ? input.value : true); } },
+    const dialog = h('dialog', { 'aria-labelledby': 'dialog-title', 'aria-describedby': 'dialog-error dialog-words' },
+      h('form', { onsubmit: submit },
         h('h2', { id: 'dialog-title' }, title),
-        error ? h('p', { class: 'error', role: 'alert' }, error) : null,
+        said,
         h('p', { id: 'dialog-words' }, words),
         input ? h('div', { class: 'field' }, h('label', { for: 'answer' }, field.label), input) : null,
         h('div', { class: 'buttons' }, refuse,
           h('button', { type: 'submit', class: isGrave ? 'grave' : 'main' }, yes))));
     dialog.addEventListener('cancel', (event) => { event.preventDefault(); close(null); });
+    addEventListener('hashchange', leave, { capture: true });
     document.body.append(dialog);
     const before = document.activeElement;
     dialog.addEventListener('close', () => before?.focus?.());
@@ -42,7 +64,10 @@ async function asAdministrator(change) {
         title: 'Administrator’s token',
         words: 'Changes need the token that this service was started with. It is kept until the page is closed, and sent to this service alone.',
         error: error ? refusal.message : null,
-        field: { label: 'Token', type: 'password' },
+        field: {
+          label: 'Token', type: 'password', autocomplete: 'new-password',
+          wrong: (given) => (canBeSent(given) ? null : 'A token is of letters, digits and signs of ASCII.'),
+        },
         yes: 'Go on',
       });
       if (given === null) {
@@ -93,16 +118,22 @@ export function take(name, period, done) {
   return made.form;
 }
 
-export function raise(name, period, done) {
+/** `presentPeriod` says which period that would be, '' for none: it is asked at the moment of the click. */
+export function raise(name, presentPeriod, done) {
   const input = h('input', { id: 'floor', inputmode: 'numeric', autocomplete: 'off', required: true, maxlength: 20 });
   const made = action('Raise…', 'quiet', async () => {
     const floor = input.value.trim();
+    if (!/^\d{1,19}$/.test(floor)) {
+      return h('p', { class: 'error' }, 'A floor is a whole number, written in digits only.');
+    }
+    const period = presentPeriod();
+    const what = period === '' ? name : `${name}, period ${period},`;
     const send = (confirm) => asAdministrator(() => call(pathOf(name, '/advance'), {
-      method: 'POST', body: { floor, ...(confirm ? { confirm } : {}), ...(period === '' ? {} : { period }) },
+      method: 'POST', isAdministration: true, body: { floor, ...(confirm ? { confirm } : {}), ...(period === '' ? {} : { period }) },
     }));
     const consent = await ask({
-      title: `Raise ${name} to ${floor}?`,
-      words: `Nothing below ${floor} is issued any more, by any replica. A floor never falls: this cannot be undone.`,
+      title: `Raise ${what} to ${floor}?`,
+      words: `Nothing below ${floor} is issued any more${period === '' ? '' : ` in period ${period}`}, by any replica. A floor never falls: this cannot be undone.`,
       yes: 'Raise',
     });
     if (consent === null) {
@@ -116,7 +147,7 @@ export function raise(name, period, done) {
         throw refusal;
       }
       const insists = await ask({
-        title: `Raise ${name} to ${floor} all the same?`, error: refusal.message,
+        title: `Raise ${what} to ${floor} all the same?`, error: refusal.message,
         words: 'What is skipped is lost for good.', yes: 'Skip them and raise', isGrave: true,
       });
       if (insists === null) {
@@ -125,9 +156,10 @@ export function raise(name, period, done) {
       raised = await send(true);
     }
     done();
+    const of = period === '' ? '' : ` in period ${period}`;
     return h('p', {}, raised.advanced
-      ? `Nothing below ${raised.floor} is issued any more here; everywhere by ${clock(new Date(raised.everywhere_by))}.`
-      : `Its floor is ${raised.floor} already, and never falls.`);
+      ? `Nothing below ${raised.floor} is issued any more here${of}; everywhere by ${clock(new Date(raised.everywhere_by))}.`
+      : `Its floor${of} is ${raised.floor} already, and never falls.`);
   });
   made.form.append(h('div', { class: 'field' }, h('label', { for: 'floor' }, 'Issue nothing below'), h('div', { class: 'beside' }, input, made.button)), made.result);
   return made.form;

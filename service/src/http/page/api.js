@@ -15,10 +15,11 @@ export class Refusal extends Error {
   }
 }
 
-/** The service did not answer. */
+/** The service did not answer, or something else did in its place. */
 export class Unreachable extends Error {
-  constructor() {
-    super('This replica does not answer. Whether the call was carried out is not known.');
+  constructor(method, status = null) {
+    const said = status === null ? 'This replica does not answer.' : `This replica does not answer: something before it did, with status ${status}.`;
+    super(method === 'GET' ? said : `${said} Whether the call was carried out is not known.`);
   }
 }
 
@@ -26,34 +27,50 @@ export function useToken(given) {
   token = given || null;
 }
 
-/** Reads what is at `path`, or sends `body` there. */
-export async function call(path, { method = 'GET', body, patience = PATIENCE_MS } = {}) {
+/** Whether a token can be sent: headers of HTTP are of these characters. */
+export function canBeSent(given) {
+  return /^[\x20-\x7e]+$/.test(given);
+}
+
+/** Reads what is at `path`, or sends `body` there; an administrator's call brings the token along. */
+export async function call(path, { method = 'GET', body, patience = PATIENCE_MS, isAdministration = false } = {}) {
   const headers = { Accept: 'application/json' };
   if (body !== undefined) {
     headers['Content-Type'] = 'application/json';
   }
-  if (token !== null && method !== 'GET') {
+  if (token !== null && isAdministration) {
     headers.Authorization = `Bearer ${token}`;
   }
+  // Made here, so that what is wrong with it is not taken for a silent replica.
+  const request = new Request(path, {
+    method,
+    headers,
+    body: body === undefined ? undefined : JSON.stringify(body),
+    cache: 'no-store',
+    signal: AbortSignal.timeout(patience),
+  });
   let response;
   let text;
   try {
-    response = await fetch(path, {
-      method,
-      headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
-      cache: 'no-store',
-      signal: AbortSignal.timeout(patience),
-    });
+    response = await fetch(request);
     text = await response.text();
-  } catch {
-    throw new Unreachable();
+  } catch (error) {
+    throw isSilence(error) ? new Unreachable(method) : error;
   }
   const answer = parsed(text);
+  if (response.ok ? answer === null : typeof answer?.code !== 'string') {
+    // The service answers in JSON, and says no with a code.
+    throw new Unreachable(method, response.status);
+  }
   if (!response.ok) {
     throw new Refusal(response.status, answer);
   }
   return answer;
+}
+
+/** What `fetch` throws where the network fails or the time is over. */
+function isSilence(error) {
+  return error instanceof TypeError || (error instanceof DOMException && ['AbortError', 'NetworkError', 'TimeoutError'].includes(error.name));
 }
 
 function parsed(text) {

@@ -50,9 +50,10 @@ export function chart(title, write, ends = []) {
 
   return {
     node,
-    show(given) {
+    /** `isUnrecorded`: there was something, and it was not written down. */
+    show(given, isUnrecorded = false) {
       values = given.slice(-SPAN_S);
-      const text = summary(values, write);
+      const text = isUnrecorded ? 'Not recorded here.' : summary(values, write);
       put(words, text);
       set(drawing, 'aria-label', `${title}, the last five minutes. ${text}`);
       draw();

@@ -1,12 +1,13 @@
 // What is said of a sequence in words: chips, warnings, definition, blocks, what became of a number.
 
 import { arrange, bar, h, put } from './dom.js';
-import { NOTHING, ago, between, count, duration, moment, passed } from './format.js';
+import { NOTHING, ago, between, count, duration, moment, passed, secondsOf } from './format.js';
 
 /** As long before the end as the alerts say. */
 const RUNWAY_WARN_DAYS = 30;
 const RUNWAY_BAD_DAYS = 7;
-const RESERVE_WARN_S = 60;
+/** What `block.hold` is where nothing else is defined; the alert goes by it, too. */
+const HOLD_S = 15 * 60;
 
 /** The short words beside a name. */
 export function chipsOf({ kind, order, counts_by, store, retired }) {
@@ -29,8 +30,15 @@ export function chipsOf({ kind, order, counts_by, store, retired }) {
   return words;
 }
 
-export function lookOfReserve({ reserve_seconds: seconds, rate }) {
-  return seconds !== null && rate >= 0.1 && seconds < RESERVE_WARN_S ? 'warn' : null;
+/** Whether memory lasts for less than `hold`, as a definition writes it; of a lease, which is renewed each minute, for less than a third of it: both as the alerts. */
+export function lookOfReserve({ kind, reserve_seconds: seconds, rate }, hold) {
+  const wanted = (secondsOf(hold) ?? HOLD_S) * (kind === 'snowflake' ? 1 / 3 : 1);
+  return seconds !== null && rate >= 0.1 && seconds < wanted ? 'warn' : null;
+}
+
+/** What a colour says, said in a word too. */
+export function withWord(text, look) {
+  return look === 'bad' ? `${text} · very low` : look === 'warn' ? `${text} · low` : text;
 }
 
 export function lookOfRunway(runway) {

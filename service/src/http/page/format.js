@@ -84,20 +84,25 @@ export function end(limit) {
   return ENDS[limit] ?? limit;
 }
 
-/** A moment of the API (RFC 3339) as a clock on the wall shows it. */
+/** A span of time as a definition writes it (`15m`, `1h30m`) in seconds; null where it is none. */
+export function secondsOf(span) {
+  const units = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 };
+  const parts = [...String(span ?? '').matchAll(/(\d+)(ms|[smhd])/g)];
+  return parts.length === 0 ? null : parts.reduce((sum, [, number, unit]) => sum + Number(number) * units[unit], 0);
+}
+
+/** A moment of the API (RFC 3339), in UTC whoever looks. */
 export function moment(text) {
   const time = new Date(text);
   if (!text || Number.isNaN(time.getTime())) {
     return NOTHING;
   }
-  const two = (number) => String(number).padStart(2, '0');
-  const date = `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())}`;
-  return `${date} ${clock(time)}`;
+  return `${time.toISOString().slice(0, 10)} ${clock(time)}`;
 }
 
-/** Hours, minutes and seconds. */
+/** Hours, minutes and seconds, in UTC. */
 export function clock(time) {
-  return [time.getHours(), time.getMinutes(), time.getSeconds()].map((part) => String(part).padStart(2, '0')).join(':');
+  return `${time.toISOString().slice(11, 19)} UTC`;
 }
 
 /** How long ago. */
@@ -128,6 +133,11 @@ export function passed(first, last, next) {
 /** A sentence of the service as a line of its own. */
 export function sentence(text) {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}`.replaceAll('`', '');
+}
+
+/** A text whose long numbers are grouped. */
+export function digits(text) {
+  return text.replace(/(?<![\d.])\d{5,}/g, grouped);
 }
 
 /** `1 key`, `3 keys`. */

@@ -73,7 +73,11 @@ async function look() {
 
 async function lookOnce(current) {
   try {
-    seen.replica = await call('v1/replica', { patience: SOON_MS });
+    const known = await call('v1/replica', { patience: SOON_MS });
+    if (typeof known.holder !== 'string' || !Array.isArray(known.stores)) {
+      throw new Unreachable('GET', 200);
+    }
+    seen.replica = known;
     seen.lostAt = null;
     const databases = seen.replica.stores.flatMap((store) => store.databases);
     seen.databaseUp = databases.some((database) => database.up);
@@ -96,7 +100,7 @@ function showReplica() {
   if (known) {
     put(replica, known.holder);
     set(replica, 'title', `This replica, as the journal calls it; up since ${moment(known.started)}`);
-    put(document.getElementById('version'), `Odometer ${known.version} · up since ${moment(known.started)} (${ago(known.started).replace(' ago', '')})`);
+    put(document.getElementById('version'), `Odometer ${known.version} · replica ${known.holder} · up since ${moment(known.started)} (${ago(known.started).replace(' ago', '')})`);
   }
   const [state, word] = standing(known);
   set(status, 'data-state', state);

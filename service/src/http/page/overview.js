@@ -3,19 +3,28 @@
 import { Refusal, Unreachable, call, withQuery } from './api.js';
 import { arrange, bar, chips, h, put, set } from './dom.js';
 import { NOTHING, ago, count, duration, end, plural, rate, runway } from './format.js';
-import { chipsOf, lookOfReserve, lookOfRunway, outlasts } from './facts.js';
+import { chipsOf, lookOfReserve, lookOfRunway, outlasts, withWord } from './facts.js';
 
 const PAGE = 100;
 /** Pages that are asked for until one is full: a filter may pass over many names. */
 const MOST_PAGES = 10;
 /** Between two looks into the database, which is not asked for every second. */
 const BETWEEN_LISTS_MS = 10000;
+/** What a name may begin with. */
+const BEGINNING = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 
 export function overview(seen, look) {
   const rows = new Map();
   const facts = {};
   let shownAtMost = PAGE;
   let listedAt = 0;
+  /** What the names not in memory were asked for by. */
+  let listedFor = '';
+  /** How often they were asked for, and which of the answers is the newest that was shown. */
+  let nAsked = 0;
+  let nShown = 0;
+  /** What memory said last. */
+  let inMemory = { sequences: [], next: null };
   let timer = null;
 
   const filter = h('input', {
@@ -31,7 +40,7 @@ export function overview(seen, look) {
     h('thead', {}, h('tr', {},
       h('th', { scope: 'col' }, 'Sequence'),
       h('th', { scope: 'col' }, 'Block used'),
-      h('th', { scope: 'col', class: 'number', title: 'Numbers a second, averaged over five minutes' }, 'Rate'),
+      h('th', { scope: 'col', class: 'number', title: 'Numbers a second, smoothed over five minutes' }, 'Rate'),
       h('th', { scope: 'col', class: 'number' }, 'Reserve'),
       h('th', { scope: 'col', class: 'number' }, 'Runway'))),
     body);
@@ -62,13 +71,18 @@ export function overview(seen, look) {
   async function refresh() {
     showReplica(seen.replica, facts);
     const wanted = filter.value.trim();
+    if (wanted !== listedFor) {
+      listedFor = wanted;
+      clearResting('');
+    }
     try {
-      const { sequences, next } = await live(wanted, shownAtMost);
+      inMemory = await live(wanted, shownAtMost);
+      const { sequences, next } = inMemory;
       put(problem, '');
       showRows(sequences, wanted, next);
       more.hidden = next === null;
       // Not waited for: while the database is slow, memory is shown all the same.
-      showResting(wanted, sequences, next).catch(refused);
+      showResting(wanted).catch(refused);
     } catch (error) {
       if (error instanceof Unreachable || !(error instanceof Refusal)) {
         throw error;
@@ -107,22 +121,36 @@ export function overview(seen, look) {
       : `No sequence in memory has “${wanted}” in its name.`);
   }
 
-  async function showResting(wanted, inMemory, next) {
+  /** Nothing is listed, and no answer that is on its way counts any more. */
+  function clearResting(note) {
+    listedAt = 0;
+    nShown = nAsked;
+    put(restingNote, note);
+    arrange(resting, []);
+  }
+
+  async function showResting(wanted) {
     if (!seen.databaseUp) {
-      listedAt = 0;
-      put(restingNote, 'No database answers: what is not in memory is not known now.');
-      arrange(resting, []);
+      clearResting('No database answers: what is not in memory is not known now.');
+      return;
+    }
+    if (wanted !== '' && !BEGINNING.test(wanted)) {
+      clearResting(`No name begins with “${wanted}”.`);
       return;
     }
     if (performance.now() - listedAt < BETWEEN_LISTS_MS && listedAt > 0) {
       return;
     }
     listedAt = performance.now();
+    nAsked += 1;
+    const asked = nAsked;
     const listed = await call(withQuery('v1/sequences', { prefix: wanted, limit: PAGE }));
-    if (wanted !== filter.value.trim()) {
+    if (asked <= nShown || wanted !== filter.value.trim()) {
       return;
     }
-    const here = new Set(inMemory.map((sequence) => sequence.sequence));
+    nShown = asked;
+    const { sequences, next } = inMemory;
+    const here = new Set(sequences.map((sequence) => sequence.sequence));
     const others = listed.sequences.filter((sequence) => !here.has(sequence.sequence));
     // Of a page that goes on in memory nobody knows what follows.
     const known = next === null ? others : others.filter((sequence) => sequence.sequence <= next);
@@ -186,12 +214,14 @@ function row(name) {
       }
       put(usedText, usedOf(sequence));
       put(rateCell, rate(sequence.rate));
-      put(reserve, sequence.reserve_seconds === null || sequence.retired ? NOTHING : duration(sequence.reserve_seconds));
-      set(reserve, 'data-look', lookOfReserve(sequence));
+      const look = sequence.retired ? null : lookOfReserve(sequence);
+      put(reserve, sequence.reserve_seconds === null || sequence.retired ? NOTHING : withWord(duration(sequence.reserve_seconds), look));
+      set(reserve, 'data-look', look);
       const lasts = outlasts(sequence);
-      put(left, lasts ? 'its period' : runway(sequence.runway));
+      const lookOfLeft = lasts ? null : lookOfRunway(sequence.runway);
+      put(left, lasts ? 'its period' : withWord(runway(sequence.runway), lookOfLeft));
       set(left, 'title', sequence.runway ? `${count(sequence.runway.numbers_left)} numbers ${end(sequence.runway.limit)}` : null);
-      set(left, 'data-look', lasts ? null : lookOfRunway(sequence.runway));
+      set(left, 'data-look', lookOfLeft);
     },
   };
 }

@@ -4,8 +4,8 @@ import { Refusal, Unreachable, call, pathOf, withQuery } from './api.js';
 import { explain, raise, take } from './actions.js';
 import { TIMES, chart } from './chart.js';
 import { chips, h, put, set } from './dom.js';
-import { chipsOf, definitionOf, heldBlock, journal, leaseOf, lookOfReserve, lookOfRunway, outlasts } from './facts.js';
-import { NOTHING, count, duration, end, plural, rate, runway, sentence } from './format.js';
+import { chipsOf, definitionOf, heldBlock, journal, leaseOf, lookOfReserve, lookOfRunway, outlasts, withWord } from './facts.js';
+import { NOTHING, count, digits, duration, end, plural, rate, runway, sentence } from './format.js';
 
 const BETWEEN_DESCRIPTIONS_MS = 5000;
 
@@ -28,6 +28,13 @@ export function sequence(seen, name, period, look) {
     h('h2', { id: 'question' }, 'What became of a number'), explain(name, () => seen.replica?.holder ?? ''));
   let described = null;
   let describedAt = 0;
+  /** Whether the database said last that there is no such sequence. */
+  let isMissing = false;
+  /** How often the database was asked, and which of its answers is the newest that was shown. */
+  let nAsked = 0;
+  let nShown = 0;
+  /** The period that numbers are given of now; '' where it counts without. */
+  let present = '';
   let shape = '';
 
   const node = h('div', { class: 'stack' },
@@ -35,7 +42,7 @@ export function sequence(seen, name, period, look) {
     h('div', { class: 'title' }, h('h1', {}, name), marks),
     description, problem,
     h('section', { class: 'card', 'aria-label': 'Now, on this replica' },
-      h('dl', { class: 'tiles' }, ['Rate (5 min)', 'Reserve', 'In memory', 'Runway', 'High-water mark'].map((title) => {
+      h('dl', { class: 'tiles' }, ['Rate, smoothed', 'Reserve', 'In memory', 'Runway', 'High-water mark'].map((title) => {
         tiles[title] = h('dd');
         return h('div', {}, h('dt', {}, title), tiles[title]);
       })),
@@ -50,6 +57,8 @@ export function sequence(seen, name, period, look) {
   /** At once, and from the database too: something was changed. */
   function changed() {
     describedAt = 0;
+    // What was asked before may not be so any more.
+    nShown = nAsked;
     look();
   }
 
@@ -63,8 +72,9 @@ export function sequence(seen, name, period, look) {
       } else if (described) {
         showDescribed();
       }
-      rates.show(watched.history.map((second) => second.rate));
-      reserves.show(watched.history.map((second) => second.reserve_seconds));
+      const isUnrecorded = watched.history.length === 0 && (watched.live?.rate ?? 0) > 0;
+      rates.show(watched.history.map((second) => second.rate), isUnrecorded);
+      reserves.show(watched.history.map((second) => second.reserve_seconds), isUnrecorded);
     } catch (error) {
       if (error instanceof Unreachable || !(error instanceof Refusal)) {
         throw error;
@@ -80,7 +90,7 @@ export function sequence(seen, name, period, look) {
   }
 
   async function describe(isInMemory) {
-    const isDue = describedAt === 0 || performance.now() - describedAt >= BETWEEN_DESCRIPTIONS_MS;
+    const isDue = describedAt === 0 || (isMissing && isInMemory) || performance.now() - describedAt >= BETWEEN_DESCRIPTIONS_MS;
     if (!isDue) {
       return;
     }
@@ -89,8 +99,17 @@ export function sequence(seen, name, period, look) {
       return;
     }
     describedAt = performance.now();
+    isMissing = false;
+    nAsked += 1;
+    const asked = nAsked;
     try {
-      described = await call(pathOf(name, '', { period }));
+      const answer = await call(pathOf(name, '', { period }));
+      if (asked <= nShown) {
+        return;
+      }
+      nShown = asked;
+      described = answer;
+      present = answer.state.period ?? '';
       put(problem, '');
       showDefinition(described.definition);
       showBlocks(described);
@@ -99,9 +118,11 @@ export function sequence(seen, name, period, look) {
         showDescribed();
       }
     } catch (error) {
+      if (asked <= nShown) {
+        return;
+      }
       if (error instanceof Refusal && error.code === 'sequence_not_found') {
-        // It is asked for again when somebody takes a number.
-        describedAt = Number.POSITIVE_INFINITY;
+        isMissing = true;
         showActions({ kind: 'block', period: 'none' });
       }
       throw error;
@@ -132,7 +153,7 @@ export function sequence(seen, name, period, look) {
       needsKey ? null : take(name, period, done),
       needsKey ? null : given.kind === 'snowflake'
         ? h('p', { class: 'muted' }, 'Time-ordered ids go by the clock: there is no floor to raise.')
-        : raise(name, period === '' ? described?.state.period ?? '' : period, done),
+        : raise(name, () => (period === '' ? present : period), done),
     ].filter(Boolean));
   }
 
@@ -162,9 +183,11 @@ export function sequence(seen, name, period, look) {
 
   function showLive(live) {
     showMarks({ ...live, retired: described?.state.retired ?? live.retired });
-    put(tiles['Rate (5 min)'], rate(live.rate));
-    put(tiles.Reserve, live.reserve_seconds === null ? NOTHING : duration(live.reserve_seconds));
-    set(tiles.Reserve, 'data-look', lookOfReserve(live));
+    present = live.period ?? '';
+    put(tiles['Rate, smoothed'], rate(live.rate));
+    const look = lookOfReserve(live, described?.definition.block?.hold);
+    put(tiles.Reserve, withWord(live.reserve_seconds === null ? NOTHING : duration(live.reserve_seconds), look));
+    set(tiles.Reserve, 'data-look', look);
     put(tiles['In memory'], live.kind === 'snowflake' ? NOTHING : count(live.remaining));
     showRunway(live.runway ?? described?.state.runway, outlasts(live));
     const wanted = [];
@@ -180,7 +203,7 @@ export function sequence(seen, name, period, look) {
       wanted.push(leaseOf(live.lease));
     }
     if (live.why) {
-      wanted.push(h('p', { class: 'muted' }, live.lease || live.order === 'strict' ? sentence(live.why) : `Last block: ${live.why}`));
+      wanted.push(h('p', { class: 'muted' }, live.lease || live.order === 'strict' ? sentence(live.why) : `Last block: ${digits(live.why)}`));
     }
     reserves.node.hidden = live.order === 'strict';
     // Of all keys together there are no minutes to show.
@@ -199,7 +222,7 @@ export function sequence(seen, name, period, look) {
   function showDescribed() {
     const { definition: given, state } = described;
     showMarks({ kind: given.kind, order: given.order, counts_by: given.period, store: given.store, retired: state.retired, period: state.period });
-    put(tiles['Rate (5 min)'], rate(state.rate));
+    put(tiles['Rate, smoothed'], rate(state.rate));
     put(tiles.Reserve, NOTHING);
     put(tiles['In memory'], '0');
     showRunway(state.runway);
@@ -211,8 +234,9 @@ export function sequence(seen, name, period, look) {
   }
 
   function showRunway(given, lasts = false) {
-    put(tiles.Runway, lasts ? 'its period' : runway(given));
-    set(tiles.Runway, 'data-look', lasts ? null : lookOfRunway(given));
+    const look = lasts ? null : lookOfRunway(given);
+    put(tiles.Runway, lasts ? 'its period' : withWord(runway(given), look));
+    set(tiles.Runway, 'data-look', look);
     set(tiles.Runway, 'title', given ? `${count(given.numbers_left)} numbers ${end(given.limit)}` : null);
   }
 
