@@ -75,18 +75,17 @@ async fn with_data(prometheus: &Prometheus, expressions: &[Expression]) -> Vec<E
     speaking.cloned().collect()
 }
 
-/// What there is while all is well, of what a rule asks for: a recorded series, and each selector.
-fn parts_of(rule: &Rule) -> Vec<Expression> {
-    let mut parts: Vec<Expression> = selectors_of(&rule.expression)
+/// The selectors of an expression that find something while all is well: `or vector(0)` would hide
+/// one that does not.
+fn parts_of(place: &str, expression: &str) -> Vec<Expression> {
+    selectors_of(expression)
         .into_iter()
         .filter(|selector| !shows_only_failures(selector))
-        .map(|selector| Expression::of_rule(rule, &selector))
-        .collect();
-    if !rule.is_alert {
-        parts.push(Expression::of_rule(rule, &rule.expression));
-        parts.push(Expression::of_rule(rule, &rule.name));
-    }
-    parts
+        .map(|text| Expression {
+            place: format!("{place}, a part"),
+            text,
+        })
+        .collect()
 }
 
 /// The selectors of an expression; one of a window as a rate, which needs two values in it.
@@ -153,7 +152,7 @@ fn every_expression_gives_data_on_a_real_prometheus() {
         let mut prometheus = Prometheus::start(&stage.replicas, &files).await;
         let rules = prometheus.rules().await;
         let provoked = all_provoked(&rules);
-        while_all_is_well(&prometheus, &rules, &provoked).await;
+        while_all_is_well(&prometheus, &rules).await;
         a_silent_expression_is_found(&prometheus).await;
         when_something_happens(&mut prometheus, stage, &provoked).await;
         let mut failed = prometheus.rules().await;
@@ -163,28 +162,56 @@ fn every_expression_gives_data_on_a_real_prometheus() {
 }
 
 /// Everything gives data but what only a failure shows.
-async fn while_all_is_well(
-    prometheus: &Prometheus,
-    rules: &[Rule],
-    provoked: &[(Step, Expression)],
-) {
+async fn while_all_is_well(prometheus: &Prometheus, rules: &[Rule]) {
     assert!(rules.len() >= LEAST_RULES, "{} rules", rules.len());
     let mut expressions = dashboards::expressions();
     let n_shown = expressions.len();
     assert!(n_shown >= LEAST_EXPRESSIONS, "{n_shown}");
-    expressions.extend(rules.iter().flat_map(parts_of));
+    let shown = expressions.clone();
+    let selectors = shown.iter().flat_map(|one| parts_of(&one.place, &one.text));
+    expressions.extend(selectors);
+    for rule in rules {
+        expressions.extend(parts_of(&rule.name, &rule.expression));
+        if !rule.is_alert {
+            expressions.push(Expression::of_rule(rule, &rule.expression));
+            expressions.push(Expression::of_rule(rule, &rule.name));
+        }
+    }
     let silent = without_data(prometheus, &expressions, LIMIT).await;
     assert!(silent.is_empty(), "without data: {silent:#?}");
-    let provoked: Vec<_> = provoked.iter().map(|(_, one)| one.clone()).collect();
-    // A busy machine may miss a scrape, which is a failure as well.
+    only_replicas_are_counted(prometheus, &shown).await;
+}
+
+/// There is another target, which is none of ours.
+async fn only_replicas_are_counted(prometheus: &Prometheus, shown: &[Expression]) {
+    assert_eq!(prometheus.query("count(up)").await, Ok(vec![3.0]));
+    let counts: Vec<_> = shown
+        .iter()
+        .filter(|one| one.text.starts_with("count(up{"))
+        .collect();
+    assert_eq!(counts.len(), 1, "{counts:?}");
+    for count in counts {
+        let counted = prometheus.query(&count.text).await;
+        assert_eq!(counted, Ok(vec![2.0]), "{count:?}");
+    }
+}
+
+/// What has not been provoked yet gives no data before `step`.
+///
+/// A busy machine may miss a scrape, which is a failure as well: then it has to pass.
+async fn before(step: Step, prometheus: &Prometheus, provoked: &[(Step, Expression)]) {
+    let to_come = STEPS.iter().skip_while(|other| **other != step);
+    let to_come: Vec<Step> = to_come.copied().collect();
+    let later = provoked.iter().filter(|(when, _)| to_come.contains(when));
+    let later: Vec<_> = later.map(|(_, one)| one.clone()).collect();
     let started = Instant::now();
     loop {
-        let speaking = with_data(prometheus, &provoked).await;
+        let speaking = with_data(prometheus, &later).await;
         if speaking.is_empty() {
             return;
         }
         let is_over = started.elapsed() > LIMIT;
-        assert!(!is_over, "nothing has failed: {speaking:#?}");
+        assert!(!is_over, "{step:?} has not happened: {speaking:#?}");
         tokio::time::sleep(Prometheus::SCRAPE_INTERVAL).await;
     }
 }
@@ -217,6 +244,7 @@ async fn when_something_happens(
     provoked: &[(Step, Expression)],
 ) {
     let mut faulty = Faulty::start().await;
+    before(Step::Troubled, prometheus, provoked).await;
     for step in STEPS {
         faulty.provoke(step, &mut stage, prometheus).await;
         let here = provoked.iter().filter(|(when, _)| *when == step);

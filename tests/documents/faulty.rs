@@ -16,8 +16,8 @@ use crate::support::{
 const LIMIT: Duration = Duration::from_secs(60);
 /// More than an alert's "many" within an hour.
 const N_CREATED: usize = 150;
-/// Sequences whose refills are stalled, and how many callers wait for them: more than an alert's
-/// "many" before the first scrape, then more and more up to the bound.
+/// Sequences whose refills are stalled, and how many callers wait for them: some before the first
+/// scrape, then more and more up to the bound.
 const N_STALLED: usize = 10;
 const N_WAITING: usize = 150;
 const MOST_WAITING: usize = 400;
@@ -92,13 +92,14 @@ impl Faulty {
             Step::Stalled => self.stall(prometheus).await,
             Step::GivenUp => self.give_up().await,
             Step::Draining => self.troubled.terminate(),
-            Step::Dead => self.troubled.kill(),
+            Step::Dead => stage.lose_a_replica(),
             Step::Away => {
                 self.proxy.set(Link::Cut);
                 stage.lose_redis_and_one_database();
             }
             Step::Over => {
                 self.stalled.kill();
+                self.troubled.kill();
                 stage.kill();
             }
         }
@@ -142,7 +143,7 @@ impl Faulty {
         self.database.execute(plant).await;
     }
 
-    /// Counts as growing only what has been much in each scrape.
+    /// Callers wait from the first scrape on, and more come only after it, for a rate to show them.
     async fn stall(&mut self, prometheus: &mut Prometheus) {
         let client = self.stalled.client();
         for number in 0..N_STALLED {
@@ -157,13 +158,14 @@ impl Faulty {
             let _frozen = frozen;
             std::future::pending().await
         }));
-        self.crowd.push(tokio::spawn(crowd(client.clone())));
+        self.crowd.push(tokio::spawn(hold(client.clone())));
         wait::until("many wait", LIMIT, async || {
             let scrape = Scrape::of(&client).await;
             (scrape.sum("odometer_waiters", &[]) >= to_float(N_WAITING)).then_some(())
         })
         .await;
         prometheus.watch("stalled", &self.stalled).await;
+        self.crowd.push(tokio::spawn(crowd(client)));
     }
 
     /// Has a write done after it was given up; the next one of the name finds that.
@@ -227,6 +229,10 @@ async fn call_for_ever(client: Client) {
         ] {
             let _answer = client.ask(&format!("/v1/sequences/{call}")).await;
         }
+        // It is in use for as long as it lasts.
+        if round % 20 == 0 {
+            let _answer = client.ask("/v1/sequences/scarce/next").await;
+        }
         if round < N_CREATED {
             let _answer = client
                 .ask(&format!("/v1/sequences/typo-{round}/next"))
@@ -238,22 +244,33 @@ async fn call_for_ever(client: Client) {
     }
 }
 
-/// Callers for the stalled sequences: many at once, then more and more; and some for another one,
-/// who are served.
+/// Callers for the stalled sequences, all at once.
+async fn hold(client: Client) {
+    let mut callers = JoinSet::new();
+    for number in 0..N_WAITING {
+        callers.spawn(wait_for(client.clone(), number));
+    }
+    callers.join_all().await;
+}
+
+async fn wait_for(client: Client, number: usize) {
+    let stalled = format!("/v1/sequences/stalled-{}/next", number % N_STALLED);
+    let _answer = client.ask(&stalled).await;
+}
+
+/// More and more callers for the stalled sequences; and some for another one, who are served.
 async fn crowd(client: Client) {
     let mut callers = JoinSet::new();
     let mut turns = interval(Duration::from_millis(25));
     for number in 0_usize.. {
-        let stalled = format!("/v1/sequences/stalled-{}/next", number % N_STALLED);
-        let caller = client.clone();
-        callers.spawn(async move { caller.ask(&stalled).await });
-        if number >= N_WAITING {
-            turns.tick().await;
-            while callers.try_join_next().is_some() {}
-        }
+        turns.tick().await;
+        while callers.try_join_next().is_some() {}
+        callers.spawn(wait_for(client.clone(), number));
         if number % 40 == 0 {
             let caller = client.clone();
-            callers.spawn(async move { caller.ask("/v1/sequences/free/blocks?size=1").await });
+            callers.spawn(async move {
+                let _answer = caller.ask("/v1/sequences/free/blocks?size=1").await;
+            });
         }
     }
 }

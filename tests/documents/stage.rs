@@ -71,6 +71,12 @@ impl Stage {
         self.proxy.set(Link::Cut);
     }
 
+    /// Kills one of two replicas.
+    pub(super) fn lose_a_replica(&mut self) {
+        let last = self.replicas.last_mut();
+        last.expect("there are two").kill();
+    }
+
     /// Kills the replicas; the callers must have been there all the time.
     pub(super) fn kill(&mut self) {
         assert!(!self.callers.is_finished(), "the callers have ended");
