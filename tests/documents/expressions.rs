@@ -244,8 +244,8 @@ async fn when_something_happens(
     provoked: &[(Step, Expression)],
 ) {
     let mut faulty = Faulty::start().await;
-    before(Step::Troubled, prometheus, provoked).await;
     for step in STEPS {
+        before(step, prometheus, provoked).await;
         faulty.provoke(step, &mut stage, prometheus).await;
         let here = provoked.iter().filter(|(when, _)| *when == step);
         let here: Vec<_> = here.map(|(_, one)| one.clone()).collect();
