@@ -244,10 +244,11 @@ async fn call_for_ever(client: Client) {
     }
 }
 
-/// Callers for the stalled sequences, all at once.
+/// Callers for the stalled sequences, all at once: more than have to wait, as those who come first
+/// get what is in memory.
 async fn hold(client: Client) {
     let mut callers = JoinSet::new();
-    for number in 0..N_WAITING {
+    for number in 0..N_WAITING + 4 * N_STALLED {
         callers.spawn(wait_for(client.clone(), number));
     }
     callers.join_all().await;
