@@ -131,7 +131,8 @@ async fn until_signal(command: impl Future<Output = Result<(), Failure>>) -> Res
     tokio::select! {
         outcome = command => outcome,
         Some(signal) = signals.recv() => Err(Failure::other(format!(
-            "ended by {signal} before it was done; run it again"
+            "ended by {signal} before it was done; what it had done by then stays: look before you \
+             run it again"
         ))),
     }
 }

@@ -106,6 +106,8 @@ impl Database {
         let database = connecting.await.map_err(|error| error.of(&place))?;
         let watching = worker_lease::watch(Arc::downgrade(&database), between);
         database.handle().spawn(watching);
+        let counting = worker_lease::watch_fullness(Arc::downgrade(&database), between);
+        database.handle().spawn(counting);
         Ok(database)
     }
 

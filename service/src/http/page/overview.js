@@ -214,7 +214,8 @@ function row(name) {
       }
       put(usedText, usedOf(sequence));
       put(rateCell, rate(sequence.rate));
-      const look = sequence.retired ? null : lookOfReserve(sequence);
+      // The list knows no `hold`: what issues from memory for less than two minutes is in need, whatever that is.
+      const look = sequence.retired ? null : lookOfReserve(sequence, sequence.kind === 'snowflake' ? null : '2m');
       put(reserve, sequence.reserve_seconds === null || sequence.retired ? NOTHING : withWord(duration(sequence.reserve_seconds), look));
       set(reserve, 'data-look', look);
       const lasts = outlasts(sequence);

@@ -1,7 +1,13 @@
 //! How many ids of its pools are taken, looked at now and then for the operator, who has to see that
 //! they run out before a replica is refused one.
+//!
+//! A count reads all rows of its pools, so pools that are too wide to run out are left out, and so
+//! many are counted at once that a statement stays short.
 
-use std::time::Instant;
+use std::{
+    sync::Weak,
+    time::{Duration, Instant},
+};
 
 use entity::worker_lease;
 use sea_orm::{
@@ -9,17 +15,39 @@ use sea_orm::{
 };
 
 use super::{Share, look};
-use crate::store::{connection::session::DatabaseConnection, database::Database};
+use crate::store::{
+    connection::{Health, session::DatabaseConnection},
+    database::Database,
+};
 
-/// Pools of one statement.
-const AT_ONCE: usize = 500;
+/// Of wider ids there are enough for everybody.
+const MOST_BITS: i32 = 12;
+/// Pools that are counted at one time, others at the next.
+const MOST_POOLS: usize = 200;
+/// Pools of one statement: 40,960 rows at most.
+const AT_ONCE: usize = 10;
+/// Looks of a lease watch between two counts.
+const LOOKS_A_COUNT: u32 = 6;
+
+/// Counts for as long as the database is there.
+pub(in crate::store) async fn watch_fullness(database: Weak<Database>, between: Duration) {
+    loop {
+        tokio::time::sleep(between * LOOKS_A_COUNT).await;
+        let Some(alive) = database.upgrade() else {
+            return;
+        };
+        if alive.health() == Health::Up {
+            alive.show_fullness().await;
+        }
+    }
+}
 
 impl Database {
     /// Shows the greatest part of its ids that is taken in any pool which this process leased from.
-    pub(super) async fn show_fullness(&self) {
+    async fn show_fullness(&self) {
         let share = Share::of(self.place.stripe);
         let mut fullest: f64 = 0.0;
-        for pools in self.known.pools().chunks(AT_ONCE) {
+        for pools in self.known.pools(MOST_BITS, MOST_POOLS).chunks(AT_ONCE) {
             let pools = pools.to_vec();
             let until = Instant::now() + self.settings.timeout + self.settings.acquire;
             let counting = self

@@ -27,8 +27,6 @@ use crate::store::{
 
 /// Leases that are remembered: far more than are given between two beats.
 const MOST: usize = 65_536;
-/// Looks for what was given, to one at how full its pools are.
-const LOOKS_A_COUNT: u32 = 6;
 /// Rows of one statement.
 const AT_ONCE: usize = 500;
 
@@ -149,16 +147,13 @@ impl Given {
 
 /// Looks after what was given, for as long as the database is there.
 pub(in crate::store) async fn watch(database: Weak<Database>, between: Duration) {
-    for n_looks in 1_u32.. {
+    loop {
         tokio::time::sleep(between).await;
         let Some(alive) = database.upgrade() else {
             return;
         };
         if alive.health() == Health::Up && !alive.beat.has_gone_back() {
             look_for(&alive).await;
-            if n_looks.is_multiple_of(LOOKS_A_COUNT) {
-                alive.show_fullness().await;
-            }
         }
     }
 }

@@ -119,12 +119,14 @@ impl Known {
         is_its.then(|| known.row.clone())
     }
 
-    /// Pools with an id that was given here, as far as is known, and not given back.
-    pub(super) fn pools(&self) -> Vec<String> {
+    /// Pools with ids of at most so many bits, one of which was given here, as far as is known, and not
+    /// given back; at most so many pools, chosen at random.
+    pub(super) fn pools(&self, most_bits: i32, most: usize) -> Vec<String> {
         let state = self.0.lock();
-        let held = state.rows.values().filter(|known| !known.row.ended);
-        let pools: HashSet<&str> = held.map(|known| known.row.pool.as_str()).collect();
-        pools.into_iter().map(str::to_owned).collect()
+        let rows = state.rows.values().map(|known| &known.row);
+        let held = rows.filter(|row| !row.ended && row.bits <= most_bits);
+        let pools: HashSet<&str> = held.map(|row| row.pool.as_str()).collect();
+        pools.into_iter().take(most).map(str::to_owned).collect()
     }
 
     /// A look saw the database's clock `since` it began, and a footing if it looked for it.

@@ -35,6 +35,7 @@ use self::{at_once::First, attempt::Doubt, token::Token};
 use super::{kind::Store, stores::Stores};
 
 pub(in crate::store) use choice::named_from;
+pub(in crate::store) use fullness::watch_fullness;
 pub(in crate::store) use given::{Given, watch};
 pub(in crate::store) use known::Known;
 pub(in crate::store) use leasing::Asking;
