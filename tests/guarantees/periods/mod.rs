@@ -7,6 +7,9 @@ mod stage;
 
 use std::{sync::Arc, time::Duration};
 
+use serde_json::json;
+use tokio::task::JoinSet;
+
 use self::{
     moments::{MOMENTS, Moment, NEW_YEAR, STEPPED, UNSKEWED},
     stage::{Replica, Seen, Stage},
@@ -239,5 +242,38 @@ async fn before(
         for program in programs {
             program.stop().await;
         }
+    }
+}
+
+for_each_backend!(callers_who_meet_a_calendar_at_once_all_get_its_period);
+
+/// Whoever asked before the replica knew that there are periods is told so, and none is given of the
+/// counter without one, with which the sequence was born.
+async fn callers_who_meet_a_calendar_at_once_all_get_its_period(backend: Backend) {
+    const N_NAMES: usize = 150;
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().database(&database.url);
+    let first = options.start_ready().await;
+    for n in 0..N_NAMES {
+        let daily = json!({"period": "day"});
+        first.client().define(&format!("met-{n}"), &daily).await;
+    }
+    first.stop().await;
+    let program = options.start_ready().await;
+    for n in 0..N_NAMES {
+        let mut callers = JoinSet::new();
+        for _ in 0..8 {
+            let client = program.client();
+            let path = format!("/v1/sequences/met-{n}/blocks?size=20");
+            callers.spawn(async move { client.post(&path).await });
+        }
+        for reply in callers.join_all().await {
+            let reply = reply.expect("a reply");
+            assert!(reply.json()["period"].is_string(), "{reply:?}");
+        }
+        let whole = database
+            .next_value(&format!("met-{n}' AND period = '"))
+            .await;
+        assert_eq!(whole, Some(1), "reserved without a period");
     }
 }

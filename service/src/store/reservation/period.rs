@@ -68,7 +68,8 @@ pub(in crate::store) fn known(
         ),
         revision: counter.map_or(0, |counter| counter.revision),
         floor: counter.map_or(definition.start, |counter| counter.floor),
-        trusted: counter.is_some(),
+        // The next to ask for that counter has to be told as well, not to be given of it.
+        trusted: false,
     }
 }
 
