@@ -165,6 +165,9 @@ fn memory_tells_also_while_the_database_is_away() {
         );
         assert_eq!(replica["stores"][0]["databases"][0]["up"], true);
         assert!(!replica.to_string().contains(crate::support::PASSWORD));
+        // More than is asked for until the test is over: nothing is reserved meanwhile.
+        let many = json!({"block": {"min": 100_000}});
+        client.define("orders", &many).await;
         for _ in 0..20 {
             client.next("orders").await;
         }
