@@ -57,6 +57,9 @@ pub(crate) enum Fault {
     Rebirth,
     /// After a recovery each period begins at its start.
     RebornAtStart,
+    /// What was read for a caller who was refused, since the sequence has periods, serves the next
+    /// one as if that were its counter.
+    RefusalBelieved,
     /// All periods of a sequence count in one row, reset to its start when the period changes.
     OneRow,
     /// The last template that fits a name decides about it.
@@ -119,6 +122,7 @@ impl Fault {
         (Fault::KeepDeadPool, "keep-dead-pool"),
         (Fault::Uncounted, "uncounted"),
         (Fault::NoPrefetch, "no-prefetch"),
+        (Fault::RefusalBelieved, "refusal-believed"),
         (Fault::OneRow, "one-row"),
         (Fault::RemoveUnannounced, "remove-unannounced"),
         (Fault::RemovalDies, "removal-dies"),

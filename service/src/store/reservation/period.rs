@@ -69,7 +69,7 @@ pub(in crate::store) fn known(
         revision: counter.map_or(0, |counter| counter.revision),
         floor: counter.map_or(definition.start, |counter| counter.floor),
         // The next to ask for that counter has to be told as well, not to be given of it.
-        trusted: false,
+        trusted: sabotage::is(Fault::RefusalBelieved),
     }
 }
 
