@@ -32,8 +32,6 @@ const BATCH: usize = 512;
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long the collector may take for a request.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Characters of a host's name that tell replicas apart.
-const HOST_LENGTH: usize = 40;
 /// How long what is left may take at the end.
 const LAST: Duration = Duration::from_secs(2);
 
@@ -43,7 +41,7 @@ pub(crate) struct Export {
 }
 
 /// Where a span stands: in which trace, and who it is there.
-pub(crate) struct Place {
+pub(crate) struct InTrace {
     /// In hexadecimal, as the span.
     pub(crate) trace: String,
     pub(crate) span: String,
@@ -75,7 +73,7 @@ impl Export {
         let resource = Resource::builder_empty()
             .with_service_name("odometer")
             .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
-            .with_attribute(KeyValue::new("service.instance.id", instance()))
+            .with_attribute(KeyValue::new("service.instance.id", host::process()))
             .build();
         let provider = SdkTracerProvider::builder()
             .with_span_processor(processor)
@@ -110,15 +108,10 @@ impl Drop for Export {
     }
 }
 
-/// Host and process, as the names of holders in the journal begin.
-fn instance() -> String {
-    format!("{}-{}", host::name(HOST_LENGTH), std::process::id())
-}
-
 /// Puts a span into its caller's trace, or into a new one; `None` where nothing is exported.
 ///
 /// The caller's ids are of the length that they have, in hexadecimal, and not zero.
-pub(crate) fn place(span: &Span, caller: Option<(&str, &str, bool)>) -> Option<Place> {
+pub(crate) fn place(span: &Span, caller: Option<(&str, &str, bool)>) -> Option<InTrace> {
     if let Some((trace, parent, is_sampled)) = caller {
         let flags = TraceFlags::default().with_sampled(is_sampled);
         let parent = SpanContext::new(
@@ -134,7 +127,7 @@ pub(crate) fn place(span: &Span, caller: Option<(&str, &str, bool)>) -> Option<P
     let context = span.context();
     let own = context.span();
     let own = own.span_context();
-    own.is_valid().then(|| Place {
+    own.is_valid().then(|| InTrace {
         trace: own.trace_id().to_string(),
         span: own.span_id().to_string(),
         is_sampled: own.is_sampled(),

@@ -113,10 +113,16 @@ fn each_kind_is_told_by_what_it_has() {
             let path = format!("/v1/sequences/keyed/next?period={key}");
             assert_eq!(client.post(&path).await.expect("a reply").status, 200);
         }
-        let page = listed(&client, 5).await;
+        let page = wait::until("the first block is in memory", LIMIT, async || {
+            let page = listed(&client, 5).await;
+            let utilization = &page["sequences"][0]["utilization"];
+            utilization.is_number().then_some(page)
+        })
+        .await;
         let of = |n: usize| &page["sequences"][n];
         let (block, daily, keyed, stamped, strict) = (of(0), of(1), of(2), of(3), of(4));
-        assert!(block["utilization"].is_number() && block["period"].is_null());
+        assert!(block["period"].is_null());
+        assert_eq!(block["hold_seconds"], 900);
         assert_eq!(daily["counts_by"], "day");
         assert_eq!(daily["period"].as_str().map(str::len), Some(8));
         assert_eq!(daily["period_ends"].as_str().map(str::len), Some(24));

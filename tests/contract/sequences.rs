@@ -152,7 +152,7 @@ async fn a_sequence_tells_what_it_does(backend: Backend) {
     // Whoever waited for the block is answered before the rest of it is filled in.
     let told = crate::support::wait::until(
         "the block is in memory",
-        std::time::Duration::from_secs(5),
+        std::time::Duration::from_secs(20),
         async || {
             let told = client.describe("told").await;
             told["state"]["block"].is_object().then_some(told)
@@ -177,7 +177,7 @@ async fn a_sequence_tells_what_it_does(backend: Backend) {
     // The journal is written after the block is in use.
     crate::support::wait::until(
         "the block is in the journal",
-        std::time::Duration::from_secs(5),
+        std::time::Duration::from_secs(20),
         async || {
             let told = client.describe("told").await;
             let blocks = told["blocks"].as_array()?;

@@ -333,8 +333,8 @@ async fn time_ordered_ids_are_issued_until_their_lease_ends_while_the_store_is_a
     let definition = json!({"kind": "snowflake", "block": {"hold": "6s"}});
     client.define("flakes", &definition).await;
     let mut ids = vec![client.next("flakes").await];
-    server.kill();
     let away = std::time::Instant::now();
+    server.kill();
     let served = loop {
         let reply = next(&client, "flakes/next").await;
         if reply.status != 200 {

@@ -54,7 +54,7 @@ impl Bench {
     }
 
     async fn stop(self) {
-        let patience = std::time::Duration::from_secs(5);
+        let patience = std::time::Duration::from_secs(20);
         self.directory.drain(patience).await;
         self.store.close(patience).await;
     }
@@ -144,7 +144,7 @@ async fn a_waiter_beyond_the_bound_is_refused_and_burns_nothing(backend: Backend
         let directory = Arc::clone(&bench.directory);
         wait::until(
             "a place is free",
-            std::time::Duration::from_secs(5),
+            std::time::Duration::from_secs(20),
             async || take(&directory, &name).await.ok(),
         )
         .await;

@@ -27,6 +27,8 @@ async fn a_name_that_is_hammered_starves_no_other(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let program = Program::options()
         .database(&database.url_through(&proxy, server))
+        // For a slow disk; who is starved waits for as long as it is hammered.
+        .env("ODOMETER_REFILL__DEADLINE", "25s")
         .start_ready()
         .await;
     let client = program.client();

@@ -66,7 +66,7 @@ async fn take_until_given(client: &Client, sequence: &str, n_refused: &mut usize
     let path = format!("/v1/sequences/{sequence}/next");
     wait::until(
         "a number is given",
-        Duration::from_secs(10),
+        Duration::from_secs(20),
         async || match client.ask(&path).await {
             Answer::Given(ranges) => ranges.first().map(|range| range.first),
             Answer::Refused(reply) => {

@@ -57,7 +57,7 @@ async fn run_with_panics(backend: Backend, guards: &str) -> (Ledger, Vec<String>
     let client = program.client();
     for sequence in (0..N_SEQUENCES).map(name) {
         let path = format!("/v1/sequences/{sequence}/next");
-        let ranges = wait::until("it goes on", Duration::from_secs(10), async || match client
+        let ranges = wait::until("it goes on", Duration::from_secs(20), async || match client
             .ask(&path)
             .await
         {

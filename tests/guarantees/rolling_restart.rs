@@ -24,7 +24,7 @@ const BETWEEN_TWO_CALLS: Duration = Duration::from_millis(60);
 /// Numbers given between two restarts, so that each restart happens under load.
 const BETWEEN_RESTARTS: u64 = 5_000;
 /// Longer than balancers take to notice, by far.
-const READY_WAIT: &str = "3s";
+const READY_WAIT: &str = "5s";
 /// Longer than a balancer waits.
 const REPLY_LIMIT: Duration = Duration::from_secs(40);
 /// Requests that each balancer has to send to each replica that was told to stop, or the test has

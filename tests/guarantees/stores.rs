@@ -52,7 +52,6 @@ impl Stage {
         options
             .database(&self.urls[0])
             .env("ODOMETER_STORES__OTHER__DATABASE", &self.urls[1])
-            .env("ODOMETER_STORE__TIMEOUT", "1s")
             .env("ODOMETER_DEFAULT__BLOCK__MIN", 5)
             .env("ODOMETER_DEFAULT__BLOCK__MAX", 10)
     }

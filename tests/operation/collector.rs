@@ -12,7 +12,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::support::{Backend, Client, Options, Program, Reply, TestDatabase, run, wait};
+use crate::support::{Backend, Client, Options, Program, Reply, TestDatabase, raw, run, wait};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
@@ -79,34 +79,17 @@ impl Drop for Collector {
 async fn receive(mut stream: TcpStream, manner: Manner, kept: Arc<Mutex<Vec<Vec<u8>>>>) {
     let mut received = Vec::new();
     loop {
-        let head = loop {
-            let end = received.windows(4).position(|part| part == b"\r\n\r\n");
-            if let Some(end) = end {
-                break end + 4;
-            }
+        let Some((head, body)) = raw::message(&received) else {
             if stream.read_buf(&mut received).await.unwrap_or(0) == 0 {
                 return;
             }
+            continue;
         };
-        let text = String::from_utf8_lossy(&received[..head]).to_lowercase();
-        assert!(text.starts_with("post /v1/traces http/1.1"), "{text}");
-        assert!(
-            text.contains("content-type: application/x-protobuf"),
-            "{text}"
-        );
-        let length = text
-            .lines()
-            .find_map(|line| line.strip_prefix("content-length:"));
-        let length: usize = length
-            .and_then(|n| n.trim().parse().ok())
-            .expect("a length");
-        while received.len() < head + length {
-            if stream.read_buf(&mut received).await.unwrap_or(0) == 0 {
-                return;
-            }
-        }
-        let body = received[head..head + length].to_vec();
-        received.drain(..head + length);
+        assert!(head.starts_with("POST /v1/traces HTTP/1.1"), "{head}");
+        let media_type = raw::header(head, "content-type");
+        assert_eq!(media_type, Some("application/x-protobuf"), "{head}");
+        let (body, end) = (body.to_vec(), head.len() + 4 + body.len());
+        received.drain(..end);
         kept.lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(body);

@@ -216,6 +216,16 @@ async fn waiting(database: &TestDatabase) -> Vec<String> {
         .collect()
 }
 
+/// Takes the first number of what is to be locked, for as long as an impatient program needs.
+async fn born(program: &Program) {
+    let client = program.client();
+    wait::until("it is born", LIMIT, async || {
+        let reply = client.post("/v1/sequences/locked/next").await;
+        (reply.expect("a reply").status == 200).then_some(())
+    })
+    .await;
+}
+
 /// Waits until one of our statements waits for the lock that the test holds.
 async fn abandoned(database: &TestDatabase, program: &Program) -> String {
     let path = "/v1/sequences/locked/blocks?size=1";
@@ -252,7 +262,7 @@ fn behind_a_pooler_it_ends_on_the_server_as_well() {
 /// With `url` as the way to `database`.
 async fn ends_on_the_server(database: &TestDatabase, url: &str) {
     let program = impatient(url).start_ready().await;
-    assert_eq!(program.client().next("locked").await, 1);
+    born(&program).await;
     let frozen = database.freeze().await;
     let one = abandoned(database, &program).await;
     wait::until("the server has ended it", LIMIT, async || {
@@ -274,7 +284,7 @@ async fn without_bounds_on_the_server_the_statement_lives_on(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let options = impatient(&database.url).without_guards("no-server-bounds,keep-dead-pool");
     let program = options.start_ready().await;
-    assert_eq!(program.client().next("locked").await, 1);
+    born(&program).await;
     let frozen = database.freeze().await;
     let one = abandoned(&database, &program).await;
     // A server may also end what was sent by a connection that is given up: that one is kept here.

@@ -12,9 +12,7 @@ for_each_backend!(names_in_use_have_numbers_before_their_replica_is_ready);
 
 async fn names_in_use_have_numbers_before_their_replica_is_ready(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    let options = Program::options()
-        .database(&database.url)
-        .env("ODOMETER_REFILL__DEADLINE", "1s");
+    let options = Program::options().database(&database.url);
     let program = options.start_ready().await;
     let client = program.client();
     assert_eq!(client.next("rare").await, 1);
@@ -33,7 +31,8 @@ async fn names_in_use_have_numbers_before_their_replica_is_ready(backend: Backen
     .await;
     program.stop().await;
 
-    let program = options.start_ready().await;
+    let impatient = options.env("ODOMETER_REFILL__DEADLINE", "1s");
+    let program = impatient.start_ready().await;
     let client = program.client();
     let frozen = database.freeze().await;
     assert_eq!(client.next("busy").await, highest + 1);

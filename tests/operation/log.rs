@@ -65,7 +65,7 @@ fn a_failed_call_is_found_in_the_log_by_its_request_id() {
         assert_eq!(reply.header("x-request-id"), Some("asked-by-me-17"));
         crate::support::wait::until(
             "the log has it",
-            std::time::Duration::from_secs(5),
+            std::time::Duration::from_secs(20),
             async || {
                 let lines = program.log_lines();
                 lines

@@ -29,13 +29,13 @@ fn a_replica_that_waits_to_be_forgotten_still_issues() {
         let database = TestDatabase::prepared(Backend::Sqlite).await;
         let mut program = Program::options()
             .database(&database.url)
-            .env("ODOMETER_SHUTDOWN__READY_WAIT", "2s")
+            .env("ODOMETER_SHUTDOWN__READY_WAIT", "8s")
             .start_ready()
             .await;
         let client = program.client();
         assert_eq!(client.next("still").await, 1);
         program.terminate();
-        wait::until("it is not ready", Duration::from_secs(2), async || {
+        wait::until("it is not ready", Duration::from_secs(5), async || {
             let ready = client.get("/readyz").await.expect("a reply");
             (ready.status == 503).then_some(())
         })

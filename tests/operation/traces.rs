@@ -13,7 +13,7 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 /// A name whose numbers are in memory, and the same written so that only the routes know it.
 const PATHS: [&str; 2] = ["/v1/sequences/orders/next", "/v1/sequences/order%73/next"];
-const LOGGED_WITHIN: Duration = Duration::from_secs(5);
+const LOGGED_WITHIN: Duration = Duration::from_secs(20);
 
 fn header(trace: &str, flags: &str) -> String {
     format!("00-{trace}-{SPAN}-{flags}")

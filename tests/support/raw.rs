@@ -114,7 +114,7 @@ pub(crate) fn is_quiet(stream: &TcpStream) -> bool {
 
 /// The first message in `received`, a request or a reply: its head without the empty line, and its
 /// body as `Content-Length` has it. `None` until all of it is there.
-pub(crate) fn message(received: &[u8]) -> Option<(&str, &[u8])> {
+pub fn message(received: &[u8]) -> Option<(&str, &[u8])> {
     let head_end = received.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
     let head = std::str::from_utf8(received.get(..head_end)?).ok()?;
     let length: usize = match header(head, "content-length") {
@@ -126,7 +126,7 @@ pub(crate) fn message(received: &[u8]) -> Option<(&str, &[u8])> {
 }
 
 /// The first header of `head` with this name, which is written small.
-pub(crate) fn header<'a>(head: &'a str, wanted: &str) -> Option<&'a str> {
+pub fn header<'a>(head: &'a str, wanted: &str) -> Option<&'a str> {
     head.split("\r\n").skip(1).find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case(wanted).then(|| value.trim())

@@ -1,7 +1,6 @@
 //! Who is let in: the bound on calls being answered off the warm path, calls that a foreign web
 //! page made, and the administrator.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix_web::body::BoxBody;
@@ -15,6 +14,7 @@ use super::Http;
 use super::envelope::RequestId;
 use super::problem::{Code, Problem};
 use crate::config::Secret;
+use crate::host::is_this_machine;
 use crate::sequence::audit::Author;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -235,18 +235,7 @@ fn names_loopback(headers: &HeaderMap) -> bool {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
-    let in_brackets = name
-        .strip_prefix('[')
-        .and_then(|name| name.strip_suffix(']'));
-    if let Some(address) = in_brackets {
-        return address
-            .parse::<Ipv6Addr>()
-            .is_ok_and(|address| address.is_loopback());
-    }
-    name.eq_ignore_ascii_case("localhost")
-        || name
-            .parse::<Ipv4Addr>()
-            .is_ok_and(|address| address.is_loopback())
+    is_this_machine(name)
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ impl<S> WarmFirst<S> {
                 .insert(envelope::REQUEST_ID, id.clone());
         }
         if let Some(given) = plain.traceparent {
-            let trace = Trace::after(given);
+            let trace = Trace::after(given.as_bytes());
             response.headers_mut().insert(TRACEPARENT, trace.header());
         }
         self.answered.increment(1);

@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 
 use super::problem::Problem;
 use super::sequences::{HeldBlock, WorkerLease, moment, rfc_3339};
-use super::{Http, health, openapi, parse};
-use crate::sequence::description::{LivePage, LiveSequence, Moment, StoreHealth, StoreKind};
+use super::{Http, health, openapi, parse, serving};
+use crate::sequence::description::{BlockState, LivePage, LiveSequence, Moment, StoreHealth};
 
 /// One running process.
 #[derive(Serialize, ToSchema)]
@@ -25,7 +25,7 @@ pub(super) struct Replica {
     /// What `/readyz` says.
     ready: bool,
     /// Why it is not ready.
-    why: Option<String>,
+    why: Option<&'static str>,
     /// Names in memory, and periods of them.
     #[schema(example = 17)]
     live_sequences: usize,
@@ -118,6 +118,9 @@ pub(super) struct Live {
     rate: f64,
     /// How long what is in memory lasts at that rate; null at rate 0.
     reserve_seconds: Option<f64>,
+    /// For how long it should last at least: `block.hold` of the definition.
+    #[schema(example = 900)]
+    hold_seconds: u64,
     /// How the size of the last block was chosen.
     why: Option<String>,
     /// How long the numbers that nobody has reserved yet last, as of the last refill.
@@ -166,7 +169,7 @@ pub(super) async fn replica(
         version: env!("CARGO_PKG_VERSION"),
         started: rfc_3339(http.started).unwrap_or_default(),
         ready: why.is_none(),
-        why: why.map(|(_, sentence)| sentence.to_owned()),
+        why: why.map(|(_, sentence)| sentence),
         live_sequences: directory.n_live(),
         token_needed: !http.administration.is_open(),
         stores: directory.health().into_iter().map(Store::from).collect(),
@@ -228,11 +231,7 @@ impl From<StoreHealth> for Store {
         let (databases, redis) = (health.databases.into_iter(), health.redis.into_iter());
         Self {
             name: health.store,
-            kind: match health.kind {
-                StoreKind::Database => "database",
-                StoreKind::Striped => "striped",
-                StoreKind::Redis => "redis",
-            },
+            kind: serving::word_of(health.kind),
             databases: databases
                 .map(|one| Database {
                     database: one.database,
@@ -262,7 +261,6 @@ impl From<LivePage> for LiveListing {
 impl From<LiveSequence> for Live {
     fn from(sequence: LiveSequence) -> Self {
         let (definition, state) = (sequence.definition, sequence.state);
-        let block = state.block.filter(|block| block.size > 0);
         Self {
             sequence: sequence.name.to_string(),
             kind: definition.kind,
@@ -274,13 +272,13 @@ impl From<LiveSequence> for Live {
             period_ends: sequence.period_until_ms.and_then(moment),
             periods: sequence.n_periods,
             remaining: sequence.n_remaining,
-            utilization: block
-                .map(|block| part(block.size - block.remaining.min(block.size), block.size)),
+            utilization: state.block.and_then(BlockState::utilization),
             block: state.block.map(HeldBlock::from),
             next_block: state.next_block.map(HeldBlock::from),
             lease: state.lease.map(WorkerLease::from),
             rate: state.rate,
             reserve_seconds: state.reserve_seconds,
+            hold_seconds: definition.block.hold.seconds(),
             why: state.why,
             runway: state.runway,
         }
@@ -294,9 +292,4 @@ impl From<Moment> for Second {
             reserve_seconds: moment.reserve_seconds,
         }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a part of the whole is a float")]
-fn part(of: u64, whole: u64) -> f64 {
-    of as f64 / whole as f64
 }

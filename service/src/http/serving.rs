@@ -47,11 +47,7 @@ impl From<Serving> for ServingStore {
         let databases = serving.databases.into_iter();
         Self {
             name: serving.store,
-            kind: match serving.kind {
-                StoreKind::Database => "database",
-                StoreKind::Striped => "striped",
-                StoreKind::Redis => "redis",
-            },
+            kind: word_of(serving.kind),
             databases: databases
                 .map(|one| ServingDatabase {
                     database: one.database,
@@ -66,5 +62,14 @@ impl From<Serving> for ServingStore {
                 lasts_seconds: redis.lasts_seconds.filter(|seconds| seconds.is_finite()),
             }),
         }
+    }
+}
+
+/// What a kind of store is called.
+pub(super) fn word_of(kind: StoreKind) -> &'static str {
+    match kind {
+        StoreKind::Database => "database",
+        StoreKind::Striped => "striped",
+        StoreKind::Redis => "redis",
     }
 }

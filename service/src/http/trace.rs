@@ -8,6 +8,7 @@
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use tracing::Span;
 
+use super::parse;
 #[cfg(feature = "otlp")]
 use crate::otlp;
 use crate::telemetry;
@@ -49,11 +50,8 @@ impl Trace {
     /// are exported.
     #[cfg(feature = "otlp")]
     fn exported(headers: &HeaderMap, span: &Span) -> Option<Self> {
-        let mut given = headers.get_all(TRACEPARENT);
-        let caller = match (given.next(), given.next()) {
-            (Some(given), None) => read(given.as_bytes()),
-            _ => None,
-        };
+        let given = parse::single(headers, &TRACEPARENT).ok().flatten();
+        let caller = given.and_then(|given| read(given.as_bytes()));
         let in_text = |id| std::str::from_utf8(id).unwrap_or_default();
         let caller = caller.map(|caller| {
             let is_sampled = caller.flags & SAMPLED != 0;
@@ -70,19 +68,17 @@ impl Trace {
 
     /// The trace that a call asks to be part of, if it does.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
-        let mut given = headers.get_all(TRACEPARENT);
-        let first = given.next()?;
-        // Of two nobody knows which one is meant.
-        Some(match given.next() {
-            None => Self::after(first),
-            Some(_) => Self::anew(),
-        })
+        match parse::single(headers, &TRACEPARENT) {
+            Ok(given) => given.map(|given| Self::after(given.as_bytes())),
+            // Of two nobody knows which one is meant.
+            Err(_) => Some(Self::anew()),
+        }
     }
 
     /// The trace of this header, or a new one where it cannot be read.
     #[inline]
-    pub(super) fn after(given: &HeaderValue) -> Self {
-        match read(given.as_bytes()) {
+    pub(super) fn after(given: &[u8]) -> Self {
+        match read(given) {
             Some(given) => Self::new(given.trace, given.flags & SAMPLED, None),
             None => Self::anew(),
         }
@@ -190,7 +186,7 @@ mod tests {
     const GIVEN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     fn after(given: &str) -> Trace {
-        Trace::after(&HeaderValue::from_str(given).unwrap())
+        Trace::after(given.as_bytes())
     }
 
     /// What a reply says: well-formed itself, whatever was sent.

@@ -39,12 +39,12 @@ impl ConnectionMetrics {
 
     /// One is used until what this returns is dropped.
     pub fn one_is_active(&self) -> Present {
-        Present::in_(&self.active)
+        Present::of(&self.active)
     }
 
     /// One is waited for until what this returns is dropped.
     pub fn one_is_pending(&self) -> Present {
-        Present::in_(&self.pending)
+        Present::of(&self.pending)
     }
 }
 
@@ -52,7 +52,7 @@ impl ConnectionMetrics {
 pub struct Present(Gauge);
 
 impl Present {
-    fn in_(gauge: &Gauge) -> Self {
+    fn of(gauge: &Gauge) -> Self {
         gauge.increment(1.0);
         Self(gauge.clone())
     }

@@ -153,7 +153,7 @@ pub(super) const GAUGES: [(&str, &str); 32] = [
     ),
     (
         "odometer_runway_numbers",
-        "Numbers that nobody has reserved, up to the end of the sequence.",
+        "Numbers that nobody has reserved, up to the end of the sequence; infinite where it starts again before, or where no count says when it ends.",
     ),
     (
         "odometer_runway_seconds",

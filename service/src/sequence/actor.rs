@@ -285,15 +285,8 @@ impl SequenceActor {
     fn course_of(&self, purpose: &InFlight) -> Course {
         let key = &self.issuer.key;
         let (sequence, period) = (key.sequence.as_str(), key.period.shown());
-        let call = telemetry::reservation(self.call_of(purpose), sequence, period);
-        match purpose {
-            InFlight::Refill if self.queue.is_empty() => Course::ahead(call),
-            InFlight::Refill
-            | InFlight::Apart(_)
-            | InFlight::Group(_)
-            | InFlight::Lease
-            | InFlight::Renewal => Course::of(call),
-        }
+        let call = self.call_of(purpose);
+        Course::of(telemetry::reservation(call, sequence, period))
     }
 
     /// The call that has waited longest for it; none where it is done ahead of time.

@@ -4,10 +4,12 @@ use std::{sync::Arc, time::SystemTime};
 
 use odometer_core::{definition::Definition, name::SequenceName, period::Period, runway::Runway};
 
+use super::publish::to_float;
+
 pub use super::history::Moment;
 pub use crate::store::{
-    Condition, DatabaseHealth, JournalBlock, Listed, Page, RedisHealth, Serving, ServingDatabase,
-    ServingRedis, StoreHealth, StoreKind,
+    Condition, JournalBlock, Listed, Page, Serving, ServingDatabase, ServingRedis, StoreHealth,
+    StoreKind,
 };
 
 /// What a definition has become.
@@ -136,4 +138,12 @@ pub struct BlockState {
     pub last: i64,
     pub remaining: u64,
     pub size: u64,
+}
+
+impl BlockState {
+    /// The part that is issued, 0 to 1; `None` of an empty one.
+    pub fn utilization(self) -> Option<f64> {
+        let left = to_float(self.remaining) / to_float(self.size);
+        (self.size > 0).then_some(1.0 - left)
+    }
 }

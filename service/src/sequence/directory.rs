@@ -364,7 +364,7 @@ impl Directory {
             let memory = head.memory.lock();
             (memory.known.clone(), memory.is_retired())
         };
-        let definition = head.definition()?;
+        let definition = head.definition_by(known.as_ref())?;
         let key = asked_for(name, period, &definition).ok()?;
         let issuer = self.shared.find(&key);
         let mut state = issuer.as_deref().map(Issuer::state).unwrap_or_default();

@@ -4,7 +4,7 @@
 //! until they have rested for as long as their history reaches back.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
+    collections::{HashMap, VecDeque},
     sync::{Arc, Weak},
     time::Instant,
 };
@@ -12,10 +12,13 @@ use std::{
 use odometer_core::period::CounterKey;
 use parking_lot::Mutex;
 
-use super::issuer::Issuer;
+use super::{
+    issuer::{Issuer, Sampled},
+    publish::to_float,
+};
 
 /// Seconds that a history reaches back.
-pub(super) const SPAN_S: usize = 300;
+const REACH_S: usize = 300;
 /// Counters that have one, at 2.4 kB each.
 const MOST: usize = 1000;
 
@@ -43,21 +46,20 @@ struct History {
 }
 
 impl Histories {
-    /// Lets a counter have one that issued `n_since` numbers since it was last looked at.
-    pub(super) fn begin(&self, issuer: &Arc<Issuer>, n_since: u64, since: Instant) {
+    /// Lets a counter have one that was just found in use.
+    pub(super) fn begin(&self, issuer: &Arc<Issuer>, sampled: Sampled) {
         let mut histories = self.0.lock();
-        if histories.len() >= MOST {
+        if histories.len() >= MOST || histories.contains_key(&issuer.key) {
             return;
         }
-        if let Entry::Vacant(place) = histories.entry(issuer.key.clone()) {
-            place.insert(History {
-                issuer: Arc::downgrade(issuer),
-                n_issued: issuer.n_issued().saturating_sub(n_since),
-                noted_at: since,
-                n_idle: 0,
-                moments: VecDeque::with_capacity(SPAN_S),
-            });
-        }
+        let history = History {
+            issuer: Arc::downgrade(issuer),
+            n_issued: issuer.n_issued().saturating_sub(sampled.n_issued),
+            noted_at: sampled.since,
+            n_idle: 0,
+            moments: VecDeque::with_capacity(REACH_S),
+        };
+        histories.insert(issuer.key.clone(), history);
     }
 
     /// Writes one more second of each.
@@ -92,19 +94,14 @@ impl History {
         }
         (self.n_issued, self.noted_at) = (n_issued, now);
         self.n_idle = if n_since == 0 { self.n_idle + 1 } else { 0 };
-        if self.moments.len() >= SPAN_S {
+        if self.moments.len() >= REACH_S {
             self.moments.pop_front();
         }
-        let rate = float(n_since) / seconds;
+        let rate = to_float(n_since) / seconds;
         let reserve = issuer.reserve_seconds().unwrap_or(f64::NAN);
         self.moments.push_back((single(rate), single(reserve)));
-        self.n_idle < SPAN_S
+        self.n_idle < REACH_S
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a rate is a float")]
-fn float(count: u64) -> f64 {
-    count as f64
 }
 
 /// What is drawn needs no more digits.
@@ -126,13 +123,17 @@ mod tests {
         Arc::new(Issuer::new(CounterKey::whole(name)))
     }
 
+    fn sampled(n_issued: u64, since: Instant) -> Sampled {
+        Sampled { n_issued, since }
+    }
+
     #[test]
     fn a_history_has_each_second_and_an_end() {
         let (histories, orders) = (Histories::default(), issuer("orders"));
         let start = Instant::now();
         let second = |n: u64| start + Duration::from_secs(n);
         orders.add_direct(5);
-        histories.begin(&orders, 5, start);
+        histories.begin(&orders, sampled(5, start));
         histories.note(second(1));
         orders.add_direct(20);
         histories.note(second(3));
@@ -147,10 +148,22 @@ mod tests {
                 orders.add_direct(1);
             }
             histories.note(second(n));
-            assert!(histories.of(&orders.key).len() <= SPAN_S);
+            assert!(histories.of(&orders.key).len() <= REACH_S);
         }
         // It has rested for too long.
         assert_eq!(histories.of(&orders.key), []);
+    }
+
+    #[test]
+    fn what_was_issued_in_a_minute_is_not_of_one_second() {
+        let (histories, orders) = (Histories::default(), issuer("orders"));
+        let start = Instant::now();
+        orders.add_direct(600);
+        let now = start + Duration::from_secs(60);
+        histories.begin(&orders, sampled(600, start));
+        histories.note(now);
+        let moments = histories.of(&orders.key);
+        assert!(matches!(moments.as_slice(), [only] if (9.9..10.1).contains(&only.rate)));
     }
 
     #[test]
@@ -158,7 +171,7 @@ mod tests {
         let (histories, now) = (Histories::default(), Instant::now());
         let all: Vec<_> = (0..=MOST).map(|n| issuer(&format!("n{n}"))).collect();
         for issuer in &all {
-            histories.begin(issuer, 0, now);
+            histories.begin(issuer, sampled(0, now));
         }
         assert_eq!(histories.0.lock().len(), MOST);
         drop(all);

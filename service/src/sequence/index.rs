@@ -37,9 +37,8 @@ impl Shared {
         // Held by who makes it, also when its caller goes: whoever comes meanwhile waits for that.
         let mut made = Arc::clone(&self.index.0).lock_owned().await;
         let now = Instant::now();
-        made.asked_at = Some(now);
-        if made.good_until.is_some_and(|until| now < until) {
-            return Arc::clone(&made.names);
+        if let Some(names) = made.names_at(now) {
+            return names;
         }
         let shared = Arc::clone(self);
         let making = tokio::task::spawn_blocking(move || {
@@ -52,17 +51,27 @@ impl Shared {
 
     /// Drops what nobody looks at any more.
     pub(super) fn forget_index(&self, now: Instant) {
-        if let Ok(mut made) = self.index.0.try_lock()
-            && made
-                .asked_at
-                .is_some_and(|at| now.saturating_duration_since(at) >= FORGOTTEN_AFTER)
-        {
-            *made = Made::default();
+        if let Ok(mut made) = self.index.0.try_lock() {
+            made.forget(now);
         }
     }
 }
 
 impl Made {
+    /// What was made, where it is still good enough for whoever looks now.
+    fn names_at(&mut self, now: Instant) -> Option<Arc<[SequenceName]>> {
+        self.asked_at = Some(now);
+        let is_good = self.good_until.is_some_and(|until| now < until);
+        is_good.then(|| Arc::clone(&self.names))
+    }
+
+    fn forget(&mut self, now: Instant) {
+        let rested = |at| now.saturating_duration_since(at) >= FORGOTTEN_AFTER;
+        if self.asked_at.is_some_and(rested) {
+            *self = Self::default();
+        }
+    }
+
     fn make(&mut self, issuers: &papaya::HashMap<SequenceName, Arc<Issuer>>) {
         let started = Instant::now();
         let mut names: Vec<SequenceName> = issuers.pin().keys().cloned().collect();
@@ -97,5 +106,23 @@ mod tests {
         let good_for = made.good_until.unwrap().duration_since(before);
         assert!(good_for >= FRESH, "{good_for:?}");
         assert!(good_for <= FRESH + took * (TIMES + 2), "{good_for:?}");
+        // And are then not made anew.
+        issuers.pin().clear();
+        assert_eq!(made.names_at(before).unwrap().len(), 6);
+        assert_eq!(made.names_at(before + good_for), None);
+        made.make(&issuers);
+        assert_eq!(made.names_at(before + good_for).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn what_nobody_looks_at_is_forgotten() {
+        let mut made = Made::default();
+        let start = Instant::now();
+        made.names = [SequenceName::parse("orders").unwrap()].into();
+        assert_eq!(made.names_at(start), None);
+        made.forget(start + FORGOTTEN_AFTER / 2);
+        assert_eq!(made.names.len(), 1);
+        made.forget(start + FORGOTTEN_AFTER);
+        assert_eq!((made.names.len(), made.asked_at), (0, None));
     }
 }

@@ -129,6 +129,14 @@ pub(super) struct Memory {
     pub(super) failed_once: bool,
 }
 
+/// What was issued since the last look.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sampled {
+    pub(super) n_issued: u64,
+    /// When that was.
+    pub(super) since: Instant,
+}
+
 /// How the last refill went.
 #[derive(Clone, Copy)]
 struct Refill {
@@ -208,6 +216,19 @@ impl Issuer {
 
     pub(super) fn periods(&self) -> Option<Arc<Periods>> {
         self.periods.load_full()
+    }
+
+    /// How its sequence is defined, as far as memory knows.
+    pub(super) fn definition(&self) -> Option<Arc<Definition>> {
+        self.definition_by(self.memory.lock().known.as_ref())
+    }
+
+    /// The same, for whoever has looked at what memory knows.
+    pub(super) fn definition_by(&self, known: Option<&Known>) -> Option<Arc<Definition>> {
+        match known {
+            Some(known) => Some(Arc::clone(&known.definition)),
+            None => self.periods().map(|periods| periods.definition()),
+        }
     }
 
     /// What issues its ids, if it is known to be time-ordered.
@@ -472,25 +493,28 @@ impl Issuer {
     }
 
     /// Samples the rate; how many numbers were issued since the last sample.
-    pub(super) fn sample(&self, now: Instant) -> u64 {
+    pub(super) fn sample(&self, now: Instant) -> Sampled {
         let n_issued = self.n_issued();
         let is_ahead = self.is_ahead();
         let mut memory = self.memory.lock();
         let is_used = n_issued > memory.n_sampled;
         if is_ahead && !is_used {
             // The rate of the period before is still the best guess.
-            memory.sampled_at = now;
-            return 0;
+            let since = std::mem::replace(&mut memory.sampled_at, now);
+            return Sampled { n_issued: 0, since };
         }
         let n_since = n_issued.saturating_sub(memory.n_sampled);
-        let seconds = now.saturating_duration_since(memory.sampled_at);
+        let since = std::mem::replace(&mut memory.sampled_at, now);
+        let seconds = now.saturating_duration_since(since);
         memory.rates.sample(n_since, seconds.as_secs_f64());
         memory.n_sampled = n_issued;
-        memory.sampled_at = now;
         if n_since > 0 {
             memory.used_at = now;
         }
-        n_since
+        Sampled {
+            n_issued: n_since,
+            since,
+        }
     }
 
     /// Numbers a second, averaged over five minutes.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use odometer_core::{
-    definition::Definition,
     name::SequenceName,
     period::{CounterKey, Period},
 };
@@ -142,15 +141,4 @@ fn sum_of(members: &[Arc<Issuer>]) -> (State, u64) {
         ..State::default()
     };
     (state, n_remaining)
-}
-
-impl Issuer {
-    /// How its sequence is defined, as far as memory knows.
-    pub(super) fn definition(&self) -> Option<Arc<Definition>> {
-        let known = self.memory.lock().known.clone();
-        match known {
-            Some(known) => Some(known.definition),
-            None => self.periods().map(|periods| periods.definition()),
-        }
-    }
 }

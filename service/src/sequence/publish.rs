@@ -4,7 +4,11 @@ use std::{sync::atomic::Ordering, time::Instant};
 
 use odometer_core::runway::Runway;
 
-use super::{description::State, issuer::Issuer, shared::Shared};
+use super::{
+    description::{BlockState, State},
+    issuer::Issuer,
+    shared::Shared,
+};
 use crate::{clock, metrics::AbandonedCause};
 
 impl Shared {
@@ -87,10 +91,8 @@ impl Shared {
             .map_or((0, 0), |block| (block.size, block.remaining));
         metrics.block_size.set(to_float(size));
         metrics.block_remaining.set(to_float(remaining));
-        if size > 0 {
-            metrics
-                .block_utilization
-                .set(1.0 - to_float(remaining) / to_float(size));
+        if let Some(utilization) = state.block.and_then(BlockState::utilization) {
+            metrics.block_utilization.set(utilization);
         }
         if let Some(seconds) = state.reserve_seconds {
             metrics.reserve_seconds.set(seconds);
@@ -137,6 +139,6 @@ fn period_left(issuer: &Issuer) -> Option<f64> {
 
 /// Numbers above 2^53 lose digits, which a gauge does not show anyway.
 #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
-fn to_float(count: u64) -> f64 {
+pub(super) fn to_float(count: u64) -> f64 {
     count as f64
 }

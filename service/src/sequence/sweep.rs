@@ -56,11 +56,9 @@ fn look_at_active(shared: &Arc<Shared>, now: Instant) {
     let active = std::mem::take(&mut *shared.active.lock());
     let mut still_active = Vec::with_capacity(active.len());
     for issuer in active {
-        let n_since = issuer.sample(now);
-        if n_since > 0 {
-            shared
-                .histories
-                .begin(&issuer, n_since, now.checked_sub(INTERVAL).unwrap_or(now));
+        let sampled = issuer.sample(now);
+        if sampled.n_issued > 0 {
+            shared.histories.begin(&issuer, sampled);
         }
         if !matches!(&*issuer.actor.lock(), Link::Live(address) if address.connected()) {
             // Whoever starts an actor for it again enters it again.
@@ -91,10 +89,11 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
             tokio::task::yield_now().await;
         }
         let is_parked = matches!(&*issuer.actor.lock(), Link::Parked);
-        let is_used = is_parked && issuer.sample(now) > 0;
-        if is_used {
-            // What was issued since the last look at all is not of this second.
-            shared.histories.begin(&issuer, 0, now);
+        let sampled = is_parked.then(|| issuer.sample(now));
+        let sampled = sampled.filter(|sampled| sampled.n_issued > 0);
+        let is_used = sampled.is_some();
+        if let Some(sampled) = sampled {
+            shared.histories.begin(&issuer, sampled);
         }
         let idle_for = issuer.idle_for(now);
         let is_head = issuer.periods().is_some_and(|periods| !periods.is_empty());

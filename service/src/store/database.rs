@@ -315,7 +315,7 @@ impl Database {
             turn = self.ahead.acquire() => turn.ok(),
             () = request.urgency.notified() => None,
         };
-        request.course.begin();
+        request.course.turn();
         turn
     }
 

@@ -4,7 +4,6 @@ use super::{
     StoreKind,
     database::Database,
     kind::{Databases, Store},
-    redis::RedisStore,
     stores::Stores,
 };
 
@@ -50,14 +49,9 @@ impl Stores {
 
 impl Store {
     fn health(&self, name: &str) -> StoreHealth {
-        let (kind, redis) = match self {
-            Self::Database(_) => (StoreKind::Database, Vec::new()),
-            Self::Striped(_) => (StoreKind::Striped, Vec::new()),
-            Self::Redis(store) => (StoreKind::Redis, store.health()),
-        };
         StoreHealth {
             store: name.to_owned(),
-            kind,
+            kind: self.kind(),
             databases: match self.databases() {
                 Databases::One(database) => vec![health_of(database)],
                 Databases::Several(striped) => striped
@@ -65,17 +59,11 @@ impl Store {
                     .map(|database| health_of(database))
                     .collect(),
             },
-            redis,
+            redis: match self {
+                Self::Redis(store) => store.health(),
+                Self::Database(_) | Self::Striped(_) => Vec::new(),
+            },
         }
-    }
-}
-
-impl RedisStore {
-    fn health(&self) -> Vec<RedisHealth> {
-        let servers = self.serving_all().into_iter();
-        servers
-            .map(|(server, is_up)| RedisHealth { server, is_up })
-            .collect()
     }
 }
 

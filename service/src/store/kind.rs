@@ -79,6 +79,14 @@ impl Store {
         }
     }
 
+    pub(in crate::store) fn kind(&self) -> StoreKind {
+        match self {
+            Self::Database(_) => StoreKind::Database,
+            Self::Striped(_) => StoreKind::Striped,
+            Self::Redis(_) => StoreKind::Redis,
+        }
+    }
+
     pub(in crate::store) fn metrics(&self) -> &Metrics {
         match self.databases() {
             One(database) => &database.metrics,
@@ -106,14 +114,14 @@ impl Store {
         match self {
             Self::Database(database) => Serving {
                 store: name.to_owned(),
-                kind: StoreKind::Database,
+                kind: self.kind(),
                 databases: vec![database.serving()],
                 redis: None,
             },
             Self::Striped(striped) => striped.serving(name),
             Self::Redis(store) => Serving {
                 store: name.to_owned(),
-                kind: StoreKind::Redis,
+                kind: self.kind(),
                 databases: vec![store.database.serving()],
                 redis: store.serving(key),
             },

@@ -77,13 +77,9 @@ fn unreadable(_error: &DbErr) -> StartError {
     )
 }
 
-/// Characters of a host's name in that of a holder.
-const HOST_LENGTH: usize = 40;
-
 /// Who this process is to the journal: host, process and start.
 fn holder_name() -> String {
-    let host = host::name(HOST_LENGTH);
     let start = Uuid::new_v4().simple().to_string();
     let start = start.get(..8).unwrap_or_default();
-    format!("{host}-{}-{start}", std::process::id())
+    format!("{}-{start}", host::process())
 }

@@ -1,7 +1,5 @@
 //! What a replica remembers of worker ids spares it looks, and is believed only where it still holds.
 
-use std::time::Duration;
-
 use super::{LIMIT, Stretch, now_ms, overlaps};
 use crate::support::{
     Backend, Client, Lease, Options, Program, TestDatabase, for_each_backend, for_each_server, run,
@@ -89,22 +87,39 @@ async fn a_row_that_is_another_one_at_a_known_version_is_looked_at(backend: Back
     assert_eq!(database.number(reserved).await, Some(later_ms + 1));
 }
 
-for_each_server!(an_end_after_a_renewal_elsewhere_frees_its_time);
+for_each_server!(an_end_long_after_a_renewal_elsewhere_frees_its_time);
 
-async fn an_end_after_a_renewal_elsewhere_frees_its_time(backend: Backend) {
+async fn an_end_long_after_a_renewal_elsewhere_frees_its_time(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    let options = options(&database);
+    // Longer than the renewal may have taken, after it had looked.
+    let (reserved, unused_ms) = end_after_a_renewal_elsewhere(&database, 30_000).await;
+    assert_eq!(reserved, Some(unused_ms));
+}
+
+for_each_server!(an_end_beside_a_renewal_elsewhere_lets_its_time_rest);
+
+async fn an_end_beside_a_renewal_elsewhere_lets_its_time_rest(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let (reserved, unused_ms) = end_after_a_renewal_elsewhere(&database, 0).await;
+    assert!(reserved > Some(unused_ms), "{reserved:?}");
+}
+
+/// One replica leases, another renews, as if it had looked so long ago, and the first, which knows
+/// nothing of that, ends the lease: up to when its time is reserved then, and from when on it was
+/// said to be unused.
+async fn end_after_a_renewal_elsewhere(database: &TestDatabase, ago_ms: i64) -> (Option<i64>, i64) {
+    let options = options(database);
     let (first, second) = (options.start_ready().await, options.start_ready().await);
     let lease = first.client().lease("billing", BITS, TTL_MS, "one").await;
     let renewed = second.client().renew(&lease, None).await.expect("a reply");
     assert_eq!(renewed.status, 200, "{renewed:?}");
-    // Far longer than the database's clock is uncertain to a replica.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
-    let unused_ms = now_ms() - 1000;
+    let earlier = format!("UPDATE worker_lease SET expires_at = expires_at - {ago_ms}");
+    database.execute(&earlier).await;
+    let unused_ms = lease.from_ms.max(now_ms() - 1000);
     let given = first.client().give_back(&lease, Some(unused_ms)).await;
     assert_eq!(given.expect("a reply").status, 204);
     let reserved = "SELECT MAX(reserved_until) FROM worker_lease";
-    assert_eq!(database.number(reserved).await, Some(unused_ms));
+    (database.number(reserved).await, unused_ms)
 }
 
 /// Reads of the rows are counted by PostgreSQL, a write's own among them.

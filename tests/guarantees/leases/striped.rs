@@ -29,7 +29,6 @@ async fn stripes() -> Stripes {
     }
     let options = Program::options()
         .env("ODOMETER_STORES__DEFAULT__DATABASES", urls.join(","))
-        .env("ODOMETER_STORE__TIMEOUT", "1s")
         .env("ODOMETER_DEFINITION_REFRESH", "2s");
     let migrated = options.run(&["migrate"]);
     assert_eq!(migrated.code, Some(0), "migrate: {migrated}");

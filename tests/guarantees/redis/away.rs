@@ -10,8 +10,8 @@ use crate::{
 
 /// How fast each caller calls: bounded, so that what Redis may give is known to last.
 const PACE: Duration = Duration::from_millis(5);
-/// A call that waited for a dead server.
-const SLOW: Duration = Duration::from_millis(200);
+/// A call that waited for a dead server, which takes half a second at least.
+const SLOW: Duration = Duration::from_millis(450);
 /// So many calls of one sequential caller may find out that a server is dead.
 const MAX_SLOW: usize = 5;
 const N_CALLS: usize = 300;

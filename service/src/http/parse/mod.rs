@@ -162,7 +162,7 @@ pub(super) fn listing(query: Option<&str>) -> Result<Listing, Problem> {
 
 /// The query of the list of names in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Live {
+pub(super) struct LiveQuery {
     /// Only names with this in them; empty for all.
     pub(super) contains: String,
     /// Only names after this one; empty for all.
@@ -172,9 +172,9 @@ pub(super) struct Live {
 }
 
 /// Reads the query of the list of names in memory.
-pub(super) fn live(query: Option<&str>) -> Result<Live, Problem> {
+pub(super) fn live(query: Option<&str>) -> Result<LiveQuery, Problem> {
     let given = Given::read(query, &["contains", "after", "limit"])?;
-    Ok(Live {
+    Ok(LiveQuery {
         contains: given.middle("contains")?,
         after: given.beginning("after")?,
         limit: given.limit()?,
@@ -392,7 +392,10 @@ fn thousandths(weight: &str) -> u16 {
 }
 
 /// The value of a header that may be there once.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
+pub(super) fn single<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a str>, Problem> {
     let mut values = headers.get_all(name);
     let Some(value) = values.next() else {
         return Ok(None);

@@ -117,7 +117,8 @@ impl Kept {
     fn make_room(&self) -> Beginning<'_> {
         let mut waiting = self.spare.0.lock();
         waiting.n_beginning += 1;
-        // The driver counts a connection a moment before and after it can be had.
+        // The driver counts a connection a moment before and after it can be had; one too few of none
+        // reads as more than there can be.
         let n_at_most = usize::try_from(self.pool.options().get_max_connections());
         let enough = waiting.n_beginning..=n_at_most.unwrap_or(usize::MAX);
         let given_back = if enough.contains(&self.pool.num_idle()) {

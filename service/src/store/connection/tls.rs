@@ -1,6 +1,6 @@
 //! What a URL says of TLS, whether that keeps a stranger out, and what a failed handshake means.
 
-use std::{fs, io, net::IpAddr, path::Path};
+use std::{fs, io, path::Path};
 
 use rustls::{AlertDescription, CertificateError};
 use sea_orm::sqlx::{
@@ -9,6 +9,7 @@ use sea_orm::sqlx::{
     postgres::{PgConnectOptions, PgSslMode},
 };
 
+use crate::host::is_this_machine;
 use crate::sabotage::{self, Fault};
 
 /// Parameters that name a file, in both dialects.
@@ -180,14 +181,6 @@ const ANY_CERTIFICATE: &str =
     "takes any certificate, so whoever is on the way to the database's host can stand in for it";
 /// The authorities known to browsers count, too, and they sign for everybody.
 const ANY_HOST: &str = "takes any host's certificate, so whoever is on the way and has one can stand in for the database";
-
-fn is_this_machine(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare.eq_ignore_ascii_case("localhost")
-        || bare
-            .parse()
-            .is_ok_and(|address: IpAddr| address.is_loopback())
-}
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]

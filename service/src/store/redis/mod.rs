@@ -32,8 +32,8 @@ use tokio::{
 };
 
 use super::{
-    Act, Altered, Condition, Fallback, News, ReserveRequest, Seen, ServingRedis, StartError,
-    StoreError, Unpublished, Want,
+    Act, Altered, Condition, Fallback, News, RedisHealth, ReserveRequest, Seen, ServingRedis,
+    StartError, StoreError, Unpublished, Want,
     catalogue::Window as InRow,
     connection::Health,
     database::Database,
@@ -212,7 +212,7 @@ impl RedisStore {
         let server = self.server_of(&key.sequence).ok()?;
         let shown = self.counters.find(key).and_then(|counter| counter.shown());
         Some(ServingRedis {
-            server: format!("redis://{}", server.address.label),
+            server: server.address.url(),
             is_up: server.is_up(),
             window: shown.map(|(window, ..)| window),
             ceiling: shown.and_then(|(_, ceiling, _)| ceiling),
@@ -220,11 +220,14 @@ impl RedisStore {
         })
     }
 
-    /// The address of each server, and whether it answers.
-    pub(in crate::store) fn serving_all(&self) -> Vec<(String, bool)> {
+    /// How each server is.
+    pub(in crate::store) fn health(&self) -> Vec<RedisHealth> {
         let servers = self.servers.iter();
         servers
-            .map(|server| (format!("redis://{}", server.address.label), server.is_up()))
+            .map(|server| RedisHealth {
+                server: server.address.url(),
+                is_up: server.is_up(),
+            })
             .collect()
     }
 

@@ -44,6 +44,11 @@ pub(in crate::store) struct Address {
 }
 
 impl Address {
+    /// Without user and password.
+    pub(in crate::store) fn url(&self) -> String {
+        format!("redis://{}", self.label)
+    }
+
     /// # Errors
     /// A URL that cannot be read; what is said repeats nothing of it.
     pub(in crate::store) fn parse(url: &str) -> Result<Self, StartError> {

@@ -14,23 +14,18 @@ use tracing::Span;
 #[derive(Debug)]
 pub struct Course {
     call: Span,
-    began: OnceLock<Instant>,
+    asked: Instant,
+    turn: OnceLock<Instant>,
     n_attempts: AtomicU32,
 }
 
 impl Course {
-    /// Of a reservation for this call, which begins now.
+    /// Of a reservation for this call, which is asked for now.
     pub fn of(call: Span) -> Self {
-        let course = Self::ahead(call);
-        course.begin();
-        course
-    }
-
-    /// Of one that is done ahead of time, which begins when it is its turn.
-    pub fn ahead(call: Span) -> Self {
         Self {
             call,
-            began: OnceLock::new(),
+            asked: Instant::now(),
+            turn: OnceLock::new(),
             n_attempts: AtomicU32::new(0),
         }
     }
@@ -40,9 +35,9 @@ impl Course {
         self.call.clone()
     }
 
-    /// How long it has lasted, without the wait for its turn.
+    /// How long it has lasted, without the wait for its turn that one ahead of time has had.
     pub fn lasted(&self) -> Duration {
-        self.began.get().map(Instant::elapsed).unwrap_or_default()
+        self.turn.get().unwrap_or(&self.asked).elapsed()
     }
 
     /// Attempts until now, in all databases.
@@ -50,9 +45,9 @@ impl Course {
         self.n_attempts.load(Ordering::Relaxed)
     }
 
-    pub(in crate::store) fn begin(&self) {
-        // Of several databases the first counts.
-        let _began = self.began.set(Instant::now());
+    /// It has its turn now; of several databases the first counts.
+    pub(in crate::store) fn turn(&self) {
+        let _first = self.turn.set(Instant::now());
     }
 
     pub(in crate::store) fn count_attempt(&self) {

@@ -55,6 +55,7 @@ pub(in crate::store) fn known(
     version: i64,
     counter: Option<Counter>,
 ) -> Known {
+    let was_read = counter.is_some();
     Known {
         definition: Arc::clone(definition),
         definition_version: version,
@@ -69,7 +70,7 @@ pub(in crate::store) fn known(
         revision: counter.map_or(0, |counter| counter.revision),
         floor: counter.map_or(definition.start, |counter| counter.floor),
         // The next to ask for that counter has to be told as well, not to be given of it.
-        trusted: sabotage::is(Fault::RefusalBelieved),
+        trusted: was_read && sabotage::is(Fault::RefusalBelieved),
     }
 }
 

@@ -21,8 +21,7 @@ use super::{
 use crate::store::database::Database;
 
 /// What became of an end's first attempt.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::store) enum First {
+pub(super) enum First {
     Ended,
     /// It is not known here how the row is, or what the attempt came to.
     Unknown,

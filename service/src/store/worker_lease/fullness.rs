@@ -1,8 +1,8 @@
 //! How many ids of its pools are taken, looked at now and then for the operator, who has to see that
 //! they run out before a replica is refused one.
 //!
-//! A count reads all rows of its pools, so pools that are too wide to run out are left out, and so
-//! many are counted at once that a statement stays short.
+//! A count reads all rows of its pools, so pools that are too wide to run out are left out, and
+//! others are counted a few at a time.
 
 use std::{
     sync::Weak,
@@ -23,7 +23,7 @@ use crate::store::{
 /// Of wider ids there are enough for everybody.
 const MOST_BITS: i32 = 12;
 /// Pools that are counted at one time, others at the next.
-const MOST_POOLS: usize = 200;
+const POOLS_A_COUNT: usize = 200;
 /// Pools of one statement: 40,960 rows at most.
 const AT_ONCE: usize = 10;
 /// Looks of a lease watch between two counts.
@@ -47,7 +47,7 @@ impl Database {
     async fn show_fullness(&self) {
         let share = Share::of(self.place.stripe);
         let mut fullest: f64 = 0.0;
-        for pools in self.known.pools(MOST_BITS, MOST_POOLS).chunks(AT_ONCE) {
+        for pools in self.known.pools(MOST_BITS, POOLS_A_COUNT).chunks(AT_ONCE) {
             let pools = pools.to_vec();
             let until = Instant::now() + self.settings.timeout + self.settings.acquire;
             let counting = self

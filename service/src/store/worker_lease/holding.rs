@@ -61,10 +61,11 @@ impl Renewal {
     }
 }
 
-/// Whether a lease's row was last written after `at`, or may have been: its end was counted from a
-/// moment that is not before the write.
-fn is_later(row: &worker_lease::Model, clock: Clock, at: Instant) -> bool {
-    let written_ms = row.expires_at.saturating_sub(row.ttl_ms);
+/// Whether a lease's row was last written after `at`, or may have been: so long after the moment that
+/// its end was counted from a call that wrote it may have lasted.
+fn may_be_later(row: &worker_lease::Model, clock: Clock, at: Instant, call: Duration) -> bool {
+    let looked_ms = row.expires_at.saturating_sub(row.ttl_ms);
+    let written_ms = looked_ms.saturating_add(millis(call));
     written_ms >= clock.now_ms.saturating_sub(millis(at.elapsed()))
 }
 
@@ -135,8 +136,8 @@ impl Database {
         })
     }
 
-    /// Ends a lease; the time from `unused_from_ms` on is free again, unless it was renewed since the
-    /// call began: then the id rests until all of its time has passed.
+    /// Ends a lease; the time from `unused_from_ms` on is free again, unless it may have been renewed
+    /// since the call began: then the id rests until all of its time has passed.
     ///
     /// `met_since` is when the call began, where the row was not as it was known.
     pub(in crate::store) async fn give_back_lease(
@@ -170,7 +171,9 @@ impl Database {
         if unused_from_ms.is_some_and(|unused| unused < from_ms || unused > until_ms) {
             return Err(LeaseError::NotOfTheLease { from_ms, until_ms }.into());
         }
-        let has_met = attempt.has_met || met_since.is_some_and(|at| is_later(&row, clock, at));
+        let call = self.settings.deadline;
+        let has_met =
+            attempt.has_met || met_since.is_some_and(|at| may_be_later(&row, clock, at, call));
         // What was unused may be used by whoever renewed it.
         let unused_from_ms = unused_from_ms.filter(|_| !has_met);
         self.end(row, unused_from_ms, witness, attempt.until).await
