@@ -247,3 +247,36 @@ fn names_in(text: &str) -> BTreeSet<String> {
         .map(str::to_owned)
         .collect()
 }
+
+#[test]
+fn a_reserve_is_short_where_its_sequence_could_have_more() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .start_ready()
+            .await;
+        let client = program.client();
+        let until = async |name: &str, is_so: fn(f64, f64) -> bool| {
+            wait::until("the reserve is so", LIMIT, async || {
+                for _call in 0..10 {
+                    client.next(name).await;
+                }
+                let scrape = Scrape::of(&client).await;
+                let [seconds, ratio] = ["seconds", "ratio"]
+                    .map(|unit| scrape.sum(&format!("odometer_shortest_reserve_{unit}"), &[]));
+                is_so(seconds, ratio).then_some(())
+            })
+            .await;
+        };
+        // A block is at most 1/4096 of what is left.
+        client.define("short", &json!({"max": 40_000})).await;
+        until("short", |seconds, ratio| {
+            seconds < 60.0 && ratio.is_infinite()
+        })
+        .await;
+        let few = json!({"block": {"max": 2}});
+        client.define("few", &few).await;
+        until("few", |_, ratio| ratio < 1.0).await;
+    });
+}

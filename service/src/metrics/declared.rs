@@ -79,7 +79,7 @@ pub(super) const COUNTERS: [(&str, &str); 20] = [
 ];
 
 /// Every gauge and what it shows.
-pub(super) const GAUGES: [(&str, &str); 32] = [
+pub(super) const GAUGES: [(&str, &str); 33] = [
     ("odometer_actors", "Actors running."),
     (
         "odometer_block_remaining",
@@ -158,6 +158,10 @@ pub(super) const GAUGES: [(&str, &str); 32] = [
     (
         "odometer_runway_seconds",
         "How long until the sequence ends at the present rate.",
+    ),
+    (
+        "odometer_shortest_reserve_ratio",
+        "The least part of block.hold that any sequence in use can go on for without the store.",
     ),
     (
         "odometer_shortest_reserve_seconds",

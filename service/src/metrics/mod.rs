@@ -98,6 +98,9 @@ pub struct Metrics {
     pub journal_checks: Counter,
     /// The least seconds any sequence in use can go on without the store; +Inf when none is in use.
     pub shortest_reserve_seconds: Gauge,
+    /// The least part of `block.hold` that any sequence in use has in reserve, of what its range
+    /// allows; +Inf when none is in use.
+    pub shortest_reserve_ratio: Gauge,
     /// The least numbers left to any live sequence; +Inf when none is live.
     pub shortest_runway: Gauge,
     /// The least seconds to any live sequence's end at its present rate; +Inf when none is in use.
@@ -184,6 +187,7 @@ impl Metrics {
             periods_removed: make.counter("odometer_periods_removed_total"),
             journal_checks: make.counter("odometer_journal_checks_total"),
             shortest_reserve_seconds: make.unbounded_gauge("odometer_shortest_reserve_seconds"),
+            shortest_reserve_ratio: make.unbounded_gauge("odometer_shortest_reserve_ratio"),
             shortest_runway: make.unbounded_gauge("odometer_shortest_runway_numbers"),
             shortest_runway_seconds: make.unbounded_gauge("odometer_shortest_runway_seconds"),
             worker_ids_held: make.gauge("odometer_worker_ids_held"),

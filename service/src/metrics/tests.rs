@@ -95,6 +95,7 @@ fn every_metric_of_the_design_is_in_a_first_scrape_with_one_sequence() {
 fn a_least_value_of_nothing_is_infinite() {
     let text = Metrics::new().exposition().render();
     for series in [
+        "odometer_shortest_reserve_ratio",
         "odometer_shortest_reserve_seconds",
         "odometer_shortest_runway_numbers",
         "odometer_shortest_runway_seconds",

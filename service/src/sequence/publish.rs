@@ -14,6 +14,7 @@ use crate::{clock, metrics::AbandonedCause};
 impl Shared {
     pub(super) fn publish_metrics(&self) {
         let mut shortest_reserve = f64::INFINITY;
+        let mut shortest_reserve_ratio = f64::INFINITY;
         let mut shortest_runway = f64::INFINITY;
         let mut shortest_runway_seconds = f64::INFINITY;
         for issuer in self.all_issuers() {
@@ -25,6 +26,8 @@ impl Shared {
             // How long time-ordered ones can go on has a gauge of its own.
             if let (Some(seconds), None) = (state.reserve_seconds, issuer.timed()) {
                 shortest_reserve = shortest_reserve.min(seconds);
+                let ratio = part_of_hold(&issuer, seconds).unwrap_or(f64::INFINITY);
+                shortest_reserve_ratio = shortest_reserve_ratio.min(ratio);
             }
             if let Some(runway) = &state.runway {
                 let seconds = runway.seconds(period_left(&issuer));
@@ -39,6 +42,7 @@ impl Shared {
         self.publish_leases();
         let metrics = &self.metrics;
         metrics.shortest_reserve_seconds.set(shortest_reserve);
+        metrics.shortest_reserve_ratio.set(shortest_reserve_ratio);
         metrics.shortest_runway.set(shortest_runway);
         metrics.shortest_runway_seconds.set(shortest_runway_seconds);
         let n_live = u64::try_from(self.n_live.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
@@ -131,6 +135,22 @@ fn numbers_to_share(issuer: &Issuer, runway: &Runway, seconds: Option<f64>) -> f
     }
 }
 
+/// What part of what it should have a sequence has in reserve; `None` where its range allows no more,
+/// or nothing is to be held.
+fn part_of_hold(issuer: &Issuer, reserve_seconds: f64) -> Option<f64> {
+    if issuer.has_its_share_of_what_is_left() {
+        return None;
+    }
+    let hold = issuer.definition()?.block.hold.as_secs_f64();
+    part(reserve_seconds, hold, period_left(issuer))
+}
+
+/// What part it is of `hold`, or of what is left of the period where that is less, all in seconds.
+fn part(reserve: f64, hold: f64, period_left: Option<f64>) -> Option<f64> {
+    let wanted = period_left.map_or(hold, |left| hold.min(left));
+    (wanted > 0.0).then(|| reserve / wanted)
+}
+
 /// In how many seconds numbers start again; `None` where they do not by themselves.
 fn period_left(issuer: &Issuer) -> Option<f64> {
     let span = issuer.span?;
@@ -141,4 +161,19 @@ fn period_left(issuer: &Issuer) -> Option<f64> {
 #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
 pub(super) fn to_float(count: u64) -> f64 {
     count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lasts_to_the_end_of_its_period_is_not_short() {
+        assert_eq!(part(450.0, 900.0, None), Some(0.5));
+        assert_eq!(part(1800.0, 900.0, Some(3600.0)), Some(2.0));
+        assert_eq!(part(300.0, 900.0, Some(200.0)), Some(1.5));
+        assert_eq!(part(100.0, 900.0, Some(200.0)), Some(0.5));
+        assert_eq!(part(0.0, 900.0, Some(0.0)), None);
+        assert_eq!(part(10.0, 0.0, None), None);
+    }
 }
