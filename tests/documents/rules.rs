@@ -223,13 +223,94 @@ fn each_alert_has_its_section_of_the_runbook() {
     }
 }
 
-/// What a document says below a heading, up to the first fence or the next heading.
+/// What a document says below a heading, up to the first fence.
 fn section_of<'a>(document: &'a str, heading: &str) -> &'a str {
+    let section = whole_section_of(document, heading);
+    section.split("```").next().unwrap_or(section)
+}
+
+/// What a document says below a heading, up to the next one.
+fn whole_section_of<'a>(document: &'a str, heading: &str) -> &'a str {
     let (_, below) = document
         .split_once(&format!("\n## {heading}\n"))
         .unwrap_or_else(|| panic!("no heading {heading}"));
-    let ends = ["\n## ", "```"].map(|end| below.find(end).unwrap_or(below.len()));
-    below.get(..ends[0].min(ends[1])).unwrap_or(below)
+    below.split("\n## ").next().unwrap_or(below)
+}
+
+/// What somebody misses in a section of the runbook whom an alert has woken.
+fn missing_in(section: &str) -> Vec<&'static str> {
+    let mut missing = Vec::new();
+    if !section.to_lowercase().contains("callers") {
+        missing.push("what callers see");
+    }
+    let commands = ["```sh\n", "```sql\n", "```text\n"];
+    if !commands.iter().any(|fence| section.contains(fence)) {
+        missing.push("a command");
+    }
+    missing
+}
+
+#[test]
+fn each_section_of_an_alert_has_commands_and_says_what_callers_see() {
+    let runbook = Document::read("docs/runbook.md");
+    for alert in alerts() {
+        let (_, wanted) = alert.runbook_url.split_once('#').unwrap_or_default();
+        let mut headings = runbook.headings().into_iter();
+        let heading = headings.find(|heading| anchor(heading) == wanted);
+        let heading = heading.unwrap_or_else(|| panic!("no section {wanted}"));
+        let missing = missing_in(whole_section_of(&runbook.text, heading));
+        assert_eq!(missing, Vec::<&str>::new(), "{heading}");
+    }
+    // The control: the same of sections that lack one, or both.
+    let text = "\n## A\n\nCallers wait.\n\n## B\n\n```sh\nls\n```\n\n## C\n\nSee `ls`.\n";
+    assert_eq!(missing_in(whole_section_of(text, "A")), ["a command"]);
+    assert_eq!(
+        missing_in(whole_section_of(text, "B")),
+        ["what callers see"]
+    );
+    assert_eq!(missing_in(whole_section_of(text, "C")).len(), 2);
+}
+
+/// The alert with the expression that the runbook has for sequences that are short on purpose.
+#[test]
+fn the_runbook_leaves_a_short_sequence_out_of_its_alert() {
+    const BEFORE: &str = "min by (namespace, job) (odometer_shortest_reserve_seconds) < 900\n";
+    let fences = Document::read("docs/runbook.md").fences();
+    let mut fences = fences.into_iter();
+    let shown = fences.find(|of| of.section == "Reserve below hold" && of.kind == "text");
+    let shown = shown.expect("the runbook has an expression").text;
+    let rules = read(ALERTS);
+    assert_eq!(rules.matches(BEFORE).count(), 1);
+    let home = directory("rules");
+    std::fs::write(home.path().join(ALERTS), rules.replace(BEFORE, &shown)).expect("our directory");
+    for (name, is_silent) in [("invoices", true), ("receipts", true), ("orders", false)] {
+        let series = |metric: &str, label: &str, value: &str| {
+            format!(
+                "      - series: '{metric}{{job=\"odometer\",instance=\"a:8080\"{label}}}'\n        \
+                 values: '{value}+0x30'\n"
+            )
+        };
+        let label = format!(",sequence=\"{name}\"");
+        let case = [
+            "rule_files:\n  - alerts.yaml\ntests:\n  - interval: 1m\n    input_series:\n"
+                .to_owned(),
+            series("odometer_reserve_seconds", &label, "100"),
+            series("odometer_shortest_reserve_seconds", "", "100"),
+            series("odometer_store_up", ",store=\"default\"", "1"),
+            "    alert_rule_test:\n      - eval_time: 20m\n        \
+             alertname: OdometerReserveBelowHold\n        exp_alerts: []\n"
+                .to_owned(),
+        ];
+        std::fs::write(home.path().join("case.yaml"), case.concat()).expect("our directory");
+        let tested = promtool(home.path(), &["test", "rules", "case.yaml"]);
+        let said = printed(&tested);
+        assert_eq!(tested.status.success(), is_silent, "{name}: {said}");
+        // The control fails for no other reason.
+        assert!(
+            is_silent || said.contains("OdometerReserveBelowHold"),
+            "{said}"
+        );
+    }
 }
 
 /// No alert is named by a document that is not there.
