@@ -138,6 +138,40 @@ fn rules_and_dashboards_are_in_the_manifests_as_they_are() {
 }
 
 #[test]
+fn alerts_link_to_where_the_runbook_is_published() {
+    const PUBLISHED: &str = "https://wiki.example/odometer/runbook.md";
+    let home = directory("generated");
+    succeeds(
+        command("cp")
+            .args(["-r", "k8s", "dashboards"])
+            .arg(home.path()),
+    );
+    let generate = || command(home.path().join("k8s/generate"));
+    succeeds(generate().env("RUNBOOK", PUBLISHED));
+    succeeds(generate().arg("--check").env("RUNBOOK", PUBLISHED));
+    // The control: without it they link to nothing, as they come.
+    let (is_fresh, said) = outcome(generate().arg("--check"));
+    assert!(!is_fresh && said.contains("rules.yaml"), "{said}");
+    let links = |rules: &Path| {
+        let rules = std::fs::read_to_string(rules).expect("our copy");
+        let links = rules.lines().filter_map(|line| {
+            let link = line.trim().strip_prefix("runbook_url: ")?;
+            Some(link.to_owned())
+        });
+        links.collect::<Vec<String>>()
+    };
+    let before = links(&home.path().join("dashboards/rules/alerts.yaml"));
+    let before = before.into_iter();
+    let wanted: Vec<String> = before
+        .map(|link| link.replacen("docs/runbook.md", PUBLISHED, 1))
+        .collect();
+    assert!(wanted.len() >= 15, "vacuous: {wanted:?}");
+    assert!(wanted.iter().all(|link| link.starts_with("https:")));
+    let written = home.path().join("k8s/overlays/monitoring/rules.yaml");
+    assert_eq!(links(&written), wanted);
+}
+
+#[test]
 fn prometheus_gets_the_rules_and_grafana_the_dashboards() {
     let objects = objects("k8s/overlays/monitoring");
     let of = |kind: &str| super::yaml::of_kind(&objects, kind);
