@@ -98,7 +98,7 @@ fn each_container_sees_the_secret_of_its_own_role_alone() {
 }
 
 /// What is against the restricted standard of Kubernetes in a pod.
-fn faults_of(pod: &Value) -> Vec<String> {
+pub(super) fn faults_of(pod: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let mut fault_unless = |holds: bool, what: String| {
         if !holds {

@@ -6,6 +6,7 @@ mod image;
 mod manifests;
 mod network;
 mod pod;
+mod recover;
 mod release;
 mod roles;
 mod schemas;

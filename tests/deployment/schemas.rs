@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     tools::{command, from_pypi, outcome, succeeds},
-    yaml::{MONITORING, OVERLAYS, built, items, objects, overlay, text},
+    yaml::{MONITORING, built, folders, items, objects, text},
 };
 use crate::support::{directory, settings};
 
@@ -41,17 +41,23 @@ fn write(objects: &[&Value], file: &Path) {
     std::fs::write(file, documents.join("\n---\n")).expect("our directory");
 }
 
+/// What a folder's objects are written to.
+fn file_of(folder: &str) -> String {
+    format!("{}.yaml", folder.replace('/', "-"))
+}
+
 #[test]
 fn every_overlay_fits_the_schemas_of_two_versions() {
     let home = directory("schemas");
-    for name in OVERLAYS.into_iter().chain([MONITORING]) {
-        let mut objects = overlay(name);
+    for name in folders() {
+        let mut objects = objects(&name);
         let is_custom = |object: &Value| CUSTOM_KINDS.contains(&text(&object["kind"]));
         let n_custom = objects.iter().filter(|object| is_custom(object)).count();
-        assert_eq!(n_custom, if name == MONITORING { 2 } else { 0 }, "{name}");
+        let n_known = if name.ends_with(MONITORING) { 2 } else { 0 };
+        assert_eq!(n_custom, n_known, "{name}");
         objects.retain(|object| !is_custom(object));
         assert!(!objects.is_empty(), "vacuous: {name}");
-        let file = home.path().join(format!("{name}.yaml"));
+        let file = home.path().join(file_of(&name));
         write(&objects.iter().collect::<Vec<_>>(), &file);
         for version in VERSIONS {
             let (fits, said) = validates(version, &file);
@@ -84,8 +90,8 @@ fn a_key_that_kubernetes_does_not_know_is_found() {
 fn every_overlay_passes_checkov_and_each_skip_is_justified() {
     let home = directory("checkov");
     let mut files = Vec::new();
-    for name in OVERLAYS.into_iter().chain([MONITORING]) {
-        let objects = overlay(name);
+    for name in folders() {
+        let objects = objects(&name);
         let annotations = objects
             .iter()
             .filter_map(|object| object["metadata"]["annotations"].as_object());
@@ -99,7 +105,7 @@ fn every_overlay_passes_checkov_and_each_skip_is_justified() {
             }
         }
         assert!(n_skips <= MAX_SKIPS, "{name} skips {n_skips}");
-        let file = home.path().join(format!("{name}.yaml"));
+        let file = home.path().join(file_of(&name));
         write(&objects.iter().collect::<Vec<_>>(), &file);
         files.push(file);
     }
