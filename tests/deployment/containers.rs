@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command, sync::LazyLock};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::tools::{command, succeeds};
@@ -10,6 +10,9 @@ use crate::support::{directory, keeper, settings};
 
 /// The image's name here.
 pub(super) const IMAGE: &str = "localhost/odometer:test";
+
+/// From which version on podman decodes what `data` of a Secret says.
+const DECODING: (u32, u32) = (4, 4);
 
 /// How containers run where there is neither systemd nor the runtime that podman takes otherwise.
 const CONFIGURATION: &str = "[containers]\n\
@@ -123,8 +126,26 @@ impl Containers {
         names[0].to_owned()
     }
 
+    /// Before podman 4.4 what `data` of a Secret says is mounted without being decoded
+    /// (containers/podman#16631), so there the values are written as they are to be read.
+    pub(super) fn secret(&self, name: &str, values: &[(&str, &str)]) {
+        let decodes = self.version() >= DECODING;
+        let written = |value: &str| if decodes { base64(value) } else { value.into() };
+        let data: serde_json::Map<String, Value> = values
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), written(value).into()))
+            .collect();
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data,
+        });
+        let file = self.home().join(format!("{name}.yaml"));
+        std::fs::write(&file, secret.to_string()).expect("our directory");
+        let file = file.display().to_string();
+        succeeds(&mut self.podman(&["secret", "create", name, &file]));
+    }
+
     /// podman's major and minor version.
-    pub(super) fn version(&self) -> (u32, u32) {
+    fn version(&self) -> (u32, u32) {
         let version = succeeds(&mut self.podman(&["version", "--format={{.Client.Version}}"]));
         let mut parts = version.trim().split('.').map(|part| part.parse().ok());
         let mut part = || parts.next().flatten();
@@ -164,6 +185,11 @@ impl Drop for Containers {
             let _ = Command::new("umount").args(["-l", "--", &mount]).output();
         }
     }
+}
+
+fn base64(value: &str) -> String {
+    let encode = ["-c", "printf %s \"$1\" | base64 --wrap=0", "sh", value];
+    succeeds(command("sh").args(encode))
 }
 
 /// What the kernel says of the rights of a process.

@@ -78,6 +78,32 @@ fn the_image_is_built_by_a_toolchain_that_is_new_enough() {
     assert!(!least.is_empty() && numbers(version) >= least, "{least:?}");
 }
 
+/// What cargo is told in the Dockerfile, asked of what it would build.
+#[test]
+fn the_image_has_the_features_that_are_asked_for() {
+    let dockerfile = dockerfile();
+    let (_, of_the_build) = dockerfile.split_once("\nFROM ").expect("a stage");
+    assert!(of_the_build.contains("\nARG FEATURES=\n"));
+    let told = of_the_build.lines().find_map(|line| {
+        let line = line
+            .trim_start_matches([' ', '&'])
+            .trim_end_matches([' ', '\\']);
+        line.strip_prefix("cargo build --release ")
+    });
+    let asked = format!("cargo tree --offline {}", told.expect("it is built"));
+    let of = |features: &str| {
+        let mut tree = command("bash");
+        outcome(tree.args(["-c", &asked]).env("FEATURES", features))
+    };
+    let sends_spans = |said: &str| said.contains("opentelemetry-otlp ");
+    let (is_sound, said) = of("");
+    assert!(is_sound && !sends_spans(&said), "{said}");
+    let (is_sound, said) = of("otlp");
+    assert!(is_sound && sends_spans(&said), "{said}");
+    let (is_sound, said) = of("otpl");
+    assert!(!is_sound, "{said}");
+}
+
 /// What is sent to be built is enough for cargo to find every package.
 #[test]
 fn what_the_image_is_built_from_is_the_whole_workspace() {

@@ -1,11 +1,14 @@
 //! What is deployed: manifests, image, release and compose file, held to schemas and rules, and run.
 
+mod changes;
 mod compose;
 mod containers;
 mod image;
+mod kubectl;
 mod manifests;
 mod network;
 mod pod;
+mod recover;
 mod release;
 mod roles;
 mod schemas;

@@ -10,7 +10,7 @@ fn ports(rule: &Value) -> Vec<String> {
     ports.map(|port| port["port"].to_string()).collect()
 }
 
-fn rules(objects: &[Value], direction: &str) -> Vec<Value> {
+pub(super) fn rules(objects: &[Value], direction: &str) -> Vec<Value> {
     let policies = of_kind(objects, "NetworkPolicy").into_iter();
     let rules = policies.flat_map(|policy| items(&policy["spec"][direction]).to_vec());
     rules.collect()

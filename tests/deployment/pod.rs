@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     containers::{Containers, IMAGE, faults_of},
     roles::Roles,
-    tools::{command, outcome, succeeds},
+    tools::{outcome, succeeds},
     yaml::{containers, objects, of_kind, only, text},
 };
 use crate::support::{Backend, Client, PASSWORD, for_each_server, ports, wait};
@@ -17,8 +17,6 @@ const TOKEN: &str = "token-of-the-test";
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// The end of what podman calls the container that serves, after the pod's name.
 const SERVING: &str = "-odometer";
-/// From which version on podman decodes what `data` of a Secret says.
-const DECODING: (u32, u32) = (4, 4);
 
 for_each_server!(the_pod_runs_read_only_without_rights_and_gives_numbers);
 
@@ -30,8 +28,9 @@ async fn the_pod_runs_read_only_without_rights_and_gives_numbers(backend: Backen
     };
     let roles = Roles::make(backend).await;
     let mut pod = Pod::of(folder);
-    pod.secret("odometer-migrate", &[("url", &roles.migrate)]);
-    pod.secret(
+    pod.containers
+        .secret("odometer-migrate", &[("url", &roles.migrate)]);
+    pod.containers.secret(
         "odometer-serve",
         &[("url", &roles.serve), ("admin-token", TOKEN)],
     );
@@ -55,7 +54,8 @@ async fn the_pod_runs_read_only_without_rights_and_gives_numbers(backend: Backen
 fn the_single_pod_keeps_its_file_on_its_volume() {
     crate::support::run(async {
         let mut pod = Pod::of("k8s/overlays/sqlite-single");
-        pod.secret("odometer-serve", &[("admin-token", TOKEN)]);
+        pod.containers
+            .secret("odometer-serve", &[("admin-token", TOKEN)]);
         pod.play();
         assert_eq!(pod.first_number().await, 1);
         assert_eq!(faults_of(&pod.serving()), Vec::<String>::new());
@@ -94,24 +94,6 @@ impl Pod {
         }
     }
 
-    /// Before podman 4.4 what `data` of a Secret says is mounted without being decoded
-    /// (containers/podman#16631), so there the values are written as they are to be read.
-    fn secret(&self, name: &str, values: &[(&str, &str)]) {
-        let decodes = self.containers.version() >= DECODING;
-        let written = |value: &str| if decodes { base64(value) } else { value.into() };
-        let data: serde_json::Map<String, Value> = values
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), written(value).into()))
-            .collect();
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data,
-        });
-        let file = self.containers.home().join(format!("{name}.yaml"));
-        std::fs::write(&file, secret.to_string()).expect("our directory");
-        let file = file.display().to_string();
-        succeeds(&mut self.containers.podman(&["secret", "create", name, &file]));
-    }
-
     fn play(&mut self) {
         let play = ["play", "kube", "--build=false", "--network=host"];
         self.containers.start(&[&play[..], &[&self.file]].concat());
@@ -145,11 +127,6 @@ impl Pod {
     fn serving(&self) -> Value {
         self.containers.inspect(&self.containers.named(SERVING))
     }
-}
-
-fn base64(value: &str) -> String {
-    let encode = ["-c", "printf %s \"$1\" | base64 --wrap=0", "sh", value];
-    succeeds(command("sh").args(encode))
 }
 
 /// What podman 4.3 cannot do: ports where the network is the machine's, and containers that run once

@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use super::tools::{command, outcome, succeeds};
-use crate::support::{Program, directory, run, settings};
+use crate::{
+    documents::markdown::Document,
+    support::{Program, directory, run, settings},
+};
 
 /// What somebody who downloaded a release has.
 struct Download {
@@ -58,6 +61,29 @@ fn build(place: &Path) {
     assert!(!is_built && said.contains("not empty"), "{said}");
 }
 
+/// The links of a folder's documents to files that it does not have.
+fn links_to_nothing(folder: &Path) -> Vec<String> {
+    let listed = succeeds(command("find").arg(folder).args(["-name", "*.md"]));
+    let mut n_links = 0;
+    let mut found = Vec::new();
+    for path in listed.lines() {
+        let document = Document::read(path);
+        let place = document.path.parent().expect("a file lies in a folder");
+        for link in document.links() {
+            let file = link.split('#').next().unwrap_or_default();
+            if file.is_empty() || file.starts_with("https://") {
+                continue;
+            }
+            n_links += 1;
+            if !place.join(file).exists() {
+                found.push(format!("{link} of {path}"));
+            }
+        }
+    }
+    assert!(n_links >= 50, "vacuous: {n_links} links");
+    found
+}
+
 #[test]
 fn a_download_is_checked_unpacked_and_gives_its_first_number() {
     run(async {
@@ -74,6 +100,7 @@ fn a_download_is_checked_unpacked_and_gives_its_first_number() {
         for file in ["LICENSE-MIT", "LICENSE-APACHE", "README.md"] {
             assert!(folder.join(file).is_file(), "{file}");
         }
+        assert_eq!(links_to_nothing(&folder), Vec::<String>::new());
         let program = folder.join("odometer");
         let symbols = succeeds(command("readelf").arg("--sections").arg(&program));
         assert!(!symbols.contains(".symtab"), "not stripped");
@@ -84,6 +111,11 @@ fn a_download_is_checked_unpacked_and_gives_its_first_number() {
         let program = options.start_ready().await;
         assert_eq!(program.client().next("orders").await, 1);
         program.stop().await;
+
+        // The control: a document that is not there is missed.
+        std::fs::remove_file(folder.join("docs/runbook.md")).expect("our copy");
+        let missed = links_to_nothing(&folder);
+        assert!(missed.len() >= 3, "{missed:?}");
 
         // The control: a byte that changed on its way is found.
         let tarball = download.home.path().join(&download.tarball);

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     tools::{command, from_pypi, outcome, succeeds},
-    yaml::{MONITORING, OVERLAYS, built, items, objects, overlay, text},
+    yaml::{MONITORING, built, folders, items, objects, text},
 };
 use crate::support::{directory, settings};
 
@@ -41,17 +41,23 @@ fn write(objects: &[&Value], file: &Path) {
     std::fs::write(file, documents.join("\n---\n")).expect("our directory");
 }
 
+/// What a folder's objects are written to.
+fn file_of(folder: &str) -> String {
+    format!("{}.yaml", folder.replace('/', "-"))
+}
+
 #[test]
 fn every_overlay_fits_the_schemas_of_two_versions() {
     let home = directory("schemas");
-    for name in OVERLAYS.into_iter().chain([MONITORING]) {
-        let mut objects = overlay(name);
+    for name in folders() {
+        let mut objects = objects(&name);
         let is_custom = |object: &Value| CUSTOM_KINDS.contains(&text(&object["kind"]));
         let n_custom = objects.iter().filter(|object| is_custom(object)).count();
-        assert_eq!(n_custom, if name == MONITORING { 2 } else { 0 }, "{name}");
+        let n_known = if name.ends_with(MONITORING) { 2 } else { 0 };
+        assert_eq!(n_custom, n_known, "{name}");
         objects.retain(|object| !is_custom(object));
         assert!(!objects.is_empty(), "vacuous: {name}");
-        let file = home.path().join(format!("{name}.yaml"));
+        let file = home.path().join(file_of(&name));
         write(&objects.iter().collect::<Vec<_>>(), &file);
         for version in VERSIONS {
             let (fits, said) = validates(version, &file);
@@ -84,8 +90,8 @@ fn a_key_that_kubernetes_does_not_know_is_found() {
 fn every_overlay_passes_checkov_and_each_skip_is_justified() {
     let home = directory("checkov");
     let mut files = Vec::new();
-    for name in OVERLAYS.into_iter().chain([MONITORING]) {
-        let objects = overlay(name);
+    for name in folders() {
+        let objects = objects(&name);
         let annotations = objects
             .iter()
             .filter_map(|object| object["metadata"]["annotations"].as_object());
@@ -99,7 +105,7 @@ fn every_overlay_passes_checkov_and_each_skip_is_justified() {
             }
         }
         assert!(n_skips <= MAX_SKIPS, "{name} skips {n_skips}");
-        let file = home.path().join(format!("{name}.yaml"));
+        let file = home.path().join(file_of(&name));
         write(&objects.iter().collect::<Vec<_>>(), &file);
         files.push(file);
     }
@@ -135,6 +141,40 @@ fn rules_and_dashboards_are_in_the_manifests_as_they_are() {
     std::fs::write(&rules, changed.replacen("for: 5m", "for: 6m", 1)).expect("our copy");
     let (is_fresh, said) = check();
     assert!(!is_fresh && said.contains("rules.yaml"), "{said}");
+}
+
+#[test]
+fn alerts_link_to_where_the_runbook_is_published() {
+    const PUBLISHED: &str = "https://wiki.example/odometer/runbook.md";
+    let home = directory("generated");
+    succeeds(
+        command("cp")
+            .args(["-r", "k8s", "dashboards"])
+            .arg(home.path()),
+    );
+    let generate = || command(home.path().join("k8s/generate"));
+    succeeds(generate().env("RUNBOOK", PUBLISHED));
+    succeeds(generate().arg("--check").env("RUNBOOK", PUBLISHED));
+    // The control: without it they link to nothing, as they come.
+    let (is_fresh, said) = outcome(generate().arg("--check"));
+    assert!(!is_fresh && said.contains("rules.yaml"), "{said}");
+    let links = |rules: &Path| {
+        let rules = std::fs::read_to_string(rules).expect("our copy");
+        let links = rules.lines().filter_map(|line| {
+            let link = line.trim().strip_prefix("runbook_url: ")?;
+            Some(link.to_owned())
+        });
+        links.collect::<Vec<String>>()
+    };
+    let before = links(&home.path().join("dashboards/rules/alerts.yaml"));
+    let before = before.into_iter();
+    let wanted: Vec<String> = before
+        .map(|link| link.replacen("docs/runbook.md", PUBLISHED, 1))
+        .collect();
+    assert!(wanted.len() >= 15, "vacuous: {wanted:?}");
+    assert!(wanted.iter().all(|link| link.starts_with("https:")));
+    let written = home.path().join("k8s/overlays/monitoring/rules.yaml");
+    assert_eq!(links(&written), wanted);
 }
 
 #[test]

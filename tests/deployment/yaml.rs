@@ -15,10 +15,19 @@ use crate::support::settings;
 pub(super) const OVERLAYS: [&str; 3] = ["postgres", "mysql", "sqlite-single"];
 /// The one beside them.
 pub(super) const MONITORING: &str = "monitoring";
+/// The Job for a database that was restored.
+pub(super) const RECOVER: &str = "k8s/recover";
 
 const TO_JSON: &str = "import json, sys, yaml\n\
                        with open(sys.argv[1]) as file:\n  \
                        print(json.dumps([part for part in yaml.safe_load_all(file) if part]))";
+
+/// What there is to be applied, as folders.
+pub(super) fn folders() -> Vec<String> {
+    let overlays = OVERLAYS.into_iter().chain([MONITORING]);
+    let overlays = overlays.map(|name| format!("k8s/overlays/{name}"));
+    overlays.chain([RECOVER.to_owned()]).collect()
+}
 
 /// All documents of a file in YAML.
 pub(super) fn read(file: &Path) -> Vec<Value> {
@@ -77,7 +86,7 @@ pub(super) fn text(of: &Value) -> &str {
     of.as_str().unwrap_or_default()
 }
 
-/// The containers of a Deployment's pod, those before the others too.
+/// The containers of the pod of a Deployment or a Job, those before the others too.
 pub(super) fn containers(deployment: &Value) -> Vec<&Value> {
     let pod = &deployment["spec"]["template"]["spec"];
     let all = items(&pod["initContainers"]).iter();

@@ -15,6 +15,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Whose statements are run by tests of their own, and the commands of this section.
 const RUNBOOK: &str = "docs/runbook.md";
+/// Whose changes of manifests are made where these are tested.
+const MANIFESTS: &str = "docs/kubernetes.md";
 pub(super) const RESTORE: &str = "Store went back";
 
 #[test]
@@ -75,6 +77,8 @@ async fn follow(document: &Document, reader: &mut Reader) -> usize {
                 reader.administrate(backend, &fence.text).await;
             }
             "toml" => is_a_file(reader, &fence.text, &place),
+            // Put into a manifest by those who hold these to what comes of it.
+            "yaml" => assert_eq!(document.path.as_os_str(), MANIFESTS, "{place}"),
             // A picture, or the answer that was compared already.
             "text" => {}
             "json" => assert_eq!(printed, Some(fence.line), "{place}: what answers this?"),

@@ -5,34 +5,34 @@ use std::path::{Path, PathBuf};
 use crate::support::settings;
 
 /// A document of the repository.
-pub(super) struct Document {
+pub(crate) struct Document {
     /// Its path below the root.
-    pub(super) path: PathBuf,
-    pub(super) text: String,
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
 }
 
 /// A fenced block.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Fence {
+pub(crate) struct Fence {
     /// The word after the opening fence.
-    pub(super) kind: String,
-    pub(super) text: String,
+    pub(crate) kind: String,
+    pub(crate) text: String,
     /// The heading it stands below.
-    pub(super) section: String,
+    pub(crate) section: String,
     /// Whether nothing but blank lines lies between it and the fence before.
-    pub(super) follows_a_fence: bool,
+    pub(crate) follows_a_fence: bool,
     /// Where it begins, for messages.
-    pub(super) line: usize,
+    pub(crate) line: usize,
 }
 
 /// A table: the cells of its first row, and those of the others.
-pub(super) struct Table {
-    pub(super) header: Vec<String>,
-    pub(super) rows: Vec<Vec<String>>,
+pub(crate) struct Table {
+    pub(crate) header: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
 }
 
 impl Document {
-    pub(super) fn read(path: impl AsRef<Path>) -> Self {
+    pub(crate) fn read(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_path_buf();
         let text = std::fs::read_to_string(settings::repository().join(&path))
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -40,7 +40,7 @@ impl Document {
     }
 
     /// Every document there is: those in the root, in `docs` and below it.
-    pub(super) fn all() -> Vec<Self> {
+    pub(crate) fn all() -> Vec<Self> {
         let root = settings::repository();
         let mut found = Vec::new();
         for folder in ["", "docs", "docs/adr"] {
@@ -57,7 +57,7 @@ impl Document {
         found
     }
 
-    pub(super) fn fences(&self) -> Vec<Fence> {
+    pub(crate) fn fences(&self) -> Vec<Fence> {
         let mut fences: Vec<Fence> = Vec::new();
         let mut open: Option<Fence> = None;
         let mut section = String::new();
@@ -104,11 +104,11 @@ impl Document {
         })
     }
 
-    pub(super) fn headings(&self) -> Vec<&str> {
+    pub(crate) fn headings(&self) -> Vec<&str> {
         self.prose().filter_map(heading).collect()
     }
 
-    pub(super) fn tables(&self) -> Vec<Table> {
+    pub(crate) fn tables(&self) -> Vec<Table> {
         let mut tables: Vec<Table> = Vec::new();
         let mut inside = false;
         for line in self.prose() {
@@ -134,7 +134,7 @@ impl Document {
     }
 
     /// The rows of the one table that begins with these columns.
-    pub(super) fn rows_of(&self, columns: &[&str]) -> Vec<Vec<String>> {
+    pub(crate) fn rows_of(&self, columns: &[&str]) -> Vec<Vec<String>> {
         let mut found: Vec<Table> = self.tables();
         found.retain(|table| {
             columns.len() <= table.header.len()
@@ -147,12 +147,12 @@ impl Document {
     }
 
     /// Everything between two backticks outside fenced blocks.
-    pub(super) fn inline_code(&self) -> Vec<&str> {
+    pub(crate) fn inline_code(&self) -> Vec<&str> {
         self.prose().flat_map(inline_code).collect()
     }
 
     /// The targets of links.
-    pub(super) fn links(&self) -> Vec<&str> {
+    pub(crate) fn links(&self) -> Vec<&str> {
         let ends = self.prose().flat_map(|line| line.split("](").skip(1));
         ends.filter_map(|rest| rest.split(')').next()).collect()
     }
@@ -166,7 +166,7 @@ fn heading(line: &str) -> Option<&str> {
 }
 
 /// Everything between two backticks.
-pub(super) fn inline_code(text: &str) -> Vec<&str> {
+pub(crate) fn inline_code(text: &str) -> Vec<&str> {
     let mut parts: Vec<&str> = text.split('`').collect();
     if parts.len().is_multiple_of(2) {
         parts.pop();
@@ -175,7 +175,7 @@ pub(super) fn inline_code(text: &str) -> Vec<&str> {
 }
 
 /// What a heading is called in a link.
-pub(super) fn anchor(heading: &str) -> String {
+pub(crate) fn anchor(heading: &str) -> String {
     heading
         .to_lowercase()
         .chars()

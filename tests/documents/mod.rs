@@ -7,7 +7,7 @@ mod dashboards;
 mod expressions;
 mod failures;
 mod faulty;
-mod markdown;
+pub(crate) mod markdown;
 mod metrics;
 mod names;
 mod reader;

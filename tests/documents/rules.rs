@@ -223,13 +223,52 @@ fn each_alert_has_its_section_of_the_runbook() {
     }
 }
 
-/// What a document says below a heading, up to the first fence or the next heading.
+/// What a document says below a heading, up to the first fence.
 fn section_of<'a>(document: &'a str, heading: &str) -> &'a str {
+    let section = whole_section_of(document, heading);
+    section.split("```").next().unwrap_or(section)
+}
+
+/// What a document says below a heading, up to the next one.
+fn whole_section_of<'a>(document: &'a str, heading: &str) -> &'a str {
     let (_, below) = document
         .split_once(&format!("\n## {heading}\n"))
         .unwrap_or_else(|| panic!("no heading {heading}"));
-    let ends = ["\n## ", "```"].map(|end| below.find(end).unwrap_or(below.len()));
-    below.get(..ends[0].min(ends[1])).unwrap_or(below)
+    below.split("\n## ").next().unwrap_or(below)
+}
+
+/// What somebody misses in a section of the runbook whom an alert has woken.
+fn missing_in(section: &str) -> Vec<&'static str> {
+    let mut missing = Vec::new();
+    if !section.to_lowercase().contains("callers") {
+        missing.push("what callers see");
+    }
+    let commands = ["```sh\n", "```sql\n", "```text\n"];
+    if !commands.iter().any(|fence| section.contains(fence)) {
+        missing.push("a command");
+    }
+    missing
+}
+
+#[test]
+fn each_section_of_an_alert_has_commands_and_says_what_callers_see() {
+    let runbook = Document::read("docs/runbook.md");
+    for alert in alerts() {
+        let (_, wanted) = alert.runbook_url.split_once('#').unwrap_or_default();
+        let mut headings = runbook.headings().into_iter();
+        let heading = headings.find(|heading| anchor(heading) == wanted);
+        let heading = heading.unwrap_or_else(|| panic!("no section {wanted}"));
+        let missing = missing_in(whole_section_of(&runbook.text, heading));
+        assert_eq!(missing, Vec::<&str>::new(), "{heading}");
+    }
+    // The control: the same of sections that lack one, or both.
+    let text = "\n## A\n\nCallers wait.\n\n## B\n\n```sh\nls\n```\n\n## C\n\nSee `ls`.\n";
+    assert_eq!(missing_in(whole_section_of(text, "A")), ["a command"]);
+    assert_eq!(
+        missing_in(whole_section_of(text, "B")),
+        ["what callers see"]
+    );
+    assert_eq!(missing_in(whole_section_of(text, "C")).len(), 2);
 }
 
 /// No alert is named by a document that is not there.

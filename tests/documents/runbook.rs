@@ -1,6 +1,7 @@
 //! The statements of the runbook do what its sections are for, on every database.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -8,8 +9,8 @@ use std::{
 
 use super::{commands::RESTORE, markdown::Document};
 use crate::support::{
-    Answer, Backend, Options, PASSWORD, Program, TestDatabase, directory, for_each_backend,
-    settings, wait,
+    Answer, Backend, Options, PASSWORD, Program, Scrape, Server, TestDatabase, directory,
+    for_each_backend, for_each_server, settings, wait,
 };
 
 /// By how much the runbook raises counters in its example.
@@ -19,20 +20,48 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// What its example gives a counter that was lost.
 const FIRST_AGAIN: i64 = 5_001;
 
-fn statements(section: &str) -> Vec<String> {
-    let fences = Document::read("docs/runbook.md").fences();
-    let found: Vec<String> = fences
-        .into_iter()
-        .filter(|fence| fence.kind == "sql" && fence.section == section)
-        .map(|fence| fence.text.trim().to_owned())
-        .collect();
-    assert!(!found.is_empty(), "no statement below {section}");
+/// How statements begin that are for one kind of server.
+const OF_ONE_SERVER: [(Backend, &str); 2] = [
+    (Backend::Postgres, "-- PostgreSQL\n"),
+    (Backend::MariaDb, "-- MySQL and MariaDB\n"),
+];
+const LOST_COUNTER: &str = "A sequence without its counter";
+const DURABILITY: &str = "Weak durability";
+
+/// The sections with statements, and these.
+fn blocks_of_statements() -> Vec<(String, String)> {
+    let fences = Document::read("docs/runbook.md").fences().into_iter();
+    let found = fences.filter(|fence| fence.kind == "sql");
+    found.map(|fence| (fence.section, fence.text)).collect()
+}
+
+/// What a block is for this database; nothing where it is for another one.
+fn of_this_server(block: &str, backend: Backend) -> Option<&str> {
+    // Below a step it is indented.
+    let block = block.trim_start();
+    let mut marked = OF_ONE_SERVER.iter();
+    match marked.find(|(_, mark)| block.starts_with(mark)) {
+        Some((its, mark)) if *its == backend => block.strip_prefix(mark),
+        Some(_) => None,
+        None => Some(block),
+    }
+}
+
+fn statements(section: &str, backend: Backend) -> Vec<String> {
+    let mut found = Vec::new();
+    for (place, block) in blocks_of_statements() {
+        if place == section {
+            let ours = of_this_server(&block, backend).unwrap_or_default();
+            let each = ours.split(';').map(str::trim);
+            found.extend(each.filter(|one| !one.is_empty()).map(str::to_owned));
+        }
+    }
     found
 }
 
 async fn follow(database: &TestDatabase, section: &str) {
-    for statement in statements(section) {
-        if statement.starts_with("SELECT") {
+    for statement in statements(section, database.backend) {
+        if statement.starts_with("SELECT") || statement.starts_with("SHOW") {
             database.query(&statement).await;
         } else {
             database.execute(&statement).await;
@@ -67,17 +96,59 @@ async fn the_statements_of_the_runbook_mend_what_they_are_for(backend: Backend) 
     let reply = program.client().post(path).await.expect("a reply");
     assert_eq!(reply.status, 500, "{reply:?}");
     program.stop().await;
-    follow(&database, "A sequence without its counter").await;
+    follow(&database, LOST_COUNTER).await;
     assert_eq!(take_one(&options).await, FIRST_AGAIN);
 
-    for section in [
-        "A gap",
-        "Blocks that overlap",
-        "Too many sequences",
-        "Worker ids nearly used up",
-    ] {
-        follow(&database, section).await;
+    let sections = blocks_of_statements()
+        .into_iter()
+        .map(|(section, _)| section);
+    let mut sections: BTreeSet<String> = sections.collect();
+    // Each of these has a test of its own.
+    for followed in [LOST_COUNTER, RESTORE, DURABILITY] {
+        assert!(sections.remove(followed), "no statement below {followed}");
     }
+    assert!(sections.len() >= 6, "vacuous: {sections:?}");
+    for section in sections {
+        follow(&database, &section).await;
+    }
+}
+
+for_each_server!(the_runbook_mends_weak_durability);
+
+async fn the_runbook_mends_weak_durability(backend: Backend) {
+    let server = Server::start(backend).await;
+    let database = TestDatabase::prepared_on(&server).await;
+    let weaken: &[&str] = match backend {
+        Backend::MariaDb => &["SET GLOBAL innodb_flush_log_at_trx_commit = 2"],
+        Backend::Postgres | Backend::Sqlite => &[
+            "ALTER SYSTEM SET fsync = off",
+            "ALTER SYSTEM SET synchronous_commit = off",
+            "ALTER SYSTEM SET full_page_writes = off",
+            "SELECT pg_reload_conf()",
+        ],
+    };
+    for statement in weaken {
+        database.execute(statement).await;
+    }
+    until_it_is_shown(&database, true).await;
+    let statements = statements(DURABILITY, backend);
+    assert!(statements.len() >= 2, "vacuous: {statements:?}");
+    follow(&database, DURABILITY).await;
+    until_it_is_shown(&database, false).await;
+}
+
+/// A server takes a moment to read its settings again, and a replica looks when it meets it.
+async fn until_it_is_shown(database: &TestDatabase, is_weak: bool) {
+    let options = Program::options().database(&database.url);
+    let what = format!("weak durability is shown: {is_weak}");
+    wait::until(&what, LIMIT, async || {
+        let program = options.start_ready().await;
+        let scrape = Scrape::of(&program.client()).await;
+        program.stop().await;
+        let shown = scrape.sum("odometer_database_durability_weak", &[]);
+        ((shown > 0.0) == is_weak).then_some(())
+    })
+    .await;
 }
 
 for_each_backend!(the_runbook_restores_and_recovers_under_a_running_replica);
@@ -99,7 +170,8 @@ async fn the_runbook_restores_and_recovers_under_a_running_replica(backend: Back
     };
     let mut n_steps = 0;
     for fence in Document::read("docs/runbook.md").fences() {
-        if fence.section != RESTORE || !is_for(backend, &fence.text) {
+        let is_shown = fence.section != RESTORE || fence.kind == "text";
+        if is_shown || !is_for(backend, &fence.text) {
             continue;
         }
         n_steps += 1;

@@ -1,0 +1,113 @@
+//! What the documents have somebody change in the manifests comes out as they say.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{
+    tools::{command, succeeds},
+    yaml::{OVERLAYS, RECOVER, containers, of_kind, only, parsed, text},
+};
+use crate::{documents::markdown::Document, support::directory};
+
+const DOCUMENT: &str = "docs/kubernetes.md";
+
+/// Manifests that may be changed.
+struct Copy(TempDir);
+
+impl Copy {
+    fn make() -> Self {
+        let home = directory("changed");
+        let mut copy = command("cp");
+        succeeds(copy.args(["-r", "k8s", "dashboards"]).arg(home.path()));
+        Self(home)
+    }
+
+    fn path(&self, below: impl AsRef<Path>) -> PathBuf {
+        self.0.path().join(below)
+    }
+
+    fn change(&self, file: &str, change: impl FnOnce(String) -> String) {
+        let file = self.path(file);
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        std::fs::write(file, change(text)).expect("our copy");
+    }
+
+    fn objects(&self, folder: &str) -> Vec<Value> {
+        parsed(&self.path(folder))
+    }
+}
+
+/// The block of the document that begins so.
+fn block(kind: &str, start: &str) -> String {
+    let fences = Document::read(DOCUMENT).fences();
+    let mut found = fences
+        .into_iter()
+        .filter(|fence| fence.kind == kind && fence.text.starts_with(start))
+        .map(|fence| fence.text);
+    let block = found.next();
+    assert_eq!(found.next(), None, "two blocks begin with {start}");
+    block.unwrap_or_else(|| panic!("no block begins with {start}"))
+}
+
+#[test]
+fn the_image_of_the_document_is_that_of_every_container() {
+    let copy = Copy::make();
+    let images = block("yaml", "images:\n");
+    let version = env!("CARGO_PKG_VERSION");
+    let wanted = format!("registry.example/odometer:{version}");
+    let overlays = OVERLAYS.map(|name| format!("k8s/overlays/{name}"));
+    for folder in overlays.into_iter().chain([RECOVER.to_owned()]) {
+        copy.change(&format!("{folder}/kustomization.yaml"), |text| {
+            let (before, _) = text.split_once("images:\n").expect("it names images");
+            format!("{before}{images}")
+        });
+        let objects = copy.objects(&folder);
+        let runs = ["Deployment", "Job"].map(|kind| of_kind(&objects, kind));
+        let mut n_containers = 0;
+        for container in runs.iter().flatten().flat_map(|object| containers(object)) {
+            assert_eq!(text(&container["image"]), wanted, "{folder}");
+            n_containers += 1;
+        }
+        assert!(n_containers > 0, "vacuous: {folder}");
+    }
+}
+
+#[test]
+fn as_many_replicas_as_the_document_sets_are_the_autoscalers() {
+    for name in ["postgres", "mysql"] {
+        let folder = format!("k8s/overlays/{name}");
+        let copy = Copy::make();
+        let bounds = || {
+            let objects = copy.objects(&folder);
+            let replicas = &only(&objects, "Deployment")["spec"]["replicas"];
+            assert!(replicas.is_null(), "{name}: an apply would set it back");
+            let scaler = &only(&objects, "HorizontalPodAutoscaler")["spec"];
+            [&scaler["minReplicas"], &scaler["maxReplicas"]].map(Value::as_u64)
+        };
+        assert_eq!(bounds(), [Some(3), Some(6)], "{name}");
+        copy.change(&format!("{folder}/replicas.yaml"), |_| {
+            block("yaml", "apiVersion: autoscaling/")
+        });
+        copy.change(&format!("{folder}/kustomization.yaml"), |text| {
+            format!("{text}{}", block("yaml", "patchesStrategicMerge:\n"))
+        });
+        assert_eq!(bounds(), [Some(4), Some(4)], "{name}");
+    }
+}
+
+#[test]
+fn the_volume_of_one_node_is_claimed_as_the_document_says() {
+    let copy = Copy::make();
+    let claimed = || {
+        let objects = copy.objects("k8s/overlays/sqlite-single");
+        only(&objects, "PersistentVolumeClaim")["spec"]["accessModes"].clone()
+    };
+    assert_eq!(claimed(), json!(["ReadWriteOncePod"]));
+    let change = block("text", "sed -i ");
+    let change = change.lines().next().unwrap_or_default();
+    let mut shell = command("bash");
+    succeeds(shell.args(["-c", change]).current_dir(copy.path("")));
+    assert_eq!(claimed(), json!(["ReadWriteOnce"]));
+}

@@ -1,0 +1,226 @@
+//! The Job for a database that was restored: it is as the pods are, and does what the runbook says.
+
+use serde_json::{Value, json};
+
+use super::{
+    containers::{Containers, IMAGE},
+    manifests::faults_of,
+    network::rules,
+    roles::Roles,
+    tools::{command, outcome, succeeds},
+    yaml::{OVERLAYS, RECOVER, containers, items, objects, of_kind, only, overlay, read, text},
+};
+use crate::{
+    documents::markdown::Document,
+    support::{Backend, Options, Program, directory, for_each_server},
+};
+
+/// Which argument makes it a rehearsal.
+const DRY_RUN: &str = "--dry-run";
+/// What the Job as it stands raises counters by.
+const RAISED_BY: i64 = 1_000_000;
+/// The end of what podman calls its container, after the pod's name.
+const CONTAINER: &str = "-recover-recover";
+
+/// The Job as it stands: the dry run.
+fn rehearsal() -> Value {
+    only(&objects(RECOVER), "Job").clone()
+}
+
+/// The Job that the runbook has somebody apply after it.
+fn in_earnest() -> Value {
+    let fences = Document::read("docs/runbook.md").fences();
+    let mut lines = fences.iter().flat_map(|fence| fence.text.lines());
+    let make = lines.find_map(|line| {
+        let line = line.trim().strip_suffix(" | kubectl apply -f -")?;
+        line.starts_with("kubectl kustomize k8s/recover")
+            .then_some(line)
+    });
+    let make = make.expect("the runbook makes one");
+    let made = succeeds(command("bash").args(["-o", "pipefail", "-c", make]));
+    let home = directory("recover");
+    let file = home.path().join("job.yaml");
+    std::fs::write(&file, made).expect("our directory");
+    only(&read(&file), "Job").clone()
+}
+
+fn pod_of(object: &Value) -> &Value {
+    &object["spec"]["template"]["spec"]
+}
+
+/// The arguments of its only container.
+fn arguments(job: &Value) -> Vec<&str> {
+    let each = containers(job);
+    assert_eq!(each.len(), 1, "{each:?}");
+    items(&each[0]["args"]).iter().map(text).collect()
+}
+
+#[test]
+fn the_job_is_a_dry_run_and_in_earnest_all_the_same_but_for_that() {
+    let (rehearsal, job) = (rehearsal(), in_earnest());
+    let mut wanted = arguments(&rehearsal);
+    assert!(wanted.contains(&DRY_RUN) && wanted.contains(&"recover"));
+    assert!(wanted.contains(&format!("--skip={RAISED_BY}").as_str()));
+    wanted.retain(|argument| *argument != DRY_RUN);
+    assert_eq!(arguments(&job), wanted);
+    let without_arguments = |job: &Value| {
+        let mut job = job.clone();
+        job["spec"]["template"]["spec"]["containers"][0]["args"] = Value::Null;
+        job
+    };
+    assert_eq!(without_arguments(&job), without_arguments(&rehearsal));
+    // Each time skips as many again.
+    assert_eq!(job["spec"]["backoffLimit"], 0);
+    assert_eq!(pod_of(&job)["restartPolicy"], "Never");
+}
+
+#[test]
+fn the_job_runs_as_the_container_that_migrates() {
+    let job = rehearsal();
+    let pod = pod_of(&job);
+    assert_eq!(faults_of(pod), Vec::<String>::new());
+    for name in ["postgres", "mysql"] {
+        let objects = overlay(name);
+        let of_replicas = pod_of(only(&objects, "Deployment"));
+        for key in [
+            "serviceAccountName",
+            "automountServiceAccountToken",
+            "enableServiceLinks",
+            "securityContext",
+        ] {
+            assert_eq!(pod[key], of_replicas[key], "{name}: {key}");
+        }
+        let (ours, migrates) = (&pod["containers"][0], &of_replicas["initContainers"][0]);
+        for key in [
+            "image",
+            "imagePullPolicy",
+            "env",
+            "resources",
+            "securityContext",
+            "volumeMounts",
+        ] {
+            assert_eq!(ours[key], migrates[key], "{name}: {key}");
+        }
+        let url = items(&migrates["args"]).iter().map(text);
+        let url: Vec<&str> = url.filter(|of| of.starts_with("--database-url")).collect();
+        assert_eq!(url.len(), 1, "{name}");
+        assert!(arguments(&job).contains(&url[0]), "{name}: {url:?}");
+        let volumes = items(&of_replicas["volumes"]).iter();
+        let migrate: Vec<&Value> = volumes.filter(|of| of["name"] == "migrate").collect();
+        assert_eq!(pod["volumes"], json!(migrate), "{name}");
+    }
+}
+
+/// A pod that takes no calls must get none.
+#[test]
+fn nothing_of_the_replicas_selects_the_job() {
+    let job = rehearsal();
+    let labels = &job["spec"]["template"]["metadata"]["labels"];
+    for name in OVERLAYS {
+        let objects = overlay(name);
+        let selects = |labels: &Value| {
+            let services = of_kind(&objects, "Service").into_iter();
+            let of_services = services.map(|service| &service["spec"]["selector"]);
+            let policies = of_kind(&objects, "NetworkPolicy").into_iter();
+            let of_policies = policies.map(|policy| &policy["spec"]["podSelector"]["matchLabels"]);
+            let mut selectors = of_services.chain(of_policies);
+            selectors.any(|selector| {
+                let mut wanted = selector.as_object().into_iter().flatten();
+                wanted.all(|(key, value)| labels[key] == *value)
+            })
+        };
+        assert!(!selects(labels), "{name}");
+        // The control: a replica is selected.
+        let deployment = only(&objects, "Deployment");
+        let of_replicas = &deployment["spec"]["template"]["metadata"]["labels"];
+        assert!(selects(of_replicas), "{name}");
+    }
+}
+
+#[test]
+fn the_job_reaches_dns_and_every_database_of_the_overlays_and_is_reached_by_nobody() {
+    let objects = objects(RECOVER);
+    let policy = &only(&objects, "NetworkPolicy")["spec"];
+    let labels = &rehearsal()["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(policy["podSelector"]["matchLabels"], *labels);
+    assert_eq!(policy["policyTypes"], json!(["Ingress", "Egress"]));
+    assert!(policy["ingress"].is_null());
+    let mut allowed = rules(&objects, "egress");
+    let mut wanted: Vec<Value> = ["postgres", "mysql"]
+        .into_iter()
+        .flat_map(|name| rules(&overlay(name), "egress"))
+        .collect();
+    for rules in [&mut allowed, &mut wanted] {
+        *rules = rules.iter().flat_map(ways).collect();
+        rules.sort_by_key(Value::to_string);
+        rules.dedup();
+    }
+    assert!(wanted.len() >= 4, "vacuous: {wanted:?}");
+    assert_eq!(allowed, wanted);
+}
+
+/// Each port of a rule with whom it leads to.
+fn ways(rule: &Value) -> Vec<Value> {
+    let ports = items(&rule["ports"]).iter();
+    ports.map(|port| json!([rule["to"], port])).collect()
+}
+
+for_each_server!(the_job_recovers_and_its_dry_run_changes_nothing);
+
+async fn the_job_recovers_and_its_dry_run_changes_nothing(backend: Backend) {
+    let roles = Roles::make(backend).await;
+    let migrated = Program::options()
+        .database(&roles.migrate)
+        .run(&["migrate"]);
+    assert_eq!(migrated.code, Some(0), "{migrated}");
+    let replica = Program::options().database(&roles.serve);
+    assert_eq!(take_one(&replica).await, 1);
+
+    let mut containers = Containers::with_image();
+    containers.secret("odometer-migrate", &[("url", &roles.migrate)]);
+    let (code, said) = play(&mut containers, &rehearsal());
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(take_one(&replica).await, 2);
+    let (code, said) = play(&mut containers, &in_earnest());
+    assert_eq!(code, 0, "{said}");
+    assert!(take_one(&replica).await > RAISED_BY);
+
+    // The control: without its Secret's key it fails, and says so.
+    let mut without = rehearsal();
+    let arguments = &mut without["spec"]["template"]["spec"]["containers"][0]["args"];
+    let arguments = arguments.as_array_mut().expect("it has arguments");
+    arguments.retain(|argument| !text(argument).starts_with("--database-url"));
+    arguments.push("--database-url-file=/run/odometer/migrate/none".into());
+    let (code, said) = play(&mut containers, &without);
+    assert!(
+        code == 78 && said.contains("migrate/none"),
+        "{code}: {said}"
+    );
+}
+
+/// Takes one number and stops, which returns the rest of a block.
+async fn take_one(options: &Options) -> i64 {
+    let program = options.start_ready().await;
+    let number = program.client().next("orders").await;
+    program.stop().await;
+    number
+}
+
+/// Runs the pod of a Job to its end, as podman knows no Jobs: its exit code, and what it said.
+fn play(containers: &mut Containers, job: &Value) -> (i64, String) {
+    let mut spec = pod_of(job).clone();
+    spec["containers"][0]["image"] = IMAGE.into();
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": job["metadata"]["name"]},
+        "spec": spec,
+    });
+    let file = containers.home().join("recover.yaml");
+    std::fs::write(&file, pod.to_string()).expect("our directory");
+    let file = file.display().to_string();
+    containers.start(&["play", "kube", "--build=false", "--network=host", &file]);
+    let name = containers.named(CONTAINER);
+    let code = succeeds(&mut containers.podman(&["wait", &name]));
+    let said = outcome(&mut containers.podman(&["logs", &name])).1;
+    succeeds(&mut containers.podman(&["play", "kube", "--down", &file]));
+    (code.trim().parse().expect("an exit code"), said)
+}
