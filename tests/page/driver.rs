@@ -13,7 +13,7 @@ use tokio::{
 
 use crate::support::{directory, keeper, npm};
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "package.json",
     "package-lock.json",
     "drive.mjs",
@@ -21,6 +21,7 @@ const FILES: [&str; 9] = [
     "controls.mjs",
     "outage.mjs",
     "pictures.mjs",
+    "places.mjs",
     "token.mjs",
     "tour.mjs",
 ];
