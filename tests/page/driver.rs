@@ -13,10 +13,11 @@ use tokio::{
 
 use crate::support::{directory, keeper, npm};
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "package.json",
     "package-lock.json",
     "drive.mjs",
+    "appearance.mjs",
     "browser.mjs",
     "controls.mjs",
     "outage.mjs",
