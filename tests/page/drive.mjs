@@ -6,13 +6,14 @@
 import { createInterface } from 'node:readline';
 import { withBrowser } from './browser.mjs';
 import { controls } from './controls.mjs';
+import { lists } from './lists.mjs';
 import { outage } from './outage.mjs';
 import { pictures } from './pictures.mjs';
 import { closed, token } from './token.mjs';
 import { tour } from './tour.mjs';
 
 const [stage, base, directory] = process.argv.slice(2);
-const stages = { closed, controls, outage, pictures, token, tour };
+const stages = { closed, controls, lists, outage, pictures, token, tour };
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
 async function asked(what) {

@@ -13,13 +13,14 @@ use tokio::{
 
 use crate::support::{directory, keeper, npm};
 
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "package.json",
     "package-lock.json",
     "drive.mjs",
     "appearance.mjs",
     "browser.mjs",
     "controls.mjs",
+    "lists.mjs",
     "outage.mjs",
     "pictures.mjs",
     "places.mjs",

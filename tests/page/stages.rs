@@ -30,6 +30,25 @@ fn an_operator_finds_and_does_everything_on_the_page() {
 }
 
 #[test]
+fn the_lists_of_the_page_stay_and_say_what_they_lack() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .start_ready()
+            .await;
+        let client = program.client();
+        client.define("imports", &json!({})).await;
+        // More than a page of either list.
+        for n in 1..=120 {
+            take(&client, &format!("many-{n:03}"), 1).await;
+        }
+        let done = drive_alone("lists", &program.url()).await;
+        assert_eq!(done.n("step: "), 5);
+    });
+}
+
+#[test]
 fn the_page_says_what_is_away_until_it_is_back() {
     run(async {
         let mut server = Server::start(Backend::Postgres).await;
