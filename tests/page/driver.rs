@@ -13,10 +13,11 @@ use tokio::{
 
 use crate::support::{directory, keeper, npm};
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "package.json",
     "package-lock.json",
     "drive.mjs",
+    "answers.mjs",
     "appearance.mjs",
     "browser.mjs",
     "controls.mjs",

@@ -49,6 +49,30 @@ fn the_lists_of_the_page_stay_and_say_what_they_lack() {
 }
 
 #[test]
+fn the_page_makes_the_best_of_odd_and_late_answers() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .start_ready()
+            .await;
+        let client = program.client();
+        for (name, definition) in [
+            ("short", json!({"block": {"min": 100, "max": 100}})),
+            ("stamps", json!({"kind": "snowflake"})),
+            ("tenants", json!({"period": "keyed"})),
+        ] {
+            client.define(name, &definition).await;
+        }
+        take(&client, "orders", 1).await;
+        take_of_key(&client, "acme").await;
+        take(&client, "short", 90).await;
+        let done = drive_alone("answers", &program.url()).await;
+        assert_eq!(done.n("step: "), 13);
+    });
+}
+
+#[test]
 fn the_page_says_what_is_away_until_it_is_back() {
     run(async {
         let mut server = Server::start(Backend::Postgres).await;
