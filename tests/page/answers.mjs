@@ -26,6 +26,7 @@ async function figures(window, base) {
     check((await tile(page, 'Reserve').getAttribute('data-look')) === 'warn', 'its colour on its page');
   });
   await window.step('what left the memory has no figures of before', async (page) => {
+    await visit(page, base, 'sequences/short');
     await page.locator('.journal tbody tr').first().waitFor();
     await page.route(at('replica/sequences/short'), (route) => route.fulfill({ json: { sequence: 'short', live: null, history: [] } }));
     await page.getByText('Not in memory on this replica: the next call fetches it.').waitFor();
@@ -52,6 +53,7 @@ async function figures(window, base) {
     await page.getByRole('meter', { name: 'Being issued: used' }).waitFor();
   }, [answered(503, 'sequences/orders')]);
   await window.step('selected text stays selected while figures change', async (page) => {
+    await visit(page, base, 'sequences/orders');
     const left = page.locator('.held .muted').first();
     const range = page.locator('.held .range').first();
     const selected = () => page.evaluate(() => getSelection().toString());
@@ -66,17 +68,18 @@ async function figures(window, base) {
 
 async function silence(window, base) {
   await window.step('a description that does not come is said', async (page) => {
+    await visit(page, base, 'sequences/orders');
     await page.route(at('sequences/orders'), (route) => route.abort());
     await page.getByText('This replica does not answer.').waitFor();
     check((await status(page)) === 'Ready', 'what memory knows came');
     await page.unroute(at('sequences/orders'));
     await until('one comes', async () => (await page.getByText('This replica does not answer.').count()) === 0);
   }, [/net::ERR_FAILED/]);
-  for (const [name, place, path] of [
-    ['a description', 'sequences/orders', 'sequences/orders'], ['a list', '', 'sequences'],
+  for (const [name, place, path, json] of [
+    ['a description', 'sequences/orders', 'sequences/orders', { definition: {}, state: {} }], ['a list', '', 'sequences', {}],
   ]) {
     await window.step(`a fault of the page in ${name} reaches the console`, async (page) => {
-      await page.route(at(path), (route) => route.fulfill({ json: {} }));
+      await page.route(at(path), (route) => route.fulfill({ json }));
       await visit(page, base, place);
       await until('it is there', () => window.said.some((line) => /TypeError/.test(line)));
       await page.unroute(at(path));
@@ -171,6 +174,5 @@ async function replica(window) {
     await page.reload();
     await until('it is ready', async () => (await status(page)) === 'Ready');
     check((await page.locator('#notices').textContent()) === '', 'a new page is still called old');
-    await page.unroute(at('replica'));
   });
 }

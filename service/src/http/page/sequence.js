@@ -104,21 +104,9 @@ export function sequence(seen, name, period, look) {
     isMissing = false;
     nAsked += 1;
     const asked = nAsked;
+    let answer;
     try {
-      const answer = await call(pathOf(name, '', { period }));
-      if (asked <= nShown) {
-        return;
-      }
-      nShown = asked;
-      described = answer;
-      present = answer.state.period ?? '';
-      put(problem, '');
-      showDefinition(described.definition);
-      showBlocks(described);
-      now.mark(described.state.high_water_mark);
-      if (!isInMemory) {
-        showDescribed();
-      }
+      answer = await call(pathOf(name, '', { period }));
     } catch (error) {
       if (asked <= nShown) {
         return;
@@ -128,6 +116,22 @@ export function sequence(seen, name, period, look) {
         showActions({ kind: 'block', period: 'none' });
       }
       throw error;
+    }
+    if (asked > nShown) {
+      nShown = asked;
+      showDescription(answer, isInMemory);
+    }
+  }
+
+  function showDescription(answer, isInMemory) {
+    described = answer;
+    present = answer.state.period ?? '';
+    put(problem, '');
+    showDefinition(described.definition);
+    showBlocks(described);
+    now.mark(described.state.high_water_mark);
+    if (!isInMemory) {
+      showDescribed();
     }
   }
 
