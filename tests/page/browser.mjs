@@ -91,6 +91,9 @@ export class Window {
   }
 
   async close() {
+    // What is answered in place of the service may be on its way.
+    await this.page.unrouteAll({ behavior: 'ignoreErrors' });
+    await this.context.unrouteAll({ behavior: 'ignoreErrors' });
     await this.context.close();
   }
 }

@@ -4,20 +4,22 @@
 //
 // Where something has to be done to what the service stands on, it writes `ask: …` and waits for a line.
 import { createInterface } from 'node:readline';
+import { answers } from './answers.mjs';
 import { withBrowser } from './browser.mjs';
 import { controls } from './controls.mjs';
+import { lists } from './lists.mjs';
 import { outage } from './outage.mjs';
 import { pictures } from './pictures.mjs';
 import { closed, token } from './token.mjs';
 import { tour } from './tour.mjs';
 
 const [stage, base, directory] = process.argv.slice(2);
-const stages = { closed, controls, outage, pictures, token, tour };
-const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const stages = { answers, closed, controls, lists, outage, pictures, token, tour };
+const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
 async function asked(what) {
   console.log(`ask: ${what}`);
-  const { done } = await answers.next();
+  const { done } = await lines.next();
   if (done) {
     throw new Error(`nobody saw to it: ${what}`);
   }

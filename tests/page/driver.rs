@@ -13,14 +13,18 @@ use tokio::{
 
 use crate::support::{directory, keeper, npm};
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 13] = [
     "package.json",
     "package-lock.json",
     "drive.mjs",
+    "answers.mjs",
+    "appearance.mjs",
     "browser.mjs",
     "controls.mjs",
+    "lists.mjs",
     "outage.mjs",
     "pictures.mjs",
+    "places.mjs",
     "token.mjs",
     "tour.mjs",
 ];

@@ -1,5 +1,6 @@
 // The database and the service go away and come back; `asked` has it done by who started them.
 import { Window, check, until } from './browser.mjs';
+import { at, hold } from './places.mjs';
 
 const notices = (page) => page.locator('#notices').textContent();
 const inMemory = (page) => page.locator('table.live tbody').getByRole('link', { name: 'orders', exact: true });
@@ -39,18 +40,24 @@ export async function outage(browser, base, asked) {
   }, [], [/status of 503/]);
   await asked('the database silent');
   await window.step('figures go on while the database is silent', async (page) => {
+    // None of them is answered, so who waits for one has no figures meanwhile.
+    const descriptions = await hold(page, at('sequences/orders'));
+    let nEnded = 0;
+    page.on('requestfailed', (request) => { nEnded += at('sequences/orders')(new URL(request.url())) ? 1 : 0; });
     await inMemory(page).click();
     const figures = page.getByRole('img', { name: /^Numbers a second, / });
-    let before = '';
-    for (let n = 0; n < 5; n += 1) {
-      await page.getByRole('button', { name: 'Take a number' }).click();
-      await until('the figures change', async () => {
-        const now = await figures.getAttribute('aria-label');
-        const isNew = now !== before && /Average/.test(now);
-        before = isNew ? now : before;
-        return isNew;
-      });
-    }
+    let seen = { label: '', nEnded: 0, nChanges: 0 };
+    await until('the figures change time and again while one is waited for', async () => {
+      const label = await figures.getAttribute('aria-label');
+      if (seen.nEnded !== nEnded) {
+        seen = { label, nEnded, nChanges: 0 };
+      } else if (descriptions.length > nEnded && /Average/.test(label) && label !== seen.label) {
+        seen = { label, nEnded, nChanges: seen.nChanges + 1 };
+        await page.evaluate(() => fetch('v1/sequences/orders/next', { method: 'POST' }));
+      }
+      return seen.nChanges === 3;
+    });
+    await page.unroute(at('sequences/orders'));
     await until('it is said', async () => /does not answer\. What is in memory is still issued/.test(await notices(page)));
   }, [], [/status of 503/]);
   await asked('the database speaking');

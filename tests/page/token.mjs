@@ -1,5 +1,6 @@
 // Changes on a listener that is not loopback: with a token, and where there is none to know.
-import { Window, check } from './browser.mjs';
+import { Window, check, until } from './browser.mjs';
+import { at, hold, looks, row } from './places.mjs';
 
 const TOKEN = 'a-token-of-the-test';
 
@@ -46,6 +47,20 @@ export async function token(browser, base) {
     await raise(page, '70');
     await page.getByRole('dialog', { name: 'Administrator’s token' }).getByRole('button', { name: 'Cancel' }).click();
     await page.locator('.action .error').waitFor();
+  }, [/status of 401/]);
+  await window.step('who left is not asked for the token', async (page) => {
+    await page.goto(`${base}/#/`);
+    await page.goto(`${base}/#/sequences/orders`);
+    const held = await hold(page, at('sequences/orders/advance'));
+    await raise(page, '80');
+    await until('the answer is held back', () => held.length === 1);
+    await page.goBack();
+    await row(page, 'orders').waitFor();
+    const answer = page.waitForResponse((response) => at('sequences/orders/advance')(new URL(response.url())));
+    await held[0].continue();
+    await answer;
+    await looks(page, 2);
+    check((await page.getByRole('dialog').count()) === 0, 'a dialog is open');
   }, [/status of 401/]);
   await window.close();
 }

@@ -1,6 +1,6 @@
 // What can be done to a sequence: take a number, raise its floor, ask what became of a number.
 
-import { Refusal, Unreachable, call, canBeSent, pathOf, useToken } from './api.js';
+import { Refusal, call, canBeSent, pathOf, report, useToken } from './api.js';
 import { h, put, set } from './dom.js';
 import { fateOf, list } from './facts.js';
 import { clock, moment } from './format.js';
@@ -31,7 +31,7 @@ function ask({ title, words, error, field, yes, isGrave = false }) {
         input.focus();
       }
     };
-    const refuse = h('button', { type: 'button', class: 'quiet', autofocus: !field, onclick: () => close(null) }, 'Cancel');
+    const refuse = h('button', { type: 'button', class: 'quiet', onclick: () => close(null) }, 'Cancel');
     const dialog = h('dialog', { 'aria-labelledby': 'dialog-title', 'aria-describedby': 'dialog-error dialog-words' },
       h('form', { onsubmit: submit },
         h('h2', { id: 'dialog-title' }, title),
@@ -50,14 +50,14 @@ function ask({ title, words, error, field, yes, isGrave = false }) {
   });
 }
 
-/** Carries out a change; where that needs the administrator's token, asks for it. */
-async function asAdministrator(change) {
+/** Carries out a change; where that needs the administrator's token, asks for it, unless `form` is gone by then. */
+async function asAdministrator(form, change) {
   let error = null;
   for (;;) {
     try {
       return await change();
     } catch (refusal) {
-      if (!(refusal instanceof Refusal) || refusal.status !== 401) {
+      if (!(refusal instanceof Refusal) || refusal.status !== 401 || !form.isConnected) {
         throw refusal;
       }
       const given = await ask({
@@ -94,9 +94,7 @@ function action(label, look, work) {
         result.replaceChildren(...[await work()].flat().filter(Boolean));
       } catch (error) {
         result.replaceChildren(h('p', { class: 'error' }, error.message));
-        if (!(error instanceof Refusal || error instanceof Unreachable)) {
-          console.error(error);
-        }
+        report(error);
       } finally {
         set(button, 'aria-disabled', null);
       }
@@ -128,7 +126,7 @@ export function raise(name, presentPeriod, done) {
     }
     const period = presentPeriod();
     const what = period === '' ? name : `${name}, period ${period},`;
-    const send = (confirm) => asAdministrator(() => call(pathOf(name, '/advance'), {
+    const send = (confirm) => asAdministrator(made.form, () => call(pathOf(name, '/advance'), {
       method: 'POST', isAdministration: true, body: { floor, ...(confirm ? { confirm } : {}), ...(period === '' ? {} : { period }) },
     }));
     const consent = await ask({
@@ -143,7 +141,8 @@ export function raise(name, presentPeriod, done) {
     try {
       raised = await send(false);
     } catch (refusal) {
-      if (!(refusal instanceof Refusal) || refusal.code !== 'confirm_needed') {
+      // Nobody is asked on another view than the one that was asked from.
+      if (!(refusal instanceof Refusal) || refusal.code !== 'confirm_needed' || !made.form.isConnected) {
         throw refusal;
       }
       const insists = await ask({
@@ -168,6 +167,7 @@ export function raise(name, presentPeriod, done) {
 export function explain(name, holder) {
   const input = h('input', { id: 'explained', autocomplete: 'off', spellcheck: 'false', required: true, maxlength: 300 });
   const made = action('Explain', 'quiet', async () => {
+    // No id has a space at its ends.
     const told = await call(pathOf(name, '/explain', { id: input.value.trim() }));
     const whose = told.holder === null ? null : told.holder === holder() ? `${told.holder} (this replica)` : told.holder;
     return [

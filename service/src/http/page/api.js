@@ -3,6 +3,9 @@
 /** Longer than the service lets any caller wait. */
 const PATIENCE_MS = 15000;
 
+/** For what memory knows: it comes at once, or the replica is not there. */
+export const SOON_MS = 4000;
+
 /** The administrator's token: here and nowhere else, gone when the page is closed. */
 let token = null;
 
@@ -23,8 +26,15 @@ export class Unreachable extends Error {
   }
 }
 
+/** Whatever is neither a no of the service nor its silence is a fault of the page, which the console hears of. */
+export function report(error) {
+  if (!(error instanceof Refusal || error instanceof Unreachable)) {
+    console.error(error);
+  }
+}
+
 export function useToken(given) {
-  token = given || null;
+  token = given;
 }
 
 /** Whether a token can be sent: headers of HTTP are of these characters. */
@@ -79,6 +89,11 @@ function parsed(text) {
   } catch {
     return null;
   }
+}
+
+/** Where the page shows a sequence. */
+export function linkTo(name, period = '') {
+  return withQuery(`#/sequences/${encodeURIComponent(name)}`, { period });
 }
 
 /** The path of a sequence, with what follows its name. */

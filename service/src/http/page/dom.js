@@ -43,8 +43,14 @@ export function set(node, name, value) {
   }
 }
 
-/** Has the children of `parent` be these, in this order, and moves only what is out of place. */
+/** Has the children of `parent` be these, in this order; what is moved loses focus and selection, so what goes is taken away first. */
 export function arrange(parent, children) {
+  const kept = new Set(children);
+  for (const node of [...parent.childNodes]) {
+    if (!kept.has(node)) {
+      node.remove();
+    }
+  }
   let at = parent.firstChild;
   for (const child of children) {
     if (child === at) {
@@ -52,11 +58,6 @@ export function arrange(parent, children) {
     } else {
       parent.insertBefore(child, at);
     }
-  }
-  while (at) {
-    const gone = at;
-    at = at.nextSibling;
-    gone.remove();
   }
 }
 
@@ -77,6 +78,17 @@ export function bar() {
 }
 
 /** Short words beside a name. */
-export function chips(words) {
-  return words.map(([text, look]) => h('span', { class: 'chip', 'data-look': look }, text));
+export function chips() {
+  const node = h('span', { class: 'chips' });
+  let shown = '';
+  return {
+    node,
+    show(words) {
+      const wanted = JSON.stringify(words);
+      if (shown !== wanted) {
+        shown = wanted;
+        node.replaceChildren(...words.map(([text, look]) => h('span', { class: 'chip', 'data-look': look }, text)));
+      }
+    },
+  };
 }

@@ -1,13 +1,11 @@
 // What is said of a sequence in words: chips, warnings, definition, blocks, what became of a number.
 
-import { arrange, bar, h, put } from './dom.js';
-import { NOTHING, ago, between, count, duration, moment, passed, secondsOf } from './format.js';
+import { arrange, bar, h, put, set } from './dom.js';
+import { NOTHING, ago, between, count, duration, end, moment, passed, runway } from './format.js';
 
 /** As long before the end as the alerts say. */
 const RUNWAY_WARN_DAYS = 30;
 const RUNWAY_BAD_DAYS = 7;
-/** What `block.hold` is where nothing else is defined; the alert goes by it, too. */
-const HOLD_S = 15 * 60;
 
 /** The short words beside a name. */
 export function chipsOf({ kind, order, counts_by, store, retired }) {
@@ -30,18 +28,34 @@ export function chipsOf({ kind, order, counts_by, store, retired }) {
   return words;
 }
 
-/** Whether memory lasts for less than `hold`, as a definition writes it; of a lease, which is renewed each minute, for less than a third of it: both as the alerts. */
-export function lookOfReserve({ kind, reserve_seconds: seconds, rate }, hold) {
-  const wanted = (secondsOf(hold) ?? HOLD_S) * (kind === 'snowflake' ? 1 / 3 : 1);
+/** Whether memory lasts for less than `hold`; of a lease, which is renewed each minute, for less than a third of it. */
+export function lookOfReserve({ kind, reserve_seconds: seconds, rate, hold_seconds: hold }) {
+  const wanted = hold * (kind === 'snowflake' ? 1 / 3 : 1);
   return seconds !== null && rate >= 0.1 && seconds < wanted ? 'warn' : null;
 }
 
+/** Shows for how long memory lasts: in the list as on a page of its own; of what is retired, nothing does. */
+export function showReserve(node, live) {
+  const isKnown = live !== null && !live.retired && live.reserve_seconds !== null;
+  const look = isKnown ? lookOfReserve(live) : null;
+  put(node, isKnown ? withWord(duration(live.reserve_seconds), look) : NOTHING);
+  set(node, 'data-look', look);
+}
+
+/** Shows how long numbers last; `lasts` where they start again before. */
+export function showRunway(node, given, lasts = false) {
+  const look = lasts ? null : lookOfRunway(given);
+  put(node, lasts ? 'its period' : withWord(runway(given), look));
+  set(node, 'data-look', look);
+  set(node, 'title', given ? `${count(given.numbers_left)} numbers ${end(given.limit)}` : null);
+}
+
 /** What a colour says, said in a word too. */
-export function withWord(text, look) {
+function withWord(text, look) {
   return look === 'bad' ? `${text} · very low` : look === 'warn' ? `${text} · low` : text;
 }
 
-export function lookOfRunway(runway) {
+function lookOfRunway(runway) {
   if (!runway) {
     return null;
   }
@@ -114,14 +128,19 @@ export function heldBlock() {
 }
 
 /** The lease of a worker id. */
-export function leaseOf(lease) {
-  return list([
-    ['Worker id', h('code', {}, lease.worker)],
-    ['Time reserved until', moment(lease.until)],
-    ['Lasts without the database', duration(lease.seconds_left)],
-    ['Renewed', lease.renewed_at ? ago(lease.renewed_at) : NOTHING],
-    ['Database’s clock ahead by', `${count(lease.clock_skew_ms)} ms`],
-  ]);
+export function heldLease() {
+  const cells = ['Worker id', 'Time reserved until', 'Lasts without the database', 'Renewed', 'Database’s clock ahead by']
+    .map((name) => [name, h('span')]);
+  return {
+    node: list(cells),
+    show(lease) {
+      const texts = [
+        lease.worker, moment(lease.until), duration(lease.seconds_left),
+        lease.renewed_at ? ago(lease.renewed_at) : NOTHING, `${count(lease.clock_skew_ms)} ms`,
+      ];
+      cells.forEach(([, cell], n) => put(cell, texts[n]));
+    },
+  };
 }
 
 const LOOK_OF_FATE = { held: 'good', spent: 'plain', returned: 'kind', adopted: 'kind', abandoned: 'bad' };

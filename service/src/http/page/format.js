@@ -84,13 +84,6 @@ export function end(limit) {
   return ENDS[limit] ?? limit;
 }
 
-/** A span of time as a definition writes it (`15m`, `1h30m`) in seconds; null where it is none. */
-export function secondsOf(span) {
-  const units = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 };
-  const parts = [...String(span ?? '').matchAll(/(\d+)(ms|[smhd])/g)];
-  return parts.length === 0 ? null : parts.reduce((sum, [, number, unit]) => sum + Number(number) * units[unit], 0);
-}
-
 /** A moment of the API (RFC 3339), in UTC whoever looks. */
 export function moment(text) {
   const time = new Date(text);

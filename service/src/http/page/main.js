@@ -1,22 +1,20 @@
 // Which view is shown, how often it is refreshed, and what is said above all of them.
 
-import { Refusal, Unreachable, call } from './api.js';
+import { Refusal, SOON_MS, Unreachable, call } from './api.js';
 import { arrange, h, put, set } from './dom.js';
 import { ago, clock, moment } from './format.js';
 import { overview } from './overview.js';
 import { sequence } from './sequence.js';
 
 const BETWEEN_LOOKS_MS = 1000;
-/** What memory knows comes at once, or the replica is not there. */
-const SOON_MS = 4000;
 
 const main = document.getElementById('main');
 const notices = document.getElementById('notices');
 const replica = document.getElementById('replica');
 const status = document.getElementById('status');
 
-/** What all views know of this replica. */
-const seen = { replica: null, databaseUp: true, lostAt: null };
+/** What all views know of this replica; `version` is the one that this page came with. */
+const seen = { replica: null, version: null, databaseUp: true, lostAt: null, refusal: null };
 let view = null;
 let looking = false;
 let lookAgain = false;
@@ -78,21 +76,23 @@ async function lookOnce(current) {
       throw new Unreachable('GET', 200);
     }
     seen.replica = known;
-    seen.lostAt = null;
-    const databases = seen.replica.stores.flatMap((store) => store.databases);
-    seen.databaseUp = databases.some((database) => database.up);
+    seen.version ??= known.version;
+    seen.databaseUp = known.stores.flatMap((store) => store.databases).some((database) => database.up);
     await current.refresh();
+    heard(null);
   } catch (error) {
-    if (error instanceof Unreachable) {
-      seen.lostAt ??= new Date();
-    } else {
+    heard(error);
+    if (!seen.lostAt && !seen.refusal) {
       current.refused(error);
-      if (!(error instanceof Refusal)) {
-        console.error(error);
-      }
     }
   }
   showReplica();
+}
+
+/** What the last look ended with: null where all was answered. */
+function heard(error) {
+  seen.lostAt = error instanceof Unreachable ? seen.lostAt ?? new Date() : null;
+  seen.refusal = error instanceof Refusal ? error.message : null;
 }
 
 function showReplica() {
@@ -112,13 +112,16 @@ function standing(known) {
   if (seen.lostAt) {
     return ['bad', 'No connection'];
   }
+  if (seen.refusal) {
+    return ['bad', 'Not known'];
+  }
   if (!known) {
     return ['wait', 'Connecting'];
   }
   if (!known.ready) {
     return ['bad', 'Not ready'];
   }
-  return seen.databaseUp && notesOf(known).length === 0 ? ['good', 'Ready'] : ['warn', 'Ready'];
+  return notesOf(known).length === 0 ? ['good', 'Ready'] : ['warn', 'Ready'];
 }
 
 /** What is wrong, a sentence each. */
@@ -127,8 +130,14 @@ function notesOf(known) {
   if (seen.lostAt) {
     notes.push(['bad', `No connection to this replica since ${clock(seen.lostAt)}. What is shown is what it said last.`]);
   }
+  if (seen.refusal) {
+    notes.push(['bad', `This replica does not say how it is: ${seen.refusal} What is shown is what it said last.`]);
+  }
   if (!known) {
     return notes;
+  }
+  if (known.version !== seen.version) {
+    notes.push(['warn', `This page is of version ${seen.version}, the replica of ${known.version}: load the page anew.`]);
   }
   if (known.why) {
     notes.push(['bad', known.why]);

@@ -1,25 +1,22 @@
 // One sequence: what memory has of it each second, and now and then what the database says.
 
-import { Refusal, Unreachable, call, pathOf, withQuery } from './api.js';
+import { Refusal, SOON_MS, call, linkTo, pathOf, report, withQuery } from './api.js';
 import { explain, raise, take } from './actions.js';
 import { TIMES, chart } from './chart.js';
-import { chips, h, put, set } from './dom.js';
-import { chipsOf, definitionOf, heldBlock, journal, leaseOf, lookOfReserve, lookOfRunway, outlasts, withWord } from './facts.js';
-import { NOTHING, count, digits, duration, end, plural, rate, runway, sentence } from './format.js';
+import { arrange, chips, h, put } from './dom.js';
+import { chipsOf, definitionOf, heldBlock, heldLease, journal, outlasts, showReserve, showRunway } from './facts.js';
+import { NOTHING, count, digits, duration, plural, rate, sentence } from './format.js';
 
 const BETWEEN_DESCRIPTIONS_MS = 5000;
 
 export function sequence(seen, name, period, look) {
-  const marks = h('span', { class: 'chips' });
+  const marks = chips();
   const description = h('p', { class: 'description' });
   const problem = h('p', { class: 'error', role: 'status', 'aria-live': 'polite' });
-  const tiles = {};
+  const now = nowCard();
   const rates = chart('Numbers a second', (value) => rate(value));
   const reserves = chart('Reserve', (value) => duration(value), TIMES);
   const minutes = h('section', { class: 'card charts', 'aria-label': 'The last minutes, on this replica' }, rates.node, reserves.node);
-  const current = heldBlock();
-  const next = heldBlock();
-  const held = h('div', { class: 'stack' });
   const blocks = journal(() => seen.replica?.holder ?? '');
   const noBlocks = h('p', { class: 'empty' });
   const definition = h('div');
@@ -30,6 +27,8 @@ export function sequence(seen, name, period, look) {
   let describedAt = 0;
   /** Whether the database said last that there is no such sequence. */
   let isMissing = false;
+  /** Whether the service refused the name or the period as such: there is nothing to wait for. */
+  let isDeadEnd = false;
   /** How often the database was asked, and which of its answers is the newest that was shown. */
   let nAsked = 0;
   let nShown = 0;
@@ -39,14 +38,9 @@ export function sequence(seen, name, period, look) {
 
   const node = h('div', { class: 'stack' },
     h('nav', { class: 'back', 'aria-label': 'Back' }, h('a', { href: '#/' }, '← All sequences')),
-    h('div', { class: 'title' }, h('h1', {}, name), marks),
+    h('div', { class: 'title' }, h('h1', {}, name), marks.node),
     description, problem,
-    h('section', { class: 'card', 'aria-label': 'Now, on this replica' },
-      h('dl', { class: 'tiles' }, ['Rate, smoothed', 'Reserve', 'In memory', 'Runway', 'High-water mark'].map((title) => {
-        tiles[title] = h('dd');
-        return h('div', {}, h('dt', {}, title), tiles[title]);
-      })),
-      held),
+    now.node,
     minutes,
     h('div', { class: 'columns' }, actions, question),
     h('section', { class: 'card', 'aria-labelledby': 'journal' },
@@ -63,20 +57,25 @@ export function sequence(seen, name, period, look) {
   }
 
   async function refresh() {
+    if (isDeadEnd) {
+      return;
+    }
     try {
-      const watched = await call(withQuery(`v1/replica/sequences/${encodeURIComponent(name)}`, { period }));
+      const watched = await call(withQuery(`v1/replica/sequences/${encodeURIComponent(name)}`, { period }), { patience: SOON_MS });
       // Not waited for: while the database is slow, memory is shown all the same.
       describe(watched.live !== null).catch(refused);
       if (watched.live !== null) {
         showLive(watched.live);
       } else if (described) {
         showDescribed();
+      } else {
+        now.clear();
       }
       const isUnrecorded = watched.history.length === 0 && (watched.live?.rate ?? 0) > 0;
       rates.show(watched.history.map((second) => second.rate), isUnrecorded);
       reserves.show(watched.history.map((second) => second.reserve_seconds), isUnrecorded);
     } catch (error) {
-      if (error instanceof Unreachable || !(error instanceof Refusal)) {
+      if (!(error instanceof Refusal)) {
         throw error;
       }
       refused(error);
@@ -84,8 +83,11 @@ export function sequence(seen, name, period, look) {
   }
 
   function refused(error) {
-    if (!(error instanceof Unreachable)) {
-      put(problem, error.message);
+    report(error);
+    put(problem, error.message);
+    if (error instanceof Refusal && error.status === 400) {
+      isDeadEnd = true;
+      problem.append(...(period === '' ? [] : [' ', h('a', { href: linkTo(name) }, `Show ${name} without a period`)]));
     }
   }
 
@@ -102,21 +104,9 @@ export function sequence(seen, name, period, look) {
     isMissing = false;
     nAsked += 1;
     const asked = nAsked;
+    let answer;
     try {
-      const answer = await call(pathOf(name, '', { period }));
-      if (asked <= nShown) {
-        return;
-      }
-      nShown = asked;
-      described = answer;
-      present = answer.state.period ?? '';
-      put(problem, '');
-      showDefinition(described.definition);
-      showBlocks(described);
-      put(tiles['High-water mark'], described.state.high_water_mark ?? NOTHING);
-      if (!isInMemory) {
-        showDescribed();
-      }
+      answer = await call(pathOf(name, '', { period }));
     } catch (error) {
       if (asked <= nShown) {
         return;
@@ -126,6 +116,22 @@ export function sequence(seen, name, period, look) {
         showActions({ kind: 'block', period: 'none' });
       }
       throw error;
+    }
+    if (asked > nShown) {
+      nShown = asked;
+      showDescription(answer, isInMemory);
+    }
+  }
+
+  function showDescription(answer, isInMemory) {
+    described = answer;
+    present = answer.state.period ?? '';
+    put(problem, '');
+    showDefinition(described.definition);
+    showBlocks(described);
+    now.mark(described.state.high_water_mark);
+    if (!isInMemory) {
+      showDescribed();
     }
   }
 
@@ -158,86 +164,37 @@ export function sequence(seen, name, period, look) {
   }
 
   function choice(kind) {
-    const input = h('input', { id: 'period', autocomplete: 'off', spellcheck: 'false', maxlength: 128, value: period, placeholder: kind === 'keyed' ? 'A caller’s key' : 'The present one' });
+    const input = h('input', { id: 'period', autocomplete: 'off', spellcheck: 'false', maxlength: 64, value: period, placeholder: kind === 'keyed' ? 'A caller’s key' : 'The present one' });
     return h('form', {
       class: 'action', onsubmit: (event) => {
         event.preventDefault();
-        const given = input.value.trim();
-        location.hash = withQuery(`#/sequences/${encodeURIComponent(name)}`, { period: given });
+        location.hash = linkTo(name, input.value);
       },
     }, h('div', { class: 'field' }, h('label', { for: 'period' }, kind === 'keyed' ? 'Key that is counted by' : `Period (by ${kind})`),
       h('div', { class: 'beside' }, input, h('button', { type: 'submit', class: 'quiet' }, 'Show'))));
   }
 
   function showMarks(given) {
-    const words = chipsOf(given);
-    if (given.period) {
-      words.push([given.period, 'period']);
-    }
-    const text = JSON.stringify(words);
-    if (marks.dataset.shown !== text) {
-      marks.dataset.shown = text;
-      marks.replaceChildren(...chips(words));
-    }
+    marks.show(given.period ? [...chipsOf(given), [given.period, 'period']] : chipsOf(given));
   }
 
   function showLive(live) {
-    showMarks({ ...live, retired: described?.state.retired ?? live.retired });
+    const isOfAllKeys = live.counts_by === 'keyed' && period === '';
+    // Memory may not have heard of it yet.
+    const known = { ...live, retired: described?.state.retired ?? live.retired };
     present = live.period ?? '';
-    put(tiles['Rate, smoothed'], rate(live.rate));
-    const look = lookOfReserve(live, described?.definition.block?.hold);
-    put(tiles.Reserve, withWord(live.reserve_seconds === null ? NOTHING : duration(live.reserve_seconds), look));
-    set(tiles.Reserve, 'data-look', look);
-    put(tiles['In memory'], live.kind === 'snowflake' ? NOTHING : count(live.remaining));
-    showRunway(live.runway ?? described?.state.runway, outlasts(live));
-    const wanted = [];
-    if (live.block) {
-      current.show('Being issued', live.block);
-      wanted.push(current.node);
-    }
-    if (live.next_block) {
-      next.show('Next', live.next_block);
-      wanted.push(next.node);
-    }
-    if (live.lease) {
-      wanted.push(leaseOf(live.lease));
-    }
-    if (live.why) {
-      wanted.push(h('p', { class: 'muted' }, live.lease || live.order === 'strict' ? sentence(live.why) : `Last block: ${digits(live.why)}`));
-    }
+    showMarks(known);
+    now.showLive(known, described?.state.runway, isOfAllKeys);
     reserves.node.hidden = live.order === 'strict';
     // Of all keys together there are no minutes to show.
-    minutes.hidden = live.counts_by === 'keyed' && period === '';
-    if (minutes.hidden) {
-      wanted.push(h('p', { class: 'muted' }, `${plural(live.periods, 'key', 'keys')} in memory; the rate is that of all of them. Choose a key below to see its blocks and its last minutes.`));
-    }
-    const shown = JSON.stringify([live.block, live.next_block, live.lease, live.why, live.periods]);
-    if (held.dataset.shown !== shown) {
-      held.dataset.shown = shown;
-      held.replaceChildren(...wanted);
-    }
+    minutes.hidden = isOfAllKeys;
   }
 
   /** What the database knows of a name that is not in memory here. */
   function showDescribed() {
     const { definition: given, state } = described;
     showMarks({ kind: given.kind, order: given.order, counts_by: given.period, store: given.store, retired: state.retired, period: state.period });
-    put(tiles['Rate, smoothed'], rate(state.rate));
-    put(tiles.Reserve, NOTHING);
-    put(tiles['In memory'], '0');
-    showRunway(state.runway);
-    const words = state.retired ? 'It is retired: nothing is issued until it is restored.' : 'Not in memory on this replica: the next call fetches it.';
-    if (held.dataset.shown !== words) {
-      held.dataset.shown = words;
-      held.replaceChildren(h('p', { class: 'muted' }, words));
-    }
-  }
-
-  function showRunway(given, lasts = false) {
-    const look = lasts ? null : lookOfRunway(given);
-    put(tiles.Runway, lasts ? 'its period' : withWord(runway(given), look));
-    set(tiles.Runway, 'data-look', look);
-    set(tiles.Runway, 'title', given ? `${count(given.numbers_left)} numbers ${end(given.limit)}` : null);
+    now.showDescribed(given, state);
   }
 
   function showBlocks({ blocks: rows, definition: given, state }) {
@@ -252,4 +209,73 @@ export function sequence(seen, name, period, look) {
   }
 
   return { node, refresh, refused };
+}
+
+/** What this replica has of it; the nodes are kept and only written over, so that focus and selection stay. */
+function nowCard() {
+  const tiles = {};
+  const current = heldBlock();
+  const next = heldBlock();
+  const lease = heldLease();
+  const why = h('p', { class: 'muted' });
+  const ofKeys = h('p', { class: 'muted' });
+  const held = h('div', { class: 'stack' });
+  const node = h('section', { class: 'card', 'aria-label': 'Now, on this replica' },
+    h('dl', { class: 'tiles' }, ['Rate, smoothed', 'Reserve', 'In memory', 'Runway', 'High-water mark'].map((title) => {
+      tiles[title] = h('dd');
+      return h('div', {}, h('dt', {}, title), tiles[title]);
+    })),
+    held);
+
+  function showTiles({ kind, rate: given }, remaining) {
+    put(tiles['Rate, smoothed'], rate(given));
+    put(tiles['In memory'], kind === 'snowflake' ? NOTHING : count(remaining));
+  }
+
+  function showHeld(live, isOfAllKeys) {
+    if (live.block) {
+      current.show('Being issued', live.block);
+    }
+    if (live.next_block) {
+      next.show('Next', live.next_block);
+    }
+    if (live.lease) {
+      lease.show(live.lease);
+    }
+    if (live.why) {
+      put(why, live.lease || live.order === 'strict' ? sentence(live.why) : `Last block: ${digits(live.why)}`);
+    }
+    if (isOfAllKeys) {
+      put(ofKeys, `${plural(live.periods, 'key', 'keys')} in memory; the rate is that of all of them. Choose a key below to see its blocks and its last minutes.`);
+    }
+    arrange(held, [live.block && current.node, live.next_block && next.node, live.lease && lease.node, live.why && why, isOfAllKeys && ofKeys].filter(Boolean));
+  }
+
+  return {
+    node,
+    mark(number) {
+      put(tiles['High-water mark'], number ?? NOTHING);
+    },
+    showLive(live, described, isOfAllKeys) {
+      showTiles(live, live.remaining);
+      showReserve(tiles.Reserve, live);
+      showRunway(tiles.Runway, live.runway ?? described, outlasts(live));
+      showHeld(live, isOfAllKeys);
+    },
+    showDescribed({ kind }, state) {
+      showTiles({ kind, rate: state.rate }, 0);
+      showReserve(tiles.Reserve, null);
+      showRunway(tiles.Runway, state.runway);
+      put(why, state.retired ? 'It is retired: nothing is issued until it is restored.' : 'Not in memory on this replica: the next call fetches it.');
+      arrange(held, [why]);
+    },
+    /** Nobody knows anything of it. */
+    clear() {
+      put(tiles['High-water mark'], NOTHING);
+      showTiles({ rate: null }, null);
+      showReserve(tiles.Reserve, null);
+      showRunway(tiles.Runway, null);
+      arrange(held, []);
+    },
+  };
 }
