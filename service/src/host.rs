@@ -13,7 +13,8 @@ pub(crate) fn process() -> String {
 /// Whether this is what this machine calls itself: `localhost`, or an address of loopback, with
 /// brackets or without.
 pub(crate) fn is_this_machine(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let in_brackets = host.strip_prefix('[').and_then(|of| of.strip_suffix(']'));
+    let bare = in_brackets.unwrap_or(host);
     bare.eq_ignore_ascii_case("localhost")
         || bare
             .parse()

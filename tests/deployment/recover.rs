@@ -17,31 +17,34 @@ use crate::{
 
 /// Which argument makes it a rehearsal.
 const DRY_RUN: &str = "--dry-run";
-/// What the Job as it stands raises counters by.
+/// What counters are raised by here.
 const RAISED_BY: i64 = 1_000_000;
 /// The end of what podman calls its container, after the pod's name.
 const CONTAINER: &str = "-recover-recover";
 
-/// The Job as it stands: the dry run.
-fn rehearsal() -> Value {
+/// The Job as it stands, which does not know what to skip.
+fn committed() -> Value {
     only(&objects(RECOVER), "Job").clone()
 }
 
-/// The Job that the runbook has somebody apply after it.
-fn in_earnest() -> Value {
+/// The Jobs that the runbook has somebody apply: the dry run, and the one in earnest.
+fn applied() -> [Value; 2] {
     let fences = Document::read("docs/runbook.md").fences();
-    let mut lines = fences.iter().flat_map(|fence| fence.text.lines());
-    let make = lines.find_map(|line| {
-        let line = line.trim().strip_suffix(" | kubectl apply -f -")?;
-        line.starts_with("kubectl kustomize k8s/recover")
-            .then_some(line)
-    });
-    let make = make.expect("the runbook makes one");
-    let made = succeeds(command("bash").args(["-o", "pipefail", "-c", make]));
-    let home = directory("recover");
-    let file = home.path().join("job.yaml");
-    std::fs::write(&file, made).expect("our directory");
-    only(&read(&file), "Job").clone()
+    let lines = fences.iter().flat_map(|fence| fence.text.lines());
+    let makes: Vec<&str> = lines
+        .filter_map(|line| line.trim().strip_suffix(" | kubectl apply -f -"))
+        .filter(|line| line.starts_with("kubectl kustomize k8s/recover"))
+        .collect();
+    let makes: [&str; 2] = makes.try_into().expect("the runbook makes two");
+    makes.map(|make| {
+        let mut making = command("bash");
+        making.args(["-o", "pipefail", "-c", make]);
+        let made = succeeds(making.env("N", RAISED_BY.to_string()));
+        let home = directory("recover");
+        let file = home.path().join("job.yaml");
+        std::fs::write(&file, made).expect("our directory");
+        only(&read(&file), "Job").clone()
+    })
 }
 
 fn pod_of(object: &Value) -> &Value {
@@ -57,7 +60,7 @@ fn arguments(job: &Value) -> Vec<&str> {
 
 #[test]
 fn the_job_is_a_dry_run_and_in_earnest_all_the_same_but_for_that() {
-    let (rehearsal, job) = (rehearsal(), in_earnest());
+    let [rehearsal, job] = applied();
     let mut wanted = arguments(&rehearsal);
     assert!(wanted.contains(&DRY_RUN) && wanted.contains(&"recover"));
     assert!(wanted.contains(&format!("--skip={RAISED_BY}").as_str()));
@@ -76,7 +79,7 @@ fn the_job_is_a_dry_run_and_in_earnest_all_the_same_but_for_that() {
 
 #[test]
 fn the_job_runs_as_the_container_that_migrates() {
-    let job = rehearsal();
+    let job = committed();
     let pod = pod_of(&job);
     assert_eq!(faults_of(pod), Vec::<String>::new());
     for name in ["postgres", "mysql"] {
@@ -114,7 +117,7 @@ fn the_job_runs_as_the_container_that_migrates() {
 /// A pod that takes no calls must get none.
 #[test]
 fn nothing_of_the_replicas_selects_the_job() {
-    let job = rehearsal();
+    let job = committed();
     let labels = &job["spec"]["template"]["metadata"]["labels"];
     for name in OVERLAYS {
         let objects = overlay(name);
@@ -141,7 +144,7 @@ fn nothing_of_the_replicas_selects_the_job() {
 fn the_job_reaches_dns_and_every_database_of_the_overlays_and_is_reached_by_nobody() {
     let objects = objects(RECOVER);
     let policy = &only(&objects, "NetworkPolicy")["spec"];
-    let labels = &rehearsal()["spec"]["template"]["metadata"]["labels"];
+    let labels = &committed()["spec"]["template"]["metadata"]["labels"];
     assert_eq!(policy["podSelector"]["matchLabels"], *labels);
     assert_eq!(policy["policyTypes"], json!(["Ingress", "Egress"]));
     assert!(policy["ingress"].is_null());
@@ -178,15 +181,20 @@ async fn the_job_recovers_and_its_dry_run_changes_nothing(backend: Backend) {
 
     let mut containers = Containers::with_image();
     containers.secret("odometer-migrate", &[("url", &roles.migrate)]);
-    let (code, said) = play(&mut containers, &rehearsal());
+    let [rehearsal, in_earnest] = applied();
+    let (code, said) = play(&mut containers, &rehearsal);
     assert_eq!(code, 0, "{said}");
     assert_eq!(take_one(&replica).await, 2);
-    let (code, said) = play(&mut containers, &in_earnest());
+    let (code, said) = play(&mut containers, &in_earnest);
     assert_eq!(code, 0, "{said}");
     assert!(take_one(&replica).await > RAISED_BY);
 
+    // Whoever says no N is refused.
+    let (code, said) = play(&mut containers, &committed());
+    assert!(code != 0 && said.contains("--skip"), "{code}: {said}");
+
     // The control: without its Secret's key it fails, and says so.
-    let mut without = rehearsal();
+    let mut without = rehearsal.clone();
     let arguments = &mut without["spec"]["template"]["spec"]["containers"][0]["args"];
     let arguments = arguments.as_array_mut().expect("it has arguments");
     arguments.retain(|argument| !text(argument).starts_with("--database-url"));

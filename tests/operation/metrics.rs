@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use reqwest::Method;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -278,5 +279,9 @@ fn a_reserve_is_short_where_its_sequence_could_have_more() {
         let few = json!({"block": {"max": 2}});
         client.define("few", &few).await;
         until("few", |_, ratio| ratio < 1.0).await;
+        // What is retired gives its blocks back, and nobody is short of it.
+        let retired = client.send(Method::DELETE, "/v1/sequences/few", &[], None);
+        assert_eq!(retired.await.expect("a reply").status, 204);
+        until("short", |_, ratio| ratio.is_infinite()).await;
     });
 }

@@ -15,14 +15,14 @@ export async function answers(browser, base) {
   await window.close();
 }
 
-/** Blocks of `short` are so short that its reserve is less than its hold and more than two minutes. */
+/** Blocks of `short` are so short that its reserve is less than its hold while somebody takes of it. */
 async function figures(window, base) {
   await window.step('what is low is low on both views', async (page) => {
     const inList = row(page, 'short').locator('td').nth(2);
-    await until('it is low in the list', async () => /min · low$/.test(await inList.textContent()));
+    await until('it is low in the list', async () => / · low$/.test(await inList.textContent()));
     check((await inList.getAttribute('data-look')) === 'warn', 'its colour in the list');
     await visit(page, base, 'sequences/short');
-    await until('it is low on its page', async () => /min · low$/.test(await tile(page, 'Reserve').textContent()));
+    await until('it is low on its page', async () => / · low$/.test(await tile(page, 'Reserve').textContent()));
     check((await tile(page, 'Reserve').getAttribute('data-look')) === 'warn', 'its colour on its page');
   });
   await window.step('what left the memory has no figures of before', async (page) => {

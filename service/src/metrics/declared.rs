@@ -161,7 +161,7 @@ pub(super) const GAUGES: [(&str, &str); 33] = [
     ),
     (
         "odometer_shortest_reserve_ratio",
-        "The least part of block.hold that any sequence in use can go on for without the store.",
+        "The least part of block.hold, or of what is left of its period, that any sequence in use can go on for without the store; without names whose range allows no more.",
     ),
     (
         "odometer_shortest_reserve_seconds",

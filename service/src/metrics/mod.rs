@@ -98,8 +98,8 @@ pub struct Metrics {
     pub journal_checks: Counter,
     /// The least seconds any sequence in use can go on without the store; +Inf when none is in use.
     pub shortest_reserve_seconds: Gauge,
-    /// The least part of `block.hold` that any sequence in use has in reserve, of what its range
-    /// allows; +Inf when none is in use.
+    /// The least part of `block.hold`, or of what is left of its period, that any sequence in use
+    /// can go on for without the store; +Inf when none is, or none is allowed more by its range.
     pub shortest_reserve_ratio: Gauge,
     /// The least numbers left to any live sequence; +Inf when none is live.
     pub shortest_runway: Gauge,

@@ -144,6 +144,6 @@ impl BlockState {
     /// The part that is issued, 0 to 1; `None` of an empty one.
     pub fn utilization(self) -> Option<f64> {
         let left = to_float(self.remaining) / to_float(self.size);
-        (self.size > 0).then_some(1.0 - left)
+        (self.size > 0).then_some((1.0 - left).max(0.0))
     }
 }

@@ -2,7 +2,10 @@
 
 use std::{sync::atomic::Ordering, time::Instant};
 
-use odometer_core::runway::Runway;
+use odometer_core::{
+    runway::{Limit, Runway},
+    sizing,
+};
 
 use super::{
     description::{BlockState, State},
@@ -10,6 +13,9 @@ use super::{
     shared::Shared,
 };
 use crate::{clock, metrics::AbandonedCause};
+
+/// Numbers a second: what issues less is as good as at rest, and its block is for the next call.
+const LEAST_RATE: f64 = 0.1;
 
 impl Shared {
     pub(super) fn publish_metrics(&self) {
@@ -23,10 +29,13 @@ impl Shared {
             if issuer.is_over() || issuer.is_ahead() {
                 continue;
             }
+            let is_retired = issuer.memory.lock().is_retired();
             // How long time-ordered ones can go on has a gauge of its own.
-            if let (Some(seconds), None) = (state.reserve_seconds, issuer.timed()) {
+            if let (Some(seconds), None, false) =
+                (state.reserve_seconds, issuer.timed(), is_retired)
+            {
                 shortest_reserve = shortest_reserve.min(seconds);
-                let ratio = part_of_hold(&issuer, seconds).unwrap_or(f64::INFINITY);
+                let ratio = part_of_hold(&issuer, &state).unwrap_or(f64::INFINITY);
                 shortest_reserve_ratio = shortest_reserve_ratio.min(ratio);
             }
             if let Some(runway) = &state.runway {
@@ -135,20 +144,24 @@ fn numbers_to_share(issuer: &Issuer, runway: &Runway, seconds: Option<f64>) -> f
     }
 }
 
-/// What part of what it should have a sequence has in reserve; `None` where its range allows no more,
-/// or nothing is to be held.
-fn part_of_hold(issuer: &Issuer, reserve_seconds: f64) -> Option<f64> {
-    if issuer.has_its_share_of_what_is_left() {
-        return None;
-    }
+/// What part of what it should have a sequence has in memory; `None` where it should have nothing, or
+/// its range allows no more.
+fn part_of_hold(issuer: &Issuer, state: &State) -> Option<f64> {
     let hold = issuer.definition()?.block.hold.as_secs_f64();
-    part(reserve_seconds, hold, period_left(issuer))
+    // Of a period nothing is needed after its end.
+    let seconds = period_left(issuer).map_or(hold, |left| hold.min(left));
+    let limits = &state.runway.as_ref()?.limits;
+    let to_max = limits.iter().find(|left| left.limit == Limit::Max)?;
+    part(issuer.remaining(), state.rate, seconds, to_max.numbers_left)
 }
 
-/// What part it is of `hold`, or of what is left of the period where that is less, all in seconds.
-fn part(reserve: f64, hold: f64, period_left: Option<f64>) -> Option<f64> {
-    let wanted = period_left.map_or(hold, |left| hold.min(left));
-    (wanted > 0.0).then(|| reserve / wanted)
+/// What part of the numbers that last for so many seconds at this rate is `remaining`, where `left`
+/// numbers are nobody's yet.
+fn part(remaining: u64, rate: f64, seconds: f64, left: u64) -> Option<f64> {
+    let wanted = rate * seconds;
+    let is_owed = rate >= LEAST_RATE && wanted > 0.0;
+    let is_possible = wanted <= to_float(sizing::most_at_once(left));
+    (is_owed && is_possible).then(|| to_float(remaining) / wanted)
 }
 
 /// In how many seconds numbers start again; `None` where they do not by themselves.
@@ -168,12 +181,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lasts_to_the_end_of_its_period_is_not_short() {
-        assert_eq!(part(450.0, 900.0, None), Some(0.5));
-        assert_eq!(part(1800.0, 900.0, Some(3600.0)), Some(2.0));
-        assert_eq!(part(300.0, 900.0, Some(200.0)), Some(1.5));
-        assert_eq!(part(100.0, 900.0, Some(200.0)), Some(0.5));
-        assert_eq!(part(0.0, 900.0, Some(0.0)), None);
-        assert_eq!(part(10.0, 0.0, None), None);
+    fn a_reserve_is_measured_by_what_can_be_held() {
+        const MANY: u64 = 1 << 53;
+        assert_eq!(part(4500, 10.0, 900.0, MANY), Some(0.5));
+        assert_eq!(part(18_000, 10.0, 900.0, MANY), Some(2.0));
+        assert_eq!(part(0, 10.0, 900.0, MANY), Some(0.0));
+        // The period ends at once, nothing is to be held, hardly anything is issued.
+        assert_eq!(part(10, 10.0, 0.0, MANY), None);
+        assert_eq!(part(10, 0.0, 900.0, MANY), None);
+        assert_eq!(part(10, 0.09, 900.0, MANY), None);
+        // 1/4096 of what is left is what is wanted, or less, or nothing is left.
+        assert_eq!(part(4500, 10.0, 900.0, 9000 * 4096), Some(0.5));
+        assert_eq!(part(4500, 10.0, 900.0, 8999 * 4096), None);
+        assert_eq!(part(0, 10.0, 900.0, 0), None);
     }
 }

@@ -8,7 +8,7 @@ use crate::support::{Link, Program, run};
 /// How long a call may take to find out, in milliseconds; a third of it may be lost to one database.
 const DEADLINE_MS: u64 = 3_000;
 /// A call that waited for the silent one.
-const SLOW: Duration = Duration::from_millis(900);
+const SLOW: Duration = Duration::from_millis(700);
 /// So many calls may wait for it while it is silent: one finds out, one tries it again now and then.
 const MAX_SLOW: usize = 6;
 const N_CALLS: usize = 600;

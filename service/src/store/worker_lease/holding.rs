@@ -171,6 +171,7 @@ impl Database {
         if unused_from_ms.is_some_and(|unused| unused < from_ms || unused > until_ms) {
             return Err(LeaseError::NotOfTheLease { from_ms, until_ms }.into());
         }
+        // Of another replica, which has the same configuration.
         let call = self.settings.deadline;
         let has_met =
             attempt.has_met || met_since.is_some_and(|at| may_be_later(&row, clock, at, call));
