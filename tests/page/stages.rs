@@ -72,11 +72,12 @@ fn the_page_makes_the_best_of_odd_and_late_answers() {
             async move {
                 loop {
                     take(&client, "short", 1).await;
-                    tokio::time::sleep(Duration::from_millis(200)).await;
+                    tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }
         });
         let done = drive_alone("answers", &program.url()).await;
+        assert!(!taking.is_finished(), "short is at rest");
         taking.abort();
         assert_eq!(done.n("step: "), 13);
     });

@@ -57,17 +57,19 @@ export async function tour(browser, base) {
     const said = await page.evaluate(async () => {
       const { between, count, digits, duration, moment, rate } = await import('/page/format.js');
       const { lookOfReserve } = await import('/page/facts.js');
-      const look = (seconds, hold, { kind = 'block', rate = 1 } = {}) => lookOfReserve({ kind, reserve_seconds: seconds, rate, hold_seconds: hold }) ?? 'plain';
+      const endsIn = (seconds) => new Date(Date.now() + 1000 * seconds).toISOString();
+      const look = (seconds, hold, { kind = 'block', rate = 1, ends = null } = {}) => lookOfReserve({ kind, reserve_seconds: seconds, rate, hold_seconds: hold, period_ends: ends }) ?? 'plain';
       return [
         count(9999), count(1234567), between('9007199254740993', '9223372036854775806', '1'),
         rate(0), rate(0.25), rate(1234567), duration(null), duration(45), duration(150), duration(2220), duration(90000), duration(1e12),
         digits('1241305 numbers'), moment('2026-11-20T13:22:05.519Z'),
         look(899, 900), look(901, 900), look(59, 60), look(61, 60), look(299, 900, { kind: 'snowflake' }), look(301, 900, { kind: 'snowflake' }),
         look(1, 900, { rate: 0.1 }), look(1, 900, { rate: 0.09 }), look(null, 900),
+        look(100, 900, { ends: endsIn(50) }), look(100, 900, { ends: endsIn(200) }),
       ];
     });
     const wanted = ['9,999', '1.23 M', '9.21 E', '0 /s', '0.25 /s', '1.23 M/s', '–', '45 s', '2.5 min', '37 min', '25 h', '> 1000 years',
-      '1,241,305 numbers', '2026-11-20 13:22:05 UTC', 'warn', 'plain', 'warn', 'plain', 'warn', 'plain', 'warn', 'plain', 'plain'];
+      '1,241,305 numbers', '2026-11-20 13:22:05 UTC', 'warn', 'plain', 'warn', 'plain', 'warn', 'plain', 'warn', 'plain', 'plain', 'plain', 'warn'];
     check(said.join('; ') === wanted.join('; '), said.join('; '));
   });
   await onSequence(window, base);

@@ -116,7 +116,8 @@ pub(super) struct Live {
     lease: Option<WorkerLease>,
     /// Numbers a second, averaged over five minutes; of keys, over all of them.
     rate: f64,
-    /// How long what is in memory lasts at that rate; null at rate 0.
+    /// How long what is in memory lasts at that rate, or the last second's where that is higher; null
+    /// at rate 0. Of a time-ordered sequence, how long its lease lasts.
     reserve_seconds: Option<f64>,
     /// For how long it should last at least: `block.hold` of the definition.
     #[schema(example = 900)]

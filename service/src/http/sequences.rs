@@ -56,7 +56,8 @@ pub(super) struct SequenceState {
     lease: Option<WorkerLease>,
     /// Numbers a second, averaged over five minutes.
     rate: f64,
-    /// How long what is in memory lasts at that rate; null at rate 0.
+    /// How long what is in memory lasts at that rate, or the last second's where that is higher; null
+    /// at rate 0. Of a time-ordered sequence, how long its lease lasts.
     reserve_seconds: Option<f64>,
     /// When the last block came (RFC 3339).
     last_refill: Option<String>,

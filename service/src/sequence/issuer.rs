@@ -538,6 +538,12 @@ impl Issuer {
         }
     }
 
+    /// Whether its last block was as large as what is left of its range allows.
+    pub(super) fn has_its_share_of_what_is_left(&self) -> bool {
+        let refill = self.memory.lock().last_refill;
+        refill.is_some_and(|refill| refill.why == Some(Why::Left))
+    }
+
     /// How long nothing was issued, as of the last sample.
     pub(super) fn idle_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.memory.lock().used_at)

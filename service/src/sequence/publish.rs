@@ -2,10 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Instant};
 
-use odometer_core::{
-    runway::{Limit, Runway},
-    sizing,
-};
+use odometer_core::{runway::Runway, sizing};
 
 use super::{
     description::{BlockState, State},
@@ -29,16 +26,15 @@ impl Shared {
             if issuer.is_over() || issuer.is_ahead() {
                 continue;
             }
-            let is_retired = issuer.memory.lock().is_retired();
             // How long time-ordered ones can go on has a gauge of its own.
             if let (Some(seconds), None, false) =
-                (state.reserve_seconds, issuer.timed(), is_retired)
+                (state.reserve_seconds, issuer.timed(), is_retired(&issuer))
             {
                 shortest_reserve = shortest_reserve.min(seconds);
                 let ratio = part_of_hold(&issuer, &state).unwrap_or(f64::INFINITY);
                 shortest_reserve_ratio = shortest_reserve_ratio.min(ratio);
             }
-            if let Some(runway) = &state.runway {
+            if let Some(runway) = runway_of(&issuer, &state) {
                 let seconds = runway.seconds(period_left(&issuer));
                 shortest_runway_seconds =
                     shortest_runway_seconds.min(seconds.unwrap_or(f64::INFINITY));
@@ -112,7 +108,7 @@ impl Shared {
         } else if issuer.timed().is_some() {
             metrics.reserve_seconds.set(0.0);
         }
-        if let Some(runway) = &state.runway {
+        if let Some(runway) = runway_of(issuer, &state) {
             let seconds = runway.seconds(period_left(issuer));
             metrics
                 .runway_numbers
@@ -120,6 +116,9 @@ impl Shared {
             if let Some(seconds) = seconds {
                 metrics.runway_seconds.set(seconds);
             }
+        } else {
+            metrics.runway_numbers.set(f64::INFINITY);
+            metrics.runway_seconds.set(f64::INFINITY);
         }
         state
     }
@@ -147,12 +146,16 @@ fn numbers_to_share(issuer: &Issuer, runway: &Runway, seconds: Option<f64>) -> f
 /// What part of what it should have a sequence has in memory; `None` where it should have nothing, or
 /// its range allows no more.
 fn part_of_hold(issuer: &Issuer, state: &State) -> Option<f64> {
-    let hold = issuer.definition()?.block.hold.as_secs_f64();
+    // Of several databases each has a part of what is left; of what was adopted nobody says why.
+    if issuer.has_its_share_of_what_is_left() {
+        return None;
+    }
+    let definition = issuer.definition()?;
+    let hold = definition.block.hold.as_secs_f64();
     // Of a period nothing is needed after its end.
     let seconds = period_left(issuer).map_or(hold, |left| hold.min(left));
-    let limits = &state.runway.as_ref()?.limits;
-    let to_max = limits.iter().find(|left| left.limit == Limit::Max)?;
-    part(issuer.remaining(), state.rate, seconds, to_max.numbers_left)
+    let left = definition.left(state.high_water_mark?);
+    part(issuer.remaining(), state.rate, seconds, left)
 }
 
 /// What part of the numbers that last for so many seconds at this rate is `remaining`, where `left`
@@ -162,6 +165,16 @@ fn part(remaining: u64, rate: f64, seconds: f64, left: u64) -> Option<f64> {
     let is_owed = rate >= LEAST_RATE && wanted > 0.0;
     let is_possible = wanted <= to_float(sizing::most_at_once(left));
     (is_owed && is_possible).then(|| to_float(remaining) / wanted)
+}
+
+/// Of what is retired nothing runs out.
+fn runway_of<'a>(issuer: &Issuer, state: &'a State) -> Option<&'a Runway> {
+    let runway = state.runway.as_ref();
+    runway.filter(|_| !is_retired(issuer))
+}
+
+fn is_retired(issuer: &Issuer) -> bool {
+    issuer.memory.lock().is_retired()
 }
 
 /// In how many seconds numbers start again; `None` where they do not by themselves.

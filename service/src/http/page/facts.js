@@ -30,7 +30,7 @@ export function chipsOf({ kind, order, counts_by, store, retired }) {
 
 /** Whether memory lasts neither for `hold`, of a lease, which is renewed each minute, a third of it, nor to the end of the period. */
 export function lookOfReserve({ kind, reserve_seconds: seconds, rate, hold_seconds: hold, period_ends: ends }) {
-  const left = !ends ? Infinity : (Date.parse(ends) - Date.now()) / 1000;
+  const left = ends === null ? Infinity : (Date.parse(ends) - Date.now()) / 1000;
   const wanted = Math.min(left, hold * (kind === 'snowflake' ? 1 / 3 : 1));
   return seconds !== null && rate >= 0.1 && seconds < wanted ? 'warn' : null;
 }
