@@ -91,6 +91,8 @@ pub(crate) enum Fault {
     NoClaimRow,
     /// A worker id is given whoever holds it.
     NoLeaseConditions,
+    /// An end frees the time of a lease that another replica renewed meanwhile.
+    RenewalUnseen,
     /// Time-ordered ids are issued though the lease of their worker id has ended by our own clock.
     NoLeaseCheck,
     /// The time that was reserved with a worker id is neither held to nor taken over: whoever has
@@ -141,6 +143,7 @@ impl Fault {
         (Fault::NoRowCheck, "no-row-check"),
         (Fault::NoClaims, "no-claims"),
         (Fault::NoClaimRow, "no-claim-row"),
+        (Fault::RenewalUnseen, "renewal-unseen"),
         (Fault::NoLeaseCheck, "no-lease-check"),
         (Fault::NoLeaseConditions, "no-lease-conditions"),
         (Fault::NoReservedUntil, "no-reserved-until"),

@@ -287,9 +287,16 @@ fn a_reserve_is_short_where_its_sequence_could_have_more() {
         let few = json!({"block": {"max": 2}});
         client.define("few", &few).await;
         until("few", |_, ratio| ratio < 1.0).await;
+        let runway = async || {
+            let of_few = [("sequence", "few")];
+            let scrape = Scrape::of(&client).await;
+            scrape.sum("odometer_runway_numbers", &of_few)
+        };
+        assert!(runway().await.is_finite());
         // What is retired gives its blocks back, and nobody is short of it.
         let retired = client.send(Method::DELETE, "/v1/sequences/few", &[], None);
         assert_eq!(retired.await.expect("a reply").status, 204);
         until("short", |_, ratio| ratio.is_infinite()).await;
+        assert!(runway().await.is_infinite());
     });
 }

@@ -4,8 +4,6 @@ use std::{sync::Arc, time::SystemTime};
 
 use odometer_core::{definition::Definition, name::SequenceName, period::Period, runway::Runway};
 
-use super::publish::to_float;
-
 pub use super::history::Moment;
 pub use crate::store::{
     Condition, JournalBlock, Listed, Page, Serving, ServingDatabase, ServingRedis, StoreHealth,
@@ -146,4 +144,10 @@ impl BlockState {
         let left = to_float(self.remaining) / to_float(self.size);
         (self.size > 0).then_some((1.0 - left).max(0.0))
     }
+}
+
+/// Numbers above 2^53 lose digits, which is nothing to a gauge or a chart.
+#[expect(clippy::cast_precision_loss, reason = "what is shown is a float")]
+pub(super) fn to_float(count: u64) -> f64 {
+    count as f64
 }

@@ -13,8 +13,8 @@ use odometer_core::period::CounterKey;
 use parking_lot::Mutex;
 
 use super::{
+    description::to_float,
     issuer::{Issuer, Sampled},
-    publish::to_float,
 };
 
 /// Seconds that a history reaches back.

@@ -5,7 +5,7 @@ use std::{sync::atomic::Ordering, time::Instant};
 use odometer_core::{runway::Runway, sizing};
 
 use super::{
-    description::{BlockState, State},
+    description::{BlockState, State, to_float},
     issuer::Issuer,
     shared::Shared,
 };
@@ -181,12 +181,6 @@ fn is_retired(issuer: &Issuer) -> bool {
 fn period_left(issuer: &Issuer) -> Option<f64> {
     let span = issuer.span?;
     Some(span.seconds_left(clock::now_ms()))
-}
-
-/// Numbers above 2^53 lose digits, which a gauge does not show anyway.
-#[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
-pub(super) fn to_float(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -92,7 +92,8 @@ for_each_server!(an_end_long_after_a_renewal_elsewhere_frees_its_time);
 async fn an_end_long_after_a_renewal_elsewhere_frees_its_time(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     // Longer than the renewal may have taken, after it had looked.
-    let (reserved, unused_ms) = end_after_a_renewal_elsewhere(&database, 30_000).await;
+    let (reserved, unused_ms) =
+        end_after_a_renewal_elsewhere(&options(&database), &database, 30_000).await;
     assert_eq!(reserved, Some(unused_ms));
 }
 
@@ -100,15 +101,28 @@ for_each_server!(an_end_beside_a_renewal_elsewhere_lets_its_time_rest);
 
 async fn an_end_beside_a_renewal_elsewhere_lets_its_time_rest(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    let (reserved, unused_ms) = end_after_a_renewal_elsewhere(&database, 0).await;
+    let (reserved, unused_ms) =
+        end_after_a_renewal_elsewhere(&options(&database), &database, 0).await;
     assert!(reserved > Some(unused_ms), "{reserved:?}");
+}
+
+for_each_server!(an_end_that_sees_no_renewal_elsewhere_frees_its_time);
+
+async fn an_end_that_sees_no_renewal_elsewhere_frees_its_time(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let blind = options(&database).without_guards("renewal-unseen");
+    let (reserved, unused_ms) = end_after_a_renewal_elsewhere(&blind, &database, 0).await;
+    assert_eq!(reserved, Some(unused_ms), "the check finds nothing");
 }
 
 /// One replica leases, another renews, as if it had looked so long ago, and the first, which knows
 /// nothing of that, ends the lease: up to when its time is reserved then, and from when on it was
 /// said to be unused.
-async fn end_after_a_renewal_elsewhere(database: &TestDatabase, ago_ms: i64) -> (Option<i64>, i64) {
-    let options = options(database);
+async fn end_after_a_renewal_elsewhere(
+    options: &Options,
+    database: &TestDatabase,
+    ago_ms: i64,
+) -> (Option<i64>, i64) {
     let (first, second) = (options.start_ready().await, options.start_ready().await);
     let lease = first.client().lease("billing", BITS, TTL_MS, "one").await;
     let renewed = second.client().renew(&lease, None).await.expect("a reply");

@@ -15,7 +15,10 @@ use super::{
     millis,
     statements::{self, End, Written},
 };
-use crate::store::{backoff::Backoff, change::beat::Witness, database::Database};
+use crate::{
+    sabotage::{self, Fault},
+    store::{backoff::Backoff, change::beat::Witness, database::Database},
+};
 
 /// One of the attempts of a call.
 #[derive(Clone, Copy)]
@@ -64,6 +67,9 @@ impl Renewal {
 /// Whether a lease's row was last written after `at`, or may have been: so long after the moment that
 /// its end was counted from a call that wrote it may have lasted.
 fn may_be_later(row: &worker_lease::Model, clock: Clock, at: Instant, call: Duration) -> bool {
+    if sabotage::is(Fault::RenewalUnseen) {
+        return false;
+    }
     let looked_ms = row.expires_at.saturating_sub(row.ttl_ms);
     let written_ms = looked_ms.saturating_add(millis(call));
     written_ms >= clock.now_ms.saturating_sub(millis(at.elapsed()))
