@@ -42,6 +42,11 @@ impl Cores {
         }
     }
 
+    /// How many there are.
+    pub(crate) fn n_all(&self) -> f64 {
+        f64::from(self.all.count())
+    }
+
     /// What `start` starts runs where `side` does: a new process inherits from the thread that
     /// starts it, which must be this one all the time.
     pub(crate) async fn start<T>(&self, side: Side, start: impl Future<Output = T>) -> T {

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs, process::Command};
 
-use odometer_tests::{mariadb, postgres, settings};
+use odometer_tests::{Product, mariadb, postgres, settings};
 use serde::{Deserialize, Serialize};
 
 use crate::rows;
@@ -74,36 +74,32 @@ fn to_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The names of the files of a class path, without where they are.
-fn file_names(class_path: &str) -> String {
-    let names = std::env::split_paths(class_path)
-        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    names.collect::<Vec<_>>().join(", ")
-}
-
 fn versions() -> BTreeMap<String, String> {
     let mut programs = vec![
         ("Odometer", Command::new(settings::shipped_program())),
         ("rustc", Command::new("rustc")),
-        ("PostgreSQL", postgres::program("postgres")),
-        ("pgbench", postgres::program("pgbench")),
+        (
+            "PostgreSQL",
+            postgres::program(Product::Postgres15, "postgres"),
+        ),
+        ("pgbench", postgres::program(Product::Postgres15, "pgbench")),
         ("MariaDB", mariadb::program("mariadbd")),
         ("Redis", Command::new("redis-server")),
         ("sysbench", Command::new("sysbench")),
         ("wrk", Command::new("wrk")),
     ];
-    let class_path = rows::cosid_class_path();
-    if class_path.is_some() {
+    let cosid = rows::cosid_version().ok().flatten();
+    if cosid.is_some() {
         programs.push(("Java", Command::new("java")));
     }
-    let classes = class_path.map(|path| ("Classes of CosId".to_owned(), file_names(&path)));
+    let cosid = cosid.map(|version| ("CosId".to_owned(), version));
     let found = programs.into_iter().filter_map(|(name, mut program)| {
         // wrk takes it for one that it does not know, and says its version as well.
         let output = program.arg("--version").output().ok()?;
         let said = [output.stdout, output.stderr].concat();
         Some((name.to_owned(), version(&String::from_utf8_lossy(&said))?))
     });
-    found.chain(classes).collect()
+    found.chain(cosid).collect()
 }
 
 /// The first word that is a version, whatever leads up to its first digit.
@@ -155,11 +151,5 @@ mod tests {
             ..Machine::example()
         };
         assert_eq!(machine.cpu_slug(), "intel-xeon-cpu-e5-2680-v4-2-40ghz");
-    }
-
-    #[test]
-    fn a_class_path_is_shown_without_its_folders() {
-        let shown = file_names("/a/b/cosid-core-2.14.5.jar:guava.jar");
-        assert_eq!(shown, "cosid-core-2.14.5.jar, guava.jar");
     }
 }

@@ -46,7 +46,7 @@ struct Arguments {
     /// Writes figures and table there, and changes no document
     #[arg(long, value_name = "DIRECTORY")]
     results: Option<PathBuf>,
-    /// Puts the rows in the place of those of the whole run there, and writes the documents anew
+    /// Puts the rows in the place of those of the whole run there; the page shows the earlier ones, too
     #[arg(long, value_name = "DIRECTORY", requires = "row", conflicts_with_all = ["quick", "results"])]
     into: Option<PathBuf>,
     /// Measures nothing: writes pictures and tables of the documents from the figures there
@@ -113,11 +113,12 @@ fn measure(arguments: &Arguments) -> Result<u64, String> {
     } else {
         Pace::Whole
     };
+    // Before anything is measured for nothing.
+    rows::cosid_version()?;
     let study = study(&chosen);
     let is_whole = pace == Pace::Whole && (arguments.row.is_empty() || study.is_some());
     let mut run = Run::begin(pace, command(arguments), Machine::this());
     run.study = study;
-    // Before anything is measured for nothing.
     let earlier = arguments.into.as_deref().map(whole_run).transpose()?;
     let root = settings::repository();
     let unpublished = root.join("target/bench").join(run.unpublished_name());

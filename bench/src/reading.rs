@@ -10,9 +10,12 @@ pub(crate) struct Reading {
     /// In the unit of its row.
     #[serde(deserialize_with = "number")]
     pub(crate) value: f64,
-    /// Microseconds of processor time, of all processes of the server, a request.
+    /// Microseconds of processor time, user and system, of all processes of the server, divided by
+    /// the requests that were answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cpu_us: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) busy: Option<Busy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) latency: Option<Latency>,
     pub(crate) n_requests: u64,
@@ -25,6 +28,18 @@ pub(crate) struct Reading {
         deserialize_with = "numbers"
     )]
     pub(crate) figures: BTreeMap<String, f64>,
+}
+
+/// How busy both sides of a measurement were: processor time as the kernel counts it, divided by the
+/// time that passed and by the cores that the side was given. 1 is all of them, all the time.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct Busy {
+    /// What is measured.
+    #[serde(deserialize_with = "number")]
+    pub(crate) server: f64,
+    /// Who asks; `None` if nothing is asked, because what is measured runs in one process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) client: Option<f64>,
 }
 
 /// JSON writes `null` for what is no finite number, such as a share of nothing.

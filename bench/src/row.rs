@@ -2,13 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    load::http::BUSY,
-    reading::{Reading, Spread},
-};
+use crate::reading::{Busy, Reading, Spread};
 
-/// The part of a core below which a server was not what bounded the rate.
-const FULLY_BUSY: f64 = 0.95;
+/// A server that is less busy than this did not bound its rate.
+pub(crate) const MIN_BUSY_SERVER: f64 = 0.90;
+/// A client that is at least so busy bounds the rate of a server that is not busy.
+pub(crate) const MIN_BUSY_CLIENT: f64 = 0.95;
+
+/// How the names of rows end that are about what a number costs.
+const COST: &str = "-cost";
 
 /// What was measured of one thing, in rounds of which each has one reading of each series.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -74,6 +76,19 @@ pub(crate) enum Unit {
     Count,
 }
 
+impl Unit {
+    /// Whether a busy server has more of it.
+    pub(crate) fn is_rate(self) -> bool {
+        matches!(
+            self,
+            Self::RequestsPerSecond
+                | Self::NumbersPerSecond
+                | Self::NamesPerSecond
+                | Self::RowsPerSecond
+        )
+    }
+}
+
 /// What a row is to reach.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Target {
@@ -113,20 +128,30 @@ impl Row {
     }
 
     pub(crate) fn series(mut self, series: Vec<Series>) -> Self {
-        let is_rate = matches!(
-            self.unit,
-            Unit::RequestsPerSecond | Unit::NumbersPerSecond | Unit::NamesPerSecond
-        );
-        for series in series.iter().filter(|_| is_rate) {
-            if let Some(busy) = series.busy().filter(|busy| *busy < FULLY_BUSY) {
-                let (name, percent) = (&series.name, busy * 100.0);
-                self = self.note(format!(
-                    "{name} kept its core busy for {percent:.0} % of the time only."
-                ));
-            }
-        }
         self.series = series;
         self
+    }
+
+    /// What a number costs: processor time of the server a number, where each request of all brings
+    /// `n_each`; of the same readings, of the subject and of the references in `against`.
+    ///
+    /// The time is what the kernel counts for all processes of the server, user and system, during
+    /// the measurement, divided by the numbers that were given. What must be known beside the
+    /// figures is the same.
+    pub(crate) fn cost(&self, title: &str, n_each: u32, against: &[&str]) -> Self {
+        let is_compared = |series: &&Series| against.contains(&series.name.as_str());
+        let references = self.references().iter().filter(is_compared);
+        let costs = std::iter::once(self.subject()).chain(references);
+        let costs = costs.map(|series| series.cost(n_each)).collect();
+        Self {
+            note: self.note.clone(),
+            ..Self::new(&format!("{}{COST}", self.name), title, Unit::Microseconds).series(costs)
+        }
+    }
+
+    /// Whether it is about what a number costs.
+    pub(crate) fn is_cost(&self) -> bool {
+        self.name.ends_with(COST)
     }
 
     /// A bound of the subject's value divided by that of `reference`.
@@ -171,6 +196,13 @@ impl Row {
         Spread::of(pairs.map(|(subject, reference)| subject.value / reference.value))
     }
 
+    /// Whether a client bounded the rate of the subject or of `reference`: then neither rate nor
+    /// their ratio says anything about the servers. Not so if it was not recorded.
+    pub(crate) fn is_bound_by_client(&self, reference: Option<&Series>) -> bool {
+        let mut both = std::iter::once(self.subject()).chain(reference);
+        self.unit.is_rate() && both.any(Series::is_bound_by_client)
+    }
+
     /// What `target` looks at: its median.
     pub(crate) fn reached(&self, target: &Target) -> Option<f64> {
         match &target.against {
@@ -180,11 +212,13 @@ impl Row {
     }
 
     /// Whether `target` is met by calls none of which failed: those that fail may be the quicker
-    /// ones, and a reference that breaks down is easily outrun.
+    /// ones, and a reference that breaks down is easily outrun. A rate that a client bounds meets
+    /// nothing.
     pub(crate) fn holds(&self, target: &Target) -> bool {
         let reference = target.against.as_deref().and_then(|name| self.named(name));
         let mut looked_at = std::iter::once(self.subject()).chain(reference);
         looked_at.all(|series| series.n_failed() == 0)
+            && !self.is_bound_by_client(reference)
             && self
                 .reached(target)
                 .is_some_and(|value| value.is_finite() && target.bound.holds(value))
@@ -213,13 +247,36 @@ impl Series {
         Spread::of(self.readings.iter().map(|reading| reading.value))
     }
 
-    /// How many cores its server kept busy, where that was measured.
-    fn busy(&self) -> Option<f64> {
-        let figures = self
-            .readings
-            .iter()
-            .map(|reading| reading.figures.get(BUSY).copied());
-        Some(Spread::of(figures.collect::<Option<Vec<f64>>>()?)?.median)
+    /// How busy both sides were, each the median of all readings; `None` if it was not recorded.
+    pub(crate) fn busy(&self) -> Option<Busy> {
+        let busy = self.readings.iter().map(|reading| reading.busy);
+        let busy = busy.collect::<Option<Vec<Busy>>>()?;
+        let median = |shares: Vec<f64>| Some(Spread::of(shares)?.median);
+        let clients = busy.iter().map(|busy| busy.client);
+        Some(Busy {
+            server: median(busy.iter().map(|busy| busy.server).collect())?,
+            client: clients.collect::<Option<Vec<f64>>>().and_then(median),
+        })
+    }
+
+    /// Whether its server waited for a client that had no time left.
+    pub(crate) fn is_bound_by_client(&self) -> bool {
+        self.busy().is_some_and(|busy| {
+            let is_client_busy = busy.client.is_some_and(|share| share >= MIN_BUSY_CLIENT);
+            busy.server < MIN_BUSY_SERVER && is_client_busy
+        })
+    }
+
+    /// The same readings, with what a number costs as their value.
+    fn cost(&self, n_each: u32) -> Self {
+        let readings = self.readings.iter().map(|reading| Reading {
+            value: reading.cpu_us.unwrap_or(f64::NAN) / f64::from(n_each),
+            busy: reading.busy,
+            n_requests: reading.n_requests,
+            n_failed: reading.n_failed,
+            ..Reading::default()
+        });
+        Self::new(&self.name, readings.collect())
     }
 
     pub(crate) fn cpu_us(&self) -> Option<Spread> {
@@ -257,6 +314,57 @@ mod tests {
         assert!(!holds(Reading::of(100.0), failing(50.0)));
         assert!(!holds(Reading::of(100.0), Reading::of(0.0)));
         assert!(!holds(Reading::of(f64::NAN), Reading::of(50.0)));
+    }
+
+    fn busy(value: f64, server: f64, client: f64) -> Reading {
+        let client = Some(client);
+        Reading {
+            busy: Some(Busy { server, client }),
+            ..Reading::of(value)
+        }
+    }
+
+    #[test]
+    fn a_rate_that_a_client_bounds_meets_no_target() {
+        let (full, idle) = (busy(100.0, 0.99, 0.80), busy(50.0, 0.70, 0.99));
+        assert!(!holds(full.clone(), idle.clone()));
+        assert!(!holds(busy(100.0, 0.89, 0.95), busy(50.0, 0.99, 0.80)));
+        // Both are busy, or neither is, or it was not recorded.
+        assert!(holds(full.clone(), busy(50.0, 0.90, 0.99)));
+        assert!(holds(full.clone(), busy(50.0, 0.70, 0.94)));
+        assert!(holds(full.clone(), Reading::of(50.0)));
+        let rates = vec![Series::new("a", vec![full]), Series::new("b", vec![idle])];
+        let row = Row::new("one", "one", Unit::RequestsPerSecond).series(rates);
+        assert!(row.is_bound_by_client(Some(&row.series[1])));
+        assert!(!row.is_bound_by_client(None));
+        // What a number costs is no rate.
+        let cost = row.cost("cost", 1, &["b"]);
+        assert!(!cost.is_bound_by_client(Some(&cost.series[1])));
+    }
+
+    #[test]
+    fn a_number_of_many_costs_its_part_of_the_request() {
+        let reading = |cpu_us| Reading {
+            cpu_us: Some(cpu_us),
+            n_failed: 1,
+            ..Reading::of(9.0)
+        };
+        let row = Row::new("one", "one", Unit::NumbersPerSecond).series(vec![
+            Series::new("Odometer", vec![reading(200.0)]),
+            Series::new("left out", vec![reading(1.0)]),
+            Series::new("other", vec![reading(100.0)]),
+        ]);
+        let cost = row.cost("cost", 100, &["other"]);
+        assert!(cost.is_cost() && !row.is_cost());
+        let values = cost
+            .series
+            .iter()
+            .map(|it| (it.name.as_str(), it.readings[0].value));
+        assert_eq!(
+            values.collect::<Vec<_>>(),
+            [("Odometer", 2.0), ("other", 1.0)]
+        );
+        assert_eq!(cost.subject().n_failed(), 1);
     }
 
     #[test]

@@ -216,6 +216,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::tests::properties())]
+
         #[test]
         fn splitting_keeps_every_number(
             first in 0..i64::MAX / 2,

@@ -12,11 +12,13 @@
 //! | [`block`] | contiguous numbers reserved by one store write |
 //! | [`cursor`] | handing numbers out of blocks in memory, none of them twice |
 //! | [`snowflake`] | time-ordered ids: how their bits are divided, and issuing them |
+//! | [`duration`] | how durations are written and read |
 //! | [`sizing`] | how large the next block is, and when it is fetched |
 
 pub mod block;
 pub mod cursor;
 pub mod definition;
+pub mod duration;
 pub mod format;
 pub mod name;
 pub mod period;
@@ -24,3 +26,6 @@ pub mod runway;
 pub mod sizing;
 pub mod snowflake;
 mod sync;
+#[cfg(test)]
+#[allow(clippy::panic, reason = "tests may fail loudly")]
+mod tests;

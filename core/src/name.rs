@@ -221,6 +221,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::tests::properties())]
+
         #[test]
         fn a_text_is_a_name_exactly_when_the_pattern_fits(text in "\\PC{0,4}|[a-zA-Z0-9._:-]{0,131}") {
             let mut bytes = text.bytes();

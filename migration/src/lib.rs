@@ -25,7 +25,7 @@ mod next;
 
 use sea_orm_migration::{
     prelude::*,
-    sea_orm::{DatabaseConnection, DbBackend, Statement, TransactionTrait},
+    sea_orm::{DatabaseConnection, DbBackend, IsolationLevel, Statement, TransactionTrait},
 };
 
 /// The schema that these migrations make, and the one this version of Odometer works with.
@@ -67,11 +67,11 @@ impl MigratorTrait for Migrator {
 ///
 /// `connection` must be a pool of exactly one connection, because the lock
 /// belongs to the connection that took it. Waits up to a minute for another
-/// process that migrates the same database. Says what is installed then.
+/// process that migrates the same database. Says what was installed and what is.
 ///
 /// # Errors
 /// What the database said, or that the lock stayed taken for a minute.
-pub async fn run(connection: &DatabaseConnection) -> Result<Option<Installed>, DbErr> {
+pub async fn run(connection: &DatabaseConnection) -> Result<Migrated, DbErr> {
     run_all::<Migrator>(connection, SCHEMA_VERSION).await
 }
 
@@ -80,36 +80,39 @@ pub async fn run(connection: &DatabaseConnection) -> Result<Option<Installed>, D
 /// # Errors
 /// As [`run`].
 #[cfg(feature = "next")]
-pub async fn run_next(connection: &DatabaseConnection) -> Result<Option<Installed>, DbErr> {
+pub async fn run_next(connection: &DatabaseConnection) -> Result<Migrated, DbErr> {
     run_all::<next::Migrator>(connection, next::SCHEMA_VERSION).await
 }
 
 async fn run_all<M: MigratorTrait>(
     connection: &DatabaseConnection,
     version: i32,
-) -> Result<Option<Installed>, DbErr> {
+) -> Result<Migrated, DbErr> {
     match connection.get_database_backend() {
         DbBackend::Postgres => {
             // DDL is transactional here: all steps happen, or none.
-            let transaction = connection.begin().await?;
+            // Who waited for the lock sees what the other one made.
+            let level = Some(IsolationLevel::ReadCommitted);
+            let transaction = connection.begin_with_config(level, None).await?;
             // A pooler may give a connection on which statements of these names are known already.
             transaction.execute_unprepared("DEALLOCATE ALL").await?;
             lock::take_postgres(&transaction).await?;
-            if is_older(Installed::read(&transaction).await?, version) {
+            let before = Installed::read(&transaction).await?;
+            if is_older(before, version) {
                 M::up(&transaction, None).await?;
             }
             // Outside the transaction a pooler may answer on another connection.
-            let installed = Installed::read(&transaction).await?;
+            let after = Installed::read(&transaction).await?;
             transaction.commit().await?;
-            Ok(installed)
+            Ok(Migrated { before, after })
         }
         DbBackend::MySql => {
             lock::take_mysql(connection).await?;
             let outcome = up_where_older::<M>(connection, version).await;
             let given_back = lock::give_back_mysql(connection).await;
-            let installed = outcome?;
+            let migrated = outcome?;
             given_back?;
-            Ok(installed)
+            Ok(migrated)
         }
         // One process owns a SQLite file: the service holds a lock beside it.
         DbBackend::Sqlite | _ => up_where_older::<M>(connection, version).await,
@@ -119,16 +122,26 @@ async fn run_all<M: MigratorTrait>(
 async fn up_where_older<M: MigratorTrait>(
     connection: &DatabaseConnection,
     version: i32,
-) -> Result<Option<Installed>, DbErr> {
-    if is_older(Installed::read(connection).await?, version) {
+) -> Result<Migrated, DbErr> {
+    let before = Installed::read(connection).await?;
+    if is_older(before, version) {
         M::up(connection, None).await?;
     }
-    Installed::read(connection).await
+    let after = Installed::read(connection).await?;
+    Ok(Migrated { before, after })
 }
 
 /// A newer version's steps are unknown here, and none of ours is missing then.
 fn is_older(installed: Option<Installed>, version: i32) -> bool {
     installed.is_none_or(|installed| installed.schema_version <= version)
+}
+
+/// What a migration found, and what it left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Migrated {
+    /// `None` where the database had no schema of Odometer.
+    pub before: Option<Installed>,
+    pub after: Option<Installed>,
 }
 
 /// The schema that a database says it has.

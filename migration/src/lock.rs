@@ -2,7 +2,7 @@
 
 use sea_orm_migration::{
     prelude::*,
-    sea_orm::{DatabaseTransaction, Statement},
+    sea_orm::{DatabaseTransaction, RuntimeErr, Statement, sqlx::mysql::MySqlDatabaseError},
 };
 
 /// How long a process waits for another one's migration, in seconds.
@@ -21,13 +21,28 @@ pub(crate) async fn take_postgres(transaction: &DatabaseTransaction) -> Result<(
     Ok(())
 }
 
-/// MySQL's named locks belong to the server, so the name carries the database's.
-const MYSQL_NAME: &str = "CONCAT('odometer:', MD5(DATABASE()))";
+/// MySQL's named locks belong to the server, so the name carries the database's, in the 64
+/// characters that it may have.
+const MYSQL_NAME: &str = "CONCAT('odometer:', LEFT(SHA2(DATABASE(), 256), 55))";
+/// As versions before this one name it, with a function that MySQL lacks since 9.6.
+const MYSQL_NAME_WITH_MD5: &str = "CONCAT('odometer:', MD5(DATABASE()))";
+/// What MySQL says of a function that it does not have. It then looks for one that is stored in
+/// the database, so a user that may not execute any is told the second.
+const NO_SUCH_FUNCTION: [u16; 2] = [1305, 1370];
 
+/// Takes also the lock of the versions before, where they can take it themselves.
 pub(crate) async fn take_mysql(connection: &impl ConnectionTrait) -> Result<(), DbErr> {
+    take_named(connection, MYSQL_NAME).await?;
+    match take_named(connection, MYSQL_NAME_WITH_MD5).await {
+        Err(error) if number_of(&error).is_some_and(|it| NO_SUCH_FUNCTION.contains(&it)) => Ok(()),
+        taken => taken,
+    }
+}
+
+async fn take_named(connection: &impl ConnectionTrait, name: &str) -> Result<(), DbErr> {
     let statement = Statement::from_string(
         connection.get_database_backend(),
-        format!("SELECT CAST(GET_LOCK({MYSQL_NAME}, {WAIT_SECONDS}) AS SIGNED) AS taken"),
+        format!("SELECT CAST(GET_LOCK({name}, {WAIT_SECONDS}) AS SIGNED) AS taken"),
     );
     let row = connection.query_one_raw(statement).await?;
     let taken: Option<i64> = match row {
@@ -43,9 +58,20 @@ pub(crate) async fn take_mysql(connection: &impl ConnectionTrait) -> Result<(), 
     }
 }
 
+fn number_of(error: &DbErr) -> Option<u16> {
+    let (DbErr::Exec(RuntimeErr::SqlxError(said)) | DbErr::Query(RuntimeErr::SqlxError(said))) =
+        error
+    else {
+        return None;
+    };
+    let said = said.as_database_error()?;
+    Some(said.try_downcast_ref::<MySqlDatabaseError>()?.number())
+}
+
+/// All that this connection holds.
 pub(crate) async fn give_back_mysql(connection: &impl ConnectionTrait) -> Result<(), DbErr> {
     connection
-        .execute_unprepared(&format!("DO RELEASE_LOCK({MYSQL_NAME})"))
+        .execute_unprepared("DO RELEASE_ALL_LOCKS()")
         .await?;
     Ok(())
 }

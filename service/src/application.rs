@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use actix_web::dev::{Server, ServerHandle};
 use actix_web::rt;
+use odometer_core::duration::exact;
 use thiserror::Error;
 use tokio::net::TcpSocket;
 use tokio::sync::mpsc::Receiver;
@@ -18,10 +19,18 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::config::{Config, ConfigError, Secret, StoreConfig};
 use crate::host;
-use crate::http::{self, HttpSettings};
+use crate::http::edge::make_room;
+use crate::http::{self, HttpSettings, Untold};
 use crate::metrics::{Exposition, Metrics};
+use crate::sabotage::{self, Fault};
 use crate::sequence::{Directory, SequenceSettings};
 use crate::store::{self, Bounds, Recovered, StartError, StoreSettings, Stores, StoresSettings};
+
+/// Bytes of replies that the kernel keeps of each connection.
+const SEND_BUFFER: u32 = 64 * 1024;
+
+/// Connections to a database that are no part of its pool: those that watch, listen and probe.
+const CONNECTIONS_BESIDE_POOL: usize = 8;
 
 /// Of a longer host name, what is above this is left out where worker ids are leased.
 const HOST_LENGTH: usize = 100;
@@ -101,6 +110,7 @@ pub struct Application {
     store: Arc<Stores>,
     directory: Arc<Directory>,
     server: Server,
+    untold: Untold,
     upkeep: JoinHandle<()>,
 }
 
@@ -131,6 +141,7 @@ impl Application {
             ))
         })?;
         let address = listener.local_addr().map_err(not_served)?;
+        let room = room(config).map_err(not_served)?;
         let directory = Directory::start(
             Arc::clone(&store),
             SequenceSettings {
@@ -141,12 +152,12 @@ impl Application {
         );
         let exposition = metrics.exposition();
         let upkeep = rt::spawn(keep_up(exposition.clone()));
-        let server = http::serve(
+        let (server, untold) = http::serve(
             listener,
             Arc::clone(&directory),
             metrics,
             exposition,
-            http_settings(config),
+            http_settings(config, room),
         )
         .map_err(not_served)?;
         announce(config, address);
@@ -157,6 +168,7 @@ impl Application {
             store,
             directory,
             server,
+            untold,
             upkeep,
         })
     }
@@ -196,6 +208,7 @@ impl Application {
             store: &self.store,
             directory: &self.directory,
             server: &handle,
+            untold: &self.untold,
         };
         let stopped = tokio::select! {
             stopped = tokio::time::timeout_at(stopping.until, stopping.run()) => {
@@ -219,6 +232,7 @@ struct Stopping<'a> {
     store: &'a Stores,
     directory: &'a Directory,
     server: &'a ServerHandle,
+    untold: &'a Untold,
 }
 
 impl Stopping<'_> {
@@ -227,6 +241,7 @@ impl Stopping<'_> {
         tokio::time::sleep(self.ready_wait.max(LINGER)).await;
         tracing::info!("Accepting no more connections, finishing requests");
         self.server.stop(true).await;
+        self.untold.tell();
         tracing::info!("Giving back what was not issued");
         // A fifth of what is left is for the last rows and the connections.
         let left = self.until.saturating_duration_since(Instant::now());
@@ -263,6 +278,7 @@ pub async fn check(config: &Config, tell: &mut impl FnMut(String)) -> Result<(),
         config.listen
     ));
     config.never_used().into_iter().for_each(&mut *tell);
+    config.short_token().into_iter().for_each(&mut *tell);
     store::check(&stores_settings(config), tell).await?;
     Ok(())
 }
@@ -305,16 +321,27 @@ pub async fn recover(
         }
     }
     if failed.len() < n_databases {
-        tell(if is_dry_run {
-            "dry run: nothing was changed".to_owned()
-        } else {
-            format!(
-                "replicas that run go on by themselves within {} s (definition_refresh)",
-                config.definition_refresh.as_secs_f64()
-            )
-        });
+        closing_lines(config, is_dry_run).into_iter().for_each(tell);
     }
     not_all_recovered(failed, n_databases)
+}
+
+fn closing_lines(config: &Config, is_dry_run: bool) -> [String; 2] {
+    let older = "a replica of an earlier version goes on to issue what it reserved before";
+    if is_dry_run {
+        [
+            format!("{older}: stop it before the recovery"),
+            "dry run: nothing was changed".to_owned(),
+        ]
+    } else {
+        [
+            format!(
+                "replicas that run go on by themselves within {} (definition_refresh)",
+                exact(config.definition_refresh)
+            ),
+            format!("{older}: if one is running, stop it and recover again"),
+        ]
+    }
 }
 
 fn not_all_recovered(failed: Vec<StartError>, n_databases: usize) -> Result<(), Failure> {
@@ -344,9 +371,16 @@ fn recovered_lines(recovered: &Recovered, skip: u64) -> Vec<String> {
     }
     if recovered.n_at_their_end > 0 {
         lines.push(format!(
-            "{} sequences end before that and are exhausted, unless their max is raised",
+            "{} sequences end before that and are exhausted, unless their max is raised:",
             recovered.n_at_their_end
         ));
+        let named = recovered.at_their_end.iter();
+        lines.extend(named.map(|name| format!("  {name}")));
+        let n_named = u64::try_from(recovered.at_their_end.len()).unwrap_or(u64::MAX);
+        if n_named < recovered.n_at_their_end {
+            let n_others = recovered.n_at_their_end - n_named;
+            lines.push(format!("  and {n_others} more"));
+        }
     }
     lines.push(format!(
         "{} returned blocks with {} numbers are given up",
@@ -355,10 +389,11 @@ fn recovered_lines(recovered: &Recovered, skip: u64) -> Vec<String> {
     let wait_ms = recovered
         .leases_from_ms
         .saturating_sub(crate::clock::now_ms());
-    if wait_ms > 0 {
-        // Also where the store knows of no lease: it may have forgotten some.
+    // A time-ordered sequence may have had leases that were lost.
+    let has_leases = recovered.n_leases > 0 || recovered.n_time_ordered > 0;
+    if has_leases && wait_ms > 0 {
         lines.push(format!(
-            "{} leases of worker ids are void: all ids can be used again in {} minutes",
+            "the leases of {} worker ids are void: all ids can be used again in {} minutes",
             recovered.n_leases,
             wait_ms.unsigned_abs().div_ceil(60_000)
         ));
@@ -374,6 +409,9 @@ fn bind(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     };
     // A port whose old connections linger can be listened on again at once.
     socket.set_reuseaddr(true)?;
+    // Connections have it from the listener, and none may keep more in the kernel for a caller who
+    // does not read.
+    socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.bind(address)?;
     socket.listen(backlog)?.into_std()
 }
@@ -388,6 +426,9 @@ fn announce(config: &Config, address: SocketAddr) {
             "Sequences cannot be changed over HTTP: the listener is not loopback and \
              ODOMETER_ADMIN_TOKEN is not set"
         );
+    }
+    if let Some(warning) = config.short_token() {
+        tracing::warn!("{warning}");
     }
     // With this target it is logged at any level: whoever chose port 0 has to learn the address.
     tracing::info!(
@@ -411,9 +452,11 @@ pub fn stores_settings(config: &Config) -> StoresSettings {
     let store = |store: &StoreConfig| StoreSettings {
         name: store.name.clone(),
         key: store.key.clone(),
+        origin: store.origin.clone(),
         databases: exposed(&store.databases),
         redis: exposed(&store.redis),
         fallback: store.fallback,
+        durability: store.durability,
     };
     StoresSettings {
         stores: config.stores.0.iter().map(store).collect(),
@@ -421,12 +464,13 @@ pub fn stores_settings(config: &Config) -> StoresSettings {
             pool_max: config.pool.max,
             acquire: config.pool.acquire,
             timeout: config.store.timeout,
+            durability: config.store.durability,
             attempts: config.refill.attempts,
             deadline: config.refill.deadline,
             backoff_min: config.refill.backoff_min,
             backoff_max: config.refill.backoff_max,
-            max_sequences: config.max_sequences,
-            keyed_periods: config.limits.keyed_periods,
+            max_sequences: bound(config.max_sequences),
+            keyed_periods: bound(config.limits.keyed_periods),
             journal_queue: config.journal.queue,
             journal_retain: config.journal.retain,
             migrate: config.migrate,
@@ -434,6 +478,14 @@ pub fn stores_settings(config: &Config) -> StoresSettings {
             schema_wait: SCHEMA_WAIT,
         },
         installations: Arc::default(),
+    }
+}
+
+/// How much is let in of what may be `limit` at most.
+fn bound<T: From<u16>>(limit: T) -> T {
+    match sabotage::is(Fault::NoBounds) {
+        true => T::from(u16::MAX),
+        false => limit,
     }
 }
 
@@ -445,7 +497,7 @@ fn exposed(urls: &[Secret]) -> Vec<String> {
 pub fn sequence_settings(config: &Config) -> SequenceSettings {
     SequenceSettings {
         templates: config.templates.clone(),
-        waiters: config.limits.waiters,
+        waiters: bound(config.limits.waiters),
         live_sequences: config.limits.live_sequences,
         live_periods: config.limits.live_periods,
         refill_deadline: config.refill.deadline,
@@ -465,16 +517,48 @@ fn replica_name(address: SocketAddr) -> String {
     format!("{}:{}", host::name(HOST_LENGTH), address.port())
 }
 
-fn http_settings(config: &Config) -> HttpSettings {
+/// How many connections of callers there is room for, beside those to the databases.
+fn room(config: &Config) -> io::Result<usize> {
+    let stores = config.stores.0.iter();
+    let n_servers: usize = stores
+        .map(|store| store.databases.len() + store.redis.len())
+        .sum();
+    let of_each = usize::try_from(config.pool.max).unwrap_or(usize::MAX);
+    let of_pools = of_each
+        .saturating_add(CONNECTIONS_BESIDE_POOL)
+        .saturating_mul(n_servers);
+    if sabotage::is(Fault::NoConnectionGuard) {
+        return Ok(config.http.connections);
+    }
+    let room = make_room(config.http.connections, of_pools)?;
+    if let Some(limit) = room.too_few {
+        tracing::warn!(
+            limit,
+            connections = room.connections,
+            "Fewer connections than http.connections can be open at once: the process may have too \
+             few open files (RLIMIT_NOFILE); raise that limit, or lower http.connections"
+        );
+    }
+    Ok(room.connections)
+}
+
+fn http_settings(config: &Config, connections: usize) -> HttpSettings {
     let stopping = config.shutdown.deadline - config.shutdown.ready_wait;
     HttpSettings {
         head_timeout: config.http.head,
         body_timeout: config.http.body,
+        request_timeout: config.http.head
+            + config.http.body
+            + config.refill.deadline
+            + config.store.timeout,
+        write_timeout: config.http.write,
+        connections,
         body_limit: config.limits.body,
-        in_flight: config.limits.in_flight,
+        in_flight: bound(config.limits.in_flight),
         workers: config.http.workers,
         // The other half is for giving blocks back.
         shutdown_timeout: stopping / 2,
+        hosts: config.http.hosts.clone(),
         loopback: config.listen.ip().is_loopback(),
         admin_token: config.admin_token.clone(),
         definition_refresh: config.definition_refresh,

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use odometer_core::definition::Definition;
+use odometer_core::definition::{Definition, DefinitionError};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -47,6 +47,51 @@ impl Counts {
     }
 }
 
+/// How `apply` does its work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct How {
+    /// Nothing is changed.
+    pub dry_run: bool,
+    /// Only what is refused is told, and the sum.
+    pub quiet: bool,
+}
+
+/// Says how far a long file is, in the log: each twentieth of it, but not each few.
+struct Progress {
+    what: &'static str,
+    n_done: usize,
+    n_all: usize,
+    quiet: bool,
+}
+
+impl Progress {
+    const PARTS: usize = 20;
+    /// Fewer are done at once.
+    const FEW: usize = 100;
+
+    fn new(what: &'static str, n_all: usize, how: How) -> Self {
+        Self {
+            what,
+            n_done: 0,
+            n_all,
+            quiet: how.quiet,
+        }
+    }
+
+    fn one_more(&mut self) {
+        self.n_done += 1;
+        let step = (self.n_all / Self::PARTS).max(Self::FEW);
+        if !self.quiet && self.n_done.is_multiple_of(step) {
+            tracing::info!(
+                "{} {} of {} definitions",
+                self.what,
+                self.n_done,
+                self.n_all
+            );
+        }
+    }
+}
+
 /// Makes the definitions of `file` so, or only says what that would change; `tell` gets each line
 /// of what is found and done.
 ///
@@ -55,13 +100,13 @@ impl Counts {
 pub async fn apply(
     config: &Config,
     file: &Path,
-    is_dry_run: bool,
+    how: How,
     tell: &mut impl FnMut(String),
 ) -> Result<(), Failure> {
     let wanted = definitions::read(file)?;
-    let store = Box::pin(CommandStores::open(stores_settings(config), is_dry_run)).await;
+    let store = Box::pin(CommandStores::open(stores_settings(config), how.dry_run)).await;
     let store = store.map_err(not_opened)?;
-    let outcome = Box::pin(apply_to(&store, config, &wanted, is_dry_run, tell)).await;
+    let outcome = Box::pin(apply_to(&store, config, &wanted, how, tell)).await;
     store.close().await;
     outcome
 }
@@ -81,14 +126,14 @@ async fn apply_to(
     store: &CommandStores,
     config: &Config,
     wanted: &[Wanted],
-    is_dry_run: bool,
+    how: How,
     tell: &mut impl FnMut(String),
 ) -> Result<(), Failure> {
-    let planned = plan(store, config, wanted).await?;
+    let planned = plan(store, config, wanted, how).await?;
     let counts = Counts::of(&planned);
     for (wanted, outcome) in wanted.iter().zip(&planned) {
         match outcome {
-            Ok(altered) if is_dry_run => lines(wanted, altered, is_dry_run, tell),
+            Ok(altered) if how.dry_run && !how.quiet => lines(wanted, altered, true, tell),
             Ok(_) => {}
             Err(error) => tell(refusal(wanted, error)),
         }
@@ -100,7 +145,7 @@ async fn apply_to(
             counts.n_sequences()
         )));
     }
-    if is_dry_run {
+    if how.dry_run {
         tell(format!(
             "dry run, nothing was changed; of {} definitions {} would be created, {} changed, {} \
              left unchanged",
@@ -111,7 +156,7 @@ async fn apply_to(
         ));
         return Ok(());
     }
-    carry_out(store, config, wanted, &planned, tell).await?;
+    carry_out(store, config, wanted, &planned, how.quiet, tell).await?;
     tell(format!(
         "{} definitions: {} created, {} changed, {} unchanged",
         counts.n_sequences(),
@@ -127,8 +172,10 @@ async fn plan(
     store: &CommandStores,
     config: &Config,
     wanted: &[Wanted],
+    how: How,
 ) -> Result<Vec<Result<Altered, StoreError>>, StartError> {
     let mut planned = Vec::with_capacity(wanted.len());
+    let mut progress = Progress::new("Checked", wanted.len(), how);
     let mut n_created = 0;
     for wanted in wanted {
         let act = define(config, wanted, true);
@@ -136,6 +183,7 @@ async fn plan(
         let outcome = outcome.await?;
         n_created += u64::from(outcome.as_ref().is_ok_and(|it| it.before.is_none()));
         planned.push(outcome);
+        progress.one_more();
     }
     Ok(planned)
 }
@@ -146,6 +194,7 @@ async fn carry_out(
     config: &Config,
     wanted: &[Wanted],
     planned: &[Result<Altered, StoreError>],
+    quiet: bool,
     tell: &mut impl FnMut(String),
 ) -> Result<(), Failure> {
     let author = Author {
@@ -157,7 +206,9 @@ async fn carry_out(
     for (wanted, planned) in wanted.iter().zip(planned) {
         let condition = match planned {
             Ok(planned) if !is_changed(planned) => {
-                lines(wanted, planned, false, tell);
+                if !quiet {
+                    lines(wanted, planned, false, tell);
+                }
                 continue;
             }
             Ok(planned) => match &planned.before {
@@ -172,7 +223,9 @@ async fn carry_out(
         match outcome? {
             Ok(altered) => {
                 audit::note(&author, &wanted.name, &act, &altered);
-                lines(wanted, &altered, false, tell);
+                if !quiet {
+                    lines(wanted, &altered, false, tell);
+                }
             }
             Err(error) => {
                 if matches!(error, StoreError::MayHaveChanged) {
@@ -209,6 +262,17 @@ fn refusal(wanted: &Wanted, error: &StoreError) -> String {
         text.clone()
     } else if matches!(error, StoreError::Retired) {
         format!("the sequence is retired; `POST /v1/sequences/{name}/restore` comes first")
+    } else if matches!(
+        error,
+        StoreError::Definition(DefinitionError::FormatsUnknown)
+    ) {
+        // In a file it would confirm what comes after the next recovery as well.
+        format!(
+            "`format` may print ids again: the database was recovered after the sequence was last \
+             changed, and has forgotten any formats that were set since the restored state. No \
+             file can confirm that no id comes twice: look at the sequence's formats, then `PUT \
+             /v1/sequences/{name}` with \"confirm\": true"
+        )
     } else {
         SequenceError::from_store(name, error.clone()).to_string()
     };

@@ -1,6 +1,6 @@
 //! What the machine that this program runs on is called.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// Characters of the machine's name by which replicas are told apart.
 const LENGTH: usize = 40;
@@ -19,6 +19,25 @@ pub(crate) fn is_this_machine(host: &str) -> bool {
         || bare
             .parse()
             .is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// A host without its port, which follows the last colon, unless that is within the brackets of an
+/// address.
+pub(crate) fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// Whether it can be the name in a `Host` header: a name, or an address, an IPv6 address in brackets.
+pub(crate) fn is_name(host: &str) -> bool {
+    let in_brackets = host.strip_prefix('[').and_then(|of| of.strip_suffix(']'));
+    if let Some(address) = in_brackets {
+        return address.parse::<Ipv6Addr>().is_ok();
+    }
+    let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    !host.is_empty() && host.bytes().all(is_of_names)
 }
 
 /// The first characters of the name of this machine, at most so many, without what is not

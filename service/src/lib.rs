@@ -14,6 +14,7 @@ pub mod metrics;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod sabotage;
+mod seldom;
 pub mod sequence;
 pub mod store;
 pub mod telemetry;

@@ -1,18 +1,20 @@
 //! The command line of Odometer.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use actix_web::rt::System;
 use clap::{Parser, Subcommand};
+use rustix::fs::Mode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, Receiver};
 
 use odometer::application::{self, Application, Failure};
+use odometer::apply::{self, How};
 use odometer::config::{Config, Environment, Flags};
 use odometer::telemetry::Exporting;
-use odometer::{apply, check_name, telemetry};
+use odometer::{check_name, telemetry};
 
 /// Numbers that never repeat, over HTTP, from an ordinary database.
 #[derive(Debug, Parser)]
@@ -45,6 +47,9 @@ enum Command {
         /// Say what would be changed, and change nothing.
         #[arg(long)]
         dry_run: bool,
+        /// Say only what is refused, and the sum: no progress, and not what became of each.
+        #[arg(long)]
+        quiet: bool,
     },
     /// After a restore or a failover to an older state: let every sequence go on above what may
     /// have been issued since.
@@ -58,6 +63,9 @@ enum Command {
         /// Say what would be done, and change nothing.
         #[arg(long)]
         dry_run: bool,
+        /// Do not ask; needed where standard input is no terminal.
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -82,6 +90,8 @@ fn main() -> ExitCode {
             return ExitCode::from(failure.exit_code());
         }
     };
+    // What is created from here on, SQLite's files above all, is for this user alone.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let command = command_line.command.unwrap_or(Command::Serve);
     match System::new().block_on(run(command, config)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -103,25 +113,65 @@ async fn run(command: Command, config: Config) -> Result<(), Failure> {
         Command::Migrate => until_signal(application::migrate(&config)).await,
         Command::Check { name: None } => until_signal(application::check(&config, &mut tell)).await,
         Command::Check { name: Some(name) } => check_name::check_name(&config, &name).map(print),
-        Command::Apply { file, dry_run } => {
-            until_signal(apply::apply(&config, &file, dry_run, &mut tell)).await
+        Command::Apply {
+            file,
+            dry_run,
+            quiet,
+        } => {
+            let how = How { dry_run, quiet };
+            until_signal(apply::apply(&config, &file, how, &mut tell)).await
         }
         Command::Recover {
             skip,
             store,
             dry_run,
+            yes,
         } => {
             let store = store.as_deref();
-            until_signal(application::recover(
-                &config, store, skip, dry_run, &mut tell,
-            ))
-            .await
+            let must_ask = !dry_run && !yes && skip.is_some_and(|skip| skip > 0);
+            let recovering = async {
+                if must_ask {
+                    ask_to_recover(&config, store, skip, &mut tell).await?;
+                }
+                application::recover(&config, store, skip, dry_run, &mut tell).await
+            };
+            until_signal(recovering).await
         }
     };
     if let Err(failure) = &outcome {
         tracing::error!(exit_code = failure.exit_code(), "{failure}");
     }
     outcome
+}
+
+/// Shows what a recovery would do, and asks whether it is to be done.
+async fn ask_to_recover(
+    config: &Config,
+    store: Option<&str>,
+    skip: Option<u64>,
+    tell: &mut impl FnMut(String),
+) -> Result<(), Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::configuration(
+            "--yes: a recovery cannot be undone, and standard input is no terminal on which you \
+             could be asked; look with --dry-run, then give --yes",
+        ));
+    }
+    application::recover(config, store, skip, true, tell).await?;
+    tell("A recovery cannot be undone. Do it? Type yes:".to_owned());
+    let (sender, typed) = tokio::sync::oneshot::channel();
+    // A thread of its own, which a signal need not wait for.
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let _read = std::io::stdin().read_line(&mut line);
+        let _gone = sender.send(line);
+    });
+    let typed = typed.await.unwrap_or_default();
+    if typed.trim().eq_ignore_ascii_case("yes") {
+        Ok(())
+    } else {
+        Err(Failure::other("not confirmed: nothing was changed"))
+    }
 }
 
 /// What ends by itself, or at the first signal, wherever it is: as the first process of a container

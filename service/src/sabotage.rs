@@ -8,6 +8,13 @@
 pub(crate) enum Fault {
     /// The update loses its conditions on `next_value` and `version`.
     NoConditions,
+    /// No connection is ever cut, paused or counted, no chunked body is read before the routes, and
+    /// large replies need no place.
+    NoConnectionGuard,
+    /// A wrong token is answered at once, however many came before.
+    NoTokenDelay,
+    /// On loopback a read by any name of this machine is answered.
+    AnyHost,
     /// An actor panics at every fifth reservation that ends well.
     ActorPanic,
     /// The first reservation of each sequence in this process fails.
@@ -27,6 +34,10 @@ pub(crate) enum Fault {
     PrepareAnyway,
     /// The database is told nothing of how long a statement may take.
     NoServerBounds,
+    /// Transactions see one another as the server's own default says.
+    ServersIsolation,
+    /// A commit is confirmed when the server's own default says so.
+    ServersCommits,
     /// A change ends with the call that asked for it.
     ChangeUnfinished,
     /// A database may show any certificate.
@@ -35,14 +46,63 @@ pub(crate) enum Fault {
     NoReturn,
     /// A replica that stops says so neither where readiness is asked for nor with its replies.
     SilentDrain,
+    /// A refused call takes the numbers that it could have had.
+    RefusedBurns,
+    /// A name that is born again meanwhile begins again.
+    BirthOverwrites,
+    /// What is left of a sequence up to its `max` is not looked at.
+    NoEnd,
+    /// Nobody asks for the lock of a SQLite file.
+    NoFileLock,
+    /// Any schema counts as one that fits.
+    AnySchema,
+    /// Only the schema that this version makes counts as one that fits.
+    ExactSchema,
+    /// Counts and queues have no bound.
+    NoBounds,
+    /// Anybody may change sequences, and web pages of any site may call.
+    AnybodyChanges,
+    /// A replica calls itself ready before any name has numbers in memory.
+    NothingLoaded,
+    /// Replicas with any list of Redis servers agree.
+    AnyRedis,
+    /// A database may be the one of any place in the configuration.
+    AnyStamp,
+    /// Clocks may be as far apart as they like.
+    AnyClock,
+    /// What a database says is passed on as it is, and the URL that it was reached by.
+    SecretsTold,
+    /// What a server answers instead of a connection, or to a statement, is not read.
+    CodesUnread,
+    /// A change is made in those databases of a store that can be reached.
+    ChangeIncomplete,
+    /// A pool has more worker ids than its bits can hold.
+    NoPoolEnd,
+    /// A clock that was set back is neither waited for nor another worker id taken.
+    ClockNotWaitedFor,
+    /// Ids are issued under a lease only until its renewal is due.
+    NoLeaseReserve,
     /// Nothing notices a store that went back: neither the beat nor what was seen of a counter.
     NoWentBackChecks,
     /// `recover` leaves returned blocks to be adopted.
     RecoverKeepsReturned,
+    /// What was reserved before `recover` ran is issued and given back afterwards.
+    RecoveryKeepsMemory,
+    /// A change of a format forgets that a recovered store does not know all former ones.
+    FormatsForgotten,
+    /// The journal's rows are written one statement after the other, and those that are missing are
+    /// made, whatever an earlier try came to.
+    JournalInParts,
     /// `explain` takes what left memory as issued, and what has no row as never reserved.
     ExplainGuesses,
     /// Old rows of the journal are removed whatever may come of them.
     PruneAll,
+    /// Blocks of the journal that have numbers in common are not seen.
+    OverlapsUnseen,
+    /// A block of the journal counts whole, also what was given back of it.
+    RestsOverlap,
+    /// A format is taken whatever the former ones have printed.
+    FormatsRepeat,
     /// Connections that went silent or broke are neither replaced nor given up.
     KeepDeadPool,
     /// What may have been reserved is not counted as abandoned.
@@ -74,6 +134,8 @@ pub(crate) enum Fault {
     NoOffset,
     /// A database that was away goes on from where it was.
     NoLevel,
+    /// A birth holds nothing of what it stands on.
+    BirthUnheld,
     /// A name is born in one database of many.
     LooseBirth,
     /// Redis's scripts do not ask in which process, and of which history, their data is.
@@ -104,6 +166,9 @@ pub(crate) enum Fault {
 impl Fault {
     const ALL: &'static [(Fault, &'static str)] = &[
         (Fault::NoConditions, "no-conditions"),
+        (Fault::NoConnectionGuard, "no-connection-guard"),
+        (Fault::NoTokenDelay, "no-token-delay"),
+        (Fault::AnyHost, "any-host"),
         (Fault::ActorPanic, "actor-panic"),
         (Fault::FirstRefillError, "first-refill-error"),
         (Fault::FirstRefillInvents, "first-refill-invents"),
@@ -113,14 +178,40 @@ impl Fault {
         (Fault::NextSchema, "next-schema"),
         (Fault::PrepareAnyway, "prepare-anyway"),
         (Fault::NoServerBounds, "no-server-bounds"),
+        (Fault::ServersIsolation, "servers-isolation"),
+        (Fault::ServersCommits, "servers-commits"),
         (Fault::ChangeUnfinished, "change-unfinished"),
         (Fault::AnyCertificate, "any-certificate"),
         (Fault::NoReturn, "no-return"),
         (Fault::SilentDrain, "silent-drain"),
+        (Fault::RefusedBurns, "refused-burns"),
+        (Fault::BirthOverwrites, "birth-overwrites"),
+        (Fault::NoEnd, "no-end"),
+        (Fault::NoFileLock, "no-file-lock"),
+        (Fault::AnySchema, "any-schema"),
+        (Fault::ExactSchema, "exact-schema"),
+        (Fault::NoBounds, "no-bounds"),
+        (Fault::AnybodyChanges, "anybody-changes"),
+        (Fault::NothingLoaded, "nothing-loaded"),
+        (Fault::AnyRedis, "any-redis"),
+        (Fault::AnyStamp, "any-stamp"),
+        (Fault::AnyClock, "any-clock"),
+        (Fault::SecretsTold, "secrets-told"),
+        (Fault::CodesUnread, "codes-unread"),
+        (Fault::ChangeIncomplete, "change-incomplete"),
+        (Fault::NoPoolEnd, "no-pool-end"),
+        (Fault::ClockNotWaitedFor, "clock-not-waited-for"),
+        (Fault::NoLeaseReserve, "no-lease-reserve"),
         (Fault::NoWentBackChecks, "no-went-back-checks"),
         (Fault::RecoverKeepsReturned, "recover-keeps-returned"),
+        (Fault::RecoveryKeepsMemory, "recovery-keeps-memory"),
+        (Fault::FormatsForgotten, "formats-forgotten"),
+        (Fault::JournalInParts, "journal-in-parts"),
         (Fault::ExplainGuesses, "explain-guesses"),
         (Fault::PruneAll, "prune-all"),
+        (Fault::OverlapsUnseen, "overlaps-unseen"),
+        (Fault::RestsOverlap, "rests-overlap"),
+        (Fault::FormatsRepeat, "formats-repeat"),
         (Fault::KeepDeadPool, "keep-dead-pool"),
         (Fault::Uncounted, "uncounted"),
         (Fault::NoPrefetch, "no-prefetch"),
@@ -136,6 +227,7 @@ impl Fault {
         (Fault::StrictArrivesLate, "strict-arrives-late"),
         (Fault::NoOffset, "no-offset"),
         (Fault::NoLevel, "no-level"),
+        (Fault::BirthUnheld, "birth-unheld"),
         (Fault::LooseBirth, "loose-birth"),
         (Fault::NoIdentity, "no-identity"),
         (Fault::NoLease, "no-lease"),

@@ -21,10 +21,12 @@ use crate::config::{Log, LogFormat};
 use crate::otlp::{self, Export};
 
 /// What libraries may say unless the configuration asks for more: a statement at `info` would
-/// drown the log, and actix tells of its workers what we tell of the program. What the pool and
+/// drown the log, actix tells of its workers what we tell of the program, and of each malformed request
+/// what we tell of many. What the pool and
 /// the reader of URLs say may quote the database or the URL.
 const LIBRARIES: &str = "sqlx=warn,sqlx::postgres::notice=off,sqlx_core::pool=off,\
-     sqlx_postgres::options=off,sqlx_mysql::options=off,sea_orm=warn,sea_orm_migration=warn,actix_server=warn";
+     sqlx_postgres::options=off,sqlx_mysql::options=off,sea_orm=warn,sea_orm_migration=warn,actix_server=warn,\
+     actix_http=off";
 
 /// The target of what is logged at any level.
 pub(crate) const ALWAYS: &str = "odometer::always";
@@ -33,6 +35,9 @@ pub(crate) const AUDIT: &str = "odometer::audit";
 
 /// The fields that come right after the message, in this order.
 const FIRST: [&str; 5] = ["sequence", "period", "error", "request_id", "trace_id"];
+
+/// The fields of a change that are JSON themselves.
+const JSON: [&str; 2] = ["before", "after"];
 
 /// The names a line of JSON gives itself; a field of that name gets an underscore.
 const TAKEN: [&str; 4] = ["time", "level", "message", "target"];
@@ -204,6 +209,9 @@ where
         }
         event.record(&mut fields);
         let metadata = event.metadata();
+        if metadata.target() == AUDIT {
+            fields.read_json();
+        }
         let line = fields.line(Timestamp::now(), metadata.level(), metadata.target());
         // There is nowhere left to report a standard error that cannot be written.
         let _ = self.writer.make_writer().write_all(line.as_bytes());
@@ -223,6 +231,22 @@ impl Fields {
         match self.named.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) => *known = value,
             None => self.named.push((name, value)),
+        }
+    }
+
+    /// What is JSON in a text becomes JSON.
+    fn read_json(&mut self) {
+        let json = self
+            .named
+            .iter_mut()
+            .filter(|(name, _)| JSON.contains(name));
+        for (_, value) in json {
+            let read = value
+                .as_str()
+                .and_then(|text| serde_json::from_str(text).ok());
+            if let Some(read) = read {
+                *value = read;
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::lifecycle::{call, program};
-use crate::support::{Backend, Client, Program, Reply, TestDatabase, run, wait};
+use crate::support::{Backend, Client, Options, Program, Reply, TestDatabase, raw, run, wait};
 
 const TOKEN: &str = "a-token-of-the-administrator";
 const LOG_LIMIT: Duration = Duration::from_secs(10);
@@ -33,10 +33,8 @@ fn refused(reply: &Reply, status: u16, code: &str, what: &str) {
 }
 
 /// Reached by loopback, but listening on all addresses.
-async fn far(database: &TestDatabase, token: Option<&str>) -> (Program, Client) {
-    let mut options = Program::options()
-        .database(&database.url)
-        .env("ODOMETER_LISTEN", "0.0.0.0:0");
+async fn far(options: Options, token: Option<&str>) -> (Program, Client) {
+    let mut options = options.env("ODOMETER_LISTEN", "0.0.0.0:0");
     if let Some(token) = token {
         options = options.env("ODOMETER_ADMIN_TOKEN", token);
     }
@@ -68,7 +66,7 @@ fn audit(program: &Program) -> Vec<Value> {
         .iter()
         .filter_map(|line| serde_json::from_str(line).ok());
     lines
-        .filter(|line: &Value| line["target"] == "odometer::audit")
+        .filter(|line: &Value| line["target"] == "odometer::audit" && line["what"].is_string())
         .collect()
 }
 
@@ -76,7 +74,8 @@ fn audit(program: &Program) -> Vec<Value> {
 fn every_change_from_afar_needs_the_token() {
     run(async {
         let database = TestDatabase::prepared(Backend::Sqlite).await;
-        let (mut program, client) = far(&database, None).await;
+        let options = Program::options().database(&database.url);
+        let (mut program, client) = far(options.clone(), None).await;
         assert_eq!(client.next("far").await, 1);
         for (method, path, body) in changes() {
             let reply = call(&client, method.clone(), path, body.as_ref(), &[]).await;
@@ -87,11 +86,18 @@ fn every_change_from_afar_needs_the_token() {
         program.kill();
         drop(program);
 
-        let (program, client) = far(&database, Some(TOKEN)).await;
+        let (program, client) = far(options, Some(TOKEN)).await;
         for (method, path, body) in changes() {
             let basic = format!("Basic {TOKEN}");
             let longer = format!("Bearer {TOKEN}x");
-            for wrong in ["", "Bearer", "Bearer a-token", &basic, &longer] {
+            // After ten a minute they are slowed down.
+            let is_first = path == "far" && method == Method::PUT;
+            let wrong_ones: &[&str] = if is_first {
+                &["", "Bearer", "Bearer a-token", &basic, &longer]
+            } else {
+                &["", &longer]
+            };
+            for wrong in wrong_ones.iter().copied() {
                 let headers: &[_] = match wrong {
                     "" => &[],
                     wrong => &[("authorization", wrong)],
@@ -185,6 +191,24 @@ fn a_foreign_page_changes_nothing() {
 }
 
 #[test]
+fn changes_that_anybody_may_make_are_found_out() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let options = Program::options().without_guards("anybody-changes");
+        let (_program, client) = far(options.database(&database.url), Some(TOKEN)).await;
+        assert_eq!(client.next("far").await, 1);
+        let (method, path, body) = changes()[0].clone();
+        let reply = call(&client, method.clone(), path, body.as_ref(), &[]).await;
+        assert_eq!(reply.status, 200, "without the token: {reply:?}");
+        let foreign = [("origin", "https://elsewhere.example")];
+        let reply = call(&client, method, path, body.as_ref(), &foreign).await;
+        assert_eq!(reply.status, 200, "by a page of another site: {reply:?}");
+        let told = client.describe("far").await;
+        assert_eq!(told["definition"]["description"], "x", "{told}");
+    });
+}
+
+#[test]
 fn each_change_that_was_made_is_logged_once_with_what_it_changed() {
     run(async {
         let (_database, program) = program(Backend::Sqlite).await;
@@ -206,10 +230,7 @@ fn each_change_that_was_made_is_logged_once_with_what_it_changed() {
             call(&client, Method::POST, "noted/restore", None, &[]).await;
         }
         let noted = audited(&program, 5).await;
-        let of = |line: &Value, field: &str| -> Value {
-            let text = line[field].as_str().unwrap_or("null");
-            serde_json::from_str(text).expect("JSON")
-        };
+        let of = |line: &Value, field: &str| line[field].clone();
         let what: Vec<&Value> = noted.iter().map(|line| &line["what"]).collect();
         assert_eq!(
             what,
@@ -239,5 +260,234 @@ fn each_change_that_was_made_is_logged_once_with_what_it_changed() {
         assert_eq!(of(&noted[3], "before"), json!({"state": "live"}));
         assert_eq!(of(&noted[3], "after"), json!({"state": "retired"}));
         assert_eq!(of(&noted[4], "after"), json!({"state": "live"}));
+    });
+}
+
+/// A loopback listener whose administrator has a token.
+async fn with_token(database: &TestDatabase, options: crate::support::Options) -> Program {
+    options
+        .database(&database.url)
+        .env("ODOMETER_ADMIN_TOKEN", TOKEN)
+        .start_ready()
+        .await
+}
+
+#[test]
+fn a_configured_token_is_asked_for_on_loopback_too() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = with_token(&database, Program::options()).await;
+        let client = program.client();
+        assert_eq!(client.next("far").await, 1);
+        let bearer = format!("Bearer {TOKEN}");
+        for (method, path, body) in changes() {
+            let reply = call(&client, method.clone(), path, body.as_ref(), &[]).await;
+            refused(&reply, 401, "unauthenticated", path);
+            let headers = [("authorization", bearer.as_str())];
+            let reply = call(&client, method, path, body.as_ref(), &headers).await;
+            assert!(matches!(reply.status, 200 | 204 | 409), "{path}: {reply:?}");
+        }
+        let replica = client.get("/v1/replica").await.expect("a reply");
+        assert_eq!(replica.json()["token_needed"], true, "{replica:?}");
+    });
+}
+
+#[test]
+fn a_token_that_cannot_be_sent_ends_the_start_and_a_short_one_is_warned_of() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let options = Program::options().database(&database.url);
+        for wrong in [
+            "gehe\u{ef}mnis-und-lang-genug",
+            "a-token\twith-a-tab-in-it",
+            "a-token-with-a-blank-behind-it ",
+        ] {
+            let options = options.clone().env("ODOMETER_ADMIN_TOKEN", wrong);
+            let finished = options.run(&["check"]);
+            assert_eq!(finished.code, Some(78), "{finished}");
+            assert!(finished.errors.contains("ADMIN_TOKEN"), "{finished}");
+            assert!(!finished.to_string().contains(wrong), "{finished}");
+        }
+        for (token, is_warned_of) in [("fifteen-letters", true), ("sixteen-letters!", false)] {
+            let program = options
+                .clone()
+                .env("ODOMETER_ADMIN_TOKEN", token)
+                .start_ready()
+                .await;
+            let log = program.stop().await;
+            assert_eq!(log.contains("can be guessed"), is_warned_of, "{log}");
+            assert!(!log.contains(token), "{log}");
+        }
+    });
+}
+
+/// Wrong tokens of one address after which each of its tokens waits.
+const N_AT_ONCE: usize = 10;
+/// Tokens of one address that may wait.
+const N_WAITING: usize = 8;
+/// Calls that show the right token at the same moment.
+const N_RIGHT: usize = 40;
+
+/// What came of calls with the right token, all at once, after ten wrong ones.
+struct Guessed {
+    /// Those that were answered, after a wait or without one.
+    n_given: usize,
+    /// Those whose token was not looked at.
+    n_refused: usize,
+    /// What the log says of wrong tokens, to its end.
+    lines: Vec<Value>,
+}
+
+async fn guess(options: crate::support::Options) -> Guessed {
+    let database = TestDatabase::prepared(Backend::Sqlite).await;
+    let program = with_token(&database, options).await;
+    let client = program.client();
+    assert_eq!(client.next("far").await, 1);
+    for n in 0..N_AT_ONCE {
+        let wrong = format!("Bearer guess-{n}");
+        let headers = [("authorization", wrong.as_str())];
+        let reply = call(&client, Method::DELETE, "far", None, &headers).await;
+        refused(&reply, 401, "unauthenticated", &wrong);
+        assert_eq!(reply.header("connection"), None, "{reply:?}");
+    }
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..N_RIGHT {
+        let address = program.address().to_owned();
+        let body = r#"{"description":"y"}"#;
+        let request = format!(
+            "PUT /v1/sequences/far?dry_run=true HTTP/1.1\r\nHost: localhost\r\n\
+             Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        calls.spawn(async move { raw::exchange(&address, request.as_bytes()).await });
+    }
+    let (mut n_given, mut n_refused) = (0, 0);
+    for reply in calls.join_all().await {
+        if reply.status == 200 {
+            n_given += 1;
+        } else {
+            refused(&reply, 503, "overloaded", "one of too many");
+            assert_eq!(reply.header("connection"), Some("close"), "{reply:?}");
+            n_refused += 1;
+        }
+    }
+    let scrape = crate::support::Scrape::of(&client).await;
+    let counted = scrape.sum("odometer_tokens_refused_total", &[]);
+    assert_eq!(counted, N_AT_ONCE as f64);
+    assert_eq!(scrape.sum("odometer_http_in_flight_requests", &[]), 0.0);
+    let log = program.stop().await;
+    assert!(!log.contains("guess-") && !log.contains(TOKEN), "{log}");
+    let lines = log
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let of_tokens = |line: &Value| line["target"] == "odometer::audit" && line["peers"].is_string();
+    Guessed {
+        n_given,
+        n_refused,
+        lines: lines.filter(of_tokens).collect(),
+    }
+}
+
+#[test]
+fn wrong_tokens_are_slowed_down_counted_and_told_with_where_they_come_from() {
+    run(async {
+        let guessed = guess(Program::options()).await;
+        // Those that waited were given what they asked for, and the others may try again.
+        assert!(guessed.n_given >= N_WAITING, "{}", guessed.n_given);
+        assert!(guessed.n_refused > 0, "as many as like are compared");
+        let [first, ..] = guessed.lines.as_slice() else {
+            panic!("no line")
+        };
+        assert_eq!(first["message"], "wrong tokens were shown", "{first}");
+        assert_eq!(first["peers"], "127.0.0.1 1", "{first}");
+        // The rest is told at the end.
+        let counts = guessed.lines.iter().map(|line| line["count"].as_u64());
+        let told: u64 = counts.map(|count| count.expect("a count")).sum();
+        assert_eq!(told, N_AT_ONCE as u64);
+    });
+}
+
+/// The control.
+#[test]
+fn without_the_delay_tokens_can_be_guessed_quickly() {
+    run(async {
+        let options = Program::options().without_guards("no-token-delay");
+        let guessed = guess(options).await;
+        assert_eq!((guessed.n_given, guessed.n_refused), (N_RIGHT, 0));
+    });
+}
+
+const READS: [&str; 7] = [
+    "/",
+    "/page/main.js",
+    "/metrics",
+    "/openapi.json",
+    "/v1/replica",
+    "/v1/sequences",
+    "/v1/sequences/far",
+];
+
+/// The statuses that reads get by another name of this machine, without a browser's headers.
+async fn read_by(program: &Program, host: &str) -> Vec<u16> {
+    let client = program.client();
+    let mut statuses = Vec::new();
+    for path in READS {
+        for method in [Method::GET, Method::HEAD] {
+            let reply = client.send(method, path, &[("host", host)], None).await;
+            statuses.push(reply.expect("a reply").status);
+        }
+    }
+    statuses
+}
+
+#[test]
+fn on_loopback_a_foreign_host_reads_nothing() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .env(
+                "ODOMETER_HTTP__HOSTS",
+                "numbers.example:8443, other.example",
+            )
+            .start_ready()
+            .await;
+        let client = program.client();
+        client.define("far", &json!({})).await;
+        let n_reads = 2 * READS.len();
+        assert_eq!(read_by(&program, "evil.example").await, vec![403; n_reads]);
+        for own in [
+            "localhost",
+            "127.0.0.1:8080",
+            "[::1]",
+            "Numbers.example:80",
+            "other.example",
+        ] {
+            assert_eq!(read_by(&program, own).await, vec![200; n_reads], "{own}");
+        }
+        for probe in ["/livez", "/readyz"] {
+            let headers = [("host", "evil.example")];
+            let reply = client.send(Method::GET, probe, &headers, None).await;
+            assert_eq!(reply.expect("a reply").status, 200, "{probe}");
+        }
+        let forwarded = [("x-forwarded-for", "192.0.2.7")];
+        for (method, path, body) in changes() {
+            let reply = call(&client, method, path, body.as_ref(), &forwarded).await;
+            refused(&reply, 403, "forbidden", path);
+        }
+    });
+}
+
+/// The control.
+#[test]
+fn without_a_look_at_the_host_a_foreign_one_reads_all() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let options = Program::options().database(&database.url);
+        let program = options.without_guards("any-host").start_ready().await;
+        program.client().define("far", &json!({})).await;
+        let statuses = read_by(&program, "evil.example").await;
+        assert_eq!(statuses, vec![200; 2 * READS.len()]);
     });
 }

@@ -1,10 +1,14 @@
 //! Numbers as they are printed, in every form of a reply, and what a format may become.
 
+use std::collections::HashSet;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::lifecycle::{call, program};
-use crate::support::{Backend, Client, Reply, Scrape, for_each_backend, run};
+use crate::support::{
+    Backend, Client, Options, Program, Reply, Scrape, TestDatabase, for_each_backend, run,
+};
 
 async fn next(client: &Client, path: &str, headers: &[(&str, &str)]) -> Reply {
     call(client, Method::POST, path, None, headers).await
@@ -148,6 +152,41 @@ async fn a_format_changes_only_to_one_that_prints_no_old_id(backend: Backend) {
     let reply = client.define("changed", &definition).await;
     assert_eq!(reply.json()["definition"], definition);
     assert_eq!(id(&client, "changed").await, "A-3");
+}
+
+for_each_backend!(no_change_of_a_format_prints_an_id_twice);
+
+async fn no_change_of_a_format_prints_an_id_twice(backend: Backend) {
+    let (status, repeated) = printed_over_a_change(backend, &Program::options()).await;
+    assert_eq!((status, repeated), (409, Vec::<String>::new()));
+}
+
+for_each_backend!(without_its_rule_a_change_of_a_format_prints_an_id_twice);
+
+async fn without_its_rule_a_change_of_a_format_prints_an_id_twice(backend: Backend) {
+    let options = Program::options().without_guards("formats-repeat");
+    let (status, repeated) = printed_over_a_change(backend, &options).await;
+    assert_eq!((status, repeated), (200, vec!["11".to_owned()]));
+}
+
+/// Asks for another base after 36 numbers: the status, and the ids that come twice after it.
+async fn printed_over_a_change(backend: Backend, options: &Options) -> (u16, Vec<String>) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = options.clone().database(&database.url).start_ready().await;
+    let client = program.client();
+    let mut printed = HashSet::new();
+    for _ in 0..36 {
+        let id = id(&client, "changed").await;
+        assert!(printed.insert(id), "before the change");
+    }
+    let body = json!({"format": "{value:b36}"});
+    let changed = client.put("/v1/sequences/changed", &body).await;
+    let mut repeated = Vec::new();
+    let id = id(&client, "changed").await;
+    if !printed.insert(id.clone()) {
+        repeated.push(id);
+    }
+    (changed.expect("a reply").status, repeated)
 }
 
 #[test]

@@ -3,6 +3,8 @@
 mod administration;
 mod bad_input;
 mod calendars;
+mod clients;
+mod durations;
 mod explain;
 mod first_minute;
 mod formats;

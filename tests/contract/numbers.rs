@@ -1,9 +1,15 @@
 //! `next` and `blocks`: every form of the reply, and the end of a sequence.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::{Backend, Client, Program, Range, Reply, TestDatabase, for_each_backend, run};
+use crate::support::{
+    Backend, Client, Program, Range, Reply, TestDatabase, for_each_backend, run, wait,
+};
+
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A program on SQLite: what is asked here is the same on every database.
 async fn program() -> (TestDatabase, Program) {
@@ -197,6 +203,47 @@ async fn the_last_number_is_issued_and_then_the_sequence_is_exhausted(backend: B
     // A higher end lets it go on.
     client.define("short", &json!({"max": "12"})).await;
     assert_eq!(client.next("short").await, 11);
+}
+
+for_each_backend!(
+    numbers_taken_by_refused_calls_are_found_out,
+    a_sequence_that_goes_on_behind_its_end_is_found_out,
+);
+
+async fn numbers_taken_by_refused_calls_are_found_out(backend: Backend) {
+    let (_database, program) = without_guards(backend, "refused-burns").await;
+    let client = program.client();
+    let mut n_sequences = 0;
+    // Only what is in memory is burnt, and near the end of a sequence that is one number or none.
+    wait::until("a number is burnt", LIMIT, async || {
+        n_sequences += 1;
+        let name = format!("short-{n_sequences}");
+        client.define(&name, &json!({"max": "10"})).await;
+        for expected in 1..=7 {
+            assert_eq!(client.next(&name).await, expected);
+        }
+        let path = format!("/v1/sequences/{name}/next?count=4");
+        let reply = post(&client, &path, &[], "").await;
+        assert_eq!(reply.code().as_deref(), Some("sequence_exhausted"));
+        (client.next(&name).await == 9).then_some(())
+    })
+    .await;
+}
+
+async fn a_sequence_that_goes_on_behind_its_end_is_found_out(backend: Backend) {
+    let (_database, program) = without_guards(backend, "no-end").await;
+    let client = program.client();
+    client.define("short", &json!({"max": "3"})).await;
+    for expected in 1..=4 {
+        assert_eq!(client.next("short").await, expected);
+    }
+}
+
+async fn without_guards(backend: Backend, guards: &str) -> (TestDatabase, Program) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().without_guards(guards);
+    let program = options.database(&database.url).start_ready().await;
+    (database, program)
 }
 
 for_each_backend!(the_highest_number_that_a_database_can_hold_is_issued);

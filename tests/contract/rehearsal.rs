@@ -37,7 +37,8 @@ async fn a_dry_run_tells_what_would_be_and_changes_nothing(backend: Backend) {
     let told = reply.json();
     assert_eq!(told["definition"]["start"], "10", "{told}");
     assert_eq!(told["definition"]["block"]["hold"], "15m", "{told}");
-    assert_eq!(told["warnings"], json!([]), "{told}");
+    let warnings = told["warnings"].as_array().expect("a list");
+    assert_eq!(warnings.len(), 1, "{told}");
     assert_eq!(told["samples"], json!(["10", "15", "20"]), "{told}");
     assert_eq!(told["runway"]["numbers_left"], 19, "{told}");
     assert_eq!(rows(&database).await, before);
@@ -93,6 +94,39 @@ fn a_rehearsal_of_the_last_numbers_shows_as_many_as_there_are() {
     });
 }
 
+for_each_backend!(a_range_too_short_for_a_reserve_is_always_told);
+
+async fn a_range_too_short_for_a_reserve_is_always_told(backend: Backend) {
+    const TOLD: &str = "A block has at most 2 numbers, 1/4096 of what is left";
+    let (database, program) = program(backend).await;
+    let client = program.client();
+    let four_digits = json!({"format": "{value:04}"});
+    let tried = rehearse(&client, "orders", &four_digits, &[]).await.json();
+    let created = client.define("orders", &four_digits).await.json();
+    // Told again as long as it is so, also where nothing changes, and for each period.
+    let repeated = client.define("orders", &json!({})).await.json();
+    let by_day = json!({"format": "{period}-{value:04}", "period": "day"});
+    let by_day = client.define("daily", &by_day).await.json();
+    for reply in [tried, created, repeated, by_day] {
+        assert!(reply["warnings"].to_string().contains(TOLD), "{reply}");
+    }
+    let wide = json!({"format": "{value:04}", "overflow": "widen"});
+    let wide = client.define("wide", &wide).await.json();
+    assert_eq!(wide["warnings"], json!([]), "{wide}");
+    program.stop().await;
+
+    let folder = crate::support::directory("short");
+    let file = folder.path().join("short.toml");
+    std::fs::write(&file, "[sequences.short]\nformat = \"{value:04}\"\n").expect("a file");
+    let file = file.display().to_string();
+    let options = crate::support::Program::options().database(&database.url);
+    for arguments in [&["apply", &file, "--dry-run"][..], &["apply", &file]] {
+        let applied = options.run(arguments);
+        assert_eq!(applied.code, Some(0), "{applied}");
+        assert!(applied.output.contains(TOLD), "{applied}");
+    }
+}
+
 for_each_backend!(what_may_surprise_is_told);
 
 async fn what_may_surprise_is_told(backend: Backend) {
@@ -113,7 +147,8 @@ async fn what_may_surprise_is_told(backend: Backend) {
     assert_eq!(put(json!({})).await, told);
     let told = put(json!({"max": "1000000", "block": {"refill": "1m"}})).await;
     assert!(told.contains("`block.refill` (1m)"), "{told}");
-    assert_eq!(put(json!({"block": {"refill": "1h"}})).await, "");
+    let told = put(json!({"block": {"refill": "1h"}})).await;
+    assert!(!told.contains("refill"), "{told}");
 
     // At the rate that the counter has.
     assert_eq!(client.next("odd").await, 1);

@@ -282,6 +282,23 @@ fn names_are_created_up_to_their_bound() {
     });
 }
 
+#[test]
+fn names_created_above_their_bound_are_found_out() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .env("ODOMETER_MAX_SEQUENCES", 3)
+            .without_guards("no-bounds")
+            .start_ready()
+            .await;
+        let client = program.client();
+        for name in ["one", "two", "three", "four"] {
+            assert_eq!(client.next(name).await, 1);
+        }
+    });
+}
+
 /// Whoever reaches a listener that is not loopback may take numbers, not change what they are.
 #[test]
 fn definitions_are_changed_from_afar_with_the_token_only() {

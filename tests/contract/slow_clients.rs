@@ -129,7 +129,10 @@ fn an_url_without_end_is_not_read() {
         start.extend_from_slice(&[b'a'; 70_000]);
         let request = raw::request("POST", &start[5..], "", b"");
         let reply = raw::exchange(program.address(), &request).await;
-        assert!(matches!(reply.status, 400 | 404 | 414 | 431), "{reply:?}");
+        assert!(
+            matches!(reply.status, 400 | 404 | 408 | 414 | 431),
+            "{reply:?}"
+        );
         assert_eq!(program.client().next("slow").await, 1);
     });
 }
@@ -168,5 +171,34 @@ fn slow_callers_keep_nobody_waiting() {
         })
         .await;
         assert_eq!(client.next("slow").await, 3);
+    });
+}
+
+#[test]
+fn what_stands_around_chunks_counts_as_body() {
+    run(async {
+        let (_database, program) = program_with_head("20s").await;
+        let extensions = format!("1;e={}\r\n \r\n", "a".repeat(1000)).repeat(24);
+        let trailers = format!("0\r\nX-Trailer: {}\r\n", "a".repeat(24_000));
+        let data = format!("5dc0\r\n{}\r\n", " ".repeat(24_000));
+        for (what, body) in [
+            ("extensions", extensions),
+            ("trailers", trailers),
+            ("data", data),
+        ] {
+            for path in ["POST /v1/sequences/slow/next", "GET /livez", "PUT /nowhere"] {
+                let request = format!(
+                    "{path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
+                );
+                let reply = raw::exchange(program.address(), request.as_bytes()).await;
+                assert_eq!(reply.status, 413, "{what} {path}: {reply:?}");
+                assert!(reply.body.contains("\"body_too_large\""), "{reply:?}");
+            }
+        }
+        let small = "POST /v1/sequences/slow/next HTTP/1.1\r\nHost: localhost\r\n\
+             Transfer-Encoding: chunked\r\n\r\n2;e=1\r\n{}\r\n0\r\nX-Trailer: 1\r\n\r\n";
+        let reply = raw::exchange(program.address(), small.as_bytes()).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert!(reply.body.contains("\"value\":\"1\""), "{reply:?}");
     });
 }

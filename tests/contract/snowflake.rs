@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::lifecycle::{advance, call, program, restore, retire};
 use crate::support::{
-    Backend, Client, Program, Reply, Scrape, Server, TestDatabase, clock::now_ms, for_each_backend,
-    for_each_server, run, wait,
+    Backend, Client, Options, Program, Reply, Scrape, Server, TestDatabase, clock::now_ms,
+    for_each_backend, for_each_server, run, wait,
 };
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -323,40 +323,76 @@ for_each_server!(time_ordered_ids_are_issued_until_their_lease_ends_while_the_st
 async fn time_ordered_ids_are_issued_until_their_lease_ends_while_the_store_is_away(
     backend: Backend,
 ) {
-    let mut server = Server::start(backend).await;
-    let database = TestDatabase::prepared_on(&server).await;
-    let program = Program::options()
-        .database(&database.url)
-        .start_ready()
-        .await;
-    let client = program.client();
-    let definition = json!({"kind": "snowflake", "block": {"hold": "6s"}});
-    client.define("flakes", &definition).await;
-    let mut ids = vec![client.next("flakes").await];
-    let away = std::time::Instant::now();
-    server.kill();
-    let served = loop {
-        let reply = next(&client, "flakes/next").await;
-        if reply.status != 200 {
-            assert_eq!(reply.status, 503, "{reply:?}");
-            assert!(reply.header("retry-after").is_some(), "{reply:?}");
-            break away.elapsed();
-        }
-        ids.push(reply.number());
-        assert!(away.elapsed() < LIMIT, "it never ends");
-    };
+    let mut away = Away::begin(backend, &Program::options()).await;
     // A lease that was just to be renewed has two thirds left; a busy machine tells late.
-    assert!((3_000..=10_000).contains(&served.as_millis()), "{served:?}");
-    let described = client.describe("flakes").await;
+    let served = away.served.as_millis();
+    assert!((3_000..=10_000).contains(&served), "{served} ms");
+    let described = away.client.describe("flakes").await;
     assert_eq!(described["state"]["lease"], Value::Null, "{described}");
-    server.start_again().await;
+    away.server.start_again().await;
     wait::until("it goes on by itself", LIMIT, async || {
-        let reply = next(&client, "flakes/next").await;
-        (reply.status == 200).then(|| ids.push(reply.number()))
+        let reply = next(&away.client, "flakes/next").await;
+        (reply.status == 200).then(|| away.ids.push(reply.number()))
     })
     .await;
-    assert!(ids.is_sorted_by(|one, other| one < other));
-    assert!(ids.len() > 100, "vacuous: {}", ids.len());
+    assert!(away.ids.is_sorted_by(|one, other| one < other));
+    assert!(away.ids.len() > 100, "vacuous: {}", away.ids.len());
+}
+
+for_each_server!(a_lease_that_serves_only_until_its_renewal_is_found_out);
+
+async fn a_lease_that_serves_only_until_its_renewal_is_found_out(backend: Backend) {
+    let options = Program::options().without_guards("no-lease-reserve");
+    let away = Away::begin(backend, &options).await;
+    // One came before it went away.
+    assert!(away.ids.len() > 1, "vacuous: nothing came of its lease");
+    // A third of the lease at most.
+    assert!(away.served < Duration::from_secs(3), "{:?}", away.served);
+}
+
+/// A sequence whose store was taken away, once nothing is left of its lease of six seconds.
+struct Away {
+    server: Server,
+    client: Client,
+    /// All that were given, before and after.
+    ids: Vec<i64>,
+    /// How long after it the last of them was given, before the first refusal.
+    served: Duration,
+    _program: Program,
+}
+
+impl Away {
+    async fn begin(backend: Backend, options: &Options) -> Self {
+        let mut server = Server::start(backend).await;
+        let database = TestDatabase::prepared_on(&server).await;
+        let options = options.clone().database(&database.url);
+        let program = options.start_ready().await;
+        let client = program.client();
+        let definition = json!({"kind": "snowflake", "block": {"hold": "6s"}});
+        client.define("flakes", &definition).await;
+        let mut ids = vec![client.next("flakes").await];
+        let away = std::time::Instant::now();
+        let mut served = Duration::ZERO;
+        server.kill();
+        loop {
+            let reply = next(&client, "flakes/next").await;
+            if reply.status != 200 {
+                assert_eq!(reply.status, 503, "{reply:?}");
+                assert!(reply.header("retry-after").is_some(), "{reply:?}");
+                break;
+            }
+            ids.push(reply.number());
+            served = away.elapsed();
+            assert!(served < LIMIT, "it never ends");
+        }
+        Self {
+            served,
+            server,
+            client,
+            ids,
+            _program: program,
+        }
+    }
 }
 
 for_each_server!(a_lease_that_is_lost_serves_until_it_ends);

@@ -29,7 +29,9 @@ pub(super) struct Roles {
 impl Roles {
     pub(super) async fn make(backend: Backend) -> Self {
         let server = Server::shared(backend).await;
-        let number = uuid::Uuid::new_v4().simple().to_string();
+        let mut number = uuid::Uuid::new_v4().simple().to_string();
+        // MySQL takes no longer names of users.
+        number.truncate(30);
         let (owner, name) = (format!("o_{number}"), format!("s_{number}"));
         let statements = statements(backend)
             .replace(OWNER, &owner)

@@ -6,37 +6,13 @@ use std::{
     sync::LazyLock,
 };
 
-use crate::support::settings;
+use crate::support::{pypi, settings};
 
-/// What is wanted of PyPI, with versions.
-const WANTED: &str = include_str!("requirements.txt");
 /// For one command, downloads included.
 const LIMIT: &str = "240";
 
-/// Where their programs are, installed by the first who asks.
-static PROGRAMS: LazyLock<PathBuf> = LazyLock::new(|| {
-    let place = settings::repository().join("target/deployment");
-    let environment = place.join("venv");
-    // Written when all of them are there.
-    let note = place.join("installed.txt");
-    if std::fs::read_to_string(&note).ok().as_deref() != Some(WANTED) {
-        std::fs::create_dir_all(&place).expect("target is ours");
-        let requirements = place.join("requirements.txt");
-        std::fs::write(&requirements, WANTED).expect("target is ours");
-        succeeds(
-            command("python3")
-                .args(["-m", "venv", "--clear"])
-                .arg(&environment),
-        );
-        succeeds(
-            command(environment.join("bin/pip"))
-                .args(["install", "--quiet", "--disable-pip-version-check", "-r"])
-                .arg(&requirements),
-        );
-        std::fs::write(note, WANTED).expect("target is ours");
-    }
-    environment.join("bin")
-});
+/// Where their programs are, which tests/install-programs installs.
+static PROGRAMS: LazyLock<PathBuf> = LazyLock::new(|| pypi::programs("deployment"));
 
 /// A program from PyPI.
 pub(super) fn from_pypi(name: &str) -> Command {

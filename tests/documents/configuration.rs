@@ -7,7 +7,7 @@ use odometer::config::{Config, Environment, Flags};
 use super::markdown::{Document, inline_code};
 
 /// Keys whose default is no value that could be given.
-const WITHOUT_DEFAULT: [&str; 9] = [
+const WITHOUT_DEFAULT: [&str; 10] = [
     "database_url_file",
     "worker",
     "admin_token",
@@ -15,6 +15,7 @@ const WITHOUT_DEFAULT: [&str; 9] = [
     "stores.*",
     "default.*",
     "template",
+    "http.hosts",
     "http.workers",
     "telemetry.otlp_endpoint",
 ];
@@ -46,8 +47,12 @@ fn by_flag(key: &str, value: &str) -> Result<Config, String> {
     Config::load(&flags, &Environment::default()).map_err(|error| error.to_string())
 }
 
-/// All that can be seen of a configuration; the URL is not, by design.
+/// All that can be seen of a configuration, wherever it was given; the URL is not, by design.
 fn seen(config: &Config) -> String {
+    let mut config = config.clone();
+    for store in &mut config.stores.0 {
+        store.origin.clear();
+    }
     format!("{config:?} {}", config.database_url.expose())
 }
 

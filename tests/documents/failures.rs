@@ -26,7 +26,7 @@ pub(super) const STEPS: [Step; 7] = [
 ];
 
 /// Every alert, and what provokes it.
-const PROVOKED: [(&str, Step, &str); 25] = [
+const PROVOKED: [(&str, Step, &str); 26] = [
     (
         "OdometerActorRestarted",
         Step::Troubled,
@@ -50,7 +50,7 @@ const PROVOKED: [(&str, Step, &str); 25] = [
     (
         "OdometerDurabilityWeak",
         Step::Troubled,
-        "the database has `synchronous_commit = off`",
+        "the URL of the database says `synchronous_commit = off`",
     ),
     (
         "OdometerJournalOverlap",
@@ -116,6 +116,11 @@ const PROVOKED: [(&str, Step, &str); 25] = [
         "OdometerWaitsLong",
         Step::Stalled,
         "callers come and are not served",
+    ),
+    (
+        "OdometerConnectionsNearlyUsedUp",
+        Step::Stalled,
+        "callers who wait stay connected, and `http.connections` is small",
     ),
     (
         "OdometerCallersRefused",

@@ -41,12 +41,6 @@ pub(super) struct Faulty {
 impl Faulty {
     pub(super) async fn start() -> Self {
         let database = TestDatabase::prepared(Backend::Postgres).await;
-        database
-            .execute(
-                "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', \
-                 current_database()); END $$",
-            )
-            .await;
         let server = Server::shared(Backend::Postgres).await;
         let proxy = Proxy::to(server.port()).await;
         let options = Program::options().env("ODOMETER_WORKER", 1);
@@ -57,6 +51,7 @@ impl Faulty {
             .env("ODOMETER_REFILL__DEADLINE", "300s")
             .env("ODOMETER_POOL__MAX", 32)
             .env("ODOMETER_LIMITS__WAITERS", MOST_WAITING)
+            .env("ODOMETER_HTTP__CONNECTIONS", MOST_WAITING * 6 / 5)
             .start_ready()
             .await;
         let client = stalled.client();
@@ -64,7 +59,11 @@ impl Faulty {
         // It has the one worker id that both are given.
         client.next("stamps").await;
         let troubled = options
-            .database(&database.url)
+            .database(&format!(
+                "{}?options=-c%20synchronous_commit%3Doff",
+                database.url
+            ))
+            .env("ODOMETER_STORE__DURABILITY", "weak")
             .env("ODOMETER_SHUTDOWN__READY_WAIT", "5m")
             .env("ODOMETER_SHUTDOWN__DEADLINE", "10m")
             .without_guards("actor-panic")

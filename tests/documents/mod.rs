@@ -13,4 +13,5 @@ mod names;
 mod reader;
 mod rules;
 mod runbook;
+mod servers;
 mod stage;

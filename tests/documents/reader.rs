@@ -39,7 +39,8 @@ impl Reader {
             home,
             environment: Vec::new(),
             program: None,
-            name: format!("d_{}", uuid::Uuid::new_v4().simple()),
+            // MySQL has users of up to 32 characters.
+            name: format!("d_{:.30}", uuid::Uuid::new_v4().simple().to_string()),
         }
     }
 

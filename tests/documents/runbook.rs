@@ -9,7 +9,7 @@ use std::{
 
 use super::{commands::RESTORE, markdown::Document};
 use crate::support::{
-    Answer, Backend, Options, PASSWORD, Program, Scrape, Server, TestDatabase, directory,
+    Answer, Backend, Options, PASSWORD, Product, Program, Scrape, Server, TestDatabase, directory,
     for_each_backend, for_each_server, settings, wait,
 };
 
@@ -119,10 +119,12 @@ async fn the_runbook_mends_weak_durability(backend: Backend) {
     let server = Server::start(backend).await;
     let database = TestDatabase::prepared_on(&server).await;
     let weaken: &[&str] = match backend {
-        Backend::MariaDb => &["SET GLOBAL innodb_flush_log_at_trx_commit = 2"],
+        Backend::MariaDb => &[
+            "SET GLOBAL innodb_flush_log_at_trx_commit = 2",
+            "SET GLOBAL sync_binlog = 0",
+        ],
         Backend::Postgres | Backend::Sqlite => &[
             "ALTER SYSTEM SET fsync = off",
-            "ALTER SYSTEM SET synchronous_commit = off",
             "ALTER SYSTEM SET full_page_writes = off",
             "SELECT pg_reload_conf()",
         ],
@@ -137,9 +139,11 @@ async fn the_runbook_mends_weak_durability(backend: Backend) {
     until_it_is_shown(&database, false).await;
 }
 
-/// A server takes a moment to read its settings again, and a replica looks when it meets it.
+/// A server takes a moment to read its settings again.
 async fn until_it_is_shown(database: &TestDatabase, is_weak: bool) {
-    let options = Program::options().database(&database.url);
+    let options = Program::options()
+        .database(&database.url)
+        .env("ODOMETER_STORE__DURABILITY", "weak");
     let what = format!("weak durability is shown: {is_weak}");
     wait::until(&what, LIMIT, async || {
         let program = options.start_ready().await;
@@ -237,17 +241,30 @@ fn is_for(backend: Backend, command: &str) -> bool {
 /// What an operator enters, with the test's server in the place of the one that is shown.
 fn run_step(database: &TestDatabase, home: &Path, command: &str) {
     let shown = "--user=odometer odometer";
-    let command = command.replace(shown, &format!("--user=odometer {}", database.name()));
+    let mut command = command.replace(shown, &format!("--user=odometer {}", database.name()));
+    // As the runbook says, MySQL has the same tools under other names.
+    if database.backend != Backend::Sqlite && database.server() == Product::MySql {
+        command = command
+            .replace(
+                "mariadb-dump ",
+                "mysqldump --set-gtid-purged=OFF --no-tablespaces ",
+            )
+            .replace("mariadb ", "mysql ");
+    }
     let port = database.url.rsplit(':').next().unwrap_or_default();
     let port = port.split('/').next().unwrap_or_default();
     let program: PathBuf = settings::shipped_program();
     let programs = program.parent().expect("it lies somewhere").display();
     let inherited = std::env::var("PATH").unwrap_or_default();
+    let tools = database.tools().unwrap_or_default();
     let enter = || {
         Command::new("timeout")
             .args(["60", "bash", "-o", "pipefail", "-c", &command])
             .env_clear()
-            .env("PATH", format!("{programs}:{inherited}"))
+            .env(
+                "PATH",
+                format!("{programs}:{}:{inherited}", tools.display()),
+            )
             .env("ODOMETER_DATABASE_URL", &database.url)
             .env("MYSQL_PWD", PASSWORD)
             .env("MYSQL_TCP_PORT", port)

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::support::{
-    Answer, Backend, Client, Ledger, Options, Program, Range, Scrape, TestDatabase,
+    Answer, Backend, Client, Ledger, Options, Program, Range, Scrape, TestDatabase, dice,
     for_each_backend, for_each_server, settings,
 };
 
@@ -147,7 +147,7 @@ async fn chaos(database: &TestDatabase, options: &Options, size: Size) -> Outcom
     while n_kills < size.n_kills || stage.n_given.load(Ordering::Relaxed) < size.n_numbers {
         let next_kill = Instant::now() + BETWEEN_KILLS;
         tokio::time::sleep_until(next_kill.into()).await;
-        let victim = rand::random_range(0..programs.len());
+        let victim = dice::roll(0..programs.len());
         let scrape = Scrape::of(&programs[victim].client()).await;
         n_reserved += scrape.n_reservations("reserved");
         n_conflicts += scrape.n_reservations("conflict");
@@ -214,14 +214,14 @@ async fn call_until_over(stage: Arc<Stage>) -> (Ledger, Vec<String>) {
     let mut ledger = Ledger::default();
     let mut refusals = Vec::new();
     while !stage.over.load(Ordering::Relaxed) {
-        let replica = stage.current(rand::random_range(0..stage.replicas.len()));
+        let replica = stage.current(dice::roll(0..stage.replicas.len()));
         if replica.killed.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(1)).await;
             continue;
         }
-        let sequence = format!("chaos-{}", rand::random_range(0..N_SEQUENCES));
-        let n = rand::random_range(1..=MOST_AT_ONCE);
-        let (n, path) = match rand::random_range(0..3) {
+        let sequence = format!("chaos-{}", dice::roll(0..N_SEQUENCES));
+        let n = dice::roll(1..=MOST_AT_ONCE);
+        let (n, path) = match dice::roll(0..3) {
             0 => (1, format!("/v1/sequences/{sequence}/next")),
             1 => (n, format!("/v1/sequences/{sequence}/next?count={n}")),
             _ => (n, format!("/v1/sequences/{sequence}/blocks?size={n}")),

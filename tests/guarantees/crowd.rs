@@ -64,37 +64,79 @@ async fn a_reservation_for_each_caller_is_found_out(backend: Backend) {
     program.stop().await;
 }
 
+for_each_server!(callers_above_the_bound_who_wait_are_found_out);
+
+/// What `a_waiter_beyond_the_bound_is_refused_and_burns_nothing` sees refused at the directory.
+async fn callers_above_the_bound_who_wait_are_found_out(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = patient()
+        .database(&database.url)
+        .env("ODOMETER_LIMITS__WAITERS", 10)
+        .without_guards("no-bounds")
+        .start_ready()
+        .await;
+    let client = program.client();
+    // As many of them wait at once as call.
+    crowd(&database, &client).await;
+    let scrape = Scrape::of(&client).await;
+    assert_eq!(scrape.sum("odometer_waiters_refused_total", &[]), 0.0);
+}
+
 for_each_server!(replicas_that_use_a_new_name_at_once_create_it_once);
 
 async fn replicas_that_use_a_new_name_at_once_create_it_once(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let options = Program::options().database(&database.url);
-    let mut programs = Vec::new();
-    for _ in 0..3 {
-        programs.push(options.start_ready().await);
-    }
-    let clients: Vec<Client> = programs.iter().map(Program::client).collect();
+    let programs = replicas(&options).await;
     for round in 0..10 {
-        let sequence = format!("birth-{round}");
-        let path = format!("/v1/sequences/{sequence}/next");
-        let calls: Vec<_> = clients
-            .iter()
-            .cycle()
-            .take(12)
-            .map(|client| {
-                let (client, path) = (client.clone(), path.clone());
-                tokio::spawn(async move { client.ask(&path).await })
-            })
-            .collect();
-        let mut ledger = Ledger::default();
-        for call in calls {
-            ledger.record(&sequence, &given(call.await.expect("no panic")));
-        }
+        let ledger = use_at_once(&programs, &format!("birth-{round}")).await;
         assert_eq!(ledger.n_numbers(), 12);
         assert_eq!(ledger.n_duplicates(), 0, "{ledger:?}");
     }
     let born = "SELECT COUNT(*) FROM sequence WHERE name LIKE 'birth-%'";
     assert_eq!(database.number(born).await, Some(10));
+}
+
+for_each_server!(names_that_are_born_again_are_found_out);
+
+async fn names_that_are_born_again_are_found_out(backend: Backend) {
+    const MOST_ROUNDS: usize = 100;
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().database(&database.url);
+    let programs = replicas(&options.without_guards("birth-overwrites,no-went-back-checks")).await;
+    for round in 0..MOST_ROUNDS {
+        let ledger = use_at_once(&programs, &format!("birth-{round}")).await;
+        if ledger.n_duplicates() > 0 {
+            return;
+        }
+    }
+    panic!("no number was given twice in {MOST_ROUNDS} rounds");
+}
+
+async fn replicas(options: &Options) -> Vec<Program> {
+    let mut programs = Vec::new();
+    for _ in 0..3 {
+        programs.push(options.start_ready().await);
+    }
+    programs
+}
+
+/// What twelve callers are given who use a name first, all at once and spread over the replicas.
+async fn use_at_once(programs: &[Program], sequence: &str) -> Ledger {
+    let path = format!("/v1/sequences/{sequence}/next");
+    let clients = programs.iter().map(Program::client).cycle();
+    let calls: Vec<_> = clients
+        .take(12)
+        .map(|client| {
+            let path = path.clone();
+            tokio::spawn(async move { client.ask(&path).await })
+        })
+        .collect();
+    let mut ledger = Ledger::default();
+    for call in calls {
+        ledger.record(sequence, &given(call.await.expect("no panic")));
+    }
+    ledger
 }
 
 /// However they ended: where each caller has one of its own, most meet a conflict or the deadline.

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::{
     Answer, Backend, Client, CutPoint, Ledger, Options, Program, Proxy, Range, Scrape, Server,
-    TestDatabase, for_each_server, settings, wait,
+    TestDatabase, dice, for_each_server, settings, wait,
 };
 
 const N_CALLERS: usize = 8;
@@ -87,7 +87,7 @@ async fn numbers_lost_and_not_counted_are_found_out(backend: Backend) {
 
 fn points() -> [CutPoint; 3] {
     // A reply's header has four bytes and five; within it, and behind it.
-    let n_bytes = rand::random_range(1..=10);
+    let n_bytes = dice::roll(1..=10);
     [
         CutPoint::BeforeForwarding,
         CutPoint::BeforeReply,
@@ -244,7 +244,7 @@ impl Run {
             }
             let n_before = self.n_met(&programs).await;
             let n_cuts = proxy.n_cuts();
-            proxy.cut_after(rand::random_range(0..MOST_PASSED), self.point);
+            proxy.cut_after(dice::roll(0..MOST_PASSED), self.point);
             if callers.is_empty() {
                 callers.extend(call(&programs, &load));
             }
@@ -318,10 +318,10 @@ async fn call_until_over(client: Client, load: Arc<Load>) -> (Ledger, Vec<String
     let mut ledger = Ledger::default();
     let mut failures = Vec::new();
     while !load.over.load(Ordering::Relaxed) {
-        let number = rand::random_range(0..N_SEQUENCES);
+        let number = dice::roll(0..N_SEQUENCES);
         let sequence = name(number);
-        let n = rand::random_range(1..=MOST_AT_ONCE);
-        let path = match rand::random_range(0..3) {
+        let n = dice::roll(1..=MOST_AT_ONCE);
+        let path = match dice::roll(0..3) {
             0 => format!("/v1/sequences/{sequence}/next"),
             1 => format!("/v1/sequences/{sequence}/next?count={n}"),
             _ => format!("/v1/sequences/{sequence}/blocks?size={n}"),

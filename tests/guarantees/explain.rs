@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::support::{
-    Answer, Backend, Client, Ledger, Options, Program, Range, TestDatabase, for_each_backend,
+    Answer, Backend, Client, Ledger, Options, Program, Range, TestDatabase, dice, for_each_backend,
     settings, wait,
 };
 
@@ -112,7 +112,7 @@ async fn explained(database: &TestDatabase, options: &Options) -> Outcome {
     let mut said = Vec::new();
     let clients: Vec<Client> = run.programs.iter().map(Program::client).collect();
     for (sequence, value) in run.questions().await {
-        let client = &clients[rand::random_range(0..clients.len())];
+        let client = &clients[dice::roll(0..clients.len())];
         let fate = ask(client, &sequence, value).await;
         said.push(Said {
             sequence,
@@ -331,10 +331,10 @@ impl<'a> Run<'a> {
         let marks = self.high_water_marks().await;
         let mut questions = Vec::new();
         for n in 0..settings::at_size(300, 1_000) {
-            let sequence = name(rand::random_range(0..N_SEQUENCES));
+            let sequence = name(dice::roll(0..N_SEQUENCES));
             let mark = marks[&sequence];
             let from = if n % 2 == 0 { 1 } else { (mark - NEAR).max(1) };
-            questions.push((sequence, rand::random_range(from..mark + NEAR / 4)));
+            questions.push((sequence, dice::roll(from..mark + NEAR / 4)));
         }
         for story in [HELD, RETURNED, LOST] {
             let all = 1..marks[story] + 2;
@@ -398,21 +398,21 @@ async fn call_until_over(stage: Arc<Stage>) -> (Ledger, Outcome) {
     let mut ledger = Ledger::default();
     let mut outcome = Outcome::default();
     while !stage.over.load(Ordering::Relaxed) {
-        let replica = stage.current(rand::random_range(0..stage.replicas.len()));
+        let replica = stage.current(dice::roll(0..stage.replicas.len()));
         if replica.is_ending.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(1)).await;
             continue;
         }
-        let sequence = name(rand::random_range(0..N_SEQUENCES));
-        let n = rand::random_range(1..=MOST_AT_ONCE);
-        let path = match rand::random_range(0..4) {
+        let sequence = name(dice::roll(0..N_SEQUENCES));
+        let n = dice::roll(1..=MOST_AT_ONCE);
+        let path = match dice::roll(0..4) {
             0 | 1 => format!("/v1/sequences/{sequence}/next"),
             2 => format!("/v1/sequences/{sequence}/next?count={n}"),
             _ => format!("/v1/sequences/{sequence}/blocks?size={n}"),
         };
         // One call in five hangs up before its reply can be there, or just when it comes.
-        let patience = if rand::random_range(0..5) == 0 {
-            Duration::from_micros(rand::random_range(0..2_000))
+        let patience = if dice::roll(0..5) == 0 {
+            Duration::from_micros(dice::roll(0..2_000))
         } else {
             LIMIT
         };
@@ -421,7 +421,7 @@ async fn call_until_over(stage: Arc<Stage>) -> (Ledger, Outcome) {
             let n_given = ranges.iter().map(|range| range.count).sum();
             stage.n_given.fetch_add(n_given, Ordering::Relaxed);
             ledger.record(&sequence, &ranges);
-            if rand::random_range(0..10) == 0 {
+            if dice::roll(0..10) == 0 {
                 let last = ranges.last().expect("numbers were given").last();
                 stage.ask_at_once(&sequence, last, &mut outcome).await;
             }
@@ -434,7 +434,7 @@ impl Stage {
     /// Asks any replica about a number that a caller has just been given. One that is ending need
     /// not answer.
     async fn ask_at_once(&self, sequence: &str, value: i64, outcome: &mut Outcome) {
-        let replica = self.current(rand::random_range(0..self.replicas.len()));
+        let replica = self.current(dice::roll(0..self.replicas.len()));
         let path = format!("/v1/sequences/{sequence}/explain?id={value}");
         let Ok(reply) = replica.client.get(&path).await else {
             return;

@@ -12,7 +12,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Answer, Backend, Client, Ledger, Options, Program, Range, Scrape, TestDatabase,
+    Answer, Backend, Client, Ledger, Options, Program, Range, Scrape, TestDatabase, dice,
     for_each_backend, for_each_server, settings, wait,
 };
 
@@ -33,6 +33,7 @@ async fn nothing_below_a_floor_and_nothing_of_a_retired_sequence_is_issued(backe
     let database = TestDatabase::prepared(backend).await;
     let outcome = run(&database, &Program::options(), n_rounds, Life::Whole, None).await;
     assert_eq!(outcome.violations, Vec::<String>::new());
+    assert_eq!(outcome.refusals, Vec::<String>::new());
     assert_eq!(outcome.ledger.n_duplicates(), 0, "numbers given twice");
     assert!(
         outcome.n_cut > 0.0,
@@ -62,6 +63,7 @@ async fn nothing_below_the_floor_of_a_period_is_issued(backend: Backend) {
     let options = Program::options();
     let outcome = run(&database, &options, n_rounds, Life::Whole, Some("eod-7")).await;
     assert_eq!(outcome.violations, Vec::<String>::new());
+    assert_eq!(outcome.refusals, Vec::<String>::new());
     assert_eq!(outcome.ledger.n_duplicates(), 0, "numbers given twice");
     assert!(
         outcome.n_cut > 0.0,
@@ -114,7 +116,10 @@ enum Life {
 
 struct Outcome {
     ledger: Ledger,
+    /// Numbers that were given although a rule forbade them.
     violations: Vec<String>,
+    /// Calls that got no number for another reason than a retirement.
+    refusals: Vec<String>,
     n_cut: f64,
 }
 
@@ -188,10 +193,10 @@ async fn run(
     let mut rules = Vec::new();
     for _round in 0..n_rounds {
         stage.goes_on().await;
-        let replica = rand::random_range(0..N_REPLICAS);
+        let replica = dice::roll(0..N_REPLICAS);
         rules.push(raise_floor(&stage, &clients[replica], replica).await);
         if life == Life::Whole {
-            let replica = rand::random_range(0..N_REPLICAS);
+            let replica = dice::roll(0..N_REPLICAS);
             rules.extend(retire_and_restore(database, &stage, &clients, replica).await);
         }
     }
@@ -208,15 +213,15 @@ async fn run(
             .sum(abandoned, &[("cause", "advanced")]);
     }
     let calls = std::mem::take(&mut *stage.calls.lock().expect("nobody panics with it"));
-    let mut violations = broken(&rules, &calls);
-    violations.append(&mut stage.refusals.lock().expect("nobody panics with it"));
+    let refusals = std::mem::take(&mut *stage.refusals.lock().expect("nobody panics with it"));
     let mut ledger = Ledger::default();
     for call in &calls {
         ledger.record("floors", &call.ranges);
     }
     Outcome {
         ledger,
-        violations,
+        violations: broken(&rules, &calls),
+        refusals,
         n_cut,
     }
 }
@@ -357,11 +362,11 @@ impl Stage {
 
 async fn call_until_over(stage: Arc<Stage>, client: Client, replica: usize) {
     while !stage.over.load(Ordering::Relaxed) {
-        let n = rand::random_range(1..=MOST_AT_ONCE);
+        let n = dice::roll(1..=MOST_AT_ONCE);
         let of_period = stage
             .key
             .map_or(String::new(), |key| format!("&period={key}"));
-        let path = match rand::random_range(0..4) {
+        let path = match dice::roll(0..4) {
             0 => format!("/v1/sequences/floors/blocks?size={n}{of_period}"),
             1 => format!("/v1/sequences/floors/next?ids=false&count={n}{of_period}"),
             _ => format!("/v1/sequences/floors/next{}", of_period.replace('&', "?")),

@@ -1,13 +1,15 @@
 //! Callers' keys, more of them than memory keeps, and changes that follow each other closely.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::json;
 
 use crate::support::{
-    Answer, Backend, Client, Ledger, Program, Range, Reply, TestDatabase, for_each_backend,
-    for_each_server, wait,
+    Answer, Backend, Client, Ledger, Options, Program, Range, Reply, TestDatabase,
+    for_each_backend, for_each_server,
+    settings::{self, at_size},
+    wait,
 };
 
 /// How soon a change holds everywhere.
@@ -48,7 +50,11 @@ async fn changes_of_two_replicas_within_one_poll_hide_nothing(backend: Backend) 
     there.stop().await;
 }
 
-for_each_backend!(more_keys_than_memory_keeps_are_all_served);
+for_each_backend!(
+    more_keys_than_memory_keeps_are_all_served,
+    callers_over_very_many_keys_wait_for_a_place_and_lose_nothing,
+    keys_that_leave_and_return_nothing_are_found_out,
+);
 
 async fn more_keys_than_memory_keeps_are_all_served(backend: Backend) {
     const N_KEYS: usize = 40;
@@ -77,20 +83,110 @@ async fn more_keys_than_memory_keeps_are_all_served(backend: Backend) {
     program.stop().await;
 }
 
-/// A key's next number; with as many at once as this, some are told to come again.
+/// A key's next number; with as many at once as this, some wait for a place in memory.
 async fn served(client: Client, key: usize) -> Vec<Range> {
     let path = format!("/v1/sequences/many/next?period=key-{key}");
-    let started = Instant::now();
-    loop {
-        match client.ask(&path).await {
-            Answer::Given(ranges) => return ranges,
-            Answer::Refused(reply) => {
-                assert_eq!(reply.code().as_deref(), Some("overloaded"), "{reply:?}");
-            }
-            Answer::NoReply(error) => panic!("no reply: {error:?}"),
+    match client.ask(&path).await {
+        Answer::Given(ranges) => ranges,
+        answer @ (Answer::Refused(_) | Answer::NoReply(_)) => panic!("{path}: {answer:?}"),
+    }
+}
+
+async fn callers_over_very_many_keys_wait_for_a_place_and_lose_nothing(backend: Backend) {
+    let crowd = Crowd::of(backend, &Program::options()).await;
+    assert_eq!(crowd.ledger.n_duplicates(), 0, "{crowd:?}");
+    assert!(crowd.n_refused * 1000 < crowd.n_calls, "{crowd:?}");
+    assert_eq!(crowd.n_lost, 0, "{crowd:?}");
+    // Else no key left, and nobody waited for its place.
+    assert!(crowd.n_left > crowd.n_calls / 10, "vacuous: {crowd:?}");
+}
+
+async fn keys_that_leave_and_return_nothing_are_found_out(backend: Backend) {
+    let options = Program::options().without_guards("no-return");
+    let crowd = Crowd::of(backend, &options).await;
+    assert!(crowd.n_lost > 0, "{crowd:?}");
+}
+
+/// What came of more callers than there are places in memory, each with another key at each call.
+#[derive(Debug, Default)]
+struct Crowd {
+    ledger: Ledger,
+    n_calls: u64,
+    n_refused: u64,
+    /// Keys that were sent out of memory, as often as they were.
+    n_left: u64,
+    /// Numbers that were reserved, and neither given nor returned.
+    n_lost: u64,
+}
+
+impl Crowd {
+    async fn of(backend: Backend, options: &Options) -> Self {
+        const N_CALLERS: usize = 48;
+        let (n_keys, n_calls) = at_size((150, 12), (5_000, 1_000));
+        let database = TestDatabase::prepared(backend).await;
+        let mut options = options.clone().database(&database.url);
+        if !settings::full() {
+            options = options
+                .env("ODOMETER_LIMITS__LIVE_PERIODS", "8")
+                // A database with one writer serves so many as fast as its disk is.
+                .env("ODOMETER_REFILL__DEADLINE", "25s");
         }
-        assert!(started.elapsed() < Duration::from_secs(25), "{path}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        let program = options.start_ready().await;
+        let client = program.client();
+        let definition = json!({"period": "keyed", "block": {"min": 10}});
+        client.define("many", &definition).await;
+        let calls: Vec<_> = (0..N_CALLERS)
+            .map(|caller| {
+                let client = client.clone();
+                let keys = (0..n_calls).map(move |call| (caller * 101 + call * 37) % n_keys);
+                tokio::spawn(async move { Self::called(&client, keys).await })
+            })
+            .collect();
+        let mut crowd = Self::default();
+        for call in calls {
+            let one = call.await.expect("no panic");
+            crowd.ledger.merge(one.ledger);
+            crowd.n_calls += one.n_calls;
+            crowd.n_refused += one.n_refused;
+        }
+        program.stop().await;
+        crowd.count(&database).await;
+        crowd
+    }
+
+    async fn called(client: &Client, keys: impl Iterator<Item = usize>) -> Self {
+        let mut one = Self::default();
+        for key in keys {
+            one.n_calls += 1;
+            let path = format!("/v1/sequences/many/next?period=key-{key}");
+            match client.ask(&path).await {
+                Answer::Given(ranges) => one.ledger.record(&format!("key-{key}"), &ranges),
+                Answer::Refused(reply) => {
+                    assert_eq!(reply.code().as_deref(), Some("overloaded"), "{reply:?}");
+                    one.n_refused += 1;
+                }
+                Answer::NoReply(error) => panic!("no reply: {error:?}"),
+            }
+        }
+        one
+    }
+
+    /// Looks at what is left when the program has ended.
+    async fn count(&mut self, database: &TestDatabase) {
+        let counters = "SELECT next_value FROM counter WHERE sequence = 'many' AND period <> ''";
+        let rows = database.query(counters).await;
+        let reserved = |row: &sea_orm::QueryResult| -> i64 {
+            row.try_get_by_index::<i64>(0).expect("a number") - 1
+        };
+        let n_reserved: i64 = rows.iter().map(reserved).sum();
+        let journal = database.journal("many").await;
+        // Of each key the rest of one block was returned at the end.
+        self.n_left = journal.len().saturating_sub(rows.len()) as u64;
+        let returned = journal.iter().filter(|row| row.fate == "returned");
+        let n_returned: i64 = returned.map(|row| row.last - row.next_unissued + 1).sum();
+        let n_given = i64::try_from(self.ledger.n_numbers()).expect("few");
+        let n_lost = n_reserved - n_returned - n_given;
+        self.n_lost = u64::try_from(n_lost).expect("none was given that was not reserved");
     }
 }
 

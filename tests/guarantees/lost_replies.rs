@@ -10,7 +10,7 @@ use std::{
 
 use crate::support::{
     Answer, Backend, Client, Ledger, Link, Options, Program, Proxy, Scrape, Server, TestDatabase,
-    for_each_server, settings, wait,
+    dice, for_each_server, settings, wait,
 };
 
 const N_CALLERS: usize = 8;
@@ -132,9 +132,9 @@ async fn call_until_over(client: Client, load: Arc<Load>) -> (Ledger, Vec<String
     let mut ledger = Ledger::default();
     let mut failures = Vec::new();
     while !load.over.load(Ordering::Relaxed) {
-        let sequence = format!("lost-{}", rand::random_range(0..N_SEQUENCES));
-        let n = rand::random_range(1..=50);
-        let path = match rand::random_range(0..3) {
+        let sequence = format!("lost-{}", dice::roll(0..N_SEQUENCES));
+        let n = dice::roll(1..=50);
+        let path = match dice::roll(0..3) {
             0 => format!("/v1/sequences/{sequence}/next"),
             1 => format!("/v1/sequences/{sequence}/next?count={n}"),
             _ => format!("/v1/sequences/{sequence}/blocks?size={n}"),

@@ -1,16 +1,20 @@
 //! What Odometer promises under faults, each with a control that finds the fault
 //! when the guards are out.
 
+mod births;
 mod changes;
 mod chaos;
+mod commits;
 mod crowd;
 mod cuts;
 mod directory;
+mod edge;
 mod explain;
 mod fairness;
 mod first_refill;
 mod floors;
 mod frozen;
+mod isolation;
 mod keys;
 mod leases;
 mod lost_replies;
@@ -20,10 +24,12 @@ mod panics;
 mod periods;
 mod periods_recovered;
 mod periods_removed;
+mod recovered;
 mod redis;
 mod refresh;
 mod reserve;
 mod rolling_restart;
+mod set_aside;
 mod snowflake;
 mod stores;
 mod strict;

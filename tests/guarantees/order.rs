@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Answer, Client, Ledger, Program, Range, wait};
+use crate::support::{Answer, Client, Ledger, Program, Range, dice, wait};
 
 /// The sequence that all callers use.
 pub(super) const SEQUENCE: &str = "strict";
@@ -241,7 +241,7 @@ async fn call_until_over(stage: Arc<Stage>) -> (Vec<Call>, Vec<Refusal>) {
     let mut calls = Vec::new();
     let mut refusals = Vec::new();
     while !stage.over.load(Ordering::Relaxed) {
-        let replica = rand::random_range(0..stage.replicas.len());
+        let replica = dice::roll(0..stage.replicas.len());
         let called = stage.current(replica);
         if called.killed.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -288,8 +288,8 @@ async fn call_until_over(stage: Arc<Stage>) -> (Vec<Call>, Vec<Refusal>) {
 
 /// One of all the ways to ask for numbers; most calls ask for one.
 fn any_call() -> String {
-    let n = rand::random_range(1..=MOST_AT_ONCE);
-    match rand::random_range(0..50) {
+    let n = dice::roll(1..=MOST_AT_ONCE);
+    match dice::roll(0..50) {
         0 => format!("/v1/sequences/{SEQUENCE}/blocks?size={n}"),
         1..=4 => format!("/v1/sequences/{SEQUENCE}/next?count={n}"),
         5 => format!("/v1/sequences/{SEQUENCE}/next?count={n}&contiguous=true"),

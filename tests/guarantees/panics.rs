@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::support::{
-    Answer, Backend, Client, Ledger, Program, Scrape, TestDatabase, for_each_backend, wait,
+    Answer, Backend, Client, Ledger, Program, Scrape, TestDatabase, dice, for_each_backend, wait,
 };
 
 const N_CALLERS: usize = 16;
@@ -19,22 +19,43 @@ const N_NUMBERS: u64 = 5_000;
 for_each_backend!(an_actor_that_panics_takes_no_caller_with_it);
 
 async fn an_actor_that_panics_takes_no_caller_with_it(backend: Backend) {
-    let (ledger, failures, scrape) = run_with_panics(backend, "actor-panic").await;
-    assert_eq!(failures, Vec::<String>::new());
-    assert_eq!(ledger.n_duplicates(), 0);
-    let n_restarts = scrape.sum("odometer_actor_restarts_total", &[]);
+    let outcome = run_with_panics(backend, "actor-panic").await;
+    assert_eq!(outcome.calls.failures, Vec::<String>::new());
+    assert_eq!(outcome.calls.ledger.n_duplicates(), 0);
+    let n_restarts = outcome.scrape.sum("odometer_actor_restarts_total", &[]);
     assert!(n_restarts >= 10.0, "vacuous: {n_restarts} restarts");
+    let n_refused = outcome.calls.n_refused;
+    println!("{backend:?}: {n_restarts} restarts, {n_refused} calls refused");
+    assert_eq!(n_refused, 0, "of {N_NUMBERS} calls");
 }
 
 for_each_backend!(a_new_actor_that_takes_the_dead_one_s_block_again_is_found_out);
 
 async fn a_new_actor_that_takes_the_dead_one_s_block_again_is_found_out(backend: Backend) {
-    let (ledger, _, _) = run_with_panics(backend, "actor-panic,takeover-keeps-block").await;
-    assert!(ledger.n_duplicates() > 0, "the check finds nothing");
+    let outcome = run_with_panics(backend, "actor-panic,takeover-keeps-block").await;
+    assert!(
+        outcome.calls.ledger.n_duplicates() > 0,
+        "the check finds nothing"
+    );
+}
+
+/// What callers were given, and what not.
+#[derive(Default)]
+struct Calls {
+    ledger: Ledger,
+    /// Calls that got 503: no number, and they may be sent again.
+    n_refused: u64,
+    /// Calls that got anything else.
+    failures: Vec<String>,
+}
+
+struct Outcome {
+    calls: Calls,
+    scrape: Scrape,
 }
 
 /// Callers use a few sequences until enough numbers were given; then each sequence must go on.
-async fn run_with_panics(backend: Backend, guards: &str) -> (Ledger, Vec<String>, Scrape) {
+async fn run_with_panics(backend: Backend, guards: &str) -> Outcome {
     let database = TestDatabase::prepared(backend).await;
     let program = Program::options()
         .without_guards(guards)
@@ -47,12 +68,12 @@ async fn run_with_panics(backend: Backend, guards: &str) -> (Ledger, Vec<String>
     let callers: Vec<_> = (0..N_CALLERS)
         .map(|_| tokio::spawn(call(program.client(), Arc::clone(&n_given))))
         .collect();
-    let mut ledger = Ledger::default();
-    let mut failures = Vec::new();
+    let mut all = Calls::default();
     for caller in callers {
-        let (given, failed) = caller.await.expect("a caller does not panic");
-        ledger.merge(given);
-        failures.extend(failed);
+        let calls = caller.await.expect("a caller does not panic");
+        all.ledger.merge(calls.ledger);
+        all.n_refused += calls.n_refused;
+        all.failures.extend(calls.failures);
     }
     let client = program.client();
     for sequence in (0..N_SEQUENCES).map(name) {
@@ -65,32 +86,33 @@ async fn run_with_panics(backend: Backend, guards: &str) -> (Ledger, Vec<String>
             Answer::Refused(_) | Answer::NoReply(_) => None,
         })
         .await;
-        ledger.record(&sequence, &ranges);
+        all.ledger.record(&sequence, &ranges);
     }
-    let scrape = Scrape::of(&client).await;
-    (ledger, failures, scrape)
+    Outcome {
+        calls: all,
+        scrape: Scrape::of(&client).await,
+    }
 }
 
 fn name(number: usize) -> String {
     format!("panic-{number}")
 }
 
-/// Calls until all callers together were given enough; what was neither a number nor 503.
-async fn call(client: Client, n_given: Arc<AtomicU64>) -> (Ledger, Vec<String>) {
-    let mut ledger = Ledger::default();
-    let mut failures = Vec::new();
+/// Calls until all callers together were given enough.
+async fn call(client: Client, n_given: Arc<AtomicU64>) -> Calls {
+    let mut calls = Calls::default();
     while n_given.load(Ordering::Relaxed) < N_NUMBERS {
-        let sequence = name(rand::random_range(0..N_SEQUENCES));
+        let sequence = name(dice::roll(0..N_SEQUENCES));
         let path = format!("/v1/sequences/{sequence}/next");
         match client.ask(&path).await {
             Answer::Given(ranges) => {
                 n_given.fetch_add(1, Ordering::Relaxed);
-                ledger.record(&sequence, &ranges);
+                calls.ledger.record(&sequence, &ranges);
             }
-            Answer::Refused(reply) if reply.status == 503 => {}
-            Answer::Refused(reply) => failures.push(format!("{reply:?}")),
-            Answer::NoReply(error) => failures.push(format!("{error:?}")),
+            Answer::Refused(reply) if reply.status == 503 => calls.n_refused += 1,
+            Answer::Refused(reply) => calls.failures.push(format!("{reply:?}")),
+            Answer::NoReply(error) => calls.failures.push(format!("{error:?}")),
         }
     }
-    (ledger, failures)
+    calls
 }

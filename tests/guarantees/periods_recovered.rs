@@ -91,7 +91,7 @@ async fn restore_and_recover(database: &TestDatabase, options: &Options) -> Outc
     for (sequence, period) in before.into_iter().chain(later) {
         until(&client, sequence, period, "store_went_back").await;
     }
-    let finished = options.run(&["recover", "--skip", &SKIP.to_string()]);
+    let finished = options.run(&["recover", "--yes", "--skip", &SKIP.to_string()]);
     assert_eq!(finished.code, Some(0), "{finished}");
 
     let fresh = options.start_ready().await;

@@ -145,6 +145,19 @@ async fn a_sequence_has_no_more_keys_than_are_allowed(backend: Backend) {
     program.stop().await;
 }
 
+for_each_backend!(keys_above_their_bound_are_found_out);
+
+async fn keys_above_their_bound_are_found_out(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = options(&database).env("ODOMETER_LIMITS__KEYED_PERIODS", 3);
+    let program = options.without_guards("no-bounds").start_ready().await;
+    let client = program.client();
+    define_batches(&client).await;
+    for key in ["a", "b", "c", "d"] {
+        given(&client, "batches", &format!("period={key}&")).await;
+    }
+}
+
 fn options(database: &TestDatabase) -> Options {
     Program::options()
         .database(&database.url)

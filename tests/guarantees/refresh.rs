@@ -6,12 +6,11 @@ use odometer::{
     application::stores_settings,
     config::{Config, Secret, StoresConfig},
     metrics::Metrics,
-    store::{Act, Changed, Condition, News, Stores},
+    store::{Act, Changed, Condition, Following, Stores},
 };
 use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
-use tokio::sync::mpsc;
 
-use crate::support::{Backend, TestDatabase, for_each_server};
+use crate::support::{Backend, TestDatabase, for_each_server, wait};
 
 /// Far longer than two polls take, on a machine that is busy with other things.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -56,12 +55,55 @@ async fn a_change_at_one_replica_is_news_at_the_other(backend: Backend) {
     while told.len() < N_AT_ONCE {
         for one in next_changes(&mut news).await {
             assert!(!one.is_live, "{one:?}");
-            assert!(told.insert(one.name.as_str().to_owned()), "told twice");
+            // Whoever is too slow to take a page is told all of them again.
+            told.insert(one.name.as_str().to_owned());
         }
     }
     for store in [here, there] {
         store.close(Duration::from_secs(5)).await;
     }
+}
+
+for_each_server!(a_recovery_waits_for_no_change_that_was_not_heard);
+
+/// Nobody takes what was changed, which is more than may wait, and then the store is recovered.
+async fn a_recovery_waits_for_no_change_that_was_not_heard(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let store = connect(&database).await;
+    let Following {
+        mut news,
+        mut recoveries,
+    } = store.news().expect("nobody took them yet");
+    let rows: Vec<String> = (0..N_AT_ONCE)
+        .map(|n| format!("('many-{n:05}', '{{}}', 'retired', '', 100, 0, 0)"))
+        .collect();
+    let insert = format!("INSERT INTO sequence VALUES {}", rows.join(","));
+    database.execute(&insert).await;
+    let changed = "UPDATE meta SET definitions_version = 100";
+    database.execute(changed).await;
+    wait::until("the first page waits", LIMIT, async || {
+        (news.len() == 1).then_some(())
+    })
+    .await;
+    assert!(recoveries.try_recv().is_err());
+    let recover = "UPDATE meta SET recovered_at = 1, recovered_skip = 1";
+    database.execute(recover).await;
+    let recovery = tokio::time::timeout(LIMIT, recoveries.recv()).await;
+    let recovery = recovery.expect("in time").expect("the store is there");
+    // What was told before it does not count.
+    let before = news.try_recv().expect("it waits");
+    assert_eq!((before.source, before.n_recoveries), (recovery.source, 0));
+    assert_eq!(recovery.n_recoveries, 1);
+    let told_again = tokio::time::timeout(LIMIT, async {
+        while let Some(told) = news.recv().await {
+            if told.n_recoveries == recovery.n_recoveries {
+                return told.changed.len();
+            }
+        }
+        0
+    });
+    assert!(told_again.await.expect("news in time") > 0);
+    store.close(Duration::from_secs(5)).await;
 }
 
 async fn connect(database: &TestDatabase) -> Arc<Stores> {
@@ -90,10 +132,8 @@ async fn define(store: &Stores, sequence: &str) {
     defined.expect("it is defined");
 }
 
-async fn next_changes(news: &mut mpsc::Receiver<News>) -> Vec<Changed> {
-    let received = tokio::time::timeout(LIMIT, news.recv()).await;
-    match received.expect("news in time") {
-        Some(News::Changed(changed)) => changed,
-        other => panic!("not what was changed: {other:?}"),
-    }
+async fn next_changes(following: &mut Following) -> Vec<Changed> {
+    let received = tokio::time::timeout(LIMIT, following.news.recv()).await;
+    let news = received.expect("news in time");
+    news.expect("the store is there").changed
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::{task::JoinHandle, time::MissedTickBehavior};
 
 use crate::support::{
-    Backend, Balancer, Ledger, Options, Program, Range, Reply, Scrape, Spreads, TestDatabase,
+    Backend, Balancer, Ledger, Options, Program, Range, Reply, Scrape, Spreads, TestDatabase, dice,
     for_each_backend, for_each_server, raw::Connection, run, settings, wait,
 };
 
@@ -370,7 +370,7 @@ async fn call_until_over(stage: Arc<Stage>, address: String) -> Outcome {
     turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !stage.over.load(Ordering::Relaxed) {
         turn.tick().await;
-        let sequence = name(rand::random_range(0..N_SEQUENCES));
+        let sequence = name(dice::roll(0..N_SEQUENCES));
         let path = some_path(&sequence);
         let mut connection = match kept.take().filter(Connection::is_open) {
             Some(connection) => connection,
@@ -393,8 +393,8 @@ async fn call_until_over(stage: Arc<Stage>, address: String) -> Outcome {
 }
 
 fn some_path(sequence: &str) -> String {
-    let n = rand::random_range(1..=20);
-    match rand::random_range(0..8) {
+    let n = dice::roll(1..=20);
+    match dice::roll(0..8) {
         0 => format!("/v1/sequences/{sequence}/blocks?size={n}"),
         1 => format!("/v1/sequences/{sequence}/next?count={n}"),
         _ => format!("/v1/sequences/{sequence}/next"),

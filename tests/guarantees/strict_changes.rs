@@ -98,7 +98,7 @@ async fn a_strict_counter_that_went_back_gives_nothing_until_it_is_recovered(bac
         Some("store_went_back"),
         "{reply:?}"
     );
-    let finished = options.run(&["recover", "--skip", "100"]);
+    let finished = options.run(&["recover", "--yes", "--skip", "100"]);
     assert_eq!(finished.code, Some(0), "{finished}");
     let first = wait::until("it serves again", LIMIT, async || {
         let reply = client.post(path).await.expect("a reply");

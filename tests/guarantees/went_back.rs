@@ -24,6 +24,8 @@ const LIMIT: Duration = Duration::from_secs(90);
 const BUSY: [&str; 3] = ["busy-0", "busy-1", "busy-2"];
 /// What the names begin with of which the first replica adopts a block that is returned in the dump.
 const ADOPTED: &str = "adopted-";
+/// The same of the name that is unloaded when the dump is restored.
+const UNLOADED: &str = "unloaded-";
 /// Steps that `recover` skips: above all that is reserved in one round.
 const SKIP: u64 = 1_000_000;
 /// Numbers of a block that is returned.
@@ -65,11 +67,11 @@ async fn a_recovery_that_keeps_returned_blocks_repeats_numbers(backend: Backend)
     let options = options(&database).without_guards("recover-keeps-returned");
     let outcome = rounds(&database, &options, 1, true).await;
     let twice = outcome.twice();
-    assert_eq!(twice.len(), 1, "what was adopted, and no more: {twice:?}");
-    assert!(
-        twice.keys().all(|name| name.starts_with(ADOPTED)),
-        "{twice:?}"
-    );
+    let has = |prefix: &str| twice.keys().any(|name| name.starts_with(prefix));
+    assert!(has(ADOPTED), "nothing is found: {twice:?}");
+    // On a slow machine the other one is unloaded, and so returned, before the dump, too.
+    let is_returned = |name: &String| name.starts_with(ADOPTED) || name.starts_with(UNLOADED);
+    assert!(twice.keys().all(is_returned), "{twice:?}");
 }
 
 for_each_server!(a_replica_whose_row_is_gone_refuses_names_it_never_used);
@@ -200,11 +202,12 @@ async fn a_dry_recovery_changes_nothing(backend: Backend) {
     assert_eq!(dry.code, Some(0), "{dry}");
     assert_eq!(everything(&database).await, before);
 
-    let wet = options.run(&["recover", "--skip", "1000"]);
+    let wet = options.run(&["recover", "--yes", "--skip", "1000"]);
     assert_eq!(wet.code, Some(0), "{wet}");
     let lines = |text: &str| -> Vec<String> {
         let lines: Vec<&str> = text.lines().collect();
-        lines[..lines.len() - 1]
+        // The last two say what is to be done now.
+        lines[..lines.len() - 2]
             .iter()
             .map(|&line| line.to_owned())
             .collect()
@@ -214,6 +217,7 @@ async fn a_dry_recovery_changes_nothing(backend: Backend) {
         "2 sequences go on 1000 steps further",
         "the highest rise is 3000, of short",
         "1 sequences end before that",
+        "\n  short\n",
         "returned blocks with ",
         "are given up",
     ] {
@@ -349,7 +353,7 @@ impl Names {
     fn new() -> Self {
         let name = |what: &str| format!("{what}{}", uuid::Uuid::new_v4().simple());
         Self {
-            unloaded: name("unloaded-"),
+            unloaded: name(UNLOADED),
             adopted: name(ADOPTED),
             born_later: name("born-later-"),
             fresh: name("fresh-"),
@@ -550,7 +554,7 @@ async fn until_it_refuses(notes: &Notes, client: &Client, name: &str, notices: b
 }
 
 fn recover(options: &Options, n_steps: u64) {
-    let finished = options.run(&["recover", "--skip", &n_steps.to_string()]);
+    let finished = options.run(&["recover", "--yes", "--skip", &n_steps.to_string()]);
     assert_eq!(finished.code, Some(0), "{finished}");
 }
 

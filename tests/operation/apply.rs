@@ -111,6 +111,21 @@ async fn written(database: &TestDatabase) -> (Option<i64>, Option<i64>) {
     (database.number(of_all).await, database.number(of_one).await)
 }
 
+for_each_backend!(a_format_that_needs_to_be_confirmed_is_to_be_put);
+
+async fn a_format_that_needs_to_be_confirmed_is_to_be_put(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let file = File::of(&database);
+    file.applied("[sequences.orders]\nformat = \"A-{value}\"\n", &[]);
+    let recovered = file.options.run(&["recover", "--skip", "10", "--yes"]);
+    assert_eq!(recovered.code, Some(0), "{recovered}");
+    let refused = file.apply("[sequences.orders]\nformat = \"B-{value}\"\n", &[]);
+    assert_eq!(refused.code, Some(1), "{refused}");
+    for said in ["! orders:", "PUT /v1/sequences/orders", "\"confirm\": true"] {
+        assert!(refused.output.contains(said), "no {said}: {refused}");
+    }
+}
+
 for_each_backend!(a_file_of_definitions_is_made_so_once);
 
 async fn a_file_of_definitions_is_made_so_once(backend: Backend) {

@@ -7,8 +7,8 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::support::{
-    ACCOUNT, Backend, Options, PASSWORD, PgBouncer, Program, Server, SmallDisk, TestDatabase,
-    directory, for_each_backend, for_each_server, run, wait,
+    ACCOUNT, Backend, Link, Options, PASSWORD, PgBouncer, Product, Program, Proxy, Server,
+    SmallDisk, TestDatabase, directory, for_each_backend, for_each_server, run, wait,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -53,48 +53,84 @@ async fn a_place_where_no_database_is_has_its_sentence(backend: Backend) {
 for_each_server!(a_server_without_a_connection_left_counts_as_away);
 
 async fn a_server_without_a_connection_left_counts_as_away(backend: Backend) {
-    let server = Server::shared(backend).await;
-    let database = TestDatabase::prepared(backend).await;
-    let account = account();
-    let (_, name) = database.url.rsplit_once('/').expect("a database's name");
-    let (make, more) = match backend {
-        Backend::Postgres => (
-            vec![format!(
-                "CREATE ROLE {account} LOGIN PASSWORD '{PASSWORD}' IN ROLE {ACCOUNT} CONNECTION LIMIT 0"
-            )],
-            format!("ALTER ROLE {account} CONNECTION LIMIT 20"),
-        ),
-        Backend::MariaDb | Backend::Sqlite => (
-            vec![
-                format!(
-                    "CREATE USER {account}@'%' IDENTIFIED BY '{PASSWORD}' WITH MAX_USER_CONNECTIONS 1"
-                ),
-                format!("GRANT ALL ON {name}.* TO {account}@'%'"),
-            ],
-            format!("ALTER USER {account}@'%' WITH MAX_USER_CONNECTIONS 20"),
-        ),
-    };
-    for statement in make {
-        server.administrate(&statement).await;
-    }
-    let options = Program::options().database(&as_account(&database.url, &account));
-    // The one connection that MariaDB allows.
-    let taken = match backend {
-        Backend::Postgres => None,
-        Backend::MariaDb | Backend::Sqlite => {
-            Some(hold_a_connection(&as_account(&database.url, &account)).await)
-        }
-    };
-    let finished = options.run(&["check"]);
+    let full = FullServer::new(backend).await;
+    let finished = full.options().run(&["check"]);
     assert_eq!(finished.code, Some(1), "{finished}");
     assert!(finished.errors.contains("no connection left"), "{finished}");
-    let mut program = options.start().await;
+    let mut program = full.options().start().await;
     says(&program, "no connection left").await;
-    server.administrate(&more).await;
+    full.give_more().await;
     program.ready().await;
     assert_eq!(program.client().next("served").await, 1);
     program.stop().await;
-    drop(taken);
+}
+
+for_each_server!(a_server_without_a_connection_left_that_is_not_waited_for_is_found_out);
+
+async fn a_server_without_a_connection_left_that_is_not_waited_for_is_found_out(backend: Backend) {
+    let full = FullServer::new(backend).await;
+    let options = full.options().without_guards("codes-unread");
+    let options = options.env("ODOMETER_LISTEN", "127.0.0.1:0");
+    let ended = options.run(&["serve"]);
+    assert_eq!(ended.code, Some(78), "{ended}");
+    assert!(!ended.errors.contains("no connection left"), "{ended}");
+}
+
+/// An account of a server that is given no connection until it is given more.
+struct FullServer {
+    server: &'static Server,
+    url: String,
+    more: String,
+    /// The one connection that MariaDB allows.
+    _taken: Option<sea_orm::DatabaseConnection>,
+}
+
+impl FullServer {
+    async fn new(backend: Backend) -> Self {
+        let server = Server::shared(backend).await;
+        let database = TestDatabase::prepared(backend).await;
+        let account = account();
+        let (_, name) = database.url.rsplit_once('/').expect("a database's name");
+        let (make, more) = match backend {
+            Backend::Postgres => (
+                vec![format!(
+                    "CREATE ROLE {account} LOGIN PASSWORD '{PASSWORD}' IN ROLE {ACCOUNT} CONNECTION LIMIT 0"
+                )],
+                format!("ALTER ROLE {account} CONNECTION LIMIT 20"),
+            ),
+            Backend::MariaDb | Backend::Sqlite => (
+                vec![
+                    format!(
+                        "CREATE USER {account}@'%' IDENTIFIED BY '{PASSWORD}' WITH MAX_USER_CONNECTIONS 1"
+                    ),
+                    format!("GRANT ALL ON {name}.* TO {account}@'%'"),
+                ],
+                format!("ALTER USER {account}@'%' WITH MAX_USER_CONNECTIONS 20"),
+            ),
+        };
+        for statement in make {
+            server.administrate(&statement).await;
+        }
+        let url = as_account(&database.url, &account);
+        let taken = match backend {
+            Backend::Postgres => None,
+            Backend::MariaDb | Backend::Sqlite => Some(hold_a_connection(&url).await),
+        };
+        Self {
+            server,
+            url,
+            more,
+            _taken: taken,
+        }
+    }
+
+    fn options(&self) -> Options {
+        Program::options().database(&self.url)
+    }
+
+    async fn give_more(&self) {
+        self.server.administrate(&self.more).await;
+    }
 }
 
 async fn hold_a_connection(url: &str) -> sea_orm::DatabaseConnection {
@@ -204,10 +240,18 @@ async fn waiting(database: &TestDatabase) -> Vec<String> {
             "SELECT concat(pid, ' ', query_start) AS one FROM pg_stat_activity \
              WHERE datname = '{name}' AND usename = '{ACCOUNT}' AND wait_event_type = 'Lock'"
         ),
+        // MySQL numbers no statements there; a later one comes on another connection, as that of a
+        // statement that was given up is given up with it.
         Backend::MariaDb | Backend::Sqlite => format!(
-            "SELECT CAST(query_id AS CHAR CHARACTER SET utf8mb4) AS one \
-             FROM information_schema.processlist \
-             WHERE db = '{name}' AND user = '{ACCOUNT}' AND state LIKE 'Waiting for table%'"
+            "SELECT CAST({} AS CHAR CHARACTER SET utf8mb4) AS one \
+             FROM {} \
+             WHERE db = '{name}' AND user = '{ACCOUNT}' AND state LIKE 'Waiting for table%'",
+            if database.server() == Product::MySql {
+                "id"
+            } else {
+                "query_id"
+            },
+            database.server().sessions()
         ),
     };
     let rows = database.query(&query).await;
@@ -298,6 +342,33 @@ async fn without_bounds_on_the_server_the_statement_lives_on(backend: Backend) {
     frozen.thaw().await;
 }
 
+for_each_server!(connections_are_made_even_if_that_takes_longer_than_a_statement_may);
+
+async fn connections_are_made_even_if_that_takes_longer_than_a_statement_may(backend: Backend) {
+    let server = Server::shared(backend).await;
+    let proxy = Proxy::to(server.port()).await;
+    let database = TestDatabase::prepared(backend).await;
+    let program = Program::options()
+        .database(&database.url_through(&proxy, server))
+        .env("ODOMETER_STORE__TIMEOUT", "1s")
+        .env("ODOMETER_POOL__ACQUIRE", "10s")
+        .env("ODOMETER_DEFAULT__BLOCK__MAX", 10)
+        .start_ready()
+        .await;
+    let client = program.client();
+    client.next("orders").await;
+    proxy.delay_connections(Duration::from_millis(1500));
+    proxy.set(Link::Cut);
+    proxy.set(Link::Whole);
+    // More than is in memory.
+    wait::until("numbers are reserved again", LIMIT, async || {
+        let path = "/v1/sequences/orders/next?count=1000";
+        let reply = client.post(path).await.expect("a reply");
+        (reply.status == 200).then_some(())
+    })
+    .await;
+}
+
 for_each_backend!(a_full_disk_is_told_of_and_waited_for);
 
 async fn a_full_disk_is_told_of_and_waited_for(backend: Backend) {
@@ -309,7 +380,12 @@ async fn a_full_disk_is_told_of_and_waited_for(backend: Backend) {
             None,
         )
     } else {
-        let server = Server::start_with(backend, disk.directory(), Vec::new()).await;
+        let arguments = match Product::drawn(backend) {
+            // With a binary log it waits for room by itself, a minute at a time, and says nothing.
+            Product::MySql => vec!["--disable-log-bin".to_owned()],
+            Product::Postgres15 | Product::Postgres18 | Product::MariaDb => Vec::new(),
+        };
+        let server = Server::start_with(backend, disk.directory(), arguments).await;
         let database = TestDatabase::prepared_on(&server).await;
         (database.url, Some(server))
     };

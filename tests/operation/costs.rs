@@ -1,7 +1,6 @@
 //! What a warm number costs: instructions and allocations, beside those that were accepted.
 //!
-//! Counted by valgrind, so a busy machine changes next to nothing: of a request, only what the
-//! program does by the clock beside it, by so little that it stays far within the tolerance.
+//! Counted by valgrind on the thread that answers, so a busy machine changes next to nothing.
 
 use std::{collections::BTreeMap, env::consts::ARCH, path::PathBuf, process::Command};
 

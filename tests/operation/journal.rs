@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::support::{
     Backend, Client, Options, Program, Scrape, TestDatabase, for_each_backend, for_each_server,
     wait,
@@ -54,20 +56,25 @@ async fn has_row(database: &TestDatabase, sequence: &str, fate: &str) {
     .await;
 }
 
-for_each_backend!(a_planted_overlap_is_reported_within_a_minute);
-
-async fn a_planted_overlap_is_reported_within_a_minute(backend: Backend) {
-    let database = TestDatabase::prepared(backend).await;
-    let program = options(&database).start_ready().await;
-    let client = program.client();
+/// A second block that begins with the last number of the first.
+async fn plant_overlap(database: &TestDatabase, backend: Backend, client: &Client) {
     assert_eq!(client.next("doubled").await, 1);
-    has_row(&database, "doubled", "held").await;
+    has_row(database, "doubled", "held").await;
     let id = fresh_id(backend);
     let plant = format!(
         "INSERT INTO block SELECT {id}, sequence, period, last, last + 10, step, 'planted', \
          reserved_at, 'spent', last + 11 FROM block WHERE sequence = 'doubled' AND first = 1"
     );
     database.execute(&plant).await;
+}
+
+for_each_backend!(a_planted_overlap_is_reported_within_a_minute);
+
+async fn a_planted_overlap_is_reported_within_a_minute(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = options(&database).start_ready().await;
+    let client = program.client();
+    plant_overlap(&database, backend, &client).await;
     wait::until("the overlap is reported", REPORT_LIMIT, async || {
         (n_overlaps(&client).await > 0.0).then_some(())
     })
@@ -95,6 +102,102 @@ async fn a_planted_overlap_is_reported_within_a_minute(backend: Backend) {
         (n_overlaps(&client).await == 0.0).then_some(())
     })
     .await;
+    program.stop().await;
+}
+
+for_each_server!(the_queue_of_the_journal_is_bounded_for_blocks_handed_over);
+
+async fn the_queue_of_the_journal_is_bounded_for_blocks_handed_over(backend: Backend) {
+    const BOUND: u32 = 100;
+    let database = TestDatabase::prepared(backend).await;
+    let options = options(&database).env("ODOMETER_JOURNAL__QUEUE", BOUND);
+    let program = options.start_ready().await;
+    let client = program.client();
+    assert_eq!(client.next("ranges").await, 1);
+    has_row(&database, "ranges", "held").await;
+    let frozen = database.freeze_journal().await;
+    for _ in 0..3 * BOUND {
+        let path = "/v1/sequences/ranges/blocks?size=1";
+        let reply = client.post(path).await.expect("a reply");
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+    let scrape = Scrape::of(&client).await;
+    let n_queued = scrape.sum("odometer_journal_queue", &[]);
+    let n_dropped = scrape.sum("odometer_journal_rows_dropped_total", &[]);
+    assert_eq!(n_queued, f64::from(BOUND), "{n_dropped} dropped");
+    assert_eq!(n_dropped, f64::from(2 * BOUND));
+    frozen.thaw().await;
+    program.stop().await;
+}
+
+for_each_server!(the_queue_of_the_journal_is_bounded_for_blocks_that_end);
+
+/// Blocks of one number each come into use and end with each call.
+async fn the_queue_of_the_journal_is_bounded_for_blocks_that_end(backend: Backend) {
+    const BOUND: u32 = 100;
+    let database = TestDatabase::prepared(backend).await;
+    let options = options(&database)
+        .env("ODOMETER_JOURNAL__QUEUE", BOUND)
+        .env("ODOMETER_DEFAULT__BLOCK__MIN", 1)
+        .env("ODOMETER_DEFAULT__BLOCK__MAX", 1);
+    let program = options.start_ready().await;
+    let client = program.client();
+    database.refuse_journal_rows().await;
+    let mut last = 0;
+    for _ in 0..3 * BOUND {
+        let next = client.next("ones").await;
+        assert!(next > last, "{next} after {last}");
+        last = next;
+        let scrape = Scrape::of(&client).await;
+        let n_queued = scrape.sum("odometer_journal_queue", &[]);
+        assert!(n_queued <= f64::from(BOUND), "{n_queued}");
+    }
+    let scrape = Scrape::of(&client).await;
+    assert_eq!(
+        scrape.sum("odometer_journal_queue", &[]),
+        f64::from(BOUND),
+        "vacuous"
+    );
+    let n_dropped = scrape.sum("odometer_journal_rows_dropped_total", &[]);
+    assert!(n_dropped >= f64::from(2 * BOUND), "{n_dropped} dropped");
+    database.take_journal_rows_again().await;
+    wait::until("all that is queued is written", LIMIT, async || {
+        let scrape = Scrape::of(&client).await;
+        (scrape.sum("odometer_journal_queue", &[]) == 0.0).then_some(())
+    })
+    .await;
+    program.stop().await;
+}
+
+for_each_server!(the_queue_of_the_journal_is_bounded_for_blocks_that_are_returned);
+
+/// Keys that leave memory give back what is left of their blocks.
+async fn the_queue_of_the_journal_is_bounded_for_blocks_that_are_returned(backend: Backend) {
+    const BOUND: u32 = 20;
+    let database = TestDatabase::prepared(backend).await;
+    let options = options(&database)
+        .env("ODOMETER_JOURNAL__QUEUE", BOUND)
+        .env("ODOMETER_LIMITS__LIVE_PERIODS", 1);
+    let program = options.start_ready().await;
+    let client = program.client();
+    client.define("tenants", &json!({"period": "keyed"})).await;
+    database.refuse_journal_rows().await;
+    let full = [("cause", "journal_full")];
+    let mut n_keys = 0;
+    wait::until("returned numbers are abandoned", LIMIT, async || {
+        let path = format!("/v1/sequences/tenants/next?period=key-{n_keys}");
+        n_keys += 1;
+        let reply = client.post(&path).await.expect("a reply");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let scrape = Scrape::of(&client).await;
+        let n_queued = scrape.sum("odometer_journal_queue", &[]);
+        // A returned block comes in until the first row was refused.
+        assert!(n_queued <= f64::from(2 * BOUND), "{n_queued}");
+        let n_abandoned = scrape.sum("odometer_abandoned_numbers_total", &full);
+        (n_abandoned > 0.0 && n_queued >= f64::from(BOUND)).then_some(())
+    })
+    .await;
+    database.take_journal_rows_again().await;
     program.stop().await;
 }
 
@@ -174,8 +277,22 @@ async fn a_schema_without_its_indexes_still_serves_and_waits_for_them(backend: B
 for_each_backend!(blocks_returned_and_adopted_are_no_overlap);
 
 async fn blocks_returned_and_adopted_are_no_overlap(backend: Backend) {
+    let n_overlaps = overlaps_of_adopted_blocks(backend, &Program::options()).await;
+    assert_eq!(n_overlaps, 0.0);
+}
+
+for_each_backend!(counting_what_was_given_back_reports_it_as_an_overlap);
+
+async fn counting_what_was_given_back_reports_it_as_an_overlap(backend: Backend) {
+    let options = Program::options().without_guards("rests-overlap");
+    let n_overlaps = overlaps_of_adopted_blocks(backend, &options).await;
+    assert!(n_overlaps > 0.0, "the check finds nothing");
+}
+
+/// How many overlaps are reported where blocks were returned and adopted.
+async fn overlaps_of_adopted_blocks(backend: Backend, options: &Options) -> f64 {
     let database = TestDatabase::prepared(backend).await;
-    let options = options(&database);
+    let options = in_blocks_of_a_hundred(options, &database);
     for expected in 1..=3 {
         let program = options.start_ready().await;
         assert_eq!(program.client().next("adopted").await, expected);
@@ -192,7 +309,7 @@ async fn blocks_returned_and_adopted_are_no_overlap(backend: Backend) {
         (n_checks(&client).await >= n_before + 2.0).then_some(())
     })
     .await;
-    assert_eq!(n_overlaps(&client).await, 0.0);
+    let n_overlaps = n_overlaps(&client).await;
     let mut journal = database.journal("adopted").await;
     journal.append(&mut database.journal("returned").await);
     let n = |fate: &str| journal.iter().filter(|row| row.fate == fate).count();
@@ -201,6 +318,26 @@ async fn blocks_returned_and_adopted_are_no_overlap(backend: Backend) {
         "vacuous: {journal:?}"
     );
     program.stop().await;
+    n_overlaps
+}
+
+for_each_backend!(without_the_look_a_planted_overlap_is_not_reported);
+
+async fn without_the_look_a_planted_overlap_is_not_reported(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().without_guards("overlaps-unseen");
+    let program = in_blocks_of_a_hundred(&options, &database)
+        .start_ready()
+        .await;
+    let client = program.client();
+    plant_overlap(&database, backend, &client).await;
+    let n_before = n_checks(&client).await;
+    // The second from here on began after it was planted.
+    wait::until("the journal was looked through", LIMIT, async || {
+        (n_checks(&client).await >= n_before + 2.0).then_some(())
+    })
+    .await;
+    assert_eq!(n_overlaps(&client).await, 0.0);
 }
 
 for_each_backend!(old_rows_are_removed_and_what_may_be_issued_stays);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Backend, Program, TestDatabase, for_each_backend, wait};
+use crate::support::{Backend, Options, Program, TestDatabase, for_each_backend, wait};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -13,6 +13,46 @@ for_each_backend!(names_in_use_have_numbers_before_their_replica_is_ready);
 async fn names_in_use_have_numbers_before_their_replica_is_ready(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let options = Program::options().database(&database.url);
+    let (busy, stamped) = use_names(&database, &options).await;
+
+    let program = impatient(&options).start_ready().await;
+    let client = program.client();
+    let frozen = database.freeze().await;
+    assert_eq!(client.next("busy").await, busy + 1);
+    assert!(client.next("stamped").await > stamped);
+    // One number in a quarter of an hour is worth no reserve: the store has to be asked.
+    let rare = client.post("/v1/sequences/rare/next").await;
+    let rare = rare.expect("a reply");
+    assert_eq!(rare.status, 503, "{rare:?}");
+    frozen.thaw().await;
+    program.stop().await;
+}
+
+for_each_backend!(a_replica_that_is_ready_with_empty_hands_is_found_out);
+
+async fn a_replica_that_is_ready_with_empty_hands_is_found_out(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().database(&database.url);
+    use_names(&database, &options).await;
+
+    let program = impatient(&options).without_guards("nothing-loaded");
+    let program = program.start_ready().await;
+    let frozen = database.freeze().await;
+    for name in ["busy", "stamped"] {
+        let path = format!("/v1/sequences/{name}/next");
+        let reply = program.client().post(&path).await.expect("a reply");
+        assert_eq!(reply.status, 503, "{reply:?}");
+        assert_eq!(reply.code().as_deref(), Some("refill_timeout"));
+    }
+    frozen.thaw().await;
+}
+
+fn impatient(options: &Options) -> Options {
+    options.clone().env("ODOMETER_REFILL__DEADLINE", "1s")
+}
+
+/// Uses `rare` once, `busy` and `stamped` often; the highest numbers given of the latter two.
+async fn use_names(database: &TestDatabase, options: &Options) -> (i64, i64) {
     let program = options.start_ready().await;
     let client = program.client();
     assert_eq!(client.next("rare").await, 1);
@@ -30,17 +70,5 @@ async fn names_in_use_have_numbers_before_their_replica_is_ready(backend: Backen
     })
     .await;
     program.stop().await;
-
-    let impatient = options.env("ODOMETER_REFILL__DEADLINE", "1s");
-    let program = impatient.start_ready().await;
-    let client = program.client();
-    let frozen = database.freeze().await;
-    assert_eq!(client.next("busy").await, highest + 1);
-    assert!(client.next("stamped").await > stamped);
-    // One number in a quarter of an hour is worth no reserve: the store has to be asked.
-    let rare = client.post("/v1/sequences/rare/next").await;
-    let rare = rare.expect("a reply");
-    assert_eq!(rare.status, 503, "{rare:?}");
-    frozen.thaw().await;
-    program.stop().await;
+    (highest, stamped)
 }

@@ -112,14 +112,18 @@ fn weak_durability_is_shown_until_it_is_mended() {
                 "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I {how}', current_database()); END $$"
             )
         };
-        for (how, expected) in [
-            ("SET synchronous_commit = on", 0.0),
-            ("SET synchronous_commit = off", 1.0),
-            ("RESET synchronous_commit", 0.0),
+        let own = format!("{}?options=-c%20synchronous_commit%3Doff", database.url);
+        for (how, url, expected) in [
+            ("SET synchronous_commit = on", &database.url, 0.0),
+            // What the URL does not say our sessions say.
+            ("SET synchronous_commit = off", &database.url, 0.0),
+            ("SET synchronous_commit = on", &own, 1.0),
+            ("RESET synchronous_commit", &database.url, 0.0),
         ] {
             database.execute(&alter(how)).await;
             let program = Program::options()
-                .database(&database.url)
+                .database(url)
+                .env("ODOMETER_STORE__DURABILITY", "weak")
                 .start_ready()
                 .await;
             let scrape = Scrape::of(&program.client()).await;

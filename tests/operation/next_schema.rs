@@ -62,6 +62,21 @@ async fn the_version_before_starts_on_a_newer_schema(backend: Backend) {
     assert_eq!(schema_version(&database).await, highest_version());
 }
 
+for_each_server!(a_version_that_refuses_the_next_schema_is_found_out);
+
+async fn a_version_that_refuses_the_next_schema_is_found_out(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let migrated = newer().database(&database.url).run(&["migrate"]);
+    assert_eq!(migrated.code, Some(0), "{migrated}");
+    let older = Program::options().database(&database.url);
+    let checked = older.without_guards("exact-schema").run(&["check"]);
+    assert_eq!(checked.code, Some(78), "{checked}");
+    assert!(
+        checked.errors.contains("start a newer Odometer"),
+        "{checked}"
+    );
+}
+
 async fn schema_version(database: &TestDatabase) -> Option<i32> {
     let rows = database.query("SELECT schema_version FROM meta").await;
     rows.first()

@@ -1,10 +1,16 @@
 //! Databases that cannot be used, and what is said about them.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
 
 use crate::support::{
-    Backend, Client, PASSWORD, Program, Server, TestDatabase, directory, for_each_backend,
-    for_each_server, postgres, run, wait,
+    Backend, Client, Options, PASSWORD, Program, Server, TestDatabase, directory, for_each_backend,
+    for_each_server, keeper, postgres, run, wait,
 };
 
 const WRONG_PASSWORD: &str = "not-the-password-and-not-for-a-log";
@@ -87,6 +93,27 @@ async fn wrong_credentials_end_it_and_a_missing_server_does_not(backend: Backend
     }
 }
 
+for_each_server!(words_of_a_database_and_passwords_that_are_told_are_found_out);
+
+async fn words_of_a_database_and_passwords_that_are_told_are_found_out(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().without_guards("secrets-told");
+    let wrong = database.url.replace(PASSWORD, WRONG_PASSWORD);
+    let finished = options.clone().database(&wrong).run(&["check"]);
+    assert_eq!(finished.code, Some(78), "{finished}");
+    let said = match backend {
+        Backend::Postgres => "authentication failed",
+        Backend::MariaDb | Backend::Sqlite => "Access denied",
+    };
+    assert!(finished.errors.contains(said), "{finished}");
+
+    let program = options.database(&database.url).start_ready().await;
+    program.client().next("orders").await;
+    let told = program.client().describe("orders").await;
+    assert!(told.to_string().contains(PASSWORD), "{told}");
+    program.stop().await;
+}
+
 for_each_server!(a_read_only_server_counts_as_away_until_it_can_be_written);
 
 async fn a_read_only_server_counts_as_away_until_it_can_be_written(backend: Backend) {
@@ -127,8 +154,8 @@ fn a_standby_counts_as_away() {
         let server = Server::start(Backend::Postgres).await;
         let database = TestDatabase::prepared_on(&server).await;
         let copy = directory("standby");
-        postgres::copy_as_standby(copy.path(), server.port());
-        let standby = Server::start_in(Backend::Postgres, copy).await;
+        postgres::copy_as_standby(server.product(), copy.path(), server.port());
+        let standby = Server::start_in(server.product(), copy).await;
         let name = database.url.rsplit('/').next().expect("a database's name");
         let url = standby.url(name);
         waits_for_its_database(Program::options().database(&url).start().await).await;
@@ -214,6 +241,18 @@ async fn a_schema_of_another_time_ends_it_after_a_minute(backend: Backend) {
     }
 }
 
+for_each_server!(a_schema_that_does_not_fit_and_is_served_is_found_out);
+
+async fn a_schema_that_does_not_fit_and_is_served_is_found_out(backend: Backend) {
+    let too_new = TestDatabase::prepared(backend).await;
+    too_new
+        .execute("UPDATE meta SET schema_version = 99, compatible_from = 99")
+        .await;
+    let options = Program::options().database(&too_new.url);
+    let program = options.without_guards("any-schema").start_ready().await;
+    assert_eq!(program.client().next("x").await, 1);
+}
+
 #[test]
 fn a_sqlite_file_has_one_owner() {
     run(async {
@@ -233,6 +272,105 @@ fn a_sqlite_file_has_one_owner() {
         let third = options.start_ready().await;
         assert!(third.client().next("owned").await > 2);
     });
+}
+
+#[test]
+fn a_file_that_two_processes_serve_is_found_out() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let options = Program::options().database(&database.url);
+        let options = options.without_guards("no-file-lock");
+        let (first, second) = (options.start_ready().await, options.start_ready().await);
+        first.client().next("owned").await;
+        second.client().next("owned").await;
+    });
+}
+
+#[test]
+fn a_sqlite_file_with_another_name_is_refused() {
+    run(async {
+        let files = Files::new();
+        let first = files.serving("first.db").start_ready().await;
+        let owned = first.client().next("owned").await;
+        std::fs::hard_link(files.path("first.db"), files.path("link.db")).expect("our directory");
+        refuses(&files, "link.db", 78, "hard link");
+        std::fs::remove_file(files.path("link.db")).expect("our file");
+
+        // Whatever it is called, it is the file that is held.
+        std::fs::rename(files.path("first.db"), files.path("moved.db")).expect("our file");
+        refuses(&files, "moved.db", 75, "held by another process");
+        std::fs::rename(files.path("moved.db"), files.path("first.db")).expect("our file");
+        first.stop().await;
+
+        std::fs::write(files.path("mounted.db"), []).expect("our directory");
+        let mount = Mounted::at(&files.path("first.db"), &files.path("mounted.db"));
+        refuses(&files, "mounted.db", 78, "mounted by itself");
+        drop(mount);
+        let again = files.serving("first.db").start_ready().await;
+        assert!(again.client().next("owned").await > owned);
+    });
+}
+
+#[test]
+fn a_sqlite_file_that_is_served_by_two_names_repeats_numbers() {
+    run(async {
+        let files = Files::new();
+        let served = |name| files.serving(name).without_guards("no-file-lock");
+        let mut first = served("first.db").start_ready().await;
+        let owned = first.client().next("owned").await;
+        std::fs::hard_link(files.path("first.db"), files.path("link.db")).expect("our directory");
+        first.kill();
+        let second = served("link.db").start_ready().await;
+        assert!(second.client().next("owned").await <= owned);
+    });
+}
+
+/// A directory for SQLite files.
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(directory("sqlite-names"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn serving(&self, name: &str) -> Options {
+        Program::options().database(&format!("sqlite:{}", self.path(name).display()))
+    }
+}
+
+/// The program ends before it serves `name`.
+fn refuses(files: &Files, name: &str, code: i32, said: &str) {
+    let refused = files.serving(name).run(&["serve"]);
+    assert_eq!(refused.code, Some(code), "{refused}");
+    assert!(refused.errors.contains(said), "{refused}");
+}
+
+/// A file that is mounted over another one, until it is dropped or the run ends.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn at(file: &Path, place: &Path) -> Self {
+        let mount = Command::new("mount")
+            .arg("--bind")
+            .args([file, place])
+            .status();
+        assert!(
+            mount.is_ok_and(|it| it.success()),
+            "a file is mounted by root alone"
+        );
+        keeper::unmount_with_the_run(place);
+        Self(place.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _unmounted = Command::new("umount").arg(&self.0).status();
+    }
 }
 
 #[test]

@@ -93,23 +93,23 @@ fn a_recovery_is_for_all_stores_or_for_one() {
         let stage = Stage::new().await;
         stage.used().await;
         let [here, there] = stage.next_values().await.map(|value| value.expect("born"));
-        let only = ["recover", "--skip", "1000", "--store", "other"];
+        let only = ["recover", "--yes", "--skip", "1000", "--store", "other"];
         let finished = stage.options().run(&only);
         assert_eq!(finished.code, Some(0), "{finished}");
         let expected = [Some(here), Some(there + 1000)];
         assert_eq!(stage.next_values().await, expected);
-        let finished = stage.options().run(&["recover", "--skip", "1000"]);
+        let finished = stage.options().run(&["recover", "--yes", "--skip", "1000"]);
         assert_eq!(finished.code, Some(0), "{finished}");
         let expected = [Some(here + 1000), Some(there + 2000)];
         assert_eq!(stage.next_values().await, expected);
 
         // One that is away is named, and does not keep the other from it.
-        let finished = stage.away().run(&["recover", "--skip", "1000"]);
+        let finished = stage.away().run(&["recover", "--yes", "--skip", "1000"]);
         assert_eq!(finished.code, Some(1), "{finished}");
         assert!(finished.errors.contains("stores.other"), "{finished}");
         let expected = [Some(here + 2000), Some(there + 2000)];
         assert_eq!(stage.next_values().await, expected);
-        let nowhere = ["recover", "--skip", "1000", "--store", "nowhere"];
+        let nowhere = ["recover", "--yes", "--skip", "1000", "--store", "nowhere"];
         let finished = stage.options().run(&nowhere);
         assert_eq!(finished.code, Some(78), "{finished}");
         assert!(finished.errors.contains("nowhere"), "{finished}");

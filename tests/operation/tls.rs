@@ -5,8 +5,8 @@ use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::Path, time::Durat
 use tempfile::TempDir;
 
 use crate::support::{
-    Authority, Backend, Finished, PASSWORD, Program, Server, TestDatabase, directory,
-    for_each_server, wait,
+    Authority, Backend, Finished, PASSWORD, Product, Program, Redis, Server, TestDatabase,
+    directory, for_each_server, run, wait,
 };
 
 /// The host that the server's certificate is for; the other one is `127.0.0.1`.
@@ -34,7 +34,9 @@ fn refused(finished: &Finished, said: &str) {
         "no word of {said}: {finished}"
     );
     assert!(!finished.to_string().contains(PASSWORD), "{finished}");
-    assert!(!finished.to_string().contains("://"), "{finished}");
+    // Where the database is, and not as whom it is asked.
+    assert!(finished.errors.contains("://"), "{finished}");
+    assert!(!finished.to_string().contains('@'), "{finished}");
 }
 
 /// Where certificates lie, and PostgreSQL's account can read them.
@@ -99,8 +101,14 @@ async fn a_certificate_is_verified_and_a_wrong_one_is_refused(backend: Backend) 
     let missing = right.replace("ca.pem", "nothing.pem");
     refused(&check(&missing), "nothing.pem cannot be read");
     let plain = TestDatabase::prepared(backend).await;
+    let makes_its_own = plain.server() == Product::MySql;
     let plain = by(&plain.url, HOST, &verifying(backend, &authority));
-    refused(&check(&plain), "offers no TLS");
+    // MySQL makes a certificate for itself if it is given none.
+    let said = match makes_its_own {
+        true => "signed by no authority that is known",
+        false => "offers no TLS",
+    };
+    refused(&check(&plain), said);
 }
 
 for_each_server!(without_verification_a_wrong_certificate_is_taken);
@@ -140,8 +148,45 @@ async fn an_unverified_way_to_another_host_is_warned_of(backend: Backend) {
     })
     .await;
     let log = program.stop().await;
-    assert!(
-        !log.contains(PASSWORD) && !log.contains("0.0.0.0:"),
-        "{log}"
-    );
+    assert!(!log.contains(PASSWORD) && !log.contains('@'), "{log}");
+}
+
+#[test]
+fn a_redis_whose_certificate_is_not_known_is_not_spoken_to() {
+    run(async {
+        let files = files();
+        let authority = Authority::make(files.path());
+        let certificate = authority.sign(HOST, files.path());
+        let redis = Redis::start_with_tls(&certificate, &authority).await;
+        let database = TestDatabase::empty(Backend::Sqlite).await;
+        let other = TestDatabase::empty(Backend::Postgres).await;
+        let options = Program::options().database(&database.url);
+        let check = |parameters: &str| {
+            let port = redis.tls_port();
+            let url = format!("rediss://:{PASSWORD}@{HOST}:{port}/0{parameters}");
+            // The password is refused, which only a server says that was trusted.
+            options
+                .clone()
+                .env("ODOMETER_STORES__FAST__DATABASE", &other.url)
+                .env("ODOMETER_STORES__FAST__REDIS", url)
+        };
+        let known = format!("?sslrootcert={}", authority.certificate().display());
+        let migrated = check(&known).run(&["migrate"]);
+        assert_eq!(migrated.code, Some(0), "{migrated}");
+        for (parameters, said) in [
+            (known.as_str(), "refuses this user or password"),
+            ("", "certificate"),
+        ] {
+            let finished = check(parameters).run(&["check"]);
+            assert_eq!(finished.code, Some(1), "{finished}");
+            assert!(finished.errors.contains(said), "{said}: {finished}");
+            assert!(!finished.to_string().contains(PASSWORD), "{finished}");
+        }
+        let unreadable = check("?sslrootcert=/nowhere/ca.pem").run(&["check"]);
+        assert_eq!(unreadable.code, Some(78), "{unreadable}");
+        assert!(
+            unreadable.errors.contains("/nowhere/ca.pem"),
+            "{unreadable}"
+        );
+    });
 }

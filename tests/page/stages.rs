@@ -120,13 +120,17 @@ fn the_page_says_what_is_away_until_it_is_back() {
 }
 
 #[test]
-fn a_change_from_beyond_loopback_asks_for_the_token() {
+fn a_change_asks_for_the_token() {
     run(async {
-        let database = TestDatabase::prepared(Backend::Sqlite).await;
-        for (token, stage) in [(Some(TOKEN), "token"), (None, "closed")] {
+        for (listen, token, stage) in [
+            ("0.0.0.0:0", Some(TOKEN), "token"),
+            ("127.0.0.1:0", Some(TOKEN), "token"),
+            ("0.0.0.0:0", None, "closed"),
+        ] {
+            let database = TestDatabase::prepared(Backend::Sqlite).await;
             let mut options = Program::options()
                 .database(&database.url)
-                .env("ODOMETER_LISTEN", "0.0.0.0:0");
+                .env("ODOMETER_LISTEN", listen);
             if let Some(token) = token {
                 options = options.env("ODOMETER_ADMIN_TOKEN", token);
             }

@@ -7,15 +7,16 @@ use sea_orm::{
 use tempfile::TempDir;
 
 use super::{
-    Program, Proxy, keeper,
+    Product, Program, Proxy, keeper,
     server::{ACCOUNT, Server},
 };
 
-/// A database that Odometer runs on.
+/// A kind of database that Odometer runs on; [`Product`] says which server of it a test meets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backend {
     Sqlite,
     Postgres,
+    /// MariaDB or MySQL.
     MariaDb,
 }
 
@@ -48,6 +49,8 @@ impl Backend {
 /// An empty database, or one with Odometer's schema.
 pub struct TestDatabase {
     pub backend: Backend,
+    /// The server it is on.
+    pub(super) product: Option<Product>,
     /// What the program under test is given.
     pub url: String,
     administrator_url: String,
@@ -71,6 +74,7 @@ impl TestDatabase {
                 let url = format!("sqlite:{}", directory.path().join("odometer.db").display());
                 Self {
                     backend,
+                    product: None,
                     administrator_url: url.clone(),
                     url,
                     _directory: Some(directory),
@@ -100,6 +104,7 @@ impl TestDatabase {
             .await;
         Self {
             backend: server.backend(),
+            product: Some(server.product()),
             url: server.url(&name),
             administrator_url: server.administrator_url(&name),
             _directory: None,
@@ -148,6 +153,15 @@ impl TestDatabase {
             .map(|row| row.try_get_by_index(0).expect("one column with a number"))
     }
 
+    /// Whether the server has an answer to `query`, or an error.
+    pub async fn answers(&self, query: &str) -> bool {
+        let connection = self.connect().await;
+        let statement = Statement::from_string(self.dialect(), query);
+        let answered = connection.query_all_raw(statement).await.is_ok();
+        connection.close().await.expect("a connection closes");
+        answered
+    }
+
     /// Runs a statement that changes the database behind the program's back.
     pub async fn execute(&self, statement: &str) {
         let connection = self.connect().await;
@@ -156,6 +170,34 @@ impl TestDatabase {
             .await
             .unwrap_or_else(|error| panic!("{statement}: {error}"));
         connection.close().await.expect("a connection closes");
+    }
+
+    /// Stops `program` where it stands, until it is thawed, but for what it had begun here: a
+    /// transaction that is open in it would hold its locks for as long. On servers only.
+    pub async fn stop(&self, program: &Program) {
+        program.freeze();
+        let server = self.server();
+        let sessions = match self.backend {
+            Backend::Postgres => format!(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                 WHERE usename = '{ACCOUNT}' AND datname = '{}'",
+                self.name()
+            ),
+            Backend::MariaDb => format!(
+                "SELECT CAST(id AS SIGNED) FROM {} WHERE user = '{ACCOUNT}' AND db = '{}'",
+                server.sessions(),
+                self.name()
+            ),
+            Backend::Sqlite => panic!("SQLite has no sessions"),
+        };
+        let rows = self.query(&sessions).await;
+        if self.backend == Backend::MariaDb {
+            for row in rows {
+                let session: i64 = row.try_get_by_index(0).expect("a number");
+                // It may have ended of itself.
+                let _ended = self.answers(&format!("KILL {session}")).await;
+            }
+        }
     }
 
     /// Lets no write through until it is thawed.
@@ -176,6 +218,84 @@ impl TestDatabase {
         let freeze =
             format!("BEGIN; SELECT 1 FROM counter WHERE sequence LIKE '{sequences}' FOR UPDATE");
         self.lock(&freeze, "COMMIT").await
+    }
+
+    /// Lets no row of the journal through until it is thawed; numbers are reserved all the same.
+    pub async fn freeze_journal(&self) -> Frozen {
+        let (freeze, thaw) = match self.backend {
+            Backend::Postgres => ("BEGIN; LOCK TABLE block IN EXCLUSIVE MODE", "COMMIT"),
+            Backend::MariaDb => ("LOCK TABLES block WRITE", "UNLOCK TABLES"),
+            Backend::Sqlite => panic!("SQLite locks its whole file"),
+        };
+        self.lock(freeze, thaw).await
+    }
+
+    /// From now on the journal takes no new row, as if the disk were full; on servers only.
+    pub async fn refuse_journal_rows(&self) {
+        let statement = match self.backend {
+            Backend::Postgres => {
+                "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \
+                 $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$; \
+                 CREATE TRIGGER refuse BEFORE INSERT ON block \
+                 FOR EACH ROW EXECUTE FUNCTION refuse()"
+            }
+            Backend::MariaDb => {
+                "CREATE TRIGGER refuse BEFORE INSERT ON block FOR EACH ROW \
+                 SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1021"
+            }
+            Backend::Sqlite => panic!("SQLite has no such errors"),
+        };
+        self.execute(statement).await;
+    }
+
+    /// Ends what [`Self::refuse_journal_rows`] began.
+    pub async fn take_journal_rows_again(&self) {
+        let statement = match self.backend {
+            Backend::Postgres => "DROP TRIGGER refuse ON block",
+            Backend::MariaDb => "DROP TRIGGER refuse",
+            Backend::Sqlite => panic!("SQLite has no such errors"),
+        };
+        self.execute(statement).await;
+    }
+
+    /// Holds the row that every birth asks until it is thawed.
+    pub async fn hold_meta(&self) -> Frozen {
+        self.lock("BEGIN; SELECT 1 FROM meta FOR UPDATE", "COMMIT")
+            .await
+    }
+
+    /// Lets no counter of `sequences`, a pattern, be made until they are thawed: each birth stops
+    /// in the middle of its transaction. Once a database, and on servers only.
+    pub async fn freeze_births(&self, sequences: &str) -> Frozen {
+        match self.backend {
+            Backend::Postgres => {
+                let wait = format!(
+                    "CREATE FUNCTION wait() RETURNS trigger AS $$ BEGIN \
+                     IF NEW.sequence LIKE '{sequences}' THEN \
+                     PERFORM pg_advisory_xact_lock_shared(1); END IF; \
+                     RETURN NEW; END $$ LANGUAGE plpgsql"
+                );
+                self.execute(&wait).await;
+                let each = "CREATE TRIGGER wait BEFORE INSERT ON counter \
+                            FOR EACH ROW EXECUTE FUNCTION wait()";
+                self.execute(each).await;
+                let (freeze, thaw) = ("SELECT pg_advisory_lock(1)", "SELECT pg_advisory_unlock(1)");
+                self.lock(freeze, thaw).await
+            }
+            Backend::MariaDb => {
+                // Names of such locks are the server's.
+                let lock = "CONCAT(DATABASE(), '.births')";
+                let wait = format!(
+                    "CREATE TRIGGER wait BEFORE INSERT ON counter FOR EACH ROW \
+                     SET @waited = IF(NEW.sequence LIKE '{sequences}', \
+                     GET_LOCK({lock}, 60) + RELEASE_LOCK({lock}), 0)"
+                );
+                self.execute(&wait).await;
+                let freeze = format!("DO GET_LOCK({lock}, 60)");
+                self.lock(&freeze, "DO RELEASE_ALL_LOCKS()").await
+            }
+            Backend::Sqlite => panic!("SQLite has one writer"),
+        }
     }
 
     async fn lock(&self, freeze: &str, thaw: &'static str) -> Frozen {

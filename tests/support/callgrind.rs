@@ -1,5 +1,5 @@
 //! Instructions and allocations, counted by valgrind: the same on every run of the same build on
-//! the same kind of machine, but for what a program does by the clock.
+//! the same kind of machine, but for what a thread does by the clock.
 
 use std::{
     collections::HashMap,
@@ -16,6 +16,8 @@ use super::keeper;
 /// Not looked for on the path, which the program under test is not given.
 const VALGRIND: &str = "/usr/bin/valgrind";
 const VGDB: &str = "/usr/bin/vgdb";
+/// What the files begin with that it writes.
+const WRITTEN: &str = "counted";
 const LIMIT: Duration = Duration::from_secs(120);
 /// What asks the C library for memory.
 const ALLOCATORS: [&str; 5] = [
@@ -31,7 +33,8 @@ pub struct Callgrind {
     directory: TempDir,
 }
 
-/// What was counted, over all threads.
+/// What was counted of the thread that did most. What others do by the clock is more of it on a
+/// machine that is slower.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Counted {
     pub instructions: u64,
@@ -58,6 +61,7 @@ impl Callgrind {
         let at_start = if counts_at_once { "yes" } else { "no" };
         let arguments = vec![
             "--tool=callgrind".to_owned(),
+            "--separate-threads=yes".to_owned(),
             format!("--instr-atstart={at_start}"),
             format!("--callgrind-out-file={}", self.written().display()),
             format!("--log-file={}", self.directory.path().join("log").display()),
@@ -95,14 +99,21 @@ impl Callgrind {
     /// # Panics
     /// When there is nothing to read.
     pub fn counted(&self) -> Counted {
-        let path = self.written();
-        let text = std::fs::read_to_string(&path)
-            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        read(&text)
+        let files = std::fs::read_dir(self.directory.path()).expect("our directory");
+        let threads = files.filter_map(|file| {
+            let path = file.expect("our directory").path();
+            let name = path.file_name()?.to_str()?;
+            // Without a number it is the whole process, and empty.
+            name.strip_prefix(WRITTEN)?.strip_prefix('-')?;
+            let text = std::fs::read_to_string(&path);
+            Some(read(&text.expect("valgrind writes text")))
+        });
+        let busiest = threads.max_by_key(|thread| thread.instructions);
+        busiest.expect("valgrind wrote a file for each thread")
     }
 
     fn written(&self) -> PathBuf {
-        self.directory.path().join("counted")
+        self.directory.path().join(WRITTEN)
     }
 
     fn prefix(&self) -> String {

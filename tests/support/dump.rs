@@ -2,10 +2,11 @@
 
 use std::{
     io::Write,
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
-use super::{Backend, TestDatabase, mariadb, postgres};
+use super::{Backend, Product, TestDatabase, mariadb, mysql, postgres};
 
 /// How often a restore is entered.
 const RESTORES: u32 = 50;
@@ -18,14 +19,18 @@ impl TestDatabase {
     pub fn dump(&self) -> Dump {
         let mut command = match self.backend {
             Backend::Postgres => {
-                let mut command = postgres::program("pg_dump");
+                let mut command = postgres::program(self.server(), "pg_dump");
                 command
                     .args(["--clean", "--if-exists", "--no-owner"])
                     .arg(format!("--dbname={}", self.url));
                 command
             }
             Backend::MariaDb => {
-                let mut command = self.mariadb("mariadb-dump");
+                let mut command = self.client("dump");
+                if self.server() == Product::MySql {
+                    // What the account of the program may do is enough then.
+                    command.args(["--set-gtid-purged=OFF", "--no-tablespaces"]);
+                }
                 command.arg("--single-transaction").arg(self.name());
                 command
             }
@@ -56,14 +61,14 @@ impl TestDatabase {
     fn try_restore(&self, Dump(dump): &Dump) -> Result<(), String> {
         let mut command = match self.backend {
             Backend::Postgres => {
-                let mut command = postgres::program("psql");
+                let mut command = postgres::program(self.server(), "psql");
                 command
                     .args(["--single-transaction", "--quiet", "-v", "ON_ERROR_STOP=1"])
                     .arg(format!("--dbname={}", self.url));
                 command
             }
             Backend::MariaDb => {
-                let mut command = self.mariadb("mariadb");
+                let mut command = self.client("");
                 command.arg(self.name());
                 command
             }
@@ -87,8 +92,23 @@ impl TestDatabase {
         }
     }
 
-    /// One of MariaDB's tools, for this database's server and account.
-    fn mariadb(&self, name: &str) -> Command {
+    /// # Panics
+    /// For SQLite, which has none.
+    pub fn server(&self) -> Product {
+        self.product.expect("SQLite has no server")
+    }
+
+    /// Where the tools of this database's server lie, if that is not where all programs do.
+    pub fn tools(&self) -> Option<PathBuf> {
+        match self.product? {
+            Product::MariaDb => None,
+            Product::MySql => Some(mysql::tools()),
+            product @ (Product::Postgres15 | Product::Postgres18) => Some(postgres::tools(product)),
+        }
+    }
+
+    /// The command line of MariaDB or MySQL, or its `dump`, for this database's server and account.
+    fn client(&self, tool: &str) -> Command {
         let parts = || -> Option<(&str, &str, &str)> {
             let (_, rest) = self.url.split_once("://")?;
             let (account, rest) = rest.split_once('@')?;
@@ -97,7 +117,12 @@ impl TestDatabase {
             Some((user, password, port))
         };
         let (user, password, port) = parts().expect("the URL that the test made");
-        let mut command = mariadb::program(name);
+        let mut command = match (self.server(), tool) {
+            (Product::MySql, "dump") => mysql::program("usr/bin/mysqldump"),
+            (Product::MySql, _) => mysql::program("usr/bin/mysql"),
+            (_, "dump") => mariadb::program("mariadb-dump"),
+            (_, _) => mariadb::program("mariadb"),
+        };
         command
             .args(["--no-defaults", "--host=127.0.0.1"])
             .arg(format!("--port={port}"))

@@ -11,19 +11,23 @@ mod certificates;
 mod child;
 mod client;
 pub mod clock;
+pub mod dice;
 mod disk;
 mod dump;
 mod hang;
 pub mod keeper;
 mod ledger;
 pub mod mariadb;
+pub mod mysql;
 pub mod npm;
 mod pgbouncer;
 pub mod ports;
 pub mod postgres;
+mod product;
 mod program;
 pub mod prometheus;
 mod proxy;
+pub mod pypi;
 pub mod raw;
 mod redis;
 mod scrape;
@@ -43,6 +47,7 @@ pub use dump::Dump;
 pub use keeper::directory;
 pub use ledger::{Ledger, Range};
 pub use pgbouncer::PgBouncer;
+pub use product::Product;
 pub use program::{Begun, Finished, Options, Program};
 pub use prometheus::Prometheus;
 pub use proxy::{CutPoint, Link, Proxy};
@@ -55,8 +60,15 @@ pub use workers::Lease;
 pub fn run(test: impl Future<Output = ()>) {
     let limit = settings::test_limit();
     let _watch = hang::Watch::start(limit);
+    let (drawn, dice) = (product::Drawn::for_this_test(), dice::Dice::of_this_test());
+    let take_up = move || {
+        drawn.meet();
+        dice.take_up();
+    };
+    take_up();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .on_thread_start(take_up)
         .enable_all()
         .build()
         .expect("a runtime starts");

@@ -17,7 +17,11 @@ pub fn initialise(directory: &Path) {
     with_tables_of_its_own(&mut command, directory);
     as_root_if_root(&mut command);
     run_to_the_end(&mut command);
-    // The server reads it at each start. The program's account owns its databases alone.
+    write_accounts(directory);
+}
+
+/// Statements that the server runs at each start: the program's account owns its databases alone.
+pub(super) fn write_accounts(directory: &Path) {
     let accounts = format!(
         "CREATE USER IF NOT EXISTS {ADMINISTRATOR}@'%' IDENTIFIED BY '{PASSWORD}';\n\
          GRANT ALL ON *.* TO {ADMINISTRATOR}@'%' WITH GRANT OPTION;\n\
@@ -33,7 +37,16 @@ pub fn command(directory: &Path, port: u16) -> Command {
     let mut command = program("mariadbd");
     command
         .arg("--no-defaults")
-        .arg(format!("--datadir={}", directory.join("data").display()))
+        .arg(format!("--datadir={}", directory.join("data").display()));
+    listen(&mut command, directory, port);
+    with_tables_of_its_own(&mut command, directory);
+    as_root_if_root(&mut command);
+    command
+}
+
+/// What MySQL is told as well.
+pub(super) fn listen(command: &mut Command, directory: &Path, port: u16) {
+    command
         .arg(format!("--socket={}", directory.join("s").display()))
         .arg(format!("--pid-file={}", directory.join("pid").display()))
         .arg(format!("--port={port}"))
@@ -43,9 +56,6 @@ pub fn command(directory: &Path, port: u16) -> Command {
         ))
         .args(["--bind-address=127.0.0.1", "--skip-name-resolve"])
         .args(["--innodb-buffer-pool-size=64M", "--max-connections=300"]);
-    with_tables_of_its_own(&mut command, directory);
-    as_root_if_root(&mut command);
-    command
 }
 
 /// A server that starts deletes all temporary tables where its own will be: those of a server that
@@ -54,7 +64,7 @@ fn with_tables_of_its_own(command: &mut Command, directory: &Path) {
     command.env("TMPDIR", directory);
 }
 
-fn as_root_if_root(command: &mut Command) {
+pub(super) fn as_root_if_root(command: &mut Command) {
     if rustix::process::geteuid().is_root() {
         command.arg("--user=root");
     }

@@ -5,19 +5,24 @@ use std::{
     os::unix::{fs::chown, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::LazyLock,
 };
 
-use super::server::{ACCOUNT, ADMINISTRATOR, PASSWORD, run_to_the_end};
+use super::{
+    Product, keeper,
+    server::{ACCOUNT, ADMINISTRATOR, PASSWORD, run_to_the_end},
+    settings,
+};
 
 /// Writes an empty cluster to `directory`/data, with the two accounts of the tests.
-pub fn initialise(directory: &Path) {
+pub fn initialise(product: Product, directory: &Path) {
     if let Some((user, group)) = owner() {
         chown(directory, Some(user), Some(group)).expect("root may give a directory away");
     }
     let password_file = directory.join("password");
     write_as_owner(&password_file, PASSWORD);
     run_to_the_end(
-        program("initdb")
+        program(product, "initdb")
             .arg("-D")
             .arg(directory.join("data"))
             .args(["-U", ADMINISTRATOR, "-E", "UTF8", "--locale=C.UTF-8"])
@@ -26,12 +31,12 @@ pub fn initialise(directory: &Path) {
             .arg("--pwfile")
             .arg(&password_file),
     );
-    add_the_program_s_account(directory);
+    add_the_program_s_account(product, directory);
 }
 
 /// Runs the cluster of `directory`/data on `port` of loopback.
-pub fn command(directory: &Path, port: u16) -> Command {
-    let mut command = program("postgres");
+pub fn command(product: Product, directory: &Path, port: u16) -> Command {
+    let mut command = program(product, "postgres");
     command
         .arg("-D")
         .arg(directory.join("data"))
@@ -62,12 +67,12 @@ pub fn forget_killed(directory: &Path) {
 }
 
 /// A copy of the server at `port`, set up to follow it as a standby.
-pub fn copy_as_standby(directory: &Path, port: u16) {
+pub fn copy_as_standby(product: Product, directory: &Path, port: u16) {
     if let Some((user, group)) = owner() {
         chown(directory, Some(user), Some(group)).expect("root may give a directory away");
     }
     run_to_the_end(
-        program("pg_basebackup")
+        program(product, "pg_basebackup")
             .env("PGPASSWORD", PASSWORD)
             .args(["-h", "127.0.0.1", "-p", &port.to_string()])
             .args(["-U", ADMINISTRATOR, "-R", "-c", "fast", "-X", "stream"])
@@ -77,8 +82,8 @@ pub fn copy_as_standby(directory: &Path, port: u16) {
 }
 
 /// In single-user mode, so that no server need be up for it.
-fn add_the_program_s_account(directory: &Path) {
-    let mut process = program("postgres")
+fn add_the_program_s_account(product: Product, directory: &Path) {
+    let mut process = program(product, "postgres")
         .args(["--single", "-j", "-D"])
         .arg(directory.join("data"))
         .arg("postgres")
@@ -106,8 +111,8 @@ fn write_as_owner(path: &Path, text: &str) {
 }
 
 /// One of the server's programs, as the account that may run it.
-pub fn program(name: &str) -> Command {
-    let mut command = Command::new(directory_of_programs().join(name));
+pub fn program(product: Product, name: &str) -> Command {
+    let mut command = Command::new(tools(product).join(name));
     // It must be able to enter the directory it is started in.
     command.current_dir("/").env("LC_ALL", "C.UTF-8");
     if let Some((user, group)) = owner() {
@@ -133,7 +138,41 @@ pub fn owner() -> Option<(u32, u32)> {
     }
 }
 
-fn directory_of_programs() -> PathBuf {
+/// Where the server's programs lie.
+pub fn tools(product: Product) -> PathBuf {
+    match product {
+        Product::Postgres15 => packaged(),
+        Product::Postgres18 => unpacked().join("usr/lib/postgresql/18/bin"),
+        Product::MariaDb | Product::MySql => panic!("{product} is no PostgreSQL"),
+    }
+}
+
+/// Root runs a copy, because the server's account may be kept out of the repository.
+fn unpacked() -> PathBuf {
+    static PLACE: LazyLock<PathBuf> = LazyLock::new(|| {
+        let place = settings::unpacked_servers();
+        if owner().is_none() {
+            return place;
+        }
+        let copy = keeper::run_directory().join("servers");
+        std::fs::create_dir_all(copy.join("usr/lib"))
+            .expect("the directory of the run is writable");
+        std::fs::create_dir_all(copy.join("usr/share"))
+            .expect("the directory of the run is writable");
+        for folder in ["lib", "usr/lib/postgresql", "usr/share/postgresql"] {
+            run_to_the_end(
+                Command::new("cp")
+                    .arg("-a")
+                    .arg(place.join(folder))
+                    .arg(copy.join(folder)),
+            );
+        }
+        copy
+    });
+    PLACE.clone()
+}
+
+fn packaged() -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
         .flatten();

@@ -67,6 +67,11 @@ impl Options {
         self.env("ODOMETER_SABOTAGE", guards)
     }
 
+    /// Whether a guard is out.
+    pub fn lacks_guards(&self) -> bool {
+        self.program == settings::sabotaged_program()
+    }
+
     /// The build whose wall clock can be wrong, with one that is so many milliseconds ahead of the
     /// machine's.
     pub fn clock_ahead(mut self, shift_ms: i64) -> Self {
@@ -81,6 +86,25 @@ impl Options {
         arguments.push(program.display().to_string());
         self.arguments.splice(..0, arguments);
         self.patience = COUNTED_START;
+        self
+    }
+
+    /// The same program, which may have so many open files, and no more if it asks for more.
+    pub fn open_files(self, limit: u32) -> Self {
+        self.after(&format!("ulimit -n {limit}"))
+    }
+
+    /// The same program, whose new files everybody may read and write unless it says otherwise.
+    pub fn without_umask(self) -> Self {
+        self.after("umask 000")
+    }
+
+    /// The same program, started by a shell that does something before.
+    fn after(mut self, command: &str) -> Self {
+        let program = std::mem::replace(&mut self.program, PathBuf::from("/bin/sh"));
+        let script = format!("{command} && exec \"$0\" \"$@\"");
+        let arguments = ["-c".to_owned(), script, program.display().to_string()];
+        self.arguments.splice(..0, arguments);
         self
     }
 
@@ -278,6 +302,19 @@ impl Program {
             },
         )
         .await;
+    }
+
+    /// The most memory that its process has had at once, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.id());
+        let status = std::fs::read_to_string(path).expect("the process is there");
+        let peak = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB"));
+        let peak: u64 = peak
+            .and_then(|peak| peak.trim().parse().ok())
+            .expect("the kernel says so");
+        peak * 1024
     }
 
     /// The number of its process.

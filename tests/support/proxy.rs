@@ -59,6 +59,8 @@ struct State {
     n_cuts: AtomicUsize,
     /// How long each piece of a reply is on its way.
     delay: watch::Sender<Duration>,
+    /// How long it takes until a new connection leads anywhere.
+    connecting: watch::Sender<Duration>,
     /// Connections that the program holds open.
     n_open: AtomicUsize,
 }
@@ -115,6 +117,7 @@ impl Proxy {
             next_cut: Mutex::new(None),
             n_cuts: AtomicUsize::new(0),
             delay: watch::Sender::new(Duration::ZERO),
+            connecting: watch::Sender::new(Duration::ZERO),
             n_open: AtomicUsize::new(0),
         });
         let shared = Arc::clone(&state);
@@ -171,6 +174,11 @@ impl Proxy {
     /// From now on each reply comes so much later.
     pub fn delay_replies(&self, by: Duration) {
         self.state.delay.send_replace(by);
+    }
+
+    /// From now on each new connection takes so long to be made.
+    pub fn delay_connections(&self, by: Duration) {
+        self.state.connecting.send_replace(by);
     }
 
     /// Lets `n_passed` requests pass and cuts the connection of the next one, whichever it is.
@@ -237,6 +245,10 @@ async fn forward(client: TcpStream, caller: Option<u32>, state: &State) {
     }
     if way.link == Link::Cut {
         return;
+    }
+    let connecting = *state.connecting.borrow();
+    if !connecting.is_zero() {
+        tokio::time::sleep(connecting).await;
     }
     let Ok(server) = TcpStream::connect(("127.0.0.1", way.port)).await else {
         return;

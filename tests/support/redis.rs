@@ -8,7 +8,10 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::{Proxy, child::wait_with_limit, keeper, ports, server::pid, wait};
+use super::{
+    Authority, Proxy, certificates::Certificate, child::wait_with_limit, keeper, ports,
+    server::pid, wait,
+};
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 const END_LIMIT: Duration = Duration::from_secs(10);
@@ -20,6 +23,8 @@ pub struct Redis {
     directory: TempDir,
     port: u16,
     process: Option<Child>,
+    /// With which it listens for TLS, and on which port.
+    tls: Option<(u16, Vec<String>)>,
 }
 
 /// What a server held at one moment.
@@ -32,9 +37,41 @@ impl Redis {
             directory: keeper::directory("redis"),
             port: ports::free(),
             process: None,
+            tls: None,
         };
         server.start_again().await;
         server
+    }
+
+    /// An empty server that listens for TLS, too.
+    pub async fn start_with_tls(certificate: &Certificate, authority: &Authority) -> Self {
+        let path = |path: &std::path::Path| path.display().to_string();
+        let port = ports::free();
+        let mut server = Self {
+            directory: keeper::directory("redis"),
+            port: ports::free(),
+            process: None,
+            tls: None,
+        };
+        let arguments = [
+            ("--tls-port", port.to_string()),
+            ("--tls-cert-file", path(&certificate.certificate)),
+            ("--tls-key-file", path(&certificate.key)),
+            ("--tls-ca-cert-file", path(&authority.certificate())),
+            ("--tls-auth-clients", "no".to_owned()),
+        ];
+        let arguments = arguments.map(|(name, value)| [name.to_owned(), value]);
+        server.tls = Some((port, arguments.concat()));
+        server.start_again().await;
+        server
+    }
+
+    /// Where it listens for TLS.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn tls_port(&self) -> u16 {
+        self.tls.as_ref().expect("it listens for TLS").0
     }
 
     /// Starts the server with the dump in its directory, if there is one, and waits until it answers.
@@ -48,6 +85,7 @@ impl Redis {
         let process = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--port", &self.port.to_string()])
             .args(["--save", "", "--appendonly", "no"])
+            .args(self.tls.iter().flat_map(|(_, arguments)| arguments))
             // A follower has its copy at once.
             .args(["--repl-diskless-sync", "yes"])
             .args(["--repl-diskless-sync-delay", "0"])

@@ -11,7 +11,7 @@ use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, Sta
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
-use super::{Backend, child::wait_with_limit, keeper, mariadb, ports, postgres};
+use super::{Backend, Product, child::wait_with_limit, keeper, mariadb, mysql, ports, postgres};
 
 /// The password of every account of every throwaway server: easy to find in a log it must not be in.
 pub const PASSWORD: &str = "hunter2-never-in-a-log";
@@ -26,7 +26,7 @@ const END_LIMIT: Duration = Duration::from_secs(30);
 
 /// One server process, ended when dropped or when the run ends.
 pub struct Server {
-    backend: Backend,
+    product: Product,
     directory: TempDir,
     port: u16,
     process: Option<Child>,
@@ -37,39 +37,63 @@ pub struct Server {
 impl Server {
     /// The server that the tests of a run share.
     pub async fn shared(backend: Backend) -> &'static Self {
-        static POSTGRES: OnceCell<Server> = OnceCell::const_new();
+        Self::shared_of(Product::drawn(backend)).await
+    }
+
+    /// As [`Self::shared`], of one product.
+    pub async fn shared_of(product: Product) -> &'static Self {
+        static POSTGRES_15: OnceCell<Server> = OnceCell::const_new();
+        static POSTGRES_18: OnceCell<Server> = OnceCell::const_new();
         static MARIADB: OnceCell<Server> = OnceCell::const_new();
-        let cell = match backend {
-            Backend::Postgres => &POSTGRES,
-            Backend::MariaDb => &MARIADB,
-            Backend::Sqlite => panic!("SQLite has no server"),
+        static MYSQL: OnceCell<Server> = OnceCell::const_new();
+        let cell = match product {
+            Product::Postgres15 => &POSTGRES_15,
+            Product::Postgres18 => &POSTGRES_18,
+            Product::MariaDb => &MARIADB,
+            Product::MySql => &MYSQL,
         };
-        cell.get_or_init(|| Self::start(backend)).await
+        cell.get_or_init(|| Self::start_of(product)).await
     }
 
     /// A server of one's own, for a test that stops it.
     pub async fn start(backend: Backend) -> Self {
-        Self::start_with(backend, keeper::directory(backend.name()), Vec::new()).await
+        Self::start_of(Product::drawn(backend)).await
+    }
+
+    /// As [`Self::start`], of one product.
+    pub async fn start_of(product: Product) -> Self {
+        Self::start_of_with(product, Vec::new()).await
+    }
+
+    /// As [`Self::start_of`], started with more `arguments`.
+    pub async fn start_of_with(product: Product, arguments: Vec<String>) -> Self {
+        Self::start_new(product, keeper::directory(product.name()), arguments).await
     }
 
     /// A server that writes its data to an empty `directory`, started with more `arguments`.
     pub async fn start_with(backend: Backend, directory: TempDir, arguments: Vec<String>) -> Self {
-        match backend {
-            Backend::Postgres => postgres::initialise(directory.path()),
-            Backend::MariaDb => mariadb::initialise(directory.path()),
-            Backend::Sqlite => panic!("SQLite has no server"),
-        }
-        Self::start_on(backend, directory, arguments).await
+        Self::start_new(Product::drawn(backend), directory, arguments).await
     }
 
     /// A server on a directory that holds its data already.
-    pub async fn start_in(backend: Backend, directory: TempDir) -> Self {
-        Self::start_on(backend, directory, Vec::new()).await
+    pub async fn start_in(product: Product, directory: TempDir) -> Self {
+        Self::start_on(product, directory, Vec::new()).await
     }
 
-    async fn start_on(backend: Backend, directory: TempDir, arguments: Vec<String>) -> Self {
+    async fn start_new(product: Product, directory: TempDir, arguments: Vec<String>) -> Self {
+        match product {
+            Product::Postgres15 | Product::Postgres18 => {
+                postgres::initialise(product, directory.path());
+            }
+            Product::MariaDb => mariadb::initialise(directory.path()),
+            Product::MySql => mysql::initialise(directory.path()),
+        }
+        Self::start_on(product, directory, arguments).await
+    }
+
+    async fn start_on(product: Product, directory: TempDir, arguments: Vec<String>) -> Self {
         let mut server = Self {
-            backend,
+            product,
             directory,
             port: ports::free(),
             process: None,
@@ -94,7 +118,7 @@ impl Server {
             assert!(
                 started.elapsed() < START_LIMIT,
                 "{} does not start:\n{}",
-                self.backend.name(),
+                self.product,
                 std::fs::read_to_string(self.log()).unwrap_or_default()
             );
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -102,10 +126,13 @@ impl Server {
     }
 
     fn spawn(&self) -> Child {
-        let mut command = match self.backend {
-            Backend::Postgres => postgres::command(self.directory.path(), self.port),
-            Backend::MariaDb => mariadb::command(self.directory.path(), self.port),
-            Backend::Sqlite => unreachable!("SQLite has no server"),
+        let directory = self.directory.path();
+        let mut command = match self.product {
+            Product::Postgres15 | Product::Postgres18 => {
+                postgres::command(self.product, directory, self.port)
+            }
+            Product::MariaDb => mariadb::command(directory, self.port),
+            Product::MySql => mysql::command(directory, self.port),
         };
         let log = std::fs::File::options()
             .create(true)
@@ -143,7 +170,7 @@ impl Server {
 
     /// The name of the signal that ends the server at once and tidily.
     fn quick_end(&self) -> &'static str {
-        match self.backend {
+        match self.backend() {
             Backend::Postgres => "QUIT",
             Backend::MariaDb | Backend::Sqlite => "TERM",
         }
@@ -186,12 +213,13 @@ impl Server {
 
     /// How many connections the program's account has, as the server counts them.
     pub async fn n_connections(&self) -> i64 {
-        let query = match self.backend {
+        let query = match self.backend() {
             Backend::Postgres => {
                 format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{ACCOUNT}'")
             }
             Backend::MariaDb | Backend::Sqlite => format!(
-                "SELECT count(*) FROM information_schema.processlist WHERE user = '{ACCOUNT}'"
+                "SELECT count(*) FROM {} WHERE user = '{ACCOUNT}'",
+                self.product.sessions()
             ),
         };
         let connection = self.try_administrate().await.expect("the server answers");
@@ -240,7 +268,7 @@ impl Server {
 
     /// A database that exists in every server.
     pub fn first_database(&self) -> &'static str {
-        match self.backend {
+        match self.backend() {
             Backend::Postgres => "postgres",
             Backend::MariaDb | Backend::Sqlite => "mysql",
         }
@@ -256,7 +284,11 @@ impl Server {
     }
 
     pub fn backend(&self) -> Backend {
-        self.backend
+        self.product.backend()
+    }
+
+    pub fn product(&self) -> Product {
+        self.product
     }
 
     pub fn port(&self) -> u16 {
@@ -277,7 +309,7 @@ impl Server {
     }
 
     pub fn url_as(&self, account: &str, password: &str, port: u16, name: &str) -> String {
-        let scheme = self.backend.scheme();
+        let scheme = self.backend().scheme();
         format!("{scheme}://{account}:{password}@127.0.0.1:{port}/{name}")
     }
 }
@@ -289,13 +321,13 @@ impl Drop for Server {
             self.thaw();
         }
         let Some(mut process) = self.process.take() else {
-            if self.backend == Backend::Postgres {
+            if self.backend() == Backend::Postgres {
                 postgres::forget_killed(self.directory.path());
             }
             return;
         };
         let number = process.id();
-        let signal = match self.backend {
+        let signal = match self.backend() {
             Backend::Postgres => Signal::QUIT,
             Backend::MariaDb | Backend::Sqlite => Signal::TERM,
         };

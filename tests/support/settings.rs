@@ -1,6 +1,6 @@
 //! What the environment says about a run; read here and nowhere else.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::LazyLock, time::Duration};
 
 /// Whether tests run at the size their guarantee asks for instead of the size of each commit.
 pub fn full() -> bool {
@@ -10,6 +10,40 @@ pub fn full() -> bool {
 /// `small` for each commit, `large` at full size.
 pub fn at_size<T>(small: T, large: T) -> T {
     if full() { large } else { small }
+}
+
+/// By what a test draws its servers, and whatever else it draws: given, or another in each run.
+pub fn seed() -> u64 {
+    static SEED: LazyLock<u64> = LazyLock::new(|| match std::env::var("ODOMETER_TESTS_SEED") {
+        Ok(given) => given
+            .parse()
+            .unwrap_or_else(|_| panic!("ODOMETER_TESTS_SEED is not a number: {given}")),
+        Err(_) => u64::from(std::process::id()),
+    });
+    *SEED
+}
+
+/// Whether each test meets the servers that it does not draw.
+pub fn meets_the_other_servers() -> bool {
+    std::env::var_os("ODOMETER_TESTS_SERVERS").is_some_and(|value| value == "others")
+}
+
+/// Where `tests/install-servers` put the servers that this machine has no package of.
+pub fn unpacked_servers() -> PathBuf {
+    let place = repository().join("target/servers");
+    assert!(
+        place.is_dir(),
+        "{} is missing: run tests/install-servers",
+        place.display()
+    );
+    place
+}
+
+/// By what Schemathesis draws its calls, if it is given.
+pub fn schemathesis_seed() -> Option<u64> {
+    let given = std::env::var("ODOMETER_TESTS_SCHEMATHESIS_SEED").ok()?;
+    let seed = given.parse();
+    Some(seed.unwrap_or_else(|_| panic!("the seed is not a number: {given}")))
 }
 
 /// How long one test may take before it counts as hung.

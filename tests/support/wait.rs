@@ -1,23 +1,35 @@
 //! Waiting for something to become true, with a deadline: never a sleep and a hope.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const BETWEEN_TWO_POLLS: Duration = Duration::from_millis(20);
 
 /// Polls `probe` until it gives a value.
 ///
+/// `limit` bounds the whole wait: a probe that is under way when it ends counts for nothing.
+///
 /// # Panics
 /// When `limit` has passed; the message names `what` was waited for.
 pub async fn until<T>(what: &str, limit: Duration, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(value) = probe().await {
-            return value;
+    let polled = async {
+        loop {
+            if let Some(value) = probe().await {
+                return value;
+            }
+            tokio::time::sleep(BETWEEN_TWO_POLLS).await;
         }
-        assert!(
-            started.elapsed() < limit,
-            "waited {limit:?} in vain until {what}"
-        );
-        tokio::time::sleep(BETWEEN_TWO_POLLS).await;
+    };
+    match tokio::time::timeout(limit, polled).await {
+        Ok(value) => value,
+        Err(_) => panic!("waited {limit:?} in vain until {what}"),
     }
+}
+
+#[tokio::test]
+#[should_panic(expected = "waited 10ms in vain until a probe ends")]
+async fn a_probe_that_never_ends_is_given_up_as_well() {
+    until("a probe ends", Duration::from_millis(10), async || {
+        std::future::pending::<Option<()>>().await
+    })
+    .await;
 }

@@ -5,11 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::wrk::Wrk;
-use crate::{cores::Cores, pace::Contender, reading::Reading, usage};
-
-/// The figure of cores that the server kept busy: where it is below what the server has, something
-/// else bounds the rate.
-pub(crate) const BUSY: &str = "cores_busy";
+use crate::{cores::Cores, pace::Contender, reading::Reading, usage::Meter};
 
 /// A server and what it is asked; its value is requests, or what they bring, a second.
 pub(crate) struct Http {
@@ -17,6 +13,10 @@ pub(crate) struct Http {
     pub(crate) cores: Cores,
     /// Those whose processor time counts.
     pub(crate) processes: Vec<u32>,
+    /// How many cores those may use.
+    pub(crate) n_cores: f64,
+    /// Others that use the core of who asks.
+    pub(crate) beside_load: Vec<u32>,
     pub(crate) wrk: Wrk,
     /// How many numbers one request brings; 1 counts requests.
     pub(crate) n_numbers: u32,
@@ -37,6 +37,8 @@ impl Http {
             name: name.to_owned(),
             cores: *cores,
             processes: vec![process],
+            n_cores: 1.0,
+            beside_load: Vec::new(),
             wrk,
             n_numbers: 1,
             figure: Figure::Rate,
@@ -51,13 +53,14 @@ impl Contender for Http {
     }
 
     async fn measure(&mut self, length: Duration) -> Reading {
-        let before = usage::processor_time_of(&self.processes);
+        let meter = Meter::start(&self.processes, &self.beside_load);
         let outcome = self.wrk.run(&self.cores, length).await;
-        let used = usage::processor_time_of(&self.processes).saturating_sub(before);
+        let used = meter.used();
         let micros = outcome.micros as f64;
         let n_given = outcome.requests.saturating_sub(outcome.refused) as f64;
         let rate = n_given / micros * 1e6;
-        let used_us = used.as_secs_f64() * 1e6;
+        let used_us = used.server.as_secs_f64() * 1e6;
+        let took = Duration::from_micros(outcome.micros);
         let n_at_once = f64::from(self.wrk.n_connections * self.wrk.depth);
         Reading {
             value: match self.figure {
@@ -65,13 +68,13 @@ impl Contender for Http {
                 Figure::P50 => outcome.latency.p50,
             },
             cpu_us: (n_given > 0.0).then(|| used_us / n_given),
+            busy: Some(used.busy(took, self.n_cores)),
             // Of requests sent together, wrk does not know when each was sent.
             latency: (self.wrk.depth == 1).then_some(outcome.latency),
             n_requests: outcome.requests + outcome.unanswered,
             n_failed: outcome.refused + outcome.unanswered,
             ..Reading::default()
         }
-        .figure(BUSY, used_us / micros)
         // wrk counts single latencies in whole microseconds.
         .figure(
             "mean_us",

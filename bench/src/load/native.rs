@@ -9,7 +9,7 @@ use crate::{
     cores::{Cores, Side},
     pace::Contender,
     reading::{Latency, Reading},
-    usage,
+    usage::{Meter, Used},
 };
 
 /// When a server has nothing left to do after a run: it used less than this in that time.
@@ -23,8 +23,9 @@ pub(crate) struct Native {
     cores: Cores,
     process: u32,
     tool: Box<dyn Tool>,
-    /// Processor time of the server for the connections of a run; known after the first.
-    connecting: Option<Duration>,
+    /// Processor time of both sides for the start and the connections of a run; known after the
+    /// first.
+    connecting: Option<Used>,
 }
 
 /// A program that asks a server.
@@ -68,19 +69,20 @@ impl Native {
     }
 
     /// What the server does after a run is part of its work, and must not disturb who is next.
-    async fn run(&mut self, amount: Amount) -> (Outcome, Duration) {
-        let before = usage::processor_time(self.process);
+    async fn run(&mut self, amount: Amount) -> (Outcome, Used) {
+        let servers = [self.process];
+        let meter = Meter::start(&servers, &[]);
         let outcome = self.tool.run(&self.cores, amount).await;
-        let mut after = usage::processor_time(self.process);
+        let mut used = meter.used();
         for _ in 0..QUIET_LOOKS {
-            let earlier = after;
+            let earlier = used.server;
             tokio::time::sleep(QUIET.1).await;
-            after = usage::processor_time(self.process);
-            if after < earlier + QUIET.0 {
+            used.server = meter.used().server;
+            if used.server < earlier + QUIET.0 {
                 break;
             }
         }
-        (outcome, after.saturating_sub(before))
+        (outcome, used)
     }
 }
 
@@ -97,10 +99,16 @@ impl Contender for Native {
         };
         self.connecting = Some(connecting);
         let (outcome, used) = self.run(Amount::For(length)).await;
-        let used = used.saturating_sub(connecting).as_secs_f64();
+        let used = used.without(connecting);
+        let used_us = used.server.as_secs_f64() * 1e6;
+        let n_given = outcome.n_requests.saturating_sub(outcome.n_failed).max(1);
+        // Without the time to connect, as the rate is.
+        let took_s = outcome.n_requests.max(1) as f64 / outcome.rate.max(1.0);
+        let took = Duration::from_secs_f64(took_s);
         Reading {
             value: outcome.rate,
-            cpu_us: Some(used * 1e6 / outcome.n_requests.max(1) as f64),
+            cpu_us: Some(used_us / n_given as f64),
+            busy: Some(used.busy(took, 1.0)),
             latency: outcome.latency,
             n_requests: outcome.n_requests,
             n_failed: outcome.n_failed,

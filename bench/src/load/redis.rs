@@ -29,10 +29,36 @@ pub(crate) async fn start(cores: &Cores) -> Process {
     Process::start(cores, Side::Server, &mut command, port).await
 }
 
-/// `INCR` of one key, one request at a time on each connection.
-pub(crate) fn incr(name: &str, cores: &Cores, server: &Process) -> Native {
+/// What each request of `redis-benchmark` is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// The next number of one key.
+    One,
+    /// The next hundred numbers of one key.
+    Hundred,
+}
+
+impl Step {
+    fn command(self) -> &'static [&'static str] {
+        match self {
+            Self::One => &["INCR", "orders"],
+            Self::Hundred => &["INCRBY", "orders", "100"],
+        }
+    }
+}
+
+/// Steps of one key, `depth` requests at a time on each connection.
+pub(crate) fn contender(
+    name: &str,
+    cores: &Cores,
+    server: &Process,
+    step: Step,
+    depth: u32,
+) -> Native {
     let tool = RedisBenchmark {
         port: server.port(),
+        step,
+        depth: u64::from(depth),
         rate: FIRST_RATE,
     };
     Native::new(name, cores, server.id(), tool)
@@ -40,6 +66,9 @@ pub(crate) fn incr(name: &str, cores: &Cores, server: &Process) -> Native {
 
 struct RedisBenchmark {
     port: u16,
+    step: Step,
+    /// Requests that a connection sends before it reads the first answer.
+    depth: u64,
     /// It takes a number of requests instead of a time: as many as fit by the last run's rate.
     rate: f64,
 }
@@ -48,14 +77,16 @@ struct RedisBenchmark {
 impl Tool for RedisBenchmark {
     async fn run(&mut self, cores: &Cores, amount: Amount) -> Outcome {
         let n_requests = match amount {
-            Amount::OneEach => N_CONNECTIONS,
-            Amount::For(length) => requests_in(length, self.rate),
+            Amount::OneEach => N_CONNECTIONS * self.depth,
+            Amount::For(length) => requests_in(length, self.rate).max(N_CONNECTIONS * self.depth),
         };
         let mut command = Command::new("redis-benchmark");
         command
             .args(["-h", "127.0.0.1", "-p", &self.port.to_string()])
-            .args(["-c", &N_CONNECTIONS.to_string(), "-P", "1", "-t", "incr"])
-            .args(["-n", &n_requests.to_string()]);
+            .args(["-c", &N_CONNECTIONS.to_string()])
+            .args(["-P", &self.depth.to_string()])
+            .args(["-n", &n_requests.to_string()])
+            .args(self.step.command());
         let text = output(cores, &mut command).await;
         let rate = number_after(&text, "throughput summary:");
         if let Amount::For(_) = amount {
@@ -66,13 +97,14 @@ impl Tool for RedisBenchmark {
             n_requests,
             // It ends at the first.
             n_failed: 0,
-            latency: Some(latency(&text)),
+            // Of requests sent together, it does not know how long each took.
+            latency: (self.depth == 1).then(|| latency(&text)),
         }
     }
 }
 
 fn requests_in(length: Duration, rate: f64) -> u64 {
-    (length.as_secs_f64() * rate).max(N_CONNECTIONS as f64) as u64
+    (length.as_secs_f64() * rate) as u64
 }
 
 /// From lines such as `75.000% <= 0.263 milliseconds (cumulative count 48234)`; between two of

@@ -12,7 +12,7 @@ use super::{
     raw::{Run, replace},
     study, table, units,
 };
-use crate::row::Unit;
+use crate::row::{MIN_BUSY_CLIENT, MIN_BUSY_SERVER, Unit};
 
 const BEGIN: &str = "<!-- Written by bench/run, from here -->\n";
 const END: &str = "<!-- to here -->\n";
@@ -114,17 +114,49 @@ fn with_section(text: &str, section: &str) -> Option<String> {
 
 fn short(run: &Run, drawn: &[Picture]) -> String {
     let mut text = format!(
-        "Measured on {} on {} ({} cores), {}, by `{}`; [docs/speed.md](docs/speed.md) has all rows, and how it was done.\n\n{}",
+        "Measured on {} on {} ({} cores), {}, by `{}`; [docs/speed.md](docs/speed.md) has all rows, and how it was done.\n",
         run.date(),
         run.machine.cpu,
         run.machine.n_cores,
         run.sources(),
         run.command,
-        table::targets(&run.rows)
     );
+    if !run.again.is_empty() {
+        text.push_str("Some rows were measured again later, and that page names them.\n");
+    }
+    text.push_str(&format!("\n{}{}", headline(run), table::targets(&run.rows)));
     for picture in drawn.iter().filter(|picture| picture.is_main) {
         text.push_str(&format!("\n![{}](docs/{})\n", picture.title, picture.file));
     }
+    text
+}
+
+/// What comes before a table: what a number costs, and which rates are no results.
+fn headline(run: &Run) -> String {
+    let has_busy = run
+        .rows
+        .iter()
+        .flat_map(|row| &row.series)
+        .any(|series| series.busy().is_some());
+    if !has_busy {
+        return "This run did not record how busy each core was. \
+                If a client bounded a rate, the table does not show that.\n\n"
+            .to_owned();
+    }
+    let costs = table::costs(&run.rows);
+    let mut text = String::new();
+    if !costs.is_empty() {
+        text.push_str(&format!(
+            "Processor time of the server for each number, user and system, as the kernel counts it:\n\n{costs}\n"
+        ));
+    }
+    text.push_str(&format!(
+        "A rate is *{}* if the server's core was less than {} busy, while the client's core was at least {} busy.\n\
+         Such a rate says nothing about the server, so the table shows no ratio of that rate.\n\n",
+        table::BOUND_BY_CLIENT,
+        units::percent(MIN_BUSY_SERVER),
+        units::percent(MIN_BUSY_CLIENT),
+    ));
     text
 }
 
@@ -140,8 +172,15 @@ fn whole(run: &Run, drawn: &[Picture]) -> String {
     );
     for again in &run.again {
         text.push_str(&format!(
-            "Measured again by `{}` at {}, {}: the rows of that.\n\n",
-            again.command, again.started_at, again.sources
+            "Measured again by `{}` at {}, {}: the rows of that.{}\n\n",
+            again.command,
+            again.started_at,
+            again.sources,
+            if again.before.is_empty() {
+                ""
+            } else {
+                " The rows as they were before stand below the table."
+            }
         ));
     }
     text.push_str("| Of | What it was |\n|---|---|\n");
@@ -161,7 +200,15 @@ fn whole(run: &Run, drawn: &[Picture]) -> String {
     for (name, version) in &machine.versions {
         line(name, version);
     }
-    text.push_str(&format!("\n{}", table::table(&run.rows)));
+    text.push_str(&format!("\n{}{}", headline(run), table::table(&run.rows)));
+    for again in run.again.iter().filter(|again| !again.before.is_empty()) {
+        text.push_str(&format!(
+            "\nBefore `{}` at {}:\n\n{}",
+            again.command,
+            again.started_at,
+            table::table(&again.before)
+        ));
+    }
     for picture in drawn {
         text.push_str(&format!("\n![{}]({})\n", picture.title, picture.file));
     }
@@ -209,7 +256,43 @@ mod tests {
         }
     }
 
-    /// The control of the test above.
+    /// The part of `text` that is written by hand.
+    fn by_hand(text: &str) -> String {
+        let (before, rest) = text.split_once(BEGIN).expect("it has both comments");
+        let (_, after) = rest.split_once(END).expect("it has both comments");
+        format!("{before}{after}")
+    }
+
+    /// What looks like something that was measured: a number before a unit that no setting has.
+    fn figures(text: &str) -> Vec<String> {
+        let units = [
+            "k/s", "M/s", "µs", "ns", "B", "KiB", "MiB", "bytes", "%", "times",
+        ];
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let pairs = words.windows(2).filter(|pair| {
+            let is_number = pair[0].starts_with(|c: char| c.is_ascii_digit());
+            is_number && units.contains(&pair[1].trim_end_matches(['.', ',', ';', ':', ')']))
+        });
+        pairs.map(|pair| pair.join(" ")).collect()
+    }
+
+    #[test]
+    fn no_figure_of_speed_is_written_by_hand() {
+        let root = settings::repository();
+        let text = |path| fs::read_to_string(root.join(path)).expect("it is there");
+        assert_eq!(figures(&by_hand(&text(WHOLE))), Vec::<String>::new());
+        let readme = by_hand(&text(README));
+        let (_, section) = readme
+            .split_once("\n## Speed\n")
+            .expect("it has the section");
+        let section = section.split("\n## ").next().unwrap_or_default();
+        assert_eq!(figures(section), Vec::<String>::new());
+        // The control: those of the part that is written here.
+        let written = "- A figure of 1.15 times, 166 k/s (159–167), 55 µs, and 98 %.";
+        assert_eq!(figures(written).len(), 4);
+    }
+
+    /// The control of `the_documents_show_the_newest_run`.
     #[test]
     fn what_is_edited_by_hand_is_noticed() {
         let copy = odometer_tests::directory("speed");
@@ -314,8 +397,15 @@ mod tests {
         );
         let said = "Measured again by `bench/run --row later` at ";
         assert!(whole(&both, &[]).contains(said));
+        let n_lines =
+            |run: &Run, title: &str| whole(run, &[]).matches(&format!("| {title}")).count();
+        let n_before = n_lines(&earlier, &earlier.rows[0].title);
+        assert_eq!(n_lines(&both, &earlier.rows[0].title), n_before);
+        // Measured until it pleases, it is seen to have been.
+        let n_once = n_lines(&both, "later");
         let twice = both.measured_again(later.clone()).expect("alike");
-        assert_eq!(whole(&twice, &[]).matches(said).count(), 1);
+        assert_eq!(whole(&twice, &[]).matches(said).count(), 2);
+        assert_eq!(n_lines(&twice, "later"), 2 * n_once);
         later.rows[0].name = "unknown".to_owned();
         assert!(earlier.clone().measured_again(later.clone()).is_err());
         later.machine.n_cores += 1;

@@ -6,7 +6,12 @@ use jiff::Timestamp;
 use odometer_tests::settings;
 use serde::{Deserialize, Serialize};
 
-use crate::{machine::Machine, pace::Pace, reading::Spread, row::Row};
+use crate::{
+    machine::Machine,
+    pace::Pace,
+    reading::{Busy, Spread},
+    row::Row,
+};
 
 pub(super) const FIGURES: &str = "run.json";
 
@@ -37,12 +42,15 @@ pub(crate) struct Run {
 }
 
 /// Rows that were measured again, in the place of earlier ones.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Again {
     pub(crate) command: String,
     pub(crate) started_at: String,
     /// As [`Run::sources`] says it.
     pub(crate) sources: String,
+    /// The rows as they were before, with every reading; none in runs that did not keep them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) before: Vec<Row>,
 }
 
 /// How a run measures.
@@ -61,6 +69,8 @@ struct Summary<'a> {
     name: &'a str,
     value: Option<Spread>,
     cpu_us: Option<Spread>,
+    busy: Option<Busy>,
+    is_bound_by_client: bool,
     /// The subject's value divided by this one's, round by round.
     ratio: Option<Spread>,
     n_failed: u64,
@@ -84,6 +94,8 @@ fn with_summaries<S: serde::Serializer>(rows: &[Row], serializer: S) -> Result<S
                     name: &series.name,
                     value: series.value(),
                     cpu_us: series.cpu_us(),
+                    busy: series.busy(),
+                    is_bound_by_client: row.unit.is_rate() && series.is_bound_by_client(),
                     ratio: row.ratio(series),
                     n_failed: series.n_failed(),
                 })
@@ -114,7 +126,8 @@ impl Run {
         }
     }
 
-    /// Puts the rows of `later` in the place of those of the same name, and says so.
+    /// Puts the rows of `later` in the place of those of the same name, keeps those, and says so:
+    /// a row that was measured until it pleased is seen to have been.
     ///
     /// # Errors
     /// A sentence, when they are of another machine or pace, or there is none to replace.
@@ -122,21 +135,21 @@ impl Run {
         if self.machine != later.machine || self.configuration != later.configuration {
             return Err("that run is of another machine, version or pace".to_owned());
         }
-        // What it put there is replaced now.
-        self.again.retain(|again| again.command != later.command);
-        self.again.push(Again {
+        let mut again = Again {
             command: later.command.clone(),
             started_at: later.started_at.clone(),
             sources: later.sources(),
-        });
+            before: Vec::new(),
+        };
         for row in later.rows {
             let place = self
                 .rows
                 .iter_mut()
                 .find(|earlier| earlier.name == row.name);
             let place = place.ok_or_else(|| format!("that run has no row {}", row.name))?;
-            *place = row;
+            again.before.push(std::mem::replace(place, row));
         }
+        self.again.push(again);
         Ok(self)
     }
 

@@ -84,7 +84,7 @@ fn summary(run: &Run, backend: Backend) -> String {
         let mut cells = vec![series.name.clone(), count(first), count(second)];
         cells.extend(rows.iter().map(|row| {
             let series = row.and_then(|row| row.series.get(at));
-            series.and_then(fill).map_or("–".to_owned(), percent)
+            series.and_then(fill).map_or("–".to_owned(), units::percent)
         }));
         let merges = deletes.series.get(at).and_then(merges);
         cells.push(merges.map_or("–".to_owned(), count));
@@ -168,7 +168,7 @@ fn table(row: &Row) -> String {
                 count(first),
                 count(second),
                 count(merges(series).unwrap_or(f64::NAN)),
-                percent(of(reading, figure::FILL)),
+                units::percent(of(reading, figure::FILL)),
                 bytes(of(reading, figure::BYTES) / n_left),
                 bytes(of(reading, figure::LOG_BYTES) / n_rows),
                 units::value(reading.value, row.unit),
@@ -191,10 +191,6 @@ fn count(value: f64) -> String {
 
 fn bytes(value: f64) -> String {
     units::value(value, Unit::Bytes)
-}
-
-pub(super) fn percent(part: f64) -> String {
-    format!("{:.0} %", part * 100.0)
 }
 
 fn of(reading: &Reading, name: &str) -> f64 {

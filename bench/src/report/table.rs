@@ -1,12 +1,15 @@
 //! The table, in Markdown.
 
-use super::units;
+use super::units::{self, percent};
+use crate::reading::Spread;
 use crate::row::{Bound, Row, Series, Target, Unit};
 
 /// What the first series of most rows is called.
 const SUBJECT: &str = "Odometer";
 const NOTHING: &str = "–";
 const NOT_MEASURED: &str = "not measured";
+/// Says of a rate that the server waited for a client that had no time left.
+pub(super) const BOUND_BY_CLIENT: &str = "bound by its client";
 
 /// All rows, a line for each reference and one for what is wanted of the subject alone; below
 /// them what must be known beside the figures, by the number that stands behind what was measured.
@@ -15,9 +18,11 @@ pub(crate) fn table(rows: &[Row]) -> String {
         "What",
         SUBJECT,
         "CPU a request",
+        "Busy",
         "Beside it",
         "Its figure",
         "Its CPU",
+        "Its busy",
         "Ratio",
         "Wanted",
         "Met",
@@ -80,10 +85,17 @@ pub(super) fn targets(rows: &[Row]) -> String {
     text + &below(&notes)
 }
 
-/// Requests of any series that failed.
+/// Requests of any series that failed; what numbers cost comes of the same requests.
 pub(crate) fn n_failed(rows: &[Row]) -> u64 {
-    let series = rows.iter().flat_map(|row| &row.series);
+    let rates = rows.iter().filter(|row| !row.is_cost());
+    let series = rates.flat_map(|row| &row.series);
     series.map(Series::n_failed).sum()
+}
+
+/// What numbers cost, in words: a line for each reference of which something is wanted.
+pub(super) fn costs(rows: &[Row]) -> String {
+    let lines = rows.iter().filter(|row| row.is_cost()).flat_map(Line::of);
+    lines.filter_map(|line| line.cost()).collect()
 }
 
 /// One line of the table.
@@ -134,10 +146,13 @@ impl<'a> Line<'a> {
             self.title(notes),
             figure(self.row.subject(), self.row.unit),
             cpu(self.row.subject()),
+            self.busy(self.row.subject()),
             self.beside.unwrap_or(NOTHING).to_owned(),
             self.reference
                 .map_or(NOTHING.to_owned(), |series| figure(series, self.row.unit)),
             self.reference.map_or(NOTHING.to_owned(), cpu),
+            self.reference
+                .map_or(NOTHING.to_owned(), |series| self.busy(series)),
             self.ratio(),
             self.wanted(),
             self.met().to_owned(),
@@ -161,6 +176,24 @@ impl<'a> Line<'a> {
         ])
     }
 
+    /// Whether a number costs more or less than one of the reference; `None` if nothing is wanted of
+    /// it.
+    fn cost(&self) -> Option<String> {
+        self.targets.first()?;
+        let reference = self.reference?;
+        let ratio = self.row.ratio(reference)?.median;
+        let figure = |series: &Series| Some(units::value(series.value()?.median, self.row.unit));
+        let place = if ratio > 1.0 { "**behind**" } else { "ahead" };
+        Some(format!(
+            "- {}: Odometer {}, {} {}. Odometer is {place}, at {} times the cost.\n",
+            self.row.title,
+            figure(self.row.subject())?,
+            reference.name,
+            figure(reference)?,
+            units::ratio(Spread::of([ratio])?, &[]),
+        ))
+    }
+
     /// With the number of its note.
     fn title(&self, notes: &[&str]) -> String {
         let own = self.row.note.as_deref();
@@ -172,7 +205,30 @@ impl<'a> Line<'a> {
         }
     }
 
+    /// How busy the server's core and the client's were, and whether that makes the rate no result.
+    fn busy(&self, series: &Series) -> String {
+        let Some(busy) = series.busy() else {
+            return NOTHING.to_owned();
+        };
+        let client = busy.client.map(|share| format!(" / {}", percent(share)));
+        let is_no_result = self.row.unit.is_rate() && series.is_bound_by_client();
+        let mark = if is_no_result {
+            format!(", **{BOUND_BY_CLIENT}**")
+        } else {
+            String::new()
+        };
+        format!(
+            "{}{}{mark}",
+            percent(busy.server),
+            client.unwrap_or_default()
+        )
+    }
+
+    /// Without one where a client bounded one of the two rates.
     fn ratio(&self) -> String {
+        if self.reference.is_some() && self.is_bound_by_client() {
+            return format!("{NOTHING} ({BOUND_BY_CLIENT})");
+        }
         let ratio = self.reference.and_then(|series| self.row.ratio(series));
         let bounds: Vec<Bound> = self.targets.iter().map(|target| target.bound).collect();
         ratio.map_or(NOTHING.to_owned(), |ratio| units::ratio(ratio, &bounds))
@@ -193,9 +249,14 @@ impl<'a> Line<'a> {
         bounds.join(", ")
     }
 
+    fn is_bound_by_client(&self) -> bool {
+        self.row.is_bound_by_client(self.reference)
+    }
+
     fn met(&self) -> &'static str {
         match self.targets.as_slice() {
             [] => NOTHING,
+            _ if self.is_bound_by_client() => BOUND_BY_CLIENT,
             _ if self.beside.is_some() && self.reference.is_none() => NOT_MEASURED,
             targets if targets.iter().all(|target| self.row.holds(target)) => "yes",
             _ => "**no**",
@@ -238,7 +299,7 @@ pub(super) fn line(cells: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::Reading;
+    use crate::reading::{Busy, Reading};
 
     fn series(name: &str, values: &[f64]) -> Series {
         Series::new(name, values.iter().copied().map(Reading::of).collect())
@@ -263,10 +324,10 @@ mod tests {
         let rows = [compared, alone];
         let text = table(&rows);
         let expected = [
-            "| compared (1) | 95 k/s (90–99) | 6.25 µs | other | 100 k/s | – | 0.950 (0.900–0.990) | ≥ 0.96 | **no** |",
-            "| compared (1) | 95 k/s (90–99) | 6.25 µs | a/b | 50 k/s, **3 failed** | – | 1.900 | – | – |",
-            "| compared (1) | 95 k/s (90–99) | 6.25 µs | absent | – | – | – | ≥ 1.25 | not measured |",
-            "| alone (core) (1) | 500 B | – | – | – | – | – | ≤ 512 B | yes |",
+            "| compared (1) | 95 k/s (90–99) | 6.25 µs | – | other | 100 k/s | – | – | 0.950 (0.900–0.990) | ≥ 0.96 | **no** |",
+            "| compared (1) | 95 k/s (90–99) | 6.25 µs | – | a/b | 50 k/s, **3 failed** | – | – | 1.900 | – | – |",
+            "| compared (1) | 95 k/s (90–99) | 6.25 µs | – | absent | – | – | – | – | ≥ 1.25 | not measured |",
+            "| alone (core) (1) | 500 B | – | – | – | – | – | – | – | ≤ 512 B | yes |",
             "",
             "1. A note.",
         ];
@@ -281,5 +342,43 @@ mod tests {
             "1. A note.",
         ];
         assert_eq!(short.lines().skip(2).collect::<Vec<_>>(), expected);
+    }
+
+    /// A series whose one reading is so busy.
+    fn busy(name: &str, value: f64, server: f64, client: f64) -> Series {
+        let client = Some(client);
+        let reading = Reading {
+            cpu_us: Some(server * 10.0),
+            busy: Some(Busy { server, client }),
+            ..Reading::of(value)
+        };
+        Series::new(name, vec![reading])
+    }
+
+    #[test]
+    fn a_rate_that_its_client_bounds_has_no_ratio() {
+        let row = Row::new("one", "compared", Unit::RequestsPerSecond)
+            .series(vec![
+                busy(SUBJECT, 90.0, 0.996, 0.8),
+                busy("bound", 60.0, 0.7, 0.99),
+                busy("idle", 45.0, 0.5, 0.5),
+            ])
+            .target("bound", Bound::AtLeast(1.05));
+        let cost = row.cost("cost", 1, &["bound", "idle"]);
+        let cost = cost.target("bound", Bound::AtMost(0.95));
+        let rows = [row, cost];
+        let text = table(&rows);
+        let expected = [
+            "| compared | 90/s | 9.96 µs | 100 % / 80 % | bound | 60/s | 7 µs | 70 % / 99 %, **bound by its client** | – (bound by its client) | ≥ 1.05 | bound by its client |",
+            "| compared | 90/s | 9.96 µs | 100 % / 80 % | idle | 45/s | 5 µs | 50 % / 50 % | 2.000 | – | – |",
+            "| cost | 9.96 µs | – | 100 % / 80 % | bound | 7 µs | – | 70 % / 99 % | 1.423 | ≤ 0.95 | **no** |",
+            "| cost | 9.96 µs | – | 100 % / 80 % | idle | 5 µs | – | 50 % / 50 % | 1.992 | – | – |",
+        ];
+        assert_eq!(text.lines().skip(2).collect::<Vec<_>>(), expected);
+        assert!(
+            targets(&rows).contains("| – (bound by its client) | ≥ 1.05 | bound by its client |")
+        );
+        let said = "- cost: Odometer 9.96 µs, bound 7 µs. Odometer is **behind**, at 1.423 times the cost.\n";
+        assert_eq!(costs(&rows), said);
     }
 }

@@ -10,7 +10,8 @@ type Steps = &'static [(f64, f64, &'static str)];
 
 const RATE: Steps = &[(0.0, 1.0, "/s"), (1e3, 1e3, " k/s"), (1e6, 1e6, " M/s")];
 const TIME: Steps = &[
-    (0.0, 1.0, " µs"),
+    (0.0, 1e-3, " ns"),
+    (1.0, 1.0, " µs"),
     (1e3, 1e3, " ms"),
     (1e6, 1e6, " s"),
     (1.2e8, 6e7, " min"),
@@ -79,6 +80,11 @@ pub(super) fn bound(bound: Bound, unit: Option<Unit>) -> String {
     }
 }
 
+/// A part of 1, as `98 %`.
+pub(super) fn percent(part: f64) -> String {
+    format!("{:.0} %", part * 100.0)
+}
+
 fn with_bounds(median: String, spread: Spread, show: impl Fn(f64) -> String) -> String {
     if spread.min == spread.max {
         return median;
@@ -132,6 +138,8 @@ mod tests {
             (15_891_200.0, Unit::NumbersPerSecond, "15.9 M/s"),
             (812.4, Unit::NamesPerSecond, "812/s"),
             (64.0, Unit::Microseconds, "64 µs"),
+            (0.083, Unit::Microseconds, "83 ns"),
+            (1.0, Unit::Microseconds, "1 µs"),
             (1_250.0, Unit::Microseconds, "1.25 ms"),
             (0.5, Unit::Milliseconds, "500 µs"),
             (15.0 * 60.0, Unit::Seconds, "15 min"),
@@ -144,6 +152,11 @@ mod tests {
         for (number, unit, expected) in known {
             assert_eq!(value(number, unit), expected);
         }
+    }
+
+    #[test]
+    fn a_share_has_no_decimals() {
+        assert_eq!([0.704, 0.996, 1.0].map(percent), ["70 %", "100 %", "100 %"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use odometer_tests::{Backend, Client, Program, Scrape, TestDatabase, wait};
+use odometer_tests::{Backend, Client, Program, Scrape, Server, TestDatabase, wait};
 use tokio::{sync::oneshot, task::JoinHandle, time::MissedTickBehavior};
 
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     row::{Bound, Moment, Presence, Row, Series, Unit},
     rows::{CALLS_PER_S, HEALTHY, single::NEXT},
     stage::Stage,
+    usage::Meter,
 };
 
 /// What memory holds when the database is killed lasts so much longer than it is away.
@@ -36,6 +37,7 @@ pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
         cores: stage.cores,
         client: program.client(),
         load: Paced::new(program.address(), NEXT, CALLS_PER_S),
+        program: program.id(),
     };
     let outage = outage(pace);
     let needed = outage + MARGIN;
@@ -49,7 +51,7 @@ pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
     for round in 0..pace.n_rounds() {
         // Only their failures count.
         healthy.push(
-            warm.measure(between(pace))
+            warm.measure(between(pace), Some(&server))
                 .await
                 .and_failures_of(&unmeasured),
         );
@@ -58,7 +60,7 @@ pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
         }
         server.kill();
         watch.is_away.store(true, Ordering::Relaxed);
-        let reading = warm.measure(outage).await;
+        let reading = warm.measure(outage, None).await;
         let store_up = warm.store_up().await;
         stage.cores.start(Side::Server, server.start_again()).await;
         watch.is_away.store(false, Ordering::Relaxed);
@@ -115,11 +117,24 @@ struct Warm {
     cores: Cores,
     client: Client,
     load: Paced,
+    /// The process of the program.
+    program: u32,
 }
 
 impl Warm {
-    async fn measure(&self, length: Duration) -> Reading {
-        self.cores.start(Side::Load, self.load.run(length)).await
+    /// `server` is what shares the measured core, if it is there.
+    async fn measure(&self, length: Duration, server: Option<&Server>) -> Reading {
+        let servers: Vec<u32> = server
+            .map(Server::id)
+            .into_iter()
+            .chain([self.program])
+            .collect();
+        let (meter, started) = (Meter::start(&servers, &[]), Instant::now());
+        let reading = self.cores.start(Side::Load, self.load.run(length)).await;
+        Reading {
+            busy: Some(meter.used().busy(started.elapsed(), 1.0)),
+            ..reading
+        }
     }
 
     /// What the program says of its database: 1 when it can be reached, else 0.
@@ -132,7 +147,7 @@ impl Warm {
     async fn use_until_it_lasts(&self, needed: Duration) -> Reading {
         let mut all = Reading::default();
         wait::until("memory holds enough", WARM_LIMIT, async || {
-            let second = self.measure(Duration::from_secs(1)).await;
+            let second = self.measure(Duration::from_secs(1), None).await;
             all = std::mem::take(&mut all).and_failures_of(&second);
             let scrape = Scrape::of(&self.client).await;
             let reserve = scrape.sum("odometer_reserve_seconds", &[("sequence", "orders")]);

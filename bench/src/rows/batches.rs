@@ -1,32 +1,52 @@
-//! Many numbers a call, with and without their list, beside one constant body a call.
+//! Many numbers a call, with and without their list, beside one constant body a call, and a hundred
+//! beside Redis.
 
 use odometer_tests::Backend;
 
-use super::single::{CONSTANT, NEXT};
+use super::single::{CONSTANT, NEXT, REDIS_NOTE};
 use crate::{
     cores::Side,
-    load::{http::Http, wrk::Wrk},
+    load::{
+        http::Http,
+        redis::{self, Step},
+        wrk::Wrk,
+    },
     pace::{Contender, Pace},
     row::{Bound, Row, Series, Unit},
     stage::Stage,
 };
 
-/// How many numbers a call asks for, whether it wants their list, and how many times the constant
-/// body's calls its numbers are to be.
-const ASKED: [(u32, bool, Option<f64>); 10] = [
-    (1, true, None),
-    (1, false, None),
-    (10, true, None),
-    (10, false, None),
-    (100, true, Some(70.0)),
-    (100, false, Some(85.0)),
-    (1000, true, None),
-    (1000, false, None),
-    (10_000, true, None),
-    (10_000, false, None),
+/// How many numbers a call asks for, and whether it wants their list.
+const ASKED: [(u32, bool); 10] = [
+    (1, true),
+    (1, false),
+    (10, true),
+    (10, false),
+    (HUNDRED, true),
+    (HUNDRED, false),
+    (1000, true),
+    (1000, false),
+    (10_000, true),
+    (10_000, false),
 ];
+/// How many Redis is asked for.
+const HUNDRED: u32 = 100;
+const REDIS: &str = "Redis INCRBY 100";
 
-pub(crate) const N_CONTENDERS: u32 = 11;
+/// What a number of a hundred may cost, divided by what it costs Redis: with the list and without.
+const REDIS_BOUNDS: (Bound, Bound) = (Bound::AtMost(1.0), Bound::AtMost(0.83));
+
+/// How many contenders `batches` has: all that is asked for, the constant body, Redis.
+pub(crate) fn n_contenders(pace: Pace) -> u32 {
+    u32::try_from(asked(pace).count()).unwrap_or(u32::MAX) + 2
+}
+
+fn asked(pace: Pace) -> impl Iterator<Item = (u32, bool)> {
+    let is_measured = move |count: u32| pace == Pace::Whole || count == HUNDRED;
+    ASKED
+        .into_iter()
+        .filter(move |(count, _)| is_measured(*count))
+}
 
 /// Numbers a second by `count`, 64 connections.
 ///
@@ -35,10 +55,10 @@ pub(crate) const N_CONTENDERS: u32 = 11;
 pub(crate) async fn batches(stage: &Stage, pace: Pace) -> Vec<Row> {
     let odometer = stage.odometer(Backend::Sqlite).await;
     let constant = stage.constant(Side::Server, 1).await;
+    let redis = redis::start(&stage.cores).await;
     let (program, cores) = (&odometer.program, &stage.cores);
-    let mut contenders: Vec<Http> = ASKED
-        .iter()
-        .map(|&(count, with_ids, _)| {
+    let mut contenders: Vec<Http> = asked(pace)
+        .map(|(count, with_ids)| {
             let path = format!("{NEXT}?count={count}{}", only_ranges(with_ids));
             let wrk = Wrk::new(program.address(), &path);
             let mut http = Http::new("Odometer", cores, program.id(), wrk);
@@ -48,37 +68,54 @@ pub(crate) async fn batches(stage: &Stage, pace: Pace) -> Vec<Row> {
         .collect();
     let wrk = Wrk::new(&constant.address(), NEXT);
     contenders.push(Http::new(CONSTANT, cores, constant.id(), wrk));
+    let mut incrby = redis::contender(REDIS, cores, &redis, Step::Hundred, 1);
     let mut turns: Vec<&mut dyn Contender> = contenders
         .iter_mut()
         .map(|contender| contender as &mut dyn Contender)
         .collect();
+    turns.push(&mut incrby);
     let mut series = pace.alternate(&mut turns).await;
-    let constant = series.pop().expect("the constant body was the last");
-    let measured = ASKED.iter().zip(series);
+    let redis = series.pop().expect("Redis was the last");
+    let constant = series.pop().expect("the constant body was before it");
+    let measured = asked(pace).zip(series);
     measured
-        .map(|(&(count, with_ids, wanted), odometer)| {
-            row(count, with_ids, wanted, odometer, &constant)
+        .flat_map(|((count, with_ids), odometer)| match count {
+            HUNDRED => beside_redis(with_ids, odometer, &constant, &redis),
+            _ => vec![row(count, with_ids, vec![odometer, constant.clone()])],
         })
         .collect()
 }
 
-fn row(
-    count: u32,
-    with_ids: bool,
-    wanted: Option<f64>,
-    odometer: Series,
-    constant: &Series,
-) -> Row {
+/// What a number of a hundred costs, and how many there are a second.
+fn beside_redis(with_ids: bool, odometer: Series, constant: &Series, redis: &Series) -> Vec<Row> {
+    let mut hundreds = redis.clone();
+    for reading in &mut hundreds.readings {
+        reading.value *= f64::from(HUNDRED);
+    }
+    let rate = row(
+        HUNDRED,
+        with_ids,
+        vec![odometer, constant.clone(), hundreds],
+    );
+    let bound = if with_ids {
+        REDIS_BOUNDS.0
+    } else {
+        REDIS_BOUNDS.1
+    };
+    let title = format!(
+        "processor time of a number, `count=100{}`",
+        only_ranges(with_ids)
+    );
+    let cost = rate.cost(&title, HUNDRED, &[REDIS]).target(REDIS, bound);
+    [cost, rate].map(|row| row.note(REDIS_NOTE)).into()
+}
+
+fn row(count: u32, with_ids: bool, series: Vec<Series>) -> Row {
     let name = format!("count-{count}{}", if with_ids { "" } else { "-ranges" });
     let title = format!("numbers, `count={count}{}`", only_ranges(with_ids));
-    let row = Row::new(&name, &title, Unit::NumbersPerSecond);
-    let row = row.series(vec![odometer, constant.clone()]).note(
-        "the figure of the constant body is requests a second, each of which brings one number",
-    );
-    match wanted {
-        Some(ratio) => row.target(CONSTANT, Bound::AtLeast(ratio)),
-        None => row,
-    }
+    Row::new(&name, &title, Unit::NumbersPerSecond).series(series).note(
+        "The figure of the constant body is requests a second, each of which brings one number.",
+    )
 }
 
 fn only_ranges(with_ids: bool) -> &'static str {

@@ -1,6 +1,6 @@
 //! Many names: used for the first time, and used in turn.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use odometer_tests::{Backend, Client, Program, Scrape, Server, wait};
@@ -13,7 +13,7 @@ use crate::{
     row::{Row, Unit},
     rows::{STARTS, single::NEXT},
     stage::{Odometer, Stage},
-    usage,
+    usage::{self, Meter},
 };
 
 const N_NAMES: u32 = 100_000;
@@ -77,7 +77,7 @@ fn n_names(pace: Pace) -> usize {
 struct Births {
     odometer: Odometer,
     /// What its database is in.
-    _server: Option<Server>,
+    server: Option<Server>,
     cores: Cores,
     clients: Vec<Client>,
     n_names: usize,
@@ -96,7 +96,7 @@ impl Births {
 
     fn of(stage: &Stage, pace: Pace, odometer: Odometer, server: Option<Server>) -> Self {
         Self {
-            _server: server,
+            server,
             clients: closed::connections(&odometer.program.url(), N_CONNECTIONS),
             odometer,
             cores: stage.cores,
@@ -112,13 +112,22 @@ impl Births {
         self.n_born = names.end;
         let process = self.odometer.program.id();
         let before = usage::processor_time(process);
+        let servers: Vec<u32> = self
+            .server
+            .iter()
+            .map(Server::id)
+            .chain([process])
+            .collect();
+        let (meter, started) = (Meter::start(&servers, &[]), Instant::now());
         let path = || Some(format!("/v1/sequences/n{}/next", names.next()?));
         let asked = closed::ask(&self.clients, path);
         let reading = self.cores.start(Side::Load, asked).await;
+        let busy = meter.used().busy(started.elapsed(), 1.0);
         self.settle().await;
         let used = usage::processor_time(process).saturating_sub(before);
         Reading {
             cpu_us: Some(used.as_secs_f64() * 1e6 / n_names as f64),
+            busy: Some(busy),
             ..reading
         }
     }

@@ -44,11 +44,11 @@ pub(crate) async fn core(_: &Stage, pace: Pace) -> Vec<Row> {
         let row = row
             .target(BARE, Bound::AtLeast(against_bare))
             .target(cosid::NAME, Bound::AtLeast(against_chain));
-        rows.push(if is_beside_chain {
-            row
+        rows.push(row.note(if is_beside_chain {
+            about_cosid()
         } else {
-            row.note(cosid::NOT_MEASURED)
-        });
+            cosid::NOT_MEASURED.to_owned()
+        }));
         let title = format!("in process, {threads}, blocks of {SMALL}");
         let name = format!("core-{n_threads}-small");
         let row = Row::new(&name, &title, Unit::NumbersPerSecond);
@@ -63,6 +63,12 @@ pub(crate) async fn core(_: &Stage, pace: Pace) -> Vec<Row> {
         rows.push(Row::new(&name, &title, Unit::NumbersPerSecond).series(series));
     }
     rows
+}
+
+/// Which CosId it is.
+fn about_cosid() -> String {
+    let version = cosid::version().ok().flatten().unwrap_or_default();
+    format!("CosId is version {version}; its segments come out of memory, too.")
 }
 
 /// `row` with the cursor over blocks of `count`, and what it is measured against.

@@ -9,7 +9,11 @@ use std::{
 use async_trait::async_trait;
 use odometer_tests::{keeper, settings};
 
-use crate::{pace::Contender, reading::Reading};
+use crate::{
+    pace::Contender,
+    reading::{Busy, Reading},
+    usage,
+};
 
 pub(super) const NAME: &str = "CosId SegmentChainId";
 pub(super) const NOT_MEASURED: &str = "CosId was not measured: BENCH_COSID_CLASSPATH does not name its classes, or java is missing (bench/cosid/README.md).";
@@ -22,13 +26,41 @@ pub(super) struct Chain {
     child: Child,
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
+    n_threads: u32,
 }
 
 /// Where CosId's classes are, if the environment says so.
 pub(crate) fn class_path() -> Option<String> {
-    std::env::var("BENCH_COSID_CLASSPATH")
+    given("BENCH_COSID_CLASSPATH")
+}
+
+/// The version of CosId's classes: what the environment says, or the name of their jar. `None`
+/// without classes.
+///
+/// # Errors
+/// A sentence, if there are classes whose version nothing says: a figure of theirs would be of no
+/// use to anyone.
+pub(crate) fn version() -> Result<Option<String>, String> {
+    let Some(path) = class_path() else {
+        return Ok(None);
+    };
+    let version = given("BENCH_COSID_VERSION").or_else(|| version_of_jar(&path));
+    let version = version.ok_or("BENCH_COSID_CLASSPATH names no cosid-core-VERSION.jar: say in BENCH_COSID_VERSION which version its classes are of");
+    Ok(Some(version?))
+}
+
+fn given(variable: &str) -> Option<String> {
+    std::env::var(variable)
         .ok()
-        .filter(|path| !path.is_empty())
+        .filter(|value| !value.is_empty())
+}
+
+fn version_of_jar(class_path: &str) -> Option<String> {
+    std::env::split_paths(class_path).find_map(|path| {
+        let name = path.file_name()?.to_str()?;
+        let version = name.strip_prefix("cosid-core-")?.strip_suffix(".jar")?;
+        Some(version.to_owned())
+    })
 }
 
 impl Chain {
@@ -50,6 +82,7 @@ impl Chain {
             child,
             orders,
             answers: BufReader::new(answers),
+            n_threads,
         };
         // Its compiler shares the cores with the first rounds.
         chain.round(WARM_UP);
@@ -76,7 +109,17 @@ impl Contender for Chain {
 
     /// For a third of `length`, as the others in process.
     async fn measure(&mut self, length: Duration) -> Reading {
-        Reading::of(self.round(length / 3))
+        let before = usage::processor_time(self.child.id());
+        let rate = self.round(length / 3);
+        let used = usage::processor_time(self.child.id()).saturating_sub(before);
+        let threads_s = (length / 3 * self.n_threads).as_secs_f64();
+        Reading {
+            busy: Some(Busy {
+                server: used.as_secs_f64() / threads_s,
+                client: None,
+            }),
+            ..Reading::of(rate)
+        }
     }
 }
 
@@ -86,5 +129,17 @@ impl Drop for Chain {
         if self.child.kill().is_ok() && self.child.wait().is_ok() {
             keeper::has_ended(self.child.id());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jar_says_its_version() {
+        let of = |path| version_of_jar(path).unwrap_or_default();
+        assert_eq!(of("/a/guava.jar:/a/cosid-core-3.2.1.jar"), "3.2.1");
+        assert_eq!(of("/a/classes:/a/guava-31.jar"), "");
     }
 }

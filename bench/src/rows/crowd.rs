@@ -16,6 +16,7 @@ use crate::{
     reading::Reading,
     row::{Bound, Row, Series, Unit},
     stage::Stage,
+    usage::Meter,
 };
 
 const N_ISSUERS: usize = 32;
@@ -34,7 +35,7 @@ const CLOSED_BLOCK: u64 = 100;
 pub(crate) async fn crowd(stage: &Stage, pace: Pace) -> Vec<Row> {
     let start = Server::start(Backend::Postgres);
     let server = stage.cores.start(Side::Anywhere, start).await;
-    let crowd = Crowd::start(&server).await;
+    let crowd = Crowd::start(stage, &server).await;
     let (mut updates, mut fairness, mut closed) = (Vec::new(), Vec::new(), Vec::new());
     let n_rounds = pace.n_rounds();
     for round in 0..n_rounds {
@@ -93,6 +94,10 @@ struct Crowd {
     connections: Vec<Client>,
     /// Of the same.
     addresses: Vec<String>,
+    /// The programs and their database server.
+    servers: Vec<u32>,
+    /// How many those have, shared with the callers.
+    n_cores: f64,
     _programs: Vec<Program>,
     _database: TestDatabase,
 }
@@ -106,7 +111,7 @@ struct Counted {
 }
 
 impl Crowd {
-    async fn start(server: &Server) -> Self {
+    async fn start(stage: &Stage, server: &Server) -> Self {
         let database = TestDatabase::prepared_on(server).await;
         let options = Program::options()
             .env("ODOMETER_HTTP__WORKERS", 1)
@@ -123,6 +128,12 @@ impl Crowd {
                 .collect(),
             connections: connected().map(Program::client).collect(),
             clients: programs.iter().map(Program::client).collect(),
+            servers: programs
+                .iter()
+                .map(Program::id)
+                .chain([server.id()])
+                .collect(),
+            n_cores: stage.cores.n_all(),
             _programs: programs,
             _database: database,
         }
@@ -150,7 +161,9 @@ impl Crowd {
             let end = self.look(name).await;
             (start, second, end, looked.elapsed())
         };
+        let (meter, started) = (Meter::start(&self.servers, &[]), Instant::now());
         let (reading, (start, second, end, took)) = tokio::join!(load.run(length), looks);
+        let busy = meter.used().busy(started.elapsed(), self.n_cores);
         let later = since(&second, &end);
         let n_refills: f64 = later.iter().map(|counted| counted.n_reserved).sum();
         let n_issued: f64 = later.iter().map(|counted| counted.n_issued).sum();
@@ -164,6 +177,7 @@ impl Crowd {
             latency: reading.latency,
             n_requests: reading.n_requests,
             n_failed: reading.n_failed,
+            busy: Some(busy),
             ..Reading::of(value)
         };
         let updates = of_calls(updates_a_success(&later))
@@ -181,10 +195,16 @@ impl Crowd {
         self.clients[0].define(name, &json!({"block": block})).await;
         let path = format!("/v1/sequences/{name}/next?count={CLOSED_BLOCK}");
         let start = self.look(name).await;
+        let (meter, started) = (Meter::start(&self.servers, &[]), Instant::now());
         let reading = closed::ask(&self.connections, closed::for_a_while(&path, length)).await;
+        let busy = meter.used().busy(started.elapsed(), self.n_cores);
         let counted = since(&start, &self.look(name).await);
         let value = reading.value * CLOSED_BLOCK as f64;
-        let reading = Reading { value, ..reading };
+        let reading = Reading {
+            value,
+            busy: Some(busy),
+            ..reading
+        };
         reading
             .figure("updates_a_success", updates_a_success(&counted))
             .figure("least_share", least_share(&counted))

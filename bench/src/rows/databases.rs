@@ -22,10 +22,13 @@ pub(crate) async fn databases(stage: &Stage, pace: Pace) -> Vec<Row> {
     let on_sqlite = stage.odometer(Backend::Sqlite).await;
     let on_postgres = stage.odometer_on(&postgres).await;
     let on_mariadb = stage.odometer_on(&mariadb).await;
+    let beside_load = [postgres.id(), mariadb.id()];
     let ask = |name: &str, odometer: &Odometer| {
         let program = &odometer.program;
         let wrk = Wrk::new(program.address(), NEXT);
-        Http::new(name, cores, program.id(), wrk)
+        let mut http = Http::new(name, cores, program.id(), wrk);
+        http.beside_load = beside_load.to_vec();
+        http
     };
     let mut sqlite = ask("Odometer on SQLite", &on_sqlite);
     let mut postgres = ask("Odometer on PostgreSQL", &on_postgres);

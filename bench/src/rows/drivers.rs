@@ -19,7 +19,7 @@ use sea_orm::{
 use crate::{
     cores::{Cores, Side},
     pace::{Contender, Pace},
-    reading::{Latency, Reading},
+    reading::{Busy, Latency, Reading},
     row::{Row, Unit},
     stage::Stage,
     usage,
@@ -48,9 +48,9 @@ pub(crate) async fn drivers(stage: &Stage, pace: Pace) -> Vec<Row> {
     let on_postgres = TestDatabase::prepared_on(&postgres).await;
     let on_mariadb = TestDatabase::prepared_on(&mariadb).await;
     vec![
-        on(stage, pace, "PostgreSQL", on_postgres).await,
-        on(stage, pace, "MariaDB", on_mariadb).await,
-        on(stage, pace, "SQLite", empty_file().await).await,
+        on(stage, pace, "PostgreSQL", on_postgres, Some(&postgres)).await,
+        on(stage, pace, "MariaDB", on_mariadb, Some(&mariadb)).await,
+        on(stage, pace, "SQLite", empty_file().await, None).await,
     ]
 }
 
@@ -61,21 +61,30 @@ async fn empty_file() -> TestDatabase {
     database
 }
 
-async fn on(stage: &Stage, pace: Pace, title: &str, database: TestDatabase) -> Row {
+async fn on(
+    stage: &Stage,
+    pace: Pace,
+    title: &str,
+    database: TestDatabase,
+    server: Option<&Server>,
+) -> Row {
     let cores = &stage.cores;
     // What the driver of SQLite does for a connection, it does in a thread of its own.
     let connection = cores.start(Side::Load, connect(&database.url)).await;
     let mut by_sea_orm = Updates::new("SeaORM", cores, &connection, Driver::SeaOrm).await;
     let mut by_sqlx = Updates::new("sqlx, text by hand", cores, &connection, Driver::Sqlx).await;
+    let server = server.map(Server::id);
+    (by_sea_orm.server, by_sqlx.server) = (server, server);
     let series = pace.alternate(&mut [&mut by_sea_orm, &mut by_sqlx]).await;
     connection.close().await.expect("a connection closes");
     let name = format!("drivers-{}", database.backend.name());
     let title = format!("the conditional update of a counter on {title}, one connection");
     let row = Row::new(&name, &title, Unit::RequestsPerSecond).series(series);
     row.note(
-        "Both use the same pool, the processor time is that of who asks, and here no database \
-         waits for its disk, which would hide what a driver takes; the update that reserves a block \
-         has one condition more, that the replica's own row has not gone back.",
+        "Both use the same pool. The processor time is that of the process that asks: its core is \
+         the first of the two shares, the core of the database the second. Here no database waits \
+         for its disk, which would hide what a driver takes. The update that reserves a block has \
+         one more condition: the replica's own row did not go back.",
     )
 }
 
@@ -102,6 +111,8 @@ struct Updates {
     name: String,
     cores: Cores,
     connection: DatabaseConnection,
+    /// The process of the database, if it is none of ours.
+    server: Option<u32>,
     driver: Driver,
     seen: Seen,
 }
@@ -153,6 +164,7 @@ impl Updates {
             name: name.to_owned(),
             cores: *cores,
             connection: connection.clone(),
+            server: None,
             driver,
             seen,
         }
@@ -240,15 +252,23 @@ impl Contender for Updates {
 
     async fn measure(&mut self, length: Duration) -> Reading {
         let cores = self.cores;
-        let (before, started) = (usage::own_processor_time(), Instant::now());
+        let server = self.server;
+        let of_database = || server.map_or(Duration::ZERO, usage::processor_time);
+        let (before, database_before) = (usage::own_processor_time(), of_database());
+        let started = Instant::now();
         let (micros, n_failed) = cores.start(Side::Load, self.run(length)).await;
         let took = started.elapsed().as_secs_f64();
         let used = usage::own_processor_time().saturating_sub(before);
+        let database = of_database().saturating_sub(database_before);
         assert_eq!(n_failed, 0, "nobody else changes the counter");
         let n_requests = micros.len().max(1) as f64;
         Reading {
             value: n_requests / took,
             cpu_us: Some(used.as_secs_f64() * 1e6 / n_requests),
+            busy: Some(Busy {
+                server: used.as_secs_f64() / took,
+                client: server.map(|_| database.as_secs_f64() / took),
+            }),
             n_requests: micros.len() as u64,
             n_failed,
             latency: Some(Latency::of(micros)),

@@ -85,6 +85,7 @@ pub(crate) async fn workers(stage: &Stage, pace: Pace) -> Vec<Row> {
     let mut one = Http::new("Odometer, one worker", cores, one.id(), wrk(one.address()));
     let address = constant.address();
     let mut constant = Http::new(CONSTANT, cores, constant.id(), wrk(&address));
+    (two.n_cores, constant.n_cores) = (2.0, 2.0);
     let series = pace
         .alternate(&mut [&mut two, &mut constant, &mut one])
         .await;

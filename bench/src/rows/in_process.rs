@@ -14,7 +14,11 @@ use std::{
 
 use async_trait::async_trait;
 
-use crate::{pace::Contender, reading::Reading};
+use crate::{
+    pace::Contender,
+    reading::{Busy, Reading},
+    usage,
+};
 
 pub(super) const BARE: &str = "fetch_add";
 /// Steps between two looks at the clock, about 50 µs.
@@ -71,13 +75,22 @@ impl<T: Sync, F: Fn(&T) + Sync> Contender for InProcess<T, F> {
     /// For a third of `length`, which is plenty where nothing waits.
     async fn measure(&mut self, length: Duration) -> Reading {
         let (subject, step) = (&self.subject, &self.step);
-        let steps = rate(self.n_threads, length / 3, move || step(subject));
-        Reading::of(steps * self.n_each)
+        let before = usage::own_processor_time();
+        let (steps, span) = rate(self.n_threads, length / 3, move || step(subject));
+        let used = usage::own_processor_time().saturating_sub(before);
+        let server = used.as_secs_f64() / (span.as_secs_f64() * f64::from(self.n_threads));
+        Reading {
+            busy: Some(Busy {
+                server,
+                client: None,
+            }),
+            ..Reading::of(steps * self.n_each)
+        }
     }
 }
 
-/// How often a second `n_threads` do `work`, all together.
-fn rate(n_threads: u32, length: Duration, work: impl Fn() + Sync) -> f64 {
+/// How often a second `n_threads` do `work`, all together, and how long that took.
+fn rate(n_threads: u32, length: Duration, work: impl Fn() + Sync) -> (f64, Duration) {
     let barrier = Barrier::new(n_threads as usize);
     let run = || {
         barrier.wait();
@@ -100,5 +113,6 @@ fn rate(n_threads: u32, length: Duration, work: impl Fn() + Sync) -> f64 {
     let start = runs.iter().map(|run| run.1).min();
     let end = runs.iter().map(|run| run.2).max();
     let span = start.zip(end).map(|(start, end)| end - start);
-    n_done as f64 / span.expect("there is a thread").as_secs_f64()
+    let span = span.expect("there is a thread");
+    (n_done as f64 / span.as_secs_f64(), span)
 }

@@ -53,10 +53,9 @@ pub(crate) async fn leases(stage: &Stage, pace: Pace) -> Vec<Row> {
         let ask = |name: &str, leases: Option<Leases>| {
             let mut wrk = Wrk::new(program.address(), path);
             wrk.depth = DEPTH;
-            Beside {
-                http: Http::new(name, &stage.cores, program.id(), wrk),
-                leases,
-            }
+            let mut http = Http::new(name, &stage.cores, program.id(), wrk);
+            http.beside_load = vec![server.id()];
+            Beside { http, leases }
         };
         let leases = Leases {
             address: program.address().to_owned(),

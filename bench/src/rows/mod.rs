@@ -47,7 +47,7 @@ const HEALTHY: &str = "the same, database healthy";
 /// How long two database servers take to start.
 const STARTS: Duration = Duration::from_secs(8);
 
-pub(crate) use cosid::class_path as cosid_class_path;
+pub(crate) use cosid::version as cosid_version;
 
 /// # Panics
 /// When a target names what no row may go without.
@@ -94,14 +94,14 @@ pub(crate) const ENTRIES: &[Entry] = &[
         name: "pipelined",
         title: "one number, 16 requests sent at once",
         is_quick: true,
-        estimate: |pace| pace.estimate(2),
+        estimate: |pace| pace.estimate(3),
         measure: |stage, pace| Box::pin(single::pipelined(stage, pace)),
     },
     Entry {
         name: "batches",
         title: "1 to 10,000 numbers a request, with and without the list of ids",
-        is_quick: false,
-        estimate: |pace| pace.estimate(batches::N_CONTENDERS),
+        is_quick: true,
+        estimate: |pace| pace.estimate(batches::n_contenders(pace)),
         measure: |stage, pace| Box::pin(batches::batches(stage, pace)),
     },
     Entry {

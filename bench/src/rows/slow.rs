@@ -1,6 +1,6 @@
 //! What callers of a warm name notice of a database that is slow.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use odometer_tests::{Backend, Client, Program, Proxy, Scrape, TestDatabase};
 use serde_json::json;
@@ -13,6 +13,7 @@ use crate::{
     row::{Bound, Row, Series, Unit},
     rows::{CALLS_PER_S, HEALTHY, single::NEXT},
     stage::Stage,
+    usage::{Meter, Used},
 };
 
 /// Numbers of a block, so that two are fetched in a second.
@@ -37,6 +38,7 @@ pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
         proxy: &proxy,
         delay: Duration::from_millis(delay_ms),
         client: client.clone(),
+        servers: [program.id(), server.id()],
         load: Paced::new(program.address(), NEXT, CALLS_PER_S),
     };
     let mut rows = Vec::new();
@@ -83,6 +85,8 @@ struct Behind<'a> {
     proxy: &'a Proxy,
     delay: Duration,
     client: Client,
+    /// Those that share the measured core.
+    servers: [u32; 2],
     load: Paced,
 }
 
@@ -94,6 +98,8 @@ struct Turns {
     p99s: Vec<f64>,
     n_refills: f64,
     n_cold: f64,
+    used: Used,
+    took: Duration,
 }
 
 impl Behind<'_> {
@@ -101,8 +107,11 @@ impl Behind<'_> {
     async fn take_turn(&self, turns: &mut Turns) {
         self.proxy.delay_replies(self.delay);
         let before = Scrape::of(&self.client).await;
+        let (meter, started) = (Meter::start(&self.servers, &[]), Instant::now());
         let calls = self.load.calls(TURN);
         let seen = self.cores.start(Side::Load, calls).await;
+        turns.took += started.elapsed();
+        turns.used = turns.used.and(meter.used());
         turns.p99s.push(seen.latency().p99);
         turns.seen.add(seen);
         let after = Scrape::of(&self.client).await;
@@ -120,16 +129,19 @@ impl Turns {
             p99s,
             n_refills,
             n_cold,
+            used,
+            took,
         } = self;
         // Half of what is used up meanwhile.
-        let used = CALLS_PER_S * (n_turns * TURN).as_secs_f64();
-        let n_expected = used / SLOW_BLOCK as f64;
+        let n_used = CALLS_PER_S * (n_turns * TURN).as_secs_f64();
+        let n_expected = n_used / SLOW_BLOCK as f64;
         assert!(
             n_refills >= n_expected / 2.0,
             "vacuous: {n_refills} refills"
         );
         let reading = Reading {
             value: Spread::of(p99s).map_or(f64::NAN, |p99| p99.median),
+            busy: Some(used.busy(took, 1.0)),
             ..seen.reading()
         };
         reading

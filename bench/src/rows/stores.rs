@@ -8,7 +8,11 @@ use serde_json::json;
 use super::single::NEXT;
 use crate::{
     cores::Side,
-    load::{http::Http, redis, wrk::Wrk},
+    load::{
+        http::Http,
+        redis::{self, Step},
+        wrk::Wrk,
+    },
     pace::Pace,
     row::{Row, Unit},
     stage::{Odometer, Stage},
@@ -50,18 +54,21 @@ pub(crate) async fn redis(stage: &Stage, pace: Pace) -> Vec<Row> {
         http.processes.push(redis.id());
         contenders.push(http);
     }
-    let mut incr = redis::incr(INCR, cores, &redis);
+    let mut incr = redis::contender(INCR, cores, &redis, Step::One, 1);
     let [through, without] = contenders.as_mut_slice() else {
         unreachable!("two were made")
     };
     let series = pace.alternate(&mut [through, without, &mut incr]).await;
     let title = "one number with strict order, 64 connections, Redis before PostgreSQL";
     let row = Row::new("strict-redis", title, Unit::RequestsPerSecond).series(series);
-    vec![row.note(
+    let row = row.note(
         "Odometer shares the one core with Redis and PostgreSQL, and the processor time is that of \
          all; callers who come while a step is on its way share the next one, which is why more \
-         numbers a second can leave than Redis makes steps.",
-    )]
+         numbers a second can leave than Redis makes steps; each step checks the server's identity \
+         and the ceiling, which a bare INCR does not.",
+    );
+    let title = format!("processor time of {title}");
+    vec![row.cost(&title, 1, &[WITHOUT, INCR]), row]
 }
 
 pub(crate) fn redis_estimate(pace: Pace) -> Duration {

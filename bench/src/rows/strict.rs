@@ -17,13 +17,12 @@ use crate::{
 
 /// One number over HTTP with 64 connections from a sequence with strict order.
 pub(crate) async fn strict(stage: &Stage, pace: Pace) -> Vec<Row> {
-    vec![
-        on(stage, pace, Backend::Postgres, "PostgreSQL").await,
-        on(stage, pace, Backend::MariaDb, "MariaDB").await,
-    ]
+    let postgres = on(stage, pace, Backend::Postgres, "PostgreSQL").await;
+    let mariadb = on(stage, pace, Backend::MariaDb, "MariaDB").await;
+    [postgres, mariadb].concat()
 }
 
-async fn on(stage: &Stage, pace: Pace, backend: Backend, database: &str) -> Row {
+async fn on(stage: &Stage, pace: Pace, backend: Backend, database: &str) -> [Row; 2] {
     let cores = &stage.cores;
     let server = stage.server(backend).await;
     sql::prepare(&server).await;
@@ -42,7 +41,7 @@ async fn on(stage: &Stage, pace: Pace, backend: Backend, database: &str) -> Row 
     let name = format!("strict-{}", backend.name());
     let title = format!("one number with strict order on {database}, 64 connections");
     let row = Row::new(&name, &title, Unit::RequestsPerSecond).series(series);
-    row.note(format!(
+    let row = row.note(format!(
         "Odometer shares the one core with {database}, and the processor time is that of both; a \
          sequence with cache 1 ascends as well while one server gives all its numbers{}.",
         if backend == Backend::Postgres {
@@ -50,5 +49,8 @@ async fn on(stage: &Stage, pace: Pace, backend: Backend, database: &str) -> Row 
         } else {
             ""
         }
-    ))
+    ));
+    let title = format!("processor time of {title}");
+    let against = [Way::Table, Way::Cache1].map(|way| sql::name(backend, way));
+    [row.cost(&title, 1, &against), row]
 }

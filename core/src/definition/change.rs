@@ -7,6 +7,7 @@ use super::check::MAX_STEP;
 use super::once::Once;
 use super::{BlockPolicy, ChangeError, Definition, DefinitionError, Kind, Order, Overflow};
 use super::{PeriodKind, Span, number, time_ordered};
+use crate::duration;
 use crate::format::Format;
 use crate::snowflake::Layout;
 
@@ -58,6 +59,9 @@ pub struct DefinitionChange {
     pub description: Option<String>,
     /// How the bits of a time-ordered kind are divided; the inner `None` is a `null`.
     pub layout: Option<Option<Layout>>,
+    /// Whether a format is changed although former ones may be unknown. No field of a definition:
+    /// only [`from_json`](Self::from_json) reads it.
+    pub confirm: bool,
 }
 
 /// The fields of a block policy that a caller gave.
@@ -74,16 +78,27 @@ pub struct BlockChange {
 }
 
 impl DefinitionChange {
-    /// Reads a change from JSON; `{}` changes nothing.
+    /// Reads a change from JSON, the body of a call; `{}` changes nothing. It may have `confirm`
+    /// next to the fields.
     ///
     /// # Errors
     /// [`ChangeError::NotJson`] for what is not a JSON object, [`ChangeError::Wrong`] for a field
     /// that does not exist or a value of the wrong type.
     pub fn from_json(bytes: &[u8]) -> Result<Self, ChangeError> {
-        let Once(value) = serde_json::from_slice(bytes).map_err(|error| ChangeError::NotJson {
-            detail: format!("it is not JSON ({error})"),
+        let Once(mut value) =
+            serde_json::from_slice(bytes).map_err(|error| ChangeError::NotJson {
+                detail: format!("it is not JSON ({error})"),
+            })?;
+        let fields = value.as_object_mut();
+        let confirm = fields.and_then(|fields| fields.remove("confirm"));
+        let confirm = confirm.map_or(Ok(false), |given| {
+            let known = given.as_bool();
+            known.ok_or_else(|| wrong("confirm", "true or false", &given))
         })?;
-        Self::from_value(&value)
+        Ok(Self {
+            confirm,
+            ..Self::from_value(&value)?
+        })
     }
 
     /// Reads a change from a JSON value.
@@ -161,7 +176,8 @@ impl DefinitionChange {
     /// # Errors
     /// [`DefinitionError`] names the field that is out of range, stays as it was created, is not
     /// for the kind, is no format of the sequence or one that might print an id again, or, `max`,
-    /// would fall below what is reserved: in this order.
+    /// would fall below what is reserved: in this order. A format of which that cannot be known has
+    /// to be confirmed.
     pub fn apply(
         &self,
         existing: &Definition,
@@ -173,7 +189,7 @@ impl DefinitionChange {
         definition.check_unchanged(existing)?;
         definition.check_kind()?;
         definition.check_format()?;
-        definition.keep_ids_apart(existing, issued)?;
+        definition.keep_ids_apart(existing, issued, self.confirm)?;
         definition.check_high_water(existing, next_value)?;
         Ok(definition)
     }
@@ -208,6 +224,7 @@ impl DefinitionChange {
             description: change.description.unwrap_or(base.description),
             layout: change.layout.unwrap_or(base.layout),
             former_formats: base.former_formats,
+            formats_unknown: base.formats_unknown,
         };
         if definition.kind == Kind::Snowflake {
             definition.layout.get_or_insert_default();
@@ -258,10 +275,9 @@ fn text(field: &str, value: &Value) -> Result<String, ChangeError> {
 }
 
 fn span(field: &str, value: &Value) -> Result<Span, ChangeError> {
-    let known = "a span of time: a string of a whole number and one of the units s, m, h, d, w, \
-                 such as \"15m\"";
+    let known = format!("a duration of whole seconds, {}", duration::GRAMMAR);
     let span = value.as_str().and_then(|text| Span::parse(text).ok());
-    span.ok_or_else(|| wrong(field, known, value))
+    span.ok_or_else(|| wrong(field, &known, value))
 }
 
 fn identifying(field: &str, value: &Value) -> Result<i64, ChangeError> {
@@ -279,7 +295,7 @@ fn step(field: &str, value: &Value) -> Result<i64, ChangeError> {
 
 fn counting(field: &str, value: &Value) -> Result<u64, ChangeError> {
     let known = format!("a whole number from 1 to {}", crate::block::MAX_COUNT);
-    value.as_u64().ok_or_else(|| wrong(field, &known, value))
+    number::counted(value).ok_or_else(|| wrong(field, &known, value))
 }
 
 fn rate(field: &str, value: &Value) -> Result<Option<f64>, ChangeError> {

@@ -165,18 +165,20 @@ impl Definition {
         Ok(())
     }
 
-    /// Refuses a format, or an overflow, under which an id could be printed again. The format that
-    /// is given up is remembered.
+    /// Refuses a format, or an overflow, under which an id could be printed again, and, unless it
+    /// is confirmed, any if former ones may be unknown. The format that is given up is remembered.
     pub(super) fn keep_ids_apart(
         &mut self,
         before: &Self,
         issued: bool,
+        confirmed: bool,
     ) -> Result<(), DefinitionError> {
         if self.format == before.format && self.overflow == before.overflow {
             return Ok(());
         }
-        // Which ids a time-ordered sequence has issued is told by no counter.
-        let issued = issued || self.kind == Kind::Snowflake;
+        // Which ids a time-ordered sequence has issued is told by no counter, and counters of a
+        // store that forgot formats may be forgotten, too.
+        let issued = issued || self.kind == Kind::Snowflake || self.formats_unknown;
         if issued && self.format != before.format {
             let given_up = FormerFormat {
                 format: before.format.clone(),
@@ -202,6 +204,11 @@ impl Definition {
                 format!("may change {MAX_FORMER_FORMATS} times once numbers were issued"),
             );
         }
+        if self.formats_unknown && !confirmed {
+            return Err(DefinitionError::FormatsUnknown);
+        }
+        // A confirmed `overflow` says nothing of the next format.
+        self.formats_unknown &= self.format == before.format;
         Ok(())
     }
 

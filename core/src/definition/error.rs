@@ -30,6 +30,14 @@ pub enum DefinitionError {
         /// The format whose ids it might print, as JSON.
         used: String,
     },
+    /// The store was recovered since the sequence was last defined: formats that were set after the
+    /// state that it went back to are not known.
+    #[error(
+        "`format` may print ids again: the database was recovered after the sequence was last \
+         changed, and has forgotten any formats that were set since the restored state. Give \
+         `confirm` as true if no id can come twice."
+    )]
+    FormatsUnknown,
 }
 
 impl DefinitionError {
@@ -38,7 +46,7 @@ impl DefinitionError {
     pub fn field(&self) -> &str {
         match self {
             Self::Invalid { field, .. } | Self::Immutable { field, .. } => field,
-            Self::FormatInUse { .. } => "format",
+            Self::FormatInUse { .. } | Self::FormatsUnknown => "format",
         }
     }
 

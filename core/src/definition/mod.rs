@@ -22,6 +22,7 @@ mod warning;
 pub use change::{BlockChange, DefinitionChange};
 pub use check::is_store_name;
 pub use error::{ChangeError, DefinitionError, StoredDefinitionError};
+pub use number::whole_number;
 pub use span::{InvalidSpan, Span};
 pub use stripe::{MAX_STRIPES, Stripe};
 
@@ -83,6 +84,10 @@ pub struct Definition {
     /// Only the store is told of them.
     #[serde(skip_serializing)]
     pub former_formats: Vec<FormerFormat>,
+    /// Whether numbers may have been issued under formats that are not among the former ones,
+    /// because the store forgot them. Only the store is told.
+    #[serde(skip_serializing)]
+    pub formats_unknown: bool,
 }
 
 /// A format that numbers were issued under.
@@ -184,6 +189,7 @@ impl Default for Definition {
             description: String::new(),
             layout: None,
             former_formats: Vec::new(),
+            formats_unknown: false,
         }
     }
 }
@@ -220,10 +226,13 @@ impl Definition {
             definition: &'a Definition,
             #[serde(skip_serializing_if = "<[_]>::is_empty")]
             former_formats: &'a [FormerFormat],
+            #[serde(skip_serializing_if = "std::ops::Not::not")]
+            formats_unknown: bool,
         }
         let stored = Stored {
             definition: self,
             former_formats: &self.former_formats,
+            formats_unknown: self.formats_unknown,
         };
         // Only maps with keys that are no strings cannot be written; there are none.
         serde_json::to_string(&stored).unwrap_or_default()

@@ -1,7 +1,34 @@
-//! Numbers that identify, in JSON: written as strings, read from strings and whole numbers.
+//! Numbers in JSON: which of them are whole, and those that identify, which are written as strings
+//! and read from strings and whole numbers.
 
 use serde::{Deserialize, Deserializer, Serializer, de};
-use serde_json::Value;
+use serde_json::{Number, Value};
+
+/// 2^53 - 1. From 2^53 on a number in floating point may have lost a fraction, or a one.
+const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
+
+/// The whole number that a JSON number is; `None` if it has a fraction or does not fit.
+///
+/// To JSON Schema `5001.0` and `3e4` are integers, and the libraries of some languages write all
+/// numbers like that.
+#[must_use]
+pub fn whole_number(number: &Number) -> Option<i64> {
+    if !number.is_f64() {
+        return number.as_i64();
+    }
+    let float = number.as_f64()?;
+    let is_whole = float.fract() == 0.0 && (-MAX_EXACT..=MAX_EXACT).contains(&float);
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "it has no fraction, and fits by far"
+    )]
+    is_whole.then_some(float as i64)
+}
+
+/// The same of any JSON value, of numbers that count.
+pub(super) fn counted(value: &Value) -> Option<u64> {
+    u64::try_from(whole_number(value.as_number()?)?).ok()
+}
 
 /// Writes a number as a string, since JavaScript loses digits above 2^53.
 pub(super) fn serialize<S: Serializer>(number: &i64, serializer: S) -> Result<S::Ok, S::Error> {
@@ -14,13 +41,13 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     from_value(&value).ok_or_else(|| de::Error::custom("expected a whole number, as a string"))
 }
 
-/// A whole number from a JSON number or a string of digits, as far as it fits. No sign but a
-/// leading `-`, no blanks, no fraction, no exponent.
+/// A whole number from a JSON number or a string of digits, as far as it fits. In a string, no sign
+/// but a leading `-`, no blanks, no fraction, no exponent.
 pub(super) fn from_value(value: &Value) -> Option<i64> {
     if let Value::String(text) = value {
         let digits = text.strip_prefix('-').unwrap_or(text);
         let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         return if plain { text.parse().ok() } else { None };
     }
-    value.as_i64()
+    whole_number(value.as_number()?)
 }

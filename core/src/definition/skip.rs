@@ -74,6 +74,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::tests::properties())]
+
         #[test]
         fn a_skip_goes_by_whole_steps_and_leaves_room_for_one_more(
             start in 0_i64..1 << 40,

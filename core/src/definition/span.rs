@@ -1,19 +1,14 @@
 //! Spans of time as definitions write them: "15m", "400d".
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
 
-const UNITS: [(char, u64); 5] = [
-    ('w', 7 * 86_400),
-    ('d', 86_400),
-    ('h', 3_600),
-    ('m', 60),
-    ('s', 1),
-];
+use crate::duration;
 
-/// A span of time in whole seconds: a whole number and one unit of `s`, `m`, `h`, `d`, `w`.
+/// A [duration] in whole seconds.
 ///
 /// It prints in the largest unit that is exact: 3600 s is `1h`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -21,9 +16,9 @@ pub struct Span {
     seconds: u64,
 }
 
-/// A text is not a span of time.
+/// A text is not a duration in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a span of time is a whole number and one of the units s, m, h, d, w, such as \"15m\"")]
+#[error("a duration of whole seconds is {}", duration::GRAMMAR)]
 pub struct InvalidSpan;
 
 impl Span {
@@ -48,21 +43,13 @@ impl Span {
     /// Reads a span such as `90s`, `15m`, `2d`.
     ///
     /// # Errors
-    /// [`InvalidSpan`] for anything but digits and one unit, and above 2^64 − 1 seconds.
+    /// [`InvalidSpan`] for what is no duration, and for parts of a second.
     pub fn parse(text: &str) -> Result<Self, InvalidSpan> {
-        let (unit, seconds) = UNITS
-            .into_iter()
-            .find(|(unit, _)| text.ends_with(*unit))
-            .ok_or(InvalidSpan)?;
-        let digits = text.strip_suffix(unit).ok_or(InvalidSpan)?;
-        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        let duration = duration::parse(text).map_err(|_| InvalidSpan)?;
+        if duration.subsec_millis() > 0 {
             return Err(InvalidSpan);
         }
-        let number: u64 = digits.parse().map_err(|_| InvalidSpan)?;
-        number
-            .checked_mul(seconds)
-            .map(Self::from_seconds)
-            .ok_or(InvalidSpan)
+        Ok(Self::from_seconds(duration.as_secs()))
     }
 
     /// Its length in seconds.
@@ -86,11 +73,7 @@ impl Span {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, seconds) = UNITS
-            .into_iter()
-            .find(|(_, seconds)| self.seconds > 0 && self.seconds.is_multiple_of(*seconds))
-            .unwrap_or(('s', 1));
-        write!(f, "{}{unit}", self.seconds / seconds)
+        f.write_str(&duration::exact(Duration::from_secs(self.seconds)))
     }
 }
 

@@ -138,6 +138,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::tests::properties())]
+
         #[test]
         fn databases_share_a_sequence_out_and_have_no_number_in_common(
             start in 0_i64..1000,

@@ -93,9 +93,15 @@ fn numbers_that_identify_come_as_strings_or_whole_numbers() {
     let definition = definition.unwrap();
     assert_eq!((definition.start, definition.step), (10, 2));
     assert_eq!(definition.max, i64::MAX - 2);
+    let definition = create(json!({"start": 5001.0, "max": 3e4, "step": 2.0})).unwrap();
+    assert_eq!((definition.start, definition.step), (5001, 2));
+    assert_eq!(definition.max, 30_000);
+    let exact = create(json!({"max": 9_007_199_254_740_991.0})).unwrap();
+    assert_eq!(exact.max, 9_007_199_254_740_991);
     for bad in [
-        json!(1.0),
-        json!(1e3),
+        json!(1.5),
+        json!(9_007_199_254_740_992.0),
+        json!(1e300),
         json!("1.0"),
         json!(" 1"),
         json!("+1"),
@@ -113,6 +119,22 @@ fn numbers_that_identify_come_as_strings_or_whole_numbers() {
             let detail = wrong(json!({ field: bad }));
             assert!(detail.contains(&format!("`{field}` must be")), "{detail}");
         }
+    }
+}
+
+#[test]
+fn numbers_that_count_are_whole_however_they_are_written() {
+    let block = json!({"block": {"min": 5.0, "max": 1e3}});
+    let definition = create(block).unwrap();
+    assert_eq!((definition.block.min, definition.block.max), (5, 1000));
+    let layout = json!({"kind": "snowflake", "layout": {"time": 41.0, "worker": 5.0}});
+    let layout = create(layout).unwrap().layout.unwrap();
+    assert_eq!((layout.time, layout.worker), (41, 5));
+    for bad in [json!(5.5), json!(-5.0), json!(1e300), json!("5")] {
+        let detail = wrong(json!({"block": {"min": bad}}));
+        assert!(detail.contains("`block.min` must be"), "{detail}");
+        let detail = wrong(json!({"layout": {"time": bad}}));
+        assert!(detail.contains("`layout.time` must be"), "{detail}");
     }
 }
 
@@ -158,7 +180,7 @@ fn a_wrong_field_is_named_with_what_it_should_be() {
         ),
         (
             json!({"block": {"hold": 5}}),
-            "`block.hold` must be a span of time",
+            "`block.hold` must be a duration",
         ),
         (json!({"block": {"hold": "5 m"}}), "not \"5 m\"."),
         (
@@ -396,6 +418,8 @@ fn a_change_is_read_from_any_format_with_the_same_sentences() {
 }
 
 proptest! {
+    #![proptest_config(crate::tests::properties())]
+
     #[test]
     fn spans_survive_printing(seconds in any::<u64>()) {
         let span = Span::from_seconds(seconds);

@@ -7,7 +7,9 @@ use serde_json::Value;
 
 use super::change::{choice, unknown, wrong};
 use super::check::invalid;
-use super::{BlockPolicy, ChangeError, Definition, DefinitionChange, DefinitionError, Kind, Span};
+use super::{
+    BlockPolicy, ChangeError, Definition, DefinitionChange, DefinitionError, Kind, Span, number,
+};
 use crate::format::Format;
 use crate::snowflake::{Layout, epoch_from_text, epoch_to_text};
 
@@ -247,6 +249,6 @@ fn epoch(field: &str, value: &Value) -> Result<i64, ChangeError> {
 }
 
 fn bits(field: &str, value: &Value, most: u32) -> Result<u32, ChangeError> {
-    let bits = value.as_u64().and_then(|bits| u32::try_from(bits).ok());
+    let bits = number::counted(value).and_then(|bits| u32::try_from(bits).ok());
     bits.ok_or_else(|| wrong(field, &format!("a whole number from 1 to {most}"), value))
 }

@@ -385,6 +385,8 @@ fn an_id_is_printed_and_read_back() {
 }
 
 proptest! {
+    #![proptest_config(crate::tests::properties())]
+
     #[test]
     fn a_layout_that_is_accepted_composes_ids_that_are_read_back(
         widths in prop_oneof![

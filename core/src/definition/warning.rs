@@ -2,6 +2,7 @@
 
 use super::time_ordered::is_short_lived;
 use super::{Definition, Order, PeriodKind};
+use crate::duration;
 use crate::period::Cutover;
 use crate::runway::{EXACT, Limit, Runway};
 use crate::sizing;
@@ -9,6 +10,9 @@ use crate::snowflake::{Layout, epoch_to_text};
 
 /// A sequence that lasts for less than this is worth a word, in days.
 const SHORT_RUNWAY_DAYS: f64 = 365.0;
+const SECONDS_A_DAY: f64 = 86_400.0;
+/// Of a sequence whose rate is not known, in numbers a second.
+const ASSUMED_RATE: f64 = 1.0;
 
 impl Definition {
     /// What may surprise about a sequence so defined whose high-water mark is `next_value` and
@@ -65,9 +69,21 @@ impl Definition {
             of_left if of_left < self.block.max => (of_left, "1/4096 of what is left"),
             _ => (self.block.max, "`block.max`"),
         };
-        let needed = rate * hold.as_secs_f64();
         let keeps_blocks = self.order == Order::Relaxed;
-        let is_short = keeps_blocks && rate > 0.0 && left > 0 && (most as f64) < needed;
+        if rate <= 0.0 {
+            // `block.max` was chosen; what is left of a short sequence takes people by surprise.
+            let is_short = (most as f64) < ASSUMED_RATE * hold.as_secs_f64();
+            let is_cut = most < self.block.max;
+            return (keeps_blocks && left > 0 && is_short && is_cut).then(|| {
+                format!(
+                    "A block has at most {most} numbers, {limit}: if callers take more than that \
+                     in `block.hold` ({hold}), what is in memory does not last for `hold` while \
+                     the database is away."
+                )
+            });
+        }
+        let needed = rate * hold.as_secs_f64();
+        let is_short = keeps_blocks && left > 0 && (most as f64) < needed;
         is_short.then(|| {
             format!(
                 "At {} numbers a second `block.hold` ({hold}) takes {needed:.0} numbers, and a \
@@ -102,10 +118,10 @@ impl Definition {
             Limit::Exact => format!(" up to {EXACT} (2^53 - 1)"),
         };
         Some(format!(
-            "At {} numbers a second the {} numbers left{end} last for {} days.",
+            "At {} numbers a second the {} numbers left{end} last for {}.",
             shown(rate),
             left.numbers_left,
-            shown(days)
+            duration::in_words(days * SECONDS_A_DAY)
         ))
     }
 
@@ -151,9 +167,9 @@ fn is_too_slow(layout: &Layout, rate: f64) -> Option<String> {
 fn ends_soon(layout: &Layout, now_ms: i64) -> Option<String> {
     is_short_lived(layout, now_ms).then(|| {
         format!(
-            "The time bits of `layout` end at {}, in {} days: then no id is issued any more.",
+            "The time bits of `layout` end at {}, in {}: then no id is issued any more.",
             epoch_to_text(layout.ends_at_ms()),
-            shown(layout.days_left(now_ms))
+            duration::in_words(layout.days_left(now_ms) * SECONDS_A_DAY)
         )
     })
 }
@@ -235,18 +251,44 @@ mod tests {
     }
 
     #[test]
+    fn a_range_too_small_for_a_reserve_is_told_whatever_the_rate() {
+        let four_digits = up_to(9_999);
+        let told = only(&four_digits, 1, NO_RATE);
+        assert!(
+            told.contains("at most 2 numbers, 1/4096") && told.contains("(15m)"),
+            "{told}"
+        );
+        let told = four_digits.warnings(1, 0.01, NOW_MS).concat();
+        assert!(told.contains("at most 2, 1/4096"), "{told}");
+        // From here on a block of one number a second lasts for `hold`.
+        assert_eq!(only(&up_to(4096 * 900), 1, NO_RATE), "");
+        assert_ne!(only(&up_to(4096 * 900 - 1), 1, NO_RATE), "");
+        // With a rate that is known to be low, less is enough.
+        assert_eq!(only(&up_to(4096 * 90), 1, 0.0011), "");
+        let strict = Definition {
+            order: Order::Strict,
+            ..up_to(9_999)
+        };
+        assert_eq!(only(&strict, 1, NO_RATE), "");
+    }
+
+    #[test]
     fn an_end_that_is_near_is_told_in_numbers_and_in_days() {
+        let up_to = |max| {
+            let mut definition = up_to(max);
+            definition.block.hold = Span::from_seconds(1);
+            definition
+        };
         assert_eq!(only(&up_to(100), 91, NO_RATE), "");
         let told = only(&up_to(100), 92, NO_RATE);
         assert!(told.starts_with("9 of 100 "), "{told}");
         let told = only(&up_to(100), 101, 5.0);
         assert!(told.starts_with("0 of 100 "), "{told}");
         // A day at 100 numbers a second, with blocks that hold a minute.
-        let mut day = up_to(8_640_000);
-        day.block.hold = Span::from_seconds(1);
+        let day = up_to(8_640_000);
         let told = only(&day, 1, 100.0);
         assert!(
-            told.contains("8640000") && told.contains("1.00 days"),
+            told.contains("8640000") && told.ends_with("last for 24 hours."),
             "{told}"
         );
     }

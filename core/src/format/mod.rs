@@ -29,7 +29,9 @@ pub use error::{FormatError, InvalidId};
 pub use print::Printer;
 
 use crate::definition::{Definition, Overflow, PeriodKind};
-use parse::{Number, Part, Pattern};
+use crate::period::Period;
+use base::MOST_DIGITS;
+use parse::{MAX_PATTERN, Number, Part, Pattern};
 
 /// How the numbers of a definition are printed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,6 +48,9 @@ pub struct Format {
 impl Format {
     /// The pattern that prints the number and nothing else.
     pub const PLAIN: &str = "{value}";
+
+    /// No id has more bytes: a pattern prints one key and one number at most.
+    pub const MAX_ID: usize = MAX_PATTERN + Period::MAX_LENGTH + MOST_DIGITS;
 
     /// The pattern of a sequence with periods that was given none: numbers alone would repeat.
     pub const WITH_PERIOD: &str = "{period}-{value}";

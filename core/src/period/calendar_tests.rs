@@ -97,7 +97,7 @@ fn check_around(calendar: &Calendar, now_ms: i64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #![proptest_config(ProptestConfig { cases: 20_000, ..crate::tests::properties() })]
 
     #[test]
     fn each_instant_lies_in_one_period_of_each_calendar(

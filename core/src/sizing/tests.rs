@@ -305,6 +305,8 @@ fn any_demand() -> impl Strategy<Value = Demand> {
 }
 
 proptest! {
+    #![proptest_config(crate::tests::properties())]
+
     #[test]
     fn rates_stay_finite_and_positive(
         average in any_rate(),

@@ -113,6 +113,8 @@ fn widths_that_no_definition_has_panic_nowhere() {
 }
 
 proptest! {
+    #![proptest_config(crate::tests::properties())]
+
     #[test]
     fn what_is_composed_is_read_back(
         layout in layouts(), tick in any::<u64>(), worker in any::<u32>(), counter in any::<u64>(),

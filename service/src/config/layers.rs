@@ -124,16 +124,37 @@ impl Origin {
 struct Layer {
     origin: Origin,
     values: Dict,
+    /// Keys whose values were read from files of their own.
+    read_from_files: Vec<String>,
+}
+
+impl Layer {
+    fn new(origin: Origin, values: Dict) -> Self {
+        Self {
+            origin,
+            values,
+            read_from_files: Vec::new(),
+        }
+    }
 }
 
 impl Provider for Layer {
     fn metadata(&self) -> Metadata {
-        let origin = self.origin.clone();
+        let (origin, from_files) = (self.origin.clone(), self.read_from_files.clone());
         let name = match self.origin {
             Origin::DatabaseUrl => PLATFORM,
             Origin::File(_) | Origin::Environment | Origin::Flags => "layer",
         };
-        Metadata::named(name).interpolater(move |_: &Profile, key: &[&str]| origin.name(key))
+        Metadata::named(name).interpolater(move |_: &Profile, key: &[&str]| {
+            let dotted = key.join(".");
+            match key {
+                [path @ .., last] if from_files.contains(&dotted) => {
+                    let file_key = format!("{last}_file");
+                    origin.name(&[path, &[file_key.as_str()]].concat())
+                }
+                _ => origin.name(key),
+            }
+        })
     }
 
     fn data(&self) -> Result<Map<Profile, Dict>, Error> {
@@ -180,10 +201,7 @@ fn file_layer(flags: &Flags, environment: &Environment) -> Result<Layer, ConfigE
         .map_err(|error| refused(without_excerpt(&error.to_string())))?
         .remove(&Profile::Default)
         .unwrap_or_default();
-    Ok(Layer {
-        origin: Origin::File(path),
-        values,
-    })
+    Ok(Layer::new(Origin::File(path), values))
 }
 
 /// What is wrong with a TOML file, without the line it stands in: that line may hold a secret.
@@ -208,10 +226,7 @@ fn database_url_layer(environment: &Environment) -> Result<Layer, ConfigError> {
     if let Some(url) = environment.text("DATABASE_URL")? {
         values.insert("database_url".into(), Value::from(url));
     }
-    Ok(Layer {
-        origin: Origin::DatabaseUrl,
-        values,
-    })
+    Ok(Layer::new(Origin::DatabaseUrl, values))
 }
 
 fn environment_layer(environment: &Environment) -> Result<Layer, ConfigError> {
@@ -223,10 +238,7 @@ fn environment_layer(environment: &Environment) -> Result<Layer, ConfigError> {
             ConfigError::new(format!("environment variable {PREFIX}{variable}"), problem)
         })?;
     }
-    Ok(Layer {
-        origin: Origin::Environment,
-        values,
-    })
+    Ok(Layer::new(Origin::Environment, values))
 }
 
 fn flags_layer(flags: &Flags) -> Result<Layer, ConfigError> {
@@ -257,10 +269,7 @@ fn flags_layer(flags: &Flags) -> Result<Layer, ConfigError> {
                 .map_err(|problem| ConfigError::new(format!("--{}", path.join("-")), problem))?;
         }
     }
-    Ok(Layer {
-        origin: Origin::Flags,
-        values,
-    })
+    Ok(Layer::new(Origin::Flags, values))
 }
 
 /// Puts `value` where `path` leads, making the sections on the way.
@@ -297,23 +306,27 @@ pub(super) fn gives_database_url(layers: &Figment) -> bool {
 /// Replaces each `<secret>_file` by the content of that file.
 fn read_secrets(layer: &mut Layer) -> Result<(), ConfigError> {
     let origin = &layer.origin;
-    read_secrets_of(&mut layer.values, &SECRETS, |key| origin.name(&[key]))?;
+    let mut read = read_secrets_of(&mut layer.values, &SECRETS, |key| origin.name(&[key]))?;
     if let Some(Value::Dict(_, stores)) = layer.values.get_mut("stores") {
         for (name, store) in stores {
             if let Value::Dict(_, store) = store {
                 let named = |key: &str| origin.name(&["stores", name, key]);
-                read_secrets_of(store, &STORE_SECRETS, named)?;
+                let of_store = read_secrets_of(store, &STORE_SECRETS, named)?;
+                read.extend(of_store.iter().map(|key| format!("stores.{name}.{key}")));
             }
         }
     }
+    layer.read_from_files = read;
     Ok(())
 }
 
+/// Says which keys were read.
 fn read_secrets_of(
     values: &mut Dict,
     secrets: &[&str],
     name_of: impl Fn(&str) -> String,
-) -> Result<(), ConfigError> {
+) -> Result<Vec<String>, ConfigError> {
+    let mut read = Vec::new();
     for key in secrets {
         let file_key = format!("{key}_file");
         let Some(path) = values.remove(&file_key) else {
@@ -330,8 +343,9 @@ fn read_secrets_of(
             .and_then(|path| read_secret(Path::new(path)))
             .map_err(|problem| ConfigError::new(name, problem))?;
         values.insert((*key).to_owned(), Value::from(secret));
+        read.push((*key).to_owned());
     }
-    Ok(())
+    Ok(read)
 }
 
 fn read_secret(path: &Path) -> Result<String, String> {

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use figment::Figment;
 use figment::error::Kind;
+use odometer_core::duration::exact;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use url::Url;
@@ -32,6 +33,7 @@ pub use sections::{
 };
 pub use stores::{StoreConfig, StoresConfig};
 
+use crate::host;
 use crate::sequence::templates::Templates;
 
 /// What the command line says; the strongest layer.
@@ -133,7 +135,7 @@ pub struct Config {
     /// given.
     #[serde(deserialize_with = "value::some_number")]
     pub worker: Option<u32>,
-    /// What those who change sequences must show on a listener that is not loopback.
+    /// What those who change sequences must show; without one, nobody on loopback has to.
     #[serde(deserialize_with = "some_secret")]
     pub admin_token: Option<Secret>,
     /// What `stores` says, and `database_url` where it says nothing of the default one.
@@ -160,6 +162,9 @@ pub struct Config {
     pub log: Log,
     pub telemetry: Telemetry,
 }
+
+/// A token with fewer characters is warned of.
+const MIN_TOKEN: usize = 16;
 
 /// A worker id has at most 22 bits.
 const MOST_WORKER: u64 = (1 << 22) - 1;
@@ -209,6 +214,9 @@ impl Config {
             return Err(ConfigError::new(name_of(&layers, key), problem));
         }
         config.stores = stores::read(&layers, &config.database_url)?;
+        for store in &mut config.stores.0 {
+            store.origin = origin_of(&layers, &store.key);
+        }
         config.templates = templates::read(&layers, config.unknown, &config.stores)?;
         Ok(config)
     }
@@ -227,6 +235,17 @@ impl Config {
         never_used.filter_map(warning).collect()
     }
 
+    /// A token that can be guessed, a warning.
+    pub(crate) fn short_token(&self) -> Option<String> {
+        let n_characters = self.admin_token.as_ref()?.expose().len();
+        (n_characters < MIN_TOKEN).then(|| {
+            format!(
+                "warning: admin_token has {n_characters} characters and can be guessed; give \
+                 {MIN_TOKEN} or more, as `openssl rand -hex 32` does"
+            )
+        })
+    }
+
     /// The first value that is well-formed but of no use, with its key.
     fn problem(&self) -> Option<(&'static str, String)> {
         database_problem(self.database_url.expose())
@@ -234,6 +253,7 @@ impl Config {
             .or_else(|| self.bounds_problem())
             .or_else(|| self.durations_problem())
             .or_else(|| self.order_problem())
+            .or_else(|| Some(("http.hosts", self.hosts_problem()?)))
             .or_else(|| {
                 crate::telemetry::filter(&self.log.level)
                     .err()
@@ -250,6 +270,16 @@ impl Config {
         let (wait, deadline) = (self.snowflake.wait, self.refill.deadline);
         // Only what nobody asked for, the default, can be too long.
         if wait < deadline { wait } else { deadline / 2 }
+    }
+
+    /// What no `Host` header can have.
+    fn hosts_problem(&self) -> Option<String> {
+        let mut hosts = self.http.hosts.iter();
+        let wrong = hosts.find(|host| !host::is_name(host::without_port(host)))?;
+        Some(format!(
+            "{wrong:?} is no name of a host; give names as in \"numbers.example\", without scheme \
+             and path, and an IPv6 address in brackets"
+        ))
     }
 
     fn bounds_problem(&self) -> Option<(&'static str, String)> {
@@ -288,6 +318,12 @@ impl Config {
                 16 * 1024 * 1024,
             ),
             ("worker", self.worker.unwrap_or(0).into(), 0, MOST_WORKER),
+            (
+                "http.connections",
+                wide(self.http.connections),
+                16,
+                1_000_000,
+            ),
             ("http.backlog", self.http.backlog.into(), 1, 65_535),
             ("http.workers", wide(self.http.workers.unwrap_or(1)), 1, 512),
             ("refill.attempts", self.refill.attempts.into(), 1, 100_000),
@@ -321,6 +357,7 @@ impl Config {
             ("definition_refresh", self.definition_refresh, SECOND, DAY),
             ("http.head", self.http.head, MS, MINUTES),
             ("http.body", self.http.body, MS, MINUTES),
+            ("http.write", self.http.write, SECOND, MINUTES),
             ("refill.deadline", self.refill.deadline, MS, MINUTES),
             ("refill.backoff_min", self.refill.backoff_min, MS, MINUTES),
             ("refill.backoff_max", self.refill.backoff_max, MS, MINUTES),
@@ -349,7 +386,12 @@ impl Config {
         .map(|(key, value, least, most)| {
             (
                 key,
-                format!("{value:?} is out of bounds; give {least:?} to {most:?}"),
+                format!(
+                    "{} is out of bounds; give {} to {}",
+                    exact(value),
+                    exact(least),
+                    exact(most)
+                ),
             )
         })
     }
@@ -459,6 +501,19 @@ fn some_secret<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Secret>, D
             "it is empty; give a token, or leave the key out",
         ));
     }
+    if token.expose().trim() != token.expose() {
+        return Err(D::Error::custom(
+            "it begins or ends with a blank, which a header of HTTP cannot carry; give the token \
+             without blanks around it",
+        ));
+    }
+    let is_sendable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    if !token.expose().bytes().all(is_sendable) {
+        return Err(D::Error::custom(
+            "it has characters that a header of HTTP cannot carry; give letters, digits and signs \
+             of ASCII, as `openssl rand -hex 32` does",
+        ));
+    }
     Ok(Some(token))
 }
 
@@ -484,7 +539,15 @@ fn refused(error: &figment::Error) -> ConfigError {
             if path.last() != Some(&key.as_str()) {
                 path.push(key);
             }
-            format!("there is no such key; known here are {}", known.join(", "))
+            let known = known.join(", ");
+            if path.first() == Some(&"store") {
+                format!(
+                    "there is no such key; give databases in [stores.NAME], as in \
+                     [stores.tickets]; known here are {known}"
+                )
+            } else {
+                format!("there is no such key; known here are {known}")
+            }
         }
         Kind::InvalidLength(..)
         | Kind::MissingField(_)
@@ -508,6 +571,20 @@ fn name_of(layers: &Figment, key: &str) -> String {
         Some(metadata) => metadata.interpolate(&figment::Profile::Default, &path),
         None => key.to_owned(),
     }
+}
+
+/// Where the value of `key` was given, as a sentence names it in parentheses.
+fn origin_of(layers: &Figment, key: &str) -> String {
+    if layers.find_metadata(key).is_none() {
+        return "the default".to_owned();
+    }
+    let named = name_of(layers, key);
+    let origin = named.strip_prefix(key).unwrap_or(&named).trim();
+    origin
+        .strip_prefix('(')
+        .and_then(|origin| origin.strip_suffix(')'))
+        .unwrap_or(origin)
+        .to_owned()
 }
 
 #[cfg(test)]

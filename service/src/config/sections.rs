@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::value;
+use crate::store::Durability;
 
 /// What becomes of a name never seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -63,6 +64,15 @@ pub struct Http {
     /// How long the body of a request may take to arrive.
     #[serde(deserialize_with = "value::duration")]
     pub body: Duration,
+    /// How long a reply may stand still before its connection is cut.
+    #[serde(deserialize_with = "value::duration")]
+    pub write: Duration,
+    /// Connections of callers that are open at once.
+    #[serde(deserialize_with = "value::number")]
+    pub connections: usize,
+    /// Names, besides its own, by which a listener on loopback may be called.
+    #[serde(deserialize_with = "value::words")]
+    pub hosts: Vec<String>,
     /// Connections the kernel holds until they are accepted.
     #[serde(deserialize_with = "value::number")]
     pub backlog: u32,
@@ -76,6 +86,9 @@ impl Default for Http {
         Self {
             head: Duration::from_secs(5),
             body: Duration::from_secs(5),
+            write: Duration::from_secs(10),
+            connections: 16_384,
+            hosts: Vec::new(),
             backlog: 4096,
             workers: None,
         }
@@ -139,12 +152,15 @@ pub struct StoreSection {
     /// How long a statement may take before its outcome counts as unknown.
     #[serde(deserialize_with = "value::duration")]
     pub timeout: Duration,
+    /// Whether a database may forget in a crash what it has committed.
+    pub durability: Durability,
 }
 
 impl Default for StoreSection {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(5),
+            durability: Durability::default(),
         }
     }
 }

@@ -9,13 +9,13 @@ use figment::value::{Dict, Value};
 use figment::{Profile, Provider};
 
 use super::{ConfigError, Secret, database_problem, layers, name_of};
-use crate::store::{DEFAULT, Fallback};
+use crate::store::{DEFAULT, Durability, Fallback};
 
 /// Stores at most, and databases or servers of one.
 const MOST: usize = 64;
 
 /// What a store may have; the first three also with `_file` behind them.
-const KEYS: [&str; 4] = ["databases", "database", "redis", "fallback"];
+const KEYS: [&str; 5] = ["databases", "database", "redis", "fallback", "durability"];
 
 /// The stores, the first of which is [`DEFAULT`].
 #[derive(Clone, Debug)]
@@ -27,11 +27,15 @@ pub struct StoreConfig {
     pub name: String,
     /// The key that its databases were given by.
     pub key: String,
+    /// Where that key was given: the command line, a variable, a file.
+    pub origin: String,
     /// One at least. More share each sequence.
     pub databases: Vec<Secret>,
     /// Servers that count where order is strict; none where the database does.
     pub redis: Vec<Secret>,
     pub fallback: Fallback,
+    /// Where it says something else than `store.durability`.
+    pub durability: Option<Durability>,
 }
 
 impl StoresConfig {
@@ -40,9 +44,11 @@ impl StoresConfig {
         Self(vec![StoreConfig {
             name: DEFAULT.to_owned(),
             key: "database_url".to_owned(),
+            origin: String::new(),
             databases: vec![database_url.clone()],
             redis: Vec::new(),
             fallback: Fallback::default(),
+            durability: None,
         }])
     }
 
@@ -164,12 +170,15 @@ fn store(layers: &Figment, name: &str, section: &Dict) -> Result<StoreConfig, Co
         return Err(wrong("redis", problem.to_owned()));
     }
     let fallback = fallback(section, &redis).map_err(|problem| wrong("fallback", problem))?;
+    let durability = durability(section).map_err(|problem| wrong("durability", problem))?;
     Ok(StoreConfig {
         name: name.to_owned(),
         key: at(key),
+        origin: String::new(),
         databases,
         redis,
         fallback,
+        durability,
     })
 }
 
@@ -241,6 +250,17 @@ fn fallback(section: &Dict, redis: &[Secret]) -> Result<Fallback, String> {
     Ok(fallback)
 }
 
+fn durability(section: &Dict) -> Result<Option<Durability>, String> {
+    let Some(value) = section.get("durability") else {
+        return Ok(None);
+    };
+    match value.as_str() {
+        Some("full") => Ok(Some(Durability::Full)),
+        Some("weak") => Ok(Some(Durability::Weak)),
+        Some(_) | None => Err("give \"full\" or \"weak\"".to_owned()),
+    }
+}
+
 /// No database belongs to two stores, or to one twice.
 fn check_apart(layers: &Figment, stores: &[StoreConfig]) -> Result<(), ConfigError> {
     let mut met: HashMap<&str, (&str, usize)> = HashMap::new();
@@ -298,7 +318,7 @@ mod tests {
         let file = File::with(
             "[stores.tickets]\ndatabases = [\"mysql://a/d\", \"postgres://b/d\"]\n\
              [stores.fast]\ndatabase = \"postgres://c/d\"\nredis = [\"redis://r1\", \"redis://r2\"]\n\
-             fallback = \"database\"\n\
+             fallback = \"database\"\ndurability = \"weak\"\n\
              [stores.default]\ndatabases = [\"sqlite:x.db\"]\n",
         );
         // The variable of a platform gives way to what is configured for Odometer.
@@ -319,6 +339,8 @@ mod tests {
             (fast.fallback, fast.key.as_str()),
             (Fallback::Database, "stores.fast.database")
         );
+        assert_eq!(fast.durability, Some(Durability::Weak));
+        assert_eq!(tickets.durability, None);
         assert_eq!(
             exposed(&stores.get(DEFAULT).unwrap().databases),
             ["sqlite:x.db"]
@@ -366,7 +388,7 @@ mod tests {
 
     /// What stands in the file, the key that is named, and a part of what the refusal says; `TWO`
     /// is a store `x` of two databases.
-    const REFUSED: [(&str, &str, &str); 19] = [
+    const REFUSED: [(&str, &str, &str); 20] = [
         ("stores = 5", "stores", "as in [stores.tickets]"),
         ("[stores]\nx = 5", "stores.x", "as in [stores.tickets]"),
         (
@@ -420,6 +442,11 @@ mod tests {
             "TWO\nfallback = \"none\"",
             "stores.x.fallback",
             "there is no `redis`",
+        ),
+        (
+            "TWO\ndurability = \"strong\"",
+            "stores.x.durability",
+            "\"weak\"",
         ),
         (
             "TWO\n[stores.y]\ndatabase = \"mysql://b/d\"",

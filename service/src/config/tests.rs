@@ -77,6 +77,8 @@ fn with_nothing_said_the_defaults_hold() {
     assert_eq!(config.shutdown.deadline, Duration::from_secs(25));
     assert_eq!(config.idle.park, Duration::from_secs(60));
     assert_eq!(config.http.workers, None);
+    assert_eq!(config.http.connections, 16_384);
+    assert_eq!(config.http.write, Duration::from_secs(10));
     assert!(config.admin_token.is_none());
     assert!(!config.migrate);
 }
@@ -166,6 +168,40 @@ fn a_secret_may_be_in_a_file_of_its_own() {
 }
 
 #[test]
+fn a_token_with_blanks_around_it_is_refused() {
+    for token in [" a-token-of-mine", "a-token-of-mine ", "a-token-of-mine\t"] {
+        let refused = from_environment([("ODOMETER_ADMIN_TOKEN", token)]).unwrap_err();
+        let sentence = refused.to_string();
+        assert!(sentence.contains("ADMIN_TOKEN"), "{sentence}");
+        assert!(sentence.contains("blank"), "{sentence}");
+        assert!(!sentence.contains("mine"), "{sentence}");
+    }
+    let config = from_environment([("ODOMETER_ADMIN_TOKEN", "a token of mine")]).unwrap();
+    assert_eq!(config.admin_token, Some(Secret::new("a token of mine")));
+}
+
+#[test]
+fn hosts_are_names_with_a_port_or_without() {
+    let hosts = |given| from_environment([("ODOMETER_HTTP__HOSTS", given)]);
+    let given =
+        "numbers.example, other.example:8443, 192.0.2.7:80, [2001:db8::1], [2001:db8::1]:8443";
+    assert_eq!(hosts(given).unwrap().http.hosts.len(), 5);
+    for wrong in [
+        "https://numbers.example",
+        "numbers.example/path",
+        "numbers.example:https",
+        "2001:db8::1",
+        "[numbers.example]",
+        ":8443",
+        "numbers example",
+    ] {
+        let sentence = hosts(wrong).unwrap_err().to_string();
+        assert!(sentence.contains("HTTP__HOSTS"), "{sentence}");
+        assert!(sentence.contains("no name of a host"), "{sentence}");
+    }
+}
+
+#[test]
 fn a_token_of_digits_keeps_them_all() {
     let config = from_environment([("ODOMETER_ADMIN_TOKEN", "007")]).unwrap();
     assert_eq!(config.admin_token, Some(Secret::new("007")));
@@ -213,7 +249,7 @@ fn no_refusal_shows_a_secret() {
 }
 
 /// Variable, value, the key it is, and a part of what the refusal says to do.
-const REFUSED: [(&str, &str, &str, &str); 26] = [
+const REFUSED: [(&str, &str, &str, &str); 28] = [
     ("ODOMETER_LISTEN", "8080", "listen", "ADDRESS:PORT"),
     ("ODOMETER_LISTEN", "", "listen", "ADDRESS:PORT"),
     ("ODOMETER_UNKNOWN", "maybe", "unknown", "create, reject"),
@@ -273,6 +309,13 @@ const REFUSED: [(&str, &str, &str, &str); 26] = [
     ("ODOMETER_LOG__FORMAT", "xml", "log.format", "json"),
     ("ODOMETER_MIGRATE", "yes", "migrate", "true or false"),
     ("ODOMETER_HTTP__WORKERS", "0", "http.workers", "give 1 to"),
+    ("ODOMETER_HTTP__WRITE", "0s", "http.write", "give 1s to"),
+    (
+        "ODOMETER_HTTP__CONNECTIONS",
+        "4",
+        "http.connections",
+        "give 16 to",
+    ),
     (
         "ODOMETER_HTTP__BACKLOG",
         "5000000000",

@@ -1,118 +1,28 @@
-//! Who is let in: the bound on calls being answered off the warm path, calls that a foreign web
-//! page made, and the administrator.
+//! Who is let in: the bound on calls being answered off the warm path, and calls that a foreign web
+//! page made.
 
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix_web::body::BoxBody;
-use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_web::dev::{RequestHead, ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
+use actix_web::http::header::{self, HeaderMap};
 use actix_web::middleware::Next;
-use actix_web::{Error, HttpMessage, HttpRequest, ResponseError, web};
-use metrics::Gauge;
+use actix_web::{Error, HttpMessage, ResponseError, web};
+use metrics::{Counter, Gauge};
 
 use super::Http;
-use super::envelope::RequestId;
 use super::problem::{Code, Problem};
-use crate::config::Secret;
-use crate::host::is_this_machine;
-use crate::sequence::audit::Author;
+use crate::host::{is_this_machine, without_port};
+use crate::sabotage::{self, Fault};
 
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-
-/// Characters of it that are logged.
-const MAX_FORWARDED_FOR: usize = 256;
-
-/// Who may change sequences on this listener.
-#[derive(Clone, Debug)]
-pub(super) enum Administration {
-    /// Whoever reaches it: the listener is loopback.
-    Open,
-    /// Whoever knows the token.
-    Token(Secret),
-    /// Nobody: the listener can be reached from elsewhere and no token is configured.
-    Closed,
-}
-
-impl Administration {
-    /// Decides for one listener.
-    pub(super) fn new(loopback: bool, token: Option<Secret>) -> Self {
-        match (loopback, token) {
-            (true, _) => Self::Open,
-            (false, Some(token)) => Self::Token(token),
-            (false, None) => Self::Closed,
-        }
-    }
-
-    /// Whether nobody has to show a token here.
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self, Self::Open)
-    }
-
-    /// Lets an administrator pass, and says what is known of them.
-    ///
-    /// # Errors
-    /// 401 without the right token, 403 where there is none that would be right.
-    pub(super) fn admit(&self, request: &HttpRequest) -> Result<Author, Problem> {
-        match self {
-            Self::Open => Ok(author("loopback", request)),
-            Self::Token(token)
-                if bearer(request.headers()).is_some_and(|given| same(given, token)) =>
-            {
-                Ok(author("administrator", request))
-            }
-            Self::Token(_) => Err(Problem::new(
-                Code::Unauthenticated,
-                "This call needs `Authorization: Bearer` with the administrator's token.",
-            )),
-            Self::Closed => Err(Problem::new(
-                Code::Forbidden,
-                "The service listens beyond loopback and has no administrator's token, so nobody \
-                 may change sequences here; set `ODOMETER_ADMIN_TOKEN`.",
-            )),
-        }
-    }
-}
-
-fn author(who: &'static str, request: &HttpRequest) -> Author {
-    let peer = request.peer_addr();
-    let forwarded_for = request.headers().get(FORWARDED_FOR);
-    let id = request.extensions().get::<RequestId>().cloned();
-    let id = id.as_ref().and_then(|RequestId(id)| id.to_str().ok());
-    Author {
-        who,
-        peer: peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string()),
-        forwarded_for: forwarded_for.map(printable),
-        request_id: id.unwrap_or_default().to_owned(),
-    }
-}
-
-/// What a proxy, or whoever says to be one, wrote: what addresses are made of, and not for ever.
-fn printable(forwarded_for: &HeaderValue) -> String {
-    let written = forwarded_for
-        .as_bytes()
-        .iter()
-        .map(|byte| char::from(*byte));
-    written
-        .filter(|found| found.is_ascii_alphanumeric() || ".:,[]-_ ".contains(*found))
-        .take(MAX_FORWARDED_FOR)
-        .collect()
-}
-
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = given.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-}
-
-/// Compares without stopping at the first difference, so that the time taken tells nothing of it.
-fn same(given: &str, token: &Secret) -> bool {
-    let (given, token) = (given.as_bytes(), token.expose().as_bytes());
-    let differences = given
-        .iter()
-        .zip(token)
-        .fold(0, |seen, (left, right)| seen | (left ^ right));
-    !token.is_empty() && given.len() == token.len() && std::hint::black_box(differences) == 0
-}
+/// Why a call is refused that came by another name.
+const FOREIGN_HOST: &str = "The service listens on loopback and was called by another name than \
+    `localhost`, `127.0.0.1` or `[::1]`; call it by one of these, have the proxy before it send one as \
+    `Host`, or add the name to `http.hosts`.";
 
 /// Lets a call into the numbered part of the service, or refuses it at once.
 pub(super) async fn admit(
@@ -123,18 +33,20 @@ pub(super) async fn admit(
         let missing = Problem::new(Code::Internal, "The service is not put together.");
         return Ok(request.into_response(missing.error_response()));
     };
-    let is_loopback = http.administration.is_open();
-    if let Some(detail) = against_page(request.headers(), is_loopback) {
+    if let Some(detail) = against_page(request.headers(), &http.hosts)
+        && !sabotage::is(Fault::AnybodyChanges)
+    {
         let problem = Problem::new(Code::Forbidden, detail);
         return Ok(request.into_response(problem.error_response()));
     }
-    let Some(_place) = http.in_flight.admit() else {
-        http.metrics.http_refused.increment(1);
-        let detail = "`limits.in_flight` calls are being answered already; try again.";
-        let problem = Problem::new(Code::Overloaded, detail);
-        return Ok(request.into_response(problem.error_response()));
+    let place = match http.in_flight.admit() {
+        Ok(place) => CallPlace::new(&http.in_flight, place),
+        Err(problem) => return Ok(request.into_response(problem.error_response())),
     };
-    next.call(request).await
+    request.extensions_mut().insert(place.clone());
+    let response = next.call(request).await;
+    place.leave();
+    response
 }
 
 /// The calls being answered, at most so many.
@@ -142,52 +54,99 @@ pub(super) struct InFlight {
     now: AtomicUsize,
     limit: usize,
     gauge: Gauge,
+    refused: Counter,
 }
 
 impl InFlight {
-    /// None yet, at most `limit` at once; `gauge` shows how many.
-    pub(super) fn new(limit: usize, gauge: Gauge) -> Self {
+    /// None yet, at most `limit` at once; `gauge` shows how many, `refused` counts those above.
+    pub(super) fn new(limit: usize, gauge: Gauge, refused: Counter) -> Self {
         Self {
             now: AtomicUsize::new(0),
             limit,
             gauge,
+            refused,
         }
     }
 
-    fn admit(&self) -> Option<Place<'_>> {
+    /// A place for one more.
+    ///
+    /// # Errors
+    /// All are taken.
+    pub(super) fn admit(self: &Arc<Self>) -> Result<Place, Problem> {
         let before = self.now.fetch_add(1, Ordering::Relaxed);
         self.gauge.increment(1.0);
-        let place = Place(self);
-        (before < self.limit).then_some(place)
+        let place = Place(Arc::clone(self));
+        if before < self.limit {
+            return Ok(place);
+        }
+        self.refused.increment(1);
+        let detail = "`limits.in_flight` calls are being answered already; try again.";
+        Err(Problem::new(Code::Overloaded, detail))
     }
 }
 
 /// A place among the calls being answered, free again when dropped.
-struct Place<'a>(&'a InFlight);
+pub(super) struct Place(Arc<InFlight>);
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
         self.0.now.fetch_sub(1, Ordering::Relaxed);
         self.0.gauge.decrement(1.0);
     }
 }
 
+/// The place of one call, which it leaves while it only waits.
+#[derive(Clone)]
+pub(super) struct CallPlace {
+    in_flight: Arc<InFlight>,
+    place: Rc<Cell<Option<Place>>>,
+}
+
+impl CallPlace {
+    fn new(in_flight: &Arc<InFlight>, place: Place) -> Self {
+        Self {
+            in_flight: Arc::clone(in_flight),
+            place: Rc::new(Cell::new(Some(place))),
+        }
+    }
+
+    /// The only place there is.
+    #[cfg(test)]
+    pub(super) fn alone() -> (Arc<InFlight>, Self) {
+        let in_flight = Arc::new(InFlight::new(1, Gauge::noop(), Counter::noop()));
+        let place = Cell::new(in_flight.admit().ok());
+        let place = Self {
+            in_flight: Arc::clone(&in_flight),
+            place: Rc::new(place),
+        };
+        (in_flight, place)
+    }
+
+    /// Makes room for another call.
+    pub(super) fn leave(&self) {
+        self.place.take();
+    }
+
+    /// Goes on after a wait.
+    ///
+    /// # Errors
+    /// All places are taken now.
+    pub(super) fn take_again(&self) -> Result<(), Problem> {
+        self.place.set(Some(self.in_flight.admit()?));
+        Ok(())
+    }
+}
+
 /// What is to be said against a call that a page in a browser made; `None` where nothing is, and of
 /// calls that no browser made.
-fn against_page(headers: &HeaderMap, is_loopback: bool) -> Option<&'static str> {
+fn against_page(headers: &HeaderMap, hosts: &Hosts) -> Option<&'static str> {
     // Libraries that are no browser send other headers of this family.
     let is_by_browser =
         headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site");
     if from_foreign_page(headers) {
         Some("The call comes from a web page of another site, which may not make it.")
-    } else if is_by_browser && is_loopback && !names_loopback(headers) {
-        // Who answers for a name may have it lead to this machine, and its page is then the same
-        // site as the service.
-        Some(
-            "The service listens on loopback and was called by another name than `localhost`, \
-             `127.0.0.1` or `[::1]`; open the page by one of these, or have the proxy before it \
-             send one as `Host`.",
-        )
+    } else if is_by_browser && !hosts.has(headers) {
+        Some(FOREIGN_HOST)
     } else {
         None
     }
@@ -222,20 +181,52 @@ fn from_foreign_page(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Whether `Host` is this machine by a name that nobody else answers for.
-fn names_loopback(headers: &HeaderMap) -> bool {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let Some(host) = host else {
-        return false;
-    };
-    // The port follows the last colon, unless that is within the brackets of an address.
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    is_this_machine(name)
+/// By which names this listener may be called.
+#[derive(Clone, Debug)]
+pub(super) enum Hosts {
+    /// The listener can be reached from elsewhere, by whatever name.
+    Any,
+    /// The listener is loopback: the names of this machine that nobody else answers for, and these.
+    ///
+    /// Somebody who answers for a name may have it lead to this machine, and their page is then the
+    /// same site as the service.
+    Own(Vec<String>),
+}
+
+impl Hosts {
+    /// Of one listener; `configured` are further names, whatever port stands behind them.
+    pub(super) fn new(loopback: bool, configured: &[String]) -> Self {
+        if loopback {
+            let names = configured.iter().map(|host| without_port(host).to_owned());
+            Self::Own(names.collect())
+        } else {
+            Self::Any
+        }
+    }
+
+    /// Whether a call came by such a name.
+    fn has(&self, headers: &HeaderMap) -> bool {
+        let Self::Own(configured) = self else {
+            return true;
+        };
+        let host = headers.get(header::HOST);
+        let Some(name) = host.and_then(|host| host.to_str().ok()).map(without_port) else {
+            return false;
+        };
+        let is_configured = |own: &String| own.eq_ignore_ascii_case(name);
+        is_this_machine(name) || configured.iter().any(is_configured)
+    }
+
+    /// What is to be said against a call that only reads; `None` if nothing is. Programs may call
+    /// without a name, browsers never do.
+    pub(super) fn against_reading(&self, head: &RequestHead) -> Option<Problem> {
+        let is_reading = matches!(head.method, Method::GET | Method::HEAD);
+        let is_probe = matches!(head.uri.path(), "/livez" | "/readyz");
+        let has_host = head.headers().contains_key(header::HOST);
+        let is_foreign = is_reading && !is_probe && has_host && !self.has(head.headers());
+        let is_refused = is_foreign && !sabotage::is(Fault::AnyHost);
+        is_refused.then(|| Problem::new(Code::Forbidden, FOREIGN_HOST))
+    }
 }
 
 #[cfg(test)]
@@ -243,15 +234,6 @@ mod tests {
     use actix_web::test::TestRequest;
 
     use super::*;
-
-    fn code_of(administration: &Administration, authorization: Option<&str>) -> Option<Code> {
-        let mut request = TestRequest::put();
-        if let Some(given) = authorization {
-            request = request.insert_header((header::AUTHORIZATION, given));
-        }
-        let admitted = administration.admit(&request.to_http_request());
-        admitted.err().map(|problem| problem.code())
-    }
 
     fn foreign(headers: &[(&str, &str)]) -> bool {
         let mut request = TestRequest::post();
@@ -262,82 +244,30 @@ mod tests {
     }
 
     #[test]
-    fn loopback_needs_no_token() {
-        let token = Some(Secret::new("s3cret"));
-        assert_eq!(code_of(&Administration::new(true, None), None), None);
-        assert_eq!(code_of(&Administration::new(true, token), None), None);
-    }
-
-    #[test]
-    fn without_a_token_nobody_is_administrator_elsewhere() {
-        let closed = Administration::new(false, None);
-        assert_eq!(code_of(&closed, None), Some(Code::Forbidden));
-        assert_eq!(code_of(&closed, Some("Bearer ")), Some(Code::Forbidden));
-    }
-
-    #[test]
-    fn elsewhere_the_token_has_to_be_right() {
-        let token = Administration::new(false, Some(Secret::new("s3cret")));
-        assert_eq!(code_of(&token, Some("Bearer s3cret")), None);
-        assert_eq!(code_of(&token, Some("bearer s3cret")), None);
-        for wrong in [
-            "Bearer s3cre",
-            "Bearer s3crets",
-            "Bearer S3cret",
-            "Basic s3cret",
-            "Bearer",
-            "",
-        ] {
-            assert_eq!(
-                code_of(&token, Some(wrong)),
-                Some(Code::Unauthenticated),
-                "{wrong}"
-            );
-        }
-        assert_eq!(code_of(&token, None), Some(Code::Unauthenticated));
-        let empty = Administration::new(false, Some(Secret::new("")));
-        assert_eq!(
-            code_of(&empty, Some("Bearer ")),
-            Some(Code::Unauthenticated)
-        );
-    }
-
-    #[test]
-    fn an_author_is_told_without_the_token() {
-        let token = Administration::new(false, Some(Secret::new("s3cret")));
-        let request = TestRequest::delete()
-            .peer_addr(([192, 0, 2, 7], 5000).into())
-            .insert_header((header::AUTHORIZATION, "Bearer s3cret"))
-            .insert_header(("x-forwarded-for", "198.51.100.1, [2001:db8::1]\t\"x\""))
-            .to_http_request();
-        let id = HeaderValue::from_static("a-1");
-        request.extensions_mut().insert(RequestId(id));
-        let Ok(author) = token.admit(&request) else {
-            unreachable!("the token is right")
-        };
-        assert_eq!(author.who, "administrator");
-        assert_eq!(author.peer, "192.0.2.7:5000");
-        assert_eq!(author.request_id, "a-1");
-        let forwarded_for = author.forwarded_for.as_deref();
-        assert_eq!(forwarded_for, Some("198.51.100.1, [2001:db8::1]x"));
-        assert!(!format!("{author:?}").contains("s3cret"));
-        let open = Administration::new(true, None);
-        let who = open.admit(&request).map(|author| author.who);
-        assert_eq!(who.ok(), Some("loopback"));
-        let long = HeaderValue::from_str(&"1".repeat(1000));
-        assert_eq!(long.map(|long| printable(&long).len()).ok(), Some(256));
-    }
-
-    #[test]
     fn no_more_than_the_limit_are_answered_at_once() {
-        let in_flight = InFlight::new(2, Gauge::noop());
+        let in_flight = Arc::new(InFlight::new(2, Gauge::noop(), Counter::noop()));
         let first = in_flight.admit();
         let second = in_flight.admit();
-        assert!(first.is_some() && second.is_some());
-        assert!(in_flight.admit().is_none());
-        assert!(in_flight.admit().is_none());
+        assert!(first.is_ok() && second.is_ok());
+        assert!(in_flight.admit().is_err());
+        assert!(in_flight.admit().is_err());
         drop(first);
-        assert!(in_flight.admit().is_some());
+        assert!(in_flight.admit().is_ok());
+    }
+
+    #[test]
+    fn a_call_that_waits_leaves_its_place_to_others() {
+        let (in_flight, waiting) = CallPlace::alone();
+        assert!(in_flight.admit().is_err());
+        waiting.leave();
+        let other = in_flight.admit();
+        assert!(other.is_ok());
+        assert!(waiting.take_again().is_err());
+        drop(other);
+        assert!(waiting.take_again().is_ok());
+        assert!(in_flight.admit().is_err());
+        drop(waiting);
+        assert!(in_flight.admit().is_ok());
     }
 
     #[test]
@@ -384,7 +314,9 @@ mod tests {
                 .insert_header(("host", host))
                 .insert_header(by)
                 .to_http_request();
-            against_page(request.headers(), is_loopback).is_some()
+            let configured = ["numbers.example:8443", "others.example"].map(ToOwned::to_owned);
+            let hosts = Hosts::new(is_loopback, &configured);
+            against_page(request.headers(), &hosts).is_some()
         };
         let same = ("sec-fetch-site", "same-origin");
         for own in [
@@ -394,6 +326,9 @@ mod tests {
             "127.9.9.9:8080",
             "[::1]",
             "[::1]:8080",
+            "Numbers.example:8080",
+            "numbers.example",
+            "others.example:8443",
         ] {
             assert!(!is_refused(own, same, true), "{own}");
         }

@@ -1,14 +1,24 @@
 //! Bodies of requests: read up to a bound and within a deadline, and judged by their media type.
 
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
-use actix_web::HttpRequest;
+use actix_http::h1;
+use actix_web::dev::{self, RequestHead, ServiceRequest};
+use actix_web::error::PayloadError;
 use actix_web::http::header;
 use actix_web::web::{Bytes, BytesMut, Payload};
-use futures_util::StreamExt;
+use actix_web::{HttpMessage, HttpRequest, HttpResponse, ResponseError};
+use futures_util::{Stream, StreamExt};
+use odometer_core::duration::exact;
 use serde_json::Value;
 
+use super::edge::{Body, Progress};
+use super::keeping::keeping;
 use super::problem::{Code, Problem};
+use crate::sabotage::{self, Fault};
 
 /// How much of a body is read, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -88,23 +98,82 @@ fn no_fields(body: &[u8]) -> Result<(), Problem> {
     Err(Problem::new(Code::InvalidBody, detail))
 }
 
+/// What a request has behind its head.
+pub(super) fn behind(head: &RequestHead) -> Body {
+    if head.headers().contains_key(header::TRANSFER_ENCODING) {
+        return Body::Chunked;
+    }
+    let length = head.headers().get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    Body::Announced(length.unwrap_or(0))
+}
+
+/// Reads a chunked body whole, as its length is known only at its end, so that whoever answers
+/// finds it there, or need not read it.
+///
+/// # Errors
+/// The reply to a body that is too large, ends early or does not end in time. That reply keeps what
+/// is left of the body, or the connection would go on reading it without end.
+pub(super) async fn read_chunked(
+    request: &mut ServiceRequest,
+    bounds: Bounds,
+) -> Result<(), HttpResponse> {
+    let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+    if !is_chunked || sabotage::is(Fault::NoConnectionGuard) {
+        return Ok(());
+    }
+    let progress = request.conn_data::<Rc<Progress>>().cloned();
+    // What stands around a sixteenth of the chunks' bytes is theirs. More of it counts as body.
+    let n_raw = bounds.limit.saturating_add(bounds.limit / 16);
+    let mut payload = request.take_payload();
+    // Extensions of chunks and trailers are nowhere but in what is read of the connection.
+    let chunks = futures_util::stream::poll_fn(|context| {
+        match progress.as_ref().map(|progress| progress.unread()) {
+            Some(unread) if unread > n_raw => Poll::Ready(Some(Err(PayloadError::Overflow))),
+            Some(_) | None => Pin::new(&mut payload).poll_next(context),
+        }
+    });
+    match within(bounds, chunks).await {
+        Ok(body) => {
+            let (_sender, mut whole) = h1::Payload::create(true);
+            whole.unread_data(body);
+            request.set_payload(dev::Payload::from(whole));
+            Ok(())
+        }
+        Err(problem) => Err(keeping(problem.error_response(), payload)),
+    }
+}
+
 async fn read(request: &HttpRequest, payload: Payload, bounds: Bounds) -> Result<Bytes, Problem> {
     if announced(request)?.is_some_and(|length| length > bounds.limit) {
         return Err(too_large(bounds.limit));
     }
-    match tokio::time::timeout(bounds.timeout, collect(payload, bounds.limit)).await {
+    within(bounds, payload).await
+}
+
+async fn within(
+    bounds: Bounds,
+    chunks: impl Stream<Item = Result<Bytes, PayloadError>> + Unpin,
+) -> Result<Bytes, Problem> {
+    match tokio::time::timeout(bounds.timeout, collect(chunks, bounds.limit)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Problem::new(
             Code::InvalidBody,
-            format!("The body did not arrive within {:?}.", bounds.timeout),
+            format!("The body did not arrive within {}.", exact(bounds.timeout)),
         )),
     }
 }
 
-async fn collect(mut payload: Payload, limit: usize) -> Result<Bytes, Problem> {
+async fn collect(
+    mut payload: impl Stream<Item = Result<Bytes, PayloadError>> + Unpin,
+    limit: usize,
+) -> Result<Bytes, Problem> {
     let mut body = BytesMut::new();
     while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(|_| {
+        let chunk = chunk.map_err(|error| {
+            if matches!(error, PayloadError::Overflow) {
+                return too_large(limit);
+            }
             Problem::new(
                 Code::InvalidBody,
                 "The body ended early or is badly encoded.",

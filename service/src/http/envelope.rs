@@ -1,8 +1,8 @@
 //! What every call off the warm path gets around it: a request id, a place in its caller's trace,
 //! `Cache-Control: no-store` where nothing else is said, and a place in the metrics.
 
-use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::rc::Rc;
+use std::time::Instant;
 
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -10,14 +10,15 @@ use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
-use actix_web::{Error, HttpMessage};
+use actix_web::{Error, HttpMessage, HttpResponse, ResponseError};
 use odometer_core::name::SequenceName;
 use tracing::Instrument as _;
 use uuid::{Builder, Uuid};
 
+use super::edge::{Answering, Progress, Watch};
 use super::problem::Code;
 use super::trace::{self, TRACEPARENT};
-use super::{Http, parse};
+use super::{Http, body, parse};
 use crate::metrics::Route;
 #[cfg(feature = "otlp")]
 use crate::otlp;
@@ -29,9 +30,6 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 #[derive(Clone, Debug)]
 pub(super) struct RequestId(pub(super) HeaderValue);
 
-/// Refused calls that each worker logs in a second; the metrics count all of them.
-const REFUSALS_A_SECOND: u32 = 5;
-
 /// The longest request id that is kept, in bytes.
 const MAX_REQUEST_ID: usize = 128;
 
@@ -40,16 +38,31 @@ pub(super) async fn envelope(
     request: ServiceRequest,
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    let started = Instant::now();
+    let (mut request, started) = (request, Instant::now());
+    let progress = request.conn_data::<Rc<Progress>>().cloned();
+    let answering = progress.map(|progress| progress.answer(body::behind(request.head())));
     let id = request_id(request.headers().get(REQUEST_ID));
     let (span, trace) = trace::enter(request.headers(), id.to_str().unwrap_or_default());
     let http = request.app_data::<Data<Http>>().cloned();
     request.extensions_mut().insert(RequestId(id.clone()));
-    let mut response = next.call(request).instrument(span.clone()).await?;
+    let refusal = match &http {
+        Some(http) => refusal(&mut request, http, answering.as_ref()).await,
+        None => None,
+    };
+    let is_crowded = request
+        .app_data::<Rc<Watch>>()
+        .is_some_and(|watch| watch.is_crowded());
+    let mut response = match refusal {
+        None => next.call(request).instrument(span.clone()).await?,
+        Some(refusal) => request.into_response(refusal),
+    };
+    if let Some(http) = &http {
+        response = http.large_replies.fit(response);
+    }
     let route = route_of(response.request().match_pattern().as_deref());
     let status = response.status();
     if status.is_server_error() {
-        span.in_scope(|| log(&response));
+        span.in_scope(|| log(&response, http.as_ref()));
     }
     #[cfg(feature = "otlp")]
     note_answer(&span, &response);
@@ -62,7 +75,7 @@ pub(super) async fn envelope(
         headers.insert(TRACEPARENT, trace.header());
     }
     if let Some(http) = http {
-        if http.directory.is_draining() {
+        if http.directory.is_draining() || is_crowded {
             // A kept connection would be cut between two requests, and a request in between lost.
             response
                 .response_mut()
@@ -73,6 +86,20 @@ pub(super) async fn envelope(
         http.metrics.http_duration(route).record(started.elapsed());
     }
     Ok(response)
+}
+
+/// The reply to a call that no route is to see.
+async fn refusal(
+    request: &mut ServiceRequest,
+    http: &Http,
+    answering: Option<&Answering>,
+) -> Option<HttpResponse> {
+    if let Err(refusal) = body::read_chunked(request, http.body).await {
+        return Some(refusal);
+    }
+    answering.inspect(|answering| answering.has_chunks());
+    let problem = http.hosts.against_reading(request.head())?;
+    Some(problem.error_response())
 }
 
 /// Whether a caller's request id may be printed and sent back.
@@ -96,37 +123,22 @@ fn request_id(given: Option<&HeaderValue>) -> HeaderValue {
     HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))
 }
 
-thread_local! {
-    /// Refusals that this worker may still log in the second that began then.
-    static REFUSALS: Cell<Option<(Instant, u32)>> = const { Cell::new(None) };
-}
-
-/// Whether one more refusal is logged: an outage refuses thousands of calls a second.
-fn may_log_refusal(now: Instant) -> bool {
-    REFUSALS.with(|refusals| {
-        let (since, n_left) = refusals
-            .get()
-            .filter(|(since, _)| now.saturating_duration_since(*since) < Duration::from_secs(1))
-            .unwrap_or((now, REFUSALS_A_SECOND));
-        refusals.set(Some((since, n_left.saturating_sub(1))));
-        n_left > 0
-    })
-}
-
 /// The reason in the store is logged where it is seen; this line ties it to the call.
-fn log(response: &ServiceResponse) {
+///
+/// An outage refuses thousands of calls a second: of each sequence one line now and then says how
+/// many.
+fn log(response: &ServiceResponse, http: Option<&Data<Http>>) {
     let code = response.response().extensions().get::<Code>().copied();
     let code = code.map_or("unknown", Code::as_str);
     let path = response.request().uri().path();
     let of_sequence = path.starts_with("/v1/sequences/");
     let name = of_sequence.then(|| parse::name(path)).and_then(Result::ok);
     let sequence = name.as_ref().map(SequenceName::as_str);
-    if response.status() == StatusCode::SERVICE_UNAVAILABLE {
-        if may_log_refusal(Instant::now()) {
-            tracing::warn!(sequence, error = code, "a call was refused");
+    match http {
+        Some(http) if response.status() == StatusCode::SERVICE_UNAVAILABLE => {
+            http.repeated_lines.note_refused(name, code);
         }
-    } else {
-        tracing::error!(sequence, error = code, "a call failed");
+        Some(_) | None => tracing::error!(sequence, error = code, "a call failed"),
     }
 }
 

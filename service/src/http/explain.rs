@@ -5,6 +5,8 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::openapi::parameters::{ExplainQuery, SequencePath};
+use super::openapi::values;
 use super::problem::Problem;
 use super::sequences::rfc_3339;
 use super::{Http, near, parse};
@@ -12,19 +14,22 @@ use crate::sequence::explain::{Explanation, NumberFate, Origin};
 
 /// What is known of one number, never more.
 #[derive(Serialize, ToSchema)]
+#[schema(as = ExplainedNumber)]
 pub(super) struct Explained {
-    /// The name of the sequence.
-    #[schema(example = "orders")]
+    #[schema(value_type = values::SequenceName)]
     sequence: String,
-    /// The period it belongs to; null where the sequence counts without periods.
+    /// The period of the number; null if the sequence counts without periods.
+    #[schema(value_type = Option<values::Period>)]
     period: Option<String>,
-    /// The number.
-    #[schema(example = "42")]
+    /// The bare number.
+    #[schema(value_type = values::NumberString, example = "42")]
     value: String,
     fate: Fate,
-    /// The start of the program that reserved its block; null where no row of the journal has it.
+    /// The start of the program that reserved the block; null if the journal has no row of it.
+    #[schema(example = "host-4711-f27ed21c")]
     holder: Option<String>,
-    /// When it did (RFC 3339).
+    /// When the block was reserved; null if the journal has no row of it.
+    #[schema(value_type = Option<values::Timestamp>)]
     reserved_at: Option<String>,
     block: Option<ExplainedBlock>,
 }
@@ -32,21 +37,24 @@ pub(super) struct Explained {
 /// The block that a number comes from.
 #[derive(Serialize, ToSchema)]
 pub(super) struct ExplainedBlock {
-    #[schema(example = "1")]
+    /// The first number.
+    #[schema(value_type = values::NumberString, example = "1")]
     first: String,
-    #[schema(example = "100")]
+    /// The last number.
+    #[schema(value_type = values::NumberString, example = "100")]
     last: String,
-    /// From one number to the next.
-    #[schema(example = 1)]
+    /// The distance between two numbers.
+    #[schema(minimum = 1, example = 1)]
     step: i64,
 }
 
-/// `not_reserved`: nobody has reserved it. `held`: its holder has not told what became of it.
-/// `issued`: certainly given to a caller; not answered for any number yet. `issued_or_lost`: it left
-/// its holder's memory, to a caller or with the holder. `returned`: given back, waiting to be
-/// adopted. `adopted`: given back and taken over, no more is known. `abandoned`: neither issued nor
-/// returned. `no_record`: the journal has no row of it.
+/// What became of a number. `not_reserved`: it is not reserved. `held`: its holder has not said.
+/// `issued`: it was certainly given to a caller; no number gets this answer yet. `issued_or_lost`:
+/// it left its holder's memory, to a caller or with the holder. `returned`: it was given back and
+/// waits to be adopted. `adopted`: it was given back and taken over; no more is known. `abandoned`:
+/// it was neither issued nor returned. `no_record`: the journal has no row of it.
 #[derive(Serialize, ToSchema)]
+#[schema(as = NumberFate, example = "issued_or_lost")]
 #[serde(rename_all = "snake_case")]
 enum Fate {
     NotReserved,
@@ -63,14 +71,9 @@ enum Fate {
 #[utoipa::path(
     get,
     path = "/v1/sequences/{name}/explain",
+    operation_id = "explainNumber",
     tag = "sequences",
-    params(
-        ("name" = String, Path, description = "The sequence.",
-            min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
-        ("id" = String, Query, description = "The number, as a reply has it.", example = "42"),
-        ("period" = Option<String>, Query,
-            description = "The period it belongs to, for sequences that have periods."),
-    ),
+    params(SequencePath, ExplainQuery),
     responses((status = 200, description = "What is known of the number.", body = Explained))
 )]
 pub(super) async fn explain(

@@ -15,6 +15,7 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 #[utoipa::path(
     get,
     path = "/livez",
+    operation_id = "checkLiveness",
     tag = "operation",
     responses((status = 200, description = "The process runs.", body = String,
         content_type = "text/plain", example = "alive\n"))
@@ -27,6 +28,7 @@ pub(super) async fn livez() -> HttpResponse {
 #[utoipa::path(
     get,
     path = "/readyz",
+    operation_id = "checkReadiness",
     tag = "operation",
     responses((status = 200, description = "Numbers can be issued, also while the database is \
         away, as long as some reserve lasts.", body = String, content_type = "text/plain",
@@ -63,6 +65,7 @@ pub(super) fn why_not_ready(readiness: Readiness) -> Option<(Code, &'static str)
 #[utoipa::path(
     get,
     path = "/metrics",
+    operation_id = "getMetrics",
     tag = "operation",
     responses((status = 200, description = "Prometheus text format 0.0.4.", body = String,
         content_type = "text/plain"))
@@ -78,6 +81,7 @@ pub(super) async fn metrics(http: Data<Http>) -> HttpResponse {
 #[utoipa::path(
     get,
     path = "/openapi.json",
+    operation_id = "getOpenApi",
     tag = "operation",
     responses((status = 200, description = "OpenAPI 3.1.", body = Object))
 )]

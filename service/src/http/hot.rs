@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::future::{Ready, ready};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,9 +22,10 @@ use futures_util::future::Either;
 use metrics::{Counter, Histogram};
 use odometer_core::period::Period;
 
+use super::edge::Watch;
 use super::parse::Wanted;
 use super::trace::{TRACEPARENT, Trace};
-use super::{Http, envelope, parse, reply};
+use super::{Http, envelope, large_replies, parse, reply};
 use crate::metrics::{Metrics, Route};
 use crate::sequence::Directory;
 
@@ -34,12 +36,14 @@ const SAMPLE: u32 = 64;
 pub(super) struct Warm {
     directory: Arc<Directory>,
     metrics: Arc<Metrics>,
+    watch: Rc<Watch>,
 }
 
 impl Warm {
-    /// The warm path of this service.
-    pub(super) fn new(http: &Http) -> Self {
+    /// The warm path of this service, for the worker whose connections are watched by `watch`.
+    pub(super) fn new(http: &Http, watch: Rc<Watch>) -> Self {
         Self {
+            watch,
             directory: Arc::clone(&http.directory),
             metrics: Arc::clone(&http.metrics),
         }
@@ -58,6 +62,7 @@ where
 
     fn new_transform(&self, rest: S) -> Self::Future {
         ready(Ok(WarmFirst {
+            watch: Rc::clone(&self.watch),
             directory: Arc::clone(&self.directory),
             answered: self.metrics.http(Route::Next, 200).clone(),
             duration: self.metrics.http_duration(Route::Next).clone(),
@@ -70,6 +75,7 @@ where
 /// The application behind the warm path, one for each worker.
 pub(super) struct WarmFirst<S> {
     directory: Arc<Directory>,
+    watch: Rc<Watch>,
     answered: Counter,
     duration: Histogram,
     until_sample: Cell<u32>,
@@ -96,8 +102,9 @@ where
 
 impl<S> WarmFirst<S> {
     fn answer(&self, head: &RequestHead) -> Option<HttpResponse> {
-        // On the way out replies end their connections, which the envelope sees to.
-        if self.directory.is_draining() {
+        // On the way out, or where connections are scarce, replies end theirs, which the envelope
+        // sees to.
+        if self.directory.is_draining() || self.watch.is_crowded() {
             return None;
         }
         let plain = Plain::read(head)?;
@@ -132,6 +139,9 @@ impl<S> WarmFirst<S> {
                 reply::one(shown, value, wanted)
             });
         };
+        if large_replies::is_large(reply::most_bytes(directory, plain.name, asked, wanted)) {
+            return None;
+        }
         let batch = (count.get(), asked.contiguous);
         directory.take_batch_warm(plain.name, period, batch, |shown, ranges| {
             reply::batch(shown, ranges, asked.ids, wanted)

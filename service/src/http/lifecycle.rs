@@ -8,42 +8,45 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::openapi::bodies::AdvanceRequest;
+use super::openapi::parameters::{IfMatch, PeriodPath, SequencePath};
+use super::openapi::values;
 use super::problem::Problem;
 use super::sequences::{entity_tag, rfc_3339};
-use super::{Http, body, near, openapi, parse};
+use super::{Http, body, near, parse};
 
 /// What a floor has become.
 #[derive(Serialize, ToSchema)]
+#[schema(as = AdvancedSequence)]
 pub(super) struct Advanced {
-    /// The name of the sequence.
-    #[schema(example = "orders")]
+    #[schema(value_type = values::SequenceName)]
     sequence: String,
-    /// The number of the sequence below which nothing is issued any more.
-    #[schema(example = "5001")]
+    /// Nothing below this number of the sequence is issued any more.
+    #[schema(value_type = values::NumberString, example = "5001")]
     floor: String,
     /// Whether the floor has risen; it never falls.
     advanced: bool,
-    /// The first number that nobody has reserved.
-    #[schema(example = "5001")]
+    /// The first number that is not reserved.
+    #[schema(value_type = values::NumberString, example = "5001")]
     high_water_mark: String,
-    /// By then it holds at every replica that reaches the database (RFC 3339); here it does now.
-    #[schema(example = "2026-11-20T13:22:15.519Z")]
+    /// By this time it holds at every replica that reaches the database; here it holds now.
+    #[schema(value_type = values::Timestamp)]
     everywhere_by: String,
 }
 
 /// A sequence that goes on.
 #[derive(Serialize, ToSchema)]
+#[schema(as = RestoredSequence)]
 pub(super) struct Restored {
-    /// The name of the sequence.
-    #[schema(example = "orders")]
+    #[schema(value_type = values::SequenceName)]
     sequence: String,
-    /// False where it was not retired.
+    /// `false` if the sequence was not retired.
     restored: bool,
-    /// The first number that nobody has reserved.
-    #[schema(example = "5001")]
+    /// The first number that is not reserved.
+    #[schema(value_type = values::NumberString, example = "5001")]
     high_water_mark: String,
-    /// By then it holds at every replica that reaches the database (RFC 3339); here it does now.
-    #[schema(example = "2026-11-20T13:22:15.519Z")]
+    /// By this time it holds at every replica that reaches the database; here it holds now.
+    #[schema(value_type = values::Timestamp)]
     everywhere_by: String,
 }
 
@@ -51,25 +54,20 @@ pub(super) struct Restored {
 #[utoipa::path(
     post,
     path = "/v1/sequences/{name}/advance",
+    operation_id = "advanceSequence",
     tag = "sequences",
-    params(
-        ("name" = String, Path, description = "The sequence.",
-            min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
-        ("If-Match" = Option<String>, Header, description = "Changes this version only."),
-        ("Idempotency-Key" = Option<String>, Header,
-            description = "Refused until it is honoured; advancing again is safe."),
-    ),
-    request_body = openapi::Floor,
+    params(SequencePath, IfMatch),
+    request_body = AdvanceRequest,
     responses((status = 200, description = "Advanced, or as high already.", body = Advanced,
-        headers(("ETag" = String, description = "The version of the definition.")))),
-    security((), ("administrator" = []))
+        headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
+    security((), ("adminToken" = []))
 )]
 pub(super) async fn advance(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
-    let author = http.administration.admit(&request)?;
+    let author = http.administration.admit(&request).await?;
     let name = parse::name(request.uri().path())?;
     parse::no_idempotency_key(request.headers())?;
     parse::no_query(request.uri().query())?;
@@ -102,22 +100,19 @@ pub(super) async fn advance(
 #[utoipa::path(
     delete,
     path = "/v1/sequences/{name}",
+    operation_id = "retireSequence",
     tag = "sequences",
-    params(
-        ("name" = String, Path, description = "The sequence.",
-            min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
-        ("If-Match" = Option<String>, Header, description = "Changes this version only."),
-    ),
+    params(SequencePath, IfMatch),
     responses((status = 204, description = "Retired, now or before. Here it holds at once, at the \
         other replicas within `definition_refresh`.")),
-    security((), ("administrator" = []))
+    security((), ("adminToken" = []))
 )]
 pub(super) async fn retire(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
-    let author = http.administration.admit(&request)?;
+    let author = http.administration.admit(&request).await?;
     let name = parse::name(request.uri().path())?;
     parse::no_query(request.uri().query())?;
     let condition = parse::matching(request.headers())?;
@@ -131,26 +126,19 @@ pub(super) async fn retire(
 #[utoipa::path(
     post,
     path = "/v1/sequences/{name}/restore",
+    operation_id = "restoreSequence",
     tag = "sequences",
-    params(
-        ("name" = String, Path, description = "The sequence.",
-            min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
-        ("If-Match" = Option<String>, Header, description = "Changes this version only."),
-        ("Idempotency-Key" = Option<String>, Header,
-            description = "Refused until it is honoured; restoring again is safe."),
-    ),
-    request_body(content = inline(openapi::Nothing), content_type = "application/json",
-        description = "Nothing, or an object without fields."),
+    params(SequencePath, IfMatch),
     responses((status = 200, description = "Restored, or not retired at all.", body = Restored,
-        headers(("ETag" = String, description = "The version of the definition.")))),
-    security((), ("administrator" = []))
+        headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
+    security((), ("adminToken" = []))
 )]
 pub(super) async fn restore(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
-    let author = http.administration.admit(&request)?;
+    let author = http.administration.admit(&request).await?;
     let name = parse::name(request.uri().path())?;
     parse::no_idempotency_key(request.headers())?;
     parse::no_query(request.uri().query())?;
@@ -172,23 +160,19 @@ pub(super) async fn restore(
 #[utoipa::path(
     delete,
     path = "/v1/sequences/{name}/periods/{key}",
+    operation_id = "removePeriod",
     tag = "sequences",
-    params(
-        ("name" = String, Path, description = "The sequence.",
-            min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
-        ("key" = String, Path, description = "The caller's key."),
-        ("If-Match" = Option<String>, Header, description = "Changes this version only."),
-    ),
+    params(PeriodPath, IfMatch),
     responses((status = 204, description = "Removed, now or before.",
-        headers(("ETag" = String, description = "The version of the definition.")))),
-    security((), ("administrator" = []))
+        headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
+    security((), ("adminToken" = []))
 )]
 pub(super) async fn remove_period(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
-    let author = http.administration.admit(&request)?;
+    let author = http.administration.admit(&request).await?;
     let name = parse::name(request.uri().path())?;
     let key = parse::key(request.uri().path())?;
     parse::no_query(request.uri().query())?;

@@ -5,27 +5,38 @@
 
 #![warn(clippy::indexing_slicing)]
 
+use std::future::ready;
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use actix_http::error::DispatchError;
+use actix_http::{HttpService, KeepAlive};
+use actix_service::{IntoServiceFactory, ServiceFactoryExt, fn_service, map_config};
 use actix_web::body::BoxBody;
-use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::dev::{AppConfig, Server, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::from_fn;
+use actix_web::rt::net::TcpStream;
 use actix_web::web::{self, Bytes, Data, ServiceConfig};
-use actix_web::{App, Error, HttpServer, Resource};
+use actix_web::{App, Error, Resource};
 
 use crate::config::Secret;
 use crate::metrics::{Exposition, Metrics};
 use crate::sequence::Directory;
 
+mod administration;
 mod admission;
 mod body;
+pub(crate) mod edge;
 mod envelope;
 mod explain;
 mod health;
 mod hot;
+mod keeping;
+mod large_replies;
 mod lifecycle;
 mod near;
 mod numbers;
@@ -34,20 +45,28 @@ mod page;
 mod parse;
 mod printed;
 mod problem;
+mod repeated_lines;
 mod replica;
 mod reply;
 mod sequences;
 mod serving;
 mod trace;
 mod workers;
+mod wrong_tokens;
 
-use admission::{Administration, InFlight};
+use administration::Administration;
+use admission::{Hosts, InFlight};
 use body::Bounds;
+use edge::{Guarded, Watch};
+use large_replies::LargeReplies;
 use problem::{Code, Problem};
+use repeated_lines::RepeatedLines;
 
-/// How long an idle connection is kept: longer than the pools of common clients and proxies keep
-/// theirs, so that it is the client who closes, and no call meets a closing connection.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// How long a caller may take to read the last reply of its connection, or to see that it closes.
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Threads that actix can have.
+const MAX_WORKERS: usize = 512;
 
 /// What the HTTP layer is run by.
 #[derive(Clone, Debug)]
@@ -56,6 +75,12 @@ pub struct HttpSettings {
     pub head_timeout: Duration,
     /// How long the body of a request may take to arrive.
     pub body_timeout: Duration,
+    /// From the first byte of a request to the first byte of its reply.
+    pub request_timeout: Duration,
+    /// How long a reply may stand still.
+    pub write_timeout: Duration,
+    /// Connections that may be open at once.
+    pub connections: usize,
     /// Bytes of a body that are read.
     pub body_limit: usize,
     /// Calls being answered at once off the warm path; more get 503 `overloaded`.
@@ -66,7 +91,9 @@ pub struct HttpSettings {
     pub shutdown_timeout: Duration,
     /// Whether the listener can be reached from this machine only.
     pub loopback: bool,
-    /// What an administrator has to show on any other listener.
+    /// Further names by which a listener on loopback may be called.
+    pub hosts: Vec<String>,
+    /// What an administrator has to show; without one, nothing on loopback.
     pub admin_token: Option<Secret>,
     /// After how long a change holds at every replica that reaches the database.
     pub definition_refresh: Duration,
@@ -79,11 +106,25 @@ struct Http {
     exposition: Exposition,
     body: Bounds,
     administration: Administration,
+    hosts: Hosts,
+    repeated_lines: RepeatedLines,
     definition_refresh: Duration,
-    in_flight: InFlight,
+    in_flight: Arc<InFlight>,
+    large_replies: LargeReplies,
     openapi: Bytes,
     /// When it began to listen.
     started: SystemTime,
+}
+
+/// What the log has not been told yet of calls that were refused.
+pub struct Untold(Data<Http>);
+
+impl Untold {
+    /// Writes it, once nothing is answered any more.
+    pub fn tell(&self) {
+        self.0.administration.tell_all();
+        self.0.repeated_lines.tell_all();
+    }
 }
 
 /// Answers on `listener` until the returned server is told to stop through its handle.
@@ -98,9 +139,80 @@ pub fn serve(
     metrics: Arc<Metrics>,
     exposition: Exposition,
     settings: HttpSettings,
-) -> io::Result<Server> {
-    let in_flight = InFlight::new(settings.in_flight, metrics.http_in_flight.clone());
-    let http = Data::new(Http {
+) -> io::Result<(Server, Untold)> {
+    let address = listener.local_addr()?;
+    let workers = settings
+        .workers
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(2, NonZeroUsize::get));
+    let workers = workers.clamp(1, MAX_WORKERS);
+    let bounds = edge::Bounds {
+        head: settings.head_timeout,
+        request: settings.request_timeout,
+        reply: settings.write_timeout,
+        body: settings.body_limit,
+        connections: (settings.connections / workers).max(1),
+    };
+    let http = shared(directory, metrics, exposition, &settings)?;
+    let untold = Untold(http.clone());
+    let all = bounds.connections.saturating_mul(workers);
+    http.metrics.connections.max.set(all as f64);
+    let builder = Server::build()
+        .workers(workers)
+        .max_concurrent_connections(bounds.connections)
+        .shutdown_timeout(settings.shutdown_timeout.as_secs().max(1))
+        .disable_signals();
+    let stopping = builder.graceful_shutdown_signal();
+    let worker = move || {
+        let metrics = http.metrics.connections.clone();
+        let (ticking, ending) = (http.clone(), http.clone());
+        let watch = Watch::start(&bounds, metrics, move || {
+            ticking.administration.tell();
+            ticking.repeated_lines.tell();
+            ticking.directory.is_draining()
+        });
+        let application = application(http.clone(), Rc::clone(&watch)).into_factory();
+        let application = application.map_err(|error: Error| error.error_response());
+        let stopping = stopping.clone();
+        let http1 = HttpService::build()
+            .graceful_shutdown_signal(move || {
+                let stopping = stopping.clone();
+                async move { stopping.notified().await }
+            })
+            // The watch has its own, which costs a request nothing.
+            .keep_alive(KeepAlive::Os)
+            .client_request_timeout(settings.head_timeout)
+            .client_disconnect_timeout(DISCONNECT_TIMEOUT)
+            // A caller who hangs up while waiting is dropped there and then, and gets no number.
+            .h1_allow_half_closed(false)
+            .local_addr(address)
+            .on_connect_ext(|io: &Guarded<TcpStream>, data| {
+                data.insert(Rc::clone(io.progress()));
+            })
+            .h1(map_config(application, |()| AppConfig::default()));
+        fn_service(move |io: TcpStream| ready(Ok(guarded(io, &watch))))
+            .and_then(http1)
+            .map_err(move |error| note_end(&error, &ending))
+    };
+    Ok((builder.listen("http", listener, worker)?.run(), untold))
+}
+
+/// What all workers share.
+fn shared(
+    directory: Arc<Directory>,
+    metrics: Arc<Metrics>,
+    exposition: Exposition,
+    settings: &HttpSettings,
+) -> io::Result<Data<Http>> {
+    let in_flight = InFlight::new(
+        settings.in_flight,
+        metrics.http_in_flight.clone(),
+        metrics.http_refused.clone(),
+    );
+    let refused = metrics.tokens_refused.clone();
+    let administration =
+        Administration::new(settings.loopback, settings.admin_token.clone(), refused);
+    let large_replies = LargeReplies::new(metrics.http_refused.clone());
+    Ok(Data::new(Http {
         directory,
         metrics,
         exposition,
@@ -108,29 +220,38 @@ pub fn serve(
             limit: settings.body_limit,
             timeout: settings.body_timeout,
         },
-        administration: Administration::new(settings.loopback, settings.admin_token),
+        administration,
+        hosts: Hosts::new(settings.loopback, &settings.hosts),
+        repeated_lines: RepeatedLines::default(),
         definition_refresh: settings.definition_refresh,
-        in_flight,
+        in_flight: Arc::new(in_flight),
+        large_replies,
         openapi: openapi::document().map_err(io::Error::other)?,
         started: SystemTime::now(),
-    });
-    let mut server = HttpServer::new(move || application(http.clone()))
-        .tcp_nodelay(true)
-        .keep_alive(KEEP_ALIVE)
-        .client_request_timeout(settings.head_timeout)
-        // A caller who hangs up while waiting is dropped there and then, and gets no number.
-        .h1_allow_half_closed(false)
-        .shutdown_timeout(settings.shutdown_timeout.as_secs().max(1))
-        .disable_signals();
-    if let Some(workers) = settings.workers {
-        server = server.workers(workers.max(1));
-    }
-    Ok(server.listen(listener)?.run())
+    }))
+}
+
+/// A connection under guard, and who is at its other end.
+fn guarded(io: TcpStream, watch: &Rc<Watch>) -> (Guarded<TcpStream>, Option<SocketAddr>) {
+    // Where either fails the connection is gone, as its first read says.
+    let _ = io.set_nodelay(true);
+    let peer = io.peer_addr().ok();
+    (watch.guard(io), peer)
+}
+
+/// Notes a connection that did not end in order because of what its caller sent.
+fn note_end(error: &DispatchError, http: &Http) {
+    let DispatchError::Parse(error) = error else {
+        return;
+    };
+    http.metrics.connections.malformed.increment(1);
+    http.repeated_lines.note_malformed(error.to_string());
 }
 
 /// The warm path first, then what every other call passes, then the URLs.
 fn application(
     http: Data<Http>,
+    watch: Rc<Watch>,
 ) -> App<
     impl ServiceFactory<
         ServiceRequest,
@@ -140,9 +261,10 @@ fn application(
         InitError = (),
     >,
 > {
-    let warm = hot::Warm::new(&http);
+    let warm = hot::Warm::new(&http, Rc::clone(&watch));
     App::new()
         .app_data(http)
+        .app_data(watch)
         .wrap(from_fn(envelope::envelope))
         .wrap(warm)
         .configure(urls)

@@ -6,29 +6,34 @@ use odometer_core::block::Block;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::large_replies::LargeReplies;
+use super::openapi::bodies::IssuedNumbers;
+use super::openapi::parameters::{AnySequencePath, BlocksQuery, NextQuery, Traceparent};
+use super::openapi::values;
 use super::problem::Problem;
 use super::{Http, body, near, parse, reply};
 use crate::sequence::error::SequenceError;
 
 /// A range reserved for a caller who counts by itself.
 #[derive(Serialize, ToSchema)]
+#[schema(as = ReservedBlock)]
 pub(super) struct Reserved {
-    /// The name of the sequence.
-    #[schema(example = "orders")]
+    #[schema(value_type = values::SequenceName)]
     sequence: String,
-    /// The period the numbers belong to; null where the sequence counts without periods.
+    /// The period of the numbers; null if the sequence counts without periods.
+    #[schema(value_type = Option<values::Period>)]
     period: Option<String>,
     /// The first number.
-    #[schema(example = "1001")]
+    #[schema(value_type = values::NumberString)]
     first: String,
     /// The last number.
-    #[schema(example = "2000")]
+    #[schema(value_type = values::NumberString, example = "2000")]
     last: String,
     /// How many numbers.
-    #[schema(example = 1000)]
+    #[schema(minimum = 1, example = 1000)]
     count: u64,
-    /// From one number to the next.
-    #[schema(example = 1)]
+    /// The distance between two numbers.
+    #[schema(minimum = 1, example = 1)]
     step: i64,
 }
 
@@ -36,32 +41,18 @@ pub(super) struct Reserved {
 #[utoipa::path(
     post,
     path = "/v1/sequences/{name}/next",
+    operation_id = "takeNumbers",
     tag = "numbers",
-    params(
-        ("name" = String, Path, description = "The sequence; one never seen is created.",
-            min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
-        ("count" = Option<u64>, Query, minimum = 1, maximum = 10_000,
-            description = "How many numbers; with it the reply is the batch form."),
-        ("period" = Option<String>, Query,
-            description = "The period to count in, for sequences that have periods."),
-        ("contiguous" = Option<bool>, Query, description = "Only one unbroken range will do."),
-        ("ids" = Option<bool>, Query, description = "`false` leaves the printed ids out of a batch."),
-        ("Idempotency-Key" = Option<String>, Header,
-            description = "Refused until it is honoured."),
-        ("traceparent" = Option<String>, Header,
-            description = "The trace that the call is part of; one that is broken is passed over."),
-    ),
-    request_body(content = inline(super::openapi::Nothing), content_type = "application/json",
-        description = "Nothing, or an object without fields."),
+    params(AnySequencePath, NextQuery, Traceparent),
     responses((status = 200, description = "Numbers that nobody else gets.", content(
-        (super::openapi::Numbers = "application/json"),
+        (IssuedNumbers = "application/json"),
         (String = "text/plain", example = "1001\n"),
     ), headers(
         ("Odometer-Period" = String,
-            description = "With `text/plain`, the period, where the sequence has periods."),
+            description = "With `text/plain`, the period, if the sequence has periods."),
         ("traceparent" = String,
-            description = "Where the call had one: its trace, with a span of the service; a new \
-                trace where it could not be read."),
+            description = "If the call had one: its trace, with a span of the service. If it could \
+                not be read: a new trace."),
     )))
 )]
 pub(super) async fn next(
@@ -76,34 +67,27 @@ pub(super) async fn next(
     body::nothing(&request, payload, http.body).await?;
     let count = asked.count.map_or(1, parse::Count::get);
     let directory = &http.directory;
+    let n_bytes = reply::most_bytes(directory, name.as_str(), &asked, wanted);
+    let room = http.large_replies.take(n_bytes)?;
     let issued = directory
         .take(&name, asked.period.as_ref(), count, asked.contiguous)
         .await;
     let issued = near::or_refused(&http, issued).await?;
     let (shown, ranges) = (issued.shown(), issued.ranges.as_slice());
-    Ok(match (asked.count, ranges) {
+    let reply = match (asked.count, ranges) {
         (None, [one]) => reply::one(shown, one.first(), wanted),
         _ => reply::batch(shown, ranges, asked.ids, wanted),
-    })
+    };
+    Ok(LargeReplies::keep(reply, room))
 }
 
 /// Reserves a range for a caller who counts by itself, straight from the store.
 #[utoipa::path(
     post,
     path = "/v1/sequences/{name}/blocks",
+    operation_id = "reserveBlock",
     tag = "numbers",
-    params(
-        ("name" = String, Path, description = "The sequence; one never seen is created.",
-            min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
-        ("size" = u64, Query, minimum = 1,
-            description = "How many numbers; at most 1/4096 of what is left."),
-        ("period" = Option<String>, Query,
-            description = "The period to count in, for sequences that have periods."),
-        ("Idempotency-Key" = Option<String>, Header,
-            description = "Refused until it is honoured."),
-    ),
-    request_body(content = inline(super::openapi::Nothing), content_type = "application/json",
-        description = "Nothing, or an object without fields."),
+    params(AnySequencePath, BlocksQuery),
     responses((status = 200, description = "A range that nobody else gets.", body = Reserved))
 )]
 pub(super) async fn blocks(

@@ -5,34 +5,37 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::openapi::bodies::ParseRequest;
+use super::openapi::parameters::SequencePath;
+use super::openapi::values;
 use super::problem::Problem;
 use super::sequences::moment;
-use super::{Http, body, near, openapi, parse};
+use super::{Http, body, near, parse};
 
 /// What a printed number says.
 #[derive(Serialize, ToSchema)]
+#[schema(as = ParsedNumber)]
 pub(super) struct Parsed {
-    /// The name of the sequence.
-    #[schema(example = "invoices")]
+    #[schema(value_type = values::SequenceName)]
     sequence: String,
-    /// The period it belongs to; null where the sequence counts without periods.
-    #[schema(example = "2026")]
+    /// The period of the number; null if the sequence counts without periods.
+    #[schema(value_type = Option<values::Period>)]
     period: Option<String>,
     /// The bare number.
-    #[schema(example = "42")]
+    #[schema(value_type = values::NumberString, example = "42")]
     value: String,
-    /// When it was stamped (RFC 3339), to the layout's unit; there for time-ordered kinds, as the
-    /// two below.
+    /// When the id was made, to the layout's unit. Present for kind `snowflake` only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "2026-11-22T11:05:33.119Z")]
+    #[schema(value_type = values::Timestamp, required = false)]
     time: Option<String>,
-    /// Whose id it is.
+    /// Which worker made the id. Present for kind `snowflake` only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = 17)]
+    #[schema(value_type = values::WorkerId, required = false)]
     worker: Option<u32>,
-    /// Its place among those of this worker and time.
+    /// The place of the id among those of the same worker and time. Present for kind `snowflake`
+    /// only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = 5)]
+    #[schema(value_type = u64, required = false, example = 5)]
     counter: Option<u64>,
 }
 
@@ -42,10 +45,10 @@ pub(super) struct Parsed {
 #[utoipa::path(
     post,
     path = "/v1/sequences/{name}/parse",
+    operation_id = "parseNumber",
     tag = "numbers",
-    params(("name" = String, Path, description = "The sequence.",
-        min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")),
-    request_body = openapi::Printed,
+    params(SequencePath),
+    request_body = ParseRequest,
     responses((status = 200, description = "What the id says; check digits were right.",
         body = Parsed))
 )]

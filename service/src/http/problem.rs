@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderValue};
+use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::{HttpResponse, ResponseError};
 use odometer_core::definition::DefinitionError;
 use odometer_core::name::InvalidName;
@@ -102,6 +102,8 @@ pub(super) struct Problem {
     allow: Option<&'static str>,
     /// Seconds after which a caller may come back, if it is known better than usual.
     retry_after_s: Option<u64>,
+    /// Whether the connection ends with it.
+    is_closing: bool,
 }
 
 /// The JSON of a problem.
@@ -122,6 +124,7 @@ impl Problem {
             detail: detail.into(),
             allow: None,
             retry_after_s: None,
+            is_closing: false,
         }
     }
 
@@ -132,6 +135,7 @@ impl Problem {
             detail: format!("This path takes {allow} only.").into(),
             allow: Some(allow),
             retry_after_s: None,
+            is_closing: false,
         }
     }
 
@@ -139,6 +143,12 @@ impl Problem {
     fn after_ms(mut self, wait_ms: u64) -> Self {
         let seconds = wait_ms.div_ceil(1000);
         self.retry_after_s = Some(seconds.clamp(1, LONGEST_RETRY_AFTER_S));
+        self
+    }
+
+    /// The same, with the end of the connection.
+    pub(super) fn closing(mut self) -> Self {
+        self.is_closing = true;
         self
     }
 
@@ -185,6 +195,10 @@ impl ResponseError for Problem {
             code: self.code.as_str(),
         });
         response.extensions_mut().insert(self.code);
+        if self.is_closing {
+            let head = response.head_mut();
+            head.set_connection_type(ConnectionType::Close);
+        }
         response
     }
 }
@@ -272,7 +286,9 @@ impl From<WorkerError> for Problem {
 }
 
 fn definition_code(refused: &DefinitionError) -> Code {
-    if refused.is_immutable() {
+    if *refused == DefinitionError::FormatsUnknown {
+        Code::ConfirmNeeded
+    } else if refused.is_immutable() {
         Code::ImmutableField
     } else {
         Code::InvalidDefinition

@@ -7,31 +7,36 @@ use odometer_core::runway::Runway;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::openapi::parameters::{LiveSequencesQuery, SequencePath, ShownPeriodQuery};
+use super::openapi::{self, values};
 use super::problem::Problem;
 use super::sequences::{HeldBlock, WorkerLease, moment, rfc_3339};
-use super::{Http, health, openapi, parse, serving};
+use super::{Http, health, parse, serving};
 use crate::sequence::description::{BlockState, LivePage, LiveSequence, Moment, StoreHealth};
 
 /// One running process.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Replica {
-    /// What the journal calls it.
+    /// What the journal calls this process.
     #[schema(example = "host-4711-f27ed21c")]
     holder: String,
+    /// The version of the program.
     #[schema(example = "0.1.0")]
     version: &'static str,
-    /// When it began to listen (RFC 3339).
+    /// When the process began to listen.
+    #[schema(value_type = values::Timestamp)]
     started: String,
     /// What `/readyz` says.
     ready: bool,
-    /// Why it is not ready.
+    /// Why the replica is not ready; null if it is.
+    #[schema(example = "This replica is stopping.")]
     why: Option<&'static str>,
     /// Names in memory, and periods of them.
     #[schema(example = 17)]
     live_sequences: usize,
     /// Whether changes need `Authorization: Bearer` here.
     token_needed: bool,
-    /// In the order of the configuration.
+    /// The stores, in the order of the configuration.
     stores: Vec<Store>,
 }
 
@@ -39,13 +44,13 @@ pub(super) struct Replica {
 #[derive(Serialize, ToSchema)]
 #[schema(as = ReplicaStore)]
 pub(super) struct Store {
+    #[schema(value_type = values::StoreName)]
     name: String,
-    /// `database`; `striped` where several share each sequence; `redis` where that counts for
-    /// sequences with strict order.
+    #[schema(value_type = values::StoreKind)]
     kind: &'static str,
-    /// In the order of the configuration.
+    /// The databases, in the order of the configuration.
     databases: Vec<Database>,
-    /// The same; none but where Redis counts.
+    /// The Redis servers, in the order of the configuration; empty if Redis does not count.
     redis: Vec<Server>,
 }
 
@@ -53,11 +58,12 @@ pub(super) struct Store {
 #[derive(Serialize, ToSchema)]
 #[schema(as = ReplicaDatabase)]
 pub(super) struct Database {
-    /// Its URL without user, password and parameters.
+    /// The URL without user, password and parameters.
+    #[schema(example = "postgres://db.example:5432/odometer")]
     database: String,
-    /// Whether it answers.
+    /// Whether the database answers.
     up: bool,
-    /// Whether it was found to have gone back to an earlier state.
+    /// Whether the database was found to have gone back to an earlier state.
     went_back: bool,
 }
 
@@ -65,89 +71,105 @@ pub(super) struct Database {
 #[derive(Serialize, ToSchema)]
 #[schema(as = ReplicaRedis)]
 pub(super) struct Server {
-    /// Its URL without user, password and parameters.
+    /// The URL without user, password and parameters.
+    #[schema(example = "redis://redis.example:6379")]
     server: String,
-    /// Whether it answers.
+    /// Whether the server answers.
     up: bool,
 }
 
 /// A page of the names in this replica's memory.
 #[derive(Serialize, ToSchema)]
+#[schema(as = LiveSequencePage)]
 pub(super) struct LiveListing {
+    /// The sequences, in the byte order of their names.
     sequences: Vec<Live>,
-    /// The following page's `after`; null on the last page. A page may be short, even empty, and
+    /// The `after` of the next page; null on the last page. A page may be short, even empty, and
     /// not be the last.
+    #[schema(value_type = Option<values::SequenceName>)]
     next: Option<String>,
 }
 
 /// A sequence, as this replica's memory knows it.
 #[derive(Serialize, ToSchema)]
+#[schema(as = LiveSequence)]
 pub(super) struct Live {
-    /// Its name.
-    #[schema(example = "orders")]
+    #[schema(value_type = values::SequenceName)]
     sequence: String,
-    #[schema(value_type = String, example = "block")]
+    #[schema(value_type = values::SequenceKind)]
     kind: Kind,
-    #[schema(value_type = String, example = "relaxed")]
+    #[schema(value_type = values::SequenceOrder)]
     order: Order,
-    /// In what it counts from its start again.
-    #[schema(value_type = String, example = "none")]
+    #[schema(value_type = values::PeriodKind)]
     counts_by: PeriodKind,
-    /// Its store.
-    #[schema(example = "default")]
+    /// The store that keeps the sequence.
+    #[schema(value_type = values::StoreName)]
     store: String,
-    /// As far as this replica has heard.
+    /// Whether the sequence is retired, as far as this replica has heard.
     retired: bool,
-    /// The period that the rest is said of; null where it counts without, and of keys.
+    /// The period that the other fields speak of; null if the sequence counts without periods or
+    /// by keys.
+    #[schema(value_type = Option<values::Period>)]
     period: Option<String>,
-    /// When that period ends (RFC 3339); null where it is none of a calendar.
+    /// When that period ends; null if it is not one of a calendar.
+    #[schema(value_type = Option<values::Timestamp>)]
     period_ends: Option<String>,
-    /// Periods in memory; null where it counts without.
+    /// Periods in memory; null if the sequence counts without periods.
+    #[schema(example = 2)]
     periods: Option<usize>,
     /// Numbers in memory, of all blocks.
+    #[schema(example = 1400)]
     remaining: u64,
-    /// What is being issued from.
+    /// The block that numbers are issued from; null if this replica holds none.
     block: Option<HeldBlock>,
-    /// The part of it that is issued, 0 to 1.
+    /// The part of that block that is issued, 0 to 1.
+    #[schema(minimum = 0, maximum = 1, example = 0.6)]
     utilization: Option<f64>,
-    /// What is issued from next.
+    /// The block that numbers are issued from next; null if this replica holds none.
     next_block: Option<HeldBlock>,
-    /// The worker id that ids are stamped with here, where they are time-ordered.
+    /// The worker id in the ids that this replica makes, for kind `snowflake`; null if it holds
+    /// none.
     lease: Option<WorkerLease>,
-    /// Numbers a second, averaged over five minutes; of keys, over all of them.
+    /// Numbers a second, averaged over five minutes. With keys, over all of them.
+    #[schema(example = 12.5)]
     rate: f64,
-    /// How long what is in memory lasts at that rate, or the last second's where that is higher; null
-    /// at rate 0. Of a time-ordered sequence, how long its lease lasts.
+    /// How long the numbers in memory last at that rate, or at the rate of the last second if that
+    /// is higher; null at rate 0. For kind `snowflake`, how long the lease lasts.
+    #[schema(example = 1800.0)]
     reserve_seconds: Option<f64>,
-    /// For how long it should last at least: `block.hold` of the definition.
+    /// How long the numbers in memory should last at least: `block.hold` of the definition.
     #[schema(example = 900)]
     hold_seconds: u64,
-    /// How the size of the last block was chosen.
+    /// How the size of the last block was chosen; null if none came.
+    #[schema(example = "1 at first use")]
     why: Option<String>,
-    /// How long the numbers that nobody has reserved yet last, as of the last refill.
-    #[schema(value_type = Option<openapi::Runway>)]
+    /// How long the numbers last that are not reserved yet, as of the last refill; null before it.
+    #[schema(value_type = Option<openapi::definition::Runway>)]
     runway: Option<Runway>,
 }
 
 /// What this replica's memory knows of one name, with its last minutes.
 #[derive(Serialize, ToSchema)]
+#[schema(as = WatchedSequence)]
 pub(super) struct Watched {
-    /// The name.
-    #[schema(example = "orders")]
+    #[schema(value_type = values::SequenceName)]
     sequence: String,
-    /// Null where it is not in memory, though it may exist.
+    /// The sequence; null if it is not in memory, though it may exist.
     live: Option<Live>,
-    /// At most the last 300 seconds that this replica has watched it, the oldest first; empty where
-    /// it has not been used in them, or where 1000 other ones were in use before.
+    /// At most the last 300 seconds that this replica has watched the sequence, the oldest first;
+    /// empty if it was not used in them, or if 1000 others were in use before.
     history: Vec<Second>,
 }
 
-/// One second.
+/// The use of a sequence in one second.
 #[derive(Serialize, ToSchema)]
+#[schema(as = UsageSecond)]
 pub(super) struct Second {
     /// Numbers issued a second.
+    #[schema(example = 12.5)]
     rate: f32,
-    /// How long what was in memory would have lasted; null where that is not known.
+    /// How long the numbers in memory would have lasted; null if that is not known.
+    #[schema(example = 1800.0)]
     reserve_seconds: Option<f32>,
 }
 
@@ -155,6 +177,7 @@ pub(super) struct Second {
 #[utoipa::path(
     get,
     path = "/v1/replica",
+    operation_id = "getReplica",
     tag = "operation",
     responses((status = 200, description = "This replica, from memory alone.", body = Replica))
 )]
@@ -181,13 +204,9 @@ pub(super) async fn replica(
 #[utoipa::path(
     get,
     path = "/v1/replica/sequences",
+    operation_id = "listLiveSequences",
     tag = "operation",
-    params(
-        ("contains" = Option<String>, Query, description = "Only names with this in them."),
-        ("after" = Option<String>, Query, description = "Only names after this one."),
-        ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000,
-            description = "How many at most; 100 where it is absent."),
-    ),
+    params(LiveSequencesQuery),
     responses((status = 200, description = "A page, from memory alone; names that came in the last \
         moments may be missing.", body = LiveListing))
 )]
@@ -203,13 +222,9 @@ pub(super) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
 #[utoipa::path(
     get,
     path = "/v1/replica/sequences/{name}",
+    operation_id = "getLiveSequence",
     tag = "operation",
-    params(
-        ("name" = String, Path, description = "The sequence.",
-            min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
-        ("period" = Option<String>, Query,
-            description = "The period that is shown; the current one where it is absent."),
-    ),
+    params(SequencePath, ShownPeriodQuery),
     responses((status = 200, description = "The name, from memory alone.", body = Watched))
 )]
 pub(super) async fn watch(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {

@@ -3,14 +3,20 @@
 //!
 //! A name holds no character that JSON escapes, so it is copied as it is.
 
+use std::sync::Arc;
+
 use actix_web::HttpResponse;
 use actix_web::body::BoxBody;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::web::Bytes;
 use odometer_core::block::Block;
+use odometer_core::format::{Format, Printer};
+use odometer_core::period::Period;
 
-use super::parse::Wanted;
+use super::large_replies;
+use super::parse::{self, Wanted};
+use crate::sequence::Directory;
 use crate::sequence::face::Shown;
 
 /// Media type of a number.
@@ -24,8 +30,31 @@ const ONE_FRAME: usize = 48;
 /// The longest number: 2^63 - 1 has 19 digits.
 const MAX_DIGITS: usize = 19;
 
+/// The quotation marks of an id in a list, and a comma.
+const FRAME_OF_AN_ID: usize = 3;
+
 /// Tells the reader of a text in which period the numbers were counted.
 const PERIOD: HeaderName = HeaderName::from_static("odometer-period");
+
+/// How many bytes the ids of a reply have at most, as far as is known of their sequence.
+pub(super) fn most_bytes(
+    directory: &Directory,
+    name: &str,
+    asked: &parse::Next,
+    wanted: Wanted,
+) -> u64 {
+    let prints_ids = asked.ids || wanted == Wanted::Text;
+    let count = asked.count.map_or(1, parse::Count::get);
+    let n_ids = if prints_ids { count } else { 0 };
+    let with_ids_of = |room: usize| n_ids.saturating_mul((room + FRAME_OF_AN_ID) as u64);
+    let unknown = with_ids_of(Format::MAX_ID);
+    if !large_replies::is_large(unknown) {
+        return unknown;
+    }
+    let period = asked.period.as_ref().map(Period::as_str);
+    let printer = directory.printer(name, period);
+    printer.map_or(unknown, |printer| with_ids_of(room_of(printer.as_ref())))
+}
 
 /// The JSON of one number.
 fn one_json(shown: Shown<'_>, value: i64) -> Bytes {
@@ -78,7 +107,7 @@ fn ok(media_type: &'static str, body: Bytes) -> HttpResponse {
 
 /// One id a line, the last ended too.
 fn text(shown: Shown<'_>, values: impl Iterator<Item = i64>, count: usize) -> HttpResponse {
-    let mut body = String::with_capacity(count.saturating_mul(id_room(shown) + 1));
+    let mut body = String::with_capacity(count.saturating_mul(room_of(shown.printer) + 1));
     for value in values {
         push_id(&mut body, shown, value);
         body.push('\n');
@@ -94,7 +123,8 @@ fn text(shown: Shown<'_>, values: impl Iterator<Item = i64>, count: usize) -> Ht
 fn batch_json(shown: Shown<'_>, ranges: &[Block], ids: bool) -> Bytes {
     let count: u64 = ranges.iter().map(Block::count).sum();
     let n_ids = if ids { n_numbers(ranges) } else { 0 };
-    let mut body = String::with_capacity(256 + n_ids.saturating_mul(id_room(shown) + 3));
+    let mut body =
+        String::with_capacity(256 + n_ids.saturating_mul(room_of(shown.printer) + FRAME_OF_AN_ID));
     push_head(&mut body, shown);
     body.push_str(",\"count\":");
     push(&mut body, count);
@@ -160,8 +190,8 @@ fn push(body: &mut String, number: impl itoa::Integer) {
 }
 
 /// Bytes that one id takes at most, or about.
-fn id_room(shown: Shown<'_>) -> usize {
-    shown.printer.map_or(MAX_DIGITS, |printer| printer.room())
+fn room_of(printer: Option<&Arc<Printer>>) -> usize {
+    printer.map_or(MAX_DIGITS, |printer| printer.room())
 }
 
 /// A batch has at most ten thousand numbers.
@@ -177,14 +207,11 @@ fn n_numbers(ranges: &[Block]) -> usize {
     reason = "tests may fail loudly"
 )]
 mod tests {
-    use std::sync::Arc;
-
     use actix_web::body::MessageBody;
     use odometer_core::{
         definition::{Definition, PeriodKind},
-        format::Format,
         name::SequenceName,
-        period::{CounterKey, Period},
+        period::CounterKey,
     };
     use serde_json::{Value, json};
 

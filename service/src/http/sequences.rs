@@ -12,9 +12,13 @@ use odometer_core::runway::Runway;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
+use super::openapi::parameters::{
+    DryRunQuery, IfMatch, IfNoneMatch, SequencePath, SequencesQuery, ShownPeriodQuery,
+};
+use super::openapi::{self, values};
 use super::problem::{Code, Problem};
 use super::serving::ServingStore;
-use super::{Http, body, near, openapi, parse};
+use super::{Http, body, near, parse};
 use crate::sequence::description::{
     BlockState, Description, JournalBlock, LeaseState, Page, Rehearsed, Serving, State,
 };
@@ -23,158 +27,185 @@ use crate::sequence::error::SequenceError;
 /// A sequence, as one replica sees it.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Sequence {
-    /// Its name.
-    #[schema(example = "orders")]
+    #[schema(value_type = values::SequenceName)]
     sequence: String,
     #[serde(serialize_with = "definition")]
-    #[schema(value_type = openapi::DefinitionFields)]
+    #[schema(value_type = openapi::definition::Definition)]
     definition: Arc<Definition>,
     state: SequenceState,
-    /// At most 100 rows of the journal, those of all replicas: of the periods that sort last, the
-    /// highest numbers first. With keys, those that sort first may be missing.
+    /// At most 100 blocks of the journal, those of all replicas: of the periods that sort last,
+    /// the highest numbers first. With keys, those that sort first may be missing.
     blocks: Vec<JournalRow>,
 }
 
 /// How a sequence stands on the replica that was asked.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SequenceState {
-    /// Whether nothing is issued until it is restored; null while the store does not answer.
+    /// Whether the sequence is retired: it issues nothing until it is restored. Null while the
+    /// store does not answer.
+    #[schema(example = false)]
     retired: Option<bool>,
-    /// The period being counted in; null where the sequence counts without periods.
+    /// The period that is counted in; null if the sequence counts without periods.
+    #[schema(value_type = Option<values::Period>)]
     period: Option<String>,
-    /// The first number that nobody has reserved; null while the store does not answer.
-    #[schema(example = "5001")]
+    /// The first number that is not reserved; null while the store does not answer.
+    #[schema(value_type = Option<values::NumberString>, example = "5001")]
     high_water_mark: Option<String>,
-    /// What is being issued from.
+    /// The block that numbers are issued from; null if this replica holds none.
     block: Option<HeldBlock>,
-    /// What is issued from next.
+    /// The block that numbers are issued from next; null if this replica holds none.
     next_block: Option<HeldBlock>,
-    /// The worker id that ids are stamped with here, where they are time-ordered; null where this
-    /// replica holds none.
+    /// The worker id in the ids that this replica makes, for kind `snowflake`; null if it holds
+    /// none.
+    #[schema(value_type = Option<values::WorkerId>)]
     worker: Option<u32>,
-    /// The lease of that worker id.
+    /// The lease of that worker id; null if this replica holds none.
     lease: Option<WorkerLease>,
     /// Numbers a second, averaged over five minutes.
+    #[schema(example = 12.5)]
     rate: f64,
-    /// How long what is in memory lasts at that rate, or the last second's where that is higher; null
-    /// at rate 0. Of a time-ordered sequence, how long its lease lasts.
+    /// How long the numbers in memory last at that rate, or at the rate of the last second if that
+    /// is higher; null at rate 0. For kind `snowflake`, how long the lease lasts.
+    #[schema(example = 1800.0)]
     reserve_seconds: Option<f64>,
-    /// When the last block came (RFC 3339).
+    /// When the last block came; null if none did.
+    #[schema(value_type = Option<values::Timestamp>)]
     last_refill: Option<String>,
-    /// How its size was chosen.
+    /// How the size of the last block was chosen; null if none came.
+    #[schema(example = "1 at first use")]
     why: Option<String>,
-    /// How long the numbers that nobody has reserved yet last.
-    #[schema(value_type = Option<openapi::Runway>)]
+    /// How long the numbers last that are not reserved yet; null while the store does not answer.
+    #[schema(value_type = Option<openapi::definition::Runway>)]
     runway: Option<Runway>,
-    /// What serves it; null where its store is not in this replica's configuration.
+    /// What serves the sequence; null if its store is not in this replica's configuration.
     store: Option<ServingStore>,
 }
 
 /// A worker id that this replica holds, and the time that is reserved with it.
 #[derive(Serialize, ToSchema)]
+#[schema(as = SnowflakeLease)]
 pub(super) struct WorkerLease {
-    #[schema(example = 17)]
+    #[schema(value_type = values::WorkerId)]
     worker: u32,
-    /// Times are stamped from here on (RFC 3339).
+    /// The first time that ids may have.
+    #[schema(value_type = Option<values::Timestamp>)]
     from: Option<String>,
-    /// Up to here, that one excluded.
+    /// Ids have times before this one.
+    #[schema(value_type = Option<values::Timestamp>)]
     until: Option<String>,
     /// When the lease was last renewed.
+    #[schema(value_type = Option<values::Timestamp>)]
     renewed_at: Option<String>,
     /// For how long ids can be issued without the store.
+    #[schema(example = 900.0)]
     seconds_left: f64,
     /// By how much the database's clock is ahead of this replica's, in milliseconds.
+    #[schema(example = 3)]
     clock_skew_ms: i64,
 }
 
 /// A block in memory.
 #[derive(Serialize, ToSchema)]
 pub(super) struct HeldBlock {
+    /// The first number.
+    #[schema(value_type = values::NumberString)]
     first: String,
+    /// The last number.
+    #[schema(value_type = values::NumberString, example = "2000")]
     last: String,
-    /// Numbers not issued yet.
+    /// Numbers that are not issued yet.
+    #[schema(example = 400)]
     remaining: u64,
-    /// Numbers reserved at once.
+    /// Numbers that were reserved at once.
+    #[schema(example = 1000)]
     size: u64,
 }
 
 /// A block in the journal.
 #[derive(Serialize, ToSchema)]
+#[schema(as = JournalBlock)]
 pub(super) struct JournalRow {
-    /// The period it belongs to; null where the sequence counts without periods.
+    /// The period of the numbers; null if the sequence counts without periods.
+    #[schema(value_type = Option<values::Period>)]
     period: Option<String>,
+    /// The first number.
+    #[schema(value_type = values::NumberString)]
     first: String,
+    /// The last number.
+    #[schema(value_type = values::NumberString, example = "2000")]
     last: String,
+    /// The distance between two numbers.
+    #[schema(minimum = 1, example = 1)]
     step: i64,
-    /// The start of the program that reserved it.
+    /// The start of the program that reserved the block.
+    #[schema(example = "host-4711-f27ed21c")]
     holder: String,
-    /// RFC 3339.
+    /// When the block was reserved.
+    #[schema(value_type = values::Timestamp)]
     reserved_at: String,
-    /// `held`, `spent`, `returned`, `adopted` or `abandoned`.
+    #[schema(value_type = values::BlockFate)]
     fate: String,
-    /// The first number of it that was not issued when it got its fate.
+    /// The first number of the block that was not issued when it got its fate.
+    #[schema(value_type = values::NumberString)]
     next_unissued: String,
 }
 
 /// A page of definitions.
 #[derive(Serialize, ToSchema)]
+#[schema(as = SequencePage)]
 pub(super) struct Listing {
+    /// The sequences, in the byte order of their names.
     sequences: Vec<ListedSequence>,
-    /// The following page's `after`; null on the last page.
+    /// The `after` of the next page; null on the last page.
+    #[schema(value_type = Option<values::SequenceName>)]
     next: Option<String>,
 }
 
-/// One line of a page.
+/// One sequence of a page.
 #[derive(Serialize, ToSchema)]
+#[schema(as = SequenceSummary)]
 pub(super) struct ListedSequence {
-    /// Its name.
+    #[schema(value_type = values::SequenceName)]
     sequence: String,
-    /// `live` or `retired`.
+    #[schema(value_type = values::SequenceStatus)]
     state: String,
     #[serde(serialize_with = "definition")]
-    #[schema(value_type = openapi::DefinitionFields)]
+    #[schema(value_type = openapi::definition::Definition)]
     definition: Arc<Definition>,
 }
 
-/// What a definition has become.
+/// What a definition has become. With `dry_run=true`, what it would become.
 #[derive(Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[schema(as = DefinedSequence)]
 pub(super) struct Written {
     #[serde(serialize_with = "definition")]
-    #[schema(value_type = openapi::DefinitionFields)]
+    #[schema(value_type = openapi::definition::Definition)]
     definition: Arc<Definition>,
     /// What is allowed but may surprise.
+    #[schema(example = json!([]))]
     warnings: Vec<String>,
-}
-
-/// What a definition would become; nothing was changed.
-#[derive(Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Rehearsal {
-    #[serde(serialize_with = "definition")]
-    #[schema(value_type = openapi::DefinitionFields)]
-    definition: Arc<Definition>,
-    /// What is allowed but may surprise.
-    warnings: Vec<String>,
-    /// The ids that this replica would give next, three where there are so many.
-    #[schema(example = json!(["1001", "1002", "1003"]))]
-    samples: Vec<String>,
-    /// How long the numbers that nobody has reserved yet last.
-    #[schema(value_type = openapi::Runway)]
-    runway: Runway,
+    /// The ids that this replica would give next, at most three. Present with `dry_run=true` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(
+        value_type = Vec<String>,
+        required = false,
+        max_items = 3,
+        example = json!(["1001", "1002", "1003"])
+    )]
+    samples: Option<Vec<String>>,
+    /// How long the numbers last that are not reserved yet. Present with `dry_run=true` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = openapi::definition::Runway, required = false)]
+    runway: Option<Runway>,
 }
 
 /// Lists definitions in the byte order of their names.
 #[utoipa::path(
     get,
     path = "/v1/sequences",
+    operation_id = "listSequences",
     tag = "sequences",
-    params(
-        ("prefix" = Option<String>, Query, description = "Only names that begin so."),
-        ("after" = Option<String>, Query, description = "Only names after this one."),
-        ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000,
-            description = "How many at most; 100 where it is absent."),
-    ),
+    params(SequencesQuery),
     responses((status = 200, description = "A page of definitions.", body = Listing))
 )]
 pub(super) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
@@ -190,15 +221,11 @@ pub(super) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
 #[utoipa::path(
     get,
     path = "/v1/sequences/{name}",
+    operation_id = "getSequence",
     tag = "sequences",
-    params(
-        ("name" = String, Path, description = "The sequence.",
-            min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
-        ("period" = Option<String>, Query,
-            description = "The period whose state is shown; the current one where it is absent."),
-    ),
+    params(SequencePath, ShownPeriodQuery),
     responses((status = 200, description = "The sequence.", body = Sequence,
-        headers(("ETag" = String, description = "The version of the definition."))))
+        headers(("ETag" = values::EntityTag, description = "The version of the definition."))))
 )]
 pub(super) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
@@ -215,33 +242,25 @@ pub(super) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpR
 #[utoipa::path(
     put,
     path = "/v1/sequences/{name}",
+    operation_id = "defineSequence",
     tag = "sequences",
-    params(
-        ("name" = String, Path, description = "The sequence.",
-            min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
-        ("dry_run" = Option<bool>, Query,
-            description = "`true` checks everything and changes nothing; the status is 200."),
-        ("If-None-Match" = Option<String>, Header, description = "`*` creates only."),
-        ("If-Match" = Option<String>, Header, description = "Changes this version only."),
-    ),
-    request_body(content = openapi::DefinitionFields, description = "The fields to set; absent \
-        ones come from the template, or keep their value."),
+    params(SequencePath, DryRunQuery, IfNoneMatch, IfMatch),
+    request_body = openapi::definition::DefinitionChange,
     responses(
-        (status = 200, description = "Changed, or as it was asked for already; with `dry_run=true` \
-            a `Rehearsal`, of what would come of it.",
-            content((super::openapi::WrittenOrRehearsed = "application/json")),
-            headers(("ETag" = String, description = "The version of the definition."))),
+        (status = 200, description = "Changed, or already as you asked. With `dry_run=true`, what \
+            would come of it; nothing was changed.", body = Written,
+            headers(("ETag" = values::EntityTag, description = "The version of the definition."))),
         (status = 201, description = "Created.", body = Written,
-            headers(("ETag" = String, description = "The version of the definition."))),
+            headers(("ETag" = values::EntityTag, description = "The version of the definition."))),
     ),
-    security((), ("administrator" = []))
+    security((), ("adminToken" = []))
 )]
 pub(super) async fn define(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
-    let author = http.administration.admit(&request)?;
+    let author = http.administration.admit(&request).await?;
     let name = parse::name(request.uri().path())?;
     let dry_run = parse::dry_run(request.uri().query())?;
     let condition = parse::condition(request.headers())?;
@@ -251,7 +270,7 @@ pub(super) async fn define(
     if dry_run {
         let rehearsed = directory.rehearse(&name, change, condition).await;
         let rehearsed = rehearsed.map_err(not_defined)?;
-        return Ok(HttpResponse::Ok().json(Rehearsal::from(rehearsed)));
+        return Ok(HttpResponse::Ok().json(Written::from(rehearsed)));
     }
     let defined = directory.define(&name, change, condition, author).await;
     let defined = defined.map_err(not_defined)?;
@@ -265,6 +284,8 @@ pub(super) async fn define(
         .json(Written {
             definition: defined.definition,
             warnings: defined.warnings,
+            samples: None,
+            runway: None,
         }))
 }
 
@@ -386,13 +407,13 @@ impl From<JournalBlock> for JournalRow {
     }
 }
 
-impl From<Rehearsed> for Rehearsal {
+impl From<Rehearsed> for Written {
     fn from(rehearsed: Rehearsed) -> Self {
         Self {
             definition: rehearsed.definition,
             warnings: rehearsed.warnings,
-            samples: rehearsed.samples,
-            runway: rehearsed.runway,
+            samples: Some(rehearsed.samples),
+            runway: Some(rehearsed.runway),
         }
     }
 }

@@ -3,42 +3,49 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::openapi::values;
 use crate::sequence::description::{Serving, StoreKind};
 
 /// A store, as the replica that was asked sees it.
 #[derive(Serialize, ToSchema)]
 pub(super) struct ServingStore {
+    #[schema(value_type = values::StoreName)]
     name: String,
-    /// `database`; `striped` where several share each sequence; `redis` where that counts for
-    /// sequences with strict order.
+    #[schema(value_type = values::StoreKind)]
     kind: &'static str,
-    /// In the order of the configuration.
+    /// The databases, in the order of the configuration.
     databases: Vec<ServingDatabase>,
-    /// What counts, where order is strict and Redis does; else null.
+    /// The Redis server that counts for a sequence in strict order; null if the database counts.
     redis: Option<ServingRedis>,
 }
 
 /// A database of the store.
 #[derive(Serialize, ToSchema)]
 pub(super) struct ServingDatabase {
-    /// Its URL without user, password and parameters.
+    /// The URL without user, password and parameters.
+    #[schema(example = "postgres://db.example:5432/odometer")]
     database: String,
-    /// Whether it answers.
+    /// Whether the database answers.
     up: bool,
 }
 
 /// The Redis server that counts.
 #[derive(Serialize, ToSchema)]
 pub(super) struct ServingRedis {
-    /// Its URL without user, password and parameters.
+    /// The URL without user, password and parameters.
+    #[schema(example = "redis://redis.example:6379")]
     server: String,
-    /// Whether it answers.
+    /// Whether the server answers.
     up: bool,
-    /// The number of the window it issues from.
+    /// The number of the window that Redis issues from; null if none is known.
+    #[schema(example = 7)]
     window: Option<i64>,
-    /// Nothing at or above it is issued before the database has raised it.
+    /// Nothing at or above this number is issued before the database has raised it; null if none
+    /// is known.
+    #[schema(value_type = Option<values::NumberString>)]
     ceiling: Option<String>,
     /// How long the numbers below the ceiling last at the present rate; null at rate 0.
+    #[schema(example = 60.0)]
     lasts_seconds: Option<f64>,
 }
 

@@ -6,26 +6,33 @@ use odometer_core::name::SequenceName;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::openapi::parameters::{LeaseHeader, PoolPath, WorkerPath, WorkersQuery};
+use super::openapi::values;
 use super::problem::Problem;
 use super::{Http, body, parse};
 use crate::sequence::workers::{LeaseRow, Shown, WorkerHeld};
 
-/// What is asked for.
+/// Which worker id to lease, and for how long.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "describes JSON that is read by hand")]
-pub(super) struct WorkerLease {
-    /// Where the id is from; programs whose ids may meet name the same one.
-    #[schema(example = "billing", min_length = 1, max_length = 128)]
+pub(super) struct WorkerLeaseRequest {
+    /// The pool that the id is from. Programs whose ids may meet name the same pool.
+    #[schema(value_type = values::SequenceName, example = "billing")]
     pool: String,
-    /// Width of the pool's worker ids; the first lease of the pool says it for good.
+    /// Width of the pool's worker ids. The first lease of a pool decides.
     #[schema(example = 10, minimum = 1, maximum = 22)]
     bits: u32,
-    /// How long the lease lasts, and how far ahead it reserves time.
+    /// How long the lease lasts and how far ahead it reserves time, in milliseconds.
     #[schema(example = 30_000, minimum = 1000, maximum = 3_600_000)]
     ttl_ms: u64,
-    /// Who asks, in printable ASCII; the same over restarts gets its former id back.
-    #[schema(example = "billing-7", min_length = 1, max_length = 128)]
+    /// Who asks, in printable ASCII. The same holder gets its former id back after a restart.
+    #[schema(
+        example = "billing-7",
+        min_length = 1,
+        max_length = 128,
+        pattern = "^[ -~]{1,128}$"
+    )]
     holder: String,
 }
 
@@ -33,8 +40,8 @@ pub(super) struct WorkerLease {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "describes JSON that is read by hand")]
-pub(super) struct WorkerRenewal {
-    /// As long as before where it is left out.
+pub(super) struct WorkerRenewalRequest {
+    /// How long the lease lasts from now on, in milliseconds. Without it, as long as before.
     #[schema(
         required = false,
         example = 30_000,
@@ -48,61 +55,71 @@ pub(super) struct WorkerRenewal {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "describes JSON that is read by hand")]
-pub(super) struct WorkerEnd {
-    /// Nothing was stamped at or after it (Unix ms), so that the next holder may begin there.
-    #[schema(required = false, example = 1_795_000_012_345_i64)]
+pub(super) struct WorkerReturnRequest {
+    /// You made no id with this time or a later one, so the next holder may begin there. Without
+    /// it, the worker id rests until `until_ms`.
+    #[schema(value_type = values::UnixMilliseconds, required = false)]
     unused_from_ms: i64,
 }
 
-/// A worker id that is held. Stamp only times that lie wholly in [`from_ms`, `until_ms`).
+/// A worker id that you hold. Use only ticks that lie wholly in [`from_ms`, `until_ms`).
 #[derive(Serialize, ToSchema)]
+#[schema(as = WorkerLease)]
 pub(super) struct LeasedWorker {
-    #[schema(example = "billing")]
+    /// The pool of the worker id.
+    #[schema(value_type = values::SequenceName, example = "billing")]
     pool: String,
-    #[schema(example = 17)]
+    #[schema(value_type = values::WorkerId)]
     worker: u32,
-    /// To be shown as `Odometer-Lease`. Secret.
+    /// Send it as `Odometer-Lease` to renew or return the worker id. Keep it secret.
     #[schema(example = "0f9d6b1c5a3e47d28b60c4a917fe2d35")]
     token: String,
-    /// Unix ms; 0 for an id that was never leased.
-    #[schema(example = 1_795_000_000_000_i64)]
+    /// The first time that you may use; 0 for an id that was never leased.
+    #[schema(value_type = values::UnixMilliseconds, example = 1_795_000_000_000_i64)]
     from_ms: i64,
-    /// Unix ms.
-    #[schema(example = 1_795_000_030_000_i64)]
+    /// Use times before this one only.
+    #[schema(value_type = values::UnixMilliseconds)]
     until_ms: i64,
-    /// After so long at the latest it should be renewed.
+    /// Renew the lease after this time, in milliseconds.
     #[schema(example = 10_000)]
     renew_after_ms: u64,
 }
 
 /// The worker ids of a pool that were ever leased.
 #[derive(Serialize, ToSchema)]
+#[schema(as = WorkerPage)]
 pub(super) struct Workers {
-    #[schema(example = "billing")]
+    /// The pool.
+    #[schema(value_type = values::SequenceName, example = "billing")]
     pool: String,
-    /// Width of its worker ids; null where none was ever leased.
+    /// Width of the pool's worker ids; null if none was ever leased.
+    #[schema(minimum = 1, maximum = 22, example = 10)]
     bits: Option<u32>,
-    /// In ascending order.
+    /// The worker ids, in ascending order.
     workers: Vec<Worker>,
-    /// The following page's `after`; null on the last page.
+    /// The `after` of the next page; null on the last page.
+    #[schema(value_type = Option<values::WorkerId>)]
     next: Option<u32>,
 }
 
-/// One of them.
+/// A worker id of a pool.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Worker {
-    #[schema(example = 17)]
+    #[schema(value_type = values::WorkerId)]
     worker: u32,
-    /// Who has it, or had it last.
+    /// Who holds the worker id, or held it last.
     #[schema(example = "billing-7")]
     holder: String,
-    /// The last holder stamps nothing before it (Unix ms).
+    /// The last holder uses no time before this one.
+    #[schema(value_type = values::UnixMilliseconds, example = 1_795_000_000_000_i64)]
     from_ms: i64,
-    /// Nothing was stamped at or after it (Unix ms): there the next holder begins.
+    /// No holder has used this time or a later one; the next holder begins here.
+    #[schema(value_type = values::UnixMilliseconds)]
     until_ms: i64,
-    /// When the lease ends, by the database's clock (Unix ms).
+    /// When the lease ends, by the database's clock.
+    #[schema(value_type = values::UnixMilliseconds)]
     expires_ms: i64,
-    /// Whether it is held, by the database's clock.
+    /// Whether the worker id is held, by the database's clock.
     held: bool,
 }
 
@@ -110,10 +127,9 @@ pub(super) struct Worker {
 #[utoipa::path(
     post,
     path = "/v1/workers",
+    operation_id = "leaseWorker",
     tag = "workers",
-    params(("Idempotency-Key" = Option<String>, Header,
-        description = "Refused until it is honoured; a lease whose reply was lost ends by itself.")),
-    request_body = WorkerLease,
+    request_body = WorkerLeaseRequest,
     responses((status = 201, description = "Leased.", body = LeasedWorker))
 )]
 pub(super) async fn lease(
@@ -133,14 +149,10 @@ pub(super) async fn lease(
 #[utoipa::path(
     post,
     path = "/v1/workers/{pool}/{worker}/renew",
+    operation_id = "renewWorker",
     tag = "workers",
-    params(
-        ("pool" = String, Path, description = "The pool.",
-            min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
-        ("worker" = u32, Path, description = "The worker id."),
-        ("Odometer-Lease" = String, Header, description = "The token that the lease came with."),
-    ),
-    request_body(content = Option<WorkerRenewal>, content_type = "application/json",
+    params(WorkerPath, LeaseHeader),
+    request_body(content = WorkerRenewalRequest, content_type = "application/json",
         description = "Nothing, or for how long."),
     responses((status = 200, description = "Renewed; the token stays the same.",
         body = LeasedWorker))
@@ -170,14 +182,10 @@ pub(super) async fn renew(
 #[utoipa::path(
     delete,
     path = "/v1/workers/{pool}/{worker}",
+    operation_id = "returnWorker",
     tag = "workers",
-    params(
-        ("pool" = String, Path, description = "The pool.",
-            min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
-        ("worker" = u32, Path, description = "The worker id."),
-        ("Odometer-Lease" = String, Header, description = "The token that the lease came with."),
-    ),
-    request_body(content = Option<WorkerEnd>, content_type = "application/json",
+    params(WorkerPath, LeaseHeader),
+    request_body(content = WorkerReturnRequest, content_type = "application/json",
         description = "Nothing, or from when on no time was used."),
     responses((status = 204, description = "Given back, now or before."))
 )]
@@ -205,14 +213,9 @@ pub(super) async fn give_back(
 #[utoipa::path(
     get,
     path = "/v1/workers/{pool}",
+    operation_id = "listWorkers",
     tag = "workers",
-    params(
-        ("pool" = String, Path, description = "The pool.",
-            min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"),
-        ("after" = Option<u32>, Query, description = "Only worker ids above this one."),
-        ("limit" = Option<u64>, Query, minimum = 1, maximum = 10_000,
-            description = "How many at most; 10000 where it is left out."),
-    ),
+    params(PoolPath, WorkersQuery),
     responses((status = 200, description = "The ids, the lowest first.", body = Workers))
 )]
 pub(super) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {

@@ -15,18 +15,24 @@ pub enum AbandonedCause {
     CallerGone,
     /// A floor was raised past numbers in memory, or their sequence was retired.
     Advanced,
+    /// `odometer recover` ran after they were reserved.
+    Recovered,
+    /// The queue of the journal had no room for the rest that was to be given back.
+    JournalFull,
     /// A window of Redis was lost before its end, as far as this replica knew it.
     Window,
 }
 
 impl AbandonedCause {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Uncertain,
         Self::ActorDied,
         Self::SlotReused,
         Self::Shutdown,
         Self::CallerGone,
         Self::Advanced,
+        Self::Recovered,
+        Self::JournalFull,
         Self::Window,
     ];
 
@@ -38,6 +44,8 @@ impl AbandonedCause {
             Self::Shutdown => "shutdown",
             Self::CallerGone => "caller_gone",
             Self::Advanced => "advanced",
+            Self::Recovered => "recovered",
+            Self::JournalFull => "journal_full",
             Self::Window => "window",
         }
     }

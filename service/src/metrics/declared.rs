@@ -1,7 +1,7 @@
 //! The list of names that dashboards and alerts may use, each with what it says, and the buckets.
 
 /// Every counter and what it counts.
-pub(super) const COUNTERS: [(&str, &str); 20] = [
+pub(super) const COUNTERS: [(&str, &str); 23] = [
     (
         "odometer_abandoned_numbers_total",
         "Numbers reserved that will neither be issued nor returned, by cause.",
@@ -19,8 +19,17 @@ pub(super) const COUNTERS: [(&str, &str); 20] = [
         "Blocks, or numbers for callers of strict order, that a database gave.",
     ),
     (
+        "odometer_http_connections_cut_total",
+        "Connections closed by the service, by cause.",
+    ),
+    (
+        "odometer_http_malformed_total",
+        "Connections closed because what came was not HTTP.",
+    ),
+    (
         "odometer_http_refused_requests_total",
-        "Requests refused because too many were being answered.",
+        "Requests refused because too many were being answered, or too large a part of the memory was \
+         taken by replies that nobody had read yet.",
     ),
     ("odometer_http_requests_total", "Requests answered."),
     (
@@ -69,8 +78,12 @@ pub(super) const COUNTERS: [(&str, &str); 20] = [
         "Sequences created by this process.",
     ),
     (
+        "odometer_tokens_refused_total",
+        "Calls refused because their administrator's token was wrong.",
+    ),
+    (
         "odometer_waiters_refused_total",
-        "Callers refused because too many were waiting.",
+        "Callers refused because too many were waiting, or too long for a place in memory.",
     ),
     (
         "odometer_worker_leases_refused_total",
@@ -79,7 +92,7 @@ pub(super) const COUNTERS: [(&str, &str); 20] = [
 ];
 
 /// Every gauge and what it shows.
-pub(super) const GAUGES: [(&str, &str); 33] = [
+pub(super) const GAUGES: [(&str, &str); 35] = [
     ("odometer_actors", "Actors running."),
     (
         "odometer_block_remaining",
@@ -117,6 +130,11 @@ pub(super) const GAUGES: [(&str, &str); 33] = [
     (
         "odometer_database_up",
         "1 while a database answers, 0 otherwise.",
+    ),
+    ("odometer_http_connections", "Connections that are open."),
+    (
+        "odometer_http_connections_max",
+        "Connections that may be open.",
     ),
     (
         "odometer_http_in_flight_requests",

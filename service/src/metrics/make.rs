@@ -7,6 +7,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 
 use super::{
     cause::AbandonedCause,
+    connections::ConnectionsMetrics,
     declared::{COUNTERS, GAUGES, HISTOGRAMS},
     redis::RedisMetrics,
     route::{Route, RouteMetrics, STATUS_LABELS},
@@ -91,6 +92,21 @@ impl Make<'_> {
             "odometer_abandoned_numbers_total",
             vec![Label::from_static_parts("cause", cause.label())],
         )
+    }
+
+    pub(super) fn connections(&self) -> ConnectionsMetrics {
+        let cut = |cause| {
+            let labels = vec![Label::from_static_parts("cause", cause)];
+            self.labelled_counter("odometer_http_connections_cut_total", labels)
+        };
+        ConnectionsMetrics {
+            open: self.gauge("odometer_http_connections"),
+            max: self.gauge("odometer_http_connections_max"),
+            cut_request: cut("request"),
+            cut_reply: cut("reply"),
+            cut_crowded: cut("crowded"),
+            malformed: self.counter("odometer_http_malformed_total"),
+        }
     }
 
     pub(super) fn redis(&self) -> RedisMetrics {

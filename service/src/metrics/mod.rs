@@ -6,6 +6,7 @@
 //! metric up by name is not, so whoever counts often keeps the handle.
 
 mod cause;
+mod connections;
 mod database;
 mod declared;
 mod exposition;
@@ -28,6 +29,7 @@ use make::Make;
 use route::{RouteMetrics, STATUS_LABELS, STATUSES};
 
 pub use cause::AbandonedCause;
+pub use connections::ConnectionsMetrics;
 pub use database::{ConnectionMetrics, DatabaseMetrics, Present};
 pub use exposition::Exposition;
 pub use redis::RedisMetrics;
@@ -62,7 +64,8 @@ pub struct Metrics {
     abandoned: [Counter; AbandonedCause::ALL.len()],
     /// Callers held until a refill is done.
     pub waiters: Gauge,
-    /// Callers refused because `limits.waiters` were waiting already.
+    /// Callers refused because `limits.waiters` were waiting already, or because they waited in vain
+    /// for a place under `limits.live_periods`.
     pub waiters_refused: Counter,
     /// Leases of worker ids refused because none was free, or none in time.
     pub worker_leases_refused: Counter,
@@ -110,9 +113,13 @@ pub struct Metrics {
     /// The least seconds any time-ordered sequence in use can go on without the store; 0 where one
     /// has no worker id, +Inf where none is in use.
     pub worker_lease_seconds: Gauge,
+    /// Connections to the listener.
+    pub connections: ConnectionsMetrics,
+    /// Calls refused because their administrator's token was wrong.
+    pub tokens_refused: Counter,
     /// Requests being answered off the warm path.
     pub http_in_flight: Gauge,
-    /// Requests refused because `limits.in_flight` were being answered.
+    /// Requests refused because `limits.in_flight` were being answered, or large replies had no room.
     pub http_refused: Counter,
     http: [RouteMetrics; Route::ALL.len()],
     sequences: Mutex<HashMap<Box<str>, SequenceMetrics>>,
@@ -192,6 +199,8 @@ impl Metrics {
             shortest_runway_seconds: make.unbounded_gauge("odometer_shortest_runway_seconds"),
             worker_ids_held: make.gauge("odometer_worker_ids_held"),
             worker_lease_seconds: make.unbounded_gauge("odometer_worker_lease_seconds"),
+            connections: make.connections(),
+            tokens_refused: make.counter("odometer_tokens_refused_total"),
             http_in_flight: make.gauge("odometer_http_in_flight_requests"),
             http_refused: make.counter("odometer_http_refused_requests_total"),
             http: Route::ALL.map(|route| make.route(route)),
@@ -218,6 +227,8 @@ impl Metrics {
             shutdown,
             caller_gone,
             advanced,
+            recovered,
+            journal_full,
             window,
         ] = &self.abandoned;
         match cause {
@@ -227,6 +238,8 @@ impl Metrics {
             AbandonedCause::Shutdown => shutdown,
             AbandonedCause::CallerGone => caller_gone,
             AbandonedCause::Advanced => advanced,
+            AbandonedCause::Recovered => recovered,
+            AbandonedCause::JournalFull => journal_full,
             AbandonedCause::Window => window,
         }
     }

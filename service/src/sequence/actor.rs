@@ -512,7 +512,9 @@ impl SequenceActor {
                 .abandoned(AbandonedCause::CallerGone)
                 .increment(count);
         }
-        self.shared.store.write_journal(reserved.row(), Fate::Spent);
+        self.shared
+            .store
+            .write_journal(reserved.row(), Fate::HandedOver);
     }
 
     /// How many numbers of a block a change forbids.

@@ -1,7 +1,12 @@
 //! What was changed in the store takes effect in memory: here at once, from other replicas as the
 //! store's news arrive.
 
-use std::sync::{Arc, Weak};
+use std::{
+    collections::HashMap,
+    future::pending,
+    pin::pin,
+    sync::{Arc, Weak},
+};
 
 use futures_util::{StreamExt, stream};
 use odometer_core::{definition::PeriodKind, period::Period};
@@ -13,25 +18,60 @@ use super::{
     messages::Change,
     shared::Shared,
 };
-use crate::store::{Changed, News};
+use crate::store::{Changed, Following, News, SeenRecovery, Source};
 
 /// Periods that are looked at in the store side by side.
 const LOOKED_AT_ONCE: usize = 16;
 
 /// Runs until the store or the directory is gone.
-pub(super) async fn follow(mut news: mpsc::Receiver<News>, shared: Weak<Shared>) {
-    while let Some(news) = news.recv().await {
+pub(super) async fn follow(following: Following, shared: Weak<Shared>) {
+    let Following {
+        mut news,
+        recoveries,
+    } = following;
+    let mut heard_of = Recoveries {
+        recoveries,
+        n_of_each: HashMap::new(),
+    };
+    loop {
+        let heard = tokio::select! {
+            // What is told of a recovery undoes what is told of changes, so it comes first.
+            biased;
+            source = heard_of.next() => Err(source),
+            heard = news.recv() => Ok(heard),
+        };
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        match news {
-            News::Changed(all) => {
-                for changed in &all {
-                    shared.apply(changed, Concerns::Unknown).await;
-                }
-            }
-            News::Recovered => shared.distrust_all(),
+        match heard {
+            Err(source) => shared.start_over(source),
+            Ok(Some(heard)) => shared.apply_all(&heard, &mut heard_of).await,
+            Ok(None) => return,
         }
+    }
+}
+
+/// Which recoveries were heard of, and where the next ones arrive.
+struct Recoveries {
+    recoveries: mpsc::UnboundedReceiver<SeenRecovery>,
+    /// How many each database has had.
+    n_of_each: HashMap<Source, u64>,
+}
+
+impl Recoveries {
+    /// Waits for the next one.
+    async fn next(&mut self) -> Source {
+        let Some(seen) = self.recoveries.recv().await else {
+            return pending().await;
+        };
+        self.n_of_each.insert(seen.source, seen.n_recoveries);
+        seen.source
+    }
+
+    /// Whether the database was recovered after it told this.
+    fn undoes(&self, news: &News) -> bool {
+        let n_recoveries = self.n_of_each.get(&news.source);
+        n_recoveries.is_some_and(|n| news.n_recoveries < *n)
     }
 }
 
@@ -120,10 +160,73 @@ impl Shared {
         }
     }
 
-    /// Every sequence is read before anything is reserved of it next.
-    fn distrust_all(&self) {
-        for issuer in self.all_issuers() {
-            issuer.memory.lock().distrust();
+    /// Applies all of it, unless its database is recovered meanwhile.
+    async fn apply_all(self: &Arc<Self>, news: &News, heard_of: &mut Recoveries) {
+        let mut applying = pin!(async {
+            for changed in &news.changed {
+                self.apply(changed, Concerns::Unknown).await;
+            }
+        });
+        while !heard_of.undoes(news) {
+            tokio::select! {
+                biased;
+                source = heard_of.next() => self.start_over(source),
+                () = &mut applying => return,
+            }
         }
+    }
+
+    /// A database was recovered: from the return of this on every sequence is read before anything is
+    /// reserved of it next, and a task drops what the database gave before.
+    fn start_over(self: &Arc<Self>, source: Source) {
+        let mut holders = self.all_issuers();
+        let is_of = |store: &str| self.store.has(source, store);
+        holders.retain(|issuer| issuer.memory.lock().distrust(source, is_of));
+        let shared = Arc::clone(self);
+        actix::spawn(async move { shared.obey_all(holders).await });
+    }
+
+    async fn obey_all(self: &Arc<Self>, issuers: Vec<Arc<Issuer>>) {
+        stream::iter(issuers)
+            .for_each_concurrent(LOOKED_AT_ONCE, |issuer| async move {
+                self.obey(&issuer).await;
+            })
+            .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_database_told_before_its_recovery_does_not_count() {
+        let (tell, recoveries) = mpsc::unbounded_channel();
+        let mut heard_of = Recoveries {
+            recoveries,
+            n_of_each: HashMap::new(),
+        };
+        let (one, other) = (
+            Source::default(),
+            Source {
+                database: 1,
+                ..Source::default()
+            },
+        );
+        let news = |source, n_recoveries| News {
+            source,
+            n_recoveries,
+            changed: Vec::new(),
+        };
+        assert!(!heard_of.undoes(&news(one, 0)));
+        let seen = SeenRecovery {
+            source: one,
+            n_recoveries: 1,
+        };
+        assert!(tell.send(seen).is_ok());
+        assert_eq!(heard_of.next().await, one);
+        assert!(heard_of.undoes(&news(one, 0)));
+        assert!(!heard_of.undoes(&news(one, 1)));
+        assert!(!heard_of.undoes(&news(other, 0)));
     }
 }

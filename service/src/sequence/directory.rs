@@ -10,6 +10,7 @@ use futures_util::{StreamExt, stream};
 use odometer_core::{
     block::Block,
     definition::{Definition, Kind, PeriodKind},
+    format::Printer,
     name::SequenceName,
     period::{CounterKey, Period},
     runway::Runway,
@@ -60,8 +61,8 @@ impl Directory {
         let shared = Arc::new(Shared::new(store, settings, metrics, arbiter.handle()));
         arbiter.spawn(sweep::run(Arc::downgrade(&shared)));
         arbiter.spawn(loading::run(Arc::downgrade(&shared)));
-        if let Some(news) = shared.store.news() {
-            arbiter.spawn(changes::follow(news, Arc::downgrade(&shared)));
+        if let Some(following) = shared.store.news() {
+            arbiter.spawn(changes::follow(following, Arc::downgrade(&shared)));
         }
         Arc::new(Self { shared, arbiter })
     }
@@ -138,6 +139,12 @@ impl Directory {
 
     /// Takes from the issuer that has the numbers, as far as it is in memory.
     #[inline]
+    /// How a sequence prints its numbers, if it is in memory; within, `None` where just as they are.
+    pub fn printer(&self, name: &str, period: Option<&str>) -> Option<Option<Arc<Printer>>> {
+        let counts = |issuer: &Arc<Issuer>| issuer.periods().is_none().then_some(());
+        self.warm(name, period, counts, |shown, ()| shown.printer.cloned())
+    }
+
     fn warm<T, R>(
         &self,
         name: &str,
@@ -224,7 +231,7 @@ impl Directory {
         SequenceActor: Handler<M>,
         <SequenceActor as Actor>::Context: ToEnvelope<SequenceActor, M>,
     {
-        let _place = self.shared.admit_waiter()?;
+        let _turn = self.shared.admit_waiter()?;
         self.shared.metrics.cold_calls.increment(1);
         let until = Instant::now() + self.shared.settings.refill_deadline;
         loop {
@@ -256,6 +263,9 @@ impl Directory {
                 Ok(Ok(Err(SequenceError::Elsewhere))) if Instant::now() < until => {}
                 Ok(Ok(Err(SequenceError::Elsewhere))) => return Err(SequenceError::RefillTimeout),
                 Ok(Ok(outcome)) => {
+                    if outcome.is_err() && sabotage::is(Fault::RefusedBurns) {
+                        let _burnt = issuer.cursor.take_batch(1, false);
+                    }
                     return outcome.map(|ranges| Issued {
                         key: issuer.key.clone(),
                         ranges,
@@ -291,7 +301,7 @@ impl Directory {
             (None, Some(_)) => shared.periods(&head, until).await?,
         };
         let chosen = periods.choose(period, clock::now_ms())?;
-        shared.member(&head, &periods, chosen)
+        shared.member_in_time(&head, &periods, chosen, until).await
     }
 
     /// All that is known of a sequence, and of its counter in the period that is asked for, or in

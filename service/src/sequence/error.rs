@@ -130,7 +130,7 @@ pub enum SequenceError {
          again when it is back."
     )]
     Incomplete { away: String },
-    #[error("The database cannot be reached and no number is left in memory; try again.")]
+    #[error("The database gives no numbers now and none is left in memory; try again.")]
     StoreUnavailable,
     #[error(
         "The database holds less than this replica has seen in it: it was restored or failed over. \

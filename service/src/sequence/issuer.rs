@@ -38,7 +38,7 @@ use super::{
 use crate::{
     clock,
     sabotage::{self, Fault},
-    store::{Changed, Known, Reserved, Row},
+    store::{Changed, Known, Reserved, Row, Source},
 };
 
 /// Below every version of a definition.
@@ -341,11 +341,6 @@ impl Issuer {
     /// Somebody asked for what could not be given.
     pub(super) fn note_asked(&self) {
         self.memory.lock().used_at = Instant::now();
-    }
-
-    /// When it was last used, as of the last sample.
-    pub(super) fn used_at(&self) -> Instant {
-        self.memory.lock().used_at
     }
 
     /// Whether it is on its way out of memory.
@@ -681,9 +676,17 @@ impl Memory {
         }
     }
 
-    /// The store is another one than before: what it said of definition and life is read again.
-    /// What was seen of the counter, and the floor, hold on.
-    pub(super) fn distrust(&mut self) {
+    /// A database is another one than before: what it said of definition and life is read again, if
+    /// it is of the store in which the sequence lives. What was seen of the counter, and the floor,
+    /// hold on. Whether blocks of it are held, which then have to go.
+    pub(super) fn distrust(&mut self, source: Source, is_of: impl Fn(&str) -> bool) -> bool {
+        let lives_there = |known: &Known| is_of(&known.definition.store);
+        let holds_any = self.held.iter().any(|row| row.source == source)
+            && !sabotage::is(Fault::RecoveryKeepsMemory);
+        if !holds_any && !self.known.as_ref().is_none_or(lives_there) {
+            return false;
+        }
+        self.must_reload |= holds_any;
         self.is_retired = false;
         self.life_version = NO_VERSION;
         self.reload_version = NO_VERSION;
@@ -692,6 +695,7 @@ impl Memory {
             known.trusted = false;
             known.definition_version = NO_VERSION;
         }
+        holds_any
     }
 
     /// Numbers a second since the last sample, which for a parked name may be a minute ago.

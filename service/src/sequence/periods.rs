@@ -4,7 +4,11 @@
 //! the issuer of the period that a caller names, or of the present. Which period that is, is
 //! decided once a call, and the number and all that is printed of the period follow from it.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use odometer_core::{
@@ -12,12 +16,17 @@ use odometer_core::{
     period::{Calendar, CalendarPeriod, Period},
 };
 use parking_lot::Mutex;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use super::{error::SequenceError, issuer::Issuer};
 
-/// More issuers than the bound are tolerated up to so many times it, while the least used are on
-/// their way out.
+/// There are places for so many times the bound: those that leave keep theirs until what is left of
+/// them is given back.
 const SLACK: usize = 4;
+/// The bound divided by this leave at once, so that few newcomers have to look for who should.
+const PART: usize = 8;
+/// Between two looks for those who should leave, while callers wait for a place.
+pub(super) const BETWEEN_TWO_LOOKS: Duration = Duration::from_millis(5);
 
 /// Where the numbers of a sequence with periods come from.
 pub(super) struct Periods {
@@ -26,7 +35,17 @@ pub(super) struct Periods {
     /// That of the present, as it last was; only with a calendar.
     current: ArcSwapOption<Issuer>,
     members: Mutex<Members>,
+    /// Who waits for one gets it in turn.
+    places: OnceLock<Arc<Semaphore>>,
+    /// The one who looks, of those who wait.
+    looker: Arc<Semaphore>,
 }
+
+/// Room for one issuer in memory.
+pub(super) type Place = OwnedSemaphorePermit;
+
+/// The part of the one caller who looks for all who wait.
+pub(super) type Looker = OwnedSemaphorePermit;
 
 /// What a caller's period is judged by.
 enum Rule {
@@ -36,9 +55,23 @@ enum Rule {
 
 #[derive(Default)]
 struct Members {
-    by_period: HashMap<Period, Arc<Issuer>>,
+    by_period: HashMap<Period, Member>,
+    /// Issuers that ever came in.
+    n_admitted: u64,
+    /// What that was at the last look for those who should leave, and when that look was.
+    n_looked: u64,
+    looked_at: Option<Instant>,
     /// The head is leaving memory: nobody comes in any more.
     is_closed: bool,
+}
+
+struct Member {
+    issuer: Arc<Issuer>,
+    /// What it had issued at the last look.
+    n_issued: u64,
+    /// Before which newcomer it was used last, as far as looks have seen: the lower, the longer ago.
+    used: u64,
+    _place: Place,
 }
 
 /// A period that a caller may count in.
@@ -58,22 +91,47 @@ pub(super) struct Span {
 
 /// What becomes of an issuer that wants in.
 pub(super) enum Admission {
-    /// It is in, and this one is in the way.
-    In(Arc<Issuer>, Option<Arc<Issuer>>),
+    /// It is in, and these should leave.
+    In(Arc<Issuer>, Vec<Arc<Issuer>>),
     /// The head is leaving memory: look the name up again.
     Closed,
-    /// There are too many; this one should leave.
-    Full(Option<Arc<Issuer>>),
 }
 
 impl Members {
-    /// The one used least of those that are not leaving.
-    fn least_used(&self) -> Option<Arc<Issuer>> {
-        let staying = self
-            .by_period
-            .values()
-            .filter(|issuer| !issuer.is_leaving());
-        staying.min_by_key(|issuer| issuer.used_at()).cloned()
+    fn issuer(&self, period: &str) -> Option<Arc<Issuer>> {
+        let member = self.by_period.get(period)?;
+        Some(Arc::clone(&member.issuer))
+    }
+
+    /// Whether so many came in since the last look that it is time for another one.
+    fn is_look_due(&self, limit: usize) -> bool {
+        let n_since = self.n_admitted.saturating_sub(self.n_looked);
+        let part = u64::try_from(limit / PART).unwrap_or(u64::MAX);
+        self.by_period.len() > limit && n_since > part
+    }
+
+    /// Those that should leave, so that a part less than the bound stays: the least used. Those that
+    /// somebody waits for go on, and are looked at again.
+    fn look(&mut self, limit: usize) -> Vec<Arc<Issuer>> {
+        self.n_looked = self.n_admitted;
+        self.looked_at = Some(Instant::now());
+        let now = self.n_admitted;
+        let mut staying = Vec::with_capacity(self.by_period.len());
+        for member in self.by_period.values_mut() {
+            if member.issuer.is_leaving() {
+                continue;
+            }
+            let n_issued = member.issuer.n_issued();
+            if std::mem::replace(&mut member.n_issued, n_issued) != n_issued {
+                member.used = now;
+            }
+            staying.push((member.used, &member.issuer));
+        }
+        let n_kept = limit.saturating_sub(limit / PART);
+        let n_leaving = staying.len().saturating_sub(n_kept);
+        staying.sort_unstable_by_key(|(used, _)| *used);
+        let leaving = staying.into_iter().take(n_leaving);
+        leaving.map(|(_, issuer)| Arc::clone(issuer)).collect()
     }
 }
 
@@ -119,6 +177,8 @@ impl Periods {
             definition: ArcSwap::from(Arc::clone(definition)),
             current: ArcSwapOption::empty(),
             members: Mutex::default(),
+            places: OnceLock::new(),
+            looker: Arc::new(Semaphore::new(1)),
         })
     }
 
@@ -203,7 +263,7 @@ impl Periods {
         let period = calendar.at(now_ms).period;
         // Under the lock, or who leaves meanwhile would be put in front of those to come.
         let members = self.members.lock();
-        let present = members.by_period.get(period.as_str()).cloned()?;
+        let present = members.issuer(period.as_str())?;
         self.current.store(Some(Arc::clone(&present)));
         Some(present)
     }
@@ -221,7 +281,7 @@ impl Periods {
     }
 
     pub(super) fn member(&self, period: &str) -> Option<Arc<Issuer>> {
-        self.members.lock().by_period.get(period).cloned()
+        self.members.lock().issuer(period)
     }
 
     /// Whether no issuer of a period is in memory.
@@ -231,33 +291,81 @@ impl Periods {
 
     /// All issuers of periods in memory.
     pub(super) fn members(&self) -> Vec<Arc<Issuer>> {
-        self.members.lock().by_period.values().cloned().collect()
+        let members = self.members.lock();
+        let members = members.by_period.values();
+        members.map(|member| Arc::clone(&member.issuer)).collect()
     }
 
-    /// Lets an issuer in where there is none of its period; of more than `limit` the one used least
-    /// should leave, and is told of in any case.
+    fn places(&self, limit: usize) -> Arc<Semaphore> {
+        let places = self.places.get_or_init(|| {
+            let n_places = limit.saturating_mul(SLACK).min(Semaphore::MAX_PERMITS);
+            Arc::new(Semaphore::new(n_places))
+        });
+        Arc::clone(places)
+    }
+
+    /// A place, if one is free and nobody waits for it.
+    pub(super) fn free_place(&self, limit: usize) -> Option<Place> {
+        self.places(limit).try_acquire_owned().ok()
+    }
+
+    /// The next place that becomes free and that nobody has waited for longer.
+    ///
+    /// # Errors
+    /// Never: places are not taken away.
+    pub(super) async fn next_place(&self, limit: usize) -> Result<Place, AcquireError> {
+        self.places(limit).acquire_owned().await
+    }
+
+    /// Waits until nobody else looks for those who should leave.
+    ///
+    /// # Errors
+    /// Never: the part is not taken away.
+    pub(super) async fn next_looker(&self) -> Result<Looker, AcquireError> {
+        Arc::clone(&self.looker).acquire_owned().await
+    }
+
+    /// Lets an issuer in where there is none of its period; where there are more than `limit`, some
+    /// should leave.
     pub(super) fn admit(
         &self,
         period: &Period,
-        limit: usize,
+        (limit, place): (usize, Place),
         fresh: impl FnOnce() -> Arc<Issuer>,
     ) -> Admission {
         let mut members = self.members.lock();
         if members.is_closed {
             return Admission::Closed;
         }
-        if let Some(issuer) = members.by_period.get(period.as_str()) {
-            return Admission::In(Arc::clone(issuer), None);
-        }
-        let in_the_way = (members.by_period.len() >= limit)
-            .then(|| members.least_used())
-            .flatten();
-        if members.by_period.len() >= limit.saturating_mul(SLACK) {
-            return Admission::Full(in_the_way);
+        if let Some(issuer) = members.issuer(period.as_str()) {
+            return Admission::In(issuer, Vec::new());
         }
         let fresh = fresh();
-        members.by_period.insert(period.clone(), Arc::clone(&fresh));
-        Admission::In(fresh, in_the_way)
+        members.n_admitted = members.n_admitted.saturating_add(1);
+        let member = Member {
+            issuer: Arc::clone(&fresh),
+            n_issued: 0,
+            used: members.n_admitted,
+            _place: place,
+        };
+        members.by_period.insert(period.clone(), member);
+        let leaving = if members.is_look_due(limit) {
+            members.look(limit)
+        } else {
+            Vec::new()
+        };
+        Admission::In(fresh, leaving)
+    }
+
+    /// Those that should leave, for a caller who waits for a place; none where another one has just
+    /// looked.
+    pub(super) fn look_again(&self, limit: usize) -> Vec<Arc<Issuer>> {
+        let mut members = self.members.lock();
+        let has_looked = |at: Instant| at.elapsed() < BETWEEN_TWO_LOOKS;
+        if members.looked_at.is_some_and(has_looked) {
+            return Vec::new();
+        }
+        members.look(limit)
     }
 
     /// Lets an issuer out, if it is in.
@@ -265,7 +373,7 @@ impl Periods {
         let is_this = |found: &Arc<Issuer>| std::ptr::eq(&raw const **found, issuer);
         let mut members = self.members.lock();
         let period = issuer.key.period.as_str();
-        if !members.by_period.get(period).is_some_and(is_this) {
+        if !members.issuer(period).as_ref().is_some_and(is_this) {
             return;
         }
         members.by_period.remove(period);
@@ -279,5 +387,86 @@ impl Periods {
         let mut members = self.members.lock();
         members.is_closed = members.by_period.is_empty();
         members.is_closed
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests may fail loudly")]
+mod tests {
+    use odometer_core::{name::SequenceName, period::CounterKey};
+
+    use super::*;
+
+    const LIMIT: usize = 16;
+
+    fn keyed() -> Periods {
+        Periods::of(&Arc::new(Definition {
+            period: PeriodKind::Keyed,
+            ..Definition::default()
+        }))
+        .unwrap()
+    }
+
+    /// Lets a key in, and says which should leave.
+    fn admit(periods: &Periods, key: usize) -> Vec<String> {
+        let period = Period::parse(&format!("key-{key:03}")).unwrap();
+        let key = CounterKey {
+            sequence: SequenceName::parse("many").unwrap(),
+            period: period.clone(),
+        };
+        let place = periods.free_place(LIMIT).unwrap();
+        let fresh = || Arc::new(Issuer::new(key));
+        match periods.admit(&period, (LIMIT, place), fresh) {
+            Admission::In(_, leaving) => names(&leaving),
+            Admission::Closed => panic!("nobody closed it"),
+        }
+    }
+
+    fn names(issuers: &[Arc<Issuer>]) -> Vec<String> {
+        let period = |issuer: &Arc<Issuer>| issuer.key.period.as_str().to_owned();
+        issuers.iter().map(period).collect()
+    }
+
+    #[test]
+    fn those_used_least_leave_several_at_once() {
+        let periods = keyed();
+        for key in 0..LIMIT {
+            assert!(admit(&periods, key).is_empty());
+        }
+        // Used since it came, as `key-001` is not.
+        periods.member("key-000").unwrap().add_direct(1);
+        // The bound, less its part, stays.
+        let leaving = admit(&periods, LIMIT);
+        assert_eq!(leaving, ["key-001", "key-002", "key-003"]);
+        // Until so many have come in again, nobody looks.
+        assert!(admit(&periods, LIMIT + 1).is_empty());
+        assert!(admit(&periods, LIMIT + 2).is_empty());
+        assert!(!admit(&periods, LIMIT + 3).is_empty());
+    }
+
+    #[tokio::test]
+    async fn one_of_those_who_wait_looks_and_hands_that_on() {
+        let periods = keyed();
+        let looker = periods.next_looker().await.unwrap();
+        let mut next = std::pin::pin!(periods.next_looker());
+        tokio::select! {
+            biased;
+            _ = &mut next => panic!("two look at once"),
+            () = std::future::ready(()) => {}
+        }
+        drop(looker);
+        drop(next.await.unwrap());
+    }
+
+    #[test]
+    fn there_are_four_places_for_each_that_may_stay() {
+        let periods = keyed();
+        for key in 0..SLACK * LIMIT {
+            admit(&periods, key);
+        }
+        assert!(periods.free_place(LIMIT).is_none());
+        let first = periods.member("key-000").unwrap();
+        periods.dismiss(&first);
+        assert!(periods.free_place(LIMIT).is_some());
     }
 }

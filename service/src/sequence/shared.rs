@@ -1,17 +1,21 @@
 //! What the directory, its actors and its sweep share: the names in memory, and the way to actors.
 
 use std::{
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use actix::{Actor, ArbiterHandle, Handler, Message, dev::ToEnvelope};
 use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{
+    sync::oneshot,
+    time::{sleep_until, timeout},
+};
 
 use super::{
     SequenceSettings,
@@ -23,15 +27,19 @@ use super::{
     messages::{Learn, Unload},
     near::Allowance,
     ownership::Ownership,
-    periods::{Admission, Chosen, Periods},
+    periods::{Admission, BETWEEN_TWO_LOOKS, Chosen, Periods, Place},
     slow::SlowRefills,
     templates::Template,
 };
 use crate::{
     clock,
     metrics::Metrics,
-    store::{Seen, StoreError, Stores},
+    store::{Contact, Seen, StoreError, Stores},
 };
+
+/// The longest between two looks of a caller who waits for a place whether the place is still of use;
+/// one of those who wait looks for places more often.
+const BETWEEN_TWO_CHECKS: Duration = Duration::from_millis(250);
 
 /// What the directory, its actors and its sweep share.
 pub(super) struct Shared {
@@ -130,8 +138,7 @@ impl Shared {
         }
     }
 
-    /// The issuer of a period, made where there is none; of a sequence with more of them in memory
-    /// than the bound, the one used least is sent away.
+    /// The issuer of a period, made where there is none, if there is a place for it now.
     pub(super) fn member(
         self: &Arc<Self>,
         head: &Arc<Issuer>,
@@ -141,6 +148,67 @@ impl Shared {
         if let Some(issuer) = periods.member(chosen.period.as_str()) {
             return Ok(issuer);
         }
+        let place = periods.free_place(self.settings.live_periods);
+        let place = place.ok_or_else(no_place)?;
+        self.admit_member(head, periods, chosen, place)
+    }
+
+    /// The same for a caller, who waits for a place while others leave. However many wait, one of them
+    /// looks who should leave.
+    pub(super) async fn member_in_time(
+        self: &Arc<Self>,
+        head: &Arc<Issuer>,
+        periods: &Periods,
+        chosen: Chosen,
+        until: Instant,
+    ) -> Result<Arc<Issuer>, SequenceError> {
+        if let Some(issuer) = periods.member(chosen.period.as_str()) {
+            return Ok(issuer);
+        }
+        let limit = self.settings.live_periods;
+        if let Some(place) = periods.free_place(limit) {
+            return self.admit_member(head, periods, chosen, place);
+        }
+        let mut place = pin!(periods.next_place(limit));
+        let (mut next_looker, mut looker) = (pin!(periods.next_looker()), None);
+        loop {
+            let pause = if looker.is_some() {
+                self.send_away(periods.look_again(limit));
+                BETWEEN_TWO_LOOKS
+            } else {
+                BETWEEN_TWO_CHECKS.mul_f64(rand::random_range(0.5..1.0))
+            };
+            let check = until.min(Instant::now() + pause);
+            tokio::select! {
+                biased;
+                place = &mut place => {
+                    let place = place.map_err(|_| no_place())?;
+                    return self.admit_member(head, periods, chosen, place);
+                }
+                next = &mut next_looker, if looker.is_none() => looker = Some(next),
+                () = sleep_until(check.into()) => {}
+            }
+            if let Some(issuer) = periods.member(chosen.period.as_str()) {
+                return Ok(issuer);
+            }
+            // Nobody leaves who cannot give back, and who comes would get nothing.
+            if self.store.contact_of(&periods.definition().store) != Contact::Up {
+                return Err(SequenceError::StoreUnavailable);
+            }
+            if Instant::now() >= until {
+                self.metrics.waiters_refused.increment(1);
+                return Err(no_place());
+            }
+        }
+    }
+
+    fn admit_member(
+        self: &Arc<Self>,
+        head: &Arc<Issuer>,
+        periods: &Periods,
+        chosen: Chosen,
+        place: Place,
+    ) -> Result<Arc<Issuer>, SequenceError> {
         if self.n_live.load(Ordering::Relaxed) >= self.settings.live_sequences {
             return Err(SequenceError::Overloaded {
                 what: "limits.live_sequences",
@@ -151,28 +219,26 @@ impl Shared {
             period: chosen.period.clone(),
         };
         let like = periods.present(clock::now_ms());
-        let admitted = periods.admit(&chosen.period, self.settings.live_periods, || {
+        let limit = self.settings.live_periods;
+        let admitted = periods.admit(&chosen.period, (limit, place), || {
             self.n_live.fetch_add(1, Ordering::Relaxed);
             let issuer = Issuer::of_period(key, chosen.span, like.as_deref());
             issuer.print_as(&periods.definition());
             Arc::new(issuer)
         });
         match admitted {
-            Admission::In(issuer, in_the_way) => {
-                if let Some(in_the_way) = in_the_way {
-                    self.tell(&in_the_way, Unload);
-                }
+            Admission::In(issuer, leaving) => {
+                self.send_away(leaving);
                 Ok(issuer)
             }
             Admission::Closed => Err(SequenceError::Elsewhere),
-            Admission::Full(in_the_way) => {
-                if let Some(in_the_way) = in_the_way {
-                    self.tell(&in_the_way, Unload);
-                }
-                Err(SequenceError::Overloaded {
-                    what: "limits.live_periods",
-                })
-            }
+        }
+    }
+
+    /// Sends issuers out of memory, as far as nobody waits for them.
+    fn send_away(self: &Arc<Self>, leaving: Vec<Arc<Issuer>>) {
+        for issuer in leaving {
+            self.tell(&issuer, Unload);
         }
     }
 
@@ -373,16 +439,16 @@ impl Shared {
             .any(|issuer| issuer.cursor.remaining() > 0 || has_time(issuer))
     }
 
-    pub(super) fn admit_waiter(self: &Arc<Self>) -> Result<Place, SequenceError> {
+    pub(super) fn admit_waiter(self: &Arc<Self>) -> Result<Turn, SequenceError> {
         let n_before = self.n_waiters.fetch_add(1, Ordering::Relaxed);
-        let place = Place(Arc::clone(self));
+        let turn = Turn(Arc::clone(self));
         if n_before >= self.settings.waiters {
             self.metrics.waiters_refused.increment(1);
             return Err(SequenceError::Overloaded {
                 what: "limits.waiters",
             });
         }
-        Ok(place)
+        Ok(turn)
     }
 
     /// For tests: an actor that dies at every fifth of these points.
@@ -399,10 +465,17 @@ impl Shared {
     pub(super) fn panic_now_and_then(&self) {}
 }
 
-/// A waiter's place under the bound.
-pub(super) struct Place(Arc<Shared>);
+/// Of a sequence that has as many periods in memory as it may.
+fn no_place() -> SequenceError {
+    SequenceError::Overloaded {
+        what: "limits.live_periods",
+    }
+}
 
-impl Drop for Place {
+/// A waiter under the bound.
+pub(super) struct Turn(Arc<Shared>);
+
+impl Drop for Turn {
     fn drop(&mut self) {
         self.0.n_waiters.fetch_sub(1, Ordering::Relaxed);
     }

@@ -21,7 +21,12 @@ use super::{
     queue::Waiter,
     timed::{NotTaken, Timed},
 };
-use crate::{clock, metrics::AbandonedCause, store::Want};
+use crate::{
+    clock,
+    metrics::AbandonedCause,
+    sabotage::{self, Fault},
+    store::Want,
+};
 
 /// Clocks are looked at again at least so often: they may be set.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
@@ -179,6 +184,9 @@ impl SequenceActor {
             NotTaken::Refused(Refused::Limit) => Unserved::Needs(Need::Time),
             NotTaken::Refused(Refused::Ahead { ticks }) => {
                 let wait = until_later(timed.layout(), ticks);
+                if sabotage::is(Fault::ClockNotWaitedFor) {
+                    return told(clock_behind(wait));
+                }
                 let is_short =
                     timed.is_within_a_batch(ticks) || wait <= self.shared.settings.clock_wait;
                 Unserved::Needs(if is_short {

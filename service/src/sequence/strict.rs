@@ -126,7 +126,9 @@ impl SequenceActor {
             self.issuer.add_direct(count);
         }
         if is_block {
-            self.shared.store.write_journal(reserved.row(), Fate::Spent);
+            self.shared
+                .store
+                .write_journal(reserved.row(), Fate::HandedOver);
         }
     }
 

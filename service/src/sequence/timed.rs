@@ -371,6 +371,10 @@ impl Timed {
             skew_ms: lease.skew_ms,
             is_lost: false,
         });
+        let ends = match sabotage::is(Fault::NoLeaseReserve) {
+            true => now + renewal,
+            false => ends,
+        };
         self.ends.store(nanos(ends), Ordering::Release);
     }
 

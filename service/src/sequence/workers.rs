@@ -90,7 +90,7 @@ pub enum WorkerError {
     ClockAhead { seconds: i64 },
     #[error("The database's schema knows no worker ids yet: run `odometer migrate`.")]
     OldSchema,
-    #[error("The database cannot be reached; try again.")]
+    #[error("The database gives no worker ids now; try again.")]
     StoreUnavailable,
     #[error(
         "The database holds less than this replica has seen in it: it was restored or failed over. \

@@ -3,6 +3,9 @@
 use std::{sync::Arc, time::SystemTime};
 
 use odometer_core::{definition::Definition, name::SequenceName, period::Period};
+use tokio::sync::mpsc;
+
+use super::settings::Source;
 
 /// Rows of the journal that a description shows.
 pub(super) const BLOCKS_SHOWN: u8 = 100;
@@ -152,11 +155,28 @@ pub struct Changed {
     pub floor: i64,
 }
 
-/// What a replica has to know of its store without asking for it.
+/// Sequences that were changed, here or at another replica, as one database says.
 #[derive(Clone, Debug)]
-pub enum News {
-    /// Sequences that were changed, here or at another replica.
-    Changed(Vec<Changed>),
-    /// `odometer recover` ran: nothing that is remembered of a counter is worth a try.
-    Recovered,
+pub struct News {
+    pub source: Source,
+    /// How many recoveries of that database this process had seen when it was read.
+    pub n_recoveries: u64,
+    pub changed: Vec<Changed>,
+}
+
+/// `odometer recover` ran on a database: nothing that is remembered of a counter is worth a try,
+/// nothing that the database gave before is issued, and earlier news of it do not count.
+#[derive(Clone, Copy, Debug)]
+pub struct SeenRecovery {
+    pub source: Source,
+    /// How many of that database this process has seen, with this one.
+    pub n_recoveries: u64,
+}
+
+/// Where the news of a process's databases arrive.
+pub struct Following {
+    /// As many as their reader takes.
+    pub news: mpsc::Receiver<News>,
+    /// These wait for no news.
+    pub recoveries: mpsc::UnboundedReceiver<SeenRecovery>,
 }

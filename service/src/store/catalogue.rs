@@ -214,7 +214,9 @@ pub(super) async fn bear(
         transaction.rollback().await?;
         return Ok(Birth::TooLow);
     }
-    insert(&transaction, &name, &definition, 0, stripe, ground).await?;
+    // Nothing of it is older than the last recovery.
+    let version = ground.version();
+    insert(&transaction, &name, &definition, version, stripe, ground).await?;
     transaction.commit().await?;
     Ok(Birth::Born)
 }
@@ -382,12 +384,15 @@ pub(super) fn without_counter(name: &SequenceName) -> StoreError {
 /// An unexpected failure, said once in the log.
 pub(super) fn unexpected(name: &SequenceName, failure: &Failure) -> StoreError {
     match failure.cause() {
-        Cause::NoConnection(_) | Cause::Refused(_) | Cause::ReadOnly(_) | Cause::Broken(_) => {
-            StoreError::Unavailable
-        }
+        Cause::NoConnection(_)
+        | Cause::Away(_)
+        | Cause::Refused(_)
+        | Cause::ReadOnly(_)
+        | Cause::Broken(_)
+        | Cause::Internal(_) => StoreError::Unavailable,
         Cause::WentBack => StoreError::WentBack,
         // Said where every statement passes, and not for each name.
-        Cause::DiskFull => StoreError::Unavailable,
+        Cause::DiskFull(_) => StoreError::Unavailable,
         Cause::Busy | Cause::Silent | Cause::Interrupted | Cause::Contention | Cause::Duplicate => {
             StoreError::Deadline
         }

@@ -45,74 +45,149 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Why the server will not have this connection however often it is tried, if that is so.
-    pub(super) fn refusal(&self) -> Option<&'static str> {
-        const LOGIN: &str = "the database refuses this user or password";
-        const HOST: &str = "the database admits no such user from this host, or not without TLS";
-        const DATABASE: &str = "the server has no database of this name";
-        const RIGHT: &str = "the user may not use this database";
+    /// Why the server will not have this connection however often it is tried, and what to do; not
+    /// for what [passes](Self::passing) by itself.
+    pub(super) fn refusal(&self) -> String {
+        const LOGIN: (&str, &str) = (
+            "the database refuses this user or password",
+            "correct them in the URL, or on the server",
+        );
+        const HOST: (&str, &str) = (
+            "the database admits no such user from this host, or not without TLS",
+            "allow it on the server (pg_hba.conf, CREATE USER), or ask for TLS in the URL",
+        );
+        const DATABASE: (&str, &str) = (
+            "the server has no database of this name",
+            "correct the name in the URL, or create the database",
+        );
+        const RIGHT: (&str, &str) = (
+            "the user may not use this database",
+            "grant the user the right to connect to it",
+        );
+        let (what, to_do) = match self {
+            Code::Postgres("28P01", _) => LOGIN,
+            Code::Postgres("28000", _) => HOST,
+            Code::Postgres("3D000", _) => DATABASE,
+            Code::Postgres("42501", _) => RIGHT,
+            Code::Postgres("08P01", message) if message.contains("no such database") => DATABASE,
+            Code::Postgres("08P01", message) if is_login_of_a_pooler(message) => LOGIN,
+            Code::MySql(1045 | 1698) => LOGIN,
+            Code::MySql(1130 | 3159) => HOST,
+            Code::MySql(1049) => DATABASE,
+            Code::MySql(1044) => RIGHT,
+            Code::MySql(1251) => (
+                "the database wants this user to log in in another way",
+                "give the user a password of a plugin that this program knows",
+            ),
+            Code::MySql(1129) => (
+                "the database has blocked this host after failed connections",
+                "run FLUSH HOSTS on the server, and see its log for what failed",
+            ),
+            Code::Sqlite(_) => return self.answer(),
+            Code::Postgres(..) | Code::MySql(_) | Code::Other => {
+                return format!("the database refuses the connection: {}", self.answer());
+            }
+        };
+        format!("{what} ({self}): {to_do}")
+    }
+
+    /// What the server's answer to a statement means, and what to do where waiting does not help.
+    pub(super) fn answer(&self) -> String {
+        let (what, to_do) = match self {
+            Code::Postgres("42P01", _) | Code::MySql(1146) => {
+                ("a table is missing", "restore it from a backup")
+            }
+            Code::Postgres("42703", _) | Code::MySql(1054) => {
+                ("a column is missing", "restore the table from a backup")
+            }
+            Code::Postgres("42883", _) | Code::MySql(1305) => (
+                "the server lacks a function that Odometer uses",
+                "see in docs/databases.md which servers it works with",
+            ),
+            Code::Postgres("26000" | "42P05", _) => (
+                "a prepared statement is another session's, as behind a pooler",
+                "add ?pgbouncer=true to the URL",
+            ),
+            Code::Postgres("53100", _) | Code::MySql(1021 | 1114) => {
+                ("the database's disk is full", "make room on it")
+            }
+            Code::Sqlite(code) if *code & 0xff == 10 => (
+                "the SQLite file cannot be read or written",
+                "see that it is a file, and that its disk works",
+            ),
+            Code::Sqlite(code) if *code & 0xff == 11 => {
+                ("the SQLite file is damaged", "restore it from a backup")
+            }
+            Code::Sqlite(code) if *code & 0xff == 13 => {
+                ("the disk of the SQLite file is full", "make room on it")
+            }
+            Code::Sqlite(code) if *code & 0xff == 14 => (
+                "the SQLite file cannot be opened",
+                "see that it is a file, and that this user may read and write it",
+            ),
+            Code::Sqlite(code) if *code & 0xff == 26 => (
+                "the file is no SQLite database",
+                "name another file, or one that does not exist yet",
+            ),
+            Code::Postgres(..) | Code::MySql(_) | Code::Sqlite(_) | Code::Other => {
+                return format!("{self}: see the database's log, and look the code up");
+            }
+        };
+        format!("{what} ({self}): {to_do}")
+    }
+
+    /// Why the server cannot be used for now, where that passes by itself.
+    pub(super) fn passing(&self) -> Option<&'static str> {
+        const POOLER: &str =
+            "the pooler in front of the database has no connection for us, and its log says why";
+        const NO_CONNECTION: &str = "the database has no connection left";
         match self {
-            Code::Postgres("28P01", _) => Some(LOGIN),
-            Code::Postgres("28000", _) => Some(HOST),
-            Code::Postgres("3D000", _) => Some(DATABASE),
-            Code::Postgres("42501", _) => Some(RIGHT),
-            Code::Postgres("08P01", message) => {
-                if message.contains("no such database") {
-                    Some(DATABASE)
-                } else if message.contains("authentication failed")
-                    || message.contains("no such user")
-                    || message.contains("wrong password")
-                {
-                    Some(LOGIN)
-                } else {
-                    None
-                }
+            Code::Postgres("53300", _) | Code::MySql(1040 | 1203 | 1226) => Some(NO_CONNECTION),
+            Code::MySql(1461) => Some("the database takes no more prepared statements"),
+            Code::Postgres("53200", _) | Code::MySql(1041 | 1135) => {
+                Some("the database has no memory left for a connection")
             }
-            Code::MySql(1045 | 1698) => Some(LOGIN),
-            Code::MySql(1130 | 3159) => Some(HOST),
-            Code::MySql(1049) => Some(DATABASE),
-            Code::MySql(1044) => Some(RIGHT),
-            Code::MySql(1251) => Some("the database wants this user to log in in another way"),
-            Code::Sqlite(code) if matches!(*code & 0xff, 14 | 26) => {
-                Some("the SQLite file cannot be opened, or is something else")
+            Code::Postgres("57P03", _) => Some("the database is starting, stopping or recovering"),
+            Code::Postgres(code, _) if code.starts_with("57P") => {
+                Some("the database is stopping, or ended the session")
             }
+            Code::MySql(1053 | 1079 | 1080) => Some("the database is stopping"),
+            // Of Galera, and of a server that was set offline.
+            Code::MySql(1047 | 3032) => Some("the database is not ready for statements"),
+            Code::MySql(1927 | 3169 | 4031) => Some("the database ended the session"),
+            Code::MySql(1152 | 1158..=1161) => Some("the database lost the connection"),
+            Code::Postgres("08P01", message)
+                if message.contains("no such database") || is_login_of_a_pooler(message) =>
+            {
+                None
+            }
+            // PgCat and Supavisor say so under codes of failures inside a server.
+            Code::Postgres("58000" | "XX000", message) if has_no_place_in_a_pool(message) => {
+                Some(POOLER)
+            }
+            Code::Postgres(code, _) if code.starts_with("08") => Some(POOLER),
+            // From 2000 on a client's, which a proxy passes on, and from 9000 on a proxy's own.
+            Code::MySql(2000..=2999 | 9000..) => Some(POOLER),
             Code::Postgres(..) | Code::MySql(_) | Code::Sqlite(_) | Code::Other => None,
         }
     }
 
-    /// Why no connection can be had for now, after "the database cannot be reached".
-    pub(super) fn why_away(&self) -> String {
-        let what = match self {
-            Code::Postgres("53300", _) | Code::MySql(1040 | 1203 | 1226) => {
-                "it has no connection left"
-            }
-            Code::Postgres("57P03", _) => "it is starting, stopping or recovering",
-            Code::Postgres("57P01" | "57P02", _) | Code::MySql(1053) => "it is stopping",
-            Code::Postgres("08P01", _) => {
-                "the pooler in front of it has no connection for us, and its log says why"
-            }
-            Code::MySql(1129) => "it has blocked this host after failures (FLUSH HOSTS)",
-            Code::Postgres(..) | Code::MySql(_) | Code::Sqlite(_) | Code::Other => {
-                "it refuses the connection"
-            }
-        };
-        format!("{what} ({self})")
-    }
-
     /// The cause of a failure after which the statement certainly has no effect.
     pub(super) fn cause(&self, text: String) -> Cause {
-        if self.contends() {
+        if let Some(what) = self.passing() {
+            Cause::Away(format!("{what} ({self})"))
+        } else if self.contends() {
             Cause::Contention
         } else if self.is_interrupted() {
             Cause::Interrupted
         } else if self.is_read_only() {
             Cause::ReadOnly(text)
         } else if self.is_disk_full() {
-            Cause::DiskFull
+            Cause::DiskFull(self.answer())
         } else if self.is_denied() {
             Cause::Denied(text)
         } else {
-            Cause::Server(text)
+            Cause::Server(self.answer())
         }
     }
 
@@ -121,11 +196,12 @@ impl<'a> Code<'a> {
         matches!(self, Code::Postgres("08P01", message) if message.contains("startup parameter"))
     }
 
-    /// Serialization failure, deadlock, lock wait timeout; SQLite's busy and locked.
+    /// Serialization failure, deadlock, lock wait timeout, a table that is being changed; SQLite's
+    /// busy and locked.
     fn contends(&self) -> bool {
         match self {
             Code::Postgres(code, _) => matches!(*code, "40001" | "40P01" | "55P03"),
-            Code::MySql(code) => matches!(*code, 1205 | 1213 | 1020),
+            Code::MySql(code) => matches!(*code, 1020 | 1205 | 1213 | 1412 | 1615),
             Code::Sqlite(code) => matches!(*code & 0xff, 5 | 6),
             Code::Other => false,
         }
@@ -150,7 +226,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    fn is_disk_full(&self) -> bool {
+    pub(super) fn is_disk_full(&self) -> bool {
         match self {
             Code::Postgres(code, _) => *code == "53100",
             // No room in the file system, and no room in a tablespace.
@@ -189,6 +265,17 @@ impl<'a> Code<'a> {
     }
 }
 
+fn has_no_place_in_a_pool(message: &str) -> bool {
+    message.contains("the pool") || message.to_ascii_lowercase().contains("max client")
+}
+
+/// Poolers refuse a login under the code of any other of their errors.
+fn is_login_of_a_pooler(message: &str) -> bool {
+    ["authentication failed", "no such user", "wrong password"]
+        .iter()
+        .any(|words| message.contains(words))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,23 +289,42 @@ mod tests {
         for refused in [
             Code::Postgres("28P01", ""),
             Code::Postgres("3D000", ""),
+            Code::Postgres("55000", ""),
+            Code::Postgres("58030", ""),
+            Code::Postgres("XX000", ""),
             Code::MySql(1045),
             Code::MySql(1049),
+            Code::MySql(1129),
+            Code::MySql(1305),
             Code::Sqlite(26),
+            Code::Other,
             of_a_pooler("FATAL: password authentication failed"),
             of_a_pooler("no such database: odometer"),
         ] {
-            assert!(refused.refusal().is_some(), "{refused}");
+            assert_eq!(refused.passing(), None, "{refused}");
+            for said in [refused.refusal(), refused.answer()] {
+                assert!(said.contains(&refused.to_string()), "{refused}: {said}");
+            }
         }
         for away in [
             Code::Postgres("53300", ""),
+            Code::Postgres("57P01", ""),
+            Code::Postgres("57P02", ""),
             Code::Postgres("57P03", ""),
+            Code::Postgres("08006", ""),
+            Code::Postgres("58000", "could not get connection from the pool"),
             Code::MySql(1040),
-            Code::Other,
+            Code::MySql(1047),
+            Code::MySql(1053),
+            Code::MySql(1203),
+            Code::MySql(1226),
+            Code::MySql(1461),
+            Code::MySql(9001),
+            Code::Postgres("XX000", "Max client connections reached"),
+            Code::Postgres("XX000", "MaxClientsInSessionMode: max clients reached"),
             of_a_pooler("server conn crashed?"),
         ] {
-            assert!(away.refusal().is_none(), "{away}");
-            assert!(away.why_away().contains(&away.to_string()), "{away}");
+            assert!(away.passing().is_some(), "{away}");
         }
     }
 
@@ -228,6 +334,8 @@ mod tests {
         for code in [
             Code::Postgres("55P03", ""),
             Code::MySql(1205),
+            Code::MySql(1412),
+            Code::MySql(1615),
             Code::Sqlite(5),
         ] {
             assert!(matches!(cause(code), Cause::Contention));
@@ -244,7 +352,7 @@ mod tests {
             Code::MySql(1114),
             Code::Sqlite(13),
         ] {
-            assert!(matches!(cause(code), Cause::DiskFull));
+            assert!(matches!(cause(code), Cause::DiskFull(_)));
         }
         for code in [Code::Postgres("42501", ""), Code::MySql(1142)] {
             assert!(matches!(cause(code), Cause::Denied(_)));

@@ -1,5 +1,7 @@
 //! What the commands do with every database of every store, one after the other.
 
+use migration::Migrated;
+
 use super::{
     change::recover::{self, Recovered},
     connection::{
@@ -40,8 +42,10 @@ async fn migrate_store(
     let n_failed = failed.len();
     for database in databases {
         match migrate_one(database).await {
-            Ok(()) if database.place.is_only() => tell("The schema is up to date".to_owned()),
-            Ok(()) => tell(format!("The schema of {} is up to date", database.place)),
+            Ok(migrated) => {
+                let sentence = startup::migrated_sentence(migrated);
+                tell(format!("{}: {sentence}", database.place));
+            }
             Err(error) => failed.push(error.of(&database.place)),
         }
     }
@@ -73,12 +77,15 @@ fn all_of(failed: Vec<StartError>) -> Result<(), StartError> {
     Err(failed.fold(first, StartError::and))
 }
 
-pub(in crate::store) async fn migrate_one(database: &DatabaseSettings) -> Result<(), StartError> {
+pub(in crate::store) async fn migrate_one(
+    database: &DatabaseSettings,
+) -> Result<Migrated, StartError> {
     let target = Target::parse(&database.url)?;
     let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
     // A connection being made is too large to be carried on the stack.
-    Box::pin(monitor::migrate(&target, database.bounds.acquire)).await?;
-    Box::pin(record_redis(database, &target)).await
+    let migrated = Box::pin(monitor::migrate(&target, database.bounds.acquire)).await?;
+    Box::pin(record_redis(database, &target)).await?;
+    Ok(migrated)
 }
 
 /// Puts on record which Redis servers count for the database.
@@ -87,11 +94,7 @@ async fn record_redis(database: &DatabaseSettings, target: &Target) -> Result<()
     let (acquire, longest) = (database.bounds.acquire, Some(database.bounds.timeout));
     let single = |target: &Target| target.single(acquire);
     let reached = DatabaseConnection::reach(target, acquire, longest, single).await;
-    let connection = reached.map_err(|verdict| match verdict {
-        Verdict::Wrong(reason) | Verdict::Schema(reason) => StartError::Configuration(reason),
-        Verdict::Away(reason) => StartError::Other(reason),
-        Verdict::Good { .. } => StartError::Other("the database cannot be used".to_owned()),
-    })?;
+    let connection = reached.map_err(StartError::from)?;
     let outcome = agreement
         .record(&connection, database.bounds.definition_refresh)
         .await;
@@ -132,10 +135,12 @@ async fn check_one(database: &DatabaseSettings) -> Result<Vec<String>, StartErro
         place.to_string()
     };
     if let Some(file) = target.file.as_deref().filter(|file| !file.exists()) {
-        return Ok(vec![format!(
+        let mut lines = vec![format!(
             "{named}: the SQLite file {} will be created by `odometer serve`",
             file.display()
-        )]);
+        )];
+        lines.extend(Box::pin(check_servers(database)).await?);
+        return Ok(lines);
     }
     let (acquire, longest) = (bounds.acquire, Some(bounds.timeout));
     let looking = |target: &Target| target.looking(acquire);
@@ -155,18 +160,30 @@ async fn check_one(database: &DatabaseSettings) -> Result<Vec<String>, StartErro
         }
         Err(verdict) => verdict,
     };
-    match verdict {
-        Verdict::Good { warnings } => {
+    match startup::at_start(verdict, bounds.durability) {
+        Verdict::Good { weakness } => {
+            let settings = weakness
+                .as_ref()
+                .map_or(" and settings that last", |_weak| "");
             let mut lines = vec![format!(
-                "{named}: reached, with a schema that fits and settings that last"
+                "{named}: reached, with a schema that fits{settings}"
             )];
-            let warnings = target.warnings.into_iter().chain(warnings);
+            let warnings = target.warnings.into_iter().chain(weakness);
             lines.extend(warnings.map(|text| format!("warning: {}", place.name_in(&text))));
             lines.extend(Box::pin(check_servers(database)).await?);
             Ok(lines)
         }
-        Verdict::Wrong(reason) | Verdict::Schema(reason) => Err(StartError::Configuration(reason)),
-        Verdict::Away(reason) => Err(StartError::Other(reason)),
+        verdict @ (Verdict::Wrong(_) | Verdict::Schema(_) | Verdict::Away(_)) => {
+            Err(and_servers(verdict.into(), database).await)
+        }
+    }
+}
+
+/// What keeps a database from being used, and what keeps its Redis servers.
+async fn and_servers(error: StartError, database: &DatabaseSettings) -> StartError {
+    match Box::pin(check_servers(database)).await {
+        Ok(_reached) => error,
+        Err(servers) => error.and(servers),
     }
 }
 

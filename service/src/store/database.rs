@@ -25,6 +25,7 @@ use super::{
     change::{self, Act, Change},
     connection::monitor::Monitor,
     connection::pool,
+    connection::startup,
     connection::target::Target,
     connection::{Connection, Health},
     error::{Cause, Failure, StartError, StoreError},
@@ -125,7 +126,7 @@ impl Database {
             .map(super::file_lock::FileLock::take)
             .transpose()?;
         let counted = metrics.database(&place.store, place.source.database);
-        let connection = connect(&target, &settings, &counted).await?;
+        let connection = connect(&target, &settings, &counted, place.clone()).await?;
         let (store, went_back) = (Arc::clone(&place.store), counted.went_back.clone());
         let beat = Arc::new(Beat::new(Arc::clone(&holder), store, went_back));
         let journal = Journal::start(
@@ -146,8 +147,8 @@ impl Database {
                 Arc::clone(&connection),
                 Arc::clone(&beat),
                 &settings,
-                Arc::clone(&place.store),
-                tell,
+                &place,
+                (tell, process.recoveries.clone()),
                 counted.clone(),
             ),
         );
@@ -287,8 +288,8 @@ impl Database {
                 .metrics
                 .reservation_duration
                 .record(started.elapsed().as_secs_f64());
-            let metrics = Arc::clone(&database.metrics);
-            let outcome = outcome.map(|reserved| Unpublished::new(reserved, metrics));
+            let (beat, metrics) = (Arc::clone(&database.beat), Arc::clone(&database.metrics));
+            let outcome = outcome.map(|reserved| Unpublished::new(reserved, beat, metrics));
             // Dropped with a block in it, the outcome counts the block as abandoned.
             let _gone = answer.send(outcome);
         };
@@ -421,13 +422,14 @@ async fn connect(
     target: &Target,
     settings: &Bounds,
     counted: &DatabaseMetrics,
+    place: Place,
 ) -> Result<Arc<Connection>, StartError> {
     let (pool, counted) = (target.pool(settings), counted.connections.clone());
-    let connecting = Connection::new(runtime()?, pool, settings.timeout, counted);
+    let connecting = Connection::new(runtime()?, pool, settings.timeout, counted, place);
     let connection = connecting.await;
     connection
         .map(Arc::new)
-        .map_err(|error| super::unreadable(&error))
+        .map_err(|error| startup::verdict_of(&error.into()).into())
 }
 
 /// Of the database's own: it outlives the threads that serve connections.

@@ -7,6 +7,7 @@ use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, SqlxError};
 use thiserror::Error;
 
 use super::{code::Code, connection::tls, reservation::Known, settings::Place};
+use crate::sabotage::{self, Fault};
 
 /// Why the program cannot start, or cannot go on.
 #[derive(Clone, Debug, Error)]
@@ -47,7 +48,7 @@ impl StartError {
 /// With any of them no block exists: what may have been reserved was counted as abandoned.
 #[derive(Clone, Debug, Error)]
 pub enum StoreError {
-    #[error("the database cannot be reached")]
+    #[error("the database cannot be used now")]
     Unavailable,
     #[error("the attempts or the time for one reservation are used up")]
     Deadline,
@@ -129,14 +130,18 @@ pub(super) enum Failure {
 /// What was behind it.
 #[derive(Debug)]
 pub(super) enum Cause {
-    /// No connection could be had: the database is away.
+    /// No connection could be had, and nobody answered: the database is away.
     NoConnection(String),
+    /// The server, or a pooler, answers that it cannot be used for now, which passes by itself.
+    Away(String),
     /// Every connection was taken until the deadline.
     Busy,
     /// No reply came in time.
     Silent,
     /// The connection broke in the middle, or was one of a pool that is replaced.
     Broken(String),
+    /// The server answers that something in it failed; the end of the statement is not told.
+    Internal(String),
     /// The server was reached and refuses this user, password or database.
     Refused(String),
     /// The server is read-only: a standby, or set so.
@@ -144,7 +149,7 @@ pub(super) enum Cause {
     /// This user lacks a right; the text says for what.
     Denied(String),
     /// The server has no room left for what was to be written.
-    DiskFull,
+    DiskFull(String),
     /// Two transactions met; trying again is all there is to do.
     Contention,
     /// The server ended the statement because it took too long, or because it was told to.
@@ -162,12 +167,14 @@ impl Cause {
     pub(super) fn text(&self) -> &str {
         match self {
             Cause::NoConnection(text)
+            | Cause::Away(text)
             | Cause::Broken(text)
+            | Cause::Internal(text)
             | Cause::Refused(text)
             | Cause::ReadOnly(text)
             | Cause::Denied(text)
+            | Cause::DiskFull(text)
             | Cause::Server(text) => text,
-            Cause::DiskFull => "the database's disk is full",
             Cause::Busy => "every connection was taken until the deadline",
             Cause::Silent => "no reply came in time",
             Cause::Contention => "two transactions met",
@@ -189,7 +196,7 @@ impl Failure {
     pub(super) fn is_away(&self) -> bool {
         matches!(
             self.cause(),
-            Cause::NoConnection(_) | Cause::Refused(_) | Cause::ReadOnly(_)
+            Cause::NoConnection(_) | Cause::Away(_) | Cause::Refused(_) | Cause::ReadOnly(_)
         )
     }
 }
@@ -200,9 +207,7 @@ impl From<DbErr> for Failure {
         if let DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed) = &error {
             Failure::NotCommitted(Cause::Broken("its pool was replaced".to_owned()))
         } else if let DbErr::ConnectionAcquire(_) = &error {
-            Failure::NotCommitted(Cause::NoConnection(
-                "no connection within the time for making one".to_owned(),
-            ))
+            Failure::NotCommitted(Cause::NoConnection(NO_CONNECTION.to_owned()))
         } else if let DbErr::Conn(RuntimeErr::SqlxError(inner)) = &error {
             Failure::NotCommitted(connecting(inner))
         } else if let DbErr::Exec(RuntimeErr::SqlxError(inner))
@@ -210,12 +215,12 @@ impl From<DbErr> for Failure {
         {
             executing(inner)
         } else if let DbErr::Migration(text) = error {
-            // Written by the migrations themselves, not by a database.
-            Failure::NotCommitted(Cause::Server(text))
+            // Written by the migrations themselves, not by a database: another one is at work.
+            Failure::NotCommitted(Cause::Away(text))
         } else {
             // Whatever else it is, nothing says that the statement did not run.
             Failure::MayHaveCommitted(Cause::Server(
-                "the reply is not what was asked for".to_owned(),
+                "the reply is not what was asked for: are the tables those of Odometer?".to_owned(),
             ))
         }
     }
@@ -231,15 +236,23 @@ impl Failure {
 fn connecting(error: &SqlxError) -> Cause {
     if let Some(said) = error.as_database_error() {
         let code = Code::of(said);
-        return match code.refusal() {
-            Some(what) => Cause::Refused(format!("{what} ({code})")),
-            None => Cause::NoConnection(code.why_away()),
+        return match code.passing() {
+            Some(_) if sabotage::is(Fault::CodesUnread) => Cause::Refused(describe(error)),
+            Some(what) => Cause::Away(format!("{what} ({code})")),
+            None if code.is_disk_full() => Cause::Away(code.answer()),
+            None if sabotage::is(Fault::SecretsTold) => Cause::Refused(describe(error)),
+            None => Cause::Refused(code.refusal()),
         };
     }
     match tls::of(error) {
         Some(tls::Trouble::Lasting(text)) => Cause::Refused(text),
-        Some(tls::Trouble::Passing(text)) => Cause::NoConnection(text),
-        None => Cause::NoConnection(describe(error)),
+        Some(tls::Trouble::Passing(text)) => Cause::Away(text),
+        // Half an answer of a server that ends, or another kind of server: a probe tells.
+        None if matches!(error, SqlxError::Protocol(_)) => Cause::Away(describe(error)),
+        None => Cause::NoConnection(format!(
+            "the database cannot be reached: {}",
+            describe(error)
+        )),
     }
 }
 
@@ -247,7 +260,7 @@ fn executing(error: &SqlxError) -> Failure {
     let text = describe(error);
     let Some(said) = error.as_database_error() else {
         return if matches!(error, SqlxError::PoolTimedOut | SqlxError::PoolClosed) {
-            Failure::NotCommitted(Cause::NoConnection(text))
+            Failure::NotCommitted(Cause::NoConnection(NO_CONNECTION.to_owned()))
         } else {
             Failure::MayHaveCommitted(Cause::Broken(text))
         };
@@ -256,14 +269,26 @@ fn executing(error: &SqlxError) -> Failure {
     if said.is_unique_violation() {
         Failure::NotCommitted(Cause::Duplicate)
     } else if code.is_uncertain() {
-        Failure::MayHaveCommitted(Cause::Broken(text))
+        Failure::MayHaveCommitted(match code.passing() {
+            Some(what) => Cause::Broken(format!("{what} ({code})")),
+            None => Cause::Internal(code.answer()),
+        })
     } else {
-        Failure::NotCommitted(code.cause(text))
+        Failure::NotCommitted(match sabotage::is(Fault::CodesUnread) {
+            true => Cause::Server(text),
+            false => code.cause(text),
+        })
     }
 }
 
+/// Of a pool, which says no more than that.
+const NO_CONNECTION: &str = "the database gave no connection within the time for making one";
+
 /// An error in our words: what a database says may quote a user, a host or a statement.
 fn describe(error: &SqlxError) -> String {
+    if sabotage::is(Fault::SecretsTold) {
+        return error.to_string();
+    }
     if let Some(said) = error.as_database_error() {
         return Code::of(said).to_string();
     }
@@ -273,11 +298,12 @@ fn describe(error: &SqlxError) -> String {
     let what = if matches!(error, SqlxError::Tls(_)) {
         "TLS could not be agreed on"
     } else if matches!(error, SqlxError::PoolTimedOut) {
-        "no connection within the time for making one"
+        NO_CONNECTION
     } else if matches!(error, SqlxError::PoolClosed) {
         "the connections are closed"
     } else if matches!(error, SqlxError::Protocol(_)) {
-        "what answers does not speak the protocol"
+        "what answers at its host and port does not speak the protocol of the URL's scheme, or \
+         asks for a login that this program does not know"
     } else if matches!(error, SqlxError::Configuration(_)) {
         "the URL's host, port or parameters cannot be used"
     } else {

@@ -19,6 +19,7 @@ mod health;
 mod homes;
 mod journal;
 mod kind;
+mod meta_row;
 mod near;
 mod reading;
 mod redis;
@@ -31,14 +32,13 @@ mod stores;
 mod striped;
 mod worker_lease;
 
-use sea_orm::DbErr;
 use uuid::Uuid;
 
 use crate::host;
 
 pub use answer::{
-    Altered, Changed, Condition, JournalBlock, Listed, News, Page, Serving, ServingDatabase,
-    ServingRedis, Snapshot, StoreKind,
+    Altered, Changed, Condition, Following, JournalBlock, Listed, News, Page, SeenRecovery,
+    Serving, ServingDatabase, ServingRedis, Snapshot, StoreKind,
 };
 pub use catalogue::LIVE;
 pub use change::Act;
@@ -51,7 +51,7 @@ pub use health::{DatabaseHealth, RedisHealth, StoreHealth};
 pub use journal::trace::{Holder, Trace, Traced};
 pub use journal::{Fate, Row};
 pub use reservation::{Course, Known, ReserveRequest, Reserved, Unpublished, Want};
-pub use settings::{Bounds, DEFAULT, Fallback, Source, StoreSettings, StoresSettings};
+pub use settings::{Bounds, DEFAULT, Durability, Fallback, Source, StoreSettings, StoresSettings};
 pub use stores::Stores;
 pub use worker_lease::{
     Choice, LONGEST_TTL, LeaseError, LeaseKey, LeaseRow, LeaseWanted, MOST_BITS, MOST_LISTED, Pool,
@@ -67,14 +67,6 @@ pub enum Contact {
     /// It answered once and does not now.
     Lost,
     Up,
-}
-
-/// Options that the driver cannot read; its message may repeat parts of the URL, so it is not shown.
-fn unreadable(_error: &DbErr) -> StartError {
-    StartError::Configuration(
-        "ODOMETER_DATABASE_URL: the database driver cannot read its host, port or parameters"
-            .to_owned(),
-    )
 }
 
 /// Who this process is to the journal: host, process and start.

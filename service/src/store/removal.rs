@@ -432,7 +432,7 @@ mod tests {
         assert!(is_of_one_sequence(&Failure::MayHaveCommitted(
             Cause::Silent
         )));
-        for cause in [Cause::Busy, Cause::WentBack, Cause::DiskFull] {
+        for cause in [Cause::Busy, Cause::WentBack, Cause::DiskFull(String::new())] {
             assert!(!is_of_one_sequence(&Failure::NotCommitted(cause)));
         }
     }

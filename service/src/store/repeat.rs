@@ -69,7 +69,11 @@ impl Database {
             };
             let may_pass = matches!(
                 failure.cause(),
-                Cause::Contention | Cause::Interrupted | Cause::Duplicate | Cause::Broken(_)
+                Cause::Contention
+                    | Cause::Interrupted
+                    | Cause::Duplicate
+                    | Cause::Broken(_)
+                    | Cause::Internal(_)
             );
             let worth_it =
                 may_pass && (repeat == Repeat::Any || matches!(failure, Failure::NotCommitted(_)));

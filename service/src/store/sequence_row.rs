@@ -3,10 +3,17 @@
 use entity::{meta, sequence};
 use migration::{Installed, WORKER_LEASES};
 use odometer_core::{definition::Kind, name::SequenceName};
-use sea_orm::{ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
+use sea_orm::{
+    ActiveValue::Set,
+    ColumnTrait, DbErr, EntityTrait, QueryFilter,
+    sea_query::{Expr, OnConflict},
+};
 
 use super::{catalogue::ELSEWHERE, connection::session::DatabaseTransaction};
-use crate::clock::now_ms;
+use crate::{
+    clock::now_ms,
+    sabotage::{self, Fault},
+};
 
 /// What is written of a sequence.
 pub(super) struct SequenceRow<'a> {
@@ -37,9 +44,12 @@ impl SequenceRow<'_> {
             created_at: Set(now),
             changed_at: Set(now),
         };
-        sequence::Entity::insert(row)
-            .exec_without_returning(transaction)
-            .await?;
+        let mut insert = sequence::Entity::insert(row);
+        if sabotage::is(Fault::BirthOverwrites) {
+            let mut again = OnConflict::column(sequence::Column::Name);
+            insert = insert.on_conflict(again.update_column(sequence::Column::Version).to_owned());
+        }
+        insert.exec_without_returning(transaction).await?;
         Ok(())
     }
 

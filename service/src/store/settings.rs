@@ -3,9 +3,13 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use odometer_core::definition::Stripe;
+use serde::Deserialize;
+use tokio::sync::mpsc;
 
+use super::answer::SeenRecovery;
 use super::connection::stamp::Installations;
 use crate::metrics::Metrics;
+use crate::sabotage::{self, Fault};
 
 /// The store that is there in any case, and that knows where every name lives.
 pub const DEFAULT: &str = "default";
@@ -25,11 +29,26 @@ pub struct StoreSettings {
     pub name: String,
     /// The key of the configuration that its databases were given by.
     pub key: String,
+    /// Where that key was given: the command line, a variable, a file.
+    pub origin: String,
     /// URLs, one at least, of which more share each sequence. Secret: they may hold passwords.
     pub databases: Vec<String>,
     /// URLs of the servers that count where order is strict; none where the database does. Secret.
     pub redis: Vec<String>,
     pub fallback: Fallback,
+    /// What it says itself of [`Bounds::durability`].
+    pub durability: Option<Durability>,
+}
+
+/// Whether a database may forget in a crash what it has committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// One that may is refused at the start.
+    #[default]
+    Full,
+    /// Numbers may be given twice then.
+    Weak,
 }
 
 /// Who counts where order is strict while Redis is away.
@@ -63,6 +82,7 @@ pub struct Bounds {
     pub journal_queue: usize,
     /// How long a row of the journal is kept once nothing can come of its block any more.
     pub journal_retain: Duration,
+    pub durability: Durability,
     /// Whether PostgreSQL and MySQL are migrated at the start; SQLite always is.
     pub migrate: bool,
     /// How old what is known of definitions may be.
@@ -85,6 +105,8 @@ pub(in crate::store) struct Process {
     /// This process, as the journals call it.
     pub(in crate::store) holder: Arc<str>,
     pub(in crate::store) metrics: Arc<Metrics>,
+    /// Where a recovery is told as soon as it is seen.
+    pub(in crate::store) recoveries: mpsc::UnboundedSender<SeenRecovery>,
 }
 
 /// One database of one store.
@@ -117,12 +139,15 @@ pub(in crate::store) struct Place {
     pub(in crate::store) stripe: Stripe,
     /// Those of all stores.
     pub(in crate::store) installation: Arc<Installations>,
-    /// Where it is configured; `None` for the one database of a configuration without stores.
-    key: Option<Arc<str>>,
+    /// The key that it is configured by, and where that was given.
+    key: Arc<str>,
+    origin: Arc<str>,
+    /// Whether the configuration has no other database.
+    is_only: bool,
 }
 
-/// How sentences name the one database of a configuration without stores.
-const ONLY: &str = "ODOMETER_DATABASE_URL";
+/// How a sentence names its database before [`Place::name_in`] puts in which one it is.
+const THIS: &str = "ODOMETER_DATABASE_URL: ";
 
 impl StoresSettings {
     /// The names of all stores.
@@ -155,19 +180,22 @@ impl StoresSettings {
             // More than can be are refused before one of them is used.
             stripe: Stripe::new(narrow(number), n_databases).unwrap_or(Stripe::WHOLE),
             installation: Arc::clone(&self.installations),
-            key: (!is_only || settings.key != "database_url").then(|| {
-                if n_databases > 1 {
-                    format!("{}[{number}]", settings.key).into()
-                } else {
-                    settings.key.as_str().into()
-                }
-            }),
+            key: if n_databases > 1 {
+                format!("{}[{number}]", settings.key).into()
+            } else {
+                settings.key.as_str().into()
+            },
+            origin: settings.origin.as_str().into(),
+            is_only: is_only && settings.key == "database_url",
         };
         let urls = settings.databases.iter().enumerate();
         urls.map(|(number, url)| DatabaseSettings {
             place: place(number, url),
             url: url.clone(),
-            bounds: self.bounds.clone(),
+            bounds: Bounds {
+                durability: settings.durability.unwrap_or(self.bounds.durability),
+                ..self.bounds.clone()
+            },
             redis: RedisSettings {
                 urls: settings.redis.clone(),
                 fallback: settings.fallback,
@@ -185,32 +213,28 @@ fn narrow(number: usize) -> u16 {
 impl Place {
     /// Whether there is no other database that could be meant.
     pub(in crate::store) fn is_only(&self) -> bool {
-        self.key.is_none()
+        self.is_only
     }
 
-    /// A sentence about the one database there usually is, as one about this database.
+    /// A sentence about a database as one about this database: which one it is, where it is, and
+    /// where that was configured.
     pub(in crate::store) fn name_in(&self, sentence: &str) -> String {
-        if self.is_only() {
-            return sentence.to_owned();
-        }
-        let said = sentence
-            .strip_prefix(ONLY)
-            .map(|said| said.trim_start_matches(": "));
-        format!("{self}: {}", said.unwrap_or(sentence))
+        let said = sentence.strip_prefix(THIS).unwrap_or(sentence);
+        format!("{} ({}, {}): {said}", self.key, self.address, self.origin)
     }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.key {
-            Some(key) => write!(formatter, "{key} ({})", self.address),
-            None => formatter.write_str(ONLY),
-        }
+        write!(formatter, "{} ({})", self.key, self.address)
     }
 }
 
 /// A URL without what is secret in it, or may be.
 pub(in crate::store) fn address(url: &str) -> String {
+    if sabotage::is(Fault::SecretsTold) {
+        return url.to_owned();
+    }
     let Some((scheme, rest)) = url.split_once(':') else {
         return "a URL without scheme".to_owned();
     };
@@ -231,11 +255,32 @@ pub(in crate::store) fn address(url: &str) -> String {
     if after.contains('@') {
         return format!("{scheme}: without a host");
     }
-    let port = parsed
-        .port()
-        .map_or_else(String::new, |port| format!(":{port}"));
+    // Parameters may say otherwise, as the drivers read them.
+    let said = |wanted: &[&str]| {
+        let mut pairs = parsed.query_pairs();
+        let found = pairs.find(|(key, _)| wanted.contains(&key.as_ref()));
+        found.map(|(_, value)| value.into_owned())
+    };
+    let host = said(&["host", "hostaddr", "socket"]).unwrap_or_else(|| host.to_owned());
+    let is_socket = host.starts_with('/') || host.to_ascii_uppercase().starts_with("%2F");
+    let port = said(&["port"]).or_else(|| parsed.port().map(|port| port.to_string()));
+    let port = match (port, default_port(scheme)) {
+        (Some(port), _) => format!(":{port}"),
+        (None, Some(port)) if !is_socket => format!(":{port}"),
+        (None, _) => String::new(),
+    };
     let path = parsed.path().trim_end_matches('/');
     format!("{scheme}://{host}{port}{path}")
+}
+
+/// Where a server listens whose URL names no port.
+fn default_port(scheme: &str) -> Option<u16> {
+    match scheme {
+        "postgres" | "postgresql" => Some(5432),
+        "mysql" | "mariadb" => Some(3306),
+        "redis" | "rediss" => Some(6379),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -255,7 +300,9 @@ pub(in crate::store) mod tests {
             address: address(&format!("mysql://u:tiger@h{k}:3306/d")).into(),
             stripe: Stripe::new(k, n).unwrap(),
             installation: Arc::clone(&installation),
-            key: Some(format!("stores.tickets.databases[{k}]").into()),
+            key: format!("stores.tickets.databases[{k}]").into(),
+            origin: "in odometer.toml".into(),
+            is_only: false,
         };
         (0..n).map(place).collect()
     }
@@ -265,10 +312,18 @@ pub(in crate::store) mod tests {
         for (url, expected) in [
             ("sqlite:odometer.db", "sqlite:odometer.db"),
             ("sqlite:///a/b.db?mode=rwc", "sqlite:/a/b.db"),
-            ("postgres://u:tiger@h/d?password=tiger", "postgres://h/d"),
+            (
+                "postgres://u:tiger@h/d?password=tiger",
+                "postgres://h:5432/d",
+            ),
+            ("postgres://u:tiger@h/d?host=h2&port=7", "postgres://h2:7/d"),
+            (
+                "mysql://u:tiger@h/d?socket=/run/m.sock",
+                "mysql:///run/m.sock/d",
+            ),
             ("mysql://u:tiger@[::1]:3307/d", "mysql://[::1]:3307/d"),
             ("redis://:tiger@r1:6380/2", "redis://r1:6380/2"),
-            ("redis://r1", "redis://r1"),
+            ("redis://r1", "redis://r1:6379"),
             ("mysql://u:tiger@h:port/d", "mysql: without a host"),
             ("postgres:u:tiger@h/d", "postgres: without a host"),
             ("postgres://u:12/34@h/d", "postgres: without a host"),

@@ -20,8 +20,9 @@ use tokio::{
 use tracing::Instrument as _;
 
 use super::{
-    Act, Altered, Condition, Contact, Fate, JournalBlock, Listed, News, Page, ReserveRequest, Row,
-    Seen, Serving, StartError, StoreError, Trace, Unpublished,
+    Act, Altered, Condition, Contact, Fate, JournalBlock, Listed, Page, ReserveRequest, Row, Seen,
+    Serving, Source, StartError, StoreError, Trace, Unpublished,
+    answer::Following,
     homes::Homes,
     journal::recent,
     kind::Store,
@@ -52,7 +53,7 @@ pub struct Stores {
     /// For so long an unfit store ends the process.
     start: Duration,
     /// Whoever issues from these stores takes the end at which their news arrive.
-    news: Mutex<Option<mpsc::Receiver<News>>>,
+    news: Mutex<Option<Following>>,
 }
 
 impl Stores {
@@ -64,9 +65,11 @@ impl Stores {
         settings: StoresSettings,
         metrics: Arc<Metrics>,
     ) -> Result<Arc<Self>, StartError> {
+        let (tell_recovery, recoveries) = mpsc::unbounded_channel();
         let process = Process {
             holder: super::holder_name().into(),
             metrics,
+            recoveries: tell_recovery,
         };
         let (tell, news) = mpsc::channel(NEWS_AHEAD);
         let places = 0..settings.stores.len();
@@ -87,7 +90,7 @@ impl Stores {
             holder: process.holder,
             started: Instant::now(),
             start,
-            news: Mutex::new(Some(news)),
+            news: Mutex::new(Some(Following { news, recoveries })),
         }))
     }
 
@@ -103,6 +106,11 @@ impl Stores {
     /// The place of a store in the configuration.
     pub(super) fn index_of(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|known| **known == *name)
+    }
+
+    /// Whether a database is one of that store.
+    pub fn has(&self, source: Source, store: &str) -> bool {
+        self.index_of(store) == Some(usize::from(source.store))
     }
 
     /// The store at a place of the configuration.
@@ -343,7 +351,7 @@ impl Stores {
     }
 
     /// What changes in the stores, as this replica learns of it; `None` from the second call on.
-    pub fn news(&self) -> Option<mpsc::Receiver<News>> {
+    pub fn news(&self) -> Option<Following> {
         self.news.lock().take()
     }
 

@@ -50,6 +50,26 @@ async fn a_clock_that_is_far_ahead_reserves_nothing(backend: Backend) {
     assert_eq!((next.worker, next.from_ms), (ahead.worker, ahead.until_ms));
 }
 
+for_each_backend!(time_reserved_by_a_clock_far_ahead_is_found_out);
+
+async fn time_reserved_by_a_clock_far_ahead_is_found_out(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let far = Program::options()
+        .database(&database.url)
+        .clock_ahead(2 * FIVE_MINUTES_MS)
+        .without_guards("any-clock");
+    let program = far.start_ready().await;
+    let lease = program.client().lease("billing", 10, TTL_MS, "far").await;
+    assert!(lease.until_ms > now_ms() + FIVE_MINUTES_MS, "{lease:?}");
+    program.stop().await;
+    if backend != Backend::Sqlite {
+        let finished = far.run(&["recover", "--skip", "10", "--yes"]);
+        assert_eq!(finished.code, Some(0), "{finished}");
+        let recovered = "SELECT COUNT(*) FROM meta WHERE recovered_at IS NOT NULL";
+        assert_eq!(database.number(recovered).await, Some(1));
+    }
+}
+
 for_each_backend!(a_database_clock_that_is_far_ahead_holds_ids_back_little);
 
 async fn a_database_clock_that_is_far_ahead_holds_ids_back_little(backend: Backend) {
@@ -116,7 +136,7 @@ fn a_recovery_by_a_wrong_clock_is_refused() {
             let options = Program::options()
                 .database(&database.url)
                 .clock_ahead(shift_ms);
-            let finished = options.run(&["recover", "--skip", "10"]);
+            let finished = options.run(&["recover", "--yes", "--skip", "10"]);
             assert_eq!(finished.code, Some(1), "{finished}");
             assert!(finished.errors.contains("5 minutes"), "{finished}");
         }

@@ -1,8 +1,6 @@
 //! A database that forgets leases: nothing is leased until it was recovered, and then only time that
 //! no forgotten holder can stamp.
 
-use std::time::Duration;
-
 use super::{LIMIT, asked, now_ms};
 use crate::support::{
     Backend, Client, Options, Program, Reply, Scrape, TestDatabase, for_each_backend,
@@ -146,8 +144,13 @@ async fn what_is_confirmed_is_not_asked_for_any_more(backend: Backend) {
     let program = options(&database).start_ready().await;
     let client = program.client();
     let lease = client.lease("billing", BITS, TTL_MS, "one").await;
-    // Longer than two polls: whatever goes back from here on loses a beat as well.
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    // Whatever goes back after two polls loses a beat as well.
+    let beat = async || database.number("SELECT MAX(beat) FROM replica").await;
+    let before = beat().await.expect("a replica is there");
+    wait::until("there were two polls", LIMIT, async || {
+        beat().await.filter(|beat| *beat >= before + 2)
+    })
+    .await;
     assert_eq!(went_back(&client).await, 0.0);
     let renewed = client.renew(&lease, None).await.expect("a reply");
     assert_eq!(renewed.status, 200, "{renewed:?}");
@@ -198,7 +201,7 @@ async fn a_recovery_voids_every_lease(backend: Backend) {
 
 fn recover(database: &TestDatabase) {
     let options = Program::options().database(&database.url);
-    let finished = options.run(&["recover", "--skip", "10"]);
+    let finished = options.run(&["recover", "--yes", "--skip", "10"]);
     assert_eq!(finished.code, Some(0), "{finished}");
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{asked, now_ms};
 use crate::support::{
-    Backend, Client, Lease, Program, Reply, Scrape, TestDatabase, for_each_backend, settings,
+    Backend, Client, Lease, Program, Reply, Scrape, TestDatabase, dice, for_each_backend, settings,
 };
 
 const BITS: u32 = 3;
@@ -53,7 +53,7 @@ async fn hold(client: Client, name: String, until: Instant) -> (usize, usize) {
         let reply = asked(&client, "busy", BITS, TTL_MS, &name).await;
         is_ordinary(&reply);
         if reply.status != 201 {
-            tokio::time::sleep(Duration::from_millis(rand::random_range(1..20))).await;
+            tokio::time::sleep(Duration::from_millis(dice::roll(1..20))).await;
             continue;
         }
         let lease = Lease::of(&reply);

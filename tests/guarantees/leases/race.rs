@@ -11,8 +11,8 @@ use std::{
 
 use super::{LIMIT, Stretch, now_ms, overlaps};
 use crate::support::{
-    Backend, Client, Lease, Link, Options, Program, Proxy, Server, TestDatabase, for_each_backend,
-    for_each_server, settings, wait,
+    Backend, Client, Lease, Link, Options, Program, Proxy, Server, TestDatabase, dice,
+    for_each_backend, for_each_server, settings, wait,
 };
 use serde_json::json;
 
@@ -159,7 +159,7 @@ async fn hold(client: Client, name: String, is_over: Arc<AtomicBool>) -> Outcome
         if reply.status != 201 {
             assert_eq!(reply.status, 503, "{reply:?} after {:?}", started.elapsed());
             outcome.n_refused += 1;
-            tokio::time::sleep(Duration::from_millis(rand::random_range(5..30))).await;
+            tokio::time::sleep(Duration::from_millis(dice::roll(5..30))).await;
             continue;
         }
         // Its lease runs at least from before the call.
@@ -171,8 +171,8 @@ async fn hold(client: Client, name: String, is_over: Arc<AtomicBool>) -> Outcome
 async fn use_it(client: &Client, lease: Lease, sent: i64, outcome: &mut Outcome) {
     let since = now_ms();
     let (mut until_ms, mut ends) = (lease.until_ms, sent + TTL_MS);
-    tokio::time::sleep(Duration::from_millis(rand::random_range(5..40))).await;
-    if rand::random_ratio(1, 3) {
+    tokio::time::sleep(Duration::from_millis(dice::roll(5..40))).await;
+    if dice::roll(0..3) == 0 {
         let sent = now_ms();
         match client.renew(&lease, None).await {
             Ok(reply) if reply.status == 200 => {
@@ -196,14 +196,14 @@ async fn use_it(client: &Client, lease: Lease, sent: i64, outcome: &mut Outcome)
         from: since,
         to,
     };
-    if rand::random_ratio(1, LEFT) {
+    if dice::roll(0..LEFT) == 0 {
         outcome.n_left += 1;
         outcome.stamped.push(stamped(until_ms));
         outcome.held.push(held(ends));
         return;
     }
     // What ends a moment ago can be had without patience, and without a look where it is known.
-    let ends_in_ms = if rand::random() { 1 } else { -100 };
+    let ends_in_ms = if dice::roll(0..2) == 0 { 1 } else { -100 };
     let unused = (now_ms() + ends_in_ms).max(lease.from_ms).min(until_ms);
     outcome.stamped.push(stamped(unused));
     outcome.held.push(held(now_ms().min(ends)));

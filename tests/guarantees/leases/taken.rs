@@ -56,6 +56,21 @@ async fn of_1024_leases_all_differ_and_the_next_is_refused(backend: Backend) {
     assert_eq!(next.await.worker, given.worker);
 }
 
+for_each_backend!(worker_ids_above_the_end_of_their_pool_are_found_out);
+
+async fn worker_ids_above_the_end_of_their_pool_are_found_out(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().database(&database.url);
+    let program = options.without_guards("no-pool-end").start_ready().await;
+    let mut ids = BTreeSet::new();
+    for n in 0..3 {
+        let holder = format!("holder-{n}");
+        let lease = program.client().lease("full", 1, TTL_MS, &holder).await;
+        ids.insert(lease.worker);
+    }
+    assert_eq!(ids, BTreeSet::from([0, 1, 2]), "of a pool with one bit");
+}
+
 #[test]
 fn pools_that_nobody_used_of_late_do_not_count() {
     run(async {

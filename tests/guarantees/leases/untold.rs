@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{LIMIT, asked};
 use crate::support::{
-    Backend, Client, Lease, Link, Program, Proxy, Server, TestDatabase, for_each_server, wait,
+    Backend, Client, Lease, Link, Program, Proxy, Server, TestDatabase, dice, for_each_server, wait,
 };
 
 const BITS: u32 = 6;
@@ -57,7 +57,7 @@ async fn round(client: &Client, proxy: &Proxy) -> usize {
     let askers: Vec<_> = (0..N_ASKERS)
         .map(|n| tokio::spawn(ask(client.clone(), name(n))))
         .collect();
-    tokio::time::sleep(Duration::from_millis(rand::random_range(1..25))).await;
+    tokio::time::sleep(Duration::from_millis(dice::roll(1..25))).await;
     proxy.set(Link::RepliesLost);
     tokio::time::sleep(Duration::from_millis(700)).await;
     proxy.set(Link::Cut);

@@ -13,7 +13,7 @@ use std::{
 use odometer_core::period::Calendar;
 
 use super::count::{Count, Given};
-use crate::support::{Client, Ledger, Program, TestDatabase, clock::now_ms, wait};
+use crate::support::{Client, Ledger, Program, TestDatabase, clock::now_ms, dice, wait};
 
 const CALLERS_A_REPLICA: usize = 2;
 const BETWEEN_CALLS: Duration = Duration::from_millis(1);
@@ -111,7 +111,7 @@ impl Stage {
 
     async fn call_until_over(self: Arc<Self>, place: usize) {
         while !self.over.load(Ordering::Relaxed) {
-            let which = rand::random_range(0..self.counts.len());
+            let which = dice::roll(0..self.counts.len());
             self.call(place, which).await;
             tokio::time::sleep(BETWEEN_CALLS).await;
         }
@@ -120,8 +120,8 @@ impl Stage {
     async fn call(&self, place: usize, which: usize) {
         let (count, calendar) = &self.counts[which];
         let replica = &self.replicas[place];
-        let n = rand::random_range(1..=MOST_AT_ONCE);
-        let path = match rand::random_range(0..16) {
+        let n = dice::roll(1..=MOST_AT_ONCE);
+        let path = match dice::roll(0..16) {
             0 if self.asks_for_blocks => format!("/v1/sequences/{}/blocks?size={n}", count.name),
             1..4 => format!("/v1/sequences/{}/next?count={n}", count.name),
             _ => format!("/v1/sequences/{}/next", count.name),

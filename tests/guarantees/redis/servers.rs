@@ -143,3 +143,25 @@ async fn replicas_with_different_lists_of_servers_do_not_serve_together(backend:
     let moved = stage.servers[2].keys("odometer:*:spread-*:*");
     assert!(!moved.is_empty(), "vacuous: nothing moved");
 }
+
+for_each_server!(replicas_that_serve_with_different_lists_are_found_out);
+
+async fn replicas_that_serve_with_different_lists_are_found_out(backend: Backend) {
+    let stage = Stage::new(backend).await;
+    stage.migrate(&[0, 1]);
+    let right = stage.options(&[0, 1]).start_ready().await;
+    let other = stage.options(&[0, 2]).without_guards("any-redis");
+    let other = other.start_ready().await;
+    for number in 0..N_SEQUENCES {
+        let name = name(number);
+        let client = right.client();
+        client.define(&name, &json!({"order": "strict"})).await;
+        client.next(&name).await;
+        other.client().next(&name).await;
+    }
+    let strange = stage.servers[2].keys("odometer:*:spread-*:*");
+    assert!(
+        !strange.is_empty(),
+        "no number came from a server that is not on record"
+    );
+}

@@ -6,7 +6,7 @@ use odometer_core::snowflake::Layout;
 
 use super::stage::{Got, NAME, definition};
 use crate::support::{
-    Backend, Client, Options, Program, SteppedClock, TestDatabase, for_each_backend,
+    Backend, Client, Options, Program, SteppedClock, TestDatabase, dice, for_each_backend,
     for_each_server, settings, wait,
 };
 
@@ -22,25 +22,12 @@ const REASONS: [&str; 4] = [
     "refill_timeout",
 ];
 
-/// Steps in an order that looks like chance, the same in each run.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % sides
-    }
-
-    /// By how much the clock is wrong from now on.
-    fn offset_ms(&mut self) -> i64 {
-        const OFFSETS: [i64; 8] = [
-            0, 0, SECOND_MS, -SECOND_MS, HOUR_MS, -HOUR_MS, DAY_MS, -DAY_MS,
-        ];
-        OFFSETS[usize::try_from(self.roll(8)).expect("a few")]
-    }
+/// By how much the clock is wrong from now on.
+fn offset_ms() -> i64 {
+    const OFFSETS: [i64; 8] = [
+        0, 0, SECOND_MS, -SECOND_MS, HOUR_MS, -HOUR_MS, DAY_MS, -DAY_MS,
+    ];
+    OFFSETS[dice::roll(0..OFFSETS.len())]
 }
 
 for_each_backend!(clocks_that_are_stepped_across_restarts_repeat_no_id);
@@ -66,10 +53,9 @@ async fn clocks_that_are_stepped_across_restarts_repeat_no_id(backend: Backend) 
 
 /// Starts it again and again, killed and stopped by turns, with a clock that is stepped all the while.
 async fn lives(options: &Options, clock: &SteppedClock, high: &str, n_lives: u64) -> Got {
-    let mut dice = Dice(20_261_122);
     let mut got = Got::default();
     for life in 0..n_lives {
-        clock.step_to(dice.offset_ms());
+        clock.step_to(offset_ms());
         let mut program = options.start_ready().await;
         let client = program.client();
         if life == 0 {
@@ -80,7 +66,7 @@ async fn lives(options: &Options, clock: &SteppedClock, high: &str, n_lives: u64
                 got.call(&client, 1).await;
                 got.call(&client, 500).await;
             }
-            clock.step_to(dice.offset_ms());
+            clock.step_to(offset_ms());
         }
         if life % 2 == 0 {
             program.kill();
@@ -155,6 +141,50 @@ async fn a_clock_that_was_set_back_is_waited_for_or_another_worker_id_is_taken(b
     assert_eq!(worker_of(&mut got, &client).await, 500);
     assert_eq!(got.ledger.n_duplicates(), 0);
     program.stop().await;
+}
+
+for_each_server!(a_clock_set_back_that_is_not_waited_for_is_found_out);
+
+async fn a_clock_set_back_that_is_not_waited_for_is_found_out(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let clock = SteppedClock::right();
+    let program = Program::options()
+        .database(&database.url)
+        .clock(&clock)
+        .without_guards("clock-not-waited-for")
+        .start_ready()
+        .await;
+    let client = program.client();
+    client.define(NAME, &definition("time", "10s")).await;
+    let mut got = Got::default();
+    worker_of(&mut got, &client).await;
+    for back_ms in [700, HOUR_MS] {
+        clock.step_to(-back_ms);
+        assert!(!got.call(&client, 1).await, "{back_ms}");
+    }
+    assert_eq!(got.n_refused("clock_behind"), 2, "{:?}", got.refused);
+}
+
+for_each_server!(a_worker_id_that_a_clock_ahead_has_spoilt_is_found_out);
+
+async fn a_worker_id_that_a_clock_ahead_has_spoilt_is_found_out(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let clock = SteppedClock::right();
+    let program = Program::options()
+        .database(&database.url)
+        .clock(&clock)
+        .without_guards("any-clock")
+        .start_ready()
+        .await;
+    let client = program.client();
+    client.define(NAME, &definition("time", "10s")).await;
+    let mut got = Got::default();
+    let worker = worker_of(&mut got, &client).await;
+    clock.step_to(HOUR_MS);
+    worker_of(&mut got, &client).await;
+    clock.step_to(0);
+    let other = worker_of(&mut got, &client).await;
+    assert_ne!(other, worker, "of the first one an hour is used up");
 }
 
 /// Whose id the next one is.

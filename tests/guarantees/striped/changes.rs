@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{KINDS, LIMIT, Stripes, call, n_twice, take, until_all_give};
+use super::{KINDS, LIMIT, Stripes, call, define, n_twice, take, until_all_give};
 use crate::support::{Backend, Client, Link, Program, Reply, TestDatabase, run, wait};
 
 const PATH: &str = "/v1/sequences/orders";
@@ -40,13 +40,37 @@ fn a_change_needs_every_database() {
 }
 
 #[test]
+fn a_change_made_in_some_of_the_databases_is_found_out() {
+    run(async {
+        let stripes = Stripes::new().await;
+        let options = stripes.options(Program::options().without_guards("change-incomplete"));
+        let program = options.start_ready().await;
+        let client = program.client();
+        let old = json!({"description": "old"});
+        define(&client, "orders", &old).await;
+        until_all_give(&client, "orders").await;
+        let before = state_of(&stripes).await;
+        stripes.set(0, Link::Cut);
+        let new = json!({"description": "new"});
+        wait::until("the change is made without it", LIMIT, async || {
+            let reply = call(&client, "PUT", PATH, Some(new.clone())).await;
+            (reply.status == 200).then_some(())
+        })
+        .await;
+        let after = state_of(&stripes).await;
+        let is_same: Vec<bool> = before.iter().zip(&after).map(|(b, a)| a == b).collect();
+        assert_eq!(is_same, [true, false, false], "{before:?} {after:?}");
+    });
+}
+
+#[test]
 fn a_change_made_in_every_database_holds_on_every_replica() {
     run(async {
         let stripes = Stripes::new().await;
         let options = stripes.options(Program::options());
         let programs = [options.start_ready().await, options.start_ready().await];
         let (here, there) = (programs[0].client(), programs[1].client());
-        here.define("orders", &json!({})).await;
+        define(&here, "orders", &json!({})).await;
         let mut values = until_all_give(&here, "orders").await;
         values.extend(until_all_give(&there, "orders").await);
 
@@ -89,7 +113,7 @@ fn a_change_that_ended_half_way_is_made_whole() {
             let (program, mut values) = stripes.serving(&name, &old).await;
             let client = program.client();
             let old = Row::of(&stripes.databases[k], &name).await;
-            client.define(&name, &json!({"description": "new"})).await;
+            define(&client, &name, &json!({"description": "new"})).await;
             program.stop().await;
             // One of them did not commit.
             old.put_back(&stripes.databases[k], &name).await;
@@ -97,8 +121,12 @@ fn a_change_that_ended_half_way_is_made_whole() {
             let program = options.start_ready().await;
             let client = program.client();
             values.extend(until_all_give(&client, &name).await);
-            assert_eq!(description(&client, &name).await, "new", "{k}");
-            client.define(&name, &json!({"description": "newer"})).await;
+            // The one that is behind may be all that answers in time.
+            wait::until("the change is told", LIMIT, async || {
+                (description(&client, &name).await == "new").then_some(())
+            })
+            .await;
+            define(&client, &name, &json!({"description": "newer"})).await;
             assert_eq!(description(&client, &name).await, "newer", "{k}");
             values.extend(until_all_give(&client, &name).await);
             assert_eq!(n_twice(&values), 0);

@@ -62,7 +62,7 @@ impl Stripes {
     async fn serving(&self, sequence: &str, definition: &Value) -> (Program, Vec<i64>) {
         let program = self.options(Program::options()).start_ready().await;
         let client = program.client();
-        client.define(sequence, definition).await;
+        define(&client, sequence, definition).await;
         let values = until_all_give(&client, sequence).await;
         (program, values)
     }
@@ -102,6 +102,18 @@ async fn behind_proxies(databases: &[TestDatabase]) -> (Vec<Proxy>, Vec<String>)
 /// With a default store of these databases.
 fn configured(options: Options, databases: &[&str]) -> Options {
     options.env("ODOMETER_STORES__DEFAULT__DATABASES", databases.join(","))
+}
+
+/// A change needs every database, and one that is slow just then is passed over for a moment.
+async fn define(client: &Client, sequence: &str, definition: &Value) {
+    let path = format!("/v1/sequences/{sequence}");
+    wait::until("it is defined", LIMIT, async || {
+        let reply = client.put(&path, definition).await.expect("a reply");
+        let is_defined = matches!(reply.status, 200 | 201);
+        assert!(is_defined || reply.status == 503, "not defined: {reply:?}");
+        is_defined.then_some(())
+    })
+    .await;
 }
 
 /// Which database a number of a sequence that starts at 1 is of.

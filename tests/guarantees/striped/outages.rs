@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{KINDS, LIMIT, N, configured, n_twice, residue};
-use crate::support::{Client, Options, Program, Server, TestDatabase, run, settings, wait};
+use crate::support::{Client, Options, Program, Server, TestDatabase, dice, run, settings, wait};
 
 const SEQUENCE: &str = "shared";
 const N_REPLICAS: usize = 2;
@@ -273,9 +273,9 @@ impl Seen {
 async fn call_until_over(clients: Vec<Client>, notes: Arc<Notes>) -> Seen {
     let mut seen = Seen::default();
     while !notes.over.load(Ordering::Relaxed) {
-        let client = &clients[rand::random_range(0..clients.len())];
-        let n = rand::random_range(1..=MOST_AT_ONCE);
-        let path = match rand::random_range(0..3) {
+        let client = &clients[dice::roll(0..clients.len())];
+        let n = dice::roll(1..=MOST_AT_ONCE);
+        let path = match dice::roll(0..3) {
             0 => format!("/v1/sequences/{SEQUENCE}/next"),
             1 => format!("/v1/sequences/{SEQUENCE}/next?count={n}"),
             _ => format!("/v1/sequences/{SEQUENCE}/blocks?size={n}"),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{KINDS, LIMIT, Stripes, call, n_twice, residues};
-use crate::support::{Link, Program, run, wait};
+use super::{KINDS, LIMIT, Stripes, call, define, n_twice, residues};
+use crate::support::{Link, Program, dice, run, wait};
 
 #[test]
 fn periods_of_a_striped_sequence_count_for_themselves() {
@@ -14,10 +14,8 @@ fn periods_of_a_striped_sequence_count_for_themselves() {
         let options = stripes.options(Program::options());
         let programs = [options.start_ready().await, options.start_ready().await];
         let clients = programs.each_ref().map(Program::client);
-        clients[0]
-            .define("keyed", &json!({"period": "keyed"}))
-            .await;
-        clients[0].define("daily", &json!({"period": "day"})).await;
+        define(&clients[0], "keyed", &json!({"period": "keyed"})).await;
+        define(&clients[0], "daily", &json!({"period": "day"})).await;
         let mut given: BTreeMap<String, Vec<i64>> = BTreeMap::new();
         let mut take = async |n_rounds: usize| {
             for n_call in 0..3 * n_rounds {
@@ -27,7 +25,7 @@ fn periods_of_a_striped_sequence_count_for_themselves() {
                     "keyed/next?period=eod-8",
                     "daily/next",
                 ];
-                let asked = asked[rand::random_range(0..asked.len())];
+                let asked = asked[dice::roll(0..asked.len())];
                 let path = format!("/v1/sequences/{asked}");
                 let reply = clients[n_call % 2].post(&path).await.expect("a reply");
                 assert_eq!(reply.status, 200, "{path}: {reply:?}");

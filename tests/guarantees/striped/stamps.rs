@@ -93,6 +93,36 @@ fn databases_that_do_not_belong_together_are_refused() {
 }
 
 #[test]
+fn databases_in_the_wrong_order_that_are_served_are_found_out() {
+    run(async {
+        let default = TestDatabase::prepared(Backend::Postgres).await;
+        let [a, b, c] = empty().await;
+        let right = tickets(&default, &[&a, &b, &c]);
+        succeeds(&right, "migrate");
+        let wrong = tickets(&default, &[&b, &a, &c]).without_guards("any-stamp");
+        for options in [right, wrong] {
+            // Of small blocks, so that each database gives some.
+            let options = options
+                .env("ODOMETER_DEFAULT__STORE", "tickets")
+                .env("ODOMETER_DEFAULT__BLOCK__MIN", 5)
+                .env("ODOMETER_DEFAULT__BLOCK__MAX", 10);
+            let program = options.start_ready().await;
+            super::take(&program.client(), "orders", 120).await;
+            program.stop().await;
+            // The others go on above this one, each with numbers of the place where it stands.
+            c.execute("UPDATE counter SET next_value = next_value + 300, version = version + 1")
+                .await;
+        }
+        for (database, place_of_another) in [(&a, 1), (&b, 0)] {
+            let journal = database.journal("orders").await;
+            let mut numbers = journal.iter().map(|row| row.first);
+            let is_strange = numbers.any(|number| super::residue(number) == place_of_another);
+            assert!(is_strange, "{journal:?}");
+        }
+    });
+}
+
+#[test]
 fn a_database_that_has_sequences_of_its_own_joins_no_others() {
     run(async {
         let default = TestDatabase::prepared(Backend::Postgres).await;

@@ -8,7 +8,7 @@ use super::{
     picture_of,
 };
 use crate::{
-    report::{raw::Run, study},
+    report::{raw::Run, study, units},
     rows::pages::{CONDITIONS, SERVERS},
 };
 
@@ -19,7 +19,7 @@ const COLORS: [RGBColor; 4] = [SUBJECT, FAINT, REFERENCE, SLOW];
 
 const LEGEND: Legend = Legend {
     about: "part of the leaf pages in use",
-    show: study::percent,
+    show: units::percent,
     values: &[
         (CONDITIONS[0].title, COLORS[0]),
         (CONDITIONS[1].title, COLORS[1]),

@@ -1,5 +1,7 @@
 //! Pictures of a run, as SVG that needs nothing else: a file for each.
 
+mod bars;
+mod cost;
 mod fills;
 mod latency;
 mod outage;
@@ -34,7 +36,7 @@ impl Picture {
 }
 
 /// All there can be, below `docs`.
-pub(super) const FILES: [&str; 3] = [throughput::FILE, latency::FILE, outage::FILE];
+pub(super) const FILES: [&str; 4] = [cost::FILE, throughput::FILE, latency::FILE, outage::FILE];
 
 /// All that the study can have, below `docs`.
 pub(super) const FILES_OF_STUDY: [&str; 2] = [splits::FILE, fills::FILE];
@@ -59,7 +61,12 @@ const AWAY: RGBColor = RGBColor(180, 35, 40);
 /// # Errors
 /// A sentence, when the figures cannot be drawn.
 pub(super) fn draw(run: &Run) -> Result<Vec<Picture>, String> {
-    let drawn = [throughput::draw(run), latency::draw(run), outage::draw(run)];
+    let drawn = [
+        cost::draw(run),
+        throughput::draw(run),
+        latency::draw(run),
+        outage::draw(run),
+    ];
     drawn.into_iter().filter_map(Result::transpose).collect()
 }
 
@@ -124,7 +131,7 @@ fn picture_of(
 #[cfg(test)]
 pub(super) fn example_rows() -> Vec<Row> {
     use crate::{
-        reading::{Latency, Reading},
+        reading::{Busy, Latency, Reading},
         row::{Bound, Moment, Presence, Series, Unit},
     };
     let series = |name: &str, value: f64, p99: f64| {
@@ -136,6 +143,9 @@ pub(super) fn example_rows() -> Vec<Row> {
         let mut reading = Reading::of(value).figure("refills", 3.0);
         (reading.cpu_us, reading.latency) = (Some(6.1), Some(latency));
         reading.n_requests = 300_000;
+        let client = Some(0.97);
+        let server = if name.starts_with("Redis") { 0.7 } else { 0.98 };
+        reading.busy = Some(Busy { server, client });
         Series::new(name, vec![reading])
     };
     let references = [
@@ -156,8 +166,11 @@ pub(super) fn example_rows() -> Vec<Row> {
     )
     .series(single.into())
     .target("actix-web, constant body", Bound::AtLeast(0.95))
-    .target("Redis INCR", Bound::AtLeast(1.05))
     .note("example");
+    let title = "processor time of one number, 64 connections";
+    let against = ["actix-web, constant body", "Redis INCR"];
+    let cost = single.cost(title, 1, &against);
+    let cost = cost.target("Redis INCR", Bound::AtMost(0.95));
     let disturbed = |name: &str, title: &str, p99: f64| {
         let both = vec![
             series("Odometer", p99, p99),
@@ -185,5 +198,5 @@ pub(super) fn example_rows() -> Vec<Row> {
             }
         })
         .collect();
-    vec![single, slow, away]
+    vec![cost, single, slow, away]
 }

@@ -146,7 +146,7 @@ fn stands_in_first(cursor: &Cursor, model: &Model) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2000, ..crate::tests::properties() })]
 
     #[test]
     fn a_cursor_gives_what_a_queue_of_blocks_would_give(

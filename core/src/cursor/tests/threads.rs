@@ -5,6 +5,7 @@ use std::thread;
 
 use super::{Cursor, SHORT_OF_THE_WRAP};
 use crate::block::Block;
+use crate::tests::seed_for;
 
 /// What all threads of one run did.
 #[derive(Default)]
@@ -25,6 +26,10 @@ struct Ledger {
 struct Dice(u64);
 
 impl Dice {
+    fn of(thread: u64) -> Self {
+        Self(seed_for(thread))
+    }
+
     fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -101,17 +106,30 @@ fn observer(cursor: &Cursor, stop: &AtomicBool) {
     }
 }
 
-fn run(seed: u64, n_blocks: u64, most: u64) -> (Cursor, Ledger) {
+fn run(which: u64, n_blocks: u64, most: u64) -> (Cursor, Ledger) {
     let cursor = Cursor::starting_at_generation(SHORT_OF_THE_WRAP);
     let mut ledger = Ledger::default();
     let stop = AtomicBool::new(false);
     let signals = AtomicU64::new(0);
     thread::scope(|scope| {
         let takers: Vec<_> = (1..=4)
-            .map(|n| scope.spawn(move_taker(&cursor, &stop, &signals, Dice(seed * 8 + n))))
+            .map(|n| {
+                scope.spawn(move_taker(
+                    &cursor,
+                    &stop,
+                    &signals,
+                    Dice::of(which * 8 + n),
+                ))
+            })
             .collect();
         let observer = scope.spawn(|| observer(&cursor, &stop));
-        owner(&cursor, n_blocks, most, &mut ledger, Dice(seed * 8 + 5));
+        owner(
+            &cursor,
+            n_blocks,
+            most,
+            &mut ledger,
+            Dice::of(which * 8 + 5),
+        );
         stop.store(true, Ordering::Release);
         for taker in takers {
             ledger.taken.push(taker.join().unwrap());
@@ -153,8 +171,8 @@ fn check(cursor: &Cursor, ledger: &Ledger) {
 
 #[test]
 fn takers_never_share_a_number_with_each_other_or_with_a_close() {
-    for (seed, (n_blocks, most)) in (1..).zip([(100_000, 3), (50_000, 10), (20_000, 100)]) {
-        let (cursor, ledger) = run(seed, n_blocks, most);
+    for (which, (n_blocks, most)) in (1..).zip([(100_000, 3), (50_000, 10), (20_000, 100)]) {
+        let (cursor, ledger) = run(which, n_blocks, most);
         check(&cursor, &ledger);
     }
 }

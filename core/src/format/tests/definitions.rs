@@ -132,6 +132,28 @@ fn former_formats_are_kept_by_the_store_and_shown_to_nobody() {
 }
 
 #[test]
+fn a_format_changes_only_if_confirmed_where_the_store_forgot_some() {
+    let mut existing = created(json!({"format": "A-{value}"}));
+    existing.formats_unknown = true;
+    let lettered = json!({"format": "B-{value}"});
+    // Nor does it matter that no counter tells of a number.
+    for (next_value, issued) in [(1, false), (9, true)] {
+        let error = change(lettered.clone()).apply(&existing, next_value, issued);
+        assert_eq!(error, Err(DefinitionError::FormatsUnknown), "{issued}");
+        let confirmed = change(json!({"format": "B-{value}", "confirm": true}));
+        let changed = confirmed.apply(&existing, next_value, issued).unwrap();
+        assert!(!changed.formats_unknown, "{issued}");
+        assert_eq!(changed.former_formats.len(), 1, "{issued}");
+    }
+    // A confirmed overflow confirms no format.
+    let widened = change(json!({"overflow": "widen", "confirm": true}));
+    let widened = widened.apply(&existing, 9, true).unwrap();
+    assert!(widened.formats_unknown);
+    let error = change(lettered).apply(&widened, 9, true);
+    assert_eq!(error, Err(DefinitionError::FormatsUnknown));
+}
+
+#[test]
 fn formats_do_not_change_for_ever() {
     let mut definition = created(json!({"format": "{value}-A"}));
     let mut n_changes = 0;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::*;
+use crate::tests::seed_for;
 
 /// How many pairs of a definition are printed.
 const PERIODS: usize = 8;
@@ -208,7 +209,7 @@ fn n_cases() -> usize {
 #[test]
 fn what_is_printed_is_read_back_and_no_two_print_the_same() {
     let mut findings = Findings::default();
-    let mut random = Random(20_261_120);
+    let mut random = Random(seed_for(0));
     while findings.n_cases < n_cases() {
         let definition = definition(&mut random);
         if let Ok(format) = Format::of(&definition) {
@@ -242,7 +243,7 @@ fn without_the_rules_the_same_look_finds_ids_that_repeat() {
         let definition = defined(kind, pattern);
         Format::of(&definition).unwrap_err();
         let format = Format::unchecked(&definition, pattern).unwrap();
-        let (mut findings, mut random) = (Findings::default(), Random(7));
+        let (mut findings, mut random) = (Findings::default(), Random(seed_for(1)));
         while findings.n_cases < 20_000 && findings.repeated.is_empty() {
             findings.look(&definition, &format, &mut random);
         }
@@ -271,7 +272,7 @@ fn some_ids(
 /// What random pairs of formats of one definition have in common: those that are said to share no
 /// id, and how many of them do all the same; then the same of the others.
 fn common_ids(n_pairs: usize) -> [(usize, usize); 2] {
-    let mut random = Random(20_261_121);
+    let mut random = Random(seed_for(2));
     let mut met = [(0, 0); 2];
     while met.iter().map(|(n, _)| n).sum::<usize>() < n_pairs {
         let one = definition(&mut random);

@@ -10,10 +10,10 @@ pub(super) mod workers;
 use std::borrow::Cow;
 
 use actix_web::http::header::{self, HeaderMap, HeaderName};
-use odometer_core::{name::SequenceName, period::Period};
+use odometer_core::{definition::whole_number, name::SequenceName, period::Period};
 use percent_encoding::percent_decode_str;
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, de};
+use serde_json::{Number, Value};
 use url::form_urlencoded;
 
 use super::problem::{Code, Problem};
@@ -30,6 +30,18 @@ pub(super) const DEFAULT_LIMIT: u64 = 100;
 
 /// A version no definition has: a condition naming it never holds.
 const NO_VERSION: i64 = -1;
+
+/// A number that counts, in a body.
+#[derive(Clone, Copy, Debug)]
+struct Whole(i64);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = Number::deserialize(deserializer)?;
+        let unfit = || de::Error::custom(format!("`{number}` is not a whole number"));
+        whole_number(&number).map(Self).ok_or_else(unfit)
+    }
+}
 
 /// How many numbers a call asks for, 1 to [`MAX_COUNT`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -295,13 +307,14 @@ pub(super) fn advance(body: &[u8]) -> Result<Advance, Problem> {
         }
     };
     let floor = match &fields.floor {
-        Value::String(text) if !text.is_empty() => digits(text),
-        Value::Number(number) => number.as_u64(),
+        Value::String(text) if !text.is_empty() => {
+            digits(text).and_then(|floor| i64::try_from(floor).ok())
+        }
+        Value::Number(number) => whole_number(number).filter(|floor| *floor >= 0),
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
             None
         }
     };
-    let floor = floor.and_then(|floor| i64::try_from(floor).ok());
     let floor = floor.ok_or_else(|| {
         let detail = format!(
             "`floor` is a whole number from 0 to {}, as a string or a number.",
@@ -330,14 +343,18 @@ pub(super) fn printed(body: &[u8]) -> Result<String, Problem> {
         );
         Problem::new(Code::InvalidBody, detail)
     })?;
-    match fields.id {
-        Value::String(id) => Ok(id),
-        Value::Number(number) if number.is_u64() => Ok(number.to_string()),
-        Value::Number(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
-            let detail = "`id` is a string, as a reply has it.";
-            Err(Problem::new(Code::InvalidId, detail))
+    let id = match fields.id {
+        Value::String(id) => Some(id),
+        Value::Number(number) => {
+            let number = whole_number(&number).filter(|number| *number >= 0);
+            number.map(|number| number.to_string())
         }
-    }
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    };
+    id.ok_or_else(|| {
+        let detail = "`id` is a string, as a reply has it.";
+        Problem::new(Code::InvalidId, detail)
+    })
 }
 
 /// Whether the caller wants text rather than JSON: only where `text/plain` is named, and neither

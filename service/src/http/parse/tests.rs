@@ -358,6 +358,8 @@ fn a_floor_is_a_whole_number_as_a_string_or_a_number() {
     for (body, floor, confirm) in [
         (r#"{"floor":"0"}"#, 0, false),
         (r#"{"floor":5001,"confirm":false}"#, 5001, false),
+        (r#"{"floor":5001.0}"#, 5001, false),
+        (r#"{"floor":3e4}"#, 30_000, false),
         (
             r#"{"confirm":true,"floor":"9223372036854775807"}"#,
             i64::MAX,
@@ -384,7 +386,9 @@ fn a_floor_is_a_whole_number_as_a_string_or_a_number() {
         r#"{"floor":"+1"}"#,
         r#"{"floor":" 1"}"#,
         r#"{"floor":1.5}"#,
-        r#"{"floor":1e3}"#,
+        r#"{"floor":-1.0}"#,
+        r#"{"floor":1e300}"#,
+        r#"{"floor":9007199254740994.0}"#,
         r#"{"floor":true}"#,
         r#"{"floor":"9223372036854775808"}"#,
         r#"{"floor":1,"floor":1}"#,
@@ -417,4 +421,26 @@ fn what_creates_nothing_takes_only_if_match() {
         code_of(&[("if-none-match", "*")]),
         Err(Code::InvalidParameter)
     );
+}
+
+#[test]
+fn an_id_is_read_as_it_is_printed_or_as_a_whole_number() {
+    let read = |body: &str| printed(body.as_bytes()).map_err(|problem| problem.code());
+    for (body, id) in [
+        (r#"{"id":"INV-000042"}"#, "INV-000042"),
+        (r#"{"id":"5001.0"}"#, "5001.0"),
+        (r#"{"id":5001}"#, "5001"),
+        (r#"{"id":5001.0}"#, "5001"),
+        (r#"{"id":9223372036854775807}"#, "9223372036854775807"),
+    ] {
+        assert_eq!(read(body).as_deref(), Ok(id), "{body}");
+    }
+    for body in [
+        r#"{"id":-1}"#,
+        r#"{"id":5001.5}"#,
+        r#"{"id":9223372036854775808}"#,
+        r#"{"id":null}"#,
+    ] {
+        assert_eq!(read(body), Err(Code::InvalidId), "{body}");
+    }
 }

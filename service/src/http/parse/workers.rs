@@ -7,7 +7,7 @@ use odometer_core::name::SequenceName;
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{Code, Given, Problem, cut, digits, single};
+use super::{Code, Given, Problem, Whole, cut, digits, single};
 use crate::sequence::workers::{LONGEST_TTL, MOST_BITS, MOST_LISTED, WorkerWanted};
 
 /// What a holder shows.
@@ -35,8 +35,8 @@ pub(in crate::http) fn lease(body: &[u8]) -> Result<WorkerWanted, Problem> {
     #[serde(deny_unknown_fields)]
     struct Fields {
         pool: String,
-        bits: i64,
-        ttl_ms: i64,
+        bits: Whole,
+        ttl_ms: Whole,
         holder: String,
     }
     let fields: Fields = object(body, LEASE)?;
@@ -44,7 +44,7 @@ pub(in crate::http) fn lease(body: &[u8]) -> Result<WorkerWanted, Problem> {
         let detail = format!("`pool` is named as sequences are. {error}");
         Problem::new(Code::InvalidName, detail)
     })?;
-    let bits = u32::try_from(fields.bits).ok();
+    let bits = u32::try_from(fields.bits.0).ok();
     let bits = bits
         .filter(|bits| (1..=MOST_BITS).contains(bits))
         .ok_or_else(|| out_of_bounds(format!("`bits` is a whole number from 1 to {MOST_BITS}.")))?;
@@ -60,7 +60,7 @@ pub(in crate::http) fn lease(body: &[u8]) -> Result<WorkerWanted, Problem> {
     Ok(WorkerWanted {
         pool,
         bits,
-        ttl: ttl(fields.ttl_ms)?,
+        ttl: ttl(fields.ttl_ms.0)?,
         holder: fields.holder.into(),
     })
 }
@@ -70,13 +70,13 @@ pub(in crate::http) fn renewal(body: &[u8]) -> Result<Option<Duration>, Problem>
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fields {
-        ttl_ms: Option<i64>,
+        ttl_ms: Option<Whole>,
     }
     if body.is_empty() {
         return Ok(None);
     }
     let fields: Fields = object(body, r#"{"ttl_ms": 30000}"#)?;
-    fields.ttl_ms.map(ttl).transpose()
+    fields.ttl_ms.map(|Whole(ttl_ms)| ttl(ttl_ms)).transpose()
 }
 
 /// Reads the body of an end: nothing, or from when on no time was used.
@@ -84,13 +84,13 @@ pub(in crate::http) fn end(body: &[u8]) -> Result<Option<i64>, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fields {
-        unused_from_ms: Option<i64>,
+        unused_from_ms: Option<Whole>,
     }
     if body.is_empty() {
         return Ok(None);
     }
     let fields: Fields = object(body, r#"{"unused_from_ms": 1795000000000}"#)?;
-    Ok(fields.unused_from_ms)
+    Ok(fields.unused_from_ms.map(|Whole(unix_ms)| unix_ms))
 }
 
 /// Reads the query of a listing.
@@ -176,7 +176,11 @@ mod tests {
         let wanted = lease(LEASE.as_bytes()).unwrap();
         assert_eq!((wanted.pool.as_str(), wanted.bits), ("billing", 10));
         assert_eq!((wanted.ttl.as_secs(), &*wanted.holder), (30, "billing-7"));
-        for (bits, ttl_ms) in [(1, 1000), (22, 3_600_000)] {
+        for (bits, ttl_ms) in [
+            (json!(1), json!(1000)),
+            (json!(22), json!(3_600_000)),
+            (json!(10.0), json!(3e4)),
+        ] {
             let set = |body: &mut Value| {
                 body["bits"] = json!(bits);
                 body["ttl_ms"] = json!(ttl_ms);
@@ -215,6 +219,8 @@ mod tests {
             ("bits", json!("10")),
             ("bits", json!(1.5)),
             ("ttl_ms", json!(null)),
+            ("ttl_ms", json!(30000.5)),
+            ("ttl_ms", json!(1e300)),
             ("holder", json!(7)),
             ("worker", json!(3)),
         ] {

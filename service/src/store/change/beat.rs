@@ -30,11 +30,16 @@ use crate::store::{
     error::{Failure, StoreError},
 };
 
-/// Rows of processes that ended are kept for so long: far longer than a replica that is cut off
-/// from its database serves on.
+/// Rows of processes that ended are kept for so long before they are [set aside](clear_old): far
+/// longer than a replica that is cut off from its database serves on.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
-/// Old rows deleted in one step.
-const DELETED_AT_ONCE: u64 = 1000;
+/// And for so long afterwards, before they are deleted.
+const KEPT_ASIDE: Duration = Duration::from_secs(365 * 86_400);
+/// Old rows set aside, or deleted, in one step.
+const CLEARED_AT_ONCE: u64 = 1000;
+/// The row that belongs to no process: the latest recovery that a process has seen which refuses
+/// now, as the [beat of a row set aside](aside).
+const LAST_RECOVERY_SEEN: &str = "last recovery seen";
 /// Names that are complained of once each; from then on no more are.
 const COMPLAINTS: usize = 1000;
 
@@ -57,6 +62,8 @@ struct State {
     went_back: bool,
     /// How many recoveries this process has seen.
     era: u64,
+    /// `meta.recovered_at` as this process goes by it: the last recovery that it has seen.
+    recovered_at: Option<i64>,
     /// Names that were found to have gone back by themselves, in this era.
     complained_of: HashSet<SequenceName>,
 }
@@ -67,6 +74,7 @@ pub(in crate::store) struct Witness {
     holder: Arc<str>,
     least: i64,
     era: u64,
+    recovered_at: Option<i64>,
 }
 
 impl Witness {
@@ -80,14 +88,19 @@ impl Witness {
                 .expr(Expr::val(1))
                 .from(replica::Entity)
                 .and_where(replica::Column::Holder.eq(&*self.holder))
-                .and_where(replica::Column::Beat.gte(self.least))
+                .and_where(
+                    replica::Column::Beat
+                        .gte(self.least)
+                        .or(is_aside_from(self.least)),
+                )
                 .to_owned(),
         )
     }
 
     /// Whether a beat that was read bears it out.
     pub(in crate::store) fn is_borne_out_by(&self, read: Option<i64>) -> bool {
-        read.is_some_and(|beat| beat >= self.least) || sabotage::is(Fault::NoWentBackChecks)
+        read.is_some_and(|beat| beat >= self.least || aside(beat) >= self.least)
+            || sabotage::is(Fault::NoWentBackChecks)
     }
 
     pub(in crate::store) fn holder(&self) -> &str {
@@ -97,6 +110,12 @@ impl Witness {
     /// How many recoveries this process had seen.
     pub(in crate::store) fn era(&self) -> u64 {
         self.era
+    }
+
+    /// The last recovery that this process had seen. What a statement reserves belongs to it or to
+    /// a later one, never to an earlier one.
+    pub(in crate::store) fn recovered_at(&self) -> Option<i64> {
+        self.recovered_at
     }
 }
 
@@ -128,6 +147,7 @@ impl Beat {
             holder: Arc::clone(&self.holder),
             least: state.confirmed.ok_or(StoreError::Unavailable)?,
             era: state.era,
+            recovered_at: state.recovered_at,
         })
     }
 
@@ -148,6 +168,11 @@ impl Beat {
     /// How many recoveries this process has seen.
     pub(in crate::store) fn era(&self) -> u64 {
         self.state.lock().era
+    }
+
+    /// The last recovery that this process has seen.
+    pub(in crate::store) fn recovered_at(&self) -> Option<i64> {
+        self.state.lock().recovered_at
     }
 
     /// Whether a recovery was seen since the start: what is gone may then be born again.
@@ -254,11 +279,39 @@ impl Beat {
         Ok(())
     }
 
+    /// While this process refuses, tells the database which recovery it has seen last. The state
+    /// that the database went back to may not know of that recovery, and the next one has to be
+    /// [later](last_recovery_seen), also by a slower clock: this process trusts no earlier one.
+    ///
+    /// # Errors
+    /// Whether it was written is not known; to be called again.
+    pub(in crate::store) async fn tell_last_recovery(
+        &self,
+        connection: &Arc<Connection>,
+        patience: Duration,
+    ) -> Result<(), Failure> {
+        let seen = {
+            let state = self.state.lock();
+            state.recovered_at.filter(|_| state.went_back)
+        };
+        let Some(seen) = seen else {
+            return Ok(());
+        };
+        let write = move |database| note_last_recovery(database, seen);
+        connection.run(Instant::now() + patience, write).await
+    }
+
+    /// The first contact: the last recovery that there was before it.
+    pub(in crate::store) fn met(&self, recovered_at: Option<i64>) {
+        self.state.lock().recovered_at = recovered_at;
+    }
+
     /// A recovery was seen, and the row is there again.
-    pub(in crate::store) fn recovered(&self) {
+    pub(in crate::store) fn recovered(&self, recovered_at: Option<i64>) {
         let mut state = self.state.lock();
         state.went_back = false;
         state.era = state.era.saturating_add(1);
+        state.recovered_at = recovered_at;
         state.complained_of.clear();
         self.went_back.set(0.0);
     }
@@ -296,6 +349,39 @@ async fn insert_or_raise(
     }
 }
 
+async fn note_last_recovery(database: DatabaseConnection, seen: i64) -> Result<(), DbErr> {
+    let row = replica::ActiveModel {
+        holder: Set(LAST_RECOVERY_SEEN.to_owned()),
+        beat: Set(aside(seen)),
+        beat_at: Set(aside(now_ms())),
+    };
+    replica::Entity::insert(row)
+        .on_conflict(
+            OnConflict::column(replica::Column::Holder)
+                .do_nothing_on([replica::Column::Holder])
+                .to_owned(),
+        )
+        .exec_without_returning(&database)
+        .await?;
+    replica::Entity::update_many()
+        .col_expr(replica::Column::Beat, Expr::val(aside(seen)))
+        .filter(replica::Column::Holder.eq(LAST_RECOVERY_SEEN))
+        .filter(replica::Column::Beat.gt(aside(seen)))
+        .exec(&database)
+        .await?;
+    Ok(())
+}
+
+/// The latest recovery that a process has seen which refuses.
+pub(in crate::store) async fn last_recovery_seen(
+    database: &impl ConnectionTrait,
+) -> Result<Option<i64>, DbErr> {
+    let row = replica::Entity::find_by_id(LAST_RECOVERY_SEEN)
+        .one(database)
+        .await?;
+    Ok(row.map(|row| aside(row.beat)))
+}
+
 async fn raise(
     database: DatabaseConnection,
     holder: Arc<str>,
@@ -309,32 +395,72 @@ async fn raise(
             database_clock::now(database.get_database_backend()),
         )
         .filter(replica::Column::Holder.eq(&*holder))
-        .filter(replica::Column::Beat.between(least, next))
+        .filter(
+            replica::Column::Beat
+                .between(least, next)
+                .or(replica::Column::Beat.between(aside(next), aside(least))),
+        )
         .exec(&database)
         .await?;
     Ok(raised.rows_affected == 1)
 }
 
-/// Deletes rows of processes that ended long ago, a bounded number of them.
-pub(in crate::store) async fn delete_old(database: DatabaseConnection) -> Result<u64, DbErr> {
-    let kept_ms = i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX);
-    let since = database_clock::now(database.get_database_backend()).sub(kept_ms);
-    let is_old = Expr::col(replica::Column::BeatAt).lt(since);
-    let old: Vec<String> = replica::Entity::find()
+/// The beat of a row once it is set aside, below zero; of such a beat, what it was before.
+const fn aside(beat: i64) -> i64 {
+    !beat
+}
+
+/// That a row was set aside at such a beat or a higher one.
+fn is_aside_from(least: i64) -> Expr {
+    replica::Column::Beat.lte(aside(least))
+}
+
+/// Sets rows aside of processes that seem to have ended long ago, and deletes those that were set
+/// aside long ago; a bounded number of each.
+///
+/// The process may be stopped, or the database's clock may have been set ahead. A row that is gone
+/// would tell a living replica that the store went back. One that was set aside tells it as much as
+/// before, up to which beat the store has kept what was committed, and the next beat takes it back.
+/// When it was set aside stands below zero, too: whoever looks for living processes passes it over.
+pub(in crate::store) async fn clear_old(database: DatabaseConnection) -> Result<(), DbErr> {
+    let now = || database_clock::now(database.get_database_backend());
+    let ms = |kept: Duration| i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
+    let is_old = replica::Column::Beat
+        .gte(0)
+        .and(Expr::col(replica::Column::BeatAt).lt(now().sub(ms(KEPT))));
+    let old = some_of(&database, &is_old).await?;
+    if !old.is_empty() {
+        let beat = Expr::val(aside(0)).sub(Expr::col(replica::Column::Beat));
+        replica::Entity::update_many()
+            .col_expr(replica::Column::Beat, beat)
+            .col_expr(replica::Column::BeatAt, Expr::val(0_i64).sub(now()))
+            .filter(replica::Column::Holder.is_in(old))
+            .filter(is_old)
+            .exec(&database)
+            .await?;
+    }
+    let set_aside_at = Expr::val(0_i64).sub(Expr::col(replica::Column::BeatAt));
+    let is_over = replica::Column::Beat
+        .lt(0)
+        .and(set_aside_at.lt(now().sub(ms(KEPT_ASIDE))));
+    let over = some_of(&database, &is_over).await?;
+    if !over.is_empty() {
+        replica::Entity::delete_many()
+            .filter(replica::Column::Holder.is_in(over))
+            .filter(is_over)
+            .exec(&database)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn some_of(database: &DatabaseConnection, those: &Expr) -> Result<Vec<String>, DbErr> {
+    replica::Entity::find()
         .select_only()
         .column(replica::Column::Holder)
-        .filter(is_old.clone())
-        .limit(DELETED_AT_ONCE)
+        .filter(those.clone())
+        .limit(CLEARED_AT_ONCE)
         .into_tuple()
-        .all(&database)
-        .await?;
-    if old.is_empty() {
-        return Ok(0);
-    }
-    let deleted = replica::Entity::delete_many()
-        .filter(replica::Column::Holder.is_in(old))
-        .filter(is_old)
-        .exec(&database)
-        .await?;
-    Ok(deleted.rows_affected)
+        .all(database)
+        .await
 }

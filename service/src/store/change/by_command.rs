@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use odometer_core::{
     definition::{DefinitionError, Order},
+    duration::exact,
     name::SequenceName,
 };
 
@@ -84,7 +85,8 @@ impl CommandStores {
             .filter(|(_, reached)| reached.is_err());
         if let Some((name, _)) = away.next() {
             return Err(StartError::Other(format!(
-                "the store `{name}` cannot be reached; nothing was changed"
+                "the store `{name}` could not be used within {}; nothing was changed",
+                exact(patience)
             )));
         }
         drop(reached);

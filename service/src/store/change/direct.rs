@@ -74,7 +74,7 @@ impl DirectStore {
             }
         };
         let reached = DatabaseConnection::reach(&target, acquire, longest, options);
-        let database = Box::pin(reached).await.map_err(unusable)?;
+        let database = Box::pin(reached).await.map_err(StartError::from)?;
         let verdict = startup::inspect(database.clone(), place).await;
         match verdict.unwrap_or_else(|error| startup::verdict_of(&error.into())) {
             Verdict::Good { .. } => Ok(Self {
@@ -84,7 +84,7 @@ impl DirectStore {
                 _lock: lock,
             }),
             verdict @ (Verdict::Wrong(_) | Verdict::Schema(_) | Verdict::Away(_)) => {
-                Err(unusable(verdict))
+                Err(verdict.into())
             }
         }
     }
@@ -213,12 +213,4 @@ fn on_nothing(act: &Act) -> Result<Altered, StoreError> {
         },
         is_written: false,
     })
-}
-
-fn unusable(verdict: Verdict) -> StartError {
-    match verdict {
-        Verdict::Wrong(reason) | Verdict::Schema(reason) => StartError::Configuration(reason),
-        Verdict::Away(reason) => StartError::Other(reason),
-        Verdict::Good { .. } => StartError::Other("the database cannot be used".to_owned()),
-    }
 }

@@ -18,6 +18,7 @@ use crate::store::{
     catalogue::{self, Counter, ELSEWHERE, LIVE, NO_PERIOD, RETIRED},
     connection::session::{DatabaseConnection, DatabaseTransaction},
     error::StoreError,
+    meta_row,
     reservation::{look::Ground, period::Newborn},
     sequence_row::SequenceRow,
     settings::Place,
@@ -111,10 +112,11 @@ async fn find(
     if model.is_some() && !is_dry_run {
         counters::raise(transaction, &key).await?;
     }
-    let mut find = meta::Entity::find_by_id(1_i16);
-    if !is_dry_run {
-        find = transaction.holding(find);
-    }
+    let find = if is_dry_run {
+        meta::Entity::find_by_id(1_i16)
+    } else {
+        meta_row::held_for_change(transaction)
+    };
     let meta = find.one(transaction).await?;
     let meta = meta.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))?;
     let Some(ground) = super::ground(transaction, change).await? else {
@@ -122,7 +124,7 @@ async fn find(
     };
     let (row, counter) = match model {
         None => (None, None),
-        Some(model) => match found_row(transaction, &key, &place.store, model).await? {
+        Some(model) => match found_row(transaction, &key, &place.store, (model, ground)).await? {
             Ok((row, counter)) => (Some(row), counter),
             Err(error) => return Ok(Err(error)),
         },
@@ -148,12 +150,15 @@ async fn found_row(
     transaction: &DatabaseTransaction,
     key: &CounterKey,
     store: &str,
-    model: sequence::Model,
+    (model, ground): (sequence::Model, Ground),
 ) -> Result<Result<(PartRow, Option<Counter>), StoreError>, DbErr> {
-    let definition = match catalogue::definition_in(store, &model.state, &model.definition) {
+    let mut definition = match catalogue::definition_in(store, &model.state, &model.definition) {
         Ok(definition) => definition,
         Err(error) => return Ok(Err(error)),
     };
+    if model.state != ELSEWHERE {
+        ground.note_forgotten_formats(Arc::make_mut(&mut definition), model.version);
+    }
     let standing = catalogue::read(transaction, key.sequence.as_str(), &key.period).await?;
     let counter = standing.and_then(|standing| standing.counter());
     if counter.is_none() && key.period.is_none() && model.state != ELSEWHERE {

@@ -26,7 +26,7 @@ use crate::clock::now_ms;
 use crate::sabotage::{self, Fault};
 use crate::store::{
     answer::{Altered, Condition, Snapshot},
-    catalogue::{self, ELSEWHERE, LIVE, RETIRED, one_more},
+    catalogue::{self, Counter, ELSEWHERE, LIVE, RETIRED, one_more},
     change::beat::Witness,
     change::counters::{Used, WholeSequence},
     connection::session::{DatabaseConnection, DatabaseTransaction},
@@ -158,16 +158,9 @@ async fn within(
         Ok(found) => found,
         Err(error) => return Ok(Err(error)),
     };
-    let before = Snapshot {
-        is_live: row.state == LIVE,
-        definition,
-        version: row.version,
-        period: key.period.clone(),
-        is_removed: found.counter.is_removed,
-        floor: found.counter.floor,
-        next_value: found.counter.seen.next_value,
-        rate: found.counter.rate,
-    };
+    // Not before the locks: MySQL reads from here on what was there at the first such look.
+    let looked = Ground::read(transaction).await?;
+    let before = snapshot(&row, definition, &looked, &key, &found.counter);
     let mut after = match act(&change.name, &before, &change.act, found.used) {
         Ok(after) => after,
         Err(error) => return Ok(Err(error)),
@@ -181,8 +174,12 @@ async fn within(
     let is_written = !is_dry_run && after != before;
     if is_written {
         after.version = version.raised(transaction).await?;
-        if ground(transaction, &change).await?.is_none() {
+        let Some(held) = ground(transaction, &change).await? else {
             return Ok(Err(StoreError::WentBack));
+        };
+        if held.recovered_at() != looked.recovered_at() {
+            // A recovery came in between: what was decided may be wrong now.
+            return Ok(Err(StoreError::NotChanged));
         }
         write(transaction, &key, &after, &change.act).await?;
     }
@@ -191,6 +188,27 @@ async fn within(
         after,
         is_written,
     }))
+}
+
+/// A sequence and one of its counters as they are read.
+fn snapshot(
+    row: &sequence::Model,
+    mut definition: Arc<Definition>,
+    ground: &Ground,
+    key: &CounterKey,
+    counter: &Counter,
+) -> Snapshot {
+    ground.note_forgotten_formats(Arc::make_mut(&mut definition), row.version);
+    Snapshot {
+        is_live: row.state == LIVE,
+        definition,
+        version: row.version,
+        period: key.period.clone(),
+        is_removed: counter.is_removed,
+        floor: counter.floor,
+        next_value: counter.seen.next_value,
+        rate: counter.rate,
+    }
 }
 
 /// Whether the sequence's row, which is held, says that the act changes nothing, whatever its
@@ -239,7 +257,8 @@ pub(in crate::store) fn act(
     let mut after = before.clone();
     match act {
         Act::Define { change, .. } => {
-            let definition = change.apply(&before.definition, used.highest, used.issued);
+            let issued = used.issued && !sabotage::is(Fault::FormatsRepeat);
+            let definition = change.apply(&before.definition, used.highest, issued);
             after.definition = Arc::new(definition.map_err(StoreError::Definition)?);
         }
         Act::Advance { .. } if before.definition.kind == Kind::Snowflake => {

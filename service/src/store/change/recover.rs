@@ -1,7 +1,7 @@
 //! `odometer recover`: after the database went back, everything goes on above what may have been
 //! issued since.
 //!
-//! One transaction, which holds `meta`'s row from its beginning: nothing is born or changed
+//! One transaction, which [has `meta` alone](meta_row) from its beginning: nothing is born or changed
 //! meanwhile, and what is reserved meanwhile either comes first or conflicts.
 //!
 //! The counters of all periods are raised like any other, and what was removed stays so: a tombstone
@@ -20,22 +20,31 @@ use sea_orm::{
 use crate::sabotage::{self, Fault};
 use crate::store::{
     catalogue::{self, LIVE, NO_PERIOD},
-    change::leases::{self, Clocks},
+    change::{
+        beat,
+        leases::{self, Clocks},
+    },
     connection::session::{DatabaseConnection, DatabaseTransaction},
     connection::stamp,
     connection::startup::{self, Verdict},
     connection::target::Target,
     error::{Cause, Failure, StartError},
     file_lock::FileLock,
+    meta_row,
     reservation::look::version_at,
     settings::{DatabaseSettings, Place},
 };
 
 /// Sequences of one step.
 const PAGE: u64 = 1000;
-/// Versions, and the numbers of windows, rise by so much at least, so that nothing remembered of the
-/// time before fits.
+/// Versions of counters, and the numbers of windows, rise by so much at least, so that nothing
+/// remembered of the time before fits.
 pub(super) const VERSIONS: i64 = 1 << 40;
+/// By how much a recovery is later than the one before if its clock is behind: [`version_at`] leaves
+/// room for 60 million changes in it.
+const AFTER_ANOTHER_MS: i64 = 60_000;
+/// Exhausted sequences that are named.
+const MAX_NAMED: usize = 1000;
 /// Tries, where another transaction is in the way.
 const ATTEMPTS: u32 = 20;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(250);
@@ -46,6 +55,8 @@ pub struct Recovered {
     pub n_sequences: u64,
     /// Counters that are past the end of their sequence now: exhausted, unless `max` is raised.
     pub n_at_their_end: u64,
+    /// The first of them by name, at most a thousand.
+    pub at_their_end: Vec<String>,
     /// By how much the counter rose that rose most, and whose it is.
     pub highest_rise: i64,
     pub highest_riser: Option<String>,
@@ -54,6 +65,8 @@ pub struct Recovered {
     pub n_numbers: i64,
     /// Worker ids whose leases are void.
     pub n_leases: u64,
+    /// Sequences that lease worker ids, whose leases may be among what was lost.
+    pub n_time_ordered: u64,
     /// Before this none of them is used by somebody else (Unix ms).
     pub leases_from_ms: i64,
 }
@@ -139,17 +152,19 @@ async fn recover_once(
     is_dry_run: bool,
 ) -> Result<Result<Recovered, StartError>, DbErr> {
     let transaction = database.begin_read_committed().await?;
-    let meta = hold_meta(&transaction).await?;
+    let meta = meta_row::hold_alone(&transaction).await?;
     let clocks = Clocks::read(&transaction).await?;
     if let Err(error) = clocks.check() {
         transaction.rollback().await?;
         return Ok(Err(error));
     }
     let now_ms = clocks.ours_ms;
-    let later = meta
-        .recovered_at
-        .map_or(0, |earlier| earlier.saturating_add(1));
-    let recovered_at = Ord::max(now_ms, later);
+    // What was lost may have had a recovery of its own, by a clock that was ahead of this one.
+    let seen = beat::last_recovery_seen(&transaction).await?;
+    let recovered_at = match Ord::max(meta.recovered_at, seen) {
+        Some(earlier) if earlier >= now_ms => earlier.saturating_add(AFTER_ANOTHER_MS),
+        Some(_) | None => now_ms,
+    };
     let mut recovery = Recovery {
         transaction: &transaction,
         n_steps,
@@ -175,11 +190,12 @@ async fn recover_once(
             Expr::val(meta.recovered_skip.saturating_add(skipped)),
         )
         .col_expr(meta::Column::LeasesFrom, Expr::val(voided.leases_from_ms))
+        // No further than that: by it the next recovery tells which definitions are older.
         .col_expr(
             meta::Column::DefinitionsVersion,
             Expr::val(Ord::max(
                 version_at(recovered_at),
-                meta.definitions_version.saturating_add(VERSIONS),
+                meta.definitions_version.saturating_add(1),
             )),
         )
         .filter(meta::Column::Id.eq(1))
@@ -191,14 +207,6 @@ async fn recover_once(
         transaction.commit().await?;
     }
     Ok(Ok(outcome))
-}
-
-/// `meta`'s row, which whoever creates or changes a sequence needs as well.
-async fn hold_meta(transaction: &DatabaseTransaction) -> Result<meta::Model, DbErr> {
-    let find = transaction.holding(meta::Entity::find_by_id(1_i16));
-    find.one(transaction)
-        .await?
-        .ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
 }
 
 /// A recovery on its way.
@@ -275,6 +283,7 @@ impl Recovery<'_> {
                 if definition.kind == Kind::Snowflake {
                     let hold = Duration::from_secs(definition.block.hold.seconds());
                     self.longest_hold = Ord::max(self.longest_hold, hold);
+                    self.outcome.n_time_ordered += 1;
                 }
                 self.outcome.n_sequences += 1;
                 let rise = Rise {
@@ -289,23 +298,24 @@ impl Recovery<'_> {
                 self.note_rises(rise, &names).await?;
                 self.raise(rise, &names).await?;
             }
+            // Pages come in the order of names, groups do not.
+            self.outcome.at_their_end.sort_unstable();
+            self.outcome.at_their_end.truncate(MAX_NAMED);
         }
     }
 
     /// What raising these counters will come to. One sequence may have very many.
     async fn note_rises(&mut self, rise: Rise, names: &[String]) -> Result<(), DbErr> {
         let at_their_end = Query::select()
-            .expr_as(
-                Expr::col(counter::Column::Sequence).count_distinct(),
-                "n_sequences",
-            )
+            .distinct()
+            .column(counter::Column::Sequence)
             .from(counter::Entity)
             .cond_where(rise.issuing(names))
             .and_where(counter::Column::NextValue.gte(rise.comes_to_its_end()))
             .to_owned();
-        if let Some(row) = self.transaction.query_one(&at_their_end).await? {
-            let n_sequences: i64 = row.try_get("", "n_sequences")?;
-            self.outcome.n_at_their_end += u64::try_from(n_sequences).unwrap_or_default();
+        for row in self.transaction.query_all(&at_their_end).await? {
+            self.outcome.n_at_their_end += 1;
+            self.outcome.at_their_end.push(row.try_get("", "sequence")?);
         }
         // What is cut off at the end is cut off most of the highest.
         let lowest = counter::Entity::find()
@@ -332,20 +342,26 @@ impl Recovery<'_> {
             .case(next_value().gt(highest.saturating_sub(rise)), highest)
             .finally(next_value().add(rise));
         // Strict order trusts a remembered revision, so it rises as far.
+        let least = self.version.saturating_sub(VERSIONS);
         let risen = |column: counter::Column| {
             CaseStatement::new()
-                .case(
-                    Expr::col(column).lt(self.version.saturating_sub(VERSIONS)),
-                    self.version,
-                )
+                .case(Expr::col(column).lt(least), self.version)
                 .finally(Expr::col(column).add(VERSIONS))
         };
+        // A version above its revision says that numbers were reserved of the counter: it stays so.
+        let version = || Expr::col(counter::Column::Version);
+        let is_used = version().gt(Expr::col(counter::Column::Revision));
+        let risen_version = CaseStatement::new()
+            .case(
+                version().lte(least).and(is_used),
+                self.version.saturating_add(1),
+            )
+            .case(version().lte(least), self.version)
+            .finally(version().add(VERSIONS));
         counter::Entity::update_many()
             .col_expr(counter::Column::NextValue, raised.into())
-            .col_expr(
-                counter::Column::Version,
-                risen(counter::Column::Version).into(),
-            )
+            // Before the revision: MySQL reads what was set already.
+            .col_expr(counter::Column::Version, risen_version.into())
             .col_expr(
                 counter::Column::Revision,
                 risen(counter::Column::Revision).into(),

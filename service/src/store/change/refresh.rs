@@ -21,19 +21,25 @@ use crate::clock::now_ms;
 use crate::metrics::DatabaseMetrics;
 use crate::store::{
     Bounds,
-    answer::{Changed, News},
+    answer::{Changed, News, SeenRecovery},
     catalogue,
     change::beat::{self, Beat},
+    connection::complaint::Complaint,
     connection::session::DatabaseConnection,
     connection::{Connection, Health},
     database_clock,
     error::Failure,
+    settings::{Place, Source},
 };
 
 /// Sequences of one statement, and of one piece of news.
 const PAGE: usize = 1000;
 /// How long whoever issues may take to make room for the next piece of news.
 const NEWS_PATIENCE: Duration = Duration::from_secs(1);
+/// Said of a recovery that this replica does not take for one.
+const OLDER_RECOVERY: &str = "the last recovery of the store is older than one that this replica \
+                              has seen, so the replica goes on refusing. If `odometer recover` ran \
+                              since the store went back, its clock was behind: run it once more";
 /// Between two deletions of what ended processes left.
 const BETWEEN_DELETIONS: Duration = Duration::from_secs(3600);
 
@@ -42,8 +48,10 @@ pub(in crate::store) struct Refresher {
     connection: Arc<Connection>,
     beat: Arc<Beat>,
     tell: mpsc::Sender<News>,
+    recoveries: mpsc::UnboundedSender<SeenRecovery>,
     /// What the store is called.
     store: Arc<str>,
+    source: Source,
     /// Between two polls.
     interval: Duration,
     patience: Duration,
@@ -51,12 +59,9 @@ pub(in crate::store) struct Refresher {
     told_up_to: i64,
     /// Which installation this is; empty before the first contact.
     cluster_id: String,
-    /// When the latest recovery was that is known of.
-    recovered_at: Option<i64>,
-    /// A recovery that was seen is still to be told of.
-    owes_recovered: bool,
     deleted_old_at: Option<Instant>,
     has_complained: bool,
+    older_recovery: Complaint,
     counted: DatabaseMetrics,
 }
 
@@ -65,24 +70,25 @@ impl Refresher {
         connection: Arc<Connection>,
         beat: Arc<Beat>,
         settings: &Bounds,
-        store: Arc<str>,
-        tell: mpsc::Sender<News>,
+        place: &Place,
+        (tell, recoveries): (mpsc::Sender<News>, mpsc::UnboundedSender<SeenRecovery>),
         counted: DatabaseMetrics,
     ) -> Self {
         Self {
             connection,
             beat,
             tell,
-            store,
+            recoveries,
+            store: Arc::clone(&place.store),
+            source: place.source,
             // Twice, so that a change is known everywhere within the whole of it.
             interval: settings.definition_refresh / 2,
             patience: settings.timeout + settings.acquire,
             told_up_to: 0,
             cluster_id: String::new(),
-            recovered_at: None,
-            owes_recovered: false,
             deleted_old_at: None,
             has_complained: false,
+            older_recovery: Complaint::default(),
             counted,
         }
     }
@@ -94,9 +100,9 @@ impl Refresher {
     /// The database did not answer; it is to be called again.
     pub(in crate::store) async fn meet(&mut self) -> Result<(), Failure> {
         let meta = self.read_meta().await?;
+        self.beat.met(meta.recovered_at);
         self.beat.establish(&self.connection, self.patience).await?;
         self.told_up_to = meta.definitions_version;
-        self.recovered_at = meta.recovered_at;
         self.cluster_id = meta.cluster_id;
         Ok(())
     }
@@ -135,16 +141,17 @@ impl Refresher {
 
     async fn poll(&mut self) -> Result<(), Failure> {
         let meta = self.read_meta().await?;
-        if meta.recovered_at > self.recovered_at {
+        if meta.recovered_at > self.beat.recovered_at() {
             self.recover(&meta).await?;
         } else if let Some(how) = self.what_went_back(&meta) {
             self.beat.note_went_back(how);
+            self.complain_of_older_recovery(&meta);
         }
-        self.tell_recovered().await;
         let raised = self.beat.raise(&self.connection, self.patience).await;
-        // What is told of a recovery undoes what is told of changes, so it comes first.
-        let may_tell = !self.beat.has_gone_back() && !self.owes_recovered;
-        if may_tell && meta.definitions_version > self.told_up_to {
+        self.beat
+            .tell_last_recovery(&self.connection, self.patience)
+            .await?;
+        if !self.beat.has_gone_back() && meta.definitions_version > self.told_up_to {
             self.tell_changes(meta.definitions_version).await?;
         }
         raised?;
@@ -154,7 +161,7 @@ impl Refresher {
     fn what_went_back(&self, meta: &meta::Model) -> Option<&'static str> {
         if meta.cluster_id != self.cluster_id {
             Some("it is another installation's than before")
-        } else if meta.recovered_at < self.recovered_at {
+        } else if meta.recovered_at < self.beat.recovered_at() {
             Some("it does not know of its last recovery")
         } else if meta.definitions_version < self.told_up_to {
             Some("it does not know of changes that were made in it")
@@ -163,27 +170,36 @@ impl Refresher {
         }
     }
 
+    /// A slower clock may have made the recovery that was to end the refusal.
+    fn complain_of_older_recovery(&mut self, meta: &meta::Model) {
+        let is_older = meta.recovered_at.is_some() && meta.recovered_at < self.beat.recovered_at();
+        if is_older
+            && self.beat.has_gone_back()
+            && self.older_recovery.is_due(OLDER_RECOVERY, Instant::now())
+        {
+            tracing::error!(store = &*self.store, "{OLDER_RECOVERY}");
+        }
+    }
+
     /// Somebody ran `odometer recover`: from here on the store is trusted again.
     async fn recover(&mut self, meta: &meta::Model) -> Result<(), Failure> {
         self.beat.establish(&self.connection, self.patience).await?;
         // Some may have been changed since, or while this replica refused: all are told again.
         self.told_up_to = 0;
-        self.recovered_at = meta.recovered_at;
         self.cluster_id.clone_from(&meta.cluster_id);
-        self.owes_recovered = true;
-        self.beat.recovered();
+        self.beat.recovered(meta.recovered_at);
+        // It waits for no news, and nothing of what was told before counts after it.
+        let seen = SeenRecovery {
+            source: self.source,
+            n_recoveries: self.beat.era(),
+        };
+        // If nobody hears of it, nothing is issued.
+        let _is_heard = self.recoveries.send(seen);
         tracing::info!(
             skipped = meta.recovered_skip,
             "the store was recovered, and is reserved from again"
         );
         Ok(())
-    }
-
-    async fn tell_recovered(&mut self) {
-        if self.owes_recovered {
-            let sent = self.tell.send_timeout(News::Recovered, NEWS_PATIENCE).await;
-            self.owes_recovered = sent.is_err();
-        }
     }
 
     async fn delete_old(&mut self) -> Result<(), Failure> {
@@ -192,7 +208,7 @@ impl Refresher {
             .is_none_or(|deleted| deleted.elapsed() >= BETWEEN_DELETIONS);
         if is_due {
             let until = Instant::now() + self.patience;
-            self.connection.run(until, beat::delete_old).await?;
+            self.connection.run(until, beat::clear_old).await?;
             self.deleted_old_at = Some(Instant::now());
         }
         Ok(())
@@ -229,18 +245,21 @@ impl Refresher {
             };
             after = (last.version, Some(last.name.clone()));
             let is_last = rows.len() < PAGE;
-            let news = rows
+            let changed = rows
                 .into_iter()
-                .filter_map(|row| row.into_news(&self.store));
-            let news = news.collect();
-            let sent = self
-                .tell
-                .send_timeout(News::Changed(news), NEWS_PATIENCE)
-                .await;
+                .filter_map(|row| row.into_changed(&self.store));
+            let news = News {
+                source: self.source,
+                n_recoveries: self.beat.era(),
+                changed: changed.collect(),
+            };
+            let sent = self.tell.send_timeout(news, NEWS_PATIENCE).await;
             if sent.is_err() {
-                // Nobody listens, or not yet: the next poll tells all of it again, which is harmless.
+                // Nobody listens, or not yet: the next poll goes on here.
                 return Ok(());
             }
+            // Others of this version may be on the next page.
+            self.told_up_to = Ord::max(self.told_up_to, after.0.saturating_sub(1));
             if is_last {
                 break;
             }
@@ -276,7 +295,7 @@ struct ChangedRow {
 }
 
 impl ChangedRow {
-    fn into_news(self, store: &str) -> Option<Changed> {
+    fn into_changed(self, store: &str) -> Option<Changed> {
         let broken = |error: String| {
             tracing::error!(
                 sequence = self.name,

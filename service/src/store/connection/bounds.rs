@@ -1,5 +1,8 @@
-//! Bounds that the server itself keeps: a statement that nobody waits for any more, or a
-//! transaction whose process is gone, does not hold its locks for long.
+//! What the server is told of a session, whatever its own defaults are.
+//!
+//! The bounds that it keeps itself: a statement that nobody waits for any more, or a transaction
+//! whose process is gone, does not hold its locks for long. How transactions see one another, and
+//! that a commit is kept before it is confirmed.
 
 use std::time::Duration;
 
@@ -18,17 +21,36 @@ use crate::store::{connection::route::Route, connection::tls};
 const ABOVE: Duration = Duration::from_secs(1);
 /// A setting that only a server passes on to its sessions: a pooler refuses it or drops it.
 const MARK: &str = "odometer.straight";
+/// A transaction sees what was committed before each of its statements. One that waited for another
+/// would go on with what was there before otherwise.
+const ISOLATION: &str = "read committed";
+/// As MySQL's own default. A statement that locks sees what was committed before it at any level.
+const MYSQL_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
+/// Each statement by itself is a transaction, and none begins by itself when one ends. A server may
+/// have other defaults, by which what was reserved is committed only later, or never.
+const MYSQL_COMMITS: &str = "SET SESSION autocommit = 1, completion_type = 'NO_CHAIN'";
 /// How long MySQL keeps a connection that says nothing; the pool closes its own after ten minutes.
 const QUIET_SECONDS: u32 = 900;
 
-/// Settings of PostgreSQL, each with its value in milliseconds.
-fn settings(longest: Duration) -> [(&'static str, u128); 3] {
-    let bound = (longest + ABOVE).as_millis();
+/// Bounds of PostgreSQL, each with its value in milliseconds.
+fn bounds(longest: Duration) -> [(&'static str, String); 3] {
+    let bound = (longest + ABOVE).as_millis().to_string();
     [
-        ("statement_timeout", bound),
-        ("lock_timeout", bound),
+        ("statement_timeout", bound.clone()),
+        ("lock_timeout", bound.clone()),
         ("idle_in_transaction_session_timeout", bound),
     ]
+}
+
+/// Settings of PostgreSQL but for those that `said`, the options in the URL, has.
+fn settings(said: &str, longest: Option<Duration>) -> Vec<(&'static str, String)> {
+    let longest = longest.filter(|_| !sabotage::is(Fault::NoServerBounds));
+    let mut settings: Vec<_> = longest.into_iter().flat_map(bounds).collect();
+    if !sabotage::is(Fault::ServersCommits) {
+        settings.push(("synchronous_commit", "on".to_owned()));
+    }
+    settings.retain(|(name, _)| !said.contains(name));
+    settings
 }
 
 /// Adds to `options` what PostgreSQL is told at the start of a session; nothing where a pooler
@@ -42,18 +64,27 @@ pub(in crate::store) fn postgres(
     if is_pooled {
         return options.extra_float_digits(None);
     }
-    // What the URL says itself is stronger.
+    // What the URL says itself is stronger, but for how transactions see one another.
     let said = options.get_options().unwrap_or_default().to_owned();
-    let longest = longest.filter(|_| !sabotage::is(Fault::NoServerBounds));
-    let ours = longest.into_iter().flat_map(settings);
-    let ours = ours.filter(|(name, _)| !said.contains(name));
-    options.options(ours).options([(MARK, "yes")])
+    let options = options.options(settings(&said, longest));
+    let options = if sabotage::is(Fault::ServersIsolation) {
+        options
+    } else {
+        options.options([("default_transaction_isolation", ISOLATION)])
+    };
+    options.options([(MARK, "yes")])
 }
 
 /// The same settings for one transaction, as statements to be sent before its first one.
-pub(in crate::store) fn postgres_within(longest: Option<Duration>) -> String {
-    let settings = longest.into_iter().flat_map(settings);
-    settings
+pub(in crate::store) fn postgres_within(url: &str, longest: Option<Duration>) -> String {
+    let options: Option<PgConnectOptions> = url.parse().ok();
+    let said = options.as_ref().and_then(PgConnectOptions::get_options);
+    let mut settings = settings(said.unwrap_or_default(), longest);
+    if !sabotage::is(Fault::ServersIsolation) {
+        settings.push(("transaction_isolation", format!("'{ISOLATION}'")));
+    }
+    let statements = settings.into_iter();
+    statements
         .map(|(name, value)| format!("SET LOCAL {name} = {value}; "))
         .collect()
 }
@@ -102,13 +133,18 @@ pub(in crate::store) fn mysql(
     pool: MySqlPoolOptions,
     longest: Option<Duration>,
 ) -> MySqlPoolOptions {
-    let Some(longest) = longest.filter(|_| !sabotage::is(Fault::NoServerBounds)) else {
-        return pool;
-    };
-    let statement = mysql_settings(longest);
+    let longest = longest.filter(|_| !sabotage::is(Fault::NoServerBounds));
+    let statement = longest.map(mysql_settings);
     pool.after_connect(move |connection, _| {
         let statement = statement.clone();
         Box::pin(async move {
+            connection.execute(MYSQL_ISOLATION).await?;
+            if !sabotage::is(Fault::ServersCommits) {
+                connection.execute(MYSQL_COMMITS).await?;
+            }
+            let Some(statement) = statement else {
+                return Ok(());
+            };
             match connection.execute(AssertSqlSafe(statement)).await {
                 // A proxy in between may not take it: then the server's own bounds hold.
                 Err(SqlxError::Database(_)) => {
@@ -153,7 +189,13 @@ mod tests {
         };
         assert_eq!(options("postgres://u@localhost/d", true), "");
         let straight = options("postgres://u@localhost/d", false);
-        for said in ["statement_timeout=6000", "lock_timeout=6000", MARK] {
+        for said in [
+            "statement_timeout=6000",
+            "lock_timeout=6000",
+            "synchronous_commit=on",
+            "default_transaction_isolation=read\\ committed",
+            MARK,
+        ] {
             assert!(straight.contains(said), "{straight}");
         }
         let own = options(
@@ -163,14 +205,37 @@ mod tests {
         assert!(own.contains("statement_timeout=1s"), "{own}");
         assert!(!own.contains("statement_timeout=6000"), "{own}");
         assert!(own.contains("lock_timeout=6000"), "{own}");
+        let weak = options(
+            "postgres://u@localhost/d?options=-c%20synchronous_commit%3Doff",
+            false,
+        );
+        assert!(!weak.contains("synchronous_commit=on"), "{weak}");
+    }
+
+    #[test]
+    fn behind_a_pooler_each_transaction_is_told_the_same() {
+        let url = "postgres://u@localhost/d";
+        let told = postgres_within(url, Some(Duration::from_secs(5)));
+        for said in [
+            "SET LOCAL statement_timeout = 6000; ",
+            "SET LOCAL synchronous_commit = on; ",
+            "SET LOCAL transaction_isolation = 'read committed'; ",
+        ] {
+            assert!(told.contains(said), "{told}");
+        }
+        let weak = format!("{url}?options=-c%20synchronous_commit%3Doff");
+        assert!(!postgres_within(&weak, None).contains("synchronous_commit"));
     }
 
     #[test]
     fn a_bound_is_never_below_the_time_that_is_waited() {
         for ms in [1, 999, 1000, 5000] {
             let longest = Duration::from_millis(ms);
-            for (_, bound) in settings(longest) {
-                assert!(bound > u128::from(ms), "{bound}");
+            for (_, bound) in bounds(longest) {
+                assert!(
+                    bound.parse::<u64>().is_ok_and(|bound| bound > ms),
+                    "{bound}"
+                );
             }
             assert!(!mysql_settings(longest).contains("= 0"), "{ms}");
         }

@@ -9,8 +9,8 @@ use std::{collections::VecDeque, sync::Arc};
 use futures_util::future::{join, join_all};
 use parking_lot::Mutex;
 use sea_orm::{
-    ConnAcquireErr, DatabaseTransaction, DbErr, ExecResult, IsolationLevel, QueryResult,
-    RuntimeErr, SqlxError, Statement, TransactionTrait,
+    ConnAcquireErr, DatabaseTransaction, DbErr, ExecResult, QueryResult, RuntimeErr, SqlxError,
+    Statement, TransactionTrait,
     sea_query::Values,
     sqlx::{
         AssertSqlSafe, Connection, Executor, PgPool, Postgres, pool::PoolConnection,
@@ -105,12 +105,9 @@ impl Kept {
     }
 
     /// A transaction holds a connection that the driver hands out by itself.
-    pub(super) async fn begin(
-        &self,
-        level: Option<IsolationLevel>,
-    ) -> Result<DatabaseTransaction, DbErr> {
+    pub(super) async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {
         let _beginning = self.make_room();
-        self.made.begin_with_config(level, None).await
+        self.made.begin().await
     }
 
     /// Leaves the driver's pool a connection, and whatever becomes free until there is use of it.

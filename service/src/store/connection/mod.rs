@@ -7,6 +7,7 @@
 //! ended with its connection, which no other statement can meet any more.
 
 pub(in crate::store) mod bounds;
+pub(in crate::store) mod complaint;
 mod kept;
 pub(in crate::store) mod monitor;
 pub(in crate::store) mod pool;
@@ -15,6 +16,7 @@ pub(in crate::store) mod route;
 pub(in crate::store) mod session;
 pub(in crate::store) mod stamp;
 pub(in crate::store) mod startup;
+mod stranger;
 pub(in crate::store) mod target;
 pub(in crate::store) mod tls;
 
@@ -33,20 +35,20 @@ use tokio::{
     runtime::{Handle, Runtime},
     sync::{Notify, OwnedSemaphorePermit, watch},
     task::{JoinError, JoinHandle},
-    time::{sleep, timeout},
+    time::{sleep, timeout, timeout_at},
 };
 
 use crate::metrics::{ConnectionMetrics, Present};
 use crate::sabotage::{self, Fault};
 use crate::store::{
+    connection::complaint::Complaint,
     connection::pool::Pool,
     connection::route::Doors,
     connection::session::DatabaseConnection,
     error::{Cause, Failure},
+    settings::Place,
 };
 
-/// Between two lines of the log about a disk that is full.
-const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 /// A statement silent for this part of `store.timeout` is reason to look at the database.
 const SUSPICIOUS_PART: u32 = 5;
 /// How long statements that outlived an outage may still take: a server that was only stopped
@@ -87,8 +89,9 @@ pub(in crate::store) struct Connection {
     timeout: Duration,
     counted: ConnectionMetrics,
     is_closed: AtomicBool,
-    /// When it was last said that the disk is full.
-    complained: Mutex<Option<Instant>>,
+    /// That the disk is full.
+    complained: Mutex<Complaint>,
+    place: Place,
 }
 
 impl Connection {
@@ -101,6 +104,7 @@ impl Connection {
         options: Doors,
         statement_timeout: Duration,
         counted: ConnectionMetrics,
+        place: Place,
     ) -> Result<Self, DbErr> {
         let handle = runtime.handle().clone();
         let pool = match Pool::open(&options, 0).await {
@@ -125,7 +129,8 @@ impl Connection {
             timeout: statement_timeout,
             counted,
             is_closed: AtomicBool::new(false),
-            complained: Mutex::new(None),
+            complained: Mutex::default(),
+            place,
         })
     }
 
@@ -194,8 +199,8 @@ impl Connection {
                 Failure::MayHaveCommitted(Cause::Broken("its task was stopped".to_owned()))
             }
             None => {
-                let left = self.timeout.saturating_sub(sent.elapsed());
-                self.watch_silent(task, left, generation);
+                let silent_at = (sent + self.timeout).max(pool.connects_until);
+                self.watch_silent(task, silent_at, generation);
                 Failure::MayHaveCommitted(Cause::Silent)
             }
         };
@@ -252,17 +257,18 @@ impl Connection {
         }
     }
 
-    /// A statement that nobody waits for any more: after `store.timeout` in all its pool is
-    /// replaced.
+    /// A statement that nobody waits for any more: if it is silent at `silent_at` its pool is
+    /// replaced. That is after `store.timeout` in all, and not while its connection may be on its
+    /// way still: it would only be made once more.
     fn watch_silent<T: Send + 'static>(
         self: &Arc<Self>,
         task: JoinHandle<T>,
-        left: Duration,
+        silent_at: Instant,
         generation: u64,
     ) {
         let connection = Arc::clone(self);
         self.handle.spawn(async move {
-            if timeout(left, task).await.is_err() {
+            if timeout_at(silent_at.into(), task).await.is_err() {
                 connection.replace_pool(generation, "a statement got no reply");
             }
         });
@@ -300,26 +306,24 @@ impl Connection {
             if self.health() == Health::Up {
                 tracing::error!(
                     error = failure.cause().text(),
-                    "the database cannot be reached; numbers in memory are still issued"
+                    "{}: the database is away; numbers in memory are still issued",
+                    self.place
                 );
                 self.set_health(Health::Down);
             }
             self.went_down.notify_one();
-        } else if matches!(failure.cause(), Cause::Broken(_)) {
+        } else if matches!(failure.cause(), Cause::Broken(_) | Cause::Internal(_)) {
             self.replace_pool(generation, failure.cause().text());
-        } else if matches!(failure.cause(), Cause::DiskFull) {
+        } else if matches!(failure.cause(), Cause::DiskFull(_)) {
             self.complain();
         }
     }
 
     fn complain(&self) {
-        let mut complained = self.complained.lock();
-        if complained.is_none_or(|last| last.elapsed() >= COMPLAINT_INTERVAL) {
-            *complained = Some(Instant::now());
-            tracing::error!(
-                "the database's disk is full: nothing can be reserved until there is room; \
-                 numbers in memory are still issued"
-            );
+        let what = "the database's disk is full: nothing can be reserved until there is room; \
+                    numbers in memory are still issued";
+        if self.complained.lock().is_due(what, Instant::now()) {
+            tracing::error!("{}: {what}", self.place);
         }
     }
 

@@ -8,7 +8,8 @@ use std::{
 
 use ::metrics::Gauge;
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use migration::Installed;
+use migration::Migrated;
+use parking_lot::Mutex;
 use sea_orm::{Database, DatabaseConnection, DbBackend, DbErr};
 use tokio::{
     sync::watch,
@@ -19,6 +20,7 @@ use crate::store::{
     Bounds,
     backoff::Backoff,
     change::refresh::Refresher,
+    connection::complaint::Complaint,
     connection::pool,
     connection::probe,
     connection::startup::{self, Verdict},
@@ -45,6 +47,32 @@ enum PoolLook {
     Unwell,
 }
 
+/// What the database's settings would let a crash of it forget, as it was last seen.
+struct Weakness {
+    gauge: Gauge,
+    store: Arc<str>,
+    said: Mutex<Option<String>>,
+}
+
+impl Weakness {
+    /// Says what is new of it.
+    fn tell(&self, found: Option<String>) {
+        self.gauge.set(f64::from(u8::from(found.is_some())));
+        let mut said = self.said.lock();
+        if *said == found {
+            return;
+        }
+        match &found {
+            Some(found) => tracing::warn!(store = &*self.store, "{found}"),
+            None => tracing::info!(
+                store = &*self.store,
+                "a crash of the database server forgets no commit any more"
+            ),
+        }
+        *said = found;
+    }
+}
+
 /// The task that finds out whether numbers can be reserved.
 pub(in crate::store) struct Monitor {
     connection: Arc<Connection>,
@@ -52,7 +80,7 @@ pub(in crate::store) struct Monitor {
     settings: Bounds,
     place: Place,
     up: Gauge,
-    durability_weak: Gauge,
+    weakness: Arc<Weakness>,
     fatal: watch::Sender<Option<StartError>>,
 }
 
@@ -71,9 +99,13 @@ impl Monitor {
             connection: Arc::clone(&connection),
             target,
             settings: settings.clone(),
+            weakness: Arc::new(Weakness {
+                gauge: durability_weak,
+                store: Arc::clone(&place.store),
+                said: Mutex::default(),
+            }),
             place,
             up,
-            durability_weak,
             fatal,
         };
         connection.handle().spawn(monitor.watch(refresher));
@@ -102,36 +134,29 @@ impl Monitor {
         }
     }
 
-    /// Says what the database's settings would let a crash of it forget.
-    fn warn_of_durability(&self, warnings: &[String]) {
-        self.durability_weak
-            .set(f64::from(u8::from(!warnings.is_empty())));
-        for warning in warnings {
-            tracing::warn!(store = &*self.place.store, "{warning}");
-        }
-    }
-
     /// Until the database can be used, or it is clear that waiting does not help.
     async fn first_contact(&self, refresher: &mut Refresher) -> Result<(), StartError> {
         let mut backoff = Backoff::new(&self.settings);
         let mut schema_wrong_since: Option<Instant> = None;
-        let mut said = String::new();
+        let mut complaint = Complaint::default();
         for warning in &self.target.warnings {
-            tracing::warn!("{warning}");
+            tracing::warn!("{}", self.place.name_in(warning));
         }
         loop {
             let mut verdict = self.look().await;
             if matches!(verdict, Verdict::Schema(_)) && self.migrates() {
                 verdict = self.migrate().await;
             }
+            // Before anything is written there.
+            verdict = startup::at_start(verdict, self.settings.durability);
             if let Verdict::Good { .. } = verdict
                 && let Err(failure) = refresher.meet().await
             {
                 verdict = startup::verdict_of(&failure);
             }
             let reason = match verdict {
-                Verdict::Good { warnings } => {
-                    self.warn_of_durability(&warnings);
+                Verdict::Good { weakness } => {
+                    self.weakness.tell(weakness);
                     tracing::info!(store = &*self.place.store, "the database answers");
                     return Ok(());
                 }
@@ -151,14 +176,18 @@ impl Monitor {
                 }
             };
             self.connection.has_looked.send_replace(true);
-            if said != reason {
-                tracing::warn!(
-                    store = &*self.place.store,
-                    "waiting for the database: {reason}"
-                );
-                said = reason;
-            }
+            self.complain(&mut complaint, &reason);
             backoff.wait(Instant::now() + QUIET_INTERVAL).await;
+        }
+    }
+
+    fn complain(&self, complaint: &mut Complaint, reason: &str) {
+        if complaint.is_due(reason, Instant::now()) {
+            tracing::warn!(
+                store = &*self.place.store,
+                "waiting for the database: {}",
+                self.place.name_in(reason)
+            );
         }
     }
 
@@ -168,7 +197,16 @@ impl Monitor {
 
     async fn migrate(&self) -> Verdict {
         match migrate(&self.target, self.settings.acquire).await {
-            Ok(()) => self.look().await,
+            Ok(migrated) => {
+                if migrated.before != migrated.after {
+                    tracing::info!(
+                        store = &*self.place.store,
+                        "{}",
+                        self.place.name_in(&startup::migrated_sentence(migrated))
+                    );
+                }
+                self.look().await
+            }
             Err(StartError::Configuration(reason)) => Verdict::Wrong(reason),
             Err(error) => Verdict::Away(error.to_string()),
         }
@@ -230,7 +268,7 @@ impl Monitor {
     /// Whether a connection of the pool answers well, or answers at all where that is the question.
     async fn look_by_pool(&self, is_silent: bool) -> PoolLook {
         let connection = Arc::clone(&self.connection);
-        let place = self.place.clone();
+        let (place, weakness) = (self.place.clone(), Arc::clone(&self.weakness));
         let until = Instant::now() + self.settings.timeout + self.settings.acquire;
         // A task of its own: it is watched to its end, also when nobody waits for it any more.
         let look = self.connection.handle().spawn(async move {
@@ -238,8 +276,12 @@ impl Monitor {
                 if is_silent {
                     return Box::pin(database.ping()).await.map(|()| true);
                 }
-                let verdict = startup::inspect(database, place).await?;
-                Ok(matches!(verdict, Verdict::Good { .. }))
+                let Verdict::Good { weakness: found } = startup::inspect(database, place).await?
+                else {
+                    return Ok(false);
+                };
+                weakness.tell(found);
+                Ok(true)
             });
             match answer.await {
                 Ok(true) => PoolLook::Well,
@@ -276,7 +318,7 @@ impl Monitor {
     /// network is lost, and the first look after its end is the one that is answered.
     async fn wait_for_return(&self) {
         let mut looks = FuturesUnordered::new();
-        let mut said = String::new();
+        let mut complaint = Complaint::default();
         loop {
             if looks.len() < usize::from(LOOKS_AT_ONCE) {
                 looks.push(self.look_apart());
@@ -286,20 +328,14 @@ impl Monitor {
             let until = tokio::time::Instant::now() + pause;
             while let Ok(Some(found)) = timeout_at(until, looks.next()).await {
                 match found {
-                    Verdict::Good { warnings } => {
+                    Verdict::Good { weakness } => {
                         tracing::info!(store = &*self.place.store, "the database is back");
-                        self.warn_of_durability(&warnings);
+                        self.weakness.tell(weakness);
                         self.connection.renew_after_outage();
                         return;
                     }
                     Verdict::Away(reason) | Verdict::Schema(reason) | Verdict::Wrong(reason) => {
-                        if said != reason {
-                            tracing::warn!(
-                                store = &*self.place.store,
-                                "waiting for the database: {reason}"
-                            );
-                            said = reason;
-                        }
+                        self.complain(&mut complaint, &reason);
                     }
                 }
             }
@@ -312,44 +348,26 @@ impl Monitor {
 pub(in crate::store) async fn migrate(
     target: &Target,
     acquire: Duration,
-) -> Result<(), StartError> {
-    let outcome = match probe::reach(target, acquire).await {
-        Ok(()) => migrate_at_once(target, acquire).await?,
-        Err(failure) => Err(startup::verdict_of(&failure)),
-    };
-    outcome.map_err(|verdict| match verdict {
-        Verdict::Wrong(reason) => StartError::Configuration(reason),
-        Verdict::Away(reason) | Verdict::Schema(reason) => StartError::Other(reason),
-        Verdict::Good { .. } => StartError::Other("the migration failed".to_owned()),
-    })
-}
-
-/// Migrations run in one transaction of PostgreSQL, which a pooler leaves on one connection, so
-/// they may be prepared there.
-async fn migrate_at_once(
-    target: &Target,
-    acquire: Duration,
-) -> Result<Result<(), Verdict>, StartError> {
+) -> Result<Migrated, StartError> {
+    let reached = probe::reach(target, acquire).await;
+    reached.map_err(|failure| startup::verdict_of(&failure))?;
+    // Migrations run in one transaction of PostgreSQL, which a pooler leaves on one connection, so
+    // they may be prepared there.
     let database = Box::pin(Database::connect(target.single(acquire)))
         .await
-        .map_err(|error| crate::store::unreadable(&error))?;
+        .map_err(|error| startup::verdict_of(&error.into()))?;
     let outcome = migrate_on(&database).await;
     // Nothing was left on the connection that closing could lose.
     let _closed = database.close().await;
-    if let Some(reason) = outcome
-        .as_ref()
-        .ok()
-        .and_then(|installed| startup::unfit_schema(*installed))
-    {
+    let migrated = outcome.map_err(|error| startup::verdict_of_migration(&error.into()))?;
+    match startup::unfit_schema(migrated.after) {
         // A newer version was here, and left nothing that this one can work with.
-        return Err(StartError::Configuration(reason));
+        Some(reason) => Err(StartError::Configuration(reason)),
+        None => Ok(migrated),
     }
-    Ok(outcome
-        .map(|_installed| ())
-        .map_err(|error| startup::verdict_of_migration(&error.into())))
 }
 
-async fn migrate_on(database: &DatabaseConnection) -> Result<Option<Installed>, DbErr> {
+async fn migrate_on(database: &DatabaseConnection) -> Result<Migrated, DbErr> {
     #[cfg(feature = "sabotage")]
     if crate::sabotage::is(crate::sabotage::Fault::NextSchema) {
         return migration::run_next(database).await;

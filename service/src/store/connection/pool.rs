@@ -1,9 +1,15 @@
 //! A pool of connections and the runtime that it lives and ends with.
 
-use std::{future::Future, num::NonZero, sync::Arc, thread, time::Duration};
+use std::{
+    future::Future,
+    num::NonZero,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use futures_util::FutureExt;
-use sea_orm::{ConnectionTrait, DbBackend, DbErr};
+use sea_orm::{ConnectOptions, ConnectionTrait, DbBackend, DbErr};
 use tokio::{
     runtime::{Handle, Runtime},
     sync::Semaphore,
@@ -14,6 +20,8 @@ use crate::store::{connection::route::Doors, connection::session::DatabaseConnec
 
 /// The most threads that a pool's connections, or a store's tasks, live on.
 const MOST_THREADS: usize = 2;
+/// How long the connections of a new pool may be on their way, whatever `pool.acquire` is.
+const LONGEST_CONNECTING: Duration = Duration::from_secs(10);
 /// For the end of a connection that was used once.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -27,6 +35,8 @@ pub(in crate::store) struct Pool {
     /// waiting for a turn is never taken for a database that is away.
     pub(in crate::store) permits: Arc<Semaphore>,
     pub(in crate::store) runtime: Arc<PoolRuntime>,
+    /// Until then a statement may be silent because its connection is being made.
+    pub(in crate::store) connects_until: Instant,
 }
 
 /// Where all that belongs to one pool runs, down to what the driver does on its own when it takes
@@ -74,20 +84,14 @@ impl Pool {
         let (options, is_pooled) = doors.current();
         let (options, longest) = (options.clone(), Some(doors.longest));
         let runtime = PoolRuntime::start()?;
-        let n_connections = options.get_max_connections();
+        let opened_by = options.clone();
         let connecting = runtime.handle()?.spawn(async move {
-            Box::pin(DatabaseConnection::open(options, is_pooled, longest)).await
+            Box::pin(DatabaseConnection::open(opened_by, is_pooled, longest)).await
         });
         let database = connecting
             .await
             .map_err(|error| DbErr::Custom(error.to_string()))??;
-        Ok(Self::of(
-            database,
-            is_pooled,
-            n_connections,
-            generation,
-            runtime,
-        ))
+        Ok(Self::of(database, is_pooled, &options, generation, runtime))
     }
 
     /// As `open`, of a server, without waiting for anything.
@@ -104,30 +108,27 @@ impl Pool {
         let database = FutureExt::now_or_never(connecting)
             .unwrap_or_else(|| Err(DbErr::Custom("the driver waits".to_owned())))?;
         drop(inside);
-        let n_connections = options.get_max_connections();
-        Ok(Self::of(
-            database,
-            is_pooled,
-            n_connections,
-            generation,
-            runtime,
-        ))
+        Ok(Self::of(database, is_pooled, options, generation, runtime))
     }
 
     fn of(
         database: DatabaseConnection,
         is_pooled: bool,
-        n_connections: Option<u32>,
+        options: &ConnectOptions,
         generation: u64,
         runtime: PoolRuntime,
     ) -> Self {
-        let n_permits = usize::try_from(n_connections.unwrap_or(1)).unwrap_or(usize::MAX >> 4);
+        let n_connections = options.get_max_connections().unwrap_or(1);
+        let n_permits = usize::try_from(n_connections).unwrap_or(usize::MAX >> 4);
+        let connecting = options.get_acquire_timeout().unwrap_or_default();
+        let connecting = connecting.min(LONGEST_CONNECTING);
         Self {
             generation,
             is_pooled,
             database,
             permits: Arc::new(Semaphore::new(n_permits)),
             runtime: Arc::new(runtime),
+            connects_until: Instant::now() + connecting,
         }
     }
 

@@ -1,7 +1,7 @@
 //! One connection of its own, to learn whether the server can be reached, in what way, and why not:
 //! a pool tries again until its time is up and then says no more than that.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::atomic::Ordering, time::Duration};
 
 use sea_orm::{
     DbBackend, SqlxError,
@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use crate::store::{
     code::Code,
     connection::bounds,
+    connection::stranger,
     connection::target::Target,
     error::{Cause, Failure},
 };
@@ -21,6 +22,43 @@ use crate::store::{
 /// # Errors
 /// Why there was no connection within `patience`, or none that can be used.
 pub(in crate::store) async fn reach(target: &Target, patience: Duration) -> Result<(), Failure> {
+    let Err(unreached) = reach_expected(target, patience).await else {
+        target.was_met.store(true, Ordering::Release);
+        return Ok(());
+    };
+    if unreached.may_be_another
+        && !target.was_met.load(Ordering::Acquire)
+        && let Some((host, port)) = target.host_and_port()
+        && let Some(found) = stranger::identify(target.backend, &host, port).await
+    {
+        return Err(Failure::NotCommitted(Cause::Refused(format!(
+            "{found} answers at its host and port: correct the port, or the scheme of the URL"
+        ))));
+    }
+    Err(unreached.failure)
+}
+
+/// Why there is no connection.
+struct Unreached {
+    failure: Failure,
+    /// Whether there was silence, or what cannot be understood: perhaps of another kind of server.
+    /// One that answered with a code of its own is not asked what it is: MySQL counts such
+    /// questions, and keeps out who asks too many.
+    may_be_another: bool,
+}
+
+impl Unreached {
+    fn of(error: &SqlxError) -> Self {
+        let failure = Failure::to_connect(error);
+        let is_silence = matches!(failure.cause(), Cause::NoConnection(_));
+        Self {
+            may_be_another: is_silence || matches!(error, SqlxError::Protocol(_)),
+            failure,
+        }
+    }
+}
+
+async fn reach_expected(target: &Target, patience: Duration) -> Result<(), Unreached> {
     match target.backend {
         DbBackend::Postgres => {
             let was_pooled = target.route.is_pooled();
@@ -40,13 +78,18 @@ pub(in crate::store) async fn reach(target: &Target, patience: Duration) -> Resu
 async fn within(
     patience: Duration,
     attempt: impl Future<Output = Result<(), SqlxError>>,
-) -> Result<(), Failure> {
+) -> Result<(), Unreached> {
     match timeout(patience, Box::pin(attempt)).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(Failure::to_connect(&error)),
-        Err(_) => Err(Failure::NotCommitted(Cause::NoConnection(
-            "it does not answer within the time for making a connection".to_owned(),
-        ))),
+        Ok(Err(error)) => Err(Unreached::of(&error)),
+        Err(_) => Err(Unreached {
+            failure: Failure::NotCommitted(Cause::NoConnection(
+                "the database cannot be reached: it does not answer within the time for making a \
+                 connection"
+                    .to_owned(),
+            )),
+            may_be_another: true,
+        }),
     }
 }
 
@@ -80,4 +123,24 @@ fn is_of_a_pooler(error: &SqlxError) -> bool {
     error
         .as_database_error()
         .is_some_and(|said| Code::of(said).is_of_a_pooler())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn only_silence_and_what_is_not_understood_may_be_another_server() {
+        let unreached = |error| Unreached::of(&error);
+        let closed = unreached(SqlxError::Io(io::ErrorKind::UnexpectedEof.into()));
+        assert!(closed.may_be_another);
+        let odd = unreached(SqlxError::Protocol("0x48".to_owned()));
+        assert!(odd.may_be_another);
+        // And until a probe says so, the database is away.
+        assert!(matches!(odd.failure.cause(), Cause::Away(_)));
+        let untrusted = unreached(SqlxError::Tls("no certificate".into()));
+        assert!(!untrusted.may_be_another);
+    }
 }

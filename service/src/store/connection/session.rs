@@ -44,7 +44,7 @@ pub(in crate::store) struct Unprepared {
     /// The pool as SeaORM made it, of which only the connections are used.
     made: sea_orm::DatabaseConnection,
     pool: PgPool,
-    /// Statements that bound those after them to the end of their transaction.
+    /// Statements that say how those after them run, to the end of their transaction.
     bounds: Arc<str>,
 }
 
@@ -64,6 +64,7 @@ impl DatabaseConnection {
         is_pooled: bool,
         longest: Option<Duration>,
     ) -> Result<Self, DbErr> {
+        let url = options.get_url().to_owned();
         let made = Box::pin(Database::connect(options)).await?;
         if made.get_database_backend() != DbBackend::Postgres {
             return Ok(Self::Prepared(made));
@@ -74,7 +75,7 @@ impl DatabaseConnection {
         Ok(Self::Unprepared(Unprepared {
             pool: made.get_postgres_connection_pool().clone(),
             made,
-            bounds: bounds::postgres_within(longest).into(),
+            bounds: bounds::postgres_within(&url, longest).into(),
         }))
     }
 
@@ -93,7 +94,7 @@ impl DatabaseConnection {
             .map_err(|error| verdict(Failure::from(error)))
     }
 
-    /// A transaction that sees what others commit meanwhile, and locks no rows but those it meant.
+    /// A transaction that locks no rows but those it meant, on MySQL too.
     pub(in crate::store) async fn begin_read_committed(
         &self,
     ) -> Result<DatabaseTransaction, DbErr> {
@@ -102,19 +103,17 @@ impl DatabaseConnection {
                 .begin_with_config(Some(IsolationLevel::ReadCommitted), None)
                 .await
                 .map(DatabaseTransaction::Prepared),
-            Self::Kept(kept) => {
-                let begun = kept.begin(Some(IsolationLevel::ReadCommitted)).await;
-                begun.map(DatabaseTransaction::Prepared)
-            }
-            // One writer, or a server whose ordinary level this is.
-            Self::Prepared(_) | Self::Unprepared(_) => self.begin().await,
+            // One writer, or a server whose sessions have this level.
+            Self::Prepared(_) | Self::Kept(_) | Self::Unprepared(_) => self.begin().await,
         }
     }
 
+    /// A transaction that sees what others commit while it waits for them: at the level that its
+    /// session was given by name, whatever the server's own is.
     pub(in crate::store) async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {
         match self {
             Self::Prepared(made) => made.begin().await.map(DatabaseTransaction::Prepared),
-            Self::Kept(kept) => kept.begin(None).await.map(DatabaseTransaction::Prepared),
+            Self::Kept(kept) => kept.begin().await.map(DatabaseTransaction::Prepared),
             Self::Unprepared(unprepared) => {
                 let statement = AssertSqlSafe(format!("BEGIN; {}", unprepared.bounds));
                 let turn = unprepared.turn().await?;

@@ -17,7 +17,9 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait, Query, SelectStatement},
 };
 
-use crate::store::{connection::session::DatabaseConnection, error::StartError, settings::Place};
+use crate::store::{
+    connection::session::DatabaseConnection, error::StartError, meta_row, settings::Place,
+};
 
 /// How a sentence begins that is told of whichever database it is about.
 const THIS: &str = "ODOMETER_DATABASE_URL: this database";
@@ -195,12 +197,15 @@ pub(in crate::store) async fn read(database: &DatabaseConnection) -> Result<Stam
     })
 }
 
-/// Stamps a database that has no stamp yet; false where it has one, or sequences.
+/// Stamps a database that has no stamp yet; false where it has one, or sequences: nothing is born
+/// meanwhile.
 pub(in crate::store) async fn write(
     database: &DatabaseConnection,
     place: &Place,
     cluster_id: &str,
 ) -> Result<bool, DbErr> {
+    let transaction = database.begin_read_committed().await?;
+    meta_row::hold_alone(&transaction).await?;
     let any = |mut rows: SelectStatement| Expr::exists(rows.expr(Expr::val(1)).to_owned());
     let has_sequences = any(Query::select().from(sequence::Entity).to_owned());
     let has_leases = any(Query::select().from(worker_lease::Entity).to_owned());
@@ -218,8 +223,9 @@ pub(in crate::store) async fn write(
         .filter(meta::Column::StripeN.eq(1))
         .filter(has_sequences.not())
         .filter(has_leases.not())
-        .exec(database)
+        .exec(&transaction)
         .await?;
+    transaction.commit().await?;
     Ok(stamped.rows_affected == 1)
 }
 
@@ -347,7 +353,8 @@ mod tests {
                 "without sequences",
             ),
         ] {
-            let named = reason.starts_with("stores.tickets.databases[1] (mysql://h1:3306/d): ");
+            let named = reason
+                .starts_with("stores.tickets.databases[1] (mysql://h1:3306/d, in odometer.toml): ");
             assert!(named, "{what}: {reason}");
             assert!(reason.contains(mend), "{what}: {reason}");
             assert!(!reason.contains("tiger"), "{what}: {reason}");

@@ -1,26 +1,37 @@
 //! What is checked of a database before anything is issued from it.
 
-use migration::{Installed, OLDEST_SCHEMA, SCHEMA_VERSION};
+use migration::{Installed, Migrated, OLDEST_SCHEMA, SCHEMA_VERSION};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 
+use crate::sabotage::{self, Fault};
 use crate::store::{
     connection::session::DatabaseConnection,
     connection::stamp::{self, Misplaced},
-    error::{Cause, Failure},
-    settings::Place,
+    error::{Cause, Failure, StartError},
+    settings::{Durability, Place},
 };
 
 /// What a first look at a database found.
 #[derive(Debug)]
 pub(in crate::store) enum Verdict {
-    /// It can be used; each warning is a sentence for the operator.
-    Good { warnings: Vec<String> },
+    /// It can be used; where a crash of it can forget commits, a sentence says so.
+    Good { weakness: Option<String> },
     /// It cannot be used yet, and may become usable by itself: a standby, a read-only server.
     Away(String),
     /// Its schema does not fit this binary yet.
     Schema(String),
     /// It will not become usable by waiting.
     Wrong(String),
+}
+
+impl From<Verdict> for StartError {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Wrong(reason) | Verdict::Schema(reason) => Self::Configuration(reason),
+            Verdict::Away(reason) => Self::Other(reason),
+            Verdict::Good { .. } => Self::Other("the database cannot be used".to_owned()),
+        }
+    }
 }
 
 /// Looks at schema, stamp, durability and tables; changes nothing.
@@ -34,10 +45,14 @@ pub(in crate::store) async fn inspect(
     if lacks_rights(&database).await? {
         return Ok(Verdict::Wrong(MAY_NOT_USE.to_owned()));
     }
+    if logs_statements(&database).await? {
+        return Ok(Verdict::Wrong(LOGS_STATEMENTS.to_owned()));
+    }
     if let Some(reason) = unfit_schema(Installed::read(&database).await?) {
         return Ok(Verdict::Schema(reason));
     }
     match stamp::misplaced(&place, &stamp::read(&database).await?) {
+        Some(_) if sabotage::is(Fault::AnyStamp) => {}
         Some(Misplaced::Unstamped(reason)) => return Ok(Verdict::Schema(reason)),
         Some(Misplaced::Wrong(reason)) => return Ok(Verdict::Wrong(reason)),
         None => {}
@@ -46,8 +61,25 @@ pub(in crate::store) async fn inspect(
         return Ok(Verdict::Wrong(reason));
     }
     Ok(Verdict::Good {
-        warnings: weak_durability(&database).await?,
+        weakness: weak_durability(&database).await?,
     })
+}
+
+/// What a verdict means before anything was ever issued: a database that can forget commits is
+/// refused, unless its store takes that.
+pub(in crate::store) fn at_start(verdict: Verdict, durability: Durability) -> Verdict {
+    match (verdict, durability) {
+        (
+            Verdict::Good {
+                weakness: Some(weakness),
+            },
+            Durability::Full,
+        ) => Verdict::Wrong(format!(
+            "ODOMETER_DATABASE_URL: {weakness}; change that at the server, or take it by \
+             `durability = \"weak\"` in `[store]` or in the store's own section"
+        )),
+        (verdict, _) => verdict,
+    }
 }
 
 /// Whether all that a database lacks is its stamp.
@@ -66,12 +98,25 @@ pub(in crate::store) async fn is_to_be_stamped(
 /// What a failure to reach the database means for the start.
 pub(in crate::store) fn verdict_of(failure: &Failure) -> Verdict {
     let text = failure.cause().text();
-    if matches!(failure.cause(), Cause::Refused(_)) {
-        Verdict::Wrong(format!("ODOMETER_DATABASE_URL: {text}"))
-    } else if matches!(failure.cause(), Cause::Denied(_)) {
-        Verdict::Wrong(format!("{MAY_NOT_USE} ({text})"))
-    } else {
-        Verdict::Away(format!("the database cannot be reached: {text}"))
+    match failure.cause() {
+        Cause::Refused(_) => Verdict::Wrong(format!("ODOMETER_DATABASE_URL: {text}")),
+        Cause::Denied(_) => Verdict::Wrong(format!("{MAY_NOT_USE} ({text})")),
+        Cause::Server(_) | Cause::Internal(_) => Verdict::Wrong(format!(
+            "ODOMETER_DATABASE_URL: the database does not do what it is asked to: {text}"
+        )),
+        // Whoever makes room does not think of a restart.
+        Cause::NoConnection(_) | Cause::Away(_) | Cause::DiskFull(_) => {
+            Verdict::Away(text.to_owned())
+        }
+        Cause::ReadOnly(_) => Verdict::Away(format!("the database is read-only ({text})")),
+        Cause::Broken(_) => Verdict::Away(format!("the connection was lost: {text}")),
+        // Another transaction was in the way, or the database is slow.
+        Cause::Contention
+        | Cause::Interrupted
+        | Cause::Duplicate
+        | Cause::Silent
+        | Cause::Busy
+        | Cause::WentBack => Verdict::Away(format!("a statement was not done: {text}")),
     }
 }
 
@@ -87,9 +132,27 @@ pub(in crate::store) fn verdict_of_migration(failure: &Failure) -> Verdict {
     verdict_of(failure)
 }
 
+/// From which version of the schema to which a migration went.
+pub(in crate::store) fn migrated_sentence(migrated: Migrated) -> String {
+    let version = |installed: Option<Installed>| installed.map(|it| it.schema_version);
+    match (version(migrated.before), version(migrated.after)) {
+        (None, Some(after)) => format!("the schema was created, at version {after}"),
+        (Some(before), Some(after)) if before != after => {
+            format!("the schema was brought from version {before} to version {after}")
+        }
+        (_, Some(after)) => format!("the schema is at version {after} already: nothing to do"),
+        (_, None) => "there is no schema".to_owned(),
+    }
+}
+
 /// Of a user that lacks rights on the tables.
 const MAY_NOT_USE: &str = "ODOMETER_DATABASE_URL: this user may not read or write the tables of \
                            Odometer: grant it SELECT, INSERT, UPDATE and DELETE on all of them";
+
+/// Of a server whose binary log has statements, where InnoDB takes no write at READ COMMITTED.
+const LOGS_STATEMENTS: &str = "ODOMETER_DATABASE_URL: the server has binlog_format = STATEMENT \
+                               with log_bin on, and refuses the writes of Odometer (MySQL error \
+                               1665): set binlog_format = ROW or MIXED at the server";
 
 pub(in crate::store) fn unfit_schema(installed: Option<Installed>) -> Option<String> {
     let Some(installed) = installed else {
@@ -98,6 +161,9 @@ pub(in crate::store) fn unfit_schema(installed: Option<Installed>) -> Option<Str
                 .to_owned(),
         );
     };
+    if sabotage::is(Fault::AnySchema) {
+        return None;
+    }
     if installed.schema_version < OLDEST_SCHEMA {
         return Some(format!(
             "the schema is at version {}, too old for this program, which needs {OLDEST_SCHEMA}: \
@@ -105,7 +171,10 @@ pub(in crate::store) fn unfit_schema(installed: Option<Installed>) -> Option<Str
             installed.schema_version
         ));
     }
-    if installed.compatible_from > SCHEMA_VERSION {
+    let is_exact = sabotage::is(Fault::ExactSchema);
+    if installed.compatible_from > SCHEMA_VERSION
+        || (is_exact && installed.schema_version > SCHEMA_VERSION)
+    {
         return Some(format!(
             "the schema is at version {} and works with programs from schema version {} on; \
              this program knows {SCHEMA_VERSION}: start a newer Odometer",
@@ -129,27 +198,52 @@ async fn refuses_writes(database: &DatabaseConnection) -> Result<Option<String>,
             }
         }
         DbBackend::MySql => {
-            let sql = "SELECT @@global.read_only NOT IN ('0', 'OFF') AS read_only, @@autocommit <> 1 AS manual";
-            if flag(database, sql, "read_only").await? {
-                Some("the database server is read-only (read_only=ON)".to_owned())
-            } else if flag(database, sql, "manual").await? {
-                Some("the database server switches autocommit off (init_connect)".to_owned())
-            } else {
-                None
-            }
+            let sql = "SELECT @@global.read_only NOT IN ('0', 'OFF') AS read_only";
+            let is_read_only = flag(database, sql, "read_only").await?;
+            is_read_only.then(|| "the database server is read-only (read_only=ON)".to_owned())
         }
         DbBackend::Sqlite | _ => None,
     })
 }
 
-/// Whether there are tables that this user may not use; MySQL hides such tables, and says so later.
+/// Whether there are tables that this user may not use.
+///
+/// MySQL tells the constraints of a table to those who may do more than read it, and hides a table
+/// from those who may not even do that; what else is missing it says later.
 async fn lacks_rights(database: &DatabaseConnection) -> Result<bool, DbErr> {
+    const READ_ONLY: &str = "SELECT count(*) AS n FROM information_schema.tables t \
+         WHERE t.table_schema = DATABASE() \
+         AND t.table_name IN ('meta', 'sequence', 'counter', 'block', 'replica', 'worker_lease') \
+         AND EXISTS (SELECT 1 FROM information_schema.statistics s \
+         WHERE s.table_schema = t.table_schema AND s.table_name = t.table_name \
+         AND s.index_name = 'PRIMARY') \
+         AND NOT EXISTS (SELECT 1 FROM information_schema.table_constraints k \
+         WHERE k.table_schema = t.table_schema AND k.table_name = t.table_name)";
     const SQL: &str = "SELECT count(*) AS n FROM pg_class WHERE relkind = 'r' \
          AND relname IN ('meta', 'sequence', 'counter', 'block', 'replica', 'worker_lease') \
          AND pg_table_is_visible(oid) AND NOT (has_table_privilege(oid, 'SELECT') \
          AND has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE') \
          AND has_table_privilege(oid, 'DELETE'))";
-    Ok(database.get_database_backend() == DbBackend::Postgres && number(database, SQL).await? != 0)
+    Ok(match database.get_database_backend() {
+        DbBackend::Postgres => number(database, SQL).await? != 0,
+        DbBackend::MySql => number(database, READ_ONLY).await? != 0,
+        DbBackend::Sqlite | _ => false,
+    })
+}
+
+/// Whether the binary log has statements, for which transactions at READ COMMITTED are no good.
+///
+/// A server that has no such setting gives no row.
+async fn logs_statements(database: &DatabaseConnection) -> Result<bool, DbErr> {
+    const LOGS: &str = "SELECT @@log_bin <> 0 AS logs";
+    const FORMAT: &str =
+        "SHOW VARIABLES WHERE Variable_name = 'binlog_format' AND Value = 'STATEMENT'";
+    let backend = database.get_database_backend();
+    if backend != DbBackend::MySql || !flag(database, LOGS, "logs").await? {
+        return Ok(false);
+    }
+    let statement = Statement::from_string(backend, FORMAT);
+    Ok(database.query_one_raw(statement).await?.is_some())
 }
 
 /// Tables that would forget their rows in a crash, or that lost their primary keys.
@@ -171,10 +265,11 @@ async fn unfit_tables(database: &DatabaseConnection) -> Result<Option<String>, D
                 "SELECT count(*) AS n FROM information_schema.tables \
                  WHERE table_schema = DATABASE() AND table_name IN {TABLES} AND engine <> 'InnoDB'"
             ),
+            // Its constraints are not told to a user that may only read.
             format!(
-                "SELECT count(*) AS n FROM information_schema.table_constraints \
+                "SELECT count(*) AS n FROM information_schema.statistics \
                  WHERE table_schema = DATABASE() AND table_name IN {TABLES} \
-                 AND constraint_type = 'PRIMARY KEY'"
+                 AND index_name = 'PRIMARY' AND seq_in_index = 1"
             ),
         ),
         DbBackend::Sqlite | _ => return Ok(None),
@@ -195,7 +290,7 @@ async fn unfit_tables(database: &DatabaseConnection) -> Result<Option<String>, D
 }
 
 /// Settings under which a crash of the server can forget what it has committed.
-async fn weak_durability(database: &DatabaseConnection) -> Result<Vec<String>, DbErr> {
+async fn weak_durability(database: &DatabaseConnection) -> Result<Option<String>, DbErr> {
     let checks: &[(&str, &str)] = match database.get_database_backend() {
         DbBackend::Postgres => &[
             (
@@ -211,21 +306,33 @@ async fn weak_durability(database: &DatabaseConnection) -> Result<Vec<String>, D
                 "full_page_writes is off",
             ),
         ],
-        DbBackend::MySql => &[(
-            "SELECT @@innodb_flush_log_at_trx_commit <> 1 AS weak",
-            "innodb_flush_log_at_trx_commit is not 1",
-        )],
+        DbBackend::MySql => &[
+            (
+                // 3 writes as much of the log, and is MariaDB's alone.
+                "SELECT @@innodb_flush_log_at_trx_commit <> 1 AND NOT \
+                 (@@innodb_flush_log_at_trx_commit = 3 AND VERSION() LIKE '%MariaDB%') AS weak",
+                "innodb_flush_log_at_trx_commit is not 1",
+            ),
+            // What the binary log has lost is rolled back.
+            (
+                "SELECT @@log_bin <> 0 AND @@sync_binlog <> 1 AS weak",
+                "sync_binlog is not 1, with log_bin on",
+            ),
+        ],
         DbBackend::Sqlite | _ => &[],
     };
-    let mut warnings = Vec::new();
-    for (sql, what) in checks {
+    let mut found = Vec::new();
+    for &(sql, what) in checks {
         if flag(database, sql, "weak").await? {
-            warnings.push(format!(
-                "{what}: after a crash of the database server numbers can be issued twice"
-            ));
+            found.push(what);
         }
     }
-    Ok(warnings)
+    Ok((!found.is_empty()).then(|| {
+        format!(
+            "{}: after a crash of the database server numbers can be issued twice",
+            found.join("; ")
+        )
+    }))
 }
 
 async fn flag(database: &DatabaseConnection, sql: &str, column: &str) -> Result<bool, DbErr> {

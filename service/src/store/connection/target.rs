@@ -1,6 +1,10 @@
 //! Which database a URL means, and how to connect to it.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use sea_orm::{
     ConnectOptions, DbBackend,
@@ -67,6 +71,8 @@ pub(in crate::store) struct Target {
     pub(in crate::store) file: Option<PathBuf>,
     /// Shared by all clones: what one of them finds out holds for all.
     pub(in crate::store) route: Route,
+    /// Whether a server of this kind has ever answered there; shared by all clones.
+    pub(in crate::store) was_met: Arc<AtomicBool>,
     /// What an operator should know of the URL, a sentence each.
     pub(in crate::store) warnings: Vec<String>,
 }
@@ -105,6 +111,7 @@ impl Target {
                     url: url.to_owned(),
                     file: Some(options.get_filename().to_owned()),
                     route: Route::straight(),
+                    was_met: Arc::default(),
                     warnings: Vec::new(),
                 })
             }
@@ -120,6 +127,16 @@ impl Target {
         url: &str,
         wrong: impl Fn(&str) -> StartError,
     ) -> Result<Self, StartError> {
+        if let Some(problem) = unescaped(url) {
+            return Err(wrong(problem));
+        }
+        if names_several_hosts(url) {
+            return Err(StartError::Configuration(
+                "ODOMETER_DATABASE_URL: it names several hosts: give one, that of a pooler, a \
+                 virtual IP or a DNS name that leads to the server which takes writes"
+                    .to_owned(),
+            ));
+        }
         let parsed = url::Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
         if parsed.path().trim_matches('/').is_empty() {
             return Err(wrong("it names no database"));
@@ -145,6 +162,7 @@ impl Target {
             url,
             file: None,
             route,
+            was_met: Arc::default(),
             warnings,
         })
     }
@@ -167,6 +185,24 @@ impl Target {
     /// The driver cannot read the URL.
     pub(in crate::store) fn mysql(&self) -> Result<MySqlConnectOptions, sea_orm::SqlxError> {
         Ok(tls::mysql(self.url.parse()?))
+    }
+
+    /// Host and port of the server; `None` where it is a file or a socket.
+    pub(in crate::store) fn host_and_port(&self) -> Option<(String, u16)> {
+        match self.backend {
+            DbBackend::Postgres => {
+                let options: PgConnectOptions = self.url.parse().ok()?;
+                let host = options.get_host();
+                let is_socket = options.get_socket().is_some() || host.starts_with('/');
+                (!is_socket).then(|| (host.to_owned(), options.get_port()))
+            }
+            DbBackend::MySql => {
+                let options: MySqlConnectOptions = self.url.parse().ok()?;
+                let is_socket = options.get_socket().is_some();
+                (!is_socket).then(|| (options.get_host().to_owned(), options.get_port()))
+            }
+            DbBackend::Sqlite | _ => None,
+        }
     }
 
     /// Options of the pool that serves.
@@ -242,6 +278,51 @@ impl Target {
             .map_sqlx_mysql_pool_opts(move |pool| bounds::mysql(pool, longest));
         options
     }
+}
+
+/// What ends the user and password of a URL too early.
+fn unescaped(url: &str) -> Option<&'static str> {
+    const PROBLEM: &str = "a character of its user or password is not escaped: write %40 for @, \
+                           %2F for /, %3F for ?, %23 for # and %25 for %";
+    let (_scheme, rest) = url.split_once("://")?;
+    let (authority, after) = match rest.find(['/', '?', '#']) {
+        Some(end) => rest.split_at(end),
+        None => (rest, ""),
+    };
+    let path = after.split('?').next().unwrap_or_default();
+    let parameters = after
+        .split_once('?')
+        .map_or("", |(_, parameters)| parameters);
+    let has_user = authority.contains('@');
+    // What begins in a password ends in a host and a database.
+    let ends_in_host = |text: &str| {
+        text.split_once('@')
+            .is_some_and(|(_, host)| host.contains('/'))
+    };
+    let is_cut = ends_in_host(path)
+        || (path.contains('@') && !has_user)
+        || parameters.split('&').any(|parameter| {
+            let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let is_account = matches!(key, "user" | "password");
+            // What a parameter says may have an @.
+            key.contains('@') || (ends_in_host(value) && !has_user && !is_account)
+        })
+        || after
+            .split_once('#')
+            .is_some_and(|(_, fragment)| fragment.contains('@'));
+    is_cut.then_some(PROBLEM)
+}
+
+fn names_several_hosts(url: &str) -> bool {
+    let (_scheme, rest) = url.split_once("://").unwrap_or_default();
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let hosts = authority.rsplit('@').next().unwrap_or_default();
+    let mut parameters = rest.split(['?', '&']).skip(1);
+    let has_list = |parameter: &str| {
+        let is_host = parameter.starts_with("host=") || parameter.starts_with("hostaddr=");
+        is_host && (parameter.contains(',') || parameter.to_ascii_uppercase().contains("%2C"))
+    };
+    hosts.contains(',') || parameters.any(has_list)
 }
 
 /// The URL as the driver is given it, what it says of the way to the server, and what is said of
@@ -329,6 +410,42 @@ mod tests {
             let target = target.unwrap();
             assert!(target.route.is_pooled(), "{said}");
             assert!(target.warnings.is_empty(), "{:?}", target.warnings);
+        }
+    }
+
+    #[test]
+    fn a_list_of_hosts_and_an_unescaped_password_have_their_sentences() {
+        let said = |url: &str| Target::parse(url).map(|_| ()).unwrap_err().to_string();
+        for url in [
+            "postgres://u:tiger@h1,h2/d",
+            "postgres://u:tiger@h1:5432,h2:5433/d",
+            "mysql://u:tiger@h1:3306,h2:3306/d",
+            "postgres://u:tiger@/d?host=h1,h2",
+        ] {
+            let said = said(url);
+            assert!(said.contains("several hosts"), "{url}: {said}");
+            assert!(!said.contains("tiger"), "{said}");
+        }
+        for url in [
+            "postgres://u:ti@ger/x@h/d",
+            "postgres://u:tiger/x@h/d",
+            "postgres://u:tiger?x@h/d",
+            "mysql://u:tiger#x@h/d",
+            "mysql://u:tiger?x=y@h/d",
+        ] {
+            let said = said(url);
+            assert!(said.contains("%40 for @"), "{url}: {said}");
+            assert!(!said.contains("tiger"), "{said}");
+        }
+        // These are not ambiguous.
+        for url in [
+            "postgres://u:ti@ger@h/d",
+            "postgres://u:ti,ger@h/d",
+            "postgres://u:tiger@h/d?user=a@b",
+            "postgres://h/d?user=u&password=a@b/c",
+            "mysql://u:tiger@h/d@e",
+        ] {
+            assert!(Target::parse(url).is_ok(), "{url}");
         }
     }
 

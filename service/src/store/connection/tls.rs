@@ -53,10 +53,16 @@ pub(in crate::store) fn of(error: &SqlxError) -> Option<Trouble> {
         Trouble::Lasting(unverified(why))
     } else if let rustls::Error::AlertReceived(alert) = fault {
         refused(*alert)
+    } else if let rustls::Error::PeerIncompatible(_) = fault {
+        Trouble::Lasting(NOT_AGREED.to_owned())
     } else {
         Trouble::Passing("TLS could not be agreed on".to_owned())
     })
 }
+
+/// The two speak no version of TLS, or no cipher, that the other one does.
+const NOT_AGREED: &str =
+    "TLS could not be agreed on: let the server speak TLS 1.2 or 1.3, with common ciphers";
 
 fn unverified(why: &CertificateError) -> String {
     use CertificateError as Why;
@@ -92,7 +98,13 @@ fn refused(alert: AlertDescription) -> Trouble {
             | Alert::UnknownCA
             | Alert::AccessDenied
     );
-    if is_about_us {
+    let is_about_what_is_spoken = matches!(
+        alert,
+        Alert::HandshakeFailure | Alert::ProtocolVersion | Alert::InsufficientSecurity
+    );
+    if is_about_what_is_spoken {
+        Trouble::Lasting(NOT_AGREED.to_owned())
+    } else if is_about_us {
         let text = "the database wants another client certificate (sslcert and sslkey)";
         Trouble::Lasting(text.to_owned())
     } else {

@@ -1,14 +1,19 @@
 //! The journal: one row a block, written behind the numbers, never before them.
 //!
-//! Rows go through a bounded queue to one writer, which writes many at once and
-//! tries again until the database has them. Every statement can be repeated
-//! without harm: rows are inserted only where their id is unknown, and a fate
-//! is changed only from `held`.
+//! Rows go through a bounded queue to one writer, which writes [many](backlog) in
+//! one transaction and tries again until the database has them. A row is inserted
+//! only if its id is unknown, and a fate is changed only from `held`.
+//!
+//! The transaction holds the row of `meta`, so it comes wholly before or wholly
+//! after a recovery. After one, nothing of what was reserved before is written:
+//! a returned block would be adopted, and its numbers may be somebody else's.
 
+mod backlog;
 pub(in crate::store) mod holders;
 pub(in crate::store) mod overlap;
 pub(in crate::store) mod pairs;
 pub(in crate::store) mod prune;
+mod queue;
 pub(in crate::store) mod recent;
 pub(in crate::store) mod trace;
 
@@ -16,7 +21,7 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -25,25 +30,31 @@ use entity::block;
 use odometer_core::{block::Block, period::CounterKey};
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{CaseStatement, Expr, ExprTrait, OnConflict},
 };
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use crate::metrics::{AbandonedCause, Metrics};
+use crate::sabotage::{self, Fault};
 use crate::store::{
-    change::beat::Beat,
+    change::beat::{Beat, Witness},
     connection::{Connection, session::DatabaseConnection},
-    error::Failure,
+    error::{Cause, Failure, StoreError},
+    journal::{
+        backlog::{Backlog, Pace},
+        queue::Queue,
+    },
+    reservation::look::Ground,
     settings::Source,
 };
 
-/// Rows of one statement; ten columns each stay far below every database's bound of parameters.
+/// Rows of one statement at most; ten columns each stay far below every database's bound of parameters.
 const ROWS_AT_ONCE: usize = 500;
 /// Between two attempts while the database is away.
 const BACKOFF: Duration = Duration::from_millis(250);
-/// For one statement and its turn; whoever waits for the end of the journal has a deadline of their own.
+/// For one transaction and its turn; whoever waits for the end of the journal has a deadline of their own.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A block as the journal knows it.
@@ -56,14 +67,18 @@ pub struct Row {
     pub source: Source,
     /// Milliseconds since the Unix epoch.
     pub reserved_at: i64,
+    /// The last `odometer recover` that this process had seen before it was reserved.
+    pub recovered_at: Option<i64>,
 }
 
 /// What became of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Held,
-    /// All of it was issued, or handed over.
+    /// All of it was issued.
     Spent,
+    /// All of it left at once, for one caller.
+    HandedOver,
     /// From `next_unissued` on it may be adopted by another replica.
     Returned {
         next_unissued: i64,
@@ -74,7 +89,7 @@ impl Fate {
     fn word(self) -> &'static str {
         match self {
             Fate::Held => "held",
-            Fate::Spent => "spent",
+            Fate::Spent | Fate::HandedOver => "spent",
             Fate::Returned { .. } => "returned",
         }
     }
@@ -82,7 +97,7 @@ impl Fate {
     fn next_unissued(self, block: Block) -> i64 {
         match self {
             Fate::Held => block.first(),
-            Fate::Spent => block.end(),
+            Fate::Spent | Fate::HandedOver => block.end(),
             Fate::Returned { next_unissued } => next_unissued,
         }
     }
@@ -97,9 +112,7 @@ enum Entry {
 /// The sending end of the queue.
 pub(in crate::store) struct Journal {
     entries: mpsc::UnboundedSender<Entry>,
-    n_queued: Arc<AtomicUsize>,
-    n_returning: Arc<AtomicU64>,
-    capacity: usize,
+    queue: Arc<Queue>,
     metrics: Arc<Metrics>,
 }
 
@@ -112,59 +125,64 @@ impl Journal {
         capacity: usize,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let (entries, queue) = mpsc::unbounded_channel();
-        let n_queued = Arc::new(AtomicUsize::new(0));
-        let n_returning = Arc::new(AtomicU64::new(0));
+        let (entries, receiver) = mpsc::unbounded_channel();
+        let queue = Arc::new(Queue::new(capacity));
         let writer = Writer {
             connection: Arc::clone(&connection),
             beat,
             holder,
-            n_queued: Arc::clone(&n_queued),
-            n_returning: Arc::clone(&n_returning),
+            queue: Arc::clone(&queue),
             metrics: Arc::clone(&metrics),
         };
-        connection.handle().spawn(writer.write(queue));
+        connection.handle().spawn(writer.write(receiver));
         Self {
             entries,
-            n_queued,
-            n_returning,
-            capacity,
+            queue,
             metrics,
         }
     }
 
-    /// Queues a row. A full queue drops those of blocks in use, counted: the end of such a block,
-    /// of which there are as many as blocks in memory at most, writes the row whole.
+    /// Queues a row. One that a full queue does not take is dropped and counted; if the row gives
+    /// numbers back, these are abandoned. The end of a block writes its row whole.
     pub(in crate::store) fn write(&self, row: Row, fate: Fate) {
-        if fate == Fate::Held && self.n_queued.load(Ordering::Relaxed) >= self.capacity {
-            self.metrics.journal_rows_dropped.increment(1);
+        let n_numbers = n_returned(&row, fate);
+        let is_in = self.queue.enter(fate, n_numbers);
+        if is_in && self.entries.send(Entry::Write(row, fate)).is_ok() {
             return;
         }
-        let n_numbers = n_returned(&row, fate);
-        self.n_queued.fetch_add(1, Ordering::Relaxed);
-        self.n_returning.fetch_add(n_numbers, Ordering::Relaxed);
-        if self.entries.send(Entry::Write(row, fate)).is_err() {
-            self.n_queued.fetch_sub(1, Ordering::Relaxed);
-            self.metrics.journal_rows_dropped.increment(1);
+        self.metrics.journal_rows_dropped.increment(1);
+        if is_in {
+            // The writer is gone only when the program ends, which counts what is not given back.
+            self.queue.leave(1, 0);
+        } else {
+            self.metrics
+                .abandoned(AbandonedCause::JournalFull)
+                .increment(n_numbers);
         }
     }
 
     /// Numbers that wait to be given back.
     pub(in crate::store) fn n_returning(&self) -> u64 {
-        self.n_returning.load(Ordering::Relaxed)
+        self.queue.n_returning()
     }
 
     /// Waits until all that was queued is in the database. Cancelling it loses nothing.
     pub(in crate::store) async fn flush(&self) {
+        // Marks of those who gave up waiting stay until all before them is written.
+        while !self.queue.enter_mark() {
+            tokio::time::sleep(BACKOFF).await;
+        }
         let (done, waiting) = oneshot::channel();
+        // The writer is gone only when the runtime is, and then nothing is left to wait for.
         if self.entries.send(Entry::Flush(done)).is_ok() {
-            // The writer is gone only when the runtime is, and then nothing is left to wait for.
             let _gone = waiting.await;
+        } else {
+            self.queue.leave_mark();
         }
     }
 
     pub(in crate::store) fn n_queued(&self) -> usize {
-        self.n_queued.load(Ordering::Relaxed)
+        self.queue.n_rows()
     }
 }
 
@@ -172,70 +190,62 @@ struct Writer {
     connection: Arc<Connection>,
     beat: Arc<Beat>,
     holder: String,
-    n_queued: Arc<AtomicUsize>,
-    n_returning: Arc<AtomicU64>,
+    queue: Arc<Queue>,
     metrics: Arc<Metrics>,
 }
 
 impl Writer {
-    async fn write(self, mut queue: mpsc::UnboundedReceiver<Entry>) {
+    async fn write(self, mut receiver: mpsc::UnboundedReceiver<Entry>) {
         let mut entries = Vec::with_capacity(ROWS_AT_ONCE);
-        while queue.recv_many(&mut entries, ROWS_AT_ONCE).await > 0 {
+        let mut pace = Pace::new();
+        while receiver.recv_many(&mut entries, ROWS_AT_ONCE).await > 0 {
             let mut flushed = Vec::new();
-            let mut rows = Vec::with_capacity(entries.len());
+            let mut backlog = Backlog::default();
             for entry in entries.drain(..) {
                 match entry {
-                    Entry::Write(row, fate) => rows.push((row, fate)),
+                    Entry::Write(row, fate) => backlog.push(row, fate),
                     Entry::Flush(done) => flushed.push(done),
                 }
             }
-            let n_rows = rows.len();
-            let n_numbers = rows.iter().map(|(row, fate)| n_returned(row, *fate)).sum();
-            self.write_until_done(Batch::of(rows, &self.holder)).await;
-            self.n_queued.fetch_sub(n_rows, Ordering::Relaxed);
-            self.n_returning.fetch_sub(n_numbers, Ordering::Relaxed);
+            self.write_all(backlog, &mut pace).await;
             for done in flushed {
+                self.queue.leave_mark();
                 // Whoever stopped waiting does not need to know.
                 let _gone = done.send(());
             }
         }
     }
 
-    async fn write_until_done(&self, batch: Batch) {
-        if batch.is_empty() {
-            return;
-        }
-        let batch = Arc::new(batch);
-        // Each step can be repeated by itself, so that a slow database is not asked for all again.
-        for step in [Step::Fresh, Step::Spent, Step::Returned] {
-            self.step_until_done(&batch, step).await;
-        }
-        self.metrics.journal_rows_written.increment(batch.n_rows());
-    }
-
-    async fn step_until_done(&self, batch: &Arc<Batch>, step: Step) {
+    /// Writes all rows, some at a time, each until that is done.
+    async fn write_all(&self, mut backlog: Backlog, pace: &mut Pace) {
         let mut has_said = false;
-        let mut is_in_doubt = false;
-        let era = self.beat.era();
         loop {
-            if is_in_doubt && (self.beat.has_gone_back() || self.beat.era() != era) {
-                // What was given back before may have been adopted, and is not there to tell.
-                self.abandon(batch.n_returned(step));
+            let (rows, is_in_doubt) = backlog.next(pace.n_rows());
+            let n_rows = rows.len();
+            if n_rows == 0 {
                 return;
             }
-            let until = Instant::now() + PATIENCE;
-            let again = Arc::clone(batch);
-            let attempt = self.connection.run(until, |database| async move {
-                again.write(step, is_in_doubt, &database).await
-            });
-            let failure = match attempt.await {
-                Ok(n_lost) => {
-                    self.abandon(n_lost);
-                    return;
+            let n_numbers = rows.iter().map(|(row, fate)| n_returned(row, *fate)).sum();
+            let batch = Arc::new(Batch::of(&rows, &self.holder));
+            let failure = match self.attempt(&batch, is_in_doubt).await {
+                Ok(outcome) => {
+                    self.count(&batch, outcome);
+                    self.queue.note_failing(false);
+                    self.queue.leave(n_rows, n_numbers);
+                    backlog.written(n_rows);
+                    pace.succeeded();
+                    continue;
                 }
                 Err(failure) => failure,
             };
-            is_in_doubt |= matches!(failure, Failure::MayHaveCommitted(_));
+            self.queue.note_failing(true);
+            if matches!(failure, Failure::MayHaveCommitted(_)) {
+                batch.is_given_up.store(true, Ordering::Release);
+                self.queue.leave(backlog.doubt(n_rows), 0);
+            }
+            if matches!(failure.cause(), Cause::Silent | Cause::Interrupted) {
+                pace.took_too_long(n_rows);
+            }
             if !std::mem::replace(&mut has_said, true) {
                 tracing::warn!(
                     error = failure.cause().text(),
@@ -246,57 +256,102 @@ impl Writer {
         }
     }
 
-    fn abandon(&self, n_numbers: u64) {
-        self.metrics
-            .abandoned(AbandonedCause::Uncertain)
-            .increment(n_numbers);
+    /// Writes the batch once; a store that went back gets nothing of it.
+    async fn attempt(&self, batch: &Arc<Batch>, is_in_doubt: bool) -> Result<Outcome, Failure> {
+        let witness = match self.beat.witness() {
+            Ok(witness) => witness,
+            Err(StoreError::WentBack) => return Ok(batch.forgotten()),
+            Err(_) => return Err(Failure::NotCommitted(Cause::Busy)),
+        };
+        let (again, borne_out) = (Arc::clone(batch), witness.clone());
+        let until = Instant::now() + PATIENCE;
+        let written = self.connection.run(until, |database| async move {
+            again.write(&borne_out, is_in_doubt, &database).await
+        });
+        if let Some(outcome) = written.await? {
+            return Ok(outcome);
+        }
+        self.beat.contradicted(&witness);
+        self.connection.refresh.notify_one();
+        Ok(batch.forgotten())
+    }
+
+    fn count(&self, batch: &Batch, outcome: Outcome) {
+        let Outcome {
+            n_rows_dropped,
+            n_lost,
+            n_recovered,
+        } = outcome;
+        let n_written = batch.n_rows().saturating_sub(n_rows_dropped);
+        self.metrics.journal_rows_written.increment(n_written);
+        self.metrics.journal_rows_dropped.increment(n_rows_dropped);
+        let abandoned = |cause: AbandonedCause| self.metrics.abandoned(cause);
+        abandoned(AbandonedCause::Uncertain).increment(n_lost);
+        abandoned(AbandonedCause::Recovered).increment(n_recovered);
+        if n_recovered > 0 {
+            tracing::warn!(
+                numbers = n_recovered,
+                "these numbers were reserved before the store went back or was recovered: they \
+                 are dropped, and not given back"
+            );
+        }
     }
 }
 
-/// The statements of one turn.
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    Fresh,
-    Spent,
-    Returned,
+/// What became of a batch, but for the rows that were written.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcome {
+    /// Rows of blocks that were reserved before a recovery.
+    n_rows_dropped: u64,
+    /// Numbers in them that were to be given back.
+    n_recovered: u64,
+    /// Numbers that were not given back, because their rows are gone.
+    n_lost: u64,
 }
 
 /// Rows of one turn, sorted by how they are written.
 #[derive(Default)]
 struct Batch {
     /// Rows that the database has not seen; those spent meanwhile have that fate.
-    fresh: Vec<block::Model>,
+    fresh: Vec<Line>,
     /// Ids whose row was written in an earlier turn, spent since.
-    spent: Vec<block::Model>,
+    spent: Vec<Line>,
     /// Those returned since, whenever they were written.
-    returned: Vec<block::Model>,
+    returned: Vec<Line>,
+    /// Nobody waits for the attempt any more, and another one may have been made since.
+    is_given_up: AtomicBool,
+}
+
+/// A row, and the last recovery that was seen before its block was reserved.
+struct Line {
+    row: block::Model,
+    recovered_at: Option<i64>,
 }
 
 impl Batch {
-    fn of(rows: Vec<(Row, Fate)>, holder: &str) -> Self {
+    fn of(rows: &[&(Row, Fate)], holder: &str) -> Self {
         let mut batch = Self::default();
         let mut fresh: HashMap<Uuid, usize> = HashMap::new();
-        for (row, fate) in rows {
-            let model = model(&row, fate, holder);
+        for &&(ref row, fate) in rows {
+            let line = Line {
+                row: model(row, fate, holder),
+                recovered_at: row.recovered_at,
+            };
             match (fresh.get(&row.id), fate) {
-                (_, Fate::Returned { .. }) => batch.returned.push(model),
+                (_, Fate::Returned { .. }) => batch.returned.push(line),
                 (Some(at), _) => {
                     if let Some(known) = batch.fresh.get_mut(*at) {
-                        *known = model;
+                        *known = line;
                     }
                 }
-                (None, Fate::Held) => {
+                (None, Fate::Held | Fate::HandedOver) => {
                     fresh.insert(row.id, batch.fresh.len());
-                    batch.fresh.push(model);
+                    batch.fresh.push(line);
                 }
-                (None, Fate::Spent) => batch.spent.push(model),
+                (None, Fate::Spent) => batch.spent.push(line),
             }
         }
         batch
-    }
-
-    fn is_empty(&self) -> bool {
-        self.fresh.is_empty() && self.spent.is_empty() && self.returned.is_empty()
     }
 
     fn n_rows(&self) -> u64 {
@@ -304,30 +359,101 @@ impl Batch {
         u64::try_from(n_rows).unwrap_or(u64::MAX)
     }
 
-    /// Numbers that a step gives back.
-    fn n_returned(&self, step: Step) -> u64 {
-        match step {
-            Step::Fresh | Step::Spent => 0,
-            Step::Returned => self.returned.iter().map(n_unissued).sum(),
+    /// Nothing of it is written: the store is not the one that its blocks are of.
+    fn forgotten(&self) -> Outcome {
+        Outcome {
+            n_rows_dropped: self.n_rows(),
+            n_recovered: self.returned.iter().map(|line| n_unissued(&line.row)).sum(),
+            n_lost: 0,
         }
     }
 
-    /// Can be repeated at any point; `is_in_doubt` says that it was, and how that ended was not
-    /// told. How many numbers were not given back, because their rows are gone.
+    /// One transaction, all of it or nothing. `is_in_doubt` says that an earlier one may have been
+    /// committed. `None` if the store went back.
+    ///
+    /// # Errors
+    /// Of the database, and if the attempt was given up before it wrote anything.
     async fn write(
         &self,
-        step: Step,
+        witness: &Witness,
         is_in_doubt: bool,
         database: &DatabaseConnection,
-    ) -> Result<u64, DbErr> {
-        match step {
-            Step::Fresh => insert(&self.fresh, database).await.map(|()| 0),
-            Step::Spent => self.write_spent(database).await.map(|()| 0),
-            Step::Returned => self.write_returned(is_in_doubt, database).await,
+    ) -> Result<Option<Outcome>, DbErr> {
+        let transaction = database.begin_read_committed().await?;
+        let Some(ground) = Ground::hold(&transaction, witness).await? else {
+            transaction.rollback().await?;
+            return Ok(None);
+        };
+        self.is_still_wanted()?;
+        let (rows, mut outcome) = self.reserved_since(ground.recovered_at());
+        if sabotage::is(Fault::JournalInParts) {
+            transaction.rollback().await?;
+            outcome.n_lost = rows.write(false, database).await?;
+            return Ok(Some(outcome));
         }
+        outcome.n_lost = rows.write(is_in_doubt, &transaction).await?;
+        transaction.commit().await?;
+        Ok(Some(outcome))
     }
 
-    async fn write_spent(&self, database: &DatabaseConnection) -> Result<(), DbErr> {
+    /// An attempt that was given up before its first write writes nothing: the next one knows that
+    /// this one may have written, and this one does not know of the next.
+    fn is_still_wanted(&self) -> Result<(), DbErr> {
+        if self.is_given_up.load(Ordering::Acquire) {
+            return Err(DbErr::Custom("the attempt was given up".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// What was reserved since the last recovery, and what becomes of the rest.
+    fn reserved_since(&self, recovered_at: Option<i64>) -> (Rows, Outcome) {
+        let is_current = |line: &Line| {
+            line.recovered_at == recovered_at || sabotage::is(Fault::RecoveryKeepsMemory)
+        };
+        let pick = |lines: &[Line]| -> Vec<block::Model> {
+            let current = lines.iter().filter(|line| is_current(line));
+            current.map(|line| line.row.clone()).collect()
+        };
+        let rows = Rows {
+            fresh: pick(&self.fresh),
+            spent: pick(&self.spent),
+            returned: pick(&self.returned),
+        };
+        let older = self.returned.iter().filter(|line| !is_current(line));
+        let outcome = Outcome {
+            n_rows_dropped: self.n_rows().saturating_sub(rows.len()),
+            n_recovered: older.map(|line| n_unissued(&line.row)).sum(),
+            n_lost: 0,
+        };
+        (rows, outcome)
+    }
+}
+
+/// The rows of a batch that are written.
+struct Rows {
+    fresh: Vec<block::Model>,
+    spent: Vec<block::Model>,
+    returned: Vec<block::Model>,
+}
+
+impl Rows {
+    fn len(&self) -> u64 {
+        let n_rows = self.fresh.len() + self.spent.len() + self.returned.len();
+        u64::try_from(n_rows).unwrap_or(u64::MAX)
+    }
+
+    /// How many numbers were not given back, because their rows are gone.
+    async fn write(
+        &self,
+        is_in_doubt: bool,
+        database: &impl ConnectionTrait,
+    ) -> Result<u64, DbErr> {
+        insert(&self.fresh, database).await?;
+        self.write_spent(database).await?;
+        self.write_returned(is_in_doubt, database).await
+    }
+
+    async fn write_spent(&self, database: &impl ConnectionTrait) -> Result<(), DbErr> {
         if !self.spent.is_empty() {
             let changed = block::Entity::update_many()
                 .col_expr(block::Column::Fate, Expr::val(Fate::Spent.word()))
@@ -354,7 +480,7 @@ impl Batch {
     async fn write_returned(
         &self,
         is_in_doubt: bool,
-        database: &DatabaseConnection,
+        database: &impl ConnectionTrait,
     ) -> Result<u64, DbErr> {
         if self.returned.is_empty() || self.give_back(database).await? {
             return Ok(0);
@@ -370,7 +496,7 @@ impl Batch {
     }
 
     /// Whether all rows were there, and held.
-    async fn give_back(&self, database: &DatabaseConnection) -> Result<bool, DbErr> {
+    async fn give_back(&self, database: &impl ConnectionTrait) -> Result<bool, DbErr> {
         let next_unissued = self
             .returned
             .iter()
@@ -389,7 +515,7 @@ impl Batch {
     }
 
     /// Numbers to be given back of which the database has no row.
-    async fn n_gone(&self, database: &DatabaseConnection) -> Result<u64, DbErr> {
+    async fn n_gone(&self, database: &impl ConnectionTrait) -> Result<u64, DbErr> {
         let there: HashSet<Uuid> = block::Entity::find()
             .select_only()
             .column(block::Column::Id)
@@ -424,12 +550,12 @@ fn n_unissued(row: &block::Model) -> u64 {
 /// How many numbers a row gives back.
 fn n_returned(row: &Row, fate: Fate) -> u64 {
     match fate {
-        Fate::Held | Fate::Spent => 0,
+        Fate::Held | Fate::Spent | Fate::HandedOver => 0,
         Fate::Returned { next_unissued } => row.block.count_from(next_unissued),
     }
 }
 
-async fn insert(rows: &[block::Model], database: &DatabaseConnection) -> Result<(), DbErr> {
+async fn insert(rows: &[block::Model], database: &impl ConnectionTrait) -> Result<(), DbErr> {
     if rows.is_empty() {
         return Ok(());
     }

@@ -56,12 +56,6 @@ impl Counters {
         }
     }
 
-    pub(super) fn forget_all(&self) {
-        for counter in self.all() {
-            counter.forget();
-        }
-    }
-
     pub(super) fn all(&self) -> Vec<Arc<Counter>> {
         let by_name = self.by_name.lock();
         let periods = by_name.all.values();

@@ -67,6 +67,8 @@ pub(super) struct Flight<'a> {
     pub(super) n_late: u32,
     /// Times that Redis failed in this flight.
     pub(super) n_falls: u32,
+    /// The last recovery that was seen before it.
+    recovered_at: Option<i64>,
 }
 
 impl<'a> Flight<'a> {
@@ -77,11 +79,15 @@ impl<'a> Flight<'a> {
         request: ReserveRequest,
         count: u64,
     ) -> Result<Self, StoreError> {
+        let beat = &store.database.beat;
+        let (recovered_at, n_recoveries) = (beat.recovered_at(), beat.era());
         let server = store.server_of(&request.key.sequence)?;
-        let redis_key = store.key_of(&request.key).await?;
+        let redis_key = store.key_of(&request.key, n_recoveries).await?;
         let settings = &store.database.settings;
+        let counter = store.counters.of(&request.key);
+        counter.forget_before(n_recoveries);
         Ok(Self {
-            counter: store.counters.of(&request.key),
+            counter,
             server,
             redis_key,
             until: Instant::now() + settings.deadline,
@@ -96,6 +102,7 @@ impl<'a> Flight<'a> {
             n_lost: 0,
             n_late: 0,
             n_falls: 0,
+            recovered_at,
         })
     }
 
@@ -242,12 +249,12 @@ impl<'a> Flight<'a> {
         let Some(there) = standing else {
             return Ok(());
         };
-        let issued_to = i64::try_from(there.used)
+        let set_aside_to = i64::try_from(there.cap)
             .ok()
-            .and_then(|used| used.checked_mul(looked.known.definition.step))
+            .and_then(|cap| cap.checked_mul(looked.known.definition.step))
             .and_then(|length| length.checked_add(there.base));
         let is_behind = there.window > looked.window.number
-            || issued_to.is_none_or(|to| to > looked.known.seen.next_value);
+            || set_aside_to.is_none_or(|to| to > looked.known.seen.next_value);
         if is_behind && !sabotage::is(Fault::NoWentBackChecks) {
             let beat = &self.store.database.beat;
             beat.note_name_went_back(&self.request.key.sequence);
@@ -329,6 +336,7 @@ impl<'a> Flight<'a> {
             n_conflicts: self.n_conflicts,
             why: Some(Why::Waiting),
             reserved_at: now_ms(),
+            recovered_at: self.recovered_at,
             more_to_adopt: false,
         })
     }

@@ -60,8 +60,9 @@ pub(in crate::store) struct RedisStore {
     servers: Vec<Arc<Server>>,
     fallback: Fallback,
     counters: Counters,
-    /// Which installation the database is of; unknown before it answered.
-    cluster_id: Mutex<Option<Arc<str>>>,
+    /// Which installation the database is of, and how many recoveries had been seen when it said so;
+    /// unknown before it answered.
+    cluster_id: Mutex<Option<(u64, Arc<str>)>>,
 }
 
 impl RedisStore {
@@ -231,15 +232,15 @@ impl RedisStore {
             .collect()
     }
 
-    /// What a counter is called in Redis.
-    async fn key_of(&self, key: &CounterKey) -> Result<String, StoreError> {
+    /// What a counter is called in Redis after so many recoveries were seen.
+    async fn key_of(&self, key: &CounterKey, n_recoveries: u64) -> Result<String, StoreError> {
         let known = self.cluster_id.lock().clone();
         let cluster_id: Arc<str> = match known {
-            Some(known) => known,
-            None => {
+            Some((of, known)) if of == n_recoveries => known,
+            _ => {
                 let reading = self.database.several_times(&key.sequence, row::cluster_id);
                 let read: Arc<str> = reading.await?.into();
-                *self.cluster_id.lock() = Some(Arc::clone(&read));
+                *self.cluster_id.lock() = Some((n_recoveries, Arc::clone(&read)));
                 read
             }
         };
@@ -268,23 +269,15 @@ async fn pass_on(
     mut news: mpsc::Receiver<News>,
     tell: mpsc::Sender<News>,
 ) {
-    while let Some(news) = news.recv().await {
+    while let Some(heard) = news.recv().await {
         let Some(store) = store.upgrade() else {
             return;
         };
-        match &news {
-            News::Changed(all) => {
-                for changed in all {
-                    store.counters.forget(&changed.name);
-                }
-            }
-            News::Recovered => {
-                *store.cluster_id.lock() = None;
-                store.counters.forget_all();
-            }
+        for changed in &heard.changed {
+            store.counters.forget(&changed.name);
         }
         drop(store);
-        if tell.send(news).await.is_err() {
+        if tell.send(heard).await.is_err() {
             return;
         }
     }

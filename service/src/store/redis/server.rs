@@ -15,13 +15,18 @@ use std::{
 use metrics::Gauge;
 use parking_lot::Mutex;
 use redis::{
-    AsyncConnectionConfig, Client, ErrorKind, FromRedisValue, IntoConnectionInfo, RedisError,
-    ScriptInvocation, ServerErrorKind, aio::MultiplexedConnection, io::tcp::TcpSettings,
+    AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, FromRedisValue, IntoConnectionInfo,
+    RedisError, ScriptInvocation, ServerErrorKind, TlsCertificates, aio::MultiplexedConnection,
+    io::tcp::TcpSettings,
 };
 use tokio::{runtime::Handle, sync::watch, time::timeout};
+use url::Url;
 
 use super::scripts;
-use crate::store::error::StartError;
+use crate::{
+    host::is_this_machine,
+    store::{connection::complaint::Complaint, error::StartError},
+};
 
 /// How long a script may take; the numbers of a step without a reply are abandoned.
 const COMMAND: Duration = Duration::from_secs(1);
@@ -40,8 +45,16 @@ const PROBE_KEPT_MS: u64 = 60_000;
 pub(in crate::store) struct Address {
     /// `host:port/database`.
     pub(in crate::store) label: String,
+    /// Why others could read the password.
+    pub(in crate::store) warning: Option<&'static str>,
     client: Client,
 }
+
+/// The parameter of a URL that names a file of authorities, as PostgreSQL's does.
+const AUTHORITIES: &str = "sslrootcert";
+
+const CLEAR: &str = "the password goes to another host in clear text, where anybody on the way can \
+    read it: use rediss://, with sslrootcert=FILE if its authority is your own";
 
 impl Address {
     /// Without user and password.
@@ -50,7 +63,7 @@ impl Address {
     }
 
     /// # Errors
-    /// A URL that cannot be read; what is said repeats nothing of it.
+    /// A URL that cannot be read, of which nothing is repeated, or a file that it names.
     pub(in crate::store) fn parse(url: &str) -> Result<Self, StartError> {
         let unreadable = |_error: RedisError| {
             StartError::Configuration(
@@ -58,12 +71,33 @@ impl Address {
                     .to_owned(),
             )
         };
+        let (url, authorities) = without_authorities(url)?;
         let info = url.into_connection_info().map_err(unreadable)?;
+        let has_password = info.redis_settings().password().is_some();
+        let is_in_clear = matches!(
+            info.addr(),
+            ConnectionAddr::Tcp(host, _) if has_password && !is_this_machine(host)
+        );
+        let warning = is_in_clear.then_some(CLEAR);
         let database = info.redis_settings().db();
         let label = format!("{}/{database}", info.addr());
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
-        let client = Client::open(info).map_err(unreadable)?;
-        Ok(Self { label, client })
+        let client = match authorities {
+            None => Client::open(info),
+            root_cert => {
+                let client_tls = None;
+                let certificates = TlsCertificates {
+                    client_tls,
+                    root_cert,
+                };
+                Client::build_with_tls(info, certificates)
+            }
+        };
+        Ok(Self {
+            label,
+            warning,
+            client: client.map_err(unreadable)?,
+        })
     }
 
     /// Connects, and does what a step does.
@@ -98,6 +132,42 @@ impl Address {
             .await
             .map(|_connection| ())
     }
+}
+
+/// The URL without the file of authorities that it names, and what that file holds.
+fn without_authorities(url: &str) -> Result<(String, Option<Vec<u8>>), StartError> {
+    let unchanged = || Ok((url.to_owned(), None));
+    let Ok(mut parsed) = Url::parse(url) else {
+        return unchanged();
+    };
+    let parameters: Vec<(String, String)> = parsed.query_pairs().into_owned().collect();
+    let named = parameters.iter().find(|(key, _)| key == AUTHORITIES);
+    let Some((_, file)) = named else {
+        return unchanged();
+    };
+    let refused =
+        |why: &str| StartError::Configuration(format!("{AUTHORITIES} of a Redis server: {why}"));
+    if parsed.scheme() != "rediss" {
+        return Err(refused("only a URL that begins with rediss:// can have it"));
+    }
+    let held = std::fs::read(file).map_err(|error| {
+        refused(&format!(
+            "the file {file} cannot be read ({})",
+            error.kind()
+        ))
+    })?;
+    let begin = b"-----BEGIN CERTIFICATE";
+    if !held.windows(begin.len()).any(|part| part == begin) {
+        return Err(refused(&format!(
+            "the file {file} holds no certificate as PEM"
+        )));
+    }
+    let others = parameters.iter().filter(|(key, _)| key != AUTHORITIES);
+    let others: Vec<String> = others
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    parsed.set_query((!others.is_empty()).then(|| others.join("&")).as_deref());
+    Ok((parsed.into(), Some(held)))
 }
 
 /// Why a script has no answer.
@@ -137,6 +207,9 @@ impl Server {
         handle: &Handle,
         shown: Gauge,
     ) -> Arc<Self> {
+        if let Some(warning) = address.warning {
+            tracing::warn!(server = address.label, "{warning}");
+        }
         shown.set(0.0);
         let server = Arc::new(Self {
             address,
@@ -232,7 +305,7 @@ impl Server {
         let server = Arc::downgrade(self);
         self.handle.spawn(async move {
             let mut bound = PROBE_MIN;
-            let mut said = String::new();
+            let mut complaint = Complaint::default();
             loop {
                 let Some(server) = server.upgrade() else {
                     return;
@@ -248,9 +321,8 @@ impl Server {
                         tracing::info!(server = server.address.label, "Redis answers");
                         return;
                     }
-                    Err(why) if why != said => {
+                    Err(why) if complaint.is_due(&why, Instant::now()) => {
                         tracing::warn!(server = server.address.label, "waiting for Redis: {why}");
-                        said = why;
                     }
                     Err(_) => {}
                 }
@@ -265,6 +337,17 @@ impl Server {
 /// Whether a script met what nobody but an operator can have put under its key.
 fn is_about_a_key(error: &RedisError) -> bool {
     matches!(error.code(), Some("WRONGTYPE" | "ERR"))
+}
+
+/// What is wrong with the server's certificate, if that is why it was not reached.
+fn certificate_trouble(error: &RedisError) -> Option<String> {
+    let said = error.to_string();
+    // The reader of certificates says the reason in a word, and quotes nothing of a URL.
+    let (_, why) = said.split_once("invalid peer certificate: ")?;
+    Some(format!(
+        "its certificate cannot be verified ({why}): name the file of the authority that signed it as \
+         {AUTHORITIES}=FILE of the URL, and the host that it is for"
+    ))
 }
 
 /// An error in our words: what a server says may quote a user or a key.
@@ -282,6 +365,8 @@ fn describe(error: &RedisError) -> String {
         "it refuses this user or password"
     } else if error.is_timeout() {
         "it does not answer in time"
+    } else if let Some(why) = certificate_trouble(error) {
+        return why;
     } else if error.is_connection_refusal() {
         "nothing listens at its host and port"
     } else if error.is_connection_dropped() || error.is_io_error() {
@@ -292,4 +377,53 @@ fn describe(error: &RedisError) -> String {
         "it does not answer as Redis 7 does"
     };
     what.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_that_leaves_this_machine_in_clear_text_is_warned_of() {
+        for (url, is_warned_of) in [
+            ("redis://:tiger@redis.example:6379", true),
+            ("redis://user:tiger@192.0.2.7", true),
+            ("redis://:tiger@127.0.0.1", false),
+            ("redis://:tiger@localhost:6379/2", false),
+            ("redis://redis.example", false),
+            ("rediss://:tiger@redis.example", false),
+        ] {
+            let warning = Address::parse(url).map(|address| address.warning);
+            assert_eq!(
+                warning.ok().map(|warning| warning.is_some()),
+                Some(is_warned_of),
+                "{url}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_of_authorities_that_cannot_be_used_is_named() {
+        for (url, said) in [
+            (
+                "rediss://:tiger@h?sslrootcert=/nowhere/ca.pem",
+                "/nowhere/ca.pem cannot be read",
+            ),
+            (
+                "rediss://:tiger@h?sslrootcert=/proc/version",
+                "/proc/version holds no certificate",
+            ),
+            (
+                "redis://:tiger@h?sslrootcert=/proc/version",
+                "begins with rediss://",
+            ),
+        ] {
+            let error = Address::parse(url).map(|_address| ()).err();
+            let sentence = error.map(|error| error.to_string()).unwrap_or_default();
+            assert!(
+                sentence.contains(said) && !sentence.contains("tiger"),
+                "{sentence}"
+            );
+        }
+    }
 }

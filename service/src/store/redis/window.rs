@@ -15,7 +15,10 @@ use odometer_core::{
 use parking_lot::Mutex;
 
 use super::row::LEASE_MS;
-use crate::store::{error::StoreError, reservation::Known};
+use crate::{
+    sabotage::{self, Fault},
+    store::{error::StoreError, reservation::Known},
+};
 
 /// A lease counts for so much less here than in the database: clocks that run apart.
 const MARGIN: Duration = Duration::from_millis(100);
@@ -100,6 +103,8 @@ struct Memory {
     window: Option<Window>,
     /// Raised with every word of a change, so that nothing read before it is kept.
     epoch: u64,
+    /// How many recoveries had been seen when this was last used.
+    n_recoveries: u64,
     /// The last window that was used here, and the definition's version then.
     last: Option<(i64, i64)>,
     /// The window of which a lease was taken, and when that was asked for.
@@ -119,6 +124,14 @@ struct Memory {
     pause: Duration,
     /// Whether the row was seen without an open window and without a lease since.
     row_is_free: bool,
+}
+
+impl Memory {
+    fn forget_window(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.window = None;
+        self.row_is_free = false;
+    }
 }
 
 impl Counter {
@@ -171,10 +184,19 @@ impl Counter {
 
     /// Something was changed: the row is read before the next step.
     pub(super) fn forget(&self) {
+        self.memory.lock().forget_window();
+    }
+
+    /// So many recoveries were seen: a window of the time before the last of them is no longer one.
+    pub(super) fn forget_before(&self, n_recoveries: u64) {
         let mut memory = self.memory.lock();
-        memory.epoch = memory.epoch.wrapping_add(1);
-        memory.window = None;
-        memory.row_is_free = false;
+        if memory.n_recoveries >= n_recoveries {
+            return;
+        }
+        memory.n_recoveries = n_recoveries;
+        if !sabotage::is(Fault::RecoveryKeepsMemory) {
+            memory.forget_window();
+        }
     }
 
     /// Whether the window was used here under that definition.
@@ -412,6 +434,23 @@ mod tests {
             rate: Some(1.0),
             generation: 1,
         }
+    }
+
+    #[test]
+    fn a_window_of_the_time_before_a_recovery_is_forgotten() {
+        let counter = Counter::default();
+        counter.keep(&window(1), counter.epoch());
+        counter.forget_before(0);
+        assert!(counter.window().is_some());
+        let before = counter.epoch();
+        counter.forget_before(1);
+        assert!(counter.window().is_none());
+        // Nor is one kept that was looked at before.
+        counter.keep(&window(1), before);
+        assert!(counter.window().is_none());
+        counter.keep(&window(2), counter.epoch());
+        counter.forget_before(1);
+        assert!(counter.window().is_some());
     }
 
     #[test]

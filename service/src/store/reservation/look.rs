@@ -6,8 +6,8 @@ use odometer_core::{
     period::{Calendar, CounterKey, Period},
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, DbErr, FromQueryResult, JoinType,
-    sea_query::{Expr, ExprTrait, LockType, Query},
+    ColumnTrait, ConnectionTrait, DbErr, FromQueryResult, JoinType,
+    sea_query::{Expr, ExprTrait, Query},
 };
 
 use crate::sabotage::{self, Fault};
@@ -15,6 +15,7 @@ use crate::store::{
     catalogue::{self, Standing},
     change::beat::Witness,
     connection::session::{DatabaseConnection, DatabaseTransaction},
+    meta_row,
 };
 
 /// Versions of counters leave so much room for each millisecond between two recoveries, so that
@@ -79,8 +80,8 @@ impl Ground {
         }
     }
 
-    /// Held still until the end of the transaction, so that no recovery passes between it and the
-    /// birth; `None` where the witness is contradicted.
+    /// [Held](meta_row) until the end of the transaction, so that no recovery passes between it and
+    /// the birth; `None` where the witness is contradicted.
     pub(in crate::store) async fn hold(
         transaction: &DatabaseTransaction,
         witness: &Witness,
@@ -105,10 +106,7 @@ impl Ground {
             .and_where(meta::Column::Id.eq(1));
         if let Some(condition) = condition {
             query.and_where(condition);
-            // SQLite has one writer and no row locks.
-            if transaction.get_database_backend() != DbBackend::Sqlite {
-                query.lock(LockType::Share);
-            }
+            meta_row::hold_for_birth(&mut query, transaction.get_database_backend());
         }
         let row = transaction.query_one(&query).await?;
         row.map(|row| Self::from_query_result(&row, "")).transpose()
@@ -145,6 +143,24 @@ impl Ground {
             .saturating_add(ahead.as_millis())
             .saturating_add(CLOCKS_APART_MS);
         named.is_some_and(|named| named.from_ms > used_until)
+    }
+
+    /// When `odometer recover` ran last, by the clock of who ran it.
+    pub(in crate::store) fn recovered_at(&self) -> Option<i64> {
+        self.recovered_at
+    }
+
+    /// Notes in a definition whether the store may have forgotten formats of it: its last change,
+    /// of that version, came before the last recovery. A recovery raises the versions of changes to
+    /// [`version_at`] at least.
+    pub(in crate::store) fn note_forgotten_formats(
+        &self,
+        definition: &mut Definition,
+        version: i64,
+    ) {
+        let is_older = |recovered_at| version < version_at(recovered_at);
+        definition.formats_unknown |=
+            self.recovered_at.is_some_and(is_older) && !sabotage::is(Fault::FormatsForgotten);
     }
 
     /// Whether `odometer recover` ever ran.

@@ -68,6 +68,8 @@ pub(in crate::store) struct Reservation<'a> {
     pub(in crate::store) strict: StrictIn,
     /// The counter's window as it was last read.
     window: catalogue::Window,
+    /// The last recovery that was seen before the present attempt.
+    recovered_at: Option<i64>,
 }
 
 /// Where sequences with strict order count.
@@ -103,6 +105,7 @@ impl<'a> Reservation<'a> {
             guide: Guide::default(),
             strict: StrictIn::Row,
             window: catalogue::Window::default(),
+            recovered_at: None,
             database,
             request,
         }
@@ -181,6 +184,7 @@ impl<'a> Reservation<'a> {
                 return Err(StoreError::Unavailable);
             }
             let witness = self.database.beat.witness()?;
+            self.recovered_at = witness.recovered_at();
             self.request.course.count_attempt();
             match self.attempt(&witness).await {
                 Ok(Some(reserved)) => return Ok(reserved),
@@ -369,6 +373,7 @@ impl<'a> Reservation<'a> {
             source: self.database.place.source,
             why,
             reserved_at: now_ms(),
+            recovered_at: self.recovered_at,
             more_to_adopt: self.adopt_from.is_some(),
         }
     }
@@ -388,7 +393,11 @@ impl<'a> Reservation<'a> {
 
     /// Whether trying again can help.
     fn survive(&self, failure: &Failure) -> Result<(), StoreError> {
-        if self.guide.gives_way && matches!(failure.cause(), Cause::Broken(_) | Cause::Silent) {
+        let is_lost = matches!(
+            failure.cause(),
+            Cause::Broken(_) | Cause::Internal(_) | Cause::Silent
+        );
+        if self.guide.gives_way && is_lost {
             return Err(StoreError::Unavailable);
         }
         survive(&self.request.key.sequence, failure)
@@ -405,11 +414,13 @@ pub(in crate::store) fn survive(name: &SequenceName, failure: &Failure) -> Resul
         | Cause::Interrupted
         | Cause::Duplicate
         | Cause::Broken(_)
+        | Cause::Internal(_)
         | Cause::Silent => Ok(()),
         Cause::Busy
-        | Cause::DiskFull
+        | Cause::DiskFull(_)
         | Cause::Denied(_)
         | Cause::NoConnection(_)
+        | Cause::Away(_)
         | Cause::Refused(_)
         | Cause::ReadOnly(_)
         | Cause::WentBack

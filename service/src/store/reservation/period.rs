@@ -15,7 +15,7 @@ use sea_orm::{
     ActiveValue::Set,
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, PaginatorTrait, QueryFilter,
     QuerySelect,
-    sea_query::{Expr, LockType, Query},
+    sea_query::{Expr, LockType, OnConflict, Query},
 };
 
 use crate::sabotage::{self, Fault};
@@ -254,9 +254,14 @@ impl Newborn {
         transaction: &DatabaseTransaction,
         key: &CounterKey,
     ) -> Result<(), DbErr> {
-        counter::Entity::insert(self.row(key))
-            .exec_without_returning(transaction)
-            .await?;
+        let mut insert = counter::Entity::insert(self.row(key));
+        if sabotage::is(Fault::BirthOverwrites) {
+            let mut again =
+                OnConflict::columns([counter::Column::Sequence, counter::Column::Period]);
+            let next_value = [counter::Column::NextValue, counter::Column::Version];
+            insert = insert.on_conflict(again.update_columns(next_value).to_owned());
+        }
+        insert.exec_without_returning(transaction).await?;
         Ok(())
     }
 

@@ -31,7 +31,11 @@ impl Reservation<'_> {
         let first = levelled
             .filter(|first| *first > seen && !counted.exhausted(*first))
             .unwrap_or(seen);
-        (first, counted.left(first), counted.step)
+        let left = match sabotage::is(Fault::NoEnd) {
+            true => u64::from(u32::MAX),
+            false => counted.left(first),
+        };
+        (first, left, counted.step)
     }
 
     /// How many numbers to take, of `left`.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+#[cfg(test)]
+use ::metrics::Gauge;
 use odometer_core::{
     block::Block,
     definition::{Definition, Order},
@@ -13,7 +15,10 @@ use uuid::Uuid;
 
 use crate::{
     metrics::{AbandonedCause, Metrics},
-    store::{Source, database::Seen, journal::Row, reservation::course::Course},
+    sabotage::{self, Fault},
+    store::{
+        Source, change::beat::Beat, database::Seen, journal::Row, reservation::course::Course,
+    },
 };
 
 /// What a sequence's actor asks for.
@@ -96,6 +101,8 @@ pub struct Reserved {
     pub why: Option<Why>,
     /// Milliseconds since the Unix epoch.
     pub reserved_at: i64,
+    /// The last `odometer recover` that this process had seen before it was reserved.
+    pub recovered_at: Option<i64>,
     /// Whether returned blocks may be left to adopt.
     pub more_to_adopt: bool,
 }
@@ -109,6 +116,7 @@ impl Reserved {
             block: self.block,
             source: self.source,
             reserved_at: self.reserved_at,
+            recovered_at: self.recovered_at,
         }
     }
 }
@@ -116,13 +124,20 @@ impl Reserved {
 /// A block on its way to its actor: dropped before it is published, it counts as abandoned.
 pub struct Unpublished {
     reserved: Option<Reserved>,
+    /// Of the database that gave it.
+    beat: Arc<Beat>,
     metrics: Arc<Metrics>,
 }
 
 impl Unpublished {
-    pub(in crate::store) fn new(reserved: Reserved, metrics: Arc<Metrics>) -> Self {
+    pub(in crate::store) fn new(
+        reserved: Reserved,
+        beat: Arc<Beat>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             reserved: Some(reserved),
+            beat,
             metrics,
         }
     }
@@ -146,9 +161,22 @@ impl Unpublished {
         reserved.map(|reserved| reserved.known.definition.store.clone())
     }
 
-    /// From here on the caller answers for the block, if it is still the one it was reserved for.
+    /// From here on the caller answers for the block, if it is still the one it was reserved for,
+    /// and no `odometer recover` was seen since.
     pub fn publish_for(mut self, is_owner: bool) -> Option<Reserved> {
-        if is_owner { self.reserved.take() } else { None }
+        if is_owner && !self.was_recovered_since() {
+            self.reserved.take()
+        } else {
+            None
+        }
+    }
+
+    /// Whether the store was recovered after the block was reserved: then others may have had its
+    /// numbers before they were lost.
+    fn was_recovered_since(&self) -> bool {
+        let reserved = self.reserved.as_ref();
+        reserved.is_some_and(|reserved| reserved.recovered_at != self.beat.recovered_at())
+            && !sabotage::is(Fault::RecoveryKeepsMemory)
     }
 
     /// A block that no database knows of.
@@ -176,25 +204,38 @@ impl Unpublished {
             source: Source::default(),
             why: None,
             reserved_at: 0,
+            recovered_at: None,
             more_to_adopt: false,
         };
-        Self::new(reserved, metrics)
+        let beat = Beat::new("here".into(), "default".into(), Gauge::noop());
+        Self::new(reserved, Arc::new(beat), metrics)
     }
 }
 
 impl Drop for Unpublished {
     fn drop(&mut self) {
-        if let Some(reserved) = &self.reserved {
-            let numbers = reserved.block.count();
-            self.metrics
-                .abandoned(AbandonedCause::ActorDied)
-                .increment(numbers);
+        let Some(reserved) = &self.reserved else {
+            return;
+        };
+        let numbers = reserved.block.count();
+        let (sequence, period) = (&reserved.key.sequence, &reserved.key.period);
+        let cause = if self.was_recovered_since() {
+            tracing::warn!(
+                sequence = sequence.as_str(),
+                period = period.as_str(),
+                numbers,
+                "a block was reserved before the store was recovered, and is dropped"
+            );
+            AbandonedCause::Recovered
+        } else {
             tracing::error!(
-                sequence = reserved.key.sequence.as_str(),
-                period = reserved.key.period.as_str(),
+                sequence = sequence.as_str(),
+                period = period.as_str(),
                 numbers,
                 "a block was reserved for an actor that is gone"
             );
-        }
+            AbandonedCause::ActorDied
+        };
+        self.metrics.abandoned(cause).increment(numbers);
     }
 }

@@ -8,12 +8,13 @@
 use std::{collections::HashMap, sync::Arc};
 
 use odometer_core::{definition::Definition, name::SequenceName};
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::{
     sabotage::{self, Fault},
     store::{
         catalogue::{ELSEWHERE, LIVE, Standing},
+        change::beat::Beat,
         reservation::guide::{Agreed, counts_alike},
     },
 };
@@ -87,15 +88,44 @@ pub(super) enum Verdict {
     Unknown,
 }
 
-/// What was decided of names, as far as it is remembered.
-#[derive(Default)]
+/// What was decided of names, as far as it is remembered. A recovery of any of the databases undoes
+/// all of it: what was decided may be lost.
 pub(super) struct Agreements {
-    by_name: Mutex<HashMap<SequenceName, Agreed>>,
+    beats: Vec<Arc<Beat>>,
+    known: Mutex<Remembered>,
+}
+
+#[derive(Default)]
+struct Remembered {
+    /// How many recoveries of all the databases had been seen.
+    n_recoveries: u64,
+    by_name: HashMap<SequenceName, Agreed>,
 }
 
 impl Agreements {
+    /// Of the databases that have these beats.
+    pub(super) fn new(beats: Vec<Arc<Beat>>) -> Self {
+        Self {
+            beats,
+            known: Mutex::default(),
+        }
+    }
+
+    /// What was decided since the last recovery that was seen.
+    fn by_name(&self) -> MappedMutexGuard<'_, HashMap<SequenceName, Agreed>> {
+        let mut known = self.known.lock();
+        let n_recoveries = self.beats.iter().map(|beat| beat.era()).sum();
+        if known.n_recoveries != n_recoveries {
+            *known = Remembered {
+                n_recoveries,
+                by_name: HashMap::new(),
+            };
+        }
+        MutexGuard::map(known, |known| &mut known.by_name)
+    }
+
     pub(super) fn get(&self, name: &SequenceName) -> Option<Agreed> {
-        self.by_name.lock().get(name).cloned()
+        self.by_name().get(name).cloned()
     }
 
     /// Remembers what is newer, unless it is of another sequence of that name.
@@ -105,7 +135,7 @@ impl Agreements {
         definition: &Arc<Definition>,
         version: i64,
     ) -> Agreed {
-        let mut by_name = self.by_name.lock();
+        let mut by_name = self.by_name();
         if let Some(known) = by_name.get_mut(name) {
             if version > known.version && known.is_like(definition) {
                 *known = Agreed::new(Arc::clone(definition), version);
@@ -124,7 +154,7 @@ impl Agreements {
     }
 
     pub(super) fn forget(&self, name: &SequenceName) {
-        self.by_name.lock().remove(name);
+        self.by_name().remove(name);
     }
 
     /// Whether a definition may be one of the name.

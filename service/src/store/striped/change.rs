@@ -12,6 +12,7 @@ use odometer_core::{name::SequenceName, period::CounterKey};
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{Striped, decision::Decision, health::Member};
+use crate::sabotage::{self, Fault};
 use crate::store::{
     Act, Altered, Condition, Seen,
     backoff::Backoff,
@@ -101,13 +102,19 @@ impl Striped {
         act: &Act,
         condition: Condition,
     ) -> Result<Altered, Stop> {
-        if let Some(away) = self.members.iter().find(|member| !member.is_well()) {
+        let is_left_out =
+            |member: &Member| !member.is_well() && sabotage::is(Fault::ChangeIncomplete);
+        let is_away = |member: &&Arc<Member>| !member.is_well() && !is_left_out(member);
+        if let Some(away) = self.members.iter().find(is_away) {
             return Err(Stop::Told(missing(away)));
         }
         let until = Instant::now() + self.bounds.timeout.mul_f64(HOLD_PART);
         let mut legs = Vec::with_capacity(self.members.len());
         let mut parts = Vec::with_capacity(self.members.len());
         for (k, member) in self.members.iter().enumerate() {
+            if is_left_out(member) {
+                continue;
+            }
             let change = self.change_in(k, name, act, condition)?;
             let (leg, found) = open(member, change, until);
             match tokio::time::timeout_at(until.into(), found).await {
@@ -228,6 +235,7 @@ impl Leg {
                         | Cause::Interrupted
                         | Cause::Duplicate
                         | Cause::Broken(_)
+                        | Cause::Internal(_)
                         // It may have waited for another change.
                         | Cause::Silent
                         | Cause::Busy

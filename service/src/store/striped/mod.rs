@@ -80,8 +80,9 @@ impl Striped {
         // All are looked at, so that it is the first of several that is complained of.
         let databases = join_all(connecting).await.into_iter();
         let databases = databases.collect::<Result<Vec<_>, _>>()?;
+        let beats = databases.iter().map(|it| Arc::clone(&it.beat)).collect();
+        let agreements = Arc::new(Agreements::new(beats));
         let members: Vec<_> = databases.into_iter().map(Member::start).collect();
-        let agreements = Arc::<Agreements>::default();
         let handle = members.first().map(|first| first.database.handle().clone());
         let (Some(handle), Some((name, bounds))) = (handle, name_and_bounds) else {
             let problem = "stores: one has no database".to_owned();
@@ -212,7 +213,7 @@ async fn stamp_at_start(settings: &[DatabaseSettings]) -> Result<(), StartError>
             .await
             .map_err(|error| error.of(&database.place))
         {
-            Ok(()) => {}
+            Ok(_migrated) => {}
             Err(StartError::Other(reason)) => {
                 tracing::warn!("the databases cannot be stamped now: {reason}");
                 return Ok(());
@@ -237,18 +238,12 @@ async fn hear(
     tell: mpsc::Sender<News>,
     agreements: Arc<Agreements>,
 ) {
-    while let Some(heard) = news.recv().await {
-        let told = match heard {
-            News::Changed(mut all) => {
-                all.retain(|changed| {
-                    let definition = changed.definition.as_ref();
-                    definition.is_none_or(|it| agreements.admits(&changed.name, it))
-                });
-                News::Changed(all)
-            }
-            News::Recovered => News::Recovered,
-        };
-        if tell.send(told).await.is_err() {
+    while let Some(mut heard) = news.recv().await {
+        heard.changed.retain(|changed| {
+            let definition = changed.definition.as_ref();
+            definition.is_none_or(|it| agreements.admits(&changed.name, it))
+        });
+        if tell.send(heard).await.is_err() {
             return;
         }
     }

@@ -107,11 +107,14 @@ impl Striped {
         let call = request.course.call();
         let reserving = async move {
             let started = Instant::now();
-            let outcome = store.refill(request).await;
+            let outcome = store.refill(request).await.and_then(|reserved| {
+                let member = store.member(usize::from(reserved.source.database))?;
+                let (beat, metrics) = (&member.database.beat, &store.metrics);
+                let block = Unpublished::new(reserved, Arc::clone(beat), Arc::clone(metrics));
+                Ok(block)
+            });
             let seconds = started.elapsed().as_secs_f64();
             store.metrics.reservation_duration.record(seconds);
-            let metrics = Arc::clone(&store.metrics);
-            let outcome = outcome.map(|reserved| Unpublished::new(reserved, metrics));
             // Dropped with a block in it, the outcome counts the block as abandoned.
             let _gone = answer.send(outcome);
         };
@@ -342,8 +345,11 @@ impl Striped {
                 },
             };
         });
-        self.agreements
-            .learn(&key.sequence, &known.definition, version);
+        let beat = self.members.get(k).map(|member| &member.database.beat);
+        if beat.is_some_and(|beat| beat.recovered_at() == reserved.recovered_at) {
+            self.agreements
+                .learn(&key.sequence, &known.definition, version);
+        }
         known.seen = Seen {
             next_value: self
                 .reached_of(key, &known.definition, None)

@@ -6,7 +6,7 @@ use crate::store::{
     connection::{
         session::DatabaseConnection,
         stamp::{self, Misplaced, Stamp},
-        startup::{self, Verdict},
+        startup,
         target::Target,
     },
     error::{Failure, StartError},
@@ -88,17 +88,9 @@ async fn on_target<T>(
     let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
     let (acquire, longest) = (settings.bounds.acquire, Some(settings.bounds.timeout));
     let reached = DatabaseConnection::reach(&target, acquire, longest, |it| it.single(acquire));
-    let database = Box::pin(reached).await.map_err(refused)?;
+    let database = Box::pin(reached).await.map_err(StartError::from)?;
     let outcome = work(&database).await;
     // Nothing was left on the connection that closing could lose.
     let _closed = database.close().await;
-    outcome.map_err(|error| refused(startup::verdict_of(&Failure::from(error))))
-}
-
-fn refused(verdict: Verdict) -> StartError {
-    match verdict {
-        Verdict::Wrong(reason) | Verdict::Schema(reason) => StartError::Configuration(reason),
-        Verdict::Away(reason) => StartError::Other(reason),
-        Verdict::Good { .. } => StartError::Other("the database cannot be used".to_owned()),
-    }
+    outcome.map_err(|error| startup::verdict_of(&Failure::from(error)).into())
 }

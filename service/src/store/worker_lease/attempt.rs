@@ -12,6 +12,7 @@ use super::{
     millis,
 };
 use crate::clock::now_ms;
+use crate::sabotage::{self, Fault};
 use crate::store::{
     change::beat::Witness,
     connection::{Health, session::DatabaseConnection},
@@ -59,7 +60,7 @@ impl Clocks {
     /// `ClockAhead`.
     pub(super) fn check(self, database_ms: i64) -> Result<(), LeaseError> {
         let by_ms = self.ours_ms.saturating_sub(database_ms);
-        if by_ms > MOST_AHEAD_MS {
+        if by_ms > MOST_AHEAD_MS && !sabotage::is(Fault::AnyClock) {
             return Err(LeaseError::ClockAhead { by_ms });
         }
         Ok(())
@@ -118,13 +119,17 @@ impl Database {
         // Whatever the cause: what may be in the database is told first.
         doubt.note(failure);
         let error = match failure.cause() {
-            Cause::Contention | Cause::Interrupted | Cause::Duplicate | Cause::Broken(_) => {
-                return Ok(());
-            }
+            Cause::Contention
+            | Cause::Interrupted
+            | Cause::Duplicate
+            | Cause::Broken(_)
+            | Cause::Internal(_) => return Ok(()),
             Cause::Silent | Cause::Busy => LeaseError::Deadline,
-            Cause::NoConnection(_) | Cause::Refused(_) | Cause::ReadOnly(_) | Cause::DiskFull => {
-                LeaseError::Unavailable
-            }
+            Cause::NoConnection(_)
+            | Cause::Away(_)
+            | Cause::Refused(_)
+            | Cause::ReadOnly(_)
+            | Cause::DiskFull(_) => LeaseError::Unavailable,
             Cause::WentBack => LeaseError::WentBack,
             Cause::Denied(text) | Cause::Server(text) => {
                 // The schema may be another one by now.
@@ -285,7 +290,7 @@ mod tests {
         let away = || LeaseError::Unavailable;
         doubt.note(&Failure::NotCommitted(Cause::Silent));
         assert!(matches!(doubt.told(away()), LeaseError::Unavailable));
-        doubt.note(&Failure::MayHaveCommitted(Cause::DiskFull));
+        doubt.note(&Failure::MayHaveCommitted(Cause::DiskFull(String::new())));
         doubt.note(&Failure::NotCommitted(Cause::Contention));
         for error in [away(), LeaseError::WentBack, LeaseError::Deadline] {
             assert!(matches!(doubt.told(error), LeaseError::MayHaveHappened));

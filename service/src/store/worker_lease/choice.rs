@@ -177,7 +177,7 @@ fn above_all(asked: &Question, head: &Head) -> Option<u32> {
     let further = next.saturating_add(random_below(spread(asked)).saturating_mul(n));
     [further, next]
         .into_iter()
-        .find(|worker| *worker < asked.workers)
+        .find(|worker| *worker < asked.workers || sabotage::is(Fault::NoPoolEnd))
 }
 
 fn spread(asked: &Question) -> u32 {

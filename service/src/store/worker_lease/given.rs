@@ -251,7 +251,7 @@ mod tests {
         given.forget(&id, 7);
         assert_eq!(version(&given, 3, 0), 0);
         given.note(&key(4, 1, 0), &beat);
-        beat.recovered();
+        beat.recovered(Some(1));
         assert!(given.due(&beat).is_empty(), "a recovery voids it");
     }
 
@@ -286,7 +286,7 @@ mod tests {
     fn a_look_from_before_a_recovery_says_nothing_of_the_time_after_it() {
         let beat = Beat::new("here".into(), "default".into(), Gauge::noop());
         let era = beat.era();
-        beat.recovered();
+        beat.recovered(Some(1));
         beat.note_went_back_in(era, "a lease is gone");
         assert!(!beat.has_gone_back());
         beat.note_went_back_in(beat.era(), "a lease is gone");

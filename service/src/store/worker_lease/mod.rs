@@ -179,7 +179,7 @@ pub enum LeaseError {
     /// The schema knows no leases yet.
     #[error("the schema is too old for worker ids: run `odometer migrate`")]
     OldSchema,
-    #[error("the database cannot be reached")]
+    #[error("the database cannot be used now")]
     Unavailable,
     #[error("the attempts or the time are used up")]
     Deadline,

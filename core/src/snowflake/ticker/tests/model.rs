@@ -174,7 +174,7 @@ fn step(ticker: &Ticker, model: &mut Model, operation: Operation) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2000, ..crate::tests::properties() })]
 
     #[test]
     fn a_ticker_issues_what_a_plain_account_of_it_would(

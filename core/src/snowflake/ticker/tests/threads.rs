@@ -5,6 +5,7 @@ use std::thread;
 
 use super::super::super::layout::{High, Layout};
 use super::super::{Moment, Refused, Stamped, Ticker};
+use crate::tests::seed_for;
 
 const N_THREADS: u64 = 4;
 
@@ -15,6 +16,10 @@ const IDS_A_TICK: u64 = 2_000;
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
+    fn of(thread: u64) -> Self {
+        Self(seed_for(thread))
+    }
+
     pub(super) fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -157,7 +162,7 @@ fn run(high: High) {
             .map(|n| {
                 let (seen, ticker, clock) = (&seen, &ticker, &clock);
                 scope.spawn(move || {
-                    taker(seen, n_ids, Dice(n), |count, dice| {
+                    taker(seen, n_ids, Dice::of(n), |count, dice| {
                         take(ticker, count, moment(clock, count, dice))
                     });
                 })
@@ -207,9 +212,9 @@ fn takers_never_share_an_id_with_a_close_and_the_next_opening() {
         thread::scope(|scope| {
             for n in 0..N_THREADS {
                 let (seen, tickers, stop, now) = (&seen, &tickers, &stop, &now);
-                scope.spawn(move || late_taker(seen, tickers, stop, now, Dice(n + 1)));
+                scope.spawn(move || late_taker(seen, tickers, stop, now, Dice::of(n)));
             }
-            let (mut from, mut dice) = (0, Dice(99));
+            let (mut from, mut dice) = (0, Dice::of(N_THREADS));
             for n in 0..n_openings {
                 let ticker = &tickers[usize::from(n % 3 == 0)];
                 ticker.open(3, from, from + 1 + n % 3, 0).unwrap();

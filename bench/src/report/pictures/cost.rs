@@ -1,0 +1,42 @@
+//! One number at a time, beside everything else that gives numbers: what it costs.
+
+use super::{
+    Picture,
+    bars::{self, Bar},
+    picture,
+};
+use crate::{report::raw::Run, row::Unit};
+
+const ROW: &str = "single-cost";
+const TITLE: &str = "Processor time of the server for one number";
+
+pub(super) const FILE: &str = "speed-cost.svg";
+
+pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
+    let Some(row) = run.rows.iter().find(|row| row.name == ROW) else {
+        return Ok(None);
+    };
+    let series = row.series.iter();
+    let bars: Vec<Bar<'_>> = series
+        .filter_map(|series| {
+            Some(Bar {
+                name: &series.name,
+                value: series.value()?.median,
+                no_result: None,
+            })
+        })
+        .collect();
+    if bars.is_empty() {
+        return Ok(None);
+    }
+    let about = "microseconds of processor time a number, as the kernel counts it, median";
+    let svg = picture(run, TITLE, |area| {
+        bars::fill(area, &bars, about, Unit::Microseconds)
+    })?;
+    Ok(Some(Picture {
+        file: FILE,
+        title: "Processor time of a number of Odometer, Redis, PostgreSQL and MariaDB",
+        is_main: true,
+        svg,
+    }))
+}

@@ -1,0 +1,426 @@
+//! A socket that notes what moves on it, and ends when its worker says so.
+
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::progress::{Cut, Progress};
+use super::watch::Watch;
+
+/// Bytes that are read at once: the buffer is cleared for as many each time.
+const READ_AT_ONCE: usize = 2 * 1024;
+
+/// Bytes that are read while nothing is handed out, to see whether the caller is still there.
+const KEPT_WHILE_WAITING: usize = 256;
+
+/// A stream of bytes under guard.
+///
+/// actix decodes all requests that it finds in what it reads, and each costs kilobytes. So it is
+/// handed one head at a time, and while a request is answered its body and nothing else.
+pub(in crate::http) struct Guarded<T> {
+    io: T,
+    /// What was read, and is not for this turn.
+    kept: Vec<u8>,
+    is_turn_over: bool,
+    end_of_head: EndOfHead,
+    progress: Rc<Progress>,
+    watch: Rc<Watch>,
+}
+
+impl<T> Guarded<T> {
+    pub(super) fn new(io: T, progress: Rc<Progress>, watch: Rc<Watch>) -> Self {
+        Self {
+            io,
+            kept: Vec::new(),
+            is_turn_over: false,
+            end_of_head: EndOfHead::default(),
+            progress,
+            watch,
+        }
+    }
+
+    /// What moved on it.
+    pub(in crate::http) fn progress(&self) -> &Rc<Progress> {
+        &self.progress
+    }
+
+    /// Nothing goes through a connection that is cut, unless it was only idle.
+    fn not_cut(&self) -> io::Result<()> {
+        match self.progress.cut() {
+            Some(cut) if !cut.is_of_idle() => Err(cut_off()),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+fn cut_off() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the connection stood still")
+}
+
+impl<T: AsyncRead + Unpin> Guarded<T> {
+    /// Hands out at most `allowed` bytes, and of heads none beyond the end of the first. What was
+    /// read beyond that is kept for later turns.
+    fn hand_out(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+        allowed: usize,
+    ) -> Poll<io::Result<usize>> {
+        let room = buffer.remaining().min(allowed).min(READ_AT_ONCE);
+        let before = buffer.filled().len();
+        if self.kept.is_empty() {
+            let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
+            ready!(Pin::new(&mut self.io).poll_read(context, &mut part))?;
+            let n_bytes = part.filled().len();
+            buffer.advance(n_bytes);
+        } else {
+            let n_bytes = self.kept.len().min(room);
+            let (now, later) = self.kept.split_at(n_bytes);
+            buffer.put_slice(now);
+            self.kept = later.to_vec();
+        }
+        let read = buffer.filled().get(before..).unwrap_or_default();
+        let end = match self.progress.is_reading_known_length() {
+            true => None,
+            false => self.end_of_head.find(read),
+        };
+        let n_bytes = end.unwrap_or(read.len());
+        if let Some(later) = read.get(n_bytes..).filter(|later| !later.is_empty()) {
+            self.kept.splice(..0, later.iter().copied());
+            buffer.set_filled(before + n_bytes);
+        }
+        self.is_turn_over = end.is_some();
+        Poll::Ready(Ok(n_bytes))
+    }
+
+    /// Hands nothing out, and looks whether the caller is still there. What comes is kept.
+    fn wait(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.kept.is_empty() {
+            let mut bytes = [0; KEPT_WHILE_WAITING];
+            let mut part = ReadBuf::new(&mut bytes);
+            ready!(Pin::new(&mut self.io).poll_read(context, &mut part))?;
+            if part.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            self.kept = part.filled().to_vec();
+        }
+        Poll::Pending
+    }
+}
+
+/// Finds the end of a head that comes in parts.
+#[derive(Default)]
+struct EndOfHead {
+    /// The last two bytes of the part before.
+    before: [u8; 2],
+}
+
+impl EndOfHead {
+    /// Where the first head ends of those in `part`, or what looks like one: behind an empty line.
+    fn find(&mut self, part: &[u8]) -> Option<usize> {
+        let end = match (self.before, part) {
+            ([_, b'\n'] | [b'\n', b'\r'], [b'\n', ..]) => Some(1),
+            ([_, b'\n'], [b'\r', b'\n', ..]) => Some(2),
+            _ => memchr::memchr_iter(b'\n', part).find_map(|at| match part.get(at + 1..)? {
+                [b'\n', ..] => Some(at + 2),
+                [b'\r', b'\n', ..] => Some(at + 3),
+                _ => None,
+            }),
+        };
+        self.before = match (end, part) {
+            (None, [.., first, last]) => [*first, *last],
+            (None, [last]) => [self.before[1], *last],
+            _ => [0; 2],
+        };
+        end
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.not_cut()?;
+        if this.watch.is_off() {
+            return Pin::new(&mut this.io).poll_read(context, buffer);
+        }
+        let is_turn_over = std::mem::take(&mut this.is_turn_over);
+        let allowed = this.progress.allowed(this.watch.unread());
+        let read = if allowed > 0 && !is_turn_over {
+            this.hand_out(context, buffer, allowed)
+        } else {
+            this.wait(context).map_ok(|()| 0)
+        };
+        if allowed == 0 {
+            this.progress.pause();
+        } else if is_turn_over && !this.kept.is_empty() {
+            // What was handed out is decoded first.
+            context.waker().wake_by_ref();
+        }
+        match read {
+            Poll::Ready(Ok(n_bytes)) => {
+                if n_bytes > 0 {
+                    this.progress.note_read(n_bytes, this.watch.now());
+                    this.progress.spare();
+                }
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => match this.progress.cut() {
+                // Seen as the caller's own end: the connection is closed in order.
+                Some(cut) => {
+                    if cut == Cut::Crowded {
+                        this.watch.count(cut);
+                    }
+                    Poll::Ready(Ok(()))
+                }
+                None => {
+                    this.progress.park(context);
+                    Poll::Pending
+                }
+            },
+        }
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.not_cut()?;
+        let written = Pin::new(&mut this.io).poll_write(context, bytes);
+        match &written {
+            Poll::Ready(_) => {
+                this.progress.note_written(this.watch.now());
+                if this.progress.resume() {
+                    context.waker().wake_by_ref();
+                }
+            }
+            Poll::Pending => {
+                this.progress.note_not_written(this.watch.now());
+                this.progress.park(context);
+            }
+        }
+        written
+    }
+
+    /// Asked for when all of a reply was written.
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.not_cut()?;
+        if this.progress.note_flushed() {
+            context.waker().wake_by_ref();
+        }
+        Pin::new(&mut this.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.not_cut()?;
+        Pin::new(&mut this.io).poll_shutdown(context)
+    }
+}
+
+impl<T> Drop for Guarded<T> {
+    fn drop(&mut self) {
+        self.progress.close();
+        self.watch.note_closed();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    use super::super::{Body, Bounds};
+    use super::*;
+    use crate::metrics::Metrics;
+
+    const BODY: usize = 16 * 1024;
+    const MAX_UNREAD: usize = 31 * 1024;
+
+    fn watched(connections: usize) -> Rc<Watch> {
+        let bounds = Bounds {
+            head: Duration::from_secs(2),
+            request: Duration::from_secs(2),
+            reply: Duration::from_secs(1),
+            body: BODY,
+            connections,
+        };
+        Rc::new(Watch::new(&bounds, Metrics::new().connections))
+    }
+
+    /// A connection under guard, and its other end.
+    fn connection(watch: &Rc<Watch>) -> (Guarded<DuplexStream>, DuplexStream) {
+        let (near, far) = tokio::io::duplex(1 << 20);
+        (watch.guard(near), far)
+    }
+
+    #[tokio::test]
+    async fn no_more_is_read_than_the_bound_until_something_is_written() {
+        let watch = watched(100);
+        let (mut guarded, mut far) = connection(&watch);
+        far.write_all(&vec![7; 100_000]).await.unwrap();
+        let mut n_read = 0;
+        let mut buffer = vec![0; 10_000];
+        let mut read_all = async || {
+            while let Ok(read) =
+                tokio::time::timeout(Duration::ZERO, guarded.read(&mut buffer)).await
+            {
+                n_read += read.unwrap();
+            }
+        };
+        read_all().await;
+        assert_eq!(n_read, MAX_UNREAD);
+        guarded.write_all(b"a reply").await.unwrap();
+        let read = guarded.read(&mut [0; 64]).await.unwrap();
+        assert_eq!(read, 64);
+    }
+
+    #[test]
+    fn the_end_of_a_head_is_found_however_its_lines_end() {
+        for (bytes, expected) in [
+            ("GET / HTTP/1.1\r\nHost:\r\n\r\nGET", Some(25)),
+            ("GET / HTTP/1.1\r\nHost:\r\n\r\n", Some(25)),
+            ("GET / HTTP/1.1\nHost:\n\nGET", Some(22)),
+            ("GET / HTTP/1.1\r\nHost:\r\n", None),
+            ("GET / HTTP/1.1\r\nHost:\r\n\r", None),
+            ("", None),
+        ] {
+            let end = EndOfHead::default().find(bytes.as_bytes());
+            assert_eq!(end, expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_head_is_found_wherever_it_is_cut_in_two() {
+        for head in [
+            "GET / HTTP/1.1\r\nHost:\r\n\r\n",
+            "GET / HTTP/1.1\nHost:\n\n",
+        ] {
+            let both = head.repeat(2);
+            for (cut, _) in head.char_indices() {
+                let (first, second) = both.as_bytes().split_at(cut);
+                let mut end = EndOfHead::default();
+                assert_eq!(end.find(first), None, "cut at {cut}");
+                assert_eq!(end.find(second), Some(head.len() - cut), "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_head_is_found_in_single_bytes() {
+        let mut end = EndOfHead::default();
+        let found: Vec<_> = HEAD.iter().map(|byte| end.find(&[*byte])).collect();
+        let at = found.iter().position(Option::is_some);
+        assert_eq!(at, Some(HEAD.len() - 1));
+    }
+
+    const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost:\r\n\r\n";
+
+    #[tokio::test]
+    async fn heads_that_come_together_are_handed_out_one_at_a_time() {
+        let watch = watched(100);
+        let (mut guarded, mut far) = connection(&watch);
+        far.write_all(&HEAD.repeat(300)).await.unwrap();
+        let mut buffer = vec![0; 32 * 1024];
+        for _ in 0..300 {
+            // One that was cut in two when it was read comes in two parts.
+            let mut n_read = 0;
+            while n_read < HEAD.len() {
+                n_read += guarded.read(&mut buffer).await.unwrap();
+            }
+            assert_eq!(n_read, HEAD.len());
+            guarded.write_all(b"a reply").await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn while_a_request_is_answered_its_body_is_read_and_nothing_else() {
+        let watch = watched(100);
+        let (mut guarded, mut far) = connection(&watch);
+        let progress = Rc::clone(guarded.progress());
+        let sent = [HEAD, b"1\n\n45", HEAD].concat();
+        far.write_all(&sent).await.unwrap();
+        let mut buffer = vec![0; 32 * 1024];
+        assert_eq!(guarded.read(&mut buffer).await.unwrap(), HEAD.len());
+        let answering = progress.answer(Body::Announced(5));
+        assert_eq!(guarded.read(&mut buffer).await.unwrap(), 5);
+        let more = tokio::time::timeout(Duration::ZERO, guarded.read(&mut buffer)).await;
+        assert!(more.is_err(), "read while a request is answered");
+        drop(answering);
+        guarded.write_all(b"a reply").await.unwrap();
+        assert_eq!(guarded.read(&mut buffer).await.unwrap(), HEAD.len());
+    }
+
+    #[tokio::test]
+    async fn a_caller_who_leaves_while_answered_is_noticed() {
+        let watch = watched(100);
+        let (mut guarded, mut far) = connection(&watch);
+        let progress = Rc::clone(guarded.progress());
+        far.write_all(HEAD).await.unwrap();
+        let mut buffer = vec![0; 1024];
+        assert_eq!(guarded.read(&mut buffer).await.unwrap(), HEAD.len());
+        let _answering = progress.answer(Body::Announced(0));
+        drop(far);
+        assert_eq!(guarded.read(&mut buffer).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_read_of_who_does_not_read() {
+        let watch = watched(100);
+        let (near, mut far) = tokio::io::duplex(64);
+        let mut guarded = watch.guard(near);
+        let written = guarded.write_all(&[7; 100]);
+        assert!(
+            tokio::time::timeout(Duration::ZERO, written).await.is_err(),
+            "more is written than there is room for"
+        );
+        far.write_all(HEAD).await.unwrap();
+        let mut buffer = vec![0; 1024];
+        let read = tokio::time::timeout(Duration::ZERO, guarded.read(&mut buffer)).await;
+        assert!(read.is_err(), "read beside a reply that is not taken");
+        far.read_exact(&mut [0; 64]).await.unwrap();
+        guarded.flush().await.unwrap();
+        assert_eq!(guarded.read(&mut buffer).await.unwrap(), HEAD.len());
+    }
+
+    #[tokio::test]
+    async fn a_request_that_never_ends_is_cut() {
+        let watch = watched(100);
+        let (mut guarded, mut far) = connection(&watch);
+        for _ in 0..3 {
+            far.write_all(b"x").await.unwrap();
+            assert_eq!(guarded.read(&mut [0; 8]).await.unwrap(), 1);
+            watch.tick(false);
+        }
+        far.write_all(b"x").await.unwrap();
+        let error = guarded.read(&mut [0; 8]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(guarded.write_all(b"late").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_ends_in_order_unless_something_came() {
+        let watch = watched(1);
+        let (mut idle, _far) = connection(&watch);
+        let (mut asking, mut far) = connection(&watch);
+        watch.tick(false);
+        far.write_all(b"x").await.unwrap();
+        assert_eq!(idle.read(&mut [0; 8]).await.unwrap(), 0);
+        assert_eq!(asking.read(&mut [0; 8]).await.unwrap(), 1);
+        asking.write_all(b"a reply").await.unwrap();
+    }
+}

@@ -1,0 +1,366 @@
+//! What moved on one connection and when, in ticks; and when it stood still for too long.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use super::{Bounds, DRAINING_REPLY, KEEP_ALIVE, WHOLE_REPLY};
+
+/// Why a connection is closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cut {
+    /// A request did not come to its reply: it never ends, or nobody can answer it.
+    Request,
+    /// Nobody takes the reply.
+    Reply,
+    /// Nothing was asked for a long time.
+    Idle,
+    /// The place is needed for others.
+    Crowded,
+}
+
+impl Cut {
+    /// Whether what arrives after all is still answered.
+    pub(super) fn is_of_idle(self) -> bool {
+        matches!(self, Self::Idle | Self::Crowded)
+    }
+}
+
+/// For how many ticks a connection may stand still.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadlines {
+    head: u32,
+    request: u32,
+    reply: u32,
+    whole_reply: u32,
+    draining_reply: u32,
+    idle: u32,
+}
+
+impl Deadlines {
+    pub(super) fn of(bounds: &Bounds) -> Self {
+        Self {
+            head: ticks(bounds.head),
+            request: ticks(bounds.request),
+            reply: ticks(bounds.reply),
+            whole_reply: ticks(bounds.reply.saturating_mul(WHOLE_REPLY)),
+            draining_reply: ticks(bounds.reply.min(DRAINING_REPLY)),
+            idle: ticks(KEEP_ALIVE),
+        }
+    }
+}
+
+/// Whole seconds, and one where there is a rest.
+fn ticks(duration: Duration) -> u32 {
+    let seconds = duration
+        .as_secs()
+        .saturating_add(u64::from(duration.subsec_nanos() > 0));
+    u32::try_from(seconds).unwrap_or(u32::MAX)
+}
+
+/// What a request has behind its head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::http) enum Body {
+    /// So many bytes are left of it; zero where there is none.
+    Announced(usize),
+    /// It is chunked, and its end was not read yet.
+    Chunked,
+}
+
+/// A request is being answered, until this is dropped.
+pub(in crate::http) struct Answering(Rc<Progress>);
+
+impl Answering {
+    /// If the body is chunked, it was read to its end.
+    pub(in crate::http) fn has_chunks(&self) {
+        if self.0.answering.get() == Some(Body::Chunked) {
+            self.0.answering.set(Some(Body::Announced(0)));
+        }
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.answering.set(None);
+    }
+}
+
+/// One connection, shared by its guard, the tick of its worker and who answers its requests.
+#[derive(Default)]
+pub(in crate::http) struct Progress {
+    /// Bytes read since something was written last, or since an answer was begun.
+    unread: Cell<usize>,
+    /// When the first of the head came.
+    asked: Cell<u32>,
+    /// When something was written last, or began to wait for being written.
+    moved: Cell<u32>,
+    is_writing: Cell<bool>,
+    /// Since when a reply is being written that was not taken at once.
+    behind_since: Cell<Option<u32>>,
+    answering: Cell<Option<Body>>,
+    is_paused: Cell<bool>,
+    is_closed: Cell<bool>,
+    cut: Cell<Option<Cut>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Progress {
+    pub(super) fn new(now: u32) -> Self {
+        let progress = Self::default();
+        progress.moved.set(now);
+        progress
+    }
+
+    /// Bytes read since something was written last, or since an answer was begun.
+    pub(in crate::http) fn unread(&self) -> usize {
+        self.unread.get()
+    }
+
+    /// Says that a request is being answered, whose head was read to its end.
+    pub(in crate::http) fn answer(self: &Rc<Self>, body: Body) -> Answering {
+        self.unread.set(0);
+        self.answering.set(Some(body));
+        if body != Body::Announced(0) && self.resume() {
+            self.wake();
+        }
+        Answering(Rc::clone(self))
+    }
+
+    /// How many bytes may be read now, where a head, or a body that nobody takes, may have `limit`.
+    /// None while a reply is written that was not taken at once: who does not read is not read.
+    pub(super) fn allowed(&self, limit: usize) -> usize {
+        if self.behind_since.get().is_some() {
+            return 0;
+        }
+        let left = limit.saturating_sub(self.unread.get());
+        match self.answering.get() {
+            Some(Body::Announced(of_body)) => left.min(of_body),
+            Some(Body::Chunked) | None => left,
+        }
+    }
+
+    /// Whether what is read now is a body of which the length is known.
+    pub(super) fn is_reading_known_length(&self) -> bool {
+        matches!(self.answering.get(), Some(Body::Announced(_)))
+    }
+
+    pub(super) fn note_read(&self, n_bytes: usize, now: u32) {
+        let unread = self.unread.get();
+        match self.answering.get() {
+            Some(Body::Announced(left)) => {
+                let left = left.saturating_sub(n_bytes);
+                self.answering.set(Some(Body::Announced(left)));
+            }
+            Some(Body::Chunked) => {}
+            None if unread == 0 => self.asked.set(now),
+            None => {}
+        }
+        self.unread.set(unread.saturating_add(n_bytes));
+    }
+
+    /// Notes that the peer, or the kernel for it, took something.
+    pub(super) fn note_written(&self, now: u32) {
+        self.unread.set(0);
+        self.is_writing.set(false);
+        self.moved.set(now);
+    }
+
+    /// Notes that a reply waits for being taken.
+    pub(super) fn note_not_written(&self, now: u32) {
+        if !self.is_writing.replace(true) {
+            self.moved.set(now);
+        }
+        if self.behind_since.get().is_none() {
+            self.behind_since.set(Some(now));
+        }
+    }
+
+    /// Notes that nothing is left to be written; whether reading was paused for that.
+    pub(super) fn note_flushed(&self) -> bool {
+        self.behind_since.take().is_some() && self.resume()
+    }
+
+    /// No more is read until something is written.
+    pub(super) fn pause(&self) {
+        self.is_paused.set(true);
+    }
+
+    /// Whether reading was paused, which it is no longer.
+    pub(super) fn resume(&self) -> bool {
+        self.is_paused.replace(false)
+    }
+
+    pub(super) fn cut(&self) -> Option<Cut> {
+        self.cut.get()
+    }
+
+    /// Lets an idle connection live on: something was asked.
+    pub(super) fn spare(&self) {
+        self.cut.set(None);
+    }
+
+    /// Closes the connection at its next turn, which comes at once.
+    pub(super) fn end(&self, cut: Cut) {
+        self.cut.set(Some(cut));
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Says whom to wake if this connection is to end.
+    pub(super) fn park(&self, context: &Context<'_>) {
+        let mut waker = self.waker.borrow_mut();
+        match waker.as_mut() {
+            Some(waker) => waker.clone_from(context.waker()),
+            None => *waker = Some(context.waker().clone()),
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.is_closed.set(true);
+        self.waker.take();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.get()
+    }
+
+    /// Since when nothing is asked and nothing answered; `None` of a connection in use.
+    pub(super) fn idle_since(&self) -> Option<u32> {
+        let is_idle = self.unread.get() == 0
+            && !self.is_writing.get()
+            && self.answering.get().is_none()
+            && self.cut.get().is_none();
+        is_idle.then(|| self.moved.get())
+    }
+
+    /// Since when the head of a request is on its way that did not come to its end.
+    pub(super) fn asking_since(&self) -> Option<u32> {
+        let is_asking = self.unread.get() > 0
+            && !self.is_writing.get()
+            && self.answering.get().is_none()
+            && self.cut.get().is_none();
+        is_asking.then(|| self.asked.get())
+    }
+
+    /// Why this connection is over at tick `now`, if it is.
+    pub(super) fn verdict(
+        &self,
+        deadlines: &Deadlines,
+        now: u32,
+        is_draining: bool,
+    ) -> Option<Cut> {
+        let is_over = |since: u32, limit: u32| now.wrapping_sub(since) > limit;
+        let reply = if is_draining {
+            deadlines.draining_reply
+        } else {
+            deadlines.reply
+        };
+        let is_behind = self
+            .behind_since
+            .get()
+            .is_some_and(|since| is_over(since, deadlines.whole_reply));
+        let is_answering_over =
+            self.answering.get().is_some() && is_over(self.asked.get(), deadlines.request);
+        let is_asking_over = self
+            .asking_since()
+            .is_some_and(|since| is_over(since, deadlines.head));
+        if self.cut.get().is_some() {
+            None
+        } else if is_behind || (self.is_writing.get() && is_over(self.moved.get(), reply)) {
+            Some(Cut::Reply)
+        } else if is_answering_over || is_asking_over {
+            Some(Cut::Request)
+        } else if self
+            .idle_since()
+            .is_some_and(|since| is_over(since, deadlines.idle))
+        {
+            Some(Cut::Idle)
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        head: Duration::from_secs(5),
+        request: Duration::from_secs(20),
+        reply: Duration::from_secs(10),
+        body: 16 * 1024,
+        connections: 100,
+    };
+
+    /// The first cut at a tick from then on.
+    fn first_cut(progress: &Progress, from: u32, is_draining: bool) -> Option<(u32, Cut)> {
+        let deadlines = Deadlines::of(&BOUNDS);
+        (from..1000).find_map(|now| {
+            let cut = progress.verdict(&deadlines, now, is_draining)?;
+            Some((now, cut))
+        })
+    }
+
+    #[test]
+    fn each_state_has_its_deadline_and_a_tick_more() {
+        let idle = Progress::new(0);
+        assert_eq!(first_cut(&idle, 0, false), Some((76, Cut::Idle)));
+        let asking = Progress::new(0);
+        asking.note_read(1, 3);
+        assert_eq!(first_cut(&asking, 3, false), Some((9, Cut::Request)));
+        let asked = Rc::new(Progress::new(0));
+        asked.note_read(1, 3);
+        let answering = asked.answer(Body::Announced(100));
+        asked.note_read(1, 7);
+        assert_eq!(first_cut(&asked, 3, false), Some((24, Cut::Request)));
+        drop(answering);
+        let stuck = Progress::new(0);
+        stuck.note_read(40, 1);
+        stuck.note_not_written(5);
+        assert_eq!(first_cut(&stuck, 5, false), Some((16, Cut::Reply)));
+        assert_eq!(first_cut(&stuck, 5, true), Some((7, Cut::Reply)));
+    }
+
+    #[test]
+    fn a_byte_more_is_no_progress_and_a_reply_is() {
+        let progress = Progress::new(0);
+        for now in 0..5 {
+            progress.note_read(1, now);
+        }
+        assert_eq!(first_cut(&progress, 5, false), Some((6, Cut::Request)));
+        progress.note_written(5);
+        assert_eq!(progress.unread(), 0);
+        assert_eq!(first_cut(&progress, 5, false), Some((81, Cut::Idle)));
+    }
+
+    #[test]
+    fn a_reply_that_is_taken_slowly_is_not_cut_for_six_times_as_long() {
+        let progress = Progress::new(0);
+        let deadlines = Deadlines::of(&BOUNDS);
+        for now in (0..60).step_by(10) {
+            progress.note_written(now);
+            progress.note_not_written(now);
+            assert_eq!(progress.verdict(&deadlines, now + 10, false), None);
+        }
+        progress.note_written(60);
+        progress.note_not_written(60);
+        assert_eq!(progress.verdict(&deadlines, 61, false), Some(Cut::Reply));
+        assert!(!progress.note_flushed(), "nothing was paused");
+        progress.note_written(61);
+        assert_eq!(progress.verdict(&deadlines, 62, false), None);
+    }
+
+    #[test]
+    fn parts_of_a_second_count_as_a_whole_one() {
+        for (ms, expected) in [(1, 1), (999, 1), (1000, 1), (1001, 2), (20_000, 20)] {
+            assert_eq!(ticks(Duration::from_millis(ms)), expected, "{ms}");
+        }
+    }
+}

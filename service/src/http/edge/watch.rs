@@ -1,0 +1,164 @@
+//! One worker's connections, and the tick that looks at them once a second.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use actix_web::rt;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::Bounds;
+use super::guarded::Guarded;
+use super::progress::{Cut, Deadlines, Progress};
+use crate::metrics::ConnectionsMetrics;
+use crate::sabotage::{self, Fault};
+
+/// How often connections are looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+/// One worker's connections.
+pub(in crate::http) struct Watch {
+    deadlines: Deadlines,
+    /// Bytes that a head may have, or a chunked body with all around it.
+    unread: usize,
+    /// Connections that this worker may have.
+    limit: usize,
+    is_off: bool,
+    now: Cell<u32>,
+    is_crowded: Cell<bool>,
+    connections: RefCell<Vec<Rc<Progress>>>,
+    metrics: ConnectionsMetrics,
+}
+
+impl Watch {
+    pub(super) fn new(bounds: &Bounds, metrics: ConnectionsMetrics) -> Self {
+        let is_off = sabotage::is(Fault::NoConnectionGuard);
+        Self {
+            deadlines: Deadlines::of(bounds),
+            unread: bounds.unread(),
+            limit: bounds.connections,
+            is_off,
+            now: Cell::new(0),
+            is_crowded: Cell::new(false),
+            connections: RefCell::default(),
+            metrics,
+        }
+    }
+
+    /// Starts the tick of this thread, which ends when the last connection and the worker have.
+    ///
+    /// At each tick, `at_tick` is called, and says whether the service is stopping.
+    pub(in crate::http) fn start(
+        bounds: &Bounds,
+        metrics: ConnectionsMetrics,
+        at_tick: impl Fn() -> bool + 'static,
+    ) -> Rc<Self> {
+        let watch = Rc::new(Self::new(bounds, metrics));
+        rt::spawn(keep_ticking(Rc::downgrade(&watch), at_tick));
+        watch
+    }
+
+    /// Takes a new connection under guard.
+    pub(in crate::http) fn guard<T>(self: &Rc<Self>, io: T) -> Guarded<T> {
+        let progress = Rc::new(Progress::new(self.now.get()));
+        self.connections.borrow_mut().push(Rc::clone(&progress));
+        self.metrics.open.increment(1.0);
+        Guarded::new(io, progress, Rc::clone(self))
+    }
+
+    /// Whether nearly all connections are taken, so that each reply should end its own.
+    #[inline]
+    pub(in crate::http) fn is_crowded(&self) -> bool {
+        self.is_crowded.get()
+    }
+
+    pub(super) fn now(&self) -> u32 {
+        self.now.get()
+    }
+
+    pub(super) fn unread(&self) -> usize {
+        self.unread
+    }
+
+    pub(super) fn is_off(&self) -> bool {
+        self.is_off
+    }
+
+    pub(super) fn note_closed(&self) {
+        self.metrics.open.decrement(1.0);
+    }
+
+    pub(super) fn count(&self, cut: Cut) {
+        match cut {
+            Cut::Request => self.metrics.cut_request.increment(1),
+            Cut::Reply => self.metrics.cut_reply.increment(1),
+            Cut::Crowded => self.metrics.cut_crowded.increment(1),
+            // The end that every connection has which nobody uses.
+            Cut::Idle => {}
+        }
+    }
+
+    pub(super) fn tick(&self, is_draining: bool) {
+        let now = self.now.get().wrapping_add(1);
+        self.now.set(now);
+        let mut connections = self.connections.borrow_mut();
+        connections.retain(|progress| !progress.is_closed());
+        if self.is_off {
+            return;
+        }
+        for progress in connections.iter() {
+            if let Some(cut) = progress.verdict(&self.deadlines, now, is_draining) {
+                self.count(cut);
+                progress.end(cut);
+            }
+        }
+        let n_open = connections.len();
+        self.is_crowded.set(n_open * 20 >= self.limit * 19);
+        let n_kept = self.limit * 9 / 10;
+        if n_open > n_kept {
+            let idle = longest(&connections, now, n_open - n_kept, Progress::idle_since);
+            for progress in &idle {
+                progress.end(Cut::Crowded);
+            }
+            let n_more = n_open - n_kept - idle.len();
+            for progress in longest(&connections, now, n_more, Progress::asking_since) {
+                self.count(Cut::Request);
+                progress.end(Cut::Request);
+            }
+        }
+    }
+}
+
+/// Those `n` connections of which it has been so longest, for a tick at least; fewer where it is so
+/// of fewer.
+fn longest(
+    connections: &[Rc<Progress>],
+    now: u32,
+    n: usize,
+    since: impl Fn(&Progress) -> Option<u32>,
+) -> Vec<&Progress> {
+    let mut found: Vec<(u32, &Progress)> = connections
+        .iter()
+        .filter_map(|progress| {
+            let ticks = now.wrapping_sub(since(progress)?);
+            (ticks > 0).then_some((ticks, progress.as_ref()))
+        })
+        .collect();
+    found.sort_unstable_by_key(|(ticks, _)| std::cmp::Reverse(*ticks));
+    found.truncate(n);
+    found.into_iter().map(|(_, progress)| progress).collect()
+}
+
+async fn keep_ticking(watch: Weak<Watch>, at_tick: impl Fn() -> bool) {
+    let mut period = interval(TICK);
+    // A worker that was held up gives its connections the time that it took from them.
+    period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    period.tick().await;
+    loop {
+        period.tick().await;
+        let Some(watch) = watch.upgrade() else {
+            return;
+        };
+        watch.tick(at_tick());
+    }
+}

@@ -1,0 +1,103 @@
+//! Lines of the log that would come thousands of times a second: calls that were refused with 503,
+//! and connections on which something came that is not HTTP.
+//!
+//! Of each sequence, code or kind there is a line now and then. Each line stands for one of them,
+//! and says how many more there were since the line before.
+
+use std::time::Instant;
+
+use odometer_core::name::SequenceName;
+
+use crate::seldom::{Line, Seldom};
+
+/// Of what a line was written when.
+#[derive(Default)]
+pub(super) struct RepeatedLines {
+    refused: Seldom<Refused>,
+    /// There is only one kind.
+    malformed: Seldom<()>,
+}
+
+/// Refusals that share a line. A sequence may be called as a code is.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Refused {
+    Sequence(SequenceName),
+    Code(&'static str),
+}
+
+impl RepeatedLines {
+    /// Notes a call that was refused, of a sequence if it named one.
+    pub(super) fn note_refused(&self, sequence: Option<SequenceName>, code: &'static str) {
+        let key = sequence.map_or(Refused::Code(code), Refused::Sequence);
+        let line = self.refused.line(key, code, Instant::now());
+        line.iter().for_each(write_refused);
+    }
+
+    /// Notes a connection that was closed because what came is not HTTP.
+    pub(super) fn note_malformed(&self, error: String) {
+        let line = self.malformed.line((), error, Instant::now());
+        line.iter().for_each(write_malformed);
+    }
+
+    /// Writes what had no line for long enough.
+    pub(super) fn tell(&self) {
+        let now = Instant::now();
+        self.refused.rest(now).iter().for_each(write_refused);
+        self.malformed.rest(now).iter().for_each(write_malformed);
+    }
+
+    /// Writes all that had no line.
+    pub(super) fn tell_all(&self) {
+        let now = Instant::now();
+        self.refused.whole_rest(now).iter().for_each(write_refused);
+        self.malformed
+            .whole_rest(now)
+            .iter()
+            .for_each(write_malformed);
+    }
+}
+
+impl Refused {
+    fn sequence(&self) -> Option<&str> {
+        match self {
+            Self::Sequence(name) => Some(name.as_str()),
+            Self::Code(_) => None,
+        }
+    }
+}
+
+fn write_refused(line: &Line<Refused>) {
+    let sequence = line.key.as_ref().and_then(Refused::sequence);
+    let (error, n_untold) = (&*line.what, line.n_untold);
+    tracing::warn!(sequence, error, n_untold, "a call was refused");
+}
+
+fn write_malformed(line: &Line<()>) {
+    let (error, n_untold) = (&*line.what, line.n_untold);
+    tracing::warn!(
+        error,
+        n_untold,
+        "a connection was closed: what came is not HTTP"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequence_that_is_called_as_a_code_or_kind_keeps_nothing_else_quiet() {
+        let lines = RepeatedLines::default();
+        for name in ["malformed", "overloaded"] {
+            lines.note_refused(SequenceName::parse(name).ok(), "store_unavailable");
+        }
+        let now = Instant::now();
+        assert!(lines.malformed.line((), "", now).is_some());
+        let code = Refused::Code("overloaded");
+        assert!(lines.refused.line(code, "", now).is_some());
+        lines.note_refused(SequenceName::parse("malformed").ok(), "draining");
+        let rest = lines.refused.whole_rest(now);
+        let last: Vec<&str> = rest.iter().map(|line| &*line.what).collect();
+        assert_eq!(last, ["draining"]);
+    }
+}

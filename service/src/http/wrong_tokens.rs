@@ -1,0 +1,331 @@
+//! Tokens that were wrong: how many, from where, and whether the next token from there has to wait.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+use metrics::Counter;
+use parking_lot::Mutex;
+
+use crate::sabotage::{self, Fault};
+use crate::telemetry::AUDIT;
+
+/// What is counted together, and told in one line of the log.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Wrong tokens of one address in a minute after which its tokens wait.
+pub(super) const MAX_AT_ONCE: u64 = 10;
+
+/// Tokens of one address that wait at once; more are not compared.
+pub(super) const MAX_WAITING: usize = 8;
+
+/// Addresses that are told apart in a minute; those beyond count as one.
+const MAX_ADDRESSES: usize = 1024;
+
+/// Addresses that a line of the log names.
+const MAX_NAMED: usize = 8;
+
+/// The wrong tokens of this replica.
+pub(super) struct WrongTokens {
+    minute: Mutex<Option<Minute>>,
+    /// How many tokens of an address wait now. Addresses that count as one are under none.
+    waiting: Mutex<BTreeMap<Option<IpAddr>, usize>>,
+    counter: Counter,
+}
+
+/// When a token is compared.
+pub(super) enum Turn<'a> {
+    Now,
+    /// After a delay, during which this is kept.
+    Later(Waiting<'a>),
+    /// Too many wait.
+    Never,
+}
+
+/// One of the tokens that wait.
+pub(super) struct Waiting<'a> {
+    tokens: &'a WrongTokens,
+    peer: Option<IpAddr>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.tokens.waiting.lock();
+        if let Some(n) = waiting.get_mut(&self.peer) {
+            *n -= 1;
+            if *n == 0 {
+                waiting.remove(&self.peer);
+            }
+        }
+    }
+}
+
+/// The wrong tokens since a line of the log told of some.
+struct Minute {
+    began: Instant,
+    /// By address; of those that are not known, or are too many, under none.
+    of: BTreeMap<Option<IpAddr>, Attempts>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Attempts {
+    n: u64,
+    n_untold: u64,
+}
+
+/// What a line of the log says.
+#[derive(PartialEq, Eq, Debug)]
+struct Line {
+    count: u64,
+    peers: String,
+}
+
+impl WrongTokens {
+    pub(super) fn new(counter: Counter) -> Self {
+        Self {
+            minute: Mutex::default(),
+            waiting: Mutex::default(),
+            counter,
+        }
+    }
+
+    /// When a token that came from there is to be compared, right or wrong: a caller who hangs up
+    /// while it waits learns nothing of it.
+    pub(super) fn turn(&self, peer: Option<IpAddr>, now: Instant) -> Turn<'_> {
+        self.tell(now);
+        let peer = peer.map(network);
+        let minute = self.minute.lock();
+        let (peer, n) = minute.as_ref().map_or((peer, 0), |minute| {
+            let peer = minute.counted_under(peer);
+            (peer, minute.of.get(&peer).map_or(0, |of| of.n))
+        });
+        drop(minute);
+        if n < MAX_AT_ONCE || sabotage::is(Fault::NoTokenDelay) {
+            return Turn::Now;
+        }
+        let mut waiting = self.waiting.lock();
+        let n_waiting = waiting.entry(peer).or_default();
+        if *n_waiting >= MAX_WAITING {
+            return Turn::Never;
+        }
+        *n_waiting += 1;
+        drop(waiting);
+        Turn::Later(Waiting { tokens: self, peer })
+    }
+
+    /// Counts a wrong one that came from there.
+    pub(super) fn note(&self, peer: Option<IpAddr>, now: Instant) {
+        self.counter.increment(1);
+        self.tell(now);
+        write(self.count(peer, now));
+    }
+
+    /// Writes the line of a minute that is over. That line is then the one of the minute that begins.
+    pub(super) fn tell(&self, now: Instant) {
+        write(self.line_of_the_minute_before(now));
+    }
+
+    /// Writes what no line has told yet.
+    pub(super) fn tell_all(&self) {
+        let line = self.minute.lock().as_mut().and_then(Minute::line);
+        write(line);
+    }
+
+    fn line_of_the_minute_before(&self, now: Instant) -> Option<Line> {
+        let mut minute = self.minute.lock();
+        let mut over =
+            minute.take_if(|minute| now.saturating_duration_since(minute.began) >= MINUTE)?;
+        let line = over.line();
+        if line.is_some() {
+            *minute = Some(Minute::begin(now));
+        }
+        line
+    }
+
+    /// The line that the first of a minute has.
+    fn count(&self, peer: Option<IpAddr>, now: Instant) -> Option<Line> {
+        let mut minute = self.minute.lock();
+        let is_first = minute.is_none();
+        let minute = minute.get_or_insert_with(|| Minute::begin(now));
+        let peer = minute.counted_under(peer.map(network));
+        let attempts = minute.of.entry(peer).or_default();
+        attempts.n += 1;
+        attempts.n_untold += 1;
+        is_first.then(|| minute.line()).flatten()
+    }
+}
+
+impl Minute {
+    fn begin(began: Instant) -> Self {
+        Self {
+            began,
+            of: BTreeMap::new(),
+        }
+    }
+
+    /// That address, unless there are too many to tell it apart.
+    fn counted_under(&self, peer: Option<IpAddr>) -> Option<IpAddr> {
+        peer.filter(|_| self.of.contains_key(&peer) || self.of.len() < MAX_ADDRESSES)
+    }
+
+    /// What no line has told yet, which is told then.
+    fn line(&mut self) -> Option<Line> {
+        let untold = self.of.iter().filter(|(_, of)| of.n_untold > 0);
+        let mut untold: Vec<(u64, String)> = untold
+            .map(|(peer, of)| {
+                let peer = peer.as_ref().map_or_else(|| "others".to_owned(), named);
+                (of.n_untold, peer)
+            })
+            .collect();
+        untold.sort_unstable_by(|left, right| right.cmp(left));
+        let count = untold.iter().map(|(n, _)| n).sum();
+        for attempts in self.of.values_mut() {
+            attempts.n_untold = 0;
+        }
+        let n_more = untold.len().saturating_sub(MAX_NAMED);
+        let named = untold.into_iter().take(MAX_NAMED);
+        let mut peers: Vec<String> = named.map(|(n, peer)| format!("{peer} {n}")).collect();
+        if n_more > 0 {
+            peers.push(format!("{n_more} more"));
+        }
+        let peers = peers.join(", ");
+        (count > 0).then_some(Line { count, peers })
+    }
+}
+
+/// What counts as one address. Of IPv6 that is a network of 64 bits: one caller may have all of it.
+fn network(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => IpAddr::from(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        address => address,
+    }
+}
+
+/// As it is named in the log.
+fn named(network: &IpAddr) -> String {
+    match network {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(network) => format!("{network}/64"),
+    }
+}
+
+fn write(line: Option<Line>) {
+    if let Some(Line { count, peers }) = line {
+        tracing::warn!(target: AUDIT, count, peers, "wrong tokens were shown");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(last: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([192, 0, 2, last]))
+    }
+
+    fn n_waiting(tokens: &WrongTokens) -> usize {
+        tokens.waiting.lock().values().sum()
+    }
+
+    #[test]
+    fn after_ten_a_minute_an_address_waits_and_others_do_not() {
+        let tokens = WrongTokens::new(Counter::noop());
+        let now = Instant::now();
+        for n in 0..20 {
+            let waits = !matches!(tokens.turn(peer(1), now), Turn::Now);
+            assert_eq!(waits, n >= 10, "{n}");
+            tokens.note(peer(1), now);
+        }
+        assert!(matches!(tokens.turn(peer(2), now), Turn::Now));
+        assert!(matches!(tokens.turn(peer(1), now + MINUTE), Turn::Now));
+    }
+
+    #[test]
+    fn eight_of_an_address_wait_at_once_whenever_the_minute_ends() {
+        let tokens = WrongTokens::new(Counter::noop());
+        let start = Instant::now();
+        let guess = |at| (0..MAX_AT_ONCE).for_each(|_| tokens.note(peer(1), at));
+        guess(start);
+        let mut waiting: Vec<_> = (0..5).map(|_| tokens.turn(peer(1), start)).collect();
+        let later = start + MINUTE;
+        assert!(matches!(tokens.turn(peer(1), later), Turn::Now));
+        guess(later);
+        waiting.extend((0..3).map(|_| tokens.turn(peer(1), later)));
+        assert!(waiting.iter().all(|turn| matches!(turn, Turn::Later(_))));
+        assert_eq!(n_waiting(&tokens), MAX_WAITING);
+        assert!(matches!(tokens.turn(peer(1), later), Turn::Never));
+        waiting.pop();
+        assert!(matches!(tokens.turn(peer(1), later), Turn::Later(_)));
+        drop(waiting);
+        assert!(tokens.waiting.lock().is_empty());
+    }
+
+    #[test]
+    fn addresses_of_one_network_count_as_one() {
+        let tokens = WrongTokens::new(Counter::noop());
+        let now = Instant::now();
+        let address = |text: &str| text.parse().ok();
+        for n in 0..MAX_AT_ONCE {
+            tokens.note(address(&format!("2001:db8:0:1::{n:x}")), now);
+            tokens.note(address(&format!("::ffff:192.0.2.{n}")), now);
+        }
+        let waits = |text: &str| !matches!(tokens.turn(address(text), now), Turn::Now);
+        assert!(waits("2001:db8:0:1:ffff::1"));
+        assert!(!waits("2001:db8:0:2::1"));
+        assert!(!waits("192.0.2.1") && !waits("::ffff:192.0.2.1"));
+        let line = tokens.minute.lock().as_mut().and_then(Minute::line);
+        let peers = line.map(|line| line.peers).unwrap_or_default();
+        assert!(peers.starts_with("2001:db8:0:1::/64 9, "), "{peers}");
+    }
+
+    fn line(count: u64, peers: &str) -> Option<Line> {
+        let peers = peers.to_owned();
+        Some(Line { count, peers })
+    }
+
+    #[test]
+    fn one_line_a_minute_says_how_many_came_from_where() {
+        let tokens = WrongTokens::new(Counter::noop());
+        let now = Instant::now();
+        assert_eq!(tokens.count(peer(1), now), line(1, "192.0.2.1 1"));
+        for _ in 0..3 {
+            assert_eq!(tokens.count(peer(2), now), None);
+        }
+        for last in 10..20 {
+            assert_eq!(tokens.count(peer(last), now), None);
+        }
+        let mut minute = tokens.minute.lock().take();
+        let told = minute.as_mut().and_then(Minute::line);
+        let told = told
+            .map(|line| (line.count, line.peers))
+            .unwrap_or_default();
+        assert_eq!(told.0, 13);
+        assert!(
+            told.1.starts_with("192.0.2.2 3, ") && told.1.ends_with(", 3 more"),
+            "{told:?}"
+        );
+        assert_eq!(minute.as_mut().and_then(Minute::line), None);
+    }
+
+    #[test]
+    fn an_attack_that_lasts_is_one_line_a_minute() {
+        let tokens = WrongTokens::new(Counter::noop());
+        let start = Instant::now();
+        let (mut n_lines, mut count) = (0, 0);
+        for second in 0..600 {
+            let now = start + Duration::from_secs(second);
+            let told = tokens.line_of_the_minute_before(now);
+            for line in [told, tokens.count(peer(1), now)].into_iter().flatten() {
+                n_lines += 1;
+                count += line.count;
+            }
+        }
+        assert_eq!(n_lines, 10);
+        let rest = tokens.minute.lock().as_mut().and_then(Minute::line);
+        assert_eq!(count + rest.map_or(0, |rest| rest.count), 600);
+        // A minute without any ends it, and the next one is told at once.
+        let end = start + Duration::from_secs(700);
+        assert_eq!(tokens.line_of_the_minute_before(end), None);
+        assert_eq!(tokens.count(peer(1), end), line(1, "192.0.2.1 1"));
+    }
+}

@@ -1,0 +1,566 @@
+//! Callers that hold a connection without end: cut off, and nobody else is kept waiting.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::support::{Backend, Client, Options, Program, Scrape, TestDatabase, run, wait};
+
+const GUARD: &str = "no-connection-guard";
+
+/// Longer than what the program is told here, and shorter than what it does by default.
+const CUT_OFF_LIMIT: Duration = Duration::from_secs(9);
+
+/// For what takes as long as the machine needs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const NEXT: &str = "POST /v1/sequences/held/next HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// Large replies that may be on their way at once: 64 MiB in parts of 22 bytes an id.
+const LARGE_REPLIES: u16 = 304;
+/// Calls above that.
+const ABOVE: u16 = 20;
+/// Of ids with 19 digits, so that the kernel's buffers do not hold a reply.
+const LARGE: &str = "POST /v1/sequences/large/next?count=10000 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// What a caller does who never ends. Of the first request there is a deadline of its own, so each
+/// has had a reply before.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Endless {
+    OneByte,
+    DrippedHead,
+    DrippedBody,
+    Chunks(&'static str),
+    LargeHead,
+    UnreadReplies,
+    ManyHeads,
+}
+
+const ROWS: [Endless; 10] = [
+    Endless::OneByte,
+    Endless::DrippedHead,
+    Endless::DrippedBody,
+    Endless::Chunks("GET /livez"),
+    Endless::Chunks("POST /v1/sequences/held/next"),
+    Endless::Chunks("PUT /v1/sequences/held"),
+    Endless::Chunks("POST /nowhere"),
+    Endless::LargeHead,
+    Endless::UnreadReplies,
+    Endless::ManyHeads,
+];
+
+async fn options() -> (TestDatabase, Options) {
+    let database = TestDatabase::prepared(Backend::Sqlite).await;
+    let options = Program::options()
+        .database(&database.url)
+        .env("ODOMETER_HTTP__HEAD", "2s")
+        .env("ODOMETER_HTTP__BODY", "500ms")
+        .env("ODOMETER_REFILL__DEADLINE", "1s")
+        .env("ODOMETER_STORE__TIMEOUT", "1s")
+        .env("ODOMETER_HTTP__WRITE", "1s");
+    (database, options)
+}
+
+impl Endless {
+    fn start(self) -> Vec<u8> {
+        let request = match self {
+            Self::OneByte | Self::DrippedHead => "P".to_owned(),
+            Self::DrippedBody => "PUT /v1/sequences/held HTTP/1.1\r\nHost: localhost\r\n\
+                 Content-Type: application/json\r\nContent-Length: 9000\r\n\r\n"
+                .to_owned(),
+            Self::Chunks(line) => format!(
+                "{line} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                 Transfer-Encoding: chunked\r\n\r\n"
+            ),
+            Self::LargeHead => format!(
+                "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Large: {}\r\n\r\n",
+                "a".repeat(120_000)
+            ),
+            Self::UnreadReplies => NEXT.replace("/next", "/next?count=10000").repeat(100),
+            // Replies that nobody takes stand before them.
+            Self::ManyHeads => {
+                let large = "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+                large.repeat(40) + &"GET / HTTP/1.1\r\nHost:\r\n\r\n".repeat(1100)
+            }
+        };
+        request.into_bytes()
+    }
+
+    fn drop(self) -> Option<&'static [u8]> {
+        match self {
+            Self::OneByte | Self::LargeHead | Self::UnreadReplies | Self::ManyHeads => None,
+            Self::DrippedHead => Some(b"O"),
+            Self::DrippedBody => Some(b" "),
+            Self::Chunks(_) => Some(b"1\r\n \r\n"),
+        }
+    }
+
+    fn reads_nothing(self) -> bool {
+        matches!(self, Self::UnreadReplies | Self::ManyHeads)
+    }
+
+    /// Holds a connection this way; what was answered if it was closed within `limit`.
+    async fn hold(self, address: String, limit: Duration) -> Option<String> {
+        let mut stream = TcpStream::connect(&address).await.expect("it listens");
+        let mut first = [0; 4096];
+        stream
+            .write_all(NEXT.as_bytes())
+            .await
+            .expect("it reads a request");
+        let n_bytes = stream.read(&mut first).await.expect("a reply");
+        let reply = first.get(..n_bytes).unwrap_or_default();
+        assert!(reply.starts_with(b"HTTP/1.1 200"), "{self:?}");
+        let mut answer = Vec::new();
+        let held = tokio::time::timeout(limit, async {
+            let (mut reader, mut writer) = stream.split();
+            let writing = async {
+                let mut is_open = writer.write_all(&self.start()).await.is_ok();
+                while is_open {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    is_open = match self.drop() {
+                        Some(drop) => writer.write_all(drop).await.is_ok(),
+                        // Who does not read learns by writing that nobody is there.
+                        None if self.reads_nothing() => {
+                            writer.write_all(NEXT.as_bytes()).await.is_ok()
+                        }
+                        None => true,
+                    };
+                }
+            };
+            let reading = async {
+                if self.reads_nothing() {
+                    std::future::pending::<()>().await;
+                }
+                let _ended_or_reset = reader.read_to_end(&mut answer).await;
+            };
+            tokio::select! {
+                () = reading => {}
+                () = writing => {}
+            }
+        });
+        let is_closed = held.await.is_ok();
+        is_closed.then(|| String::from_utf8_lossy(&answer).into_owned())
+    }
+}
+
+/// The rows that were not cut off within the limit, and those that were, with their answers.
+async fn hold_all(program: &Program) -> (Vec<Endless>, Vec<(Endless, String)>) {
+    let mut held = JoinSet::new();
+    for row in ROWS {
+        let address = program.address().to_owned();
+        held.spawn(async move { (row, row.hold(address, CUT_OFF_LIMIT).await) });
+    }
+    let (mut open, mut closed) = (Vec::new(), Vec::new());
+    for (row, answer) in held.join_all().await {
+        match answer {
+            Some(answer) => closed.push((row, answer)),
+            None => open.push(row),
+        }
+    }
+    (open, closed)
+}
+
+#[test]
+fn nobody_holds_a_connection_without_end() {
+    run(async {
+        let (_database, options) = options().await;
+        let program = options.start_ready().await;
+        let (open, closed) = hold_all(&program).await;
+        assert!(open.is_empty(), "still open: {open:?}");
+        for (row, answer) in closed {
+            match row {
+                Endless::Chunks(_) | Endless::DrippedBody => {
+                    assert!(answer.starts_with("HTTP/1.1 400 "), "{row:?}: {answer}");
+                    assert!(answer.contains("\"invalid_body\""), "{row:?}: {answer}");
+                }
+                Endless::OneByte
+                | Endless::DrippedHead
+                | Endless::LargeHead
+                | Endless::UnreadReplies
+                | Endless::ManyHeads => assert_eq!(answer, "", "{row:?}"),
+            }
+        }
+        let client = program.client();
+        let scrape = Scrape::of(&client).await;
+        let n_cut = |cause| scrape.sum("odometer_http_connections_cut_total", &[("cause", cause)]);
+        assert_eq!((n_cut("request"), n_cut("reply")), (3.0, 2.0));
+        wait::until("the others are gone", CUT_OFF_LIMIT, async || {
+            let n_open = Scrape::of(&client)
+                .await
+                .sum("odometer_http_connections", &[]);
+            (n_open == 1.0).then_some(())
+        })
+        .await;
+    });
+}
+
+/// The control.
+#[test]
+fn without_its_guard_a_connection_is_held_without_end() {
+    run(async {
+        let (_database, options) = options().await;
+        let program = options.without_guards(GUARD).start_ready().await;
+        let (open, _closed) = hold_all(&program).await;
+        for row in [
+            Endless::OneByte,
+            Endless::DrippedHead,
+            Endless::Chunks("GET /livez"),
+            Endless::Chunks("POST /nowhere"),
+            Endless::UnreadReplies,
+        ] {
+            assert!(open.contains(&row), "{row:?} was cut off: {open:?}");
+        }
+    });
+}
+
+/// Whether a probe is answered within ten seconds although there are more silent connections than
+/// descriptors, and what the program logged.
+async fn probe_beside_silence(options: &Options) -> (bool, String) {
+    let program = options
+        .clone()
+        // So that none of them ends for saying nothing.
+        .env("ODOMETER_HTTP__HEAD", "60s")
+        .open_files(1024)
+        .start_ready()
+        .await;
+    let mut silent = Vec::new();
+    for _ in 0..1100 {
+        silent.push(TcpStream::connect(program.address()).await.expect("room"));
+    }
+    let client = program.client();
+    let probe = tokio::time::timeout(Duration::from_secs(10), client.get("/livez"));
+    let is_answered = match probe.await {
+        Ok(reply) => reply.expect("a reply").status == 200,
+        Err(_too_late) => false,
+    };
+    (is_answered, program.log())
+}
+
+#[test]
+fn silent_connections_keep_no_probe_waiting() {
+    run(async {
+        let (_database, options) = options().await;
+        let (is_answered, log) = probe_beside_silence(&options).await;
+        assert!(is_answered && log.contains("RLIMIT_NOFILE"), "{log}");
+    });
+}
+
+#[test]
+fn without_its_guard_silent_connections_keep_a_probe_waiting() {
+    run(async {
+        let (_database, options) = options().await;
+        let unguarded = options.without_guards(GUARD);
+        let (is_answered, log) = probe_beside_silence(&unguarded).await;
+        assert!(!is_answered, "the check finds nothing: {log}");
+    });
+}
+
+/// Opens `n` connections, writes `sent` on each as far as it goes, and waits until the program has
+/// read all it wants of them; how many bytes went.
+async fn write_on_each(program: &Program, n: usize, sent: &[u8]) -> (Vec<TcpStream>, usize) {
+    let mut streams = Vec::new();
+    for _ in 0..n {
+        let stream = TcpStream::connect(program.address()).await.expect("room");
+        streams.push(stream);
+    }
+    let mut written = vec![0; n];
+    // What is not read fills the buffers, and then nothing more goes.
+    let mut n_quiet = 0;
+    while n_quiet < 20 {
+        let mut is_quiet = true;
+        for (stream, written) in streams.iter().zip(&mut written) {
+            let rest = sent.get(*written..).unwrap_or_default();
+            if let Ok(n_bytes) = stream.try_write(rest) {
+                *written += n_bytes;
+                is_quiet &= n_bytes == 0;
+            }
+        }
+        n_quiet = if is_quiet { n_quiet + 1 } else { 0 };
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    (streams, written.iter().sum())
+}
+
+#[test]
+fn large_heads_on_many_connections_stay_within_the_memory() {
+    const N: usize = 6000;
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            // So that all of them are there at once.
+            .env("ODOMETER_HTTP__HEAD", "60s")
+            .start_ready()
+            .await;
+        let before = program.peak_memory();
+        let head = Endless::LargeHead.start();
+        let (streams, n_bytes) = write_on_each(&program, N, &head).await;
+        let peak = settled_memory(&program).await;
+        let read = peak - before;
+        assert!(n_bytes > N * 31 * 1024, "vacuous: {n_bytes} were written");
+        assert!(read > 16 * 1024 * N as u64, "vacuous: {read} were read");
+        assert!(peak < 512 << 20, "{} MiB", peak >> 20);
+        drop(streams);
+        assert_eq!(program.client().next("held").await, 1);
+    });
+}
+
+/// The most memory that the program had, once it has read what it wants to read.
+async fn settled_memory(program: &Program) -> u64 {
+    let (mut peak, mut n_same) = (0, 0);
+    wait::until("it has read what it wants", CUT_OFF_LIMIT, async || {
+        let now = program.peak_memory();
+        n_same = if now == peak { n_same + 1 } else { 0 };
+        peak = now;
+        (n_same > 25).then_some(peak)
+    })
+    .await
+}
+
+/// By how many bytes a program's memory grows for each of `n` connections on which this was sent.
+async fn grown_for_each(options: Options, n: u32, sent: &[u8]) -> u64 {
+    let program = options
+        .env("ODOMETER_HTTP__HEAD", "60s")
+        .env("ODOMETER_HTTP__WRITE", "60s")
+        .start_ready()
+        .await;
+    let before = program.peak_memory();
+    let n_connections = usize::try_from(n).expect("few");
+    let (_streams, _) = write_on_each(&program, n_connections, sent).await;
+    (settled_memory(&program).await - before) / u64::from(n)
+}
+
+/// The control, at a size that every machine has: each connection costs what its head is long.
+#[test]
+fn without_its_guard_a_large_head_is_held_in_memory() {
+    run(async {
+        let (_database, options) = options().await;
+        let mut head = Endless::LargeHead.start();
+        // Never complete.
+        head.truncate(head.len() - 4);
+        let guarded = grown_for_each(options.clone(), 500, &head).await;
+        let unguarded = grown_for_each(options.without_guards(GUARD), 500, &head).await;
+        assert!(guarded < 64 * 1024, "{guarded}");
+        assert!(unguarded > 100 * 1024, "{unguarded}");
+    });
+}
+
+/// actix keeps kilobytes for each request that it decodes, however short it was.
+#[test]
+fn many_heads_that_come_together_cost_no_more_than_one() {
+    run(async {
+        let (_database, options) = options().await;
+        let sent = Endless::ManyHeads.start();
+        let guarded = grown_for_each(options.clone(), 20, &sent).await;
+        let unguarded = grown_for_each(options.without_guards(GUARD), 20, &sent).await;
+        assert!(guarded < 512 * 1024, "{guarded}");
+        assert!(unguarded > 2 * 1024 * 1024, "nothing is found: {unguarded}");
+    });
+}
+
+/// Whoever sends a byte and no more holds no place that others need.
+#[test]
+fn dripped_heads_make_room_for_others() {
+    run(async {
+        let (_database, options) = options().await;
+        let program = options
+            .env("ODOMETER_HTTP__HEAD", "60s")
+            .env("ODOMETER_HTTP__CONNECTIONS", 32)
+            .env("ODOMETER_HTTP__WORKERS", 1)
+            .start_ready()
+            .await;
+        let (_streams, _) = write_on_each(&program, 60, b"P").await;
+        let client = program.client();
+        let probe = tokio::time::timeout(Duration::from_secs(30), client.get("/livez"));
+        let reply = probe.await.expect("a place within the limit");
+        assert_eq!(reply.expect("a reply").status, 200);
+    });
+}
+
+#[test]
+fn a_reply_that_nobody_takes_does_not_hold_up_the_end() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let mut program = Program::options()
+            .database(&database.url)
+            .env("ODOMETER_HTTP__WRITE", "60s")
+            .start_ready()
+            .await;
+        let client = program.client();
+        let mut stream = TcpStream::connect(program.address()).await.expect("room");
+        let requests = Endless::UnreadReplies.start();
+        stream.write_all(&requests).await.expect("it reads");
+        wait::until("a reply is written", CUT_OFF_LIMIT, async || {
+            let scrape = Scrape::of(&client).await;
+            let issued = scrape.sum("odometer_numbers_issued_total", &[("sequence", "held")]);
+            (issued > 0.0).then_some(())
+        })
+        .await;
+        let started = Instant::now();
+        program.terminate();
+        assert_eq!(program.end().await, Some(0), "{}", program.log());
+        // Half of shutdown.deadline is what connections have.
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(8), "{took:?}");
+    });
+}
+
+async fn issued_large(client: &Client) -> f64 {
+    let scrape = Scrape::of(client).await;
+    scrape.sum("odometer_numbers_issued_total", &[("sequence", "large")])
+}
+
+/// A connection whose caller asks and does not read.
+async fn ask_and_not_read(program: &Program, request: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("a small buffer");
+    let address = program.address().parse().expect("an address");
+    let mut stream = socket.connect(address).await.expect("room");
+    stream
+        .write_all(request.as_bytes())
+        .await
+        .expect("it reads");
+    stream
+}
+
+/// Asks for more large replies than may be on their way, and reads none; how many calls were given
+/// numbers, and how many were refused, once that is all of them.
+async fn ask_for_large_replies(program: &Program) -> (f64, f64, Vec<TcpStream>) {
+    let client = program.client();
+    let digits = json!({"start": "9000000000000000000", "max": "9200000000000000000"});
+    assert_eq!(client.define("large", &digits).await.status, 201);
+    // How long its ids are is known from here on.
+    client.next("large").await;
+    let mut unread = Vec::new();
+    for _ in 0..LARGE_REPLIES + ABOVE {
+        unread.push(ask_and_not_read(program, LARGE).await);
+    }
+    let (given, refused) = wait::until("each is answered", LIMIT, async || {
+        let given = (issued_large(&client).await / 10_000.0).floor();
+        let scrape = Scrape::of(&client).await;
+        let refused = scrape.sum("odometer_http_refused_requests_total", &[]);
+        let is_all = given + refused == f64::from(LARGE_REPLIES + ABOVE);
+        is_all.then_some((given, refused))
+    })
+    .await;
+    (given, refused, unread)
+}
+
+#[test]
+fn large_replies_that_nobody_takes_are_bounded() {
+    run(async {
+        let (_database, options) = options().await;
+        let program = options
+            .env("ODOMETER_HTTP__WRITE", "60s")
+            .start_ready()
+            .await;
+        let (given, refused, unread) = ask_for_large_replies(&program).await;
+        assert_eq!(
+            (given, refused),
+            (f64::from(LARGE_REPLIES), f64::from(ABOVE))
+        );
+        // What is read needs room as well, and the rest is taken by a smaller batch. A small reply
+        // needs none, a scrape has its own, and a caller who hangs up leaves theirs.
+        let client = program.client();
+        let before = issued_large(&client).await;
+        let _smaller = ask_and_not_read(&program, &LARGE.replace("10000", "8100")).await;
+        wait::until("it is answered", LIMIT, async || {
+            (issued_large(&client).await > before).then_some(())
+        })
+        .await;
+        let description = client.get("/openapi.json").await.expect("a reply");
+        assert_eq!(description.code().as_deref(), Some("overloaded"));
+        client.next("large").await;
+        drop(unread);
+        wait::until("there is a place again", LIMIT, async || {
+            let path = "/v1/sequences/large/next?count=10000";
+            let reply = client.post(path).await.expect("a reply");
+            (reply.status == 200).then_some(())
+        })
+        .await;
+    });
+}
+
+#[test]
+fn without_its_guard_large_replies_have_no_bound() {
+    run(async {
+        let (_database, options) = options().await;
+        let program = options.without_guards(GUARD).start_ready().await;
+        let (given, refused, _unread) = ask_for_large_replies(&program).await;
+        assert_eq!((given, refused), (f64::from(LARGE_REPLIES + ABOVE), 0.0));
+    });
+}
+
+#[test]
+fn two_thousand_requests_at_once_get_their_replies() {
+    run(async {
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let program = Program::options()
+            .database(&database.url)
+            .start_ready()
+            .await;
+        let stream = TcpStream::connect(program.address()).await.expect("room");
+        let (mut reader, mut writer) = stream.into_split();
+        let writing = tokio::spawn(async move {
+            let written = writer.write_all(NEXT.repeat(2000).as_bytes()).await;
+            written.map(|()| writer)
+        });
+        let (mut received, mut n_replies) = (String::new(), 0);
+        let mut buffer = vec![0; 64 * 1024];
+        while n_replies < 2000 {
+            let n_bytes = reader.read(&mut buffer).await.expect("replies");
+            assert!(n_bytes > 0, "closed after {n_replies} and {received}");
+            let text = std::str::from_utf8(buffer.get(..n_bytes).unwrap_or_default());
+            received.push_str(text.expect("ASCII"));
+            // No reply has a brace but those around its body.
+            while let Some((reply, rest)) = received.split_once('}') {
+                assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{reply}");
+                n_replies += 1;
+                received = rest.to_owned();
+            }
+        }
+        writing.await.expect("no panic").expect("all was read");
+    });
+}
+
+#[test]
+fn idle_connections_make_room_for_new_ones() {
+    run(async {
+        let (_database, options) = options().await;
+        let program = options
+            .env("ODOMETER_HTTP__CONNECTIONS", 32)
+            .env("ODOMETER_HTTP__WORKERS", 1)
+            .start_ready()
+            .await;
+        let mut idle = Vec::new();
+        for _ in 0..60 {
+            let connected = async {
+                let mut stream = TcpStream::connect(program.address()).await.expect("room");
+                stream.write_all(NEXT.as_bytes()).await.expect("it reads");
+                let mut reply = vec![0; 4096];
+                let n_bytes = stream.read(&mut reply).await.expect("a reply");
+                assert!(
+                    reply
+                        .get(..n_bytes)
+                        .is_some_and(|reply| reply.starts_with(b"HTTP/1.1 200"))
+                );
+                stream
+            };
+            // Nothing is idle for so long that it would be closed for that.
+            let connected = tokio::time::timeout(Duration::from_secs(20), connected);
+            idle.push(connected.await.expect("a place within the limit"));
+        }
+        let client = program.client();
+        let scrape = Scrape::of(&client).await;
+        let cut = scrape.sum(
+            "odometer_http_connections_cut_total",
+            &[("cause", "crowded")],
+        );
+        let n_max = scrape.sum("odometer_http_connections_max", &[]);
+        assert_eq!(n_max, 32.0);
+        assert!(cut >= 1.0, "no place was made: {cut}");
+    });
+}

@@ -1,0 +1,196 @@
+//! Servers whose own default is another isolation than the one that transactions here rest on.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    Backend, Client, PgBouncer, Program, Scrape, Server, TestDatabase, for_each_server, run, wait,
+};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// Sequences of which each has a change that waits for the birth of a period.
+const ROUNDS: usize = 3;
+
+/// What became of them all.
+#[derive(Default, Debug)]
+struct Outcome {
+    n_accepted: usize,
+    /// Ids that were printed for two numbers.
+    repeated: BTreeSet<String>,
+}
+
+for_each_server!(a_change_that_waited_for_a_birth_sees_its_numbers);
+
+async fn a_change_that_waited_for_a_birth_sees_its_numbers(backend: Backend) {
+    let server = Server::start(backend).await;
+    let database = TestDatabase::prepared_on(&server).await;
+    for level in levels(backend) {
+        set_default(&server, &database, level).await;
+        let outcome = changes_that_wait(&Program::options(), &database, &database.url).await;
+        assert_eq!(outcome.n_accepted, 0, "{level}: {outcome:?}");
+        if backend == Backend::Postgres {
+            let pooler = PgBouncer::start(&server, "").await;
+            let url = pooler.url(&database.url);
+            let outcome = changes_that_wait(&Program::options(), &database, &url).await;
+            assert_eq!(outcome.n_accepted, 0, "{level}, pooled: {outcome:?}");
+        }
+    }
+}
+
+/// The same, each transaction at the level that is the server's default.
+#[test]
+fn at_the_server_s_own_isolation_a_change_brings_back_an_id() {
+    run(async {
+        let server = Server::start(Backend::Postgres).await;
+        let database = TestDatabase::prepared_on(&server).await;
+        set_default(&server, &database, "REPEATABLE READ").await;
+        let pooler = PgBouncer::start(&server, "").await;
+        let options = Program::options().without_guards("servers-isolation");
+        for url in [&database.url, &pooler.url(&database.url)] {
+            let outcome = changes_that_wait(&options, &database, url).await;
+            assert!(outcome.n_accepted > 0, "{outcome:?}");
+            assert!(!outcome.repeated.is_empty(), "{outcome:?}");
+        }
+    });
+}
+
+fn levels(backend: Backend) -> &'static [&'static str] {
+    match backend {
+        Backend::Postgres => &["REPEATABLE READ", "SERIALIZABLE"],
+        Backend::MariaDb | Backend::Sqlite => {
+            &["READ UNCOMMITTED", "READ COMMITTED", "SERIALIZABLE"]
+        }
+    }
+}
+
+/// Of sessions that begin from now on.
+async fn set_default(server: &Server, database: &TestDatabase, level: &str) {
+    let statement = match database.backend {
+        Backend::Postgres => format!(
+            "ALTER DATABASE {} SET default_transaction_isolation = '{}'",
+            database.name(),
+            level.to_lowercase()
+        ),
+        Backend::MariaDb | Backend::Sqlite => {
+            format!("SET GLOBAL TRANSACTION ISOLATION LEVEL {level}")
+        }
+    };
+    server.administrate(&statement).await;
+}
+
+/// One replica begins a period and issues the first numbers of the sequence, another one changes
+/// the format meanwhile, and issues more.
+async fn changes_that_wait(
+    options: &crate::support::Options,
+    database: &TestDatabase,
+    url: &str,
+) -> Outcome {
+    let options = options
+        .clone()
+        .database(url)
+        // Nothing else waits for a lock.
+        .env("ODOMETER_DEFINITION_REFRESH", "1h")
+        .env("ODOMETER_STORE__TIMEOUT", "30s")
+        .env("ODOMETER_REFILL__DEADLINE", "30s");
+    let replicas = [options.start_ready().await, options.start_ready().await];
+    let clients = [replicas[0].client(), replicas[1].client()];
+    let mut outcome = Outcome::default();
+    for _ in 0..ROUNDS {
+        one_change_that_waits(&clients, database, &mut outcome).await;
+    }
+    for replica in replicas {
+        replica.stop().await;
+    }
+    outcome
+}
+
+async fn one_change_that_waits(
+    [bearing, changing]: &[Client; 2],
+    database: &TestDatabase,
+    outcome: &mut Outcome,
+) {
+    let name = format!("s{}", uuid::Uuid::new_v4().simple());
+    let block = json!({"min": 10, "max": 10});
+    let definition = json!({"period": "keyed", "format": "{period}-{value}", "block": block});
+    bearing.define(&name, &definition).await;
+    let taken = format!("/v1/sequences/{name}/next?period=k&count=10");
+
+    // The journal asks the row that is held, too.
+    for client in [bearing, changing] {
+        wait::until("the journal is written", LIMIT, async || {
+            let scrape = Scrape::of(client).await;
+            (scrape.sum("odometer_journal_queue", &[]) == 0.0).then_some(())
+        })
+        .await;
+    }
+    // A birth holds the sequence and then asks this row.
+    let meta = database.hold_meta().await;
+    let call = (bearing.clone(), taken.clone());
+    let birth = tokio::spawn(async move { call.0.post(&call.1).await.expect("a reply") });
+    they_wait(database, false).await;
+    let call = (changing.clone(), format!("/v1/sequences/{name}"));
+    let format = json!({"format": "{period}-{value:b36}"});
+    let change = tokio::spawn(async move { call.0.put(&call.1, &format).await.expect("a reply") });
+    they_wait(database, true).await;
+    meta.thaw().await;
+
+    let (birth, change) = (birth.await.expect("a task"), change.await.expect("a task"));
+    assert_eq!(birth.status, 200, "{birth:?}");
+    let mut printed: BTreeSet<String> = ids(&birth.json()).collect();
+    match change.status {
+        200 => outcome.n_accepted += 1,
+        _ => assert_eq!(
+            change.code().as_deref(),
+            Some("immutable_field"),
+            "{change:?}"
+        ),
+    }
+    for _ in 0..4 {
+        let reply = changing.post(&taken).await.expect("a reply");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        for id in ids(&reply.json()) {
+            if !printed.insert(id.clone()) {
+                outcome.repeated.insert(id);
+            }
+        }
+    }
+}
+
+fn ids(reply: &Value) -> impl Iterator<Item = String> {
+    let ids = reply["ids"].as_array().expect("a batch").clone();
+    ids.into_iter()
+        .map(|id| id.as_str().expect("a text").to_owned())
+}
+
+/// Until the birth waits, and with `is_changing` the change as well.
+async fn they_wait(database: &TestDatabase, is_changing: bool) {
+    let (query, wanted) = match (database.backend, is_changing) {
+        (Backend::Postgres, _) => (
+            "SELECT count(*) FROM pg_stat_activity \
+             WHERE wait_event_type = 'Lock' AND datname = current_database()"
+                .to_owned(),
+            1 + i64::from(is_changing),
+        ),
+        (_, false) => (
+            format!(
+                "SELECT COUNT(*) FROM {} \
+                 WHERE user = 'odometer' AND info LIKE '%FROM `meta`%SHARE%'",
+                database.server().sessions()
+            ),
+            1,
+        ),
+        (_, true) => (
+            format!(
+                "SELECT COUNT(*) FROM {} \
+                 WHERE user = 'odometer' AND info LIKE '%FROM `sequence`%FOR UPDATE%'",
+                database.server().sessions()
+            ),
+            1,
+        ),
+    };
+    wait::until("they wait", LIMIT, async || {
+        (database.number(&query).await == Some(wanted)).then_some(())
+    })
+    .await;
+}

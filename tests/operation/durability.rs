@@ -1,0 +1,156 @@
+//! A server whose crash forgets what it has committed: refused at the start, shown afterwards.
+
+use std::time::Duration;
+
+use crate::support::{
+    Backend, Product, Program, Scrape, Server, TestDatabase, for_each_server, run, wait,
+};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const DURABILITY: &str = "ODOMETER_STORE__DURABILITY";
+
+for_each_server!(a_server_that_may_forget_commits_is_refused_unless_its_store_takes_that);
+
+async fn a_server_that_may_forget_commits_is_refused_unless_its_store_takes_that(backend: Backend) {
+    let server = Server::start(backend).await;
+    let database = TestDatabase::prepared_on(&server).await;
+    let (setting, weaken, strengthen) = match backend {
+        Backend::Postgres => (
+            "fsync",
+            "ALTER SYSTEM SET fsync = off",
+            "ALTER SYSTEM SET fsync = on",
+        ),
+        Backend::MariaDb | Backend::Sqlite => (
+            "innodb_flush_log_at_trx_commit",
+            "SET GLOBAL innodb_flush_log_at_trx_commit = 2",
+            "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
+        ),
+    };
+    let set = async |statement: &str| {
+        server.administrate(statement).await;
+        if backend == Backend::Postgres {
+            server.administrate("SELECT pg_reload_conf()").await;
+        }
+    };
+    let options = Program::options()
+        .env("ODOMETER_LISTEN", "127.0.0.1:0")
+        .database(&database.url);
+    let program = options.start_ready().await;
+    let client = program.client();
+    let shown = async |wanted: f64| {
+        let what = format!("weak durability is shown as {wanted}");
+        wait::until(&what, LIMIT, async || {
+            let scrape = Scrape::of(&client).await;
+            (scrape.sum("odometer_database_durability_weak", &[]) == wanted).then_some(())
+        })
+        .await;
+    };
+    shown(0.0).await;
+
+    // One that serves goes on, and says so until it is well again.
+    set(weaken).await;
+    shown(1.0).await;
+    assert_eq!(client.next("x").await, 1);
+    is_refused(&options, setting);
+    let weak = options.clone().env(DURABILITY, "weak");
+    let checked = weak.run(&["check"]);
+    assert_eq!(checked.code, Some(0), "{checked}");
+    assert!(format!("{checked}").contains(setting), "{checked}");
+    let second = weak.start_ready().await;
+    second.client().next("x").await;
+    assert!(second.stop().await.contains(setting));
+
+    set(strengthen).await;
+    shown(0.0).await;
+    let log = program.stop().await;
+    assert_eq!(log.matches("can be issued twice").count(), 1, "{log}");
+}
+
+fn is_refused(options: &crate::support::Options, setting: &str) {
+    for command in ["serve", "check"] {
+        let finished = options.run(&[command]);
+        assert_eq!(finished.code, Some(78), "{command}: {finished}");
+        for said in [setting, "can be issued twice", "durability = "] {
+            assert!(finished.errors.contains(said), "{command}: {finished}");
+        }
+    }
+}
+
+/// What is refused has written nothing.
+async fn has_no_row(database: &TestDatabase) {
+    let n_rows = database.number("SELECT COUNT(*) FROM replica").await;
+    assert_eq!(n_rows, Some(0));
+}
+
+/// MariaDB's way to flush the log more often than it has to keeps as much.
+#[test]
+fn a_mariadb_that_flushes_its_log_more_often_is_as_good() {
+    run(async {
+        let server = Server::start_of(Product::MariaDb).await;
+        let database = TestDatabase::prepared_on(&server).await;
+        server
+            .administrate("SET GLOBAL innodb_flush_log_at_trx_commit = 3")
+            .await;
+        let checked = Program::options().database(&database.url).run(&["check"]);
+        assert_eq!(checked.code, Some(0), "{checked}");
+        assert!(!format!("{checked}").contains("innodb"), "{checked}");
+    });
+}
+
+/// A binary log of statements takes nothing of InnoDB that was written at READ COMMITTED.
+#[test]
+fn a_binary_log_of_statements_is_refused() {
+    run(async {
+        for product in [Product::MariaDb, Product::MySql] {
+            // MySQL has one anyway.
+            let with_a_log = ["--log-bin=log", "--sync-binlog=1"].map(str::to_owned);
+            let server = Server::start_of_with(product, with_a_log.to_vec()).await;
+            let database = TestDatabase::prepared_on(&server).await;
+            let set = async |format: &str| {
+                let set = format!("SET GLOBAL binlog_format = '{format}'");
+                server.administrate(&set).await;
+            };
+            set("STATEMENT").await;
+            let options = Program::options()
+                .env("ODOMETER_LISTEN", "127.0.0.1:0")
+                .database(&database.url);
+            for command in ["serve", "check"] {
+                let finished = options.run(&[command]);
+                assert_eq!(finished.code, Some(78), "{product} {command}: {finished}");
+                for said in ["1665", "binlog_format = ROW or MIXED"] {
+                    assert!(finished.errors.contains(said), "{product}: {finished}");
+                }
+            }
+            has_no_row(&database).await;
+            for format in ["MIXED", "ROW"] {
+                set(format).await;
+                let program = options.start_ready().await;
+                program.client().next("x").await;
+                program.stop().await;
+            }
+        }
+    });
+}
+
+/// What a binary log has lost is rolled back when its server starts again.
+#[test]
+fn a_binary_log_that_may_be_lost_is_refused() {
+    run(async {
+        let server = Server::start_of(Product::MySql).await;
+        let database = TestDatabase::prepared_on(&server).await;
+        server.administrate("SET GLOBAL sync_binlog = 0").await;
+        let options = Program::options()
+            .env("ODOMETER_LISTEN", "127.0.0.1:0")
+            .database(&database.url);
+        is_refused(&options, "sync_binlog");
+        has_no_row(&database).await;
+        // One store may say it by itself.
+        let program = Program::options()
+            .env("ODOMETER_STORES__DEFAULT__DATABASE", &database.url)
+            .env("ODOMETER_STORES__DEFAULT__DURABILITY", "weak")
+            .start_ready()
+            .await;
+        assert_eq!(program.client().next("x").await, 1);
+        program.stop().await;
+    });
+}
