@@ -183,11 +183,11 @@ impl Restarts {
             let mut program = programs.remove(0);
             if self.are_killed {
                 program.kill();
-                // Callers meet it for as long as balancers take to notice.
-                stage.wait_until_left(program.address()).await;
             } else {
                 outcome.stop(&mut program, &stage).await;
             }
+            // Callers meet one that is gone for as long as balancers take to notice.
+            stage.wait_until_left(program.address()).await;
             for balancer in &stage.balancers {
                 balancer.remove(program.address());
             }

@@ -5,12 +5,8 @@
 //! By another name it finds another second file, or none, and what was committed is forgotten.
 
 use std::{
-    ffi::OsString,
     fs::{self, File, OpenOptions, Permissions, TryLockError},
-    os::unix::{
-        ffi::OsStringExt,
-        fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
-    },
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -28,8 +24,8 @@ const OTHERS: u32 = 0o077;
 /// Who can open the file can take the lock, so it is for its owner alone from before the lock is
 /// taken. A descriptor that somebody opened earlier, while the file was open to readers, stays: its
 /// holder can still take the lock when nobody has it, and so keep this service from starting until
-/// that process ends. So can anyone who may read the database file itself, of which a warning tells. They
-/// cannot take a lock that is held, nor touch what is in the database by it.
+/// that process ends. So can anyone who may read the database file itself, of which a warning tells.
+/// They cannot take a lock that is held, nor touch what is in the database by it.
 pub(super) struct FileLock {
     _own: File,
     /// Of the file itself, which has one lock by whatever name it is opened; `None` if it cannot be
@@ -106,14 +102,16 @@ fn lock(file: &File, path: &Path, database: &Path) -> Result<(), StartError> {
 /// # Errors
 /// The file has another name, or is mounted by itself: then it has one elsewhere.
 fn has_one_name(database: &Path) -> Result<(), StartError> {
-    let Ok(known) = database.canonicalize() else {
+    let Ok(found) = database.metadata() else {
         return Ok(());
     };
-    let has_links = |found: fs::Metadata| found.is_file() && found.nlink() > 1;
-    let problem = if known.metadata().is_ok_and(has_links) {
+    if !found.is_file() {
+        return Ok(());
+    }
+    let problem = if found.nlink() > 1 {
         "has another name (a hard link), by which SQLite does not find what was committed last; \
          remove one of the two names"
-    } else if is_mounted(&known) {
+    } else if is_mounted(database) {
         "is mounted by itself, and what SQLite commits lies in a second file that is not \
          mounted; mount the folder that it is in"
     } else {
@@ -125,34 +123,18 @@ fn has_one_name(database: &Path) -> Result<(), StartError> {
     )))
 }
 
-/// Whether a file is the root of a mount, as far as the system tells.
+/// Whether a file is the root of a mount; Linux tells since 5.8.
+#[cfg(target_os = "linux")]
 fn is_mounted(file: &Path) -> bool {
-    let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    mounts.split(|byte| *byte == b'\n').any(|line| {
-        let place = line.split(|byte| *byte == b' ').nth(4);
-        place.is_some_and(|place| unescaped(place) == file)
-    })
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+
+    let found = statx(CWD, file, AtFlags::empty(), StatxFlags::empty());
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
-/// A path of `/proc/self/mountinfo`, where blanks and the like are three octal digits.
-fn unescaped(escaped: &[u8]) -> PathBuf {
-    let mut path = Vec::with_capacity(escaped.len());
-    let mut rest = escaped;
-    while let Some((&byte, after)) = rest.split_first() {
-        let digits = after.get(..3).and_then(|it| std::str::from_utf8(it).ok());
-        let coded = digits.and_then(|it| u8::from_str_radix(it, 8).ok());
-        rest = match coded.filter(|_| byte == b'\\') {
-            Some(coded) => {
-                path.push(coded);
-                after.get(3..).unwrap_or_default()
-            }
-            None => {
-                path.push(byte);
-                after
-            }
-        };
-    }
-    PathBuf::from(OsString::from_vec(path))
+#[cfg(not(target_os = "linux"))]
+fn is_mounted(_: &Path) -> bool {
+    false
 }
 
 /// Who may read the file of a lock can take that lock, so nobody else may, also of a file that an
@@ -213,17 +195,6 @@ fn resolve(database: &Path) -> Option<PathBuf> {
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
     use super::*;
-
-    #[test]
-    fn places_of_mounts_are_read_with_their_blanks() {
-        for (escaped, path) in [
-            (&b"/data/a.db"[..], "/data/a.db"),
-            (b"/my\\040data/a\\134b.db", "/my data/a\\b.db"),
-            (b"/data/a\\04", "/data/a\\04"),
-        ] {
-            assert_eq!(unescaped(escaped), Path::new(path));
-        }
-    }
 
     #[test]
     fn the_file_is_its_owners_before_the_lock_is_taken() {
