@@ -5,7 +5,7 @@
 //! By another name it finds another second file, or none, and what was committed is forgotten.
 
 use std::{
-    fs::{self, File, OpenOptions, Permissions, TryLockError},
+    fs::{File, OpenOptions, Permissions, TryLockError},
     os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -194,6 +194,8 @@ fn resolve(database: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
