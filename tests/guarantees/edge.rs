@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::support::{Backend, Client, Options, Program, Scrape, TestDatabase, run, wait};
+use crate::support::{Backend, Client, Options, Program, Scrape, TestDatabase, run, settled, wait};
 
 const GUARD: &str = "no-connection-guard";
 
@@ -23,6 +23,8 @@ const NEXT: &str = "POST /v1/sequences/held/next HTTP/1.1\r\nHost: localhost\r\n
 const LARGE_REPLIES: u16 = 304;
 /// Calls above that.
 const ABOVE: u16 = 20;
+/// Numbers in memory, so that no reply waits for the database.
+const MORE_THAN_ASKED_FOR: u32 = 10_000_000;
 /// Of ids with 19 digits, so that the kernel's buffers do not hold a reply.
 const LARGE: &str = "POST /v1/sequences/large/next?count=10000 HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -148,6 +150,7 @@ impl Endless {
 
 /// The rows that were not cut off within the limit, and those that were, with their answers.
 async fn hold_all(program: &Program) -> (Vec<Endless>, Vec<(Endless, String)>) {
+    first_of(&program.client(), "held").await;
     let mut held = JoinSet::new();
     for row in ROWS {
         let address = program.address().to_owned();
@@ -426,14 +429,25 @@ async fn ask_and_not_read(program: &Program, request: &str) -> TcpStream {
     stream
 }
 
+/// The first number of a sequence, which comes from the database.
+async fn first_of(client: &Client, sequence: &str) {
+    let path = format!("/v1/sequences/{sequence}/next");
+    let first = settled(|| client.post(&path)).await;
+    assert_eq!(first.status, 200, "{first:?}");
+}
+
 /// Asks for more large replies than may be on their way, and reads none; how many calls were given
 /// numbers, and how many were refused, once that is all of them.
 async fn ask_for_large_replies(program: &Program) -> (f64, f64, Vec<TcpStream>) {
     let client = program.client();
-    let digits = json!({"start": "9000000000000000000", "max": "9200000000000000000"});
-    assert_eq!(client.define("large", &digits).await.status, 201);
-    // How long its ids are is known from here on.
-    client.next("large").await;
+    let digits = json!({
+        "start": "9000000000000000000",
+        "max": "9200000000000000000",
+        "block": {"min": MORE_THAN_ASKED_FOR, "max": MORE_THAN_ASKED_FOR},
+    });
+    client.define("large", &digits).await;
+    // How long its ids are is known from here on, and none waits for the database.
+    first_of(&client, "large").await;
     let mut unread = Vec::new();
     for _ in 0..LARGE_REPLIES + ABOVE {
         unread.push(ask_and_not_read(program, LARGE).await);

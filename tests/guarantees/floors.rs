@@ -21,8 +21,11 @@ const N_CALLERS: usize = 9;
 const MOST_AT_ONCE: u64 = 20;
 /// How far above everything given a floor is raised: a few blocks, so that memory is met.
 const RAISE: i64 = 1_000;
-/// How soon a change holds everywhere.
-const REFRESH: Duration = Duration::from_secs(3);
+/// How soon a change holds everywhere. A replica polls twice as often, and each poll may take so much
+/// longer than usual as half of this.
+const REFRESH: Duration = Duration::from_secs(6);
+/// The size of a block where nothing is to bring memory above a floor but the floor itself.
+const HUGE: i64 = 1_000_000;
 /// Calls that must have been answered on each side of each change.
 const MIN_CALLS: u64 = 50;
 
@@ -107,7 +110,7 @@ async fn what_a_returned_block_has_above_a_floor_is_still_issued(backend: Backen
     program.stop().await;
 }
 
-/// Whether sequences are also retired and restored.
+/// Whether sequences are also retired and restored. If not, memory holds more than anybody takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Life {
     Whole,
@@ -160,6 +163,10 @@ async fn run(
     life: Life,
     key: Option<&'static str>,
 ) -> Outcome {
+    let (least, most) = match life {
+        Life::Whole => (2 * RAISE, 4 * RAISE),
+        Life::FloorsOnly => (HUGE, HUGE),
+    };
     let options = options
         .clone()
         .database(&database.url)
@@ -167,8 +174,8 @@ async fn run(
             "ODOMETER_DEFINITION_REFRESH",
             format!("{}s", REFRESH.as_secs()),
         )
-        .env("ODOMETER_DEFAULT__BLOCK__MIN", 2 * RAISE)
-        .env("ODOMETER_DEFAULT__BLOCK__MAX", 4 * RAISE);
+        .env("ODOMETER_DEFAULT__BLOCK__MIN", least)
+        .env("ODOMETER_DEFAULT__BLOCK__MAX", most);
     let mut programs = Vec::new();
     for _ in 0..N_REPLICAS {
         programs.push(options.start_ready().await);

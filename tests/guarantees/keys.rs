@@ -9,7 +9,7 @@ use crate::support::{
     Answer, Backend, Client, Ledger, Options, Program, Range, Reply, TestDatabase,
     for_each_backend, for_each_server,
     settings::{self, at_size},
-    wait,
+    settled, wait,
 };
 
 /// How soon a change holds everywhere.
@@ -86,10 +86,8 @@ async fn more_keys_than_memory_keeps_are_all_served(backend: Backend) {
 /// A key's next number; with as many at once as this, some wait for a place in memory.
 async fn served(client: Client, key: usize) -> Vec<Range> {
     let path = format!("/v1/sequences/many/next?period=key-{key}");
-    match client.ask(&path).await {
-        Answer::Given(ranges) => ranges,
-        answer @ (Answer::Refused(_) | Answer::NoReply(_)) => panic!("{path}: {answer:?}"),
-    }
+    let reply = settled(|| client.post(&path)).await;
+    reply.numbers()
 }
 
 async fn callers_over_very_many_keys_wait_for_a_place_and_lose_nothing(backend: Backend) {

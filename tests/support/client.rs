@@ -9,6 +9,9 @@ use super::Range;
 
 /// Longer than every deadline of the program, so that running into it is a finding.
 const REPLY_LIMIT: Duration = Duration::from_secs(30);
+/// How long a caller asks again who is told to.
+const ASKS_AGAIN_FOR: Duration = Duration::from_secs(60);
+const BEFORE_ASKING_AGAIN: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -180,7 +183,7 @@ impl Client {
     /// Defines `name`, which must succeed.
     pub async fn define(&self, name: &str, definition: &Value) -> Reply {
         let path = format!("/v1/sequences/{name}");
-        let reply = self.put(&path, definition).await.expect("a reply");
+        let reply = settled(|| self.put(&path, definition)).await;
         assert!(matches!(reply.status, 200 | 201), "not defined: {reply:?}");
         reply
     }
@@ -209,4 +212,26 @@ impl Client {
             Err(error) => Answer::NoReply(error),
         }
     }
+}
+
+/// The first reply that is not 503. That one tells to ask again: the database was slow, as it may be
+/// on a busy machine.
+///
+/// # Panics
+/// If none comes for long, or no reply at all.
+pub async fn settled<F>(mut ask: impl FnMut() -> F) -> Reply
+where
+    F: Future<Output = Result<Reply, reqwest::Error>>,
+{
+    let asked = async {
+        loop {
+            let reply = ask().await.expect("a reply");
+            if reply.status != 503 {
+                return reply;
+            }
+            tokio::time::sleep(BEFORE_ASKING_AGAIN).await;
+        }
+    };
+    let settled = tokio::time::timeout(ASKS_AGAIN_FOR, asked).await;
+    settled.expect("it is told to ask again for long")
 }

@@ -40,7 +40,7 @@ pub use backend::{Backend, TestDatabase};
 pub use balancer::{Balancer, Spreads};
 pub use callgrind::{Callgrind, Counted};
 pub use certificates::Authority;
-pub use client::{Answer, Client, Reply};
+pub use client::{Answer, Client, Reply, settled};
 pub use clock::SteppedClock;
 pub use disk::SmallDisk;
 pub use dump::Dump;

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::support::{
     Backend, Client, Finished, Ledger, Link, Options, Program, Proxy, Range, Reply, Server,
-    TestDatabase, wait,
+    TestDatabase, settled, wait,
 };
 
 /// The kinds of the databases that share a sequence.
@@ -62,7 +62,7 @@ impl Stripes {
     async fn serving(&self, sequence: &str, definition: &Value) -> (Program, Vec<i64>) {
         let program = self.options(Program::options()).start_ready().await;
         let client = program.client();
-        define(&client, sequence, definition).await;
+        client.define(sequence, definition).await;
         let values = until_all_give(&client, sequence).await;
         (program, values)
     }
@@ -104,18 +104,6 @@ fn configured(options: Options, databases: &[&str]) -> Options {
     options.env("ODOMETER_STORES__DEFAULT__DATABASES", databases.join(","))
 }
 
-/// A change needs every database, and one that is slow just then is passed over for a moment.
-async fn define(client: &Client, sequence: &str, definition: &Value) {
-    let path = format!("/v1/sequences/{sequence}");
-    wait::until("it is defined", LIMIT, async || {
-        let reply = client.put(&path, definition).await.expect("a reply");
-        let is_defined = matches!(reply.status, 200 | 201);
-        assert!(is_defined || reply.status == 503, "not defined: {reply:?}");
-        is_defined.then_some(())
-    })
-    .await;
-}
-
 /// Which database a number of a sequence that starts at 1 is of.
 fn residue(value: i64) -> usize {
     usize::try_from((value - 1).rem_euclid(N)).expect("a residue is not negative")
@@ -137,12 +125,17 @@ async fn take(client: &Client, sequence: &str, n_calls: usize) -> Vec<i64> {
     values
 }
 
-/// Takes numbers until each database has given one; those of the last that did.
+/// Takes numbers until every database gives some; all of them.
 async fn until_all_give(client: &Client, sequence: &str) -> Vec<i64> {
+    until_so_many_give(client, sequence, KINDS.len()).await
+}
+
+/// The same of so many databases. One that is slow is passed over for a moment.
+async fn until_so_many_give(client: &Client, sequence: &str, n_databases: usize) -> Vec<i64> {
     let mut all = Vec::new();
-    wait::until("every database gives numbers", LIMIT, async || {
+    wait::until("so many databases give numbers", LIMIT, async || {
         let values = take(client, sequence, 40).await;
-        let is_spread = residues(&values).len() == KINDS.len();
+        let is_spread = residues(&values).len() == n_databases;
         all.extend(values);
         is_spread.then_some(())
     })
@@ -155,6 +148,11 @@ fn n_twice(values: &[i64]) -> u64 {
     let singles: Vec<Range> = values.iter().copied().map(Range::single).collect();
     ledger.record("all", &singles);
     ledger.n_duplicates()
+}
+
+/// A change, which needs every database: one that is slow just then is passed over for a moment.
+async fn change(client: &Client, method: &str, path: &str, body: Option<Value>) -> Reply {
+    settled(|| async { Ok(call(client, method, path, body.clone()).await) }).await
 }
 
 async fn call(client: &Client, method: &str, path: &str, body: Option<Value>) -> Reply {

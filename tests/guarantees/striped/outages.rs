@@ -10,7 +10,9 @@ use std::{
 };
 
 use super::{KINDS, LIMIT, N, configured, n_twice, residue};
-use crate::support::{Client, Options, Program, Server, TestDatabase, dice, run, settings, wait};
+use crate::support::{
+    Client, Options, Program, Scrape, Server, TestDatabase, dice, run, settings, wait,
+};
 
 const SEQUENCE: &str = "shared";
 const N_REPLICAS: usize = 2;
@@ -43,8 +45,8 @@ fn databases_killed_in_turn_fail_no_call_and_repeat_no_number() {
             },
         );
         let mut stage = Stage::start(Program::options()).await;
+        let (mut seen, spread) = stage.spread().await;
         let load = stage.load();
-        let spread = stage.spread(&load).await;
         for k in 0..KINDS.len() {
             stage.kill_one(&load, k, size.one).await;
         }
@@ -53,7 +55,7 @@ fn databases_killed_in_turn_fail_no_call_and_repeat_no_number() {
             (load.notes.n_given.load(Ordering::Relaxed) >= size.n_numbers).then_some(())
         })
         .await;
-        let seen = load.stop().await;
+        seen.add(load.stop().await);
         seen.check(silence);
         seen.check_against(&stage.databases).await;
         let even = to_float(spread.iter().sum::<i64>()) / to_float(N);
@@ -143,20 +145,43 @@ impl Stage {
         n_blocks
     }
 
-    /// How many blocks each has given of so many, all of them living.
-    async fn spread(&self, load: &Load) -> Vec<i64> {
-        load.goes_on(1_000).await;
-        let before = self.n_blocks().await;
-        wait::until("enough is reserved", LIMIT, async || {
-            let now = self.n_blocks().await;
-            let spread: Vec<i64> = now
-                .iter()
-                .zip(&before)
-                .map(|(now, old)| now - old)
-                .collect();
-            (spread.iter().sum::<i64>() >= N_SPREAD).then_some(spread)
-        })
-        .await
+    /// What was given while all live, and how many blocks each gave of so many. One that is slow of
+    /// its own accord is passed over, and gives its part later.
+    async fn spread(&self) -> (Seen, Vec<i64>) {
+        let mut seen = Seen::default();
+        let spread = wait::until("none is passed over", settings::test_limit(), async || {
+            let n_passed_over = self.n_passed_over();
+            let before = self.n_blocks().await;
+            let load = self.load();
+            wait::until("enough is reserved", LIMIT, async || {
+                let spread = difference(&self.n_blocks().await, &before);
+                (spread.iter().sum::<i64>() >= N_SPREAD).then_some(())
+            })
+            .await;
+            seen.add(load.stop().await);
+            self.until_the_journal_is_written().await;
+            let spread = difference(&self.n_blocks().await, &before);
+            (self.n_passed_over() == n_passed_over).then_some(spread)
+        });
+        let spread = spread.await;
+        (seen, spread)
+    }
+
+    fn n_passed_over(&self) -> usize {
+        let lines = self.programs.iter().flat_map(Program::log_lines);
+        lines
+            .filter(|line| line.contains("a database is passed over"))
+            .count()
+    }
+
+    async fn until_the_journal_is_written(&self) {
+        for program in &self.programs {
+            wait::until("the journal is written", LIMIT, async || {
+                let scrape = Scrape::of(&program.client()).await;
+                (scrape.sum("odometer_journal_queue", &[]) == 0.0).then_some(())
+            })
+            .await;
+        }
     }
 
     /// Kills one database for a while, and waits until it gives numbers again.
@@ -220,9 +245,7 @@ impl Load {
         self.notes.over.store(true, Ordering::Relaxed);
         let mut all = Seen::default();
         for caller in self.callers {
-            let seen = caller.await.expect("a caller does not panic");
-            all.values.extend(seen.values);
-            all.failures.extend(seen.failures);
+            all.add(caller.await.expect("a caller does not panic"));
         }
         all
     }
@@ -242,6 +265,11 @@ struct Seen {
 }
 
 impl Seen {
+    fn add(&mut self, other: Self) {
+        self.values.extend(other.values);
+        self.failures.extend(other.failures);
+    }
+
     fn check(&self, (from, to): (Instant, Instant)) {
         let outside = self
             .failures
@@ -302,6 +330,11 @@ async fn call_until_over(clients: Vec<Client>, notes: Arc<Notes>) -> Seen {
         tokio::time::sleep(AFTER_A_REFUSAL).await;
     }
     seen
+}
+
+/// How much each has grown.
+fn difference(now: &[i64], before: &[i64]) -> Vec<i64> {
+    now.iter().zip(before).map(|(now, old)| now - old).collect()
 }
 
 fn to_float(n: i64) -> f64 {

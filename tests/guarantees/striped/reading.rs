@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::{KINDS, LIMIT, Stripes, define, n_twice, residue, until_all_give};
+use super::{KINDS, LIMIT, Stripes, n_twice, residue, until_all_give};
 use crate::support::{Link, Program, TestDatabase, run, wait};
 
 #[test]
@@ -41,7 +41,7 @@ fn striped_sequences_are_listed_once_and_described_with_a_database_away() {
         let program = stripes.options(Program::options()).start_ready().await;
         let client = program.client();
         for name in ["a", "b", "c", "d", "e"] {
-            define(&client, name, &json!({"description": name})).await;
+            client.define(name, &json!({"description": name})).await;
         }
         let highest = until_all_give(&client, "c").await.into_iter().max();
         for away in [None, Some(0), Some(1), Some(2)] {
@@ -129,7 +129,7 @@ fn what_was_agreed_before_a_recovery_keeps_no_name_from_its_numbers() {
         let (program, mut values) = stripes.serving("kept", &json!({})).await;
         let client = program.client();
         let dumps: Vec<_> = stripes.databases.iter().map(TestDatabase::dump).collect();
-        define(&client, "kept", &json!({"description": "lost"})).await;
+        client.define("kept", &json!({"description": "lost"})).await;
         values.extend(until_all_give(&client, "kept").await);
         let mut reborn = until_all_give(&client, "lost").await;
         for (database, dump) in stripes.databases.iter().zip(&dumps) {

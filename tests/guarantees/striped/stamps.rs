@@ -107,7 +107,7 @@ fn databases_in_the_wrong_order_that_are_served_are_found_out() {
                 .env("ODOMETER_DEFAULT__BLOCK__MIN", 5)
                 .env("ODOMETER_DEFAULT__BLOCK__MAX", 10);
             let program = options.start_ready().await;
-            super::take(&program.client(), "orders", 120).await;
+            super::until_all_give(&program.client(), "orders").await;
             program.stop().await;
             // The others go on above this one, each with numbers of the place where it stands.
             c.execute("UPDATE counter SET next_value = next_value + 300, version = version + 1")
