@@ -38,15 +38,8 @@ async fn far(options: Options, token: Option<&str>) -> (Program, Client) {
     if let Some(token) = token {
         options = options.env("ODOMETER_ADMIN_TOKEN", token);
     }
-    let mut program = options.start().await;
-    let (_, port) = program.address().rsplit_once(':').expect("a port");
-    let client = Client::new(&format!("http://127.0.0.1:{port}"));
-    wait::until("it is ready", Duration::from_secs(30), async || {
-        assert!(!program.has_ended(), "the program ended");
-        let reply = client.get("/readyz").await;
-        reply.is_ok_and(|reply| reply.status == 200).then_some(())
-    })
-    .await;
+    let program = options.start_ready().await;
+    let client = program.client();
     (program, client)
 }
 

@@ -8,7 +8,7 @@ fn without_any_configuration_the_first_number_is_one_and_a_restart_goes_on() {
         let home = directory("first-minute");
         let options = Program::options().in_directory(home.path());
 
-        let program = options.start().await;
+        let program = options.start_ready().await;
         let reply = program.client().post("/v1/sequences/orders/next").await;
         let reply = reply.expect("a reply");
         assert_eq!(reply.status, 200);
@@ -22,7 +22,7 @@ fn without_any_configuration_the_first_number_is_one_and_a_restart_goes_on() {
         program.stop().await;
         assert!(home.path().join("odometer.db").is_file());
 
-        let program = options.start().await;
+        let program = options.start_ready().await;
         assert_eq!(program.client().next("orders").await, 3);
         program.stop().await;
     });

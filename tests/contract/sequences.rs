@@ -307,18 +307,8 @@ fn definitions_are_changed_from_afar_with_the_token_only() {
         let options = Program::options()
             .database(&database.url)
             .env("ODOMETER_LISTEN", "0.0.0.0:0");
-        let reachable = |program: &Program| {
-            let port = program
-                .address()
-                .rsplit(':')
-                .next()
-                .expect("a port")
-                .to_owned();
-            Client::new(&format!("http://127.0.0.1:{port}"))
-        };
-
-        let mut program = options.start().await;
-        let client = reachable(&program);
+        let mut program = options.start_ready().await;
+        let client = program.client();
         assert_eq!(client.next("far").await, 1);
         let reply = put(&client, "far", &json!({"description": "x"}), &[]).await;
         assert_eq!(reply.status, 403, "{reply:?}");
@@ -327,8 +317,11 @@ fn definitions_are_changed_from_afar_with_the_token_only() {
         drop(program);
 
         let token = "a-token-of-the-administrator";
-        let program = options.env("ODOMETER_ADMIN_TOKEN", token).start().await;
-        let client = reachable(&program);
+        let program = options
+            .env("ODOMETER_ADMIN_TOKEN", token)
+            .start_ready()
+            .await;
+        let client = program.client();
         let change = json!({"description": "x"});
         let reply = put(&client, "far", &change, &[]).await;
         assert_eq!(reply.status, 401, "{reply:?}");

@@ -1,6 +1,6 @@
 //! Callers that send slowly, too much, or without end: cut off, and nobody else is kept waiting.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -43,11 +43,12 @@ async fn until_cut_off(program: &Program, start: &[u8], drop_by_drop: &[u8]) -> 
             open = writer.write_all(drop_by_drop).await.is_ok();
         }
     };
-    let reading = reader.read_to_end(&mut received);
+    let mut reading = pin!(reader.read_to_end(&mut received));
     let ended = tokio::time::timeout(CUT_OFF_LIMIT, async {
         tokio::select! {
-            _ended_or_reset = reading => {}
-            () = writing => {}
+            _ended_or_reset = &mut reading => {}
+            // What came before the end is there to be read.
+            () = writing => drop(reading.as_mut().await),
         }
     });
     assert!(ended.await.is_ok(), "the connection is still open");

@@ -306,7 +306,7 @@ fn a_lease_ends_by_itself_and_its_id_goes_to_the_next() {
     run(async {
         let (_database, program) = started(Backend::Sqlite).await;
         let client = program.client();
-        let one = client.lease("billing", 1, 1000, "one").await;
+        let one = client.lease("billing", 1, 5000, "one").await;
         let two = client.lease("billing", 1, TTL_MS, "two").await;
         assert_ne!(one.worker, two.worker);
         let asked = json!({"pool": "billing", "bits": 1, "ttl_ms": 1000, "holder": "three"});

@@ -1,5 +1,6 @@
 //! Callers that hold a connection without end: cut off, and nobody else is kept waiting.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -138,9 +139,15 @@ impl Endless {
                 }
                 let _ended_or_reset = reader.read_to_end(&mut answer).await;
             };
+            let mut reading = pin!(reading);
             tokio::select! {
-                () = reading => {}
-                () = writing => {}
+                () = &mut reading => {}
+                // What came before the end is there to be read.
+                () = writing => {
+                    if !self.reads_nothing() {
+                        reading.await;
+                    }
+                }
             }
         });
         let is_closed = held.await.is_ok();

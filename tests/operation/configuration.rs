@@ -51,7 +51,7 @@ fn a_file_is_read_and_the_environment_is_stronger() {
         let file = "unknown = \"reject\"\n[default.block]\nmin = 7\n";
         std::fs::write(home.path().join("odometer.toml"), file).expect("our directory");
         let options = Program::options().in_directory(home.path());
-        let program = options.start().await;
+        let program = options.start_ready().await;
         let client = program.client();
         let reply = client
             .post("/v1/sequences/typo/next")
@@ -63,7 +63,8 @@ fn a_file_is_read_and_the_environment_is_stronger() {
         assert_eq!(described["definition"]["block"]["min"], 7);
         program.stop().await;
 
-        let program = options.env("ODOMETER_UNKNOWN", "create").start().await;
+        let options = options.env("ODOMETER_UNKNOWN", "create");
+        let program = options.start_ready().await;
         assert_eq!(program.client().next("typo").await, 1);
     });
 }

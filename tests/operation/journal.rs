@@ -84,8 +84,12 @@ async fn a_planted_overlap_is_reported_within_a_minute(backend: Backend) {
         let reports = lines.into_iter().filter(|line| line.contains("overlap"));
         reports.collect()
     };
-    let said = reports(&program);
-    assert!(said.iter().any(|line| line.contains("planted")), "{said:?}");
+    let said = wait::until("it is told", LIMIT, async || {
+        let said = reports(&program);
+        let is_told = said.iter().any(|line| line.contains("planted"));
+        is_told.then_some(said)
+    })
+    .await;
     assert!(said.iter().all(|line| line.contains("ERROR")), "{said:?}");
 
     // It is said once, and no longer counted once it is gone.

@@ -15,7 +15,7 @@ async fn names_in_use_have_numbers_before_their_replica_is_ready(backend: Backen
     let options = Program::options().database(&database.url);
     let (busy, stamped) = use_names(&database, &options).await;
 
-    let program = impatient(&options).start_ready().await;
+    let program = options.start_ready().await;
     let client = program.client();
     let frozen = database.freeze().await;
     assert_eq!(client.next("busy").await, busy + 1);

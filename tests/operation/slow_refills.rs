@@ -52,7 +52,10 @@ fn slow_ones(log: &str) -> Vec<Value> {
 
 /// Uses names for the first time while the database is slow; the log, and how long that took.
 async fn slow_births(options: &Options, proxy: &Proxy) -> (String, Duration) {
-    let options = options.clone().env("ODOMETER_REFILL__DEADLINE", PATIENCE);
+    let options = options
+        .clone()
+        .env("ODOMETER_REFILL__DEADLINE", PATIENCE)
+        .env("ODOMETER_POOL__ACQUIRE", PATIENCE);
     let program = options.start_ready().await;
     let client = program.client();
     proxy.delay_replies(DELAY);

@@ -33,14 +33,15 @@ impl Stage {
         Program::options()
             .database(&self.default.url)
             .env("ODOMETER_STORES__OTHER__DATABASE", url)
-            .env("ODOMETER_POOL__ACQUIRE", "1s")
     }
 
     /// Where the other store was, and nobody listens.
     fn away(&self) -> Options {
         let (start, name) = self.other.url.rsplit_once('/').expect("a name");
         let (start, _port) = start.rsplit_once(':').expect("a port");
+        // So soon is it given up.
         self.options_with(&format!("{start}:{}/{name}", ports::free()))
+            .env("ODOMETER_POOL__ACQUIRE", "1s")
     }
 
     /// Has a sequence in each store.

@@ -5,9 +5,7 @@ use std::{path::Path, time::Duration};
 use serde_json::{Value, json};
 
 use super::driver::{drive, drive_alone};
-use crate::support::{
-    Backend, Client, Link, Program, Proxy, Server, TestDatabase, run, settings, wait,
-};
+use crate::support::{Backend, Client, Link, Program, Proxy, Server, TestDatabase, run, settings};
 
 const TOKEN: &str = "a-token-of-the-test";
 /// How long the load runs of which the pictures show the last minutes.
@@ -134,17 +132,9 @@ fn a_change_asks_for_the_token() {
             if let Some(token) = token {
                 options = options.env("ODOMETER_ADMIN_TOKEN", token);
             }
-            let program = options.start().await;
-            let (_, port) = program.address().rsplit_once(':').expect("a port");
-            let base = format!("http://127.0.0.1:{port}");
-            let client = Client::new(&base);
-            wait::until("it is ready", Duration::from_secs(30), async || {
-                let reply = client.get("/readyz").await;
-                reply.is_ok_and(|reply| reply.status == 200).then_some(())
-            })
-            .await;
-            take(&client, "orders", 1).await;
-            let done = drive_alone(stage, &base).await;
+            let program = options.start_ready().await;
+            take(&program.client(), "orders", 1).await;
+            let done = drive_alone(stage, &program.url()).await;
             let n_steps = if token.is_some() { 2 } else { 1 };
             assert_eq!(done.n("step: "), n_steps, "{stage}");
             program.stop().await;

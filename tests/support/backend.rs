@@ -114,7 +114,9 @@ impl TestDatabase {
     /// Brings the schema up with the program's own command; SQLite does that at start.
     pub fn migrate(&self) {
         if self.backend != Backend::Sqlite {
-            let finished = Program::options().database(&self.url).run(&["migrate"]);
+            // Not what is tested, and a connection may take long on a busy machine.
+            let options = Program::options().env("ODOMETER_POOL__ACQUIRE", "60s");
+            let finished = options.database(&self.url).run(&["migrate"]);
             assert_eq!(finished.code, Some(0), "migrate: {finished}");
         }
     }

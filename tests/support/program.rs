@@ -171,7 +171,8 @@ impl Options {
             },
         );
         match found.await {
-            Some(address) => program.address = address,
+            // One that listens everywhere is reached by loopback, as all others.
+            Some(address) => program.address = address.replace("0.0.0.0", "127.0.0.1"),
             None => panic!("the program ended before it listened:\n{}", program.log()),
         }
         program

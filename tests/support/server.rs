@@ -11,7 +11,9 @@ use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, Sta
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
-use super::{Backend, Product, child::wait_with_limit, keeper, mariadb, mysql, ports, postgres};
+use super::{
+    Backend, Product, child::wait_with_limit, keeper, mariadb, mysql, ports, postgres, wait,
+};
 
 /// The password of every account of every throwaway server: easy to find in a log it must not be in.
 pub const PASSWORD: &str = "hunter2-never-in-a-log";
@@ -222,7 +224,7 @@ impl Server {
                 self.product.sessions()
             ),
         };
-        let connection = self.try_administrate().await.expect("the server answers");
+        let connection = self.administrator(self.first_database()).await;
         let statement = Statement::from_string(connection.get_database_backend(), query);
         let row = connection.query_one_raw(statement).await;
         let row = row.expect("the query is right").expect("it has a row");
@@ -248,6 +250,14 @@ impl Server {
         }
     }
 
+    /// A connection to `database`, for which a busy machine may need a while.
+    async fn administrator(&self, database: &str) -> DatabaseConnection {
+        wait::until("the server of the test answers", START_LIMIT, async || {
+            self.try_administrate_in(database).await
+        })
+        .await
+    }
+
     /// Runs `statement` as administrator in the server's first database.
     pub async fn administrate(&self, statement: &str) {
         self.administrate_in(self.first_database(), statement).await;
@@ -255,10 +265,7 @@ impl Server {
 
     /// Runs `statement` as administrator in `database`.
     pub async fn administrate_in(&self, database: &str, statement: &str) {
-        let connection = self
-            .try_administrate_in(database)
-            .await
-            .expect("the server of the test answers");
+        let connection = self.administrator(database).await;
         connection
             .execute_unprepared(statement)
             .await
