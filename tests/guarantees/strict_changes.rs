@@ -13,6 +13,8 @@ use crate::support::{
 
 const FLOOR: i64 = 1_000;
 const LIMIT: Duration = Duration::from_secs(20);
+/// Floors that are raised until one is raised in time.
+const MOST_SCENES: usize = 5;
 
 for_each_backend!(nothing_below_a_floor_leaves_a_strict_sequence);
 
@@ -38,6 +40,20 @@ async fn without_looking_at_the_floor_a_strict_sequence_issues_below_it(backend:
 /// The numbers before, over and after a floor that is raised while the second is on its way, and
 /// how many numbers the floor cost.
 async fn advanced(backend: Backend, options: Options, period: Option<&str>) -> ([i64; 3], f64) {
+    for _ in 0..MOST_SCENES {
+        if let Some(outcome) = raised_meanwhile(backend, options.clone(), period).await {
+            return outcome;
+        }
+    }
+    panic!("the second number always came before the floor was raised");
+}
+
+/// The same, unless a busy machine raised the floor only after the second number had arrived.
+async fn raised_meanwhile(
+    backend: Backend,
+    options: Options,
+    period: Option<&str>,
+) -> Option<([i64; 3], f64)> {
     let database = TestDatabase::prepared(backend).await;
     let program = options
         .database(&database.url)
@@ -75,14 +91,16 @@ async fn advanced(backend: Backend, options: Options, period: Option<&str>) -> (
         .await;
     let reply = reply.expect("a reply");
     assert_eq!(reply.status, 200, "{reply:?}");
-    assert!(!on_its_way.is_finished(), "the number came too early");
+    if on_its_way.is_finished() {
+        return None;
+    }
     let over = on_its_way.await.expect("a caller does not panic");
     let after = next(client.clone(), path).await;
     let abandoned = "odometer_abandoned_numbers_total";
     let scrape = Scrape::of(&client).await;
     let n_advanced = scrape.sum(abandoned, &[("cause", "advanced")]);
     program.stop().await;
-    ([before, over, after], n_advanced)
+    Some(([before, over, after], n_advanced))
 }
 
 for_each_server!(a_strict_counter_that_went_back_gives_nothing_until_it_is_recovered);
