@@ -15,8 +15,8 @@ async fn a_process_that_was_stopped_past_its_lease_repeats_no_id(backend: Backen
         let n_rounds = settings::at_size(2, 20);
         let got = stopped(backend, &Program::options(), high, n_rounds).await;
         assert_eq!(got.ledger.n_duplicates(), 0, "{high}: ids given twice");
-        // A statement that was on its way when the process was stopped is late when that goes on, and
-        // the database counts as away until it was looked at.
+        // What the process waited for when it was stopped is late when it goes on, and the database
+        // counts as away until it was looked at.
         got.check_refusals(&["no_worker_id", "refill_timeout", "store_unavailable"]);
         assert!(
             got.n_refused("no_worker_id") > 0,
