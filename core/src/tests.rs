@@ -1,4 +1,5 @@
-//! What the random tests of this crate share: one seed for all, told where a test fails.
+//! What all tests of this crate share: one seed for those that are random, told where a test fails,
+//! and that assertions of debug builds are checked.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -50,4 +51,11 @@ fn each_thread_of_a_run_begins_elsewhere() {
     all.dedup();
     assert_eq!(all.len(), 100);
     assert!(all[0] > 0);
+}
+
+/// By `profile.test` of the workspace, in unit tests and models.
+#[test]
+#[should_panic(expected = "it is checked")]
+fn debug_assertions_are_on() {
+    debug_assert!(std::hint::black_box(false), "it is checked");
 }

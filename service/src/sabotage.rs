@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     TakeoverKeepsBlock,
     /// Each call that finds memory empty starts a reservation of its own.
     RefillForEach,
+    /// Callers who want blocks wait for a write each.
+    WriteForEachBlock,
     /// Blocks in memory, and those on their way, are issued below a raised floor.
     FloorUnheld,
     /// The schema is brought one step further than this version knows.
@@ -136,6 +138,8 @@ pub(crate) enum Fault {
     NoLevel,
     /// A birth holds nothing of what it stands on.
     BirthUnheld,
+    /// A birth keeps changes of what it stands on waiting, also where it need not.
+    BirthHoldsMore,
     /// A name is born in one database of many.
     LooseBirth,
     /// Redis's scripts do not ask in which process, and of which history, their data is.
@@ -174,6 +178,7 @@ impl Fault {
         (Fault::FirstRefillInvents, "first-refill-invents"),
         (Fault::TakeoverKeepsBlock, "takeover-keeps-block"),
         (Fault::RefillForEach, "refill-for-each"),
+        (Fault::WriteForEachBlock, "write-for-each-block"),
         (Fault::FloorUnheld, "floor-unheld"),
         (Fault::NextSchema, "next-schema"),
         (Fault::PrepareAnyway, "prepare-anyway"),
@@ -228,6 +233,7 @@ impl Fault {
         (Fault::NoOffset, "no-offset"),
         (Fault::NoLevel, "no-level"),
         (Fault::BirthUnheld, "birth-unheld"),
+        (Fault::BirthHoldsMore, "birth-holds-more"),
         (Fault::LooseBirth, "loose-birth"),
         (Fault::NoIdentity, "no-identity"),
         (Fault::NoLease, "no-lease"),

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::{
     Backend, Client, Ledger, Options, Program, Range, Reply, Server, TestDatabase, for_each_server,
-    wait,
+    run, wait,
 };
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -54,6 +54,32 @@ async fn changes_get_through_however_many_births_there_are(backend: Backend) {
     }
     assert_eq!(numbers(early).await, [1, 1, 1]);
     stage.program.stop().await;
+}
+
+/// Where births may overtake who waits for them, each that comes later adds to the wait.
+#[test]
+fn births_that_hold_more_keep_a_change_waiting() {
+    run(async {
+        let options = Program::options().without_guards("birth-holds-more");
+        let stage = Stage::new(Backend::Postgres, options).await;
+        stage.client.define("changed", &json!({})).await;
+        let frozen = stage.database.freeze_births("early").await;
+        let early = stage.births(["early"]);
+        let of_early = stage.until_stopped(1).await;
+        let client = stage.client.clone();
+        let change = tokio::spawn(async move {
+            let path = "/v1/sequences/changed";
+            let reply = client.put(path, &json!({"description": "new"})).await;
+            reply.expect("a reply").status
+        });
+        stage.until_blocked("UPDATE%meta%", &of_early).await;
+        assert_eq!(numbers(stage.births(["late"])).await, [1]);
+        stage.until_blocked("UPDATE%meta%", &of_early).await;
+        frozen.thaw().await;
+        assert_eq!(change.await.expect("no panic"), 200);
+        assert_eq!(numbers(early).await, [1]);
+        stage.program.stop().await;
+    });
 }
 
 async fn a_recovery_gets_through_and_no_birth_passes_it(backend: Backend) {

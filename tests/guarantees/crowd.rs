@@ -1,6 +1,8 @@
-//! A crowd arrives at a name that nobody has used before.
+//! A crowd arrives at one name.
 
 use std::time::Duration;
+
+use serde_json::json;
 
 use crate::support::{
     Answer, Backend, Client, Ledger, Options, Program, Range, Scrape, TestDatabase,
@@ -19,7 +21,7 @@ async fn a_thousand_callers_of_a_new_name_share_its_refills(backend: Backend) {
     let program = patient().database(&database.url).start_ready().await;
     let client = program.client();
     let mut ledger = Ledger::default();
-    for answer in crowd(&database, &client).await {
+    for answer in crowd(&database, &client, &singles()).await {
         ledger.record("crowd", &given(answer));
     }
 
@@ -38,19 +40,96 @@ async fn a_thousand_callers_of_a_new_name_share_its_refills(backend: Backend) {
     program.stop().await;
 }
 
+for_each_backend!(a_thousand_callers_who_want_blocks_share_their_writes);
+
+async fn a_thousand_callers_who_want_blocks_share_their_writes(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = patient().database(&database.url).start_ready().await;
+    let client = program.client();
+    let sizes: Vec<i64> = (1..=20).cycle().take(N_CALLERS).collect();
+    let answers = crowd(&database, &client, &blocks(&sizes)).await;
+
+    let mut ledger = Ledger::default();
+    for (answer, size) in answers.into_iter().zip(&sizes) {
+        let block = given(answer);
+        assert_eq!(block.len(), 1, "{block:?}");
+        assert_eq!(i64::try_from(block[0].count), Ok(*size));
+        ledger.record("crowd", &block);
+    }
+    let n_numbers: i64 = sizes.iter().sum();
+    let whole = Range::between(1, n_numbers);
+    assert_eq!(ledger.n_duplicates(), 0);
+    assert_eq!(ledger.gaps("crowd", whole), []);
+    let scrape = Scrape::of(&client).await;
+    let n_reservations = n_reservations(&scrape);
+    assert!(
+        (1.0..=MOST_RESERVATIONS).contains(&n_reservations),
+        "{n_reservations} reservations for {N_CALLERS} callers"
+    );
+    assert_eq!(scrape.n_abandoned(), 0.0);
+    program.stop().await;
+    // To each caller its row, whoever shared the write.
+    let journal = database.journal("crowd").await;
+    let n_handed_over = journal.iter().filter(|row| row.fate == "spent").count();
+    assert_eq!(n_handed_over, N_CALLERS);
+}
+
+for_each_backend!(callers_who_want_much_of_what_is_left_are_served_one_by_one);
+
+async fn callers_who_want_much_of_what_is_left_are_served_one_by_one(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = patient().database(&database.url).start_ready().await;
+    let client = program.client();
+    // A block may have 100 numbers at first, and 99 when the others come.
+    let few = json!({"max": 409_600});
+    client.define("crowd", &few).await;
+    let sizes = [40, 40, 40, 100, 40, 99];
+    let answers = crowd(&database, &client, &blocks(&sizes)).await;
+    let mut ledger = Ledger::default();
+    let mut n_refused: u32 = 0;
+    for (answer, size) in answers.into_iter().zip(sizes) {
+        match answer {
+            Answer::Given(block) => ledger.record("crowd", &block),
+            Answer::Refused(reply) => {
+                assert_eq!(reply.code().as_deref(), Some("invalid_count"), "{reply:?}");
+                assert_eq!(size, 100, "{reply:?}");
+                n_refused += 1;
+            }
+            Answer::NoReply(error) => panic!("no reply: {error:?}"),
+        }
+    }
+    // The hundred are given only to the caller who comes first.
+    assert!(n_refused <= 1, "{n_refused}");
+    let n_reserved = Scrape::of(&client).await.n_reservations("reserved");
+    // A write ahead of time may come on top.
+    assert!(n_reserved >= f64::from(6 - n_refused), "{n_reserved}");
+    assert_eq!(ledger.n_duplicates(), 0);
+    assert_eq!(ledger.n_numbers(), 359 - 100 * u64::from(n_refused));
+    program.stop().await;
+}
+
 for_each_backend!(a_reservation_for_each_caller_is_found_out);
 
 async fn a_reservation_for_each_caller_is_found_out(backend: Backend) {
+    for (fault, paths) in [
+        ("refill-for-each", singles()),
+        ("write-for-each-block", blocks(&[10; N_CALLERS])),
+    ] {
+        until_each_has_its_own(backend, fault, &paths).await;
+    }
+}
+
+async fn until_each_has_its_own(backend: Backend, fault: &str, paths: &[String]) {
     let database = TestDatabase::prepared(backend).await;
     let program = patient()
-        .without_guards("refill-for-each")
+        .without_guards(fault)
         .database(&database.url)
         .start_ready()
         .await;
     let client = program.client();
     // Whether they are answered is not what this is about: a thousand reservations of one counter
     // keep each other from ending in time.
-    crowd(&database, &client).await;
+    crowd(&database, &client, paths).await;
     // They end one after the other, long after the callers were answered.
     wait::until(
         "the check finds them",
@@ -77,7 +156,7 @@ async fn callers_above_the_bound_who_wait_are_found_out(backend: Backend) {
         .await;
     let client = program.client();
     // As many of them wait at once as call.
-    crowd(&database, &client).await;
+    crowd(&database, &client, &singles()).await;
     let scrape = Scrape::of(&client).await;
     assert_eq!(scrape.sum("odometer_waiters_refused_total", &[]), 0.0);
 }
@@ -151,22 +230,35 @@ fn patient() -> Options {
         .env("ODOMETER_STORE__TIMEOUT", "25s")
 }
 
-/// Lets a thousand callers ask for one number each, and the store answer when all of them wait.
-async fn crowd(database: &TestDatabase, client: &Client) -> Vec<Answer> {
+/// As many calls for one number each as there are callers.
+fn singles() -> Vec<String> {
+    vec!["/v1/sequences/crowd/next".to_owned(); N_CALLERS]
+}
+
+/// Calls for blocks of these sizes.
+fn blocks(sizes: &[i64]) -> Vec<String> {
+    let path = |size: &i64| format!("/v1/sequences/crowd/blocks?size={size}");
+    sizes.iter().map(path).collect()
+}
+
+/// Lets a caller call each path, and the store answer when all of them wait.
+async fn crowd(database: &TestDatabase, client: &Client, paths: &[String]) -> Vec<Answer> {
     let frozen = database.freeze().await;
-    let calls: Vec<_> = (0..N_CALLERS)
-        .map(|_| {
-            let client = client.clone();
-            tokio::spawn(async move { client.ask("/v1/sequences/crowd/next").await })
+    let calls: Vec<_> = paths
+        .iter()
+        .map(|path| {
+            let (client, path) = (client.clone(), path.clone());
+            tokio::spawn(async move { client.ask(&path).await })
         })
         .collect();
+    let n_callers = f64::from(u32::try_from(paths.len()).expect("not that many"));
     wait::until("all wait", Duration::from_secs(20), async || {
-        let scrape = Scrape::of(client).await;
-        (scrape.sum("odometer_waiters", &[]) >= 1000.0).then_some(())
+        let n_waiting = Scrape::of(client).await.sum("odometer_waiters", &[]);
+        (n_waiting >= n_callers).then_some(())
     })
     .await;
     frozen.thaw().await;
-    let mut answers = Vec::with_capacity(N_CALLERS);
+    let mut answers = Vec::with_capacity(paths.len());
     for call in calls {
         let answer = tokio::time::timeout(Duration::from_secs(120), call);
         answers.push(answer.await.expect("all are answered").expect("no panic"));

@@ -12,7 +12,7 @@ use crate::support::{Backend, Client, Options, Program, Scrape, TestDatabase, ru
 
 const GUARD: &str = "no-connection-guard";
 
-/// Longer than what the program is told here, and shorter than what it does by default.
+/// Longer than what the program is told here.
 const CUT_OFF_LIMIT: Duration = Duration::from_secs(9);
 
 /// For what takes as long as the machine needs.
@@ -155,18 +155,29 @@ impl Endless {
     }
 }
 
-/// The rows that were not cut off within the limit, and those that were, with their answers.
-async fn hold_all(program: &Program) -> (Vec<Endless>, Vec<(Endless, String)>) {
+/// A row that was cut off.
+struct Closed {
+    row: Endless,
+    answer: String,
+    after: Duration,
+}
+
+/// The rows that were not cut off within the limit, and those that were.
+async fn hold_all(program: &Program, limit: Duration) -> (Vec<Endless>, Vec<Closed>) {
     first_of(&program.client(), "held").await;
     let mut held = JoinSet::new();
     for row in ROWS {
         let address = program.address().to_owned();
-        held.spawn(async move { (row, row.hold(address, CUT_OFF_LIMIT).await) });
+        held.spawn(async move {
+            let started = Instant::now();
+            let answer = row.hold(address, limit).await;
+            (row, answer, started.elapsed())
+        });
     }
     let (mut open, mut closed) = (Vec::new(), Vec::new());
-    for (row, answer) in held.join_all().await {
+    for (row, answer, after) in held.join_all().await {
         match answer {
-            Some(answer) => closed.push((row, answer)),
+            Some(answer) => closed.push(Closed { row, answer, after }),
             None => open.push(row),
         }
     }
@@ -178,9 +189,9 @@ fn nobody_holds_a_connection_without_end() {
     run(async {
         let (_database, options) = options().await;
         let program = options.start_ready().await;
-        let (open, closed) = hold_all(&program).await;
+        let (open, closed) = hold_all(&program, LIMIT).await;
         assert!(open.is_empty(), "still open: {open:?}");
-        for (row, answer) in closed {
+        for Closed { row, answer, .. } in closed {
             match row {
                 Endless::Chunks(_) | Endless::DrippedBody => {
                     assert!(answer.starts_with("HTTP/1.1 400 "), "{row:?}: {answer}");
@@ -207,13 +218,36 @@ fn nobody_holds_a_connection_without_end() {
     });
 }
 
+/// A busy machine delays both programs, so they are compared with one another.
+#[test]
+fn connections_are_cut_off_as_early_as_the_limits_say() {
+    run(async {
+        let (_database, options) = options().await;
+        let told = options.start_ready().await;
+        let database = TestDatabase::prepared(Backend::Sqlite).await;
+        let by_default = Program::options().database(&database.url);
+        let by_default = by_default.start_ready().await;
+        let ((_, early), (open, late)) =
+            tokio::join!(hold_all(&told, LIMIT), hold_all(&by_default, LIMIT));
+        assert!(open.is_empty(), "still open by default: {open:?}");
+        for row in ROWS {
+            let after = |closed: &[Closed]| {
+                let found = closed.iter().find(|closed| closed.row == row);
+                found.map(|closed| closed.after).expect("it was cut off")
+            };
+            let (early, late) = (after(&early), after(&late));
+            assert!(early < late, "{row:?}: {early:?}, by default {late:?}");
+        }
+    });
+}
+
 /// The control.
 #[test]
 fn without_its_guard_a_connection_is_held_without_end() {
     run(async {
         let (_database, options) = options().await;
         let program = options.without_guards(GUARD).start_ready().await;
-        let (open, _closed) = hold_all(&program).await;
+        let (open, _closed) = hold_all(&program, CUT_OFF_LIMIT).await;
         for row in [
             Endless::OneByte,
             Endless::DrippedHead,

@@ -44,7 +44,8 @@ async fn a_rolling_restart_loses_no_number_and_no_call(backend: Backend) {
         ..Restarts::of(Program::options())
     };
     let outcome = restarts.run(&database).await;
-    assert_eq!(outcome.failures, Vec::<String>::new());
+    let warnings = outcome.warnings.join("\n");
+    assert_eq!(outcome.failures, Vec::<String>::new(), "{warnings}");
     assert_eq!(outcome.ledger.n_duplicates(), 0);
     assert_eq!(outcome.n_abandoned, 0.0, "by metrics and log");
     assert_eq!(outcome.unaccounted(&database).await, Vec::<String>::new());
@@ -144,6 +145,8 @@ struct Outcome {
     n_abandoned: f64,
     n_returned: usize,
     n_adopted: usize,
+    /// What all that were asked to stop had to warn of.
+    warnings: Vec<String>,
 }
 
 impl Restarts {
@@ -287,6 +290,10 @@ impl Outcome {
         let code = program.end().await;
         let log = program.log();
         assert_eq!(code, Some(0), "it did not stop well:\n{log}");
+        let warnings = log
+            .lines()
+            .filter(|line| line.contains(r#""level":"WARN""#));
+        self.warnings.extend(warnings.map(str::to_owned));
         let counts: Vec<f64> = log
             .lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok())

@@ -130,6 +130,17 @@ async fn the_queue_of_the_journal_is_bounded_for_blocks_handed_over(backend: Bac
     let n_dropped = scrape.sum("odometer_journal_rows_dropped_total", &[]);
     assert_eq!(n_queued, f64::from(BOUND), "{n_dropped} dropped");
     assert_eq!(n_dropped, f64::from(2 * BOUND));
+    for _ in 0..BOUND {
+        // More than is in memory, so it leaves at once as well.
+        let path = "/v1/sequences/ranges/next?count=10000&contiguous=true&ids=false";
+        let reply = client.post(path).await.expect("a reply");
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+    let scrape = Scrape::of(&client).await;
+    let n_dropped = scrape.sum("odometer_journal_rows_dropped_total", &[]);
+    assert!(n_dropped >= f64::from(3 * BOUND), "{n_dropped}");
+    let n_queued = scrape.sum("odometer_journal_queue", &[]);
+    assert_eq!(n_queued, f64::from(BOUND));
     frozen.thaw().await;
     program.stop().await;
 }

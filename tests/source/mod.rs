@@ -1,5 +1,6 @@
 //! What the source and the builds must look like.
 
+mod builds;
 mod layers;
 mod shipped;
 mod use_tree;

@@ -260,25 +260,19 @@ impl TestDatabase {
         self.execute(statement).await;
     }
 
-    /// Holds the row that every birth asks until it is thawed.
-    pub async fn hold_meta(&self) -> Frozen {
-        self.lock("BEGIN; SELECT 1 FROM meta FOR UPDATE", "COMMIT")
-            .await
-    }
-
     /// Lets no counter of `sequences`, a pattern, be made until they are thawed: each birth stops
-    /// in the middle of its transaction. Once a database, and on servers only.
+    /// in the middle of its transaction. For one pattern at a time, and on servers only.
     pub async fn freeze_births(&self, sequences: &str) -> Frozen {
         match self.backend {
             Backend::Postgres => {
                 let wait = format!(
-                    "CREATE FUNCTION wait() RETURNS trigger AS $$ BEGIN \
+                    "CREATE OR REPLACE FUNCTION wait() RETURNS trigger AS $$ BEGIN \
                      IF NEW.sequence LIKE '{sequences}' THEN \
                      PERFORM pg_advisory_xact_lock_shared(1); END IF; \
                      RETURN NEW; END $$ LANGUAGE plpgsql"
                 );
                 self.execute(&wait).await;
-                let each = "CREATE TRIGGER wait BEFORE INSERT ON counter \
+                let each = "CREATE OR REPLACE TRIGGER wait BEFORE INSERT ON counter \
                             FOR EACH ROW EXECUTE FUNCTION wait()";
                 self.execute(each).await;
                 let (freeze, thaw) = ("SELECT pg_advisory_lock(1)", "SELECT pg_advisory_unlock(1)");
@@ -292,6 +286,8 @@ impl TestDatabase {
                      SET @waited = IF(NEW.sequence LIKE '{sequences}', \
                      GET_LOCK({lock}, 60) + RELEASE_LOCK({lock}), 0)"
                 );
+                // MySQL cannot replace one.
+                self.execute("DROP TRIGGER IF EXISTS wait").await;
                 self.execute(&wait).await;
                 let freeze = format!("DO GET_LOCK({lock}, 60)");
                 self.lock(&freeze, "DO RELEASE_ALL_LOCKS()").await

@@ -48,9 +48,9 @@ pub(super) struct Reserved {
         (IssuedNumbers = "application/json"),
         (String = "text/plain", example = "1001\n"),
     ), headers(
-        ("Odometer-Period" = String,
+        ("Odometer-Period" = values::Period,
             description = "With `text/plain`, the period, if the sequence has periods."),
-        ("traceparent" = String,
+        ("traceparent" = values::TraceContext,
             description = "If the call had one: its trace, with a span of the service. If it could \
                 not be read: a new trace."),
     )))

@@ -187,7 +187,7 @@ pub(super) struct Written {
     /// The ids that this replica would give next, at most three. Present with `dry_run=true` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(
-        value_type = Vec<String>,
+        value_type = Vec<openapi::values::PrintedId>,
         required = false,
         max_items = 3,
         example = json!(["1001", "1002", "1003"])

@@ -72,7 +72,7 @@ pub(super) struct LeasedWorker {
     #[schema(value_type = values::WorkerId)]
     worker: u32,
     /// Send it as `Odometer-Lease` to renew or return the worker id. Keep it secret.
-    #[schema(example = "0f9d6b1c5a3e47d28b60c4a917fe2d35")]
+    #[schema(value_type = values::LeaseToken)]
     token: String,
     /// The first time that you may use; 0 for an id that was never leased.
     #[schema(value_type = values::UnixMilliseconds, example = 1_795_000_000_000_i64)]

@@ -19,6 +19,7 @@ use tokio::sync::{Notify, oneshot};
 use tracing::Span;
 
 use super::{
+    apart::{self, Apart, ApartQueue},
     error::SequenceError,
     issuer::Link,
     leasing::Leasing,
@@ -30,7 +31,7 @@ use super::{
 use crate::{
     metrics::AbandonedCause,
     sabotage::{self, Fault},
-    store::{Course, Fate, Known, ReserveRequest, Seen, StoreError, Unpublished, Want},
+    store::{Course, Fate, Known, ReserveRequest, Reserved, Seen, StoreError, Unpublished, Want},
     telemetry,
 };
 
@@ -48,7 +49,7 @@ pub(super) struct SequenceActor {
     /// Callers that wait for a refill.
     pub(super) queue: Queue,
     /// Callers that wait for a range of their own, straight from the store.
-    pub(super) apart: Vec<Apart>,
+    pub(super) apart: ApartQueue,
     pub(super) in_flight: Option<InFlight>,
     /// Rung when somebody waits for a refill that was started ahead of time.
     pub(super) urgency: Arc<Notify>,
@@ -88,19 +89,14 @@ pub(super) enum State {
 /// What the reservation under way is for.
 pub(super) enum InFlight {
     Refill,
-    Apart(Apart),
+    /// Callers who each get a range of their own out of one write.
+    Apart(Vec<Apart>),
     /// Callers of a sequence with strict order, who share one write.
     Group(Vec<Waiter>),
     /// A worker id.
     Lease,
     /// That of the worker id that there is.
     Renewal,
-}
-
-/// A caller that gets a reservation of its own.
-pub(super) struct Apart {
-    pub(super) want: Want,
-    pub(super) answer: Answer,
 }
 
 impl Actor for SequenceActor {
@@ -133,7 +129,7 @@ impl SequenceActor {
             shared,
             state: State::Empty,
             queue: Queue::default(),
-            apart: Vec::new(),
+            apart: ApartQueue::default(),
             in_flight: None,
             urgency: Arc::default(),
             backoff: BACKOFF_MIN,
@@ -162,7 +158,7 @@ impl SequenceActor {
             return;
         }
         self.queue.forget_gone();
-        self.apart.retain(|caller| !caller.answer.is_closed());
+        self.apart.forget_gone();
         if self.issuer.is_strict() {
             self.advance_strict(context);
             return;
@@ -194,14 +190,16 @@ impl SequenceActor {
         self.reserve(request, context);
     }
 
-    /// The caller whose turn it is to get a reservation of its own.
+    /// The callers whose turn it is to get ranges of their own.
     pub(super) fn next_apart(&mut self) -> Option<InFlight> {
         let is_turn_of_apart = self.queue.is_empty() || self.is_turn_of_apart;
         if self.apart.is_empty() || !is_turn_of_apart {
             return None;
         }
         self.is_turn_of_apart = false;
-        Some(InFlight::Apart(self.apart.remove(0)))
+        Some(InFlight::Apart(
+            self.apart.take_group(self.issuer.left_to_share()),
+        ))
     }
 
     fn wants_load(&self) -> bool {
@@ -267,7 +265,7 @@ impl SequenceActor {
                 InFlight::Refill | InFlight::Lease | InFlight::Renewal => {
                     Want::Refill(self.issuer.demand(self.queue.waited_for()))
                 }
-                InFlight::Apart(caller) => caller.want.clone(),
+                InFlight::Apart(group) => apart::want_of(group),
                 InFlight::Group(group) => self.want_of(group),
             },
             adopt_from,
@@ -296,7 +294,7 @@ impl SequenceActor {
                 let waiter = self.queue.first().map(|waiter| &waiter.answer);
                 waiter.or(self.apart.first().map(|caller| &caller.answer))
             }
-            InFlight::Apart(caller) => Some(&caller.answer),
+            InFlight::Apart(group) => group.first().map(|caller| &caller.answer),
             InFlight::Group(group) => group.first().map(|waiter| &waiter.answer),
         };
         answer.map_or_else(Span::none, |answer| answer.call.clone())
@@ -369,15 +367,12 @@ impl SequenceActor {
             }
             (Ok(block), Some(InFlight::Group(group))) => self.serve_group(block, group),
             (Err(error), Some(InFlight::Group(group))) => self.fail_group(&error, group),
-            (Ok(block), Some(InFlight::Apart(caller))) if block.is_strict() => {
-                self.hand_over_strict(block, caller);
+            (Ok(block), Some(InFlight::Apart(group))) if block.is_strict() => {
+                self.hand_over_strict(block, group);
             }
-            (Ok(block), Some(InFlight::Apart(caller))) => self.hand_over(block, caller),
+            (Ok(block), Some(InFlight::Apart(group))) => self.hand_over(block, group),
             (Ok(block), _) => self.refill(block),
-            (Err(error), Some(InFlight::Apart(caller))) => {
-                // Whoever gave up does not need to know.
-                let _gone = caller.answer.send(Err(self.told(&error)));
-            }
+            (Err(error), Some(InFlight::Apart(group))) => self.fail_apart(&error, group),
             (Err(error), _) => {
                 if self.fail(&error) {
                     if matches!(error, StoreError::Retired) {
@@ -426,7 +421,12 @@ impl SequenceActor {
         let Some(reserved) = self.issuer.publish(block) else {
             return;
         };
-        let n_cut = self.issuer.lay_in(&reserved);
+        self.lay_in(&reserved);
+    }
+
+    /// Lays in a block that is published.
+    fn lay_in(&mut self, reserved: &Reserved) {
+        let n_cut = self.issuer.lay_in(reserved);
         self.count_advanced(n_cut);
         // A change may have come while the block was on its way, or have been read with it.
         if self.enforce() {
@@ -482,39 +482,59 @@ impl SequenceActor {
             .increment(n_cut);
     }
 
-    /// A block of its own has arrived for one caller.
-    fn hand_over(&mut self, block: Unpublished, caller: Apart) {
-        if caller.answer.is_closed() {
-            // The caller gave up meanwhile. The block lies above all that is held: it is issued here.
-            self.refill(block);
-            return;
-        }
+    /// A block has arrived for callers who each get a range of it.
+    fn hand_over(&mut self, block: Unpublished, mut group: Vec<Apart>) {
         let Some(reserved) = self.issuer.publish(block) else {
             return;
         };
         self.issuer.note_handed_over(&reserved);
-        if self.is_outdated(reserved.block) {
+        group.retain(|caller| !caller.answer.is_closed());
+        if !group.is_empty() && self.is_outdated(reserved.block) {
             self.count_advanced(self.n_forbidden(reserved.block));
             let next_unissued = reserved.block.first();
             let fate = Fate::Returned { next_unissued };
             self.shared.store.write_journal(reserved.row(), fate);
-            // It gets another one, or is told that the sequence is retired.
-            self.apart.insert(0, caller);
+            // They get another one, or are told that the sequence is retired.
+            self.apart.put_back(group);
             self.enforce();
             return;
         }
-        let count = reserved.block.count();
-        if caller.answer.send(Ok(vec![reserved.block])).is_ok() {
-            self.issuer.add_handed_over(count);
-        } else {
+        let (shares, rest) = apart::deal(&reserved, group);
+        for (share, caller) in shares {
+            let count = share.block.count();
+            if caller.answer.send(Ok(vec![share.block])).is_ok() {
+                self.issuer.add_handed_over(count);
+            } else {
+                self.shared
+                    .metrics
+                    .abandoned(AbandonedCause::CallerGone)
+                    .increment(count);
+            }
             self.shared
-                .metrics
-                .abandoned(AbandonedCause::CallerGone)
-                .increment(count);
+                .store
+                .write_journal(share.row(), Fate::HandedOver);
         }
-        self.shared
-            .store
-            .write_journal(reserved.row(), Fate::HandedOver);
+        if let Some(rest) = rest {
+            // Callers gave up meanwhile. Their numbers lie above all that is held, and are issued.
+            self.lay_in(&rest);
+        }
+    }
+
+    /// Nothing was written for callers who want ranges of their own.
+    fn fail_apart(&mut self, error: &StoreError, group: Vec<Apart>) {
+        let is_too_much = matches!(
+            error,
+            StoreError::Exhausted { .. } | StoreError::TooLarge { .. }
+        );
+        if is_too_much && group.len() > 1 {
+            // It may be enough for each of them.
+            self.apart.put_back_alone(group);
+            return;
+        }
+        for caller in group {
+            // Whoever gave up does not need to know.
+            let _gone = caller.answer.send(Err(self.told(error)));
+        }
     }
 
     /// How many numbers of a block a change forbids.
@@ -611,7 +631,7 @@ impl SequenceActor {
     }
 
     fn refuse_apart(&mut self, told: &SequenceError) {
-        for caller in self.apart.drain(..) {
+        for caller in self.apart.take_all() {
             // Whoever gave up does not need to know.
             let _gone = caller.answer.send(Err(told.clone()));
         }

@@ -467,6 +467,14 @@ impl Issuer {
         Duration::try_from_secs_f64(seconds).unwrap_or_default()
     }
 
+    /// Numbers left, as far as is known, for callers who share a write; none if the order is strict:
+    /// then what a write can have is known to the store alone.
+    pub(super) fn left_to_share(&self) -> u64 {
+        let memory = self.memory.lock();
+        let known = memory.known.as_ref().filter(|_| !memory.is_strict());
+        known.map_or(0, |known| known.definition.left(known.seen.next_value))
+    }
+
     /// Notes a reservation whose block leaves as a whole.
     pub(super) fn note_handed_over(&self, reserved: &Reserved) {
         self.note_known(reserved.known.clone(), reserved.stored_rate);

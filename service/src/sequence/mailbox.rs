@@ -5,15 +5,13 @@ use std::sync::Arc;
 use actix::{ActorContext, AsyncContext, Handler, WrapFuture, fut::ActorFutureExt};
 
 use super::{
-    actor::{Apart, SequenceActor, State, UNLOAD_PATIENCE},
+    actor::{SequenceActor, State, UNLOAD_PATIENCE},
+    apart::Apart,
     issuer::Link,
     messages::{Change, Drain, HandOver, Learn, Load, LowWater, Park, Take, Unload},
     queue::Waiter,
 };
-use crate::{
-    metrics::AbandonedCause,
-    store::{Contact, Want},
-};
+use crate::{metrics::AbandonedCause, store::Contact};
 
 impl Handler<Take> for SequenceActor {
     type Result = ();
@@ -39,10 +37,7 @@ impl Handler<Take> for SequenceActor {
                     .increment(take.count);
             }
         } else if take.contiguous && !self.issuer.is_strict() {
-            self.apart.push(Apart {
-                want: Want::Exactly(take.count),
-                answer: take.answer,
-            });
+            self.apart.push(Apart::new(take.count, false, take.answer));
         } else {
             self.queue.push(Waiter {
                 count: take.count,
@@ -61,10 +56,7 @@ impl Handler<HandOver> for SequenceActor {
             self.refuse(asked.answer);
             return;
         }
-        self.apart.push(Apart {
-            want: Want::Handover(asked.size),
-            answer: asked.answer,
-        });
+        self.apart.push(Apart::new(asked.size, true, asked.answer));
         self.advance_for_caller(context);
     }
 }

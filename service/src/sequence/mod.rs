@@ -4,6 +4,7 @@
 //! calls [`Directory`], and the actors call `store`.
 
 mod actor;
+mod apart;
 pub mod audit;
 mod changes;
 pub mod description;

@@ -14,7 +14,8 @@ use actix::{AsyncContext, Context};
 use odometer_core::snowflake::{High, Layout, Refused};
 
 use super::{
-    actor::{Apart, SequenceActor, State},
+    actor::{SequenceActor, State},
+    apart::Apart,
     error::SequenceError,
     leasing::{PACE, Purpose},
     messages::Answer,
@@ -25,7 +26,6 @@ use crate::{
     clock,
     metrics::AbandonedCause,
     sabotage::{self, Fault},
-    store::Want,
 };
 
 /// Clocks are looked at again at least so often: they may be set.
@@ -95,7 +95,7 @@ impl SequenceActor {
     /// Answers those who wait, in order, as far as there are ids.
     fn serve(&mut self, timed: &Timed) -> Need {
         self.queue.forget_gone();
-        self.apart.retain(|caller| !caller.answer.is_closed());
+        self.apart.forget_gone();
         self.refuse_blocks();
         while let Some(caller) = self.next_caller() {
             match timed.take_batch(caller.count, caller.contiguous) {
@@ -120,15 +120,7 @@ impl SequenceActor {
 
     /// Tells whoever wants a block that there is none, whoever else waits.
     fn refuse_blocks(&mut self) {
-        let is_block = |caller: &Apart| !matches!(caller.want, Want::Exactly(_));
-        if !self.apart.iter().any(is_block) {
-            return;
-        }
-        let (blocks, others) = std::mem::take(&mut self.apart)
-            .into_iter()
-            .partition(is_block);
-        self.apart = others;
-        for caller in blocks {
+        for caller in self.apart.take_blocks() {
             let name = self.issuer.key.sequence.clone();
             // Whoever gave up does not need to know.
             let _gone = caller.answer.send(Err(SequenceError::TimeOrdered { name }));
@@ -147,12 +139,8 @@ impl SequenceActor {
                 answer,
             });
         }
-        let Apart { want, answer } = self.apart.remove(0);
-        let count = match want {
-            Want::Exactly(count) => count,
-            // Whoever wants a block was refused before.
-            Want::Handover(_) | Want::Refill(_) | Want::Strict { .. } => 0,
-        };
+        // Those who want blocks were refused before.
+        let Apart { count, answer, .. } = self.apart.pop()?;
         Some(Caller {
             count,
             contiguous: true,
@@ -169,8 +157,7 @@ impl SequenceActor {
         } = caller;
         self.is_turn_of_apart = contiguous;
         if contiguous {
-            let want = Want::Exactly(count);
-            self.apart.insert(0, Apart { want, answer });
+            self.apart.put_back(vec![Apart::new(count, false, answer)]);
         } else {
             self.queue.put_back(vec![Waiter { count, answer }]);
         }

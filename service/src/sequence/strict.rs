@@ -11,7 +11,8 @@ use actix::Context;
 use odometer_core::block::{Block, MAX_COUNT};
 
 use super::{
-    actor::{Apart, InFlight, SequenceActor, State},
+    actor::{InFlight, SequenceActor, State},
+    apart::{self, Apart},
     error::SequenceError,
     queue::Waiter,
 };
@@ -32,7 +33,7 @@ impl SequenceActor {
             let _gone = done.send(());
         }
         let next = match self.next_apart() {
-            Some(apart) => apart,
+            Some(group) => group,
             None if self.queue.is_empty() => {
                 self.state = State::Empty;
                 return;
@@ -103,32 +104,35 @@ impl SequenceActor {
         self.queue.put_back(fitting);
     }
 
-    /// A range of its own has arrived for one caller.
-    pub(super) fn hand_over_strict(&mut self, block: Unpublished, caller: Apart) {
+    /// Ranges of their own have arrived for callers. Those of callers who have gone are lost, because
+    /// all who could use them came later.
+    pub(super) fn hand_over_strict(&mut self, block: Unpublished, group: Vec<Apart>) {
         let Some(reserved) = self.issuer.publish(block) else {
             return;
         };
         self.issuer.note_added(&reserved);
-        let count = reserved.block.count();
         if self.is_outdated(reserved.block) {
-            self.count_advanced(count);
-            // It gets another one, or is told that the sequence is retired.
-            self.apart.insert(0, caller);
+            self.count_advanced(reserved.block.count());
+            // They get others, or are told that the sequence is retired.
+            self.apart.put_back(group);
             self.enforce();
             return;
         }
-        let is_block = matches!(caller.want, Want::Handover(_));
-        if caller.answer.send(Ok(vec![reserved.block])).is_err() {
-            self.count_caller_gone(count);
-        } else if is_block {
-            self.issuer.add_handed_over(count);
-        } else {
-            self.issuer.add_direct(count);
-        }
-        if is_block {
-            self.shared
-                .store
-                .write_journal(reserved.row(), Fate::HandedOver);
+        let (shares, _none) = apart::deal(&reserved, group);
+        for (share, caller) in shares {
+            let count = share.block.count();
+            if caller.answer.send(Ok(vec![share.block])).is_err() {
+                self.count_caller_gone(count);
+            } else if caller.is_block {
+                self.issuer.add_handed_over(count);
+            } else {
+                self.issuer.add_direct(count);
+            }
+            if caller.is_block {
+                self.shared
+                    .store
+                    .write_journal(share.row(), Fate::HandedOver);
+            }
         }
     }
 
@@ -142,7 +146,7 @@ impl SequenceActor {
     pub(super) fn resume_waiting(&mut self, purpose: Option<InFlight>) {
         match purpose {
             Some(InFlight::Group(group)) => self.queue.put_back(group),
-            Some(InFlight::Apart(caller)) => self.apart.insert(0, caller),
+            Some(InFlight::Apart(group)) => self.apart.put_back(group),
             Some(InFlight::Refill | InFlight::Lease | InFlight::Renewal) | None => {}
         }
     }

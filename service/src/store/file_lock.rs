@@ -24,7 +24,8 @@ const OTHERS: u32 = 0o077;
 /// Who can open the file can take the lock, so it is for its owner alone from before the lock is
 /// taken. A descriptor that somebody opened earlier, while the file was open to readers, stays: its
 /// holder can still take the lock when nobody has it, and so keep this service from starting until
-/// that process ends. So can anyone who may read the database file itself, of which a warning tells.
+/// that process ends. So can anyone who may read the database file itself, of which a warning tells
+/// (ADR 21).
 /// They cannot take a lock that is held, nor touch what is in the database by it.
 pub(super) struct FileLock {
     _own: File,

@@ -37,6 +37,7 @@ pub(super) fn hold_for_birth(query: &mut SelectStatement, backend: DbBackend) {
         return;
     }
     match backend {
+        DbBackend::Postgres if sabotage::is(Fault::BirthHoldsMore) => query.lock(LockType::Share),
         DbBackend::Postgres => query.lock(LockType::KeyShare),
         DbBackend::MySql => query.lock(LockType::Share),
         DbBackend::Sqlite | _ => query,

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    KINDS, LIMIT, Stripes, behind_proxies, configured, n_twice, residue, residues, take,
+    KINDS, LIMIT, Stripes, behind_proxies, configured, first, n_twice, residue, residues, take,
     until_so_many_give,
 };
 use crate::support::{Link, Options, Program, run, settled, wait};
@@ -41,6 +41,7 @@ async fn returned(stripes: &Stripes, options: Options, k: usize) -> (i64, i64) {
     let client = program.client();
     let name = format!("born-{k}");
     stripes.set(k, Link::Cut);
+    first(&client, &name).await;
     let values = until_so_many_give(&client, &name, KINDS.len() - 1).await;
     assert_eq!(n_twice(&values), 0, "{values:?}");
     assert!(!residues(&values).contains(&k), "{k} gave some: {values:?}");
@@ -171,7 +172,7 @@ fn callers_who_use_a_name_first_at_once_get_different_numbers() {
             callers.push(tokio::spawn(async move {
                 let mut values = Vec::new();
                 for n_name in 0..10 {
-                    values.push(take(&client, &format!("first-{n_name}"), 1).await[0]);
+                    values.push(first(&client, &format!("first-{n_name}")).await);
                 }
                 values
             }));

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::values::{IdInput, NumberInput, NumberString, Period, SequenceName};
+use super::values::{IdInput, NumberInput, NumberString, Period, PrintedId, SequenceName};
 
 /// One number, or a batch if the call had a `count`.
 #[derive(Serialize, ToSchema)]
@@ -23,8 +23,7 @@ pub(in crate::http) struct IssuedNumber {
     /// The period of the number; null if the sequence counts without periods.
     #[schema(value_type = Option<Period>)]
     period: Option<String>,
-    /// The printed form: the number in the format of the sequence.
-    #[schema(example = "1001")]
+    #[schema(value_type = PrintedId)]
     id: String,
     /// The bare number.
     #[schema(value_type = NumberString)]
@@ -45,7 +44,11 @@ pub(in crate::http) struct IssuedBatch {
     /// The bare numbers, ascending.
     ranges: Vec<NumberRange>,
     /// The printed forms, in the order of `ranges`; absent with `ids=false`.
-    #[schema(required = false, example = json!(["1001", "1002", "1003"]))]
+    #[schema(
+        value_type = Vec<PrintedId>,
+        required = false,
+        example = json!(["1001", "1002", "1003"])
+    )]
     ids: Vec<String>,
 }
 

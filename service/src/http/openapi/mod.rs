@@ -61,7 +61,7 @@ const BODY_OPTIONAL: [&str; 2] = ["renewWorker", "returnWorker"];
         health::openapi,
     ),
     // utoipa finds the types of bodies by itself, and not those of headers.
-    components(schemas(values::AnyVersion, values::EntityTag)),
+    components(schemas(values::AnyVersion, values::EntityTag, values::TraceContext)),
     tags(
         (name = "numbers", description = "Take numbers, and read printed ids back."),
         (name = "sequences", description = "Define sequences, look at them and change them."),
@@ -303,6 +303,56 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Texts for people, and texts whose shape is not ours to say.
+    const FREE_TEXTS: [&str; 13] = [
+        "Allow",
+        "WWW-Authenticate",
+        "database",
+        "description",
+        "detail",
+        "holder",
+        "server",
+        "text/plain",
+        "title",
+        "traceparent",
+        "version",
+        "warnings",
+        "why",
+    ];
+
+    /// The names of the texts in `value` of which nothing says which characters they may have.
+    fn shapeless<'a>(value: &'a Value, name: &'a str, found: &mut BTreeSet<&'a str>) {
+        let is_text = value["type"] == "string"
+            || value["type"]
+                .as_array()
+                .is_some_and(|types| types.iter().any(|one| one == "string"));
+        let has_shape = ["pattern", "enum", "format", "const"]
+            .iter()
+            .any(|says| !value[says].is_null());
+        if is_text && !has_shape {
+            found.insert(name);
+        }
+        // These name a place in a schema, not what is described there.
+        let is_inner = |key: &str| matches!(key, "schema" | "items" | "properties" | "headers");
+        for (key, inner) in value.as_object().into_iter().flatten() {
+            let name = if is_inner(key) { name } else { key };
+            shapeless(inner, name, found);
+        }
+        for inner in value.as_array().into_iter().flatten() {
+            let name = inner["name"].as_str().unwrap_or(name);
+            shapeless(inner, name, found);
+        }
+    }
+
+    #[test]
+    fn every_text_has_a_shape_or_is_free() {
+        let served = served();
+        let mut found = BTreeSet::new();
+        shapeless(&served["components"], "components", &mut found);
+        shapeless(&served["paths"], "paths", &mut found);
+        assert_eq!(found, BTreeSet::from(FREE_TEXTS));
     }
 
     /// The words that a type of the program is read from, as serde lists them.

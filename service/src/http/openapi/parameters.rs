@@ -4,7 +4,7 @@
 
 use utoipa::IntoParams;
 
-use super::values::{AnyVersion, EntityTag, Period, SequenceName, WorkerId};
+use super::values::{AnyVersion, EntityTag, LeaseToken, Period, PrintedId, SequenceName, WorkerId};
 
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
@@ -81,8 +81,7 @@ pub(in crate::http) struct ShownPeriodQuery {
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct ExplainQuery {
     /// The printed id, as a reply has it.
-    #[param(example = "42")]
-    id: String,
+    id: PrintedId,
     /// The period of the number, for sequences that have periods.
     period: Option<Period>,
 }
@@ -165,11 +164,8 @@ pub(in crate::http) struct IfNoneMatch {
 #[into_params(parameter_in = Header)]
 pub(in crate::http) struct LeaseHeader {
     /// The `token` of the lease.
-    #[param(
-        rename = "Odometer-Lease",
-        example = "0f9d6b1c5a3e47d28b60c4a917fe2d35"
-    )]
-    odometer_lease: String,
+    #[param(rename = "Odometer-Lease")]
+    odometer_lease: LeaseToken,
 }
 
 #[derive(IntoParams)]

@@ -351,6 +351,7 @@ pub(super) fn problem_schema() -> RefOr<Schema> {
         "`urn:odometer:problem:` and the code.",
         "urn:odometer:problem:sequence_not_found",
     );
+    let r#type = r#type.pattern(Some("^urn:odometer:problem:[a-z_]+$"));
     ObjectBuilder::new()
         .schema_type(Type::Object)
         .description(Some("Why a call was refused (RFC 9457)."))

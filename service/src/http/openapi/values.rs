@@ -47,9 +47,30 @@ pub(in crate::http) struct NumberString(String);
 #[derive(Deserialize)]
 pub(in crate::http) struct NumberInput(String);
 
+/// The printed form of a number: the number in the format of its sequence.
+#[derive(ToSchema)]
+#[schema(
+    value_type = String,
+    pattern = r"^[ !#-\[\]-~]+$",
+    min_length = 1,
+    example = "1001"
+)]
+pub(in crate::http) struct PrintedId(String);
+
 /// A printed id, as a reply has it. If it is a plain number, a JSON number works too.
 #[derive(Deserialize)]
 pub(in crate::http) struct IdInput(String);
+
+/// What shows that you hold a worker id. Keep it secret.
+#[derive(ToSchema)]
+#[schema(
+    value_type = String,
+    pattern = "^[0-9a-f]{32}$",
+    min_length = 32,
+    max_length = 32,
+    example = "0f9d6b1c5a3e47d28b60c4a917fe2d35"
+)]
+pub(in crate::http) struct LeaseToken(String);
 
 /// A span of time: a whole number and one of the units `s`, `m`, `h`, `d`, `w`.
 #[derive(Deserialize, ToSchema)]
@@ -122,6 +143,15 @@ pub(in crate::http) enum AnyVersion {
     #[serde(rename = "*")]
     Any,
 }
+
+/// A trace and a span in it, as W3C Trace Context writes them.
+#[derive(ToSchema)]
+#[schema(
+    value_type = String,
+    pattern = "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$",
+    example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+)]
+pub(in crate::http) struct TraceContext(String);
 
 /// A worker id. A pool whose ids have N bits has the ids 0 to 2^N - 1.
 #[derive(ToSchema)]
@@ -276,6 +306,7 @@ impl ToSchema for NumberInput {}
 impl PartialSchema for IdInput {
     fn schema() -> RefOr<Schema> {
         digits_or_number()
+            .pattern(Some(r"^[ !#-\[\]-~]+$"))
             .maximum(Some(u64::MAX))
             .description(Some(
                 "A printed id, as a reply has it. If it is a plain number, a JSON number works too.",

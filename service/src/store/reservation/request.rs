@@ -108,6 +108,15 @@ pub struct Reserved {
 }
 
 impl Reserved {
+    /// A part of it that goes its own way from here on, as a block of its own.
+    pub fn part(&self, block: Block) -> Self {
+        Self {
+            id: Uuid::now_v7(),
+            block,
+            ..self.clone()
+        }
+    }
+
     /// The block's row in the journal.
     pub fn row(&self) -> Row {
         Row {
