@@ -141,11 +141,19 @@ impl Stage {
     }
 
     /// Takes more than memory has; why it was refused, if it was.
+    ///
+    /// A statement that was on its way when the process was stopped is late when that goes on, and
+    /// the database counts as away until it was looked at.
     async fn take(&self) -> Option<String> {
-        match self.client.ask("/v1/sequences/orders/next?count=100").await {
-            Answer::Given(_) => None,
-            Answer::Refused(reply) => Some(reply.code().unwrap_or(reply.body)),
-            Answer::NoReply(error) => panic!("no reply: {error}"),
-        }
+        wait::until("the database answers", LIMIT, async || {
+            let answer = self.client.ask("/v1/sequences/orders/next?count=100").await;
+            let refused = match answer {
+                Answer::Given(_) => None,
+                Answer::Refused(reply) => Some(reply.code().unwrap_or(reply.body)),
+                Answer::NoReply(error) => panic!("no reply: {error}"),
+            };
+            (refused.as_deref() != Some("store_unavailable")).then_some(refused)
+        })
+        .await
     }
 }

@@ -10,9 +10,7 @@ use std::{
 };
 
 use super::{KINDS, LIMIT, N, configured, n_twice, residue};
-use crate::support::{
-    Client, Options, Program, Scrape, Server, TestDatabase, dice, run, settings, wait,
-};
+use crate::support::{Client, Options, Program, Server, TestDatabase, dice, run, settings, wait};
 
 const SEQUENCE: &str = "shared";
 const N_REPLICAS: usize = 2;
@@ -135,32 +133,31 @@ impl Stage {
         }
     }
 
-    /// How many blocks each database has given.
-    async fn n_blocks(&self) -> Vec<i64> {
-        let mut n_blocks = Vec::new();
+    /// How many reservations each database has made: callers who share one get several blocks of it.
+    async fn n_reservations(&self) -> Vec<i64> {
+        let query = format!("SELECT version FROM counter WHERE sequence = '{SEQUENCE}'");
+        let mut n_reservations = Vec::new();
         for database in &self.databases {
-            let count = database.number("SELECT count(*) FROM block").await;
-            n_blocks.push(count.expect("a count"));
+            n_reservations.push(database.number(&query).await.unwrap_or(0));
         }
-        n_blocks
+        n_reservations
     }
 
-    /// What was given while all live, and how many blocks each gave of so many. One that is slow of
-    /// its own accord is passed over, and gives its part later.
+    /// What was given while all live, and how many reservations each made of so many. One that is
+    /// slow of its own accord is passed over, and makes its part later.
     async fn spread(&self) -> (Seen, Vec<i64>) {
         let mut seen = Seen::default();
         let spread = wait::until("none is passed over", settings::test_limit(), async || {
             let n_passed_over = self.n_passed_over();
-            let before = self.n_blocks().await;
+            let before = self.n_reservations().await;
             let load = self.load();
             wait::until("enough is reserved", LIMIT, async || {
-                let spread = difference(&self.n_blocks().await, &before);
+                let spread = difference(&self.n_reservations().await, &before);
                 (spread.iter().sum::<i64>() >= N_SPREAD).then_some(())
             })
             .await;
             seen.add(load.stop().await);
-            self.until_the_journal_is_written().await;
-            let spread = difference(&self.n_blocks().await, &before);
+            let spread = difference(&self.n_reservations().await, &before);
             (self.n_passed_over() == n_passed_over).then_some(spread)
         });
         let spread = spread.await;
@@ -172,16 +169,6 @@ impl Stage {
         lines
             .filter(|line| line.contains("a database is passed over"))
             .count()
-    }
-
-    async fn until_the_journal_is_written(&self) {
-        for program in &self.programs {
-            wait::until("the journal is written", LIMIT, async || {
-                let scrape = Scrape::of(&program.client()).await;
-                (scrape.sum("odometer_journal_queue", &[]) == 0.0).then_some(())
-            })
-            .await;
-        }
     }
 
     /// Kills one database for a while, and waits until it gives numbers again.
@@ -196,9 +183,9 @@ impl Stage {
             "vacuous: {n_meanwhile} numbers without {k}"
         );
         self.servers[k].start_again().await;
-        let before = self.n_blocks().await[k];
-        wait::until("it gives blocks again", LIMIT, async || {
-            (self.n_blocks().await[k] > before).then_some(())
+        let before = self.n_reservations().await[k];
+        wait::until("it gives numbers again", LIMIT, async || {
+            (self.n_reservations().await[k] > before).then_some(())
         })
         .await;
     }
