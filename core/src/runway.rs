@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::definition::{Definition, Overflow, PeriodKind};
-use crate::format::Format;
+use crate::format::{Format, Overflow};
 use crate::snowflake::Layout;
+use crate::{definition::Definition, period::PeriodKind};
 
 /// 2^53 − 1: above it JavaScript, and whatever else counts in floating point, loses digits.
 pub const EXACT: i64 = (1 << 53) - 1;

@@ -11,6 +11,15 @@ use std::time::Duration;
 use actix_web::dev::{Server, ServerHandle};
 use actix_web::rt;
 use odometer_core::duration::exact;
+use odometer_process::{
+    faults::{self, Fault},
+    host,
+    metrics::{Exposition, Metrics},
+};
+use odometer_sequence::{Directory, SequenceSettings};
+use odometer_store::{
+    Recovered, StartError, StatementBounds, StoreLimits, StoreSettings, Stores, StoresSettings,
+};
 use thiserror::Error;
 use tokio::net::TcpSocket;
 use tokio::sync::mpsc::Receiver;
@@ -18,13 +27,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::config::{Config, ConfigError, Secret, StoreConfig};
-use crate::host;
 use crate::http::edge::make_room;
 use crate::http::{self, HttpSettings, Untold};
-use crate::metrics::{Exposition, Metrics};
-use crate::sabotage::{self, Fault};
-use crate::sequence::{Directory, SequenceSettings};
-use crate::store::{self, Bounds, Recovered, StartError, StoreSettings, Stores, StoresSettings};
 
 /// Bytes of replies that the kernel keeps of each connection.
 const SEND_BUFFER: u32 = 64 * 1024;
@@ -263,7 +267,7 @@ impl Stopping<'_> {
 /// A database cannot be reached or changed.
 pub async fn migrate(config: &Config) -> Result<(), Failure> {
     let mut tell = |line: String| tracing::info!("{line}");
-    store::migrate(&stores_settings(config), &mut tell).await?;
+    odometer_store::migrate(&stores_settings(config), &mut tell).await?;
     Ok(())
 }
 
@@ -279,7 +283,7 @@ pub async fn check(config: &Config, tell: &mut impl FnMut(String)) -> Result<(),
     ));
     config.never_used().into_iter().for_each(&mut *tell);
     config.short_token().into_iter().for_each(&mut *tell);
-    store::check(&stores_settings(config), tell).await?;
+    odometer_store::check(&stores_settings(config), tell).await?;
     Ok(())
 }
 
@@ -304,7 +308,7 @@ pub async fn recover(
         ));
     };
     let settings = stores_settings(config);
-    let outcomes = Box::pin(store::recover(&settings, store, skip, is_dry_run)).await?;
+    let outcomes = Box::pin(odometer_store::recover(&settings, store, skip, is_dry_run)).await?;
     let n_databases = outcomes.len();
     let mut failed = Vec::new();
     for (database, outcome) in outcomes {
@@ -388,7 +392,7 @@ fn recovered_lines(recovered: &Recovered, skip: u64) -> Vec<String> {
     ));
     let wait_ms = recovered
         .leases_from_ms
-        .saturating_sub(crate::clock::now_ms());
+        .saturating_sub(odometer_process::clock::now_ms());
     // A time-ordered sequence may have had leases that were lost.
     let has_leases = recovered.n_leases > 0 || recovered.n_time_ordered > 0;
     if has_leases && wait_ms > 0 {
@@ -432,7 +436,7 @@ fn announce(config: &Config, address: SocketAddr) {
     }
     // With this target it is logged at any level: whoever chose port 0 has to learn the address.
     tracing::info!(
-        target: crate::telemetry::ALWAYS,
+        target: odometer_process::log::ALWAYS,
         version = env!("CARGO_PKG_VERSION"),
         "Listening on http://{address}"
     );
@@ -460,22 +464,24 @@ pub fn stores_settings(config: &Config) -> StoresSettings {
     };
     StoresSettings {
         stores: config.stores.0.iter().map(store).collect(),
-        bounds: Bounds {
-            pool_max: config.pool.max,
-            acquire: config.pool.acquire,
-            timeout: config.store.timeout,
-            durability: config.store.durability,
+        bounds: StoreLimits {
+            statement: StatementBounds {
+                pool_max: config.pool.max,
+                acquire: config.pool.acquire,
+                timeout: config.store.timeout,
+                backoff_min: config.refill.backoff_min,
+                backoff_max: config.refill.backoff_max,
+                schema_wait: SCHEMA_WAIT,
+            },
             attempts: config.refill.attempts,
             deadline: config.refill.deadline,
-            backoff_min: config.refill.backoff_min,
-            backoff_max: config.refill.backoff_max,
             max_sequences: bound(config.max_sequences),
             keyed_periods: bound(config.limits.keyed_periods),
             journal_queue: config.journal.queue,
             journal_retain: config.journal.retain,
+            durability: config.store.durability,
             migrate: config.migrate,
             definition_refresh: config.definition_refresh,
-            schema_wait: SCHEMA_WAIT,
         },
         installations: Arc::default(),
     }
@@ -483,7 +489,7 @@ pub fn stores_settings(config: &Config) -> StoresSettings {
 
 /// How much is let in of what may be `limit` at most.
 fn bound<T: From<u16>>(limit: T) -> T {
-    match sabotage::is(Fault::NoBounds) {
+    match faults::is(Fault::NoBounds) {
         true => T::from(u16::MAX),
         false => limit,
     }
@@ -527,7 +533,7 @@ fn room(config: &Config) -> io::Result<usize> {
     let of_pools = of_each
         .saturating_add(CONNECTIONS_BESIDE_POOL)
         .saturating_mul(n_servers);
-    if sabotage::is(Fault::NoConnectionGuard) {
+    if faults::is(Fault::NoConnectionGuard) {
         return Ok(config.http.connections);
     }
     let room = make_room(config.http.connections, of_pools)?;

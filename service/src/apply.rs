@@ -6,17 +6,21 @@
 use std::path::Path;
 
 use odometer_core::definition::{Definition, DefinitionError};
+use odometer_process::{
+    clock::now_ms,
+    faults::{self, Fault},
+};
+use odometer_sequence::{
+    audit::{self, Author},
+    error::SequenceError,
+};
+use odometer_store::{Act, Altered, CommandStores, Condition, Snapshot, StartError, StoreError};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::application::{Failure, stores_settings};
-use crate::clock::now_ms;
 use crate::config::Config;
 use crate::config::definitions::{self, Wanted};
-use crate::sabotage::{self, Fault};
-use crate::sequence::audit::{self, Author};
-use crate::sequence::error::SequenceError;
-use crate::store::{Act, Altered, CommandStores, Condition, Snapshot, StartError, StoreError};
 
 /// What became, or would become, of the definitions of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,7 +142,7 @@ async fn apply_to(
             Err(error) => tell(refusal(wanted, error)),
         }
     }
-    if counts.n_refused > 0 && !sabotage::is(Fault::ApplyUnchecked) {
+    if counts.n_refused > 0 && !faults::is(Fault::ApplyUnchecked) {
         return Err(Failure::other(format!(
             "{} of {} definitions cannot be made so; nothing was changed",
             counts.n_refused,

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use odometer_core::{definition::Definition, name::SequenceName};
+use odometer_core::{
+    definition::Definition,
+    name::SequenceName,
+    templates::{Choice, Template},
+};
 use serde::Serialize;
 
 use crate::application::Failure;
 use crate::config::Config;
-use crate::sequence::templates::{Choice, Template};
 
 /// A file of definitions.
 #[derive(Serialize)]

@@ -6,15 +6,8 @@
 pub mod application;
 pub mod apply;
 pub mod check_name;
-mod clock;
 pub mod config;
-mod host;
 pub mod http;
-pub mod metrics;
 #[cfg(feature = "otlp")]
 mod otlp;
-mod sabotage;
-mod seldom;
-pub mod sequence;
-pub mod store;
 pub mod telemetry;

@@ -70,6 +70,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    let environment = Environment::of_process();
+    #[cfg(feature = "sabotage")]
+    {
+        let (words, clock_shift_ms) = odometer::config::faults(&environment);
+        odometer_process::faults::arm(&words, clock_shift_ms);
+    }
     let command_line = match CommandLine::try_parse() {
         Ok(command_line) => command_line,
         Err(error) => {
@@ -83,7 +89,7 @@ fn main() -> ExitCode {
             };
         }
     };
-    let (config, _exporting) = match start_logging(&command_line.flags) {
+    let (config, _exporting) = match start_logging(&command_line.flags, &environment) {
         Ok(started) => started,
         Err(failure) => {
             eprintln!("odometer: {failure}");
@@ -99,8 +105,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn start_logging(flags: &Flags) -> Result<(Config, Exporting), Failure> {
-    let config = Config::load(flags, &Environment::of_process())?;
+fn start_logging(flags: &Flags, environment: &Environment) -> Result<(Config, Exporting), Failure> {
+    let config = Config::load(flags, environment)?;
     let endpoint = config.telemetry.otlp_endpoint.as_deref();
     let exporting = telemetry::init(&config.log, endpoint).map_err(Failure::configuration)?;
     Ok((config, exporting))

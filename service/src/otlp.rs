@@ -6,23 +6,15 @@
 
 use std::time::Duration;
 
-use opentelemetry::{
-    KeyValue, Value,
-    trace::{
-        SpanContext, SpanId, Status, TraceContextExt as _, TraceFlags, TraceId, TraceState,
-        TracerProvider as _,
-    },
-};
+use odometer_process::{host, log::ALWAYS};
+use opentelemetry::{KeyValue, trace::TracerProvider as _};
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::{
     Resource,
     trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider},
 };
-use tracing::{Span, Subscriber};
-use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+use tracing::Subscriber;
 use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
-
-use crate::{host, telemetry::ALWAYS};
 
 /// Spans that wait to be sent; more are dropped.
 const QUEUE: usize = 2048;
@@ -38,14 +30,6 @@ const LAST: Duration = Duration::from_secs(2);
 /// The way to a collector. Dropped, it sends what is left.
 pub(crate) struct Export {
     provider: SdkTracerProvider,
-}
-
-/// Where a span stands: in which trace, and who it is there.
-pub(crate) struct InTrace {
-    /// In hexadecimal, as the span.
-    pub(crate) trace: String,
-    pub(crate) span: String,
-    pub(crate) is_sampled: bool,
 }
 
 impl Export {
@@ -106,40 +90,4 @@ impl Drop for Export {
         // Where the collector is away, there is nobody to tell.
         let _lost = self.provider.shutdown_with_timeout(LAST);
     }
-}
-
-/// Puts a span into its caller's trace, or into a new one; `None` where nothing is exported.
-///
-/// The caller's ids are of the length that they have, in hexadecimal, and not zero.
-pub(crate) fn place(span: &Span, caller: Option<(&str, &str, bool)>) -> Option<InTrace> {
-    if let Some((trace, parent, is_sampled)) = caller {
-        let flags = TraceFlags::default().with_sampled(is_sampled);
-        let parent = SpanContext::new(
-            TraceId::from_hex(trace).ok()?,
-            SpanId::from_hex(parent).ok()?,
-            flags,
-            true,
-            TraceState::NONE,
-        );
-        let parent = opentelemetry::Context::new().with_remote_span_context(parent);
-        span.set_parent(parent).ok()?;
-    }
-    let context = span.context();
-    let own = context.span();
-    let own = own.span_context();
-    own.is_valid().then(|| InTrace {
-        trace: own.trace_id().to_string(),
-        span: own.span_id().to_string(),
-        is_sampled: own.is_sampled(),
-    })
-}
-
-/// Notes something about a span.
-pub(crate) fn note(span: &Span, key: &'static str, value: impl Into<Value>) {
-    span.set_attribute(key, value);
-}
-
-/// Notes that it failed.
-pub(crate) fn note_failure(span: &Span, why: String) {
-    span.set_status(Status::error(why));
 }

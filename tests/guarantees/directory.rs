@@ -6,11 +6,11 @@ use actix::System;
 use odometer::{
     application::{sequence_settings, stores_settings},
     config::{Config, Secret, StoresConfig},
-    metrics::Metrics,
-    sequence::{Directory, error::SequenceError},
-    store::Stores,
 };
 use odometer_core::name::SequenceName;
+use odometer_process::metrics::Metrics;
+use odometer_sequence::{Directory, error::SequenceError};
+use odometer_store::Stores;
 
 use crate::support::{Backend, TestDatabase, for_each_backend, wait};
 

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use odometer_core::{
-    definition::{Definition, PeriodKind},
-    period::Calendar,
+    definition::Definition,
+    period::{Calendar, PeriodKind},
 };
 use reqwest::Method;
 use serde_json::json;

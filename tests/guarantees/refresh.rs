@@ -5,10 +5,10 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use odometer::{
     application::stores_settings,
     config::{Config, Secret, StoresConfig},
-    metrics::Metrics,
-    store::{Act, Changed, Condition, Following, Stores},
 };
 use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
+use odometer_process::metrics::Metrics;
+use odometer_store::{Act, Changed, Condition, Following, Stores};
 
 use crate::support::{Backend, TestDatabase, for_each_server, wait};
 

@@ -5,14 +5,16 @@ use std::{sync::Arc, time::Duration};
 use odometer::{
     application::stores_settings,
     config::{Config, Secret, StoresConfig},
-    metrics::Metrics,
-    store::{Act, Condition, Known, ReserveRequest, Reserved, StoreError, Stores, Want},
 };
 use odometer_core::{
     block::Block,
     definition::{Definition, DefinitionChange},
     name::SequenceName,
     period::{CounterKey, Period},
+};
+use odometer_process::metrics::Metrics;
+use odometer_store::{
+    Act, Condition, ReserveRequest, Reserved, Resolved, StoreError, Stores, Want,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -310,7 +312,7 @@ async fn reserve_on(
     store: &Arc<Stores>,
     key: &CounterKey,
     count: u64,
-    known: Option<Known>,
+    known: Option<Resolved>,
 ) -> Result<Reserved, StoreError> {
     let request = ReserveRequest {
         key: key.clone(),

@@ -1,4 +1,5 @@
-//! One direction of imports: `http` → `sequence` → `store`; `core` knows nobody.
+//! One direction of imports: `service` → `sequence` → `store` → `database`; `core` and `process`
+//! know nobody.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +7,12 @@ use super::use_tree;
 use crate::support::settings;
 
 /// A folder and what nothing below it may name.
-const RULES: [(&str, &[&str]); 6] = [
+const RULES: [(&str, &[&str]); 8] = [
     (
         "service/src/http",
         &[
-            "crate::store",
+            "odometer_store",
+            "odometer_database",
             "crate::application",
             "sea_orm",
             "entity",
@@ -19,10 +21,10 @@ const RULES: [(&str, &[&str]); 6] = [
         ],
     ),
     (
-        "service/src/sequence",
+        "sequence/src",
         &[
-            "crate::http",
-            "crate::application",
+            "odometer",
+            "odometer_database",
             "actix_web",
             "sea_orm",
             "entity",
@@ -31,13 +33,33 @@ const RULES: [(&str, &[&str]); 6] = [
         ],
     ),
     (
-        "service/src/store",
+        "store/src",
+        &["odometer", "odometer_sequence", "actix_web", "actix"],
+    ),
+    (
+        "database/src",
         &[
-            "crate::http",
-            "crate::sequence",
-            "crate::application",
+            "odometer",
+            "odometer_core",
+            "odometer_sequence",
+            "odometer_store",
             "actix_web",
             "actix",
+            "entity",
+            "migration",
+        ],
+    ),
+    (
+        "process/src",
+        &[
+            "odometer",
+            "odometer_core",
+            "odometer_database",
+            "odometer_sequence",
+            "odometer_store",
+            "actix",
+            "sea_orm",
+            "sqlx",
         ],
     ),
     (
@@ -56,6 +78,7 @@ const RULES: [(&str, &[&str]); 6] = [
             "entity",
             "migration",
             "odometer",
+            "odometer_process",
         ],
     ),
     (

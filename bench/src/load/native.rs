@@ -121,7 +121,7 @@ impl Contender for Native {
 ///
 /// # Panics
 /// When it cannot be started or fails; the message has what it printed.
-pub(super) async fn output(cores: &Cores, command: &mut Command) -> String {
+pub(crate) async fn output(cores: &Cores, command: &mut Command) -> String {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -145,7 +145,7 @@ pub(super) async fn output(cores: &Cores, command: &mut Command) -> String {
 ///
 /// # Panics
 /// When there is none.
-pub(super) fn number_after(text: &str, label: &str) -> f64 {
+pub(crate) fn number_after(text: &str, label: &str) -> f64 {
     let found = text.split_once(label).and_then(|(_, rest)| {
         let word = rest.split_whitespace().next()?;
         word.trim_end_matches(['s', ',']).parse().ok()
@@ -154,6 +154,6 @@ pub(super) fn number_after(text: &str, label: &str) -> f64 {
 }
 
 /// Whole seconds, as the programs count them.
-pub(super) fn whole_seconds(length: Duration) -> u64 {
+pub(crate) fn whole_seconds(length: Duration) -> u64 {
     length.as_secs_f64().ceil().max(1.0) as u64
 }

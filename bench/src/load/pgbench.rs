@@ -15,7 +15,7 @@ use crate::{cores::Cores, reading::Latency};
 /// The part of requests of which it writes how long they took.
 const SAMPLED: &str = "0.1";
 
-pub(super) struct Pgbench {
+pub(crate) struct Pgbench {
     port: u16,
     database: String,
     statement: String,
@@ -23,7 +23,7 @@ pub(super) struct Pgbench {
 }
 
 impl Pgbench {
-    pub(super) fn new(
+    pub(crate) fn new(
         server: &Server,
         database: &str,
         statement: &str,

@@ -12,7 +12,7 @@ use tokio::process::Command;
 use super::native::{Amount, Outcome, Tool, number_after, output, whole_seconds};
 use crate::{cores::Cores, reading::Latency};
 
-pub(super) struct Sysbench {
+pub(crate) struct Sysbench {
     port: u16,
     database: String,
     statement: String,
@@ -20,7 +20,7 @@ pub(super) struct Sysbench {
 }
 
 impl Sysbench {
-    pub(super) fn new(
+    pub(crate) fn new(
         server: &Server,
         database: &str,
         statement: &str,

@@ -13,7 +13,7 @@ use crate::{
     row::Row,
 };
 
-pub(super) const FIGURES: &str = "run.json";
+pub(crate) const FIGURES: &str = "run.json";
 
 /// One run, as far as it has come.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -170,7 +170,7 @@ impl Run {
     }
 
     /// The commit in short, with a word about changes.
-    pub(super) fn sources(&self) -> String {
+    pub(crate) fn sources(&self) -> String {
         let Some(commit) = &self.commit else {
             return "sources without a commit".to_owned();
         };
@@ -202,7 +202,7 @@ impl Run {
 }
 
 /// Writes a file as a whole or not at all, with the directories above it.
-pub(super) fn replace(path: &Path, text: &str) -> Result<(), String> {
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), String> {
     let say = |error: std::io::Error| format!("{}: {error}", path.display());
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory).map_err(say)?;

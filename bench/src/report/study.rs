@@ -20,7 +20,7 @@ use crate::{
 const PER: f64 = 1_000.0;
 
 /// The section of the document: where and how it was measured, tables, pictures.
-pub(super) fn section(run: &Run, drawn: &[Picture]) -> String {
+pub(crate) fn section(run: &Run, drawn: &[Picture]) -> String {
     let machine = &run.machine;
     let servers = SERVERS.map(|(_, name)| {
         let version = machine.versions.get(name).map_or("", String::as_str);
@@ -97,7 +97,7 @@ fn summary(run: &Run, backend: Backend) -> String {
 }
 
 /// One for each server and condition that was measured.
-pub(super) fn tables(run: &Run) -> String {
+pub(crate) fn tables(run: &Run) -> String {
     let mut tables = Vec::new();
     for (backend, server) in SERVERS {
         for condition in CONDITIONS {
@@ -114,13 +114,13 @@ pub(super) fn tables(run: &Run) -> String {
 }
 
 /// The row of a server and condition.
-pub(super) fn row(run: &Run, backend: Backend, condition: Condition) -> Option<&Row> {
+pub(crate) fn row(run: &Run, backend: Backend, condition: Condition) -> Option<&Row> {
     let name = row_name(backend, condition);
     run.rows.iter().find(|row| row.name == name)
 }
 
 /// Splits for each 1,000 rows of the first and of the second half.
-pub(super) fn splits(series: &Series) -> Option<[f64; 2]> {
+pub(crate) fn splits(series: &Series) -> Option<[f64; 2]> {
     let reading = series.readings.first()?;
     let n_rows = reading.figures.get(figure::INSERTED)? / 2.0;
     let a_thousand = |name| Some(reading.figures.get(name)? / n_rows * PER);
@@ -137,7 +137,7 @@ fn merges(series: &Series) -> Option<f64> {
 }
 
 /// The part of the leaf pages that is in use at the end.
-pub(super) fn fill(series: &Series) -> Option<f64> {
+pub(crate) fn fill(series: &Series) -> Option<f64> {
     series.readings.first()?.figures.get(figure::FILL).copied()
 }
 
@@ -199,7 +199,7 @@ fn of(reading: &Reading, name: &str) -> f64 {
 
 /// Rows of which document and pictures can be made: a thousand rows, of two kinds of key.
 #[cfg(test)]
-pub(super) fn example_rows() -> Vec<Row> {
+pub(crate) fn example_rows() -> Vec<Row> {
     let reading = |fill: f64| {
         Reading::of(1_000.0)
             .figure(figure::INSERTED, 1_000.0)

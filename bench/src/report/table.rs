@@ -9,7 +9,7 @@ const SUBJECT: &str = "Odometer";
 const NOTHING: &str = "–";
 const NOT_MEASURED: &str = "not measured";
 /// Says of a rate that the server waited for a client that had no time left.
-pub(super) const BOUND_BY_CLIENT: &str = "bound by its client";
+pub(crate) const BOUND_BY_CLIENT: &str = "bound by its client";
 
 /// All rows, a line for each reference and one for what is wanted of the subject alone; below
 /// them what must be known beside the figures, by the number that stands behind what was measured.
@@ -66,7 +66,7 @@ fn notes<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a str> {
 }
 
 /// The rows of which something is wanted, in short, and what must be known beside them.
-pub(super) fn targets(rows: &[Row]) -> String {
+pub(crate) fn targets(rows: &[Row]) -> String {
     let mut text = head(&[
         "What",
         SUBJECT,
@@ -93,7 +93,7 @@ pub(crate) fn n_failed(rows: &[Row]) -> u64 {
 }
 
 /// What numbers cost, in words: a line for each reference of which something is wanted.
-pub(super) fn costs(rows: &[Row]) -> String {
+pub(crate) fn costs(rows: &[Row]) -> String {
     let lines = rows.iter().filter(|row| row.is_cost()).flat_map(Line::of);
     lines.filter_map(|line| line.cost()).collect()
 }
@@ -284,14 +284,14 @@ fn cpu(series: &Series) -> String {
 }
 
 /// The head of a table.
-pub(super) fn head(columns: &[&str]) -> String {
+pub(crate) fn head(columns: &[&str]) -> String {
     let columns: Vec<String> = columns.iter().map(|&column| column.to_owned()).collect();
     let below = "|---".repeat(columns.len());
     format!("{}{below}|\n", line(&columns))
 }
 
 /// One line; a bar would end a cell.
-pub(super) fn line(cells: &[String]) -> String {
+pub(crate) fn line(cells: &[String]) -> String {
     let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "/")).collect();
     format!("| {} |\n", cells.join(" | "))
 }

@@ -42,20 +42,20 @@ impl Unit {
 }
 
 /// `159 k/s`, `64 µs`, `12 MiB`.
-pub(super) fn value(value: f64, unit: Unit) -> String {
+pub(crate) fn value(value: f64, unit: Unit) -> String {
     let (divisor, suffix) = scale(value, unit);
     format!("{}{suffix}", digits(value / divisor))
 }
 
 /// The median, and minimum and maximum where there are several values: `159 k/s (155–161)`.
-pub(super) fn spread(spread: Spread, unit: Unit) -> String {
+pub(crate) fn spread(spread: Spread, unit: Unit) -> String {
     let (divisor, _) = scale(spread.median, unit);
     let median = value(spread.median, unit);
     with_bounds(median, spread, |bound| digits(bound / divisor))
 }
 
 /// The same of a ratio, whose median is rounded away from each bound that it misses.
-pub(super) fn ratio(spread: Spread, bounds: &[Bound]) -> String {
+pub(crate) fn ratio(spread: Spread, bounds: &[Bound]) -> String {
     let median = spread.median;
     let missed = bounds.iter().find(|bound| !bound.holds(median));
     let scale = 10_f64.powi(n_decimals(median));
@@ -68,7 +68,7 @@ pub(super) fn ratio(spread: Spread, bounds: &[Bound]) -> String {
 }
 
 /// `≥ 0.95`, `≤ 2 KiB`; a ratio has no unit.
-pub(super) fn bound(bound: Bound, unit: Option<Unit>) -> String {
+pub(crate) fn bound(bound: Bound, unit: Option<Unit>) -> String {
     let (sign, limit) = match bound {
         Bound::AtLeast(limit) => ("≥", limit),
         Bound::AtMost(limit) => ("≤", limit),
@@ -81,7 +81,7 @@ pub(super) fn bound(bound: Bound, unit: Option<Unit>) -> String {
 }
 
 /// A part of 1, as `98 %`.
-pub(super) fn percent(part: f64) -> String {
+pub(crate) fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
 

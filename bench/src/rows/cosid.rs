@@ -15,14 +15,14 @@ use crate::{
     usage,
 };
 
-pub(super) const NAME: &str = "CosId SegmentChainId";
-pub(super) const NOT_MEASURED: &str = "CosId was not measured: BENCH_COSID_CLASSPATH does not name its classes, or java is missing (bench/cosid/README.md).";
+pub(crate) const NAME: &str = "CosId SegmentChainId";
+pub(crate) const NOT_MEASURED: &str = "CosId was not measured: BENCH_COSID_CLASSPATH does not name its classes, or java is missing (bench/cosid/README.md).";
 
 /// Of the two rounds before the first that counts.
-pub(super) const WARM_UP: Duration = Duration::from_millis(1_500);
+pub(crate) const WARM_UP: Duration = Duration::from_millis(1_500);
 
 /// A Java machine that takes numbers when it is told to; it stays, as its compiler needs time.
-pub(super) struct Chain {
+pub(crate) struct Chain {
     child: Child,
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
@@ -65,7 +65,7 @@ fn version_of_jar(class_path: &str) -> Option<String> {
 
 impl Chain {
     /// `None` without CosId's classes or without Java.
-    pub(super) fn start(segment: u64, n_threads: u32) -> Option<Self> {
+    pub(crate) fn start(segment: u64, n_threads: u32) -> Option<Self> {
         let mut child = Command::new("java")
             .args(["-cp", &class_path()?])
             .arg(settings::repository().join("bench/cosid/Chain.java"))

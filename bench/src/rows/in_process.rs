@@ -20,13 +20,13 @@ use crate::{
     usage,
 };
 
-pub(super) const BARE: &str = "fetch_add";
+pub(crate) const BARE: &str = "fetch_add";
 /// Steps between two looks at the clock, about 50 µs.
 const BURST: u64 = 10_000;
 
 /// So many threads that do `step` on the same subject again and again. It lies here itself: between
 /// a thread and what it works on there is one pointer, whatever is measured.
-pub(super) struct InProcess<T, F> {
+pub(crate) struct InProcess<T, F> {
     name: &'static str,
     n_threads: u32,
     /// Numbers that come of one step.
@@ -37,10 +37,10 @@ pub(super) struct InProcess<T, F> {
 
 /// What others are measured against, on a cache line of its own as their words are.
 #[repr(align(64))]
-pub(super) struct Bare(AtomicU64);
+pub(crate) struct Bare(AtomicU64);
 
 /// Threads that count, and nothing else.
-pub(super) fn bare(n_threads: u32) -> Box<InProcess<Bare, impl Fn(&Bare) + Sync>> {
+pub(crate) fn bare(n_threads: u32) -> Box<InProcess<Bare, impl Fn(&Bare) + Sync>> {
     let bare = Bare(AtomicU64::new(0));
     InProcess::new(BARE, n_threads, bare, |bare: &Bare| {
         black_box(bare.0.fetch_add(1, Ordering::AcqRel));
@@ -49,7 +49,7 @@ pub(super) fn bare(n_threads: u32) -> Box<InProcess<Bare, impl Fn(&Bare) + Sync>
 
 impl<T: Sync, F: Fn(&T) + Sync> InProcess<T, F> {
     /// One number comes of each step.
-    pub(super) fn new(name: &'static str, n_threads: u32, subject: T, step: F) -> Box<Self> {
+    pub(crate) fn new(name: &'static str, n_threads: u32, subject: T, step: F) -> Box<Self> {
         Box::new(Self {
             name,
             n_threads,
@@ -60,7 +60,7 @@ impl<T: Sync, F: Fn(&T) + Sync> InProcess<T, F> {
     }
 
     /// So many numbers come of each step.
-    pub(super) fn of_each(mut self: Box<Self>, n_each: f64) -> Box<Self> {
+    pub(crate) fn of_each(mut self: Box<Self>, n_each: f64) -> Box<Self> {
         self.n_each = n_each;
         self
     }

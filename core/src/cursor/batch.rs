@@ -27,10 +27,10 @@ enum Held {
 
 /// A filled generation, and how many of its numbers are taken.
 #[derive(Clone, Copy)]
-pub(super) struct Part {
-    pub(super) generation: u64,
-    pub(super) from: u64,
-    pub(super) view: View,
+pub(crate) struct Part {
+    pub(crate) generation: u64,
+    pub(crate) from: u64,
+    pub(crate) view: View,
 }
 
 /// What became of one attempt.

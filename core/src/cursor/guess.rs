@@ -14,35 +14,35 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// The guess of a cursor.
 #[derive(Debug)]
-pub(super) struct Guess(AtomicU64);
+pub(crate) struct Guess(AtomicU64);
 
 /// A generation that may have numbers left.
 #[inline]
-pub(super) fn live(generation: u64) -> u64 {
+pub(crate) fn live(generation: u64) -> u64 {
     pack(generation, 0)
 }
 
 /// A generation known to have none left.
 #[inline]
-pub(super) fn spent(generation: u64) -> u64 {
+pub(crate) fn spent(generation: u64) -> u64 {
     pack(generation, 1)
 }
 
 impl Guess {
     /// A guess to begin with.
-    pub(super) fn new(at: u64) -> Self {
+    pub(crate) fn new(at: u64) -> Self {
         Self(AtomicU64::new(at))
     }
 
     /// The generation that is worth an increment; `None` where the word must be looked at first.
     #[inline]
-    pub(super) fn worth_a_claim(&self) -> Option<u64> {
+    pub(crate) fn worth_a_claim(&self) -> Option<u64> {
         let guess = self.0.load(Ordering::Acquire);
         (offset(guess) == 0).then_some(generation(guess))
     }
 
     /// Moves the guess on to what the caller has seen of the word; never back.
-    pub(super) fn learn(&self, at: u64) {
+    pub(crate) fn learn(&self, at: u64) {
         let mut seen = self.0.load(Ordering::Relaxed);
         while is_later(at, seen) {
             match self

@@ -11,7 +11,7 @@ use crate::sync::Ordering;
 
 /// Generations filled ahead of the current one, at most. With it that makes three; the fourth
 /// slot is kept free for closing.
-pub(super) const AHEAD: u64 = 2;
+pub(crate) const AHEAD: u64 = 2;
 
 /// The cursor has no free slot for another block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

@@ -10,7 +10,7 @@ use crate::sync::{AtomicI64, AtomicU64, Ordering, fence};
 
 /// The block of one generation: a [`View`], and the edge.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     generation: AtomicU64,
     /// Packed like the word, so that a late change meets no other generation: takes below this
     /// offset need to look at nothing else. It is where the low-water signal is due, and `count`
@@ -24,26 +24,26 @@ pub(super) struct Slot {
 
 /// The block of one generation, as read from its slot.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct View {
-    pub(super) first: i64,
-    pub(super) step: i64,
+pub(crate) struct View {
+    pub(crate) first: i64,
+    pub(crate) step: i64,
     /// 0 for an empty generation.
-    pub(super) count: u64,
+    pub(crate) count: u64,
     /// Numbers taken of all generations before this one.
-    pub(super) issued_before: u64,
+    pub(crate) issued_before: u64,
 }
 
 /// What a take reads before its claim.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Glance {
-    pub(super) edge: u64,
-    pub(super) first: i64,
-    pub(super) step: i64,
+pub(crate) struct Glance {
+    pub(crate) edge: u64,
+    pub(crate) first: i64,
+    pub(crate) step: i64,
 }
 
 impl Slot {
     /// A slot of no generation.
-    pub(super) fn unused() -> Self {
+    pub(crate) fn unused() -> Self {
         Self {
             generation: AtomicU64::new(NO_GENERATION),
             edge: AtomicU64::new(0),
@@ -59,7 +59,7 @@ impl Slot {
     ///
     /// The order is a seqlock's: no generation, then the fields, then the new generation. Who sees
     /// that there is no generation also sees the word that the owner saw.
-    pub(super) fn write(&self, generation: u64, view: View, signal_at: u64) {
+    pub(crate) fn write(&self, generation: u64, view: View, signal_at: u64) {
         debug_assert!(signal_at <= view.count);
         self.generation.store(NO_GENERATION, Ordering::Release);
         fence(Ordering::Release);
@@ -74,12 +74,12 @@ impl Slot {
     }
 
     /// Corrects the numbers taken before this generation. The owner only.
-    pub(super) fn set_issued_before(&self, issued_before: u64) {
+    pub(crate) fn set_issued_before(&self, issued_before: u64) {
         self.issued_before.store(issued_before, Ordering::Release);
     }
 
     /// The block, if the slot is of this generation before and after it is read.
-    pub(super) fn read(&self, generation: u64) -> Option<View> {
+    pub(crate) fn read(&self, generation: u64) -> Option<View> {
         if self.generation.load(Ordering::Acquire) != generation {
             return None;
         }
@@ -96,7 +96,7 @@ impl Slot {
     /// What the slot holds, of whatever generation: for a claim made afterwards, which shows
     /// whether to trust it.
     #[inline]
-    pub(super) fn glance(&self) -> Glance {
+    pub(crate) fn glance(&self) -> Glance {
         Glance {
             edge: offset(self.edge.load(Ordering::Relaxed)),
             first: self.first.load(Ordering::Relaxed),
@@ -106,12 +106,12 @@ impl Slot {
 
     /// Gives the low-water signal of generation `of` for having taken its number at offset
     /// `taken`, if it is due: true for one caller at most.
-    pub(super) fn signal(&self, of: u64, count: u64, taken: u64) -> bool {
+    pub(crate) fn signal(&self, of: u64, count: u64, taken: u64) -> bool {
         self.move_edge(of, count, |due| (due <= taken).then_some(count))
     }
 
     /// Moves the low-water signal of generation `of`, unless it was given. The owner only.
-    pub(super) fn aim(&self, of: u64, count: u64, signal_at: u64) {
+    pub(crate) fn aim(&self, of: u64, count: u64, signal_at: u64) {
         debug_assert!(signal_at < count);
         self.move_edge(of, count, |_| Some(signal_at));
     }
@@ -139,7 +139,7 @@ impl Slot {
 
 impl View {
     /// The block of an empty generation.
-    pub(super) const EMPTY: Self = Self {
+    pub(crate) const EMPTY: Self = Self {
         first: 0,
         step: 1,
         count: 0,
@@ -148,23 +148,23 @@ impl View {
 
     /// The number at an offset below `count`.
     #[inline]
-    pub(super) fn number(&self, offset: u64) -> i64 {
+    pub(crate) fn number(&self, offset: u64) -> i64 {
         number(self.first, self.step, offset)
     }
 
     /// `count` numbers from an offset on; there are so many.
-    pub(super) fn range(&self, from: u64, count: u64) -> Block {
+    pub(crate) fn range(&self, from: u64, count: u64) -> Block {
         debug_assert!(count > 0 && from + count <= self.count);
         Block::part(self.number(from), count, self.step)
     }
 
     /// What is left once the offset has come so far, or further than there are numbers.
-    pub(super) fn rest(&self, from: u64) -> Option<Block> {
+    pub(crate) fn rest(&self, from: u64) -> Option<Block> {
         (from < self.count).then(|| self.range(from, self.count - from))
     }
 
     /// Numbers taken in all once the offset has come so far, or further than there are numbers.
-    pub(super) fn issued(&self, offset: u64) -> u64 {
+    pub(crate) fn issued(&self, offset: u64) -> u64 {
         self.issued_before.wrapping_add(offset.min(self.count))
     }
 }
@@ -174,6 +174,6 @@ impl View {
 /// [`Block::new`] has made sure that it does not overflow. Where the three do not belong together,
 /// as a glance may read them, the result is thrown away.
 #[inline]
-pub(super) fn number(first: i64, step: i64, offset: u64) -> i64 {
+pub(crate) fn number(first: i64, step: i64, offset: u64) -> i64 {
     first.wrapping_add(step.wrapping_mul(offset.cast_signed()))
 }

@@ -14,74 +14,74 @@ const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
 const GENERATION_MASK: u64 = (1 << (u64::BITS - OFFSET_BITS)) - 1;
 
 /// A number that no generation has.
-pub(super) const NO_GENERATION: u64 = u64::MAX;
+pub(crate) const NO_GENERATION: u64 = u64::MAX;
 
 /// The word, alone on its cache line, so that takers contend for it and for nothing else.
 ///
 /// There is no plain store: each change is a read-modify-write that acquires and releases.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Word(AtomicU64);
+pub(crate) struct Word(AtomicU64);
 
 impl Word {
     /// A word to begin with.
-    pub(super) fn new(word: u64) -> Self {
+    pub(crate) fn new(word: u64) -> Self {
         Self(AtomicU64::new(word))
     }
 
     /// The word as it is now.
     #[inline]
-    pub(super) fn load(&self) -> u64 {
+    pub(crate) fn load(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
     /// Claims the offset that the word returned names.
     #[inline]
-    pub(super) fn claim(&self) -> u64 {
+    pub(crate) fn claim(&self) -> u64 {
         self.0.fetch_add(1, Ordering::AcqRel)
     }
 
     /// Moves the word, if it is still `from`; says whether it did.
     #[inline]
-    pub(super) fn advance(&self, from: u64, to: u64) -> bool {
+    pub(crate) fn advance(&self, from: u64, to: u64) -> bool {
         self.0
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
     /// Moves the word, wherever it is; returns where it was.
-    pub(super) fn swap(&self, to: u64) -> u64 {
+    pub(crate) fn swap(&self, to: u64) -> u64 {
         self.0.swap(to, Ordering::AcqRel)
     }
 }
 
 /// Puts a word together. `offset` fits its bits.
 #[inline]
-pub(super) fn pack(generation: u64, offset: u64) -> u64 {
+pub(crate) fn pack(generation: u64, offset: u64) -> u64 {
     debug_assert!(generation <= GENERATION_MASK && offset <= OFFSET_MASK);
     (generation << OFFSET_BITS) | offset
 }
 
 /// The generation of a word.
 #[inline]
-pub(super) fn generation(word: u64) -> u64 {
+pub(crate) fn generation(word: u64) -> u64 {
     word >> OFFSET_BITS
 }
 
 /// The offset of a word.
 #[inline]
-pub(super) fn offset(word: u64) -> u64 {
+pub(crate) fn offset(word: u64) -> u64 {
     word & OFFSET_MASK
 }
 
 /// The generation `n` after another one.
 #[inline]
-pub(super) fn after(generation: u64, n: u64) -> u64 {
+pub(crate) fn after(generation: u64, n: u64) -> u64 {
     generation.wrapping_add(n) & GENERATION_MASK
 }
 
 /// How many generations `later` is ahead of `earlier`.
 #[inline]
-pub(super) fn distance(earlier: u64, later: u64) -> u64 {
+pub(crate) fn distance(earlier: u64, later: u64) -> u64 {
     later.wrapping_sub(earlier) & GENERATION_MASK
 }

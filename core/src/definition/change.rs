@@ -5,11 +5,11 @@ use serde_json::Value;
 
 use super::check::MAX_STEP;
 use super::once::Once;
-use super::{BlockPolicy, ChangeError, Definition, DefinitionError, Kind, Order, Overflow};
-use super::{PeriodKind, Span, number, time_ordered};
-use crate::duration;
-use crate::format::Format;
+use super::{BlockPolicy, ChangeError, Definition, DefinitionError, Kind, Order};
+use super::{Span, number, time_ordered};
+use crate::format::{Format, Overflow};
 use crate::snowflake::Layout;
+use crate::{duration, period::PeriodKind};
 
 const FIELDS: &str = "kind, start, step, max, order, period, time_zone, cutover, year_starts, \
     period_back, period_ahead, retain, block, format, overflow, declared_rate, store, \
@@ -261,7 +261,7 @@ impl BlockChange {
     }
 }
 
-pub(super) fn choice<T: for<'de> Deserialize<'de>>(
+pub(crate) fn choice<T: for<'de> Deserialize<'de>>(
     field: &str,
     value: &Value,
     known: &str,
@@ -307,13 +307,13 @@ fn rate(field: &str, value: &Value) -> Result<Option<f64>, ChangeError> {
         .ok_or_else(|| wrong(field, "a number above 0, or null", value))
 }
 
-pub(super) fn wrong(field: &str, known: &str, value: &Value) -> ChangeError {
+pub(crate) fn wrong(field: &str, known: &str, value: &Value) -> ChangeError {
     ChangeError::Wrong {
         detail: format!("`{field}` must be {known}, not {}.", shown(value)),
     }
 }
 
-pub(super) fn unknown(field: &str, known: &str) -> ChangeError {
+pub(crate) fn unknown(field: &str, known: &str) -> ChangeError {
     ChangeError::Wrong {
         detail: format!("`{}` is not a field; the fields are {known}.", cut(field)),
     }

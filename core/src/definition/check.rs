@@ -7,7 +7,7 @@ use crate::block::MAX_COUNT;
 use crate::format::{Format, FormatError};
 
 /// The longest step: what JavaScript counts exactly.
-pub(super) const MAX_STEP: i64 = (1 << 53) - 1;
+pub(crate) const MAX_STEP: i64 = (1 << 53) - 1;
 
 /// The longest description, in characters.
 const MAX_DESCRIPTION: usize = 1024;
@@ -29,14 +29,14 @@ impl Definition {
     ///
     /// # Errors
     /// [`DefinitionError`] names the first field that is out of range or not for the kind.
-    pub(super) fn check(&self) -> Result<(), DefinitionError> {
+    pub(crate) fn check(&self) -> Result<(), DefinitionError> {
         self.check_ranges()?;
         self.check_kind()?;
         self.check_store()?;
         self.check_format()
     }
 
-    pub(super) fn check_ranges(&self) -> Result<(), DefinitionError> {
+    pub(crate) fn check_ranges(&self) -> Result<(), DefinitionError> {
         if !(1..=MAX_STEP).contains(&self.step) {
             return invalid(
                 "step",
@@ -73,7 +73,7 @@ impl Definition {
     }
 
     /// Refuses a format whose ids could repeat or could not be read back.
-    pub(super) fn check_format(&self) -> Result<(), DefinitionError> {
+    pub(crate) fn check_format(&self) -> Result<(), DefinitionError> {
         match Format::of(self) {
             Ok(_) => Ok(()),
             Err(error) => invalid("format", error.to_string()),
@@ -145,7 +145,7 @@ impl Definition {
     }
 
     /// Refuses a change of what stays as it was created.
-    pub(super) fn check_unchanged(&self, existing: &Self) -> Result<(), DefinitionError> {
+    pub(crate) fn check_unchanged(&self, existing: &Self) -> Result<(), DefinitionError> {
         kept("kind", &self.kind, &existing.kind)?;
         kept(
             "start",
@@ -167,7 +167,7 @@ impl Definition {
 
     /// Refuses a format, or an overflow, under which an id could be printed again, and, unless it
     /// is confirmed, any if former ones may be unknown. The format that is given up is remembered.
-    pub(super) fn keep_ids_apart(
+    pub(crate) fn keep_ids_apart(
         &mut self,
         before: &Self,
         issued: bool,
@@ -229,7 +229,7 @@ impl Definition {
     }
 
     /// Refuses an end that is lowered below what is reserved already.
-    pub(super) fn check_high_water(
+    pub(crate) fn check_high_water(
         &self,
         before: &Self,
         next_value: i64,
@@ -259,7 +259,7 @@ impl Definition {
     }
 }
 
-pub(super) fn invalid(field: &'static str, reason: String) -> Result<(), DefinitionError> {
+pub(crate) fn invalid(field: &'static str, reason: String) -> Result<(), DefinitionError> {
     Err(DefinitionError::Invalid { field, reason })
 }
 
@@ -287,7 +287,7 @@ fn kept<T: PartialEq + Serialize>(
 }
 
 /// A value as its definition would show it, cut where it is long.
-pub(super) fn json<T: Serialize>(value: &T) -> String {
+pub(crate) fn json<T: Serialize>(value: &T) -> String {
     const SHOWN: usize = 80;
     let text = serde_json::to_string(value).unwrap_or_default();
     if text.chars().count() <= SHOWN {

@@ -4,8 +4,8 @@
 //! one that comes from a template may be given its period later.
 
 use super::check::{invalid, json};
-use super::{Definition, DefinitionError, PeriodKind, Span};
-use crate::period::{Cutover, YearStart, find_zone, near_zones};
+use super::{Definition, DefinitionError, Span};
+use crate::period::{Cutover, PeriodKind, YearStart, find_zone, near_zones};
 
 /// The longest `period_back`, `period_ahead` and `retain`: 100 years.
 const LONGEST: Span = Span::from_days(36_525);
@@ -14,7 +14,7 @@ const LONGEST: Span = Span::from_days(36_525);
 const NEW_YEAR: &str = "01-01";
 
 impl Definition {
-    pub(super) fn check_period(&self) -> Result<(), DefinitionError> {
+    pub(crate) fn check_period(&self) -> Result<(), DefinitionError> {
         self.check_zone()?;
         if let Err(reason) = Cutover::parse(&self.cutover) {
             return invalid("cutover", format!("{reason}, not {}", json(&self.cutover)));

@@ -28,8 +28,13 @@ pub use stripe::{MAX_STRIPES, Stripe};
 
 use serde::{Deserialize, Serialize};
 
-use crate::format::Format;
+use crate::format::{Format, Overflow};
+use crate::period::PeriodKind;
 use crate::snowflake::Layout;
+
+/// The store of a definition that names none. It is there in any case, and knows where every name
+/// lives.
+pub const DEFAULT_STORE: &str = "default";
 
 /// What a sequence is. The default is the contract's.
 ///
@@ -136,36 +141,6 @@ pub enum Order {
     Strict,
 }
 
-/// In what a sequence counts from its start again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PeriodKind {
-    /// Never.
-    #[default]
-    None,
-    /// Each day.
-    Day,
-    /// Each ISO week.
-    Week,
-    /// Each month.
-    Month,
-    /// Each year.
-    Year,
-    /// For each key that callers give.
-    Keyed,
-}
-
-/// What happens to a number too long for its format.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Overflow {
-    /// It is not issued.
-    #[default]
-    Refuse,
-    /// It is printed wider.
-    Widen,
-}
-
 impl Default for Definition {
     fn default() -> Self {
         Self {
@@ -185,7 +160,7 @@ impl Default for Definition {
             format: Format::PLAIN.to_owned(),
             overflow: Overflow::default(),
             declared_rate: None,
-            store: "default".to_owned(),
+            store: DEFAULT_STORE.to_owned(),
             description: String::new(),
             layout: None,
             former_formats: Vec::new(),

@@ -64,7 +64,7 @@ impl Definition {
 
     /// What a definition of `kind` leans on where this one is its template: of one of another kind
     /// only what both have, as far as that kind allows it.
-    pub(super) fn as_template_of(&self, kind: Kind) -> Cow<'_, Self> {
+    pub(crate) fn as_template_of(&self, kind: Kind) -> Cow<'_, Self> {
         if self.kind == kind {
             return Cow::Borrowed(self);
         }
@@ -87,7 +87,7 @@ impl Definition {
     }
 
     /// Refuses a layout that no definition may have.
-    pub(super) fn check_layout(&self) -> Result<(), DefinitionError> {
+    pub(crate) fn check_layout(&self) -> Result<(), DefinitionError> {
         let Some(layout) = &self.layout else {
             return Ok(());
         };
@@ -120,7 +120,7 @@ impl Definition {
     }
 
     /// Refuses fields that the kind has no use for.
-    pub(super) fn check_kind(&self) -> Result<(), DefinitionError> {
+    pub(crate) fn check_kind(&self) -> Result<(), DefinitionError> {
         match (self.kind, &self.layout) {
             (Kind::Block, None) => Ok(()),
             (Kind::Block, Some(_)) => invalid(
@@ -210,12 +210,12 @@ impl DefinitionChange {
 }
 
 /// Whether less time is left of a layout than a new sequence has to have.
-pub(super) fn is_short_lived(layout: &Layout, now_ms: i64) -> bool {
+pub(crate) fn is_short_lived(layout: &Layout, now_ms: i64) -> bool {
     layout.days_left(now_ms) / DAYS_A_YEAR < LEAST_YEARS
 }
 
 /// Reads a layout; what it leaves out is as in the default one.
-pub(super) fn layout(field: &str, value: &Value) -> Result<Option<Layout>, ChangeError> {
+pub(crate) fn layout(field: &str, value: &Value) -> Result<Option<Layout>, ChangeError> {
     let fields = match value {
         Value::Null => return Ok(None),
         Value::String(preset) if preset == PRESET => return Ok(Some(Layout::preset_53_bit())),

@@ -1,9 +1,9 @@
 //! What a definition is allowed to be and may surprise all the same, as sentences for people.
 
 use super::time_ordered::is_short_lived;
-use super::{Definition, Order, PeriodKind};
+use super::{Definition, Order};
 use crate::duration;
-use crate::period::Cutover;
+use crate::period::{Cutover, PeriodKind};
 use crate::runway::{EXACT, Limit, Runway};
 use crate::sizing;
 use crate::snowflake::{Layout, epoch_to_text};

@@ -3,11 +3,11 @@
 use super::charset::CharSet;
 
 /// Digits of 2^63 − 1 in base 10, the longest of all bases.
-pub(super) const MOST_DIGITS: usize = 19;
+pub(crate) const MOST_DIGITS: usize = 19;
 
 /// In which digits a number is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Base {
+pub(crate) enum Base {
     /// `0`–`9`.
     Decimal,
     /// `0`–`9`, `A`–`Z`.
@@ -22,7 +22,7 @@ pub(super) enum Base {
 
 impl Base {
     /// The base that a pattern names.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         match name {
             "b36" => Some(Self::Base36),
             "b62" => Some(Self::Base62),
@@ -32,7 +32,7 @@ impl Base {
     }
 
     /// How a pattern names it; base 10 has no name.
-    pub(super) fn name(self) -> Option<&'static str> {
+    pub(crate) fn name(self) -> Option<&'static str> {
         match self {
             Self::Decimal => None,
             Self::Base36 => Some("b36"),
@@ -60,12 +60,12 @@ impl Base {
     }
 
     /// The characters that its digits are.
-    pub(super) fn charset(self) -> CharSet {
+    pub(crate) fn charset(self) -> CharSet {
         CharSet::of(self.digits())
     }
 
     /// Digits that 2^63 − 1 needs.
-    pub(super) fn most_digits(self) -> usize {
+    pub(crate) fn most_digits(self) -> usize {
         match self {
             Self::Decimal => MOST_DIGITS,
             Self::Base36 | Self::Crockford => 13,
@@ -74,7 +74,7 @@ impl Base {
     }
 
     /// The highest number of so many digits, as far as numbers go.
-    pub(super) fn highest(self, n_digits: usize) -> i64 {
+    pub(crate) fn highest(self, n_digits: usize) -> i64 {
         let n_digits = u32::try_from(n_digits).unwrap_or(u32::MAX);
         let radix = i64::try_from(self.radix()).unwrap_or(i64::MAX);
         radix
@@ -83,7 +83,7 @@ impl Base {
     }
 
     /// Appends a number, with zeros before it up to `width` digits.
-    pub(super) fn print(self, value: i64, width: usize, out: &mut String) {
+    pub(crate) fn print(self, value: i64, width: usize, out: &mut String) {
         let (digits, radix) = (self.digits(), self.radix());
         let mut left = value.unsigned_abs();
         // Digits from the last one on; 2^64 − 1 would have one more than `MOST_DIGITS`.
@@ -105,7 +105,7 @@ impl Base {
 
     /// The number that digits stand for, zeros before it passed over; `None` above 2^63 − 1 and
     /// for what is no digit.
-    pub(super) fn read(self, text: &str) -> Option<i64> {
+    pub(crate) fn read(self, text: &str) -> Option<i64> {
         let radix = i64::try_from(self.radix()).ok()?;
         text.bytes().try_fold(0_i64, |number, byte| {
             let digit = self.digits().iter().position(|digit| *digit == byte)?;

@@ -2,34 +2,34 @@
 
 /// A set of ASCII characters, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct CharSet(u128);
+pub(crate) struct CharSet(u128);
 
 impl CharSet {
     /// The decimal digits.
-    pub(super) const DIGITS: Self = Self(0x3ff << b'0');
+    pub(crate) const DIGITS: Self = Self(0x3ff << b'0');
 
     /// The characters of a text; what is not ASCII is left out.
-    pub(super) fn of(text: &[u8]) -> Self {
+    pub(crate) fn of(text: &[u8]) -> Self {
         text.iter().copied().map(Self::one).fold(Self(0), Self::or)
     }
 
     /// The set of one character.
-    pub(super) fn one(byte: u8) -> Self {
+    pub(crate) fn one(byte: u8) -> Self {
         Self(1_u128.checked_shl(u32::from(byte)).unwrap_or(0))
     }
 
     /// What is in either.
-    pub(super) fn or(self, other: Self) -> Self {
+    pub(crate) fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// Whether a character is in it.
-    pub(super) fn has(self, byte: u8) -> bool {
+    pub(crate) fn has(self, byte: u8) -> bool {
         self.meets(Self::one(byte))
     }
 
     /// Whether the two have a character in common.
-    pub(super) fn meets(self, other: Self) -> bool {
+    pub(crate) fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 }

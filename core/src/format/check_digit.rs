@@ -7,7 +7,7 @@ use super::charset::CharSet;
 
 /// How check digits come about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Check {
+pub(crate) enum Check {
     /// One digit by Luhn's formula (ISO/IEC 7812-1, annex B), on letters as in ISO 6166: from the
     /// right every other digit is doubled, its digits are added, and the sum with the check digit
     /// is a multiple of 10. It finds every single wrong digit, and most swapped neighbours.
@@ -20,7 +20,7 @@ pub(super) enum Check {
 
 impl Check {
     /// The check that a pattern names.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         match name {
             "luhn" => Some(Self::Luhn),
             "mod97" => Some(Self::Mod97),
@@ -29,7 +29,7 @@ impl Check {
     }
 
     /// How a pattern names it.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Luhn => "luhn",
             Self::Mod97 => "mod97",
@@ -37,7 +37,7 @@ impl Check {
     }
 
     /// How many digits it prints.
-    pub(super) fn length(self) -> usize {
+    pub(crate) fn length(self) -> usize {
         match self {
             Self::Luhn => 1,
             Self::Mod97 => 2,
@@ -45,12 +45,12 @@ impl Check {
     }
 
     /// The characters it prints.
-    pub(super) fn charset(self) -> CharSet {
+    pub(crate) fn charset(self) -> CharSet {
         CharSet::DIGITS
     }
 
     /// The check digits of what was printed before, as a number.
-    pub(super) fn of(self, text: &[u8]) -> i64 {
+    pub(crate) fn of(self, text: &[u8]) -> i64 {
         match self {
             Self::Luhn => luhn(text),
             Self::Mod97 => mod97(text),

@@ -1,10 +1,10 @@
 //! Calendar periods as they are printed: what stands where, and which of them exist.
 
-use crate::definition::PeriodKind;
+use crate::period::PeriodKind;
 
 /// A part of the date that a calendar period is named by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum DatePart {
+pub(crate) enum DatePart {
     /// `{yyyy}`: the year; of a week, its ISO week-year.
     Year,
     /// `{yy}`: the last two digits of that year.
@@ -19,7 +19,7 @@ pub(super) enum DatePart {
 
 impl DatePart {
     /// All of them.
-    pub(super) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::Year,
         Self::ShortYear,
         Self::Month,
@@ -28,7 +28,7 @@ impl DatePart {
     ];
 
     /// How a pattern names it.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Year => "yyyy",
             Self::ShortYear => "yy",
@@ -39,12 +39,12 @@ impl DatePart {
     }
 
     /// How many digits it prints: as many as its name has letters.
-    pub(super) fn length(self) -> usize {
+    pub(crate) fn length(self) -> usize {
         self.name().len()
     }
 
     /// Whether a period of this kind says so much.
-    pub(super) fn is_told_by(self, kind: PeriodKind) -> bool {
+    pub(crate) fn is_told_by(self, kind: PeriodKind) -> bool {
         match kind {
             PeriodKind::Day => true,
             PeriodKind::Month => !matches!(self, Self::Day | Self::DayOfYear),
@@ -54,7 +54,7 @@ impl DatePart {
     }
 
     /// What it prints of a calendar period; nothing of what is none.
-    pub(super) fn of(self, period: &str) -> String {
+    pub(crate) fn of(self, period: &str) -> String {
         let part = match self {
             Self::Year => period.get(..4),
             Self::ShortYear => period.get(2..4),
@@ -67,7 +67,7 @@ impl DatePart {
 }
 
 /// How long the periods of a calendar kind are printed; `None` for the other kinds.
-pub(super) fn length(kind: PeriodKind) -> Option<usize> {
+pub(crate) fn length(kind: PeriodKind) -> Option<usize> {
     match kind {
         PeriodKind::None | PeriodKind::Keyed => None,
         PeriodKind::Day => Some("20261120".len()),
@@ -87,7 +87,7 @@ fn day_of_year(period: &str) -> Option<String> {
 }
 
 /// The month and the day of a day of the year, as `1120`; `None` where the year has no such day.
-pub(super) fn month_and_day(year: &str, day_of_year: &str) -> Option<String> {
+pub(crate) fn month_and_day(year: &str, day_of_year: &str) -> Option<String> {
     let year = year.parse().ok()?;
     let mut day: u32 = day_of_year.parse().ok().filter(|day| *day > 0)?;
     for month in 1..=12 {
@@ -101,7 +101,7 @@ pub(super) fn month_and_day(year: &str, day_of_year: &str) -> Option<String> {
 }
 
 /// Whether a period of a calendar kind exists, in the years 1 to 9999.
-pub(super) fn exists(kind: PeriodKind, period: &str) -> bool {
+pub(crate) fn exists(kind: PeriodKind, period: &str) -> bool {
     let number = |from: usize, to: usize| -> Option<u32> {
         let text = period.get(from..to)?;
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());

@@ -3,7 +3,7 @@
 use super::Format;
 use super::charset::CharSet;
 use super::parse::Part;
-use crate::definition::PeriodKind;
+use crate::period::PeriodKind;
 
 const KEY_CHARACTERS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._:-";
 

@@ -9,6 +9,7 @@
 //! | `parse` | patterns as they are written |
 //! | `rules` | which of them a definition may have |
 //! | `base`, `date`, `check_digit` | what the fields print |
+//! | `overflow` | what happens to a number that is too long |
 //! | `print`, `read` | ids, there and back |
 //! | `distinct` | whether two formats can print the same |
 
@@ -18,6 +19,7 @@ mod check_digit;
 mod date;
 mod distinct;
 mod error;
+mod overflow;
 mod parse;
 mod print;
 mod read;
@@ -26,10 +28,11 @@ mod rules;
 mod tests;
 
 pub use error::{FormatError, InvalidId};
+pub use overflow::Overflow;
 pub use print::Printer;
 
-use crate::definition::{Definition, Overflow, PeriodKind};
-use crate::period::Period;
+use crate::definition::Definition;
+use crate::period::{Period, PeriodKind};
 use base::MOST_DIGITS;
 use parse::{MAX_PATTERN, Number, Part, Pattern};
 

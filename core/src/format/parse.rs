@@ -6,11 +6,11 @@ use super::date::DatePart;
 use super::error::FormatError;
 
 /// The longest pattern, in characters. No id is longer than this and one key and one number.
-pub(super) const MAX_PATTERN: usize = 128;
+pub(crate) const MAX_PATTERN: usize = 128;
 
 /// A part of a pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// Printed as it stands: at least one character, no other text beside it.
     Text(String),
     /// The number.
@@ -25,23 +25,23 @@ pub(super) enum Part {
 
 /// How a number is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Number {
+pub(crate) struct Number {
     /// In which digits.
-    pub(super) base: Base,
+    pub(crate) base: Base,
     /// At least so many digits; 0 where it is not padded.
-    pub(super) width: usize,
+    pub(crate) width: usize,
 }
 
 /// A pattern taken apart; exactly one part is the value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Pattern {
-    pub(super) parts: Vec<Part>,
-    pub(super) number: Number,
+pub(crate) struct Pattern {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) number: Number,
 }
 
 impl Number {
     /// What stands between the braces of its field.
-    pub(super) fn field(self) -> String {
+    pub(crate) fn field(self) -> String {
         let mut field = "value".to_owned();
         if let Some(base) = self.base.name() {
             field.push(':');
@@ -91,7 +91,7 @@ impl Number {
 
 impl Pattern {
     /// Takes a pattern apart.
-    pub(super) fn parse(pattern: &str) -> Result<Self, FormatError> {
+    pub(crate) fn parse(pattern: &str) -> Result<Self, FormatError> {
         check_characters(pattern)?;
         let mut found = Found::default();
         let mut rest = pattern.char_indices().map(|(at, c)| (at + 1, c)).peekable();

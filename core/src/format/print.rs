@@ -78,10 +78,10 @@ impl Format {
     }
 
     /// Whether the period is one that the definition can have, as far as its name tells.
-    pub(super) fn has_period(&self, period: &str) -> bool {
+    pub(crate) fn has_period(&self, period: &str) -> bool {
         match date::length(self.kind) {
             Some(_) => date::exists(self.kind, period),
-            None if period.is_empty() => self.kind == crate::definition::PeriodKind::None,
+            None if period.is_empty() => self.kind == crate::period::PeriodKind::None,
             None => Period::parse(period).is_ok(),
         }
     }

@@ -4,8 +4,8 @@ use super::Format;
 use super::date::{self, DatePart};
 use super::error::InvalidId;
 use super::parse::Part;
-use crate::definition::{Definition, PeriodKind};
-use crate::period::Period;
+use crate::definition::Definition;
+use crate::period::{Period, PeriodKind};
 
 /// What a caller sent, as far as it helps.
 const SHOWN: usize = 40;

@@ -19,14 +19,16 @@ use super::charset::CharSet;
 use super::date::{self, DatePart};
 use super::error::FormatError;
 use super::parse::Part;
-use crate::definition::{Overflow, PeriodKind};
-use crate::period::Period;
+use crate::{
+    format::Overflow,
+    period::{Period, PeriodKind},
+};
 
 /// How many characters a part prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Length {
-    pub(super) least: usize,
-    pub(super) most: usize,
+pub(crate) struct Length {
+    pub(crate) least: usize,
+    pub(crate) most: usize,
 }
 
 impl Length {
@@ -38,14 +40,14 @@ impl Length {
     }
 
     /// The length, where it does not vary.
-    pub(super) fn fixed(self) -> Option<usize> {
+    pub(crate) fn fixed(self) -> Option<usize> {
         (self.least == self.most).then_some(self.least)
     }
 }
 
 impl Format {
     /// Whether ids of this format never repeat and can be read back.
-    pub(super) fn check(&self) -> Result<(), FormatError> {
+    pub(crate) fn check(&self) -> Result<(), FormatError> {
         self.check_neighbours()?;
         self.check_parts()?;
         self.check_period()?;
@@ -59,7 +61,7 @@ impl Format {
     }
 
     /// The highest number that can be printed.
-    pub(super) fn highest_printable(&self) -> i64 {
+    pub(crate) fn highest_printable(&self) -> i64 {
         match (self.overflow, self.number.width) {
             (Overflow::Refuse, width) if width > 0 => self.number.base.highest(width),
             (Overflow::Refuse | Overflow::Widen, _) => i64::MAX,
@@ -67,7 +69,7 @@ impl Format {
     }
 
     /// How many characters a part prints.
-    pub(super) fn length(&self, part: &Part) -> Length {
+    pub(crate) fn length(&self, part: &Part) -> Length {
         match part {
             Part::Text(text) => Length::always(text.len()),
             Part::Date(part) => Length::always(part.length()),
@@ -91,7 +93,7 @@ impl Format {
     }
 
     /// The characters that numbers are printed in.
-    pub(super) fn digits(&self) -> CharSet {
+    pub(crate) fn digits(&self) -> CharSet {
         self.number.base.charset()
     }
 

@@ -15,7 +15,10 @@ use super::{
     year_start::YearStart,
     zone,
 };
-use crate::definition::{Definition, PeriodKind, Span};
+use crate::{
+    definition::{Definition, Span},
+    period::PeriodKind,
+};
 
 /// The calendar of a sequence that counts by days, weeks, months or years. Cloning shares the zone.
 #[derive(Clone, Debug)]

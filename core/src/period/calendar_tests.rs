@@ -18,7 +18,10 @@ use proptest::prelude::*;
 
 use super::cutover::END_MS;
 use super::*;
-use crate::definition::{Definition, PeriodKind, Span};
+use crate::{
+    definition::{Definition, Span},
+    period::PeriodKind,
+};
 
 const UNITS: [PeriodKind; 4] = [
     PeriodKind::Day,

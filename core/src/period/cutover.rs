@@ -8,7 +8,7 @@ use jiff::{
 
 /// No calendar period begins at or after this instant, the year 10000 in milliseconds of the Unix
 /// epoch; the last ones end with it.
-pub(super) const END_MS: i64 = 253_402_300_800_000;
+pub(crate) const END_MS: i64 = 253_402_300_800_000;
 
 /// Transitions looked at to find the one that a gap of local time comes from.
 const MOST_TRANSITIONS: usize = 16;
@@ -39,7 +39,7 @@ impl Cutover {
     }
 
     /// The day that a local time lies in.
-    pub(super) fn day_of(self, local: DateTime) -> Date {
+    pub(crate) fn day_of(self, local: DateTime) -> Date {
         let is_cut = self.0 != Time::midnight() && local.time() >= self.0;
         if is_cut {
             return local.date().tomorrow().unwrap_or(Date::MAX);
@@ -51,7 +51,7 @@ impl Cutover {
     /// time is at or past the cut-over. Of a time that comes twice that is the first, and for one
     /// that is left out the instant at which the clock is set forward. [`END_MS`] for a day that
     /// begins later than can be said.
-    pub(super) fn begin_ms(self, day: Date, zone: &TimeZone) -> i64 {
+    pub(crate) fn begin_ms(self, day: Date, zone: &TimeZone) -> i64 {
         let date = if self.0 == Time::midnight() {
             day
         } else {

@@ -7,12 +7,14 @@ mod calendar;
 #[cfg(test)]
 mod calendar_tests;
 mod cutover;
+mod kind;
 mod unit;
 mod year_start;
 mod zone;
 
 pub use calendar::{Calendar, CalendarPeriod};
 pub(crate) use cutover::Cutover;
+pub use kind::PeriodKind;
 pub(crate) use year_start::YearStart;
 pub(crate) use zone::{find as find_zone, near as near_zones};
 

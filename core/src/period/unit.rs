@@ -16,7 +16,7 @@ const FIRST_YEAR: i16 = 1970;
 
 /// How many days a period has, and how it is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Unit {
+pub(crate) enum Unit {
     Day,
     Week,
     Month,
@@ -25,7 +25,7 @@ pub(super) enum Unit {
 
 impl Unit {
     /// The first day of the stretch that `date` lies in.
-    pub(super) fn holding(self, date: Date) -> Date {
+    pub(crate) fn holding(self, date: Date) -> Date {
         match self {
             Self::Day => date,
             Self::Week => {
@@ -41,7 +41,7 @@ impl Unit {
     }
 
     /// The first day of the next stretch; `None` behind the year 9999.
-    pub(super) fn after(self, first: Date) -> Option<Date> {
+    pub(crate) fn after(self, first: Date) -> Option<Date> {
         let length = match self {
             Self::Day => 1.day(),
             Self::Week => 1.week(),
@@ -52,13 +52,13 @@ impl Unit {
     }
 
     /// The first day of the stretch before; `None` before the first one.
-    pub(super) fn before(self, first: Date) -> Option<Date> {
+    pub(crate) fn before(self, first: Date) -> Option<Date> {
         let before = self.holding(first.yesterday().ok()?);
         (before >= self.first()).then_some(before)
     }
 
     /// The first day of the first stretch: the one printed as of 1970.
-    pub(super) fn first(self) -> Date {
+    pub(crate) fn first(self) -> Date {
         match self {
             Self::Day | Self::Month => Date::constant(FIRST_YEAR, 1, 1),
             // The Monday of 1970W01.
@@ -71,7 +71,7 @@ impl Unit {
 
     /// The stretch as it is printed: `20261120`, `2026W47`, `202611`, or `2026`, the year it
     /// begins in.
-    pub(super) fn label(self, first: Date) -> String {
+    pub(crate) fn label(self, first: Date) -> String {
         let mut label = String::with_capacity(8);
         let (year, month, day) = (first.year(), first.month(), first.day());
         let _infallible = match self {
@@ -87,7 +87,7 @@ impl Unit {
     }
 
     /// The first day of the stretch that is printed so; `None` for what no stretch is printed as.
-    pub(super) fn parse(self, label: &str) -> Option<Date> {
+    pub(crate) fn parse(self, label: &str) -> Option<Date> {
         let (year, rest) = label.split_at_checked(4)?;
         let year = i16::try_from(digits(year)?).ok()?;
         let two = |text: &str| i8::try_from(digits(text)?).ok();
@@ -112,7 +112,7 @@ impl Unit {
     }
 
     /// What it is called, and how the first, the last and any other are printed.
-    pub(super) fn described(self) -> &'static str {
+    pub(crate) fn described(self) -> &'static str {
         match self {
             Self::Day => "a day printed as 20261120, of the years 1970 to 9999",
             Self::Week => "an ISO week printed as 2026W47, of the years 1970 to 9999",

@@ -28,7 +28,7 @@ impl YearStart {
     }
 
     /// The day on which that year begins; `None` for a year before -9999 or after 9999.
-    pub(super) fn in_year(self, year: i16) -> Option<Date> {
+    pub(crate) fn in_year(self, year: i16) -> Option<Date> {
         Date::new(year, self.month, self.day).ok()
     }
 }

@@ -27,12 +27,12 @@ pub fn epoch_to_text(unix_ms: i64) -> String {
 }
 
 /// Writes an epoch as a definition shows it.
-pub(super) fn serialize<S: Serializer>(unix_ms: &i64, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(unix_ms: &i64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&epoch_to_text(*unix_ms))
 }
 
 /// Reads an epoch from a definition that was stored.
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     let text = String::deserialize(deserializer)?;
     epoch_from_text(&text).ok_or_else(|| de::Error::custom("expected an instant in RFC 3339"))
 }

@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 
 /// A field that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct WrongField {
+pub(crate) struct WrongField {
     /// `block.min` for one inside another.
-    pub(super) field: String,
+    pub(crate) field: String,
     /// A sentence that says what would do.
-    pub(super) problem: String,
+    pub(crate) problem: String,
 }
 
 /// The fields of a definition; those of a block begin with `block.`, those of a layout with
@@ -39,7 +39,7 @@ static KNOWN: LazyLock<Vec<String>> = LazyLock::new(|| {
 
 /// Reads the fields that `section` gives; `others` are keys that it may have besides, which are
 /// named where one is not known.
-pub(super) fn change(
+pub(crate) fn change(
     section: &Map<String, Value>,
     others: &[&str],
 ) -> Result<DefinitionChange, WrongField> {

@@ -53,7 +53,7 @@ impl Environment {
         )
     }
 
-    pub(super) fn get(&self, wanted: &str) -> Option<&OsString> {
+    pub(crate) fn get(&self, wanted: &str) -> Option<&OsString> {
         self.0
             .iter()
             .find(|(name, _)| name == wanted)
@@ -163,7 +163,7 @@ impl Provider for Layer {
 }
 
 /// Reads every layer, the weakest first.
-pub(super) fn read(flags: &Flags, environment: &Environment) -> Result<Figment, ConfigError> {
+pub(crate) fn read(flags: &Flags, environment: &Environment) -> Result<Figment, ConfigError> {
     let layers = [
         file_layer(flags, environment)?,
         database_url_layer(environment)?,
@@ -298,7 +298,7 @@ fn insert(values: &mut Dict, path: &[&str], value: String) -> Result<(), String>
 }
 
 /// Whether a layer gives `database_url`, other than the variable that platforms set for anybody.
-pub(super) fn gives_database_url(layers: &Figment) -> bool {
+pub(crate) fn gives_database_url(layers: &Figment) -> bool {
     let given_by = layers.find_metadata("database_url");
     given_by.is_some_and(|layer| layer.name != PLATFORM)
 }

@@ -7,6 +7,7 @@
 pub mod definitions;
 mod fields;
 mod layers;
+mod log_level;
 mod secret;
 mod sections;
 mod stores;
@@ -21,6 +22,8 @@ use std::time::Duration;
 use figment::Figment;
 use figment::error::Kind;
 use odometer_core::duration::exact;
+use odometer_core::templates::Templates;
+use odometer_process::host;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use url::Url;
@@ -32,9 +35,6 @@ pub use sections::{
     StoreSection, Telemetry, Unknown,
 };
 pub use stores::{StoreConfig, StoresConfig};
-
-use crate::host;
-use crate::sequence::templates::Templates;
 
 /// What the command line says; the strongest layer.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -254,11 +254,7 @@ impl Config {
             .or_else(|| self.durations_problem())
             .or_else(|| self.order_problem())
             .or_else(|| Some(("http.hosts", self.hosts_problem()?)))
-            .or_else(|| {
-                crate::telemetry::filter(&self.log.level)
-                    .err()
-                    .map(|problem| ("log.level", problem))
-            })
+            .or_else(|| log_level::problem(&self.log.level).map(|problem| ("log.level", problem)))
             .or_else(|| {
                 let problem = collector_problem(self.telemetry.otlp_endpoint.as_deref()?)?;
                 Some(("telemetry.otlp_endpoint", problem))
@@ -418,27 +414,15 @@ impl Config {
     }
 }
 
-/// The faults a test asked for, in `ODOMETER_SABOTAGE`, separated by commas.
+/// The faults that a test asked for, in `ODOMETER_SABOTAGE`, separated by commas, and by how many
+/// milliseconds it wants this process's clock wrong, in `ODOMETER_SABOTAGE_CLOCK_MS`.
 #[cfg(feature = "sabotage")]
-pub(crate) fn sabotage_words() -> Vec<String> {
-    Environment::of_process()
-        .get("ODOMETER_SABOTAGE")
-        .and_then(|words| words.to_str())
-        .unwrap_or_default()
-        .split(',')
-        .map(|word| word.trim().to_owned())
-        .filter(|word| !word.is_empty())
-        .collect()
-}
-
-/// How wrong a test wants this process's clock, in `ODOMETER_SABOTAGE_CLOCK_MS`.
-#[cfg(feature = "sabotage")]
-pub(crate) fn sabotage_clock_ms() -> i64 {
-    Environment::of_process()
-        .get("ODOMETER_SABOTAGE_CLOCK_MS")
-        .and_then(|shift| shift.to_str())
-        .and_then(|shift| shift.parse().ok())
-        .unwrap_or(0)
+pub fn faults(environment: &Environment) -> (Vec<String>, i64) {
+    let given = |key| environment.get(key).and_then(|value| value.to_str());
+    let words = given("ODOMETER_SABOTAGE").unwrap_or_default().split(',');
+    let words = words.map(str::trim).filter(|word| !word.is_empty());
+    let shift = given("ODOMETER_SABOTAGE_CLOCK_MS").and_then(|shift| shift.parse().ok());
+    (words.map(str::to_owned).collect(), shift.unwrap_or(0))
 }
 
 /// What is wrong with where spans are to be sent.

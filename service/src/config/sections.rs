@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use odometer_store::Durability;
 use serde::Deserialize;
 
 use super::value;
-use crate::store::Durability;
 
 /// What becomes of a name never seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -177,7 +177,7 @@ pub struct MetricsSection {
 impl Default for MetricsSection {
     fn default() -> Self {
         Self {
-            sequence_labels: crate::metrics::SEQUENCE_LABELS,
+            sequence_labels: odometer_process::metrics::SEQUENCE_LABELS,
         }
     }
 }

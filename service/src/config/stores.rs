@@ -7,9 +7,10 @@ use figment::Figment;
 use figment::providers::{Format, Toml};
 use figment::value::{Dict, Value};
 use figment::{Profile, Provider};
+use odometer_core::definition::DEFAULT_STORE;
+use odometer_store::{Durability, Fallback};
 
 use super::{ConfigError, Secret, database_problem, layers, name_of};
-use crate::store::{DEFAULT, Durability, Fallback};
 
 /// Stores at most, and databases or servers of one.
 const MOST: usize = 64;
@@ -17,7 +18,7 @@ const MOST: usize = 64;
 /// What a store may have; the first three also with `_file` behind them.
 const KEYS: [&str; 5] = ["databases", "database", "redis", "fallback", "durability"];
 
-/// The stores, the first of which is [`DEFAULT`].
+/// The stores, the first of which is [`DEFAULT_STORE`].
 #[derive(Clone, Debug)]
 pub struct StoresConfig(pub Vec<StoreConfig>);
 
@@ -42,7 +43,7 @@ impl StoresConfig {
     /// One store, of one database.
     pub fn of_database_url(database_url: &Secret) -> Self {
         Self(vec![StoreConfig {
-            name: DEFAULT.to_owned(),
+            name: DEFAULT_STORE.to_owned(),
             key: "database_url".to_owned(),
             origin: String::new(),
             databases: vec![database_url.clone()],
@@ -75,9 +76,9 @@ impl StoreConfig {
 ///
 /// # Errors
 /// The first key that cannot be used.
-pub(super) fn read(layers: &Figment, database_url: &Secret) -> Result<StoresConfig, ConfigError> {
+pub(crate) fn read(layers: &Figment, database_url: &Secret) -> Result<StoresConfig, ConfigError> {
     let mut given = sections(layers)?;
-    let mut stores = match given.remove(DEFAULT) {
+    let mut stores = match given.remove(DEFAULT_STORE) {
         Some(section) if layers::gives_database_url(layers) => {
             let key = section.keys().find(|key| key.starts_with("database"));
             let key = key.map_or("stores.default".to_owned(), |key| {
@@ -89,7 +90,7 @@ pub(super) fn read(layers: &Figment, database_url: &Secret) -> Result<StoresConf
             );
             return Err(refused(layers, &key, both));
         }
-        Some(section) => vec![store(layers, DEFAULT, &section)?],
+        Some(section) => vec![store(layers, DEFAULT_STORE, &section)?],
         None => StoresConfig::of_database_url(database_url).0,
     };
     for (name, section) in &given {
@@ -307,7 +308,7 @@ mod tests {
             .unwrap()
             .stores;
         assert_eq!(stores.names(), "\"default\"");
-        let default = stores.get(DEFAULT).unwrap();
+        let default = stores.get(DEFAULT_STORE).unwrap();
         assert_eq!(exposed(&default.databases), ["postgres://h/d"]);
         assert_eq!(default.key, "database_url");
         assert!(!default.is_striped() && default.redis.is_empty());
@@ -342,7 +343,7 @@ mod tests {
         assert_eq!(fast.durability, Some(Durability::Weak));
         assert_eq!(tickets.durability, None);
         assert_eq!(
-            exposed(&stores.get(DEFAULT).unwrap().databases),
+            exposed(&stores.get(DEFAULT_STORE).unwrap().databases),
             ["sqlite:x.db"]
         );
     }

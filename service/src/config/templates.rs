@@ -5,15 +5,16 @@ use std::sync::Arc;
 use figment::Figment;
 use odometer_core::{
     definition::{Definition, DefinitionChange, DefinitionError, Order},
+    glob::Glob,
     name::SequenceName,
+    templates::{Rule, Template, Templates},
 };
+use odometer_process::faults::{self, Fault};
 use serde_json::{Map, Value};
 
 use super::fields::{self, WrongField};
 use super::stores::StoresConfig;
 use super::{ConfigError, Unknown, name_of};
-use crate::sequence::glob::Glob;
-use crate::sequence::templates::{Rule, Template, Templates};
 
 /// What a template has besides the fields of a definition.
 const OWN_KEYS: [&str; 2] = ["match", "share"];
@@ -34,7 +35,7 @@ const COUNTS: [&str; 7] = [
 ///
 /// # Errors
 /// The first key that cannot be used.
-pub(super) fn read(
+pub(crate) fn read(
     layers: &Figment,
     unknown: Unknown,
     stores: &StoresConfig,
@@ -56,6 +57,9 @@ pub(super) fn read(
             ConfigError::new(of_template(layers, &key), problem)
         };
         rules.push(rule(section, &default, stores).map_err(refused)?);
+    }
+    if faults::is(Fault::LastTemplate) {
+        rules.reverse();
     }
     let creates_others = unknown == Unknown::Create;
     Templates::new(rules, default, creates_others).map_err(|error| {

@@ -7,13 +7,13 @@ use odometer_core::definition::Definition;
 use super::*;
 
 /// A configuration file, and flags that name it.
-pub(super) struct File {
+pub(crate) struct File {
     directory: PathBuf,
     flags: Flags,
 }
 
 impl File {
-    pub(super) fn with(content: &str) -> Self {
+    pub(crate) fn with(content: &str) -> Self {
         let directory = std::env::temp_dir().join(format!("odometer-{}", uuid::Uuid::new_v4()));
         fs::create_dir(&directory).unwrap();
         let path = directory.join("odometer.toml");
@@ -25,17 +25,17 @@ impl File {
         Self { directory, flags }
     }
 
-    pub(super) fn beside(&self, name: &str, content: &str) -> String {
+    pub(crate) fn beside(&self, name: &str, content: &str) -> String {
         let path = self.directory.join(name);
         fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
-    pub(super) fn load(&self) -> Result<Config, ConfigError> {
+    pub(crate) fn load(&self) -> Result<Config, ConfigError> {
         Config::load(&self.flags, &Environment::default())
     }
 
-    pub(super) fn refusal(&self) -> String {
+    pub(crate) fn refusal(&self) -> String {
         self.load().unwrap_err().to_string()
     }
 }
@@ -51,7 +51,7 @@ fn from_environment<const N: usize>(variables: [(&str, &str); N]) -> Result<Conf
 }
 
 impl File {
-    pub(super) fn load_with<const N: usize>(
+    pub(crate) fn load_with<const N: usize>(
         &self,
         variables: [(&str, &str); N],
     ) -> Result<Config, ConfigError> {

@@ -20,7 +20,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A duration, from text alone: a number without its unit is refused.
-pub(super) fn duration<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
+pub(crate) fn duration<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
     struct Text;
 
     impl Visitor<'_> for Text {
@@ -39,7 +39,7 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(source: D) -> Result<Duration,
 }
 
 /// A whole number from 0 up to what `T` holds, from a number or its decimal digits.
-pub(super) fn number<'de, D, T>(source: D) -> Result<T, D::Error>
+pub(crate) fn number<'de, D, T>(source: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: TryFrom<u64>,
@@ -76,7 +76,7 @@ where
 }
 
 /// As [`number`], for a value whose absence means something.
-pub(super) fn some_number<'de, D, T>(source: D) -> Result<Option<T>, D::Error>
+pub(crate) fn some_number<'de, D, T>(source: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: TryFrom<u64>,
@@ -85,7 +85,7 @@ where
 }
 
 /// Words, from a list or from text with commas between them.
-pub(super) fn words<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> {
+pub(crate) fn words<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> {
     struct Words;
 
     impl<'de> Visitor<'de> for Words {
@@ -114,7 +114,7 @@ pub(super) fn words<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>,
 }
 
 /// A truth value, from `true` or `false` or their text.
-pub(super) fn truth<'de, D: Deserializer<'de>>(source: D) -> Result<bool, D::Error> {
+pub(crate) fn truth<'de, D: Deserializer<'de>>(source: D) -> Result<bool, D::Error> {
     struct Truth;
 
     impl Visitor<'_> for Truth {

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::{HttpMessage, HttpRequest};
 use metrics::Counter;
+use odometer_process::faults::{self, Fault};
+use odometer_sequence::audit::Author;
 
-use super::admission::CallPlace;
-use super::envelope::RequestId;
+use super::call_limit::LeavableSlot;
 use super::problem::{Code, Problem};
+use super::request_id::RequestId;
 use super::wrong_tokens::{Turn, WrongTokens};
 use crate::config::Secret;
-use crate::sabotage::{self, Fault};
-use crate::sequence::audit::Author;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -23,7 +23,7 @@ const MAX_FORWARDED_FOR: usize = 256;
 const DELAY: Duration = Duration::from_secs(1);
 
 /// Who may change sequences on this listener.
-pub(super) struct Administration {
+pub(crate) struct Administration {
     needed: Needed,
     wrong: WrongTokens,
 }
@@ -40,7 +40,7 @@ enum Needed {
 
 impl Administration {
     /// Decides for one listener; `refused` counts tokens that were wrong.
-    pub(super) fn new(loopback: bool, token: Option<Secret>, refused: Counter) -> Self {
+    pub(crate) fn new(loopback: bool, token: Option<Secret>, refused: Counter) -> Self {
         let needed = match (loopback, token) {
             (_, Some(token)) => Needed::Token(token),
             (true, None) => Needed::Nothing,
@@ -53,17 +53,17 @@ impl Administration {
     }
 
     /// Whether nobody has to show a token here.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         matches!(self.needed, Needed::Nothing)
     }
 
     /// Writes to the log what came of a minute that is over.
-    pub(super) fn tell(&self) {
+    pub(crate) fn tell(&self) {
         self.wrong.tell(Instant::now());
     }
 
     /// Writes to the log all that it was not told yet.
-    pub(super) fn tell_all(&self) {
+    pub(crate) fn tell_all(&self) {
         self.wrong.tell_all();
     }
 
@@ -74,10 +74,10 @@ impl Administration {
     /// 401 without the right token; 403 if there is no token that would be right, or if nobody needs
     /// one and the call came through a proxy; 503 if too many tokens of the address wait, or if there
     /// is no place among the calls being answered after the wait.
-    pub(super) async fn admit(&self, request: &HttpRequest) -> Result<Author, Problem> {
+    pub(crate) async fn admit(&self, request: &HttpRequest) -> Result<Author, Problem> {
         let given = request.headers().get(header::AUTHORIZATION);
         match &self.needed {
-            _ if sabotage::is(Fault::AnybodyChanges) => Ok(author("anybody", request)),
+            _ if faults::is(Fault::AnybodyChanges) => Ok(author("anybody", request)),
             Needed::Nothing if is_forwarded(request.headers()) => Err(Problem::new(
                 Code::Forbidden,
                 "The call came through a proxy to a service that takes changes from its own machine \
@@ -112,7 +112,7 @@ impl Administration {
 
 /// Waits, and leaves the call's place to others meanwhile.
 async fn wait(request: &HttpRequest) -> Result<(), Problem> {
-    let place = request.extensions().get::<CallPlace>().cloned();
+    let place = request.extensions().get::<LeavableSlot>().cloned();
     if let Some(place) = &place {
         place.leave();
     }
@@ -340,7 +340,7 @@ mod tests {
     #[actix_web::test]
     async fn what_waits_holds_no_place_among_the_calls_being_answered() {
         let administration = guessed();
-        let (in_flight, place) = CallPlace::alone();
+        let (in_flight, place) = LeavableSlot::alone();
         let request = shows("s3cret", 1);
         request.extensions_mut().insert(place.clone());
         let mut answer = Box::pin(administration.admit(&request));

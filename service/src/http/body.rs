@@ -13,27 +13,27 @@ use actix_web::web::{Bytes, BytesMut, Payload};
 use actix_web::{HttpMessage, HttpRequest, HttpResponse, ResponseError};
 use futures_util::{Stream, StreamExt};
 use odometer_core::duration::exact;
+use odometer_process::faults::{self, Fault};
 use serde_json::Value;
 
 use super::edge::{Body, Progress};
 use super::keeping::keeping;
 use super::problem::{Code, Problem};
-use crate::sabotage::{self, Fault};
 
 /// How much of a body is read, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(crate) struct Bounds {
     /// Bytes.
-    pub(super) limit: usize,
+    pub(crate) limit: usize,
     /// From the head of the request to the end of its body.
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// Reads a body that has to be JSON.
 ///
 /// # Errors
 /// 415 when another media type or none is given, 413 above the bound, 400 when it does not arrive.
-pub(super) async fn json(
+pub(crate) async fn json(
     request: &HttpRequest,
     payload: Payload,
     bounds: Bounds,
@@ -48,7 +48,7 @@ pub(super) async fn json(
 ///
 /// # Errors
 /// 415 for a body of another media type, 413 above the bound, 400 for anything but `{}`.
-pub(super) async fn nothing(
+pub(crate) async fn nothing(
     request: &HttpRequest,
     payload: Payload,
     bounds: Bounds,
@@ -64,7 +64,7 @@ pub(super) async fn nothing(
 ///
 /// # Errors
 /// 415 for a body of another media type, 413 above the bound, 400 when it does not arrive.
-pub(super) async fn json_or_nothing(
+pub(crate) async fn json_or_nothing(
     request: &HttpRequest,
     payload: Payload,
     bounds: Bounds,
@@ -99,7 +99,7 @@ fn no_fields(body: &[u8]) -> Result<(), Problem> {
 }
 
 /// What a request has behind its head.
-pub(super) fn behind(head: &RequestHead) -> Body {
+pub(crate) fn behind(head: &RequestHead) -> Body {
     if head.headers().contains_key(header::TRANSFER_ENCODING) {
         return Body::Chunked;
     }
@@ -114,12 +114,12 @@ pub(super) fn behind(head: &RequestHead) -> Body {
 /// # Errors
 /// The reply to a body that is too large, ends early or does not end in time. That reply keeps what
 /// is left of the body, or the connection would go on reading it without end.
-pub(super) async fn read_chunked(
+pub(crate) async fn read_chunked(
     request: &mut ServiceRequest,
     bounds: Bounds,
 ) -> Result<(), HttpResponse> {
     let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
-    if !is_chunked || sabotage::is(Fault::NoConnectionGuard) {
+    if !is_chunked || faults::is(Fault::NoConnectionGuard) {
         return Ok(());
     }
     let progress = request.conn_data::<Rc<Progress>>().cloned();

@@ -6,42 +6,33 @@ use std::time::Instant;
 
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::http::header::{self, HeaderValue};
 use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpMessage, HttpResponse, ResponseError};
 use odometer_core::name::SequenceName;
+use odometer_process::metrics::Route;
 use tracing::Instrument as _;
-use uuid::{Builder, Uuid};
 
 use super::edge::{Answering, Progress, Watch};
 use super::problem::Code;
+use super::request_id::{REQUEST_ID, RequestId};
+use super::state::Http;
 use super::trace::{self, TRACEPARENT};
-use super::{Http, body, parse};
-use crate::metrics::Route;
+use super::{body, parse, request_id};
 #[cfg(feature = "otlp")]
-use crate::otlp;
-
-/// Names a call in the log. A caller's own is kept where it is safe to print.
-pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-/// What names this call, for those who answer it.
-#[derive(Clone, Debug)]
-pub(super) struct RequestId(pub(super) HeaderValue);
-
-/// The longest request id that is kept, in bytes.
-const MAX_REQUEST_ID: usize = 128;
+use odometer_process::log;
 
 /// Answers one call.
-pub(super) async fn envelope(
+pub(crate) async fn envelope(
     request: ServiceRequest,
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let (mut request, started) = (request, Instant::now());
     let progress = request.conn_data::<Rc<Progress>>().cloned();
     let answering = progress.map(|progress| progress.answer(body::behind(request.head())));
-    let id = request_id(request.headers().get(REQUEST_ID));
+    let id = request_id::of(request.headers().get(REQUEST_ID));
     let (span, trace) = trace::enter(request.headers(), id.to_str().unwrap_or_default());
     let http = request.app_data::<Data<Http>>().cloned();
     request.extensions_mut().insert(RequestId(id.clone()));
@@ -102,27 +93,6 @@ async fn refusal(
     Some(problem.error_response())
 }
 
-/// Whether a caller's request id may be printed and sent back.
-pub(super) fn is_safe(id: &HeaderValue) -> bool {
-    let id = id.as_bytes();
-    (1..=MAX_REQUEST_ID).contains(&id.len())
-        && id.iter().all(|byte| {
-            byte.is_ascii_alphanumeric()
-                || matches!(byte, b'-' | b'_' | b'.' | b':' | b'/' | b'+' | b'=' | b'@')
-        })
-}
-
-fn request_id(given: Option<&HeaderValue>) -> HeaderValue {
-    if let Some(given) = given.filter(|given| is_safe(given)) {
-        return given.clone();
-    }
-    let mut text = Uuid::encode_buffer();
-    // The generator of this thread: asking the operating system costs a call each time.
-    let id = Builder::from_random_bytes(rand::random()).into_uuid();
-    let text = id.hyphenated().encode_lower(&mut text);
-    HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))
-}
-
 /// The reason in the store is logged where it is seen; this line ties it to the call.
 ///
 /// An outage refuses thousands of calls a second: of each sequence one line now and then says how
@@ -146,17 +116,17 @@ fn log(response: &ServiceResponse, http: Option<&Data<Http>>) {
 #[cfg(feature = "otlp")]
 fn note_answer(span: &tracing::Span, response: &ServiceResponse) {
     let (request, status) = (response.request(), response.status());
-    otlp::note(span, "http.request.method", request.method().to_string());
+    log::note(span, "http.request.method", request.method().to_string());
     if let Some(pattern) = request.match_pattern() {
-        otlp::note(span, "http.route", pattern);
+        log::note(span, "http.route", pattern);
     }
-    otlp::note(
+    log::note(
         span,
         "http.response.status_code",
         i64::from(status.as_u16()),
     );
     if status.is_server_error() {
-        otlp::note_failure(span, status.to_string());
+        log::note_failure(span, status.to_string());
     }
 }
 
@@ -184,27 +154,5 @@ fn route_of(pattern: Option<&str>) -> Route {
         Some("/openapi.json") => Route::OpenApi,
         Some("/" | "/page/{file}") => Route::Page,
         _ => Route::Other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_safe_request_id_is_kept() {
-        let given = HeaderValue::from_static("trace-1.2:3/4+5=@_");
-        assert_eq!(request_id(Some(&given)), given);
-    }
-
-    #[test]
-    fn an_unsafe_request_id_is_replaced() {
-        let long = HeaderValue::from_str(&"a".repeat(129)).ok();
-        let unsafe_ones = ["", "a b", "a\"b", "a\tb"].map(|text| HeaderValue::from_str(text).ok());
-        for given in unsafe_ones.into_iter().chain([long]) {
-            let id = request_id(given.as_ref());
-            assert_eq!(id.len(), 36, "{given:?}");
-        }
-        assert_ne!(request_id(None), request_id(None));
     }
 }

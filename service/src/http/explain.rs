@@ -2,20 +2,23 @@
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
+use odometer_sequence::explain::{Explanation, NumberFate, Origin};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::openapi::parameters::{ExplainQuery, SequencePath};
-use super::openapi::values;
+use super::payload::{
+    parameters::{ExplainQuery, SequencePath},
+    values,
+};
 use super::problem::Problem;
-use super::sequences::rfc_3339;
-use super::{Http, near, parse};
-use crate::sequence::explain::{Explanation, NumberFate, Origin};
+use super::state::Http;
+use super::text::rfc_3339;
+use super::{near, parse};
 
 /// What is known of one number, never more.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ExplainedNumber)]
-pub(super) struct Explained {
+pub(crate) struct Explained {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     /// The period of the number; null if the sequence counts without periods.
@@ -36,7 +39,7 @@ pub(super) struct Explained {
 
 /// The block that a number comes from.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ExplainedBlock {
+pub(crate) struct ExplainedBlock {
     /// The first number.
     #[schema(value_type = values::NumberString, example = "1")]
     first: String,
@@ -76,7 +79,7 @@ enum Fate {
     params(SequencePath, ExplainQuery),
     responses((status = 200, description = "What is known of the number.", body = Explained))
 )]
-pub(super) async fn explain(
+pub(crate) async fn explain(
     request: HttpRequest,
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {

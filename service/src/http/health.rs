@@ -3,10 +3,10 @@
 use actix_web::HttpResponse;
 use actix_web::http::header;
 use actix_web::web::Data;
+use odometer_sequence::Readiness;
 
-use super::Http;
 use super::problem::{Code, Problem};
-use crate::sequence::Readiness;
+use super::state::Http;
 
 /// Media type of a scrape: Prometheus text format 0.0.4.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -20,7 +20,7 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
     responses((status = 200, description = "The process runs.", body = String,
         content_type = "text/plain", example = "alive\n"))
 )]
-pub(super) async fn livez() -> HttpResponse {
+pub(crate) async fn livez() -> HttpResponse {
     text("alive\n")
 }
 
@@ -34,7 +34,7 @@ pub(super) async fn livez() -> HttpResponse {
         away, as long as some reserve lasts.", body = String, content_type = "text/plain",
         example = "ready\n"))
 )]
-pub(super) async fn readyz(http: Data<Http>) -> Result<HttpResponse, Problem> {
+pub(crate) async fn readyz(http: Data<Http>) -> Result<HttpResponse, Problem> {
     match why_not_ready(http.directory.readiness()) {
         None => Ok(text("ready\n")),
         Some((code, sentence)) => Err(Problem::new(code, sentence)),
@@ -42,7 +42,7 @@ pub(super) async fn readyz(http: Data<Http>) -> Result<HttpResponse, Problem> {
 }
 
 /// Why calls should not be sent here; nothing where they should.
-pub(super) fn why_not_ready(readiness: Readiness) -> Option<(Code, &'static str)> {
+pub(crate) fn why_not_ready(readiness: Readiness) -> Option<(Code, &'static str)> {
     match readiness {
         Readiness::Ready => None,
         Readiness::Draining => Some((Code::Draining, "This replica is stopping.")),
@@ -70,7 +70,7 @@ pub(super) fn why_not_ready(readiness: Readiness) -> Option<(Code, &'static str)
     responses((status = 200, description = "Prometheus text format 0.0.4.", body = String,
         content_type = "text/plain"))
 )]
-pub(super) async fn metrics(http: Data<Http>) -> HttpResponse {
+pub(crate) async fn metrics(http: Data<Http>) -> HttpResponse {
     http.directory.publish_metrics();
     HttpResponse::Ok()
         .insert_header((header::CONTENT_TYPE, PROMETHEUS))
@@ -85,7 +85,7 @@ pub(super) async fn metrics(http: Data<Http>) -> HttpResponse {
     tag = "operation",
     responses((status = 200, description = "OpenAPI 3.1.", body = Object))
 )]
-pub(super) async fn openapi(http: Data<Http>) -> HttpResponse {
+pub(crate) async fn openapi(http: Data<Http>) -> HttpResponse {
     HttpResponse::Ok()
         .insert_header((header::CONTENT_TYPE, "application/json"))
         .body(http.openapi.clone())

@@ -21,19 +21,20 @@ use actix_web::{Error, HttpResponse};
 use futures_util::future::Either;
 use metrics::{Counter, Histogram};
 use odometer_core::period::Period;
+use odometer_process::metrics::{Metrics, Route};
+use odometer_sequence::Directory;
 
 use super::edge::Watch;
 use super::parse::Wanted;
+use super::state::Http;
 use super::trace::{TRACEPARENT, Trace};
-use super::{Http, envelope, large_replies, parse, reply};
-use crate::metrics::{Metrics, Route};
-use crate::sequence::Directory;
+use super::{large_replies, parse, reply, request_id};
 
 /// One warm call in so many is timed: reading the clock twice costs as much as the number.
 const SAMPLE: u32 = 64;
 
 /// Puts the warm path in front of an application.
-pub(super) struct Warm {
+pub(crate) struct Warm {
     directory: Arc<Directory>,
     metrics: Arc<Metrics>,
     watch: Rc<Watch>,
@@ -41,7 +42,7 @@ pub(super) struct Warm {
 
 impl Warm {
     /// The warm path of this service, for the worker whose connections are watched by `watch`.
-    pub(super) fn new(http: &Http, watch: Rc<Watch>) -> Self {
+    pub(crate) fn new(http: &Http, watch: Rc<Watch>) -> Self {
         Self {
             watch,
             directory: Arc::clone(&http.directory),
@@ -73,7 +74,7 @@ where
 }
 
 /// The application behind the warm path, one for each worker.
-pub(super) struct WarmFirst<S> {
+pub(crate) struct WarmFirst<S> {
     directory: Arc<Directory>,
     watch: Rc<Watch>,
     answered: Counter,
@@ -114,7 +115,7 @@ impl<S> WarmFirst<S> {
         if let Some(id) = plain.request_id {
             response
                 .headers_mut()
-                .insert(envelope::REQUEST_ID, id.clone());
+                .insert(request_id::REQUEST_ID, id.clone());
         }
         if let Some(given) = plain.traceparent {
             let trace = Trace::after(given.as_bytes());
@@ -174,7 +175,7 @@ impl<'a> Plain<'a> {
             match header.as_str() {
                 "accept" if names_text(value.as_bytes()) => wanted = parse::wanted(head.headers()),
                 "content-length" if value.as_bytes() != b"0" => return None,
-                "x-request-id" if !envelope::is_safe(value) => return None,
+                "x-request-id" if !request_id::is_safe(value) => return None,
                 "x-request-id" => request_id = Some(value),
                 // What comes twice is judged elsewhere.
                 "traceparent" if traceparent.is_some() => return None,

@@ -20,7 +20,7 @@ struct Keeping<T> {
 }
 
 /// The same reply, which keeps `kept` until its body is written.
-pub(super) fn keeping<T: Unpin + 'static>(response: HttpResponse, kept: T) -> HttpResponse {
+pub(crate) fn keeping<T: Unpin + 'static>(response: HttpResponse, kept: T) -> HttpResponse {
     response.map_body(|_head, body| match body.try_into_bytes() {
         Ok(left) => BoxBody::new(Keeping {
             n_bytes: left.len() as u64,

@@ -8,11 +8,11 @@ use actix_web::dev::ServiceResponse;
 use actix_web::http::Method;
 use actix_web::{HttpResponse, ResponseError};
 use metrics::Counter;
+use odometer_process::faults::{self, Fault};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::keeping::keeping;
 use super::problem::{Code, Problem};
-use crate::sabotage::{self, Fault};
 
 const KIB: u64 = 1024;
 
@@ -32,7 +32,7 @@ const READINGS: &str = "Too many large replies are being written; ask for less, 
 const SCRAPES: &str = "Others read `/metrics` and have not taken their replies yet; try again.";
 
 /// The large replies of this replica.
-pub(super) struct LargeReplies {
+pub(crate) struct LargeReplies {
     others: Room,
     metrics: Room,
     refused: Counter,
@@ -45,7 +45,7 @@ struct Room {
 }
 
 /// What one reply has of it, free again when dropped.
-pub(super) type Part = Option<OwnedSemaphorePermit>;
+pub(crate) type Part = Option<OwnedSemaphorePermit>;
 
 impl Room {
     fn new(size: u32) -> Self {
@@ -67,7 +67,7 @@ impl Room {
 
 impl LargeReplies {
     /// None yet; `refused` counts those for which there is no room.
-    pub(super) fn new(refused: Counter) -> Self {
+    pub(crate) fn new(refused: Counter) -> Self {
         Self {
             others: Room::new(MAX_KIB),
             metrics: Room::new(MAX_METRICS_KIB),
@@ -79,7 +79,7 @@ impl LargeReplies {
     ///
     /// # Errors
     /// There is not enough.
-    pub(super) fn take(&self, n_bytes: u64) -> Result<Part, Problem> {
+    pub(crate) fn take(&self, n_bytes: u64) -> Result<Part, Problem> {
         if is_large(n_bytes) {
             self.part(&self.others, n_bytes, BATCHES)
         } else {
@@ -88,7 +88,7 @@ impl LargeReplies {
     }
 
     /// The same reply, which keeps as much of its part as it is large until it is written.
-    pub(super) fn keep(reply: HttpResponse, part: Part) -> HttpResponse {
+    pub(crate) fn keep(reply: HttpResponse, part: Part) -> HttpResponse {
         let (Some(mut part), BodySize::Sized(n_bytes)) = (part, reply.body().size()) else {
             return reply;
         };
@@ -102,7 +102,7 @@ impl LargeReplies {
 
     /// The same reply, which has its room until it is written, or a refusal if there is none. Only
     /// what was read can be refused: any other call has done something by now.
-    pub(super) fn fit(&self, response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
+    pub(crate) fn fit(&self, response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
         let request = response.request();
         let BodySize::Sized(n_bytes) = response.response().body().size() else {
             return response;
@@ -123,7 +123,7 @@ impl LargeReplies {
     }
 
     fn part(&self, room: &Room, n_bytes: u64, refusal: &'static str) -> Result<Part, Problem> {
-        if sabotage::is(Fault::NoConnectionGuard) {
+        if faults::is(Fault::NoConnectionGuard) {
             return Ok(None);
         }
         room.take(n_bytes).map(Some).ok_or_else(|| {
@@ -134,7 +134,7 @@ impl LargeReplies {
 }
 
 /// Whether a reply of so many bytes needs room.
-pub(super) fn is_large(n_bytes: u64) -> bool {
+pub(crate) fn is_large(n_bytes: u64) -> bool {
     n_bytes > MAX_SMALL
 }
 

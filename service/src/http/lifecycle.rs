@@ -8,17 +8,20 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::openapi::bodies::AdvanceRequest;
-use super::openapi::parameters::{IfMatch, PeriodPath, SequencePath};
-use super::openapi::values;
+use super::payload::{
+    bodies::AdvanceRequest,
+    parameters::{IfMatch, PeriodPath, SequencePath},
+    values,
+};
 use super::problem::Problem;
-use super::sequences::{entity_tag, rfc_3339};
-use super::{Http, body, near, parse};
+use super::state::Http;
+use super::text::{entity_tag, rfc_3339};
+use super::{body, near, parse};
 
 /// What a floor has become.
 #[derive(Serialize, ToSchema)]
 #[schema(as = AdvancedSequence)]
-pub(super) struct Advanced {
+pub(crate) struct Advanced {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     /// Nothing below this number of the sequence is issued any more.
@@ -37,7 +40,7 @@ pub(super) struct Advanced {
 /// A sequence that goes on.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RestoredSequence)]
-pub(super) struct Restored {
+pub(crate) struct Restored {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     /// `false` if the sequence was not retired.
@@ -62,7 +65,7 @@ pub(super) struct Restored {
         headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
     security((), ("adminToken" = []))
 )]
-pub(super) async fn advance(
+pub(crate) async fn advance(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,
@@ -107,7 +110,7 @@ pub(super) async fn advance(
         other replicas within `definition_refresh`.")),
     security((), ("adminToken" = []))
 )]
-pub(super) async fn retire(
+pub(crate) async fn retire(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,
@@ -133,7 +136,7 @@ pub(super) async fn retire(
         headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
     security((), ("adminToken" = []))
 )]
-pub(super) async fn restore(
+pub(crate) async fn restore(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,
@@ -167,7 +170,7 @@ pub(super) async fn restore(
         headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
     security((), ("adminToken" = []))
 )]
-pub(super) async fn remove_period(
+pub(crate) async fn remove_period(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,

@@ -1,14 +1,15 @@
 //! Refusals of a name that does not exist, with the names that may have been meant.
 
-use super::Http;
+use odometer_sequence::error::SequenceError;
+
 use super::problem::{Code, Problem};
-use crate::sequence::error::SequenceError;
+use super::state::Http;
 
 /// What was asked for, or the refusal.
 ///
 /// # Errors
 /// The problem that the error is; where there is no such sequence, with up to three near names.
-pub(super) async fn or_refused<T>(
+pub(crate) async fn or_refused<T>(
     http: &Http,
     outcome: Result<T, SequenceError>,
 ) -> Result<T, Problem> {

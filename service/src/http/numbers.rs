@@ -3,21 +3,24 @@
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use odometer_core::block::Block;
+use odometer_sequence::error::SequenceError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::large_replies::LargeReplies;
-use super::openapi::bodies::IssuedNumbers;
-use super::openapi::parameters::{AnySequencePath, BlocksQuery, NextQuery, Traceparent};
-use super::openapi::values;
+use super::payload::{
+    bodies::IssuedNumbers,
+    parameters::{AnySequencePath, BlocksQuery, NextQuery, Traceparent},
+    values,
+};
 use super::problem::Problem;
-use super::{Http, body, near, parse, reply};
-use crate::sequence::error::SequenceError;
+use super::state::Http;
+use super::{body, near, parse, reply};
 
 /// A range reserved for a caller who counts by itself.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ReservedBlock)]
-pub(super) struct Reserved {
+pub(crate) struct Reserved {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     /// The period of the numbers; null if the sequence counts without periods.
@@ -55,7 +58,7 @@ pub(super) struct Reserved {
                 not be read: a new trace."),
     )))
 )]
-pub(super) async fn next(
+pub(crate) async fn next(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,
@@ -90,7 +93,7 @@ pub(super) async fn next(
     params(AnySequencePath, BlocksQuery),
     responses((status = 200, description = "A range that nobody else gets.", body = Reserved))
 )]
-pub(super) async fn blocks(
+pub(crate) async fn blocks(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,

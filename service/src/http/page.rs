@@ -60,7 +60,7 @@ impl Asset {
 }
 
 /// Answers `/` and `/page/{file}`.
-pub(super) async fn page(request: HttpRequest) -> Result<HttpResponse, Problem> {
+pub(crate) async fn page(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let name = request.match_info().get("file").unwrap_or_default();
     let asset = ASSETS
         .iter()

@@ -5,17 +5,16 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::openapi::bodies::ParseRequest;
-use super::openapi::parameters::SequencePath;
-use super::openapi::values;
+use super::payload::{bodies::ParseRequest, parameters::SequencePath, values};
 use super::problem::Problem;
-use super::sequences::moment;
-use super::{Http, body, near, parse};
+use super::state::Http;
+use super::text::moment;
+use super::{body, near, parse};
 
 /// What a printed number says.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ParsedNumber)]
-pub(super) struct Parsed {
+pub(crate) struct Parsed {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     /// The period of the number; null if the sequence counts without periods.
@@ -52,7 +51,7 @@ pub(super) struct Parsed {
     responses((status = 200, description = "What the id says; check digits were right.",
         body = Parsed))
 )]
-pub(super) async fn parse(
+pub(crate) async fn parse(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,

@@ -10,13 +10,11 @@ use actix_web::{HttpResponse, ResponseError};
 use odometer_core::definition::DefinitionError;
 use odometer_core::name::InvalidName;
 use odometer_core::period::InvalidPeriod;
+use odometer_sequence::{error::SequenceError, workers::WorkerError};
 use serde::Serialize;
 
-use crate::sequence::error::SequenceError;
-use crate::sequence::workers::WorkerError;
-
 /// Media type of a problem.
-pub(super) const MEDIA_TYPE: &str = "application/problem+json";
+pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
 /// Seconds a caller is asked to wait after a 503: the service itself tries again several times a
 /// second, so there is nothing to wait longer for.
@@ -30,19 +28,19 @@ macro_rules! codes {
         ///
         /// The list is closed: a client may match it exhaustively.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub(super) enum Code { $($variant),+ }
+        pub(crate) enum Code { $($variant),+ }
 
         impl Code {
             /// The closed list, in the order of the contract.
-            pub(super) const ALL: &[Self] = &[$(Self::$variant),+];
+            pub(crate) const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// The word in `code`, and the end of `type`.
-            pub(super) fn as_str(self) -> &'static str {
+            pub(crate) fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $code),+ }
             }
 
             /// The status a reply with this code has.
-            pub(super) fn status(self) -> StatusCode {
+            pub(crate) fn status(self) -> StatusCode {
                 match self { $(Self::$variant => StatusCode::$status),+ }
             }
 
@@ -96,7 +94,7 @@ codes! {
 /// The sentence is public. Whoever makes one puts nothing into it that the caller may not see: no
 /// message of a database, no URL, no token.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     code: Code,
     detail: Cow<'static, str>,
     allow: Option<&'static str>,
@@ -118,7 +116,7 @@ struct Body<'a> {
 
 impl Problem {
     /// A problem of this code, with the sentence that tells what to do.
-    pub(super) fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
             detail: detail.into(),
@@ -129,7 +127,7 @@ impl Problem {
     }
 
     /// 405 for a path that takes only the methods in `allow`, written as in the `Allow` header.
-    pub(super) fn method_not_allowed(allow: &'static str) -> Self {
+    pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
         Self {
             code: Code::MethodNotAllowed,
             detail: format!("This path takes {allow} only.").into(),
@@ -147,14 +145,14 @@ impl Problem {
     }
 
     /// The same, with the end of the connection.
-    pub(super) fn closing(mut self) -> Self {
+    pub(crate) fn closing(mut self) -> Self {
         self.is_closing = true;
         self
     }
 
     /// The code of this problem.
     #[cfg(test)]
-    pub(super) fn code(&self) -> Code {
+    pub(crate) fn code(&self) -> Code {
         self.code
     }
 }

@@ -7,15 +7,14 @@
 use std::time::Instant;
 
 use odometer_core::name::SequenceName;
-
-use crate::seldom::{Line, Seldom};
+use odometer_process::log_throttle::{Line, LogThrottle};
 
 /// Of what a line was written when.
 #[derive(Default)]
-pub(super) struct RepeatedLines {
-    refused: Seldom<Refused>,
+pub(crate) struct RepeatedLines {
+    refused: LogThrottle<Refused>,
     /// There is only one kind.
-    malformed: Seldom<()>,
+    malformed: LogThrottle<()>,
 }
 
 /// Refusals that share a line. A sequence may be called as a code is.
@@ -27,27 +26,27 @@ enum Refused {
 
 impl RepeatedLines {
     /// Notes a call that was refused, of a sequence if it named one.
-    pub(super) fn note_refused(&self, sequence: Option<SequenceName>, code: &'static str) {
+    pub(crate) fn note_refused(&self, sequence: Option<SequenceName>, code: &'static str) {
         let key = sequence.map_or(Refused::Code(code), Refused::Sequence);
         let line = self.refused.line(key, code, Instant::now());
         line.iter().for_each(write_refused);
     }
 
     /// Notes a connection that was closed because what came is not HTTP.
-    pub(super) fn note_malformed(&self, error: String) {
+    pub(crate) fn note_malformed(&self, error: String) {
         let line = self.malformed.line((), error, Instant::now());
         line.iter().for_each(write_malformed);
     }
 
     /// Writes what had no line for long enough.
-    pub(super) fn tell(&self) {
+    pub(crate) fn tell(&self) {
         let now = Instant::now();
         self.refused.rest(now).iter().for_each(write_refused);
         self.malformed.rest(now).iter().for_each(write_malformed);
     }
 
     /// Writes all that had no line.
-    pub(super) fn tell_all(&self) {
+    pub(crate) fn tell_all(&self) {
         let now = Instant::now();
         self.refused.whole_rest(now).iter().for_each(write_refused);
         self.malformed

@@ -2,21 +2,29 @@
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
-use odometer_core::definition::{Kind, Order, PeriodKind};
 use odometer_core::runway::Runway;
+use odometer_core::{
+    definition::{Kind, Order},
+    period::PeriodKind,
+};
+use odometer_sequence::description::{BlockState, LivePage, LiveSequence, Moment, StoreHealth};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::openapi::parameters::{LiveSequencesQuery, SequencePath, ShownPeriodQuery};
-use super::openapi::{self, values};
+use super::payload::{
+    self,
+    parameters::{LiveSequencesQuery, SequencePath, ShownPeriodQuery},
+    values,
+};
 use super::problem::Problem;
-use super::sequences::{HeldBlock, WorkerLease, moment, rfc_3339};
-use super::{Http, health, parse, serving};
-use crate::sequence::description::{BlockState, LivePage, LiveSequence, Moment, StoreHealth};
+use super::sequences::{HeldBlock, WorkerLease};
+use super::state::Http;
+use super::text::{moment, rfc_3339};
+use super::{health, parse, serving};
 
 /// One running process.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Replica {
+pub(crate) struct Replica {
     /// What the journal calls this process.
     #[schema(example = "host-4711-f27ed21c")]
     holder: String,
@@ -43,7 +51,7 @@ pub(super) struct Replica {
 /// A store, as this replica sees it now.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ReplicaStore)]
-pub(super) struct Store {
+pub(crate) struct Store {
     #[schema(value_type = values::StoreName)]
     name: String,
     #[schema(value_type = values::StoreKind)]
@@ -57,7 +65,7 @@ pub(super) struct Store {
 /// A database of a store.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ReplicaDatabase)]
-pub(super) struct Database {
+pub(crate) struct Database {
     /// The URL without user, password and parameters.
     #[schema(example = "postgres://db.example:5432/odometer")]
     database: String,
@@ -70,7 +78,7 @@ pub(super) struct Database {
 /// A Redis server of a store.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ReplicaRedis)]
-pub(super) struct Server {
+pub(crate) struct Server {
     /// The URL without user, password and parameters.
     #[schema(example = "redis://redis.example:6379")]
     server: String,
@@ -81,7 +89,7 @@ pub(super) struct Server {
 /// A page of the names in this replica's memory.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LiveSequencePage)]
-pub(super) struct LiveListing {
+pub(crate) struct LiveListing {
     /// The sequences, in the byte order of their names.
     sequences: Vec<Live>,
     /// The `after` of the next page; null on the last page. A page may be short, even empty, and
@@ -93,7 +101,7 @@ pub(super) struct LiveListing {
 /// A sequence, as this replica's memory knows it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LiveSequence)]
-pub(super) struct Live {
+pub(crate) struct Live {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     #[schema(value_type = values::SequenceKind)]
@@ -144,14 +152,14 @@ pub(super) struct Live {
     #[schema(example = "1 at first use")]
     why: Option<String>,
     /// How long the numbers last that are not reserved yet, as of the last refill; null before it.
-    #[schema(value_type = Option<openapi::definition::Runway>)]
+    #[schema(value_type = Option<payload::definition::Runway>)]
     runway: Option<Runway>,
 }
 
 /// What this replica's memory knows of one name, with its last minutes.
 #[derive(Serialize, ToSchema)]
 #[schema(as = WatchedSequence)]
-pub(super) struct Watched {
+pub(crate) struct Watched {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     /// The sequence; null if it is not in memory, though it may exist.
@@ -164,7 +172,7 @@ pub(super) struct Watched {
 /// The use of a sequence in one second.
 #[derive(Serialize, ToSchema)]
 #[schema(as = UsageSecond)]
-pub(super) struct Second {
+pub(crate) struct Second {
     /// Numbers issued a second.
     #[schema(example = 12.5)]
     rate: f32,
@@ -181,7 +189,7 @@ pub(super) struct Second {
     tag = "operation",
     responses((status = 200, description = "This replica, from memory alone.", body = Replica))
 )]
-pub(super) async fn replica(
+pub(crate) async fn replica(
     request: HttpRequest,
     http: Data<Http>,
 ) -> Result<HttpResponse, Problem> {
@@ -210,7 +218,7 @@ pub(super) async fn replica(
     responses((status = 200, description = "A page, from memory alone; names that came in the last \
         moments may be missing.", body = LiveListing))
 )]
-pub(super) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
+pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let asked = parse::live(request.uri().query())?;
     let limit = usize::try_from(asked.limit).unwrap_or(usize::MAX);
     let directory = &http.directory;
@@ -227,7 +235,7 @@ pub(super) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     params(SequencePath, ShownPeriodQuery),
     responses((status = 200, description = "The name, from memory alone.", body = Watched))
 )]
-pub(super) async fn watch(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
+pub(crate) async fn watch(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let name = parse::live_name(request.uri().path())?;
     let period = parse::period(request.uri().query())?;
     let watched = http.directory.watch(&name, period.as_ref())?;

@@ -13,11 +13,10 @@ use actix_web::web::Bytes;
 use odometer_core::block::Block;
 use odometer_core::format::{Format, Printer};
 use odometer_core::period::Period;
+use odometer_sequence::{Directory, face::Shown};
 
 use super::large_replies;
 use super::parse::{self, Wanted};
-use crate::sequence::Directory;
-use crate::sequence::face::Shown;
 
 /// Media type of a number.
 const JSON: &str = "application/json";
@@ -37,7 +36,7 @@ const FRAME_OF_AN_ID: usize = 3;
 const PERIOD: HeaderName = HeaderName::from_static("odometer-period");
 
 /// How many bytes the ids of a reply have at most, as far as is known of their sequence.
-pub(super) fn most_bytes(
+pub(crate) fn most_bytes(
     directory: &Directory,
     name: &str,
     asked: &parse::Next,
@@ -78,7 +77,7 @@ fn one_json(shown: Shown<'_>, value: i64) -> Bytes {
 }
 
 /// The reply for one number.
-pub(super) fn one(shown: Shown<'_>, value: i64, wanted: Wanted) -> HttpResponse {
+pub(crate) fn one(shown: Shown<'_>, value: i64, wanted: Wanted) -> HttpResponse {
     match wanted {
         Wanted::Json => ok(JSON, one_json(shown, value)),
         Wanted::Text => text(shown, std::iter::once(value), 1),
@@ -86,7 +85,7 @@ pub(super) fn one(shown: Shown<'_>, value: i64, wanted: Wanted) -> HttpResponse 
 }
 
 /// The reply for a batch; `ids` says whether the printed ids stand beside the ranges.
-pub(super) fn batch(shown: Shown<'_>, ranges: &[Block], ids: bool, wanted: Wanted) -> HttpResponse {
+pub(crate) fn batch(shown: Shown<'_>, ranges: &[Block], ids: bool, wanted: Wanted) -> HttpResponse {
     match wanted {
         Wanted::Json => ok(JSON, batch_json(shown, ranges, ids)),
         Wanted::Text => text(
@@ -209,9 +208,9 @@ fn n_numbers(ranges: &[Block]) -> usize {
 mod tests {
     use actix_web::body::MessageBody;
     use odometer_core::{
-        definition::{Definition, PeriodKind},
+        definition::Definition,
         name::SequenceName,
-        period::CounterKey,
+        period::{CounterKey, PeriodKind},
     };
     use serde_json::{Value, json};
 

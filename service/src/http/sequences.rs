@@ -1,36 +1,41 @@
 //! Definitions of sequences: read, listed, made and changed.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use jiff::Timestamp;
 use odometer_core::definition::{ChangeError, Definition, DefinitionChange};
 use odometer_core::runway::Runway;
+use odometer_sequence::{
+    description::{
+        BlockState, Description, JournalBlock, LeaseState, Page, Rehearsed, Serving, State,
+    },
+    error::SequenceError,
+};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::openapi::parameters::{
-    DryRunQuery, IfMatch, IfNoneMatch, SequencePath, SequencesQuery, ShownPeriodQuery,
+use super::payload::{
+    self,
+    parameters::{
+        DryRunQuery, IfMatch, IfNoneMatch, SequencePath, SequencesQuery, ShownPeriodQuery,
+    },
+    values,
 };
-use super::openapi::{self, values};
 use super::problem::{Code, Problem};
 use super::serving::ServingStore;
-use super::{Http, body, near, parse};
-use crate::sequence::description::{
-    BlockState, Description, JournalBlock, LeaseState, Page, Rehearsed, Serving, State,
-};
-use crate::sequence::error::SequenceError;
+use super::state::Http;
+use super::text::{entity_tag, moment, rfc_3339};
+use super::{body, near, parse};
 
 /// A sequence, as one replica sees it.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Sequence {
+pub(crate) struct Sequence {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     #[serde(serialize_with = "definition")]
-    #[schema(value_type = openapi::definition::Definition)]
+    #[schema(value_type = payload::definition::Definition)]
     definition: Arc<Definition>,
     state: SequenceState,
     /// At most 100 blocks of the journal, those of all replicas: of the periods that sort last,
@@ -40,7 +45,7 @@ pub(super) struct Sequence {
 
 /// How a sequence stands on the replica that was asked.
 #[derive(Serialize, ToSchema)]
-pub(super) struct SequenceState {
+pub(crate) struct SequenceState {
     /// Whether the sequence is retired: it issues nothing until it is restored. Null while the
     /// store does not answer.
     #[schema(example = false)]
@@ -75,7 +80,7 @@ pub(super) struct SequenceState {
     #[schema(example = "1 at first use")]
     why: Option<String>,
     /// How long the numbers last that are not reserved yet; null while the store does not answer.
-    #[schema(value_type = Option<openapi::definition::Runway>)]
+    #[schema(value_type = Option<payload::definition::Runway>)]
     runway: Option<Runway>,
     /// What serves the sequence; null if its store is not in this replica's configuration.
     store: Option<ServingStore>,
@@ -84,7 +89,7 @@ pub(super) struct SequenceState {
 /// A worker id that this replica holds, and the time that is reserved with it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SnowflakeLease)]
-pub(super) struct WorkerLease {
+pub(crate) struct WorkerLease {
     #[schema(value_type = values::WorkerId)]
     worker: u32,
     /// The first time that ids may have.
@@ -106,7 +111,7 @@ pub(super) struct WorkerLease {
 
 /// A block in memory.
 #[derive(Serialize, ToSchema)]
-pub(super) struct HeldBlock {
+pub(crate) struct HeldBlock {
     /// The first number.
     #[schema(value_type = values::NumberString)]
     first: String,
@@ -124,7 +129,7 @@ pub(super) struct HeldBlock {
 /// A block in the journal.
 #[derive(Serialize, ToSchema)]
 #[schema(as = JournalBlock)]
-pub(super) struct JournalRow {
+pub(crate) struct JournalRow {
     /// The period of the numbers; null if the sequence counts without periods.
     #[schema(value_type = Option<values::Period>)]
     period: Option<String>,
@@ -153,7 +158,7 @@ pub(super) struct JournalRow {
 /// A page of definitions.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SequencePage)]
-pub(super) struct Listing {
+pub(crate) struct Listing {
     /// The sequences, in the byte order of their names.
     sequences: Vec<ListedSequence>,
     /// The `after` of the next page; null on the last page.
@@ -164,22 +169,22 @@ pub(super) struct Listing {
 /// One sequence of a page.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SequenceSummary)]
-pub(super) struct ListedSequence {
+pub(crate) struct ListedSequence {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     #[schema(value_type = values::SequenceStatus)]
     state: String,
     #[serde(serialize_with = "definition")]
-    #[schema(value_type = openapi::definition::Definition)]
+    #[schema(value_type = payload::definition::Definition)]
     definition: Arc<Definition>,
 }
 
 /// What a definition has become. With `dry_run=true`, what it would become.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DefinedSequence)]
-pub(super) struct Written {
+pub(crate) struct Written {
     #[serde(serialize_with = "definition")]
-    #[schema(value_type = openapi::definition::Definition)]
+    #[schema(value_type = payload::definition::Definition)]
     definition: Arc<Definition>,
     /// What is allowed but may surprise.
     #[schema(example = json!([]))]
@@ -187,7 +192,7 @@ pub(super) struct Written {
     /// The ids that this replica would give next, at most three. Present with `dry_run=true` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(
-        value_type = Vec<openapi::values::PrintedId>,
+        value_type = Vec<payload::values::PrintedId>,
         required = false,
         max_items = 3,
         example = json!(["1001", "1002", "1003"])
@@ -195,7 +200,7 @@ pub(super) struct Written {
     samples: Option<Vec<String>>,
     /// How long the numbers last that are not reserved yet. Present with `dry_run=true` only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = openapi::definition::Runway, required = false)]
+    #[schema(value_type = payload::definition::Runway, required = false)]
     runway: Option<Runway>,
 }
 
@@ -208,7 +213,7 @@ pub(super) struct Written {
     params(SequencesQuery),
     responses((status = 200, description = "A page of definitions.", body = Listing))
 )]
-pub(super) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
+pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let asked = parse::listing(request.uri().query())?;
     let directory = &http.directory;
     let page = directory
@@ -227,7 +232,7 @@ pub(super) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     responses((status = 200, description = "The sequence.", body = Sequence,
         headers(("ETag" = values::EntityTag, description = "The version of the definition."))))
 )]
-pub(super) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
+pub(crate) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let name = parse::name(request.uri().path())?;
     let period = parse::period(request.uri().query())?;
     let directory = &http.directory;
@@ -245,7 +250,7 @@ pub(super) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     operation_id = "defineSequence",
     tag = "sequences",
     params(SequencePath, DryRunQuery, IfNoneMatch, IfMatch),
-    request_body = openapi::definition::DefinitionChange,
+    request_body = payload::definition::DefinitionChange,
     responses(
         (status = 200, description = "Changed, or already as you asked. With `dry_run=true`, what \
             would come of it; nothing was changed.", body = Written,
@@ -255,7 +260,7 @@ pub(super) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     ),
     security((), ("adminToken" = []))
 )]
-pub(super) async fn define(
+pub(crate) async fn define(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,
@@ -301,22 +306,6 @@ fn not_defined(error: SequenceError) -> Problem {
 /// A definition that is shared, as it is written.
 fn definition<S: Serializer>(shared: &Definition, serializer: S) -> Result<S::Ok, S::Error> {
     shared.serialize(serializer)
-}
-
-pub(super) fn entity_tag(version: i64) -> String {
-    format!("\"{version}\"")
-}
-
-/// RFC 3339 in UTC, to the millisecond; a time beyond what it can write is left out.
-pub(super) fn rfc_3339(time: SystemTime) -> Option<String> {
-    let time = Timestamp::try_from(time).ok()?;
-    Some(format!("{time:.3}"))
-}
-
-/// Unix milliseconds as RFC 3339 in UTC; a time beyond what it can write is left out.
-pub(super) fn moment(unix_ms: i64) -> Option<String> {
-    let time = Timestamp::from_millisecond(unix_ms).ok()?;
-    Some(format!("{time:.3}"))
 }
 
 impl From<ChangeError> for Problem {
@@ -442,10 +431,10 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use odometer_core::{name::SequenceName, period::Period, runway::EXACT};
+    use odometer_sequence::description::{ServingDatabase, ServingRedis, StoreKind};
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::sequence::description::{ServingDatabase, ServingRedis, StoreKind};
 
     fn described(state: State) -> Value {
         let description = Description {
@@ -554,10 +543,5 @@ mod tests {
         assert_eq!(problem.code(), Code::VersionMismatch);
         let problem = not_defined(SequenceError::Draining);
         assert_eq!(problem.code(), Code::Draining);
-    }
-
-    #[test]
-    fn an_entity_tag_is_quoted() {
-        assert_eq!(entity_tag(17), "\"17\"");
     }
 }

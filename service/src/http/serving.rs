@@ -1,14 +1,14 @@
 //! What serves a sequence, as JSON.
 
+use odometer_sequence::description::{Serving, StoreKind};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::openapi::values;
-use crate::sequence::description::{Serving, StoreKind};
+use super::payload::values;
 
 /// A store, as the replica that was asked sees it.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ServingStore {
+pub(crate) struct ServingStore {
     #[schema(value_type = values::StoreName)]
     name: String,
     #[schema(value_type = values::StoreKind)]
@@ -21,7 +21,7 @@ pub(super) struct ServingStore {
 
 /// A database of the store.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ServingDatabase {
+pub(crate) struct ServingDatabase {
     /// The URL without user, password and parameters.
     #[schema(example = "postgres://db.example:5432/odometer")]
     database: String,
@@ -31,7 +31,7 @@ pub(super) struct ServingDatabase {
 
 /// The Redis server that counts.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ServingRedis {
+pub(crate) struct ServingRedis {
     /// The URL without user, password and parameters.
     #[schema(example = "redis://redis.example:6379")]
     server: String,
@@ -73,7 +73,7 @@ impl From<Serving> for ServingStore {
 }
 
 /// What a kind of store is called.
-pub(super) fn word_of(kind: StoreKind) -> &'static str {
+pub(crate) fn word_of(kind: StoreKind) -> &'static str {
     match kind {
         StoreKind::Database => "database",
         StoreKind::Striped => "striped",

@@ -6,15 +6,13 @@
 //! came.
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use odometer_process::log;
 use tracing::Span;
 
 use super::parse;
-#[cfg(feature = "otlp")]
-use crate::otlp;
-use crate::telemetry;
 
 /// Where a trace is told, in both directions.
-pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Bytes of a header of the version that is written: `00-`, the trace, the span, the flags.
 const WHOLE: usize = 55;
@@ -27,20 +25,20 @@ const SAMPLED: u8 = 1;
 
 /// A call's place in a trace: which trace, and the span that this service gave the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Trace {
+pub(crate) struct Trace {
     /// As it stands in the reply's header.
     text: [u8; WHOLE],
 }
 
 /// The span of a call, and its place in a trace, if it has one.
-pub(super) fn enter(headers: &HeaderMap, request_id: &str) -> (Span, Option<Trace>) {
-    let span = telemetry::call(request_id);
+pub(crate) fn enter(headers: &HeaderMap, request_id: &str) -> (Span, Option<Trace>) {
+    let span = log::call(request_id);
     #[cfg(feature = "otlp")]
     let trace = Trace::exported(headers, &span).or_else(|| Trace::of(headers));
     #[cfg(not(feature = "otlp"))]
     let trace = Trace::of(headers);
     if let Some(trace) = &trace {
-        telemetry::note_trace(&span, trace.id());
+        log::note_trace(&span, trace.id());
     }
     (span, trace)
 }
@@ -57,7 +55,7 @@ impl Trace {
             let is_sampled = caller.flags & SAMPLED != 0;
             (in_text(caller.trace), in_text(caller.span), is_sampled)
         });
-        let place = otlp::place(span, caller)?;
+        let place = log::place(span, caller)?;
         let flags = if place.is_sampled { SAMPLED } else { 0 };
         Some(Self::new(
             place.trace.as_bytes(),
@@ -67,7 +65,7 @@ impl Trace {
     }
 
     /// The trace that a call asks to be part of, if it does.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         match parse::single(headers, &TRACEPARENT) {
             Ok(given) => given.map(|given| Self::after(given.as_bytes())),
             // Of two nobody knows which one is meant.
@@ -77,7 +75,7 @@ impl Trace {
 
     /// The trace of this header, or a new one where it cannot be read.
     #[inline]
-    pub(super) fn after(given: &[u8]) -> Self {
+    pub(crate) fn after(given: &[u8]) -> Self {
         match read(given) {
             Some(given) => Self::new(given.trace, given.flags & SAMPLED, None),
             None => Self::anew(),
@@ -112,14 +110,14 @@ impl Trace {
     }
 
     /// The id of the trace, for the log.
-    pub(super) fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         let id = self.text.get(TRACE).unwrap_or_default();
         std::str::from_utf8(id).unwrap_or_default()
     }
 
     /// What the reply says.
     #[inline]
-    pub(super) fn header(&self) -> HeaderValue {
+    pub(crate) fn header(&self) -> HeaderValue {
         // Digits and dashes are what a header takes.
         HeaderValue::from_bytes(&self.text).unwrap_or(HeaderValue::from_static(""))
     }

@@ -3,20 +3,23 @@
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use odometer_core::name::SequenceName;
+use odometer_sequence::workers::{LeaseRow, Shown, WorkerHeld};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::openapi::parameters::{LeaseHeader, PoolPath, WorkerPath, WorkersQuery};
-use super::openapi::values;
+use super::payload::{
+    parameters::{LeaseHeader, PoolPath, WorkerPath, WorkersQuery},
+    values,
+};
 use super::problem::Problem;
-use super::{Http, body, parse};
-use crate::sequence::workers::{LeaseRow, Shown, WorkerHeld};
+use super::state::Http;
+use super::{body, parse};
 
 /// Which worker id to lease, and for how long.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "describes JSON that is read by hand")]
-pub(super) struct WorkerLeaseRequest {
+pub(crate) struct WorkerLeaseRequest {
     /// The pool that the id is from. Programs whose ids may meet name the same pool.
     #[schema(value_type = values::SequenceName, example = "billing")]
     pool: String,
@@ -40,7 +43,7 @@ pub(super) struct WorkerLeaseRequest {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "describes JSON that is read by hand")]
-pub(super) struct WorkerRenewalRequest {
+pub(crate) struct WorkerRenewalRequest {
     /// How long the lease lasts from now on, in milliseconds. Without it, as long as before.
     #[schema(
         required = false,
@@ -55,7 +58,7 @@ pub(super) struct WorkerRenewalRequest {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "describes JSON that is read by hand")]
-pub(super) struct WorkerReturnRequest {
+pub(crate) struct WorkerReturnRequest {
     /// You made no id with this time or a later one, so the next holder may begin there. Without
     /// it, the worker id rests until `until_ms`.
     #[schema(value_type = values::UnixMilliseconds, required = false)]
@@ -65,7 +68,7 @@ pub(super) struct WorkerReturnRequest {
 /// A worker id that you hold. Use only ticks that lie wholly in [`from_ms`, `until_ms`).
 #[derive(Serialize, ToSchema)]
 #[schema(as = WorkerLease)]
-pub(super) struct LeasedWorker {
+pub(crate) struct LeasedWorker {
     /// The pool of the worker id.
     #[schema(value_type = values::SequenceName, example = "billing")]
     pool: String,
@@ -88,7 +91,7 @@ pub(super) struct LeasedWorker {
 /// The worker ids of a pool that were ever leased.
 #[derive(Serialize, ToSchema)]
 #[schema(as = WorkerPage)]
-pub(super) struct Workers {
+pub(crate) struct Workers {
     /// The pool.
     #[schema(value_type = values::SequenceName, example = "billing")]
     pool: String,
@@ -104,7 +107,7 @@ pub(super) struct Workers {
 
 /// A worker id of a pool.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Worker {
+pub(crate) struct Worker {
     #[schema(value_type = values::WorkerId)]
     worker: u32,
     /// Who holds the worker id, or held it last.
@@ -132,7 +135,7 @@ pub(super) struct Worker {
     request_body = WorkerLeaseRequest,
     responses((status = 201, description = "Leased.", body = LeasedWorker))
 )]
-pub(super) async fn lease(
+pub(crate) async fn lease(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,
@@ -157,7 +160,7 @@ pub(super) async fn lease(
     responses((status = 200, description = "Renewed; the token stays the same.",
         body = LeasedWorker))
 )]
-pub(super) async fn renew(
+pub(crate) async fn renew(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,
@@ -189,7 +192,7 @@ pub(super) async fn renew(
         description = "Nothing, or from when on no time was used."),
     responses((status = 204, description = "Given back, now or before."))
 )]
-pub(super) async fn give_back(
+pub(crate) async fn give_back(
     request: HttpRequest,
     payload: Payload,
     http: Data<Http>,
@@ -218,7 +221,7 @@ pub(super) async fn give_back(
     params(PoolPath, WorkersQuery),
     responses((status = 200, description = "The ids, the lowest first.", body = Workers))
 )]
-pub(super) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
+pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let pool = parse::name(request.uri().path())?;
     let asked = parse::workers::listed(request.uri().query())?;
     let directory = &http.directory;

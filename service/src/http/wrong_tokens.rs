@@ -5,19 +5,20 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use metrics::Counter;
+use odometer_process::{
+    faults::{self, Fault},
+    log::AUDIT,
+};
 use parking_lot::Mutex;
-
-use crate::sabotage::{self, Fault};
-use crate::telemetry::AUDIT;
 
 /// What is counted together, and told in one line of the log.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Wrong tokens of one address in a minute after which its tokens wait.
-pub(super) const MAX_AT_ONCE: u64 = 10;
+pub(crate) const MAX_AT_ONCE: u64 = 10;
 
 /// Tokens of one address that wait at once; more are not compared.
-pub(super) const MAX_WAITING: usize = 8;
+pub(crate) const MAX_WAITING: usize = 8;
 
 /// Addresses that are told apart in a minute; those beyond count as one.
 const MAX_ADDRESSES: usize = 1024;
@@ -26,7 +27,7 @@ const MAX_ADDRESSES: usize = 1024;
 const MAX_NAMED: usize = 8;
 
 /// The wrong tokens of this replica.
-pub(super) struct WrongTokens {
+pub(crate) struct WrongTokens {
     minute: Mutex<Option<Minute>>,
     /// How many tokens of an address wait now. Addresses that count as one are under none.
     waiting: Mutex<BTreeMap<Option<IpAddr>, usize>>,
@@ -34,7 +35,7 @@ pub(super) struct WrongTokens {
 }
 
 /// When a token is compared.
-pub(super) enum Turn<'a> {
+pub(crate) enum Turn<'a> {
     Now,
     /// After a delay, during which this is kept.
     Later(Waiting<'a>),
@@ -43,7 +44,7 @@ pub(super) enum Turn<'a> {
 }
 
 /// One of the tokens that wait.
-pub(super) struct Waiting<'a> {
+pub(crate) struct Waiting<'a> {
     tokens: &'a WrongTokens,
     peer: Option<IpAddr>,
 }
@@ -81,7 +82,7 @@ struct Line {
 }
 
 impl WrongTokens {
-    pub(super) fn new(counter: Counter) -> Self {
+    pub(crate) fn new(counter: Counter) -> Self {
         Self {
             minute: Mutex::default(),
             waiting: Mutex::default(),
@@ -91,7 +92,7 @@ impl WrongTokens {
 
     /// When a token that came from there is to be compared, right or wrong: a caller who hangs up
     /// while it waits learns nothing of it.
-    pub(super) fn turn(&self, peer: Option<IpAddr>, now: Instant) -> Turn<'_> {
+    pub(crate) fn turn(&self, peer: Option<IpAddr>, now: Instant) -> Turn<'_> {
         self.tell(now);
         let peer = peer.map(network);
         let minute = self.minute.lock();
@@ -100,7 +101,7 @@ impl WrongTokens {
             (peer, minute.of.get(&peer).map_or(0, |of| of.n))
         });
         drop(minute);
-        if n < MAX_AT_ONCE || sabotage::is(Fault::NoTokenDelay) {
+        if n < MAX_AT_ONCE || faults::is(Fault::NoTokenDelay) {
             return Turn::Now;
         }
         let mut waiting = self.waiting.lock();
@@ -114,19 +115,19 @@ impl WrongTokens {
     }
 
     /// Counts a wrong one that came from there.
-    pub(super) fn note(&self, peer: Option<IpAddr>, now: Instant) {
+    pub(crate) fn note(&self, peer: Option<IpAddr>, now: Instant) {
         self.counter.increment(1);
         self.tell(now);
         write(self.count(peer, now));
     }
 
     /// Writes the line of a minute that is over. That line is then the one of the minute that begins.
-    pub(super) fn tell(&self, now: Instant) {
+    pub(crate) fn tell(&self, now: Instant) {
         write(self.line_of_the_minute_before(now));
     }
 
     /// Writes what no line has told yet.
-    pub(super) fn tell_all(&self) {
+    pub(crate) fn tell_all(&self) {
         let line = self.minute.lock().as_mut().and_then(Minute::line);
         write(line);
     }

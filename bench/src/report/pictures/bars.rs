@@ -5,15 +5,15 @@ use plotters::prelude::*;
 use super::{Area, Drawn, FAINT, FONT, GRID, REFERENCE, SUBJECT, TEXT};
 use crate::{report::units, row::Unit};
 
-pub(super) struct Bar<'a> {
-    pub(super) name: &'a str,
-    pub(super) value: f64,
+pub(crate) struct Bar<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) value: f64,
     /// Why the value says nothing about the contender, if it does not: the bar is pale then.
-    pub(super) no_result: Option<&'a str>,
+    pub(crate) no_result: Option<&'a str>,
 }
 
 /// The first on top. The end of a range that is cut into segments is one of them.
-pub(super) fn fill(area: &Area<'_>, bars: &[Bar<'_>], about: &str, unit: Unit) -> Drawn {
+pub(crate) fn fill(area: &Area<'_>, bars: &[Bar<'_>], about: &str, unit: Unit) -> Drawn {
     let n_bars = bars.len();
     let longest = bars.iter().map(|bar| bar.value).fold(1.0, f64::max);
     // Words beside a bar need room.

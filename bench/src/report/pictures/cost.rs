@@ -10,9 +10,9 @@ use crate::{report::raw::Run, row::Unit};
 const ROW: &str = "single-cost";
 const TITLE: &str = "Processor time of the server for one number";
 
-pub(super) const FILE: &str = "speed-cost.svg";
+pub(crate) const FILE: &str = "speed-cost.svg";
 
-pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
+pub(crate) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     let Some(row) = run.rows.iter().find(|row| row.name == ROW) else {
         return Ok(None);
     };

@@ -12,7 +12,7 @@ use crate::{
     rows::pages::{CONDITIONS, SERVERS},
 };
 
-pub(super) const FILE: &str = "which-kind-fill.svg";
+pub(crate) const FILE: &str = "which-kind-fill.svg";
 
 const TITLE: &str = "How full leaf pages are in the end";
 const COLORS: [RGBColor; 4] = [SUBJECT, FAINT, REFERENCE, SLOW];
@@ -28,7 +28,7 @@ const LEGEND: Legend = Legend {
     ],
 };
 
-pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
+pub(crate) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     let mut all = Vec::new();
     for (backend, title) in SERVERS {
         let mut bars: Vec<(String, Vec<f64>)> = Vec::new();

@@ -46,9 +46,9 @@ struct Curve {
     points: Vec<(f64, f64)>,
 }
 
-pub(super) const FILE: &str = "speed-latency.svg";
+pub(crate) const FILE: &str = "speed-latency.svg";
 
-pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
+pub(crate) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     let mut curves = Vec::new();
     for (name, disturbance, color) in ROWS {
         let row = run.rows.iter().find(|row| row.name == name);

@@ -18,28 +18,28 @@ use super::raw::Run;
 use crate::row::Row;
 
 /// One picture.
-pub(super) struct Picture {
+pub(crate) struct Picture {
     /// Its name in `docs`.
-    pub(super) file: &'static str,
+    pub(crate) file: &'static str,
     /// For those who cannot see it.
-    pub(super) title: &'static str,
+    pub(crate) title: &'static str,
     /// Whether the README shows it.
-    pub(super) is_main: bool,
-    pub(super) svg: String,
+    pub(crate) is_main: bool,
+    pub(crate) svg: String,
 }
 
 impl Picture {
     /// Below the root.
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from("docs").join(self.file)
     }
 }
 
 /// All there can be, below `docs`.
-pub(super) const FILES: [&str; 4] = [cost::FILE, throughput::FILE, latency::FILE, outage::FILE];
+pub(crate) const FILES: [&str; 4] = [cost::FILE, throughput::FILE, latency::FILE, outage::FILE];
 
 /// All that the study can have, below `docs`.
-pub(super) const FILES_OF_STUDY: [&str; 2] = [splits::FILE, fills::FILE];
+pub(crate) const FILES_OF_STUDY: [&str; 2] = [splits::FILE, fills::FILE];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
@@ -60,7 +60,7 @@ const AWAY: RGBColor = RGBColor(180, 35, 40);
 ///
 /// # Errors
 /// A sentence, when the figures cannot be drawn.
-pub(super) fn draw(run: &Run) -> Result<Vec<Picture>, String> {
+pub(crate) fn draw(run: &Run) -> Result<Vec<Picture>, String> {
     let drawn = [
         cost::draw(run),
         throughput::draw(run),
@@ -74,7 +74,7 @@ pub(super) fn draw(run: &Run) -> Result<Vec<Picture>, String> {
 ///
 /// # Errors
 /// A sentence, when the figures cannot be drawn.
-pub(super) fn draw_study(run: &Run) -> Result<Vec<Picture>, String> {
+pub(crate) fn draw_study(run: &Run) -> Result<Vec<Picture>, String> {
     let drawn = [splits::draw(run), fills::draw(run)];
     drawn.into_iter().filter_map(Result::transpose).collect()
 }
@@ -129,7 +129,7 @@ fn picture_of(
 
 /// Rows of which every picture can be made.
 #[cfg(test)]
-pub(super) fn example_rows() -> Vec<Row> {
+pub(crate) fn example_rows() -> Vec<Row> {
     use crate::{
         reading::{Busy, Latency, Reading},
         row::{Bound, Moment, Presence, Series, Unit},

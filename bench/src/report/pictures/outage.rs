@@ -9,9 +9,9 @@ use crate::{
     row::{Moment, Presence, Unit},
 };
 
-pub(super) const FILE: &str = "speed-outage.svg";
+pub(crate) const FILE: &str = "speed-outage.svg";
 
-pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
+pub(crate) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     let Some(row) = run.rows.iter().find(|row| row.timeline.len() > 1) else {
         return Ok(None);
     };

@@ -8,18 +8,18 @@ use plotters::{
 use super::{Area, Drawn, FAINT, FONT, GRID, TEXT};
 
 /// What one server did, kind by kind.
-pub(super) struct Panel {
-    pub(super) title: &'static str,
+pub(crate) struct Panel {
+    pub(crate) title: &'static str,
     /// The name of a kind, and its values, one of each legend.
-    pub(super) bars: Vec<(String, Vec<f64>)>,
+    pub(crate) bars: Vec<(String, Vec<f64>)>,
 }
 
 /// How all panels are read.
-pub(super) struct Legend {
-    pub(super) about: &'static str,
-    pub(super) show: fn(f64) -> String,
+pub(crate) struct Legend {
+    pub(crate) about: &'static str,
+    pub(crate) show: fn(f64) -> String,
     /// What the values of a kind are, and their colours.
-    pub(super) values: &'static [(&'static str, RGBColor)],
+    pub(crate) values: &'static [(&'static str, RGBColor)],
 }
 
 /// Where the names of the kinds stand, in pixels.
@@ -28,7 +28,7 @@ const NAMES: u32 = 190;
 const TOP: u32 = 28;
 
 /// One beside the other; the names of the kinds stand left of the first.
-pub(super) fn fill(area: &Area<'_>, panels: &[Panel], legend: &Legend) -> Drawn {
+pub(crate) fn fill(area: &Area<'_>, panels: &[Panel], legend: &Legend) -> Drawn {
     let (above, below) = area.split_vertically(TOP);
     fill_legend(&above, legend)?;
     let (width, _) = below.dim_in_pixel();

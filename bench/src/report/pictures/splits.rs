@@ -11,7 +11,7 @@ use crate::{
     rows::pages::{CONDITIONS, SERVERS},
 };
 
-pub(super) const FILE: &str = "which-kind-splits.svg";
+pub(crate) const FILE: &str = "which-kind-splits.svg";
 
 const TITLE: &str = "Page splits for each 1,000 rows inserted over one connection";
 
@@ -21,7 +21,7 @@ const LEGEND: Legend = Legend {
     values: &[("first half", REFERENCE), ("second half", SUBJECT)],
 };
 
-pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
+pub(crate) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     let mut all = Vec::new();
     for (backend, title) in SERVERS {
         let Some(row) = study::row(run, backend, CONDITIONS[0]) else {

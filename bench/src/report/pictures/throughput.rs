@@ -13,9 +13,9 @@ use crate::{
 const ROW: &str = "single";
 const TITLE: &str = "Numbers a second, one in each request";
 
-pub(super) const FILE: &str = "speed-throughput.svg";
+pub(crate) const FILE: &str = "speed-throughput.svg";
 
-pub(super) fn draw(run: &Run) -> Result<Option<Picture>, String> {
+pub(crate) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     let Some(row) = run.rows.iter().find(|row| row.name == ROW) else {
         return Ok(None);
     };

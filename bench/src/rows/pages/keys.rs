@@ -22,7 +22,7 @@ const MICROS_A_S: u64 = 1_000_000;
 
 /// What numbers the rows of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// AUTO_INCREMENT in MariaDB, an identity column in PostgreSQL.
     Database,
     /// A sequence in blocks on so many replicas.
@@ -37,14 +37,14 @@ pub(super) enum Kind {
 
 /// The key of a row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum Key {
+pub(crate) enum Key {
     Number(i64),
     Uuid(Uuid),
 }
 
 impl Kind {
     /// The reference first.
-    pub(super) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Database,
         Self::Blocks(1),
         Self::Blocks(3),
@@ -58,7 +58,7 @@ impl Kind {
     ];
 
     /// What table and picture call it.
-    pub(super) fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         let many = |n: u32| if n == 1 { "" } else { "s" };
         match self {
             Self::Database => "AUTO_INCREMENT, identity".to_owned(),
@@ -72,12 +72,12 @@ impl Kind {
     }
 
     /// Whether its keys are UUIDs.
-    pub(super) fn is_uuid(self) -> bool {
+    pub(crate) fn is_uuid(self) -> bool {
         matches!(self, Self::UuidV7(_) | Self::UuidV4)
     }
 
     /// The keys of `n_rows` in the order of arrival; `None` where the server makes them.
-    pub(super) fn keys(self, n_rows: u64) -> Option<Vec<Key>> {
+    pub(crate) fn keys(self, n_rows: u64) -> Option<Vec<Key>> {
         let mut writers = StdRng::seed_from_u64(SEED);
         Some(match self {
             Self::Database => return None,
@@ -93,7 +93,7 @@ impl Kind {
 
 impl Key {
     /// As a statement names it.
-    pub(super) fn literal(self, backend: Backend) -> String {
+    pub(crate) fn literal(self, backend: Backend) -> String {
         match (self, backend) {
             (Self::Number(number), _) => number.to_string(),
             (Self::Uuid(uuid), Backend::Postgres) => format!("'{uuid}'"),

@@ -7,7 +7,7 @@ use sea_orm::{
 
 use super::keys::Kind;
 
-pub(super) const TABLE: &str = "numbered";
+pub(crate) const TABLE: &str = "numbered";
 
 const DATABASE: &str = "pages";
 const ANSWERS: &str = "the server of the study answers";
@@ -36,35 +36,35 @@ const OF_POSTGRES: [&str; 6] = [
 ];
 
 /// A server with one table at a time.
-pub(super) struct Place {
+pub(crate) struct Place {
     server: Server,
     administrator: DatabaseConnection,
 }
 
 /// What a server has counted up to now.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Counts {
-    pub(super) splits: f64,
+pub(crate) struct Counts {
+    pub(crate) splits: f64,
     /// Of PostgreSQL, which merges nothing: pages taken out because they were empty.
-    pub(super) merges: f64,
+    pub(crate) merges: f64,
     /// Written to the log of the server.
-    pub(super) log_bytes: f64,
+    pub(crate) log_bytes: f64,
 }
 
 /// What a table looks like.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
-    pub(super) n_rows: f64,
-    pub(super) leaf_pages: f64,
+pub(crate) struct Shape {
+    pub(crate) n_rows: f64,
+    pub(crate) leaf_pages: f64,
     /// The part of its leaf pages that is in use.
-    pub(super) fill: f64,
+    pub(crate) fill: f64,
     /// With its index.
-    pub(super) bytes: f64,
+    pub(crate) bytes: f64,
 }
 
 impl Place {
     /// A server whose memory a table fits into.
-    pub(super) async fn start(backend: Backend, n_rows: u64) -> Self {
+    pub(crate) async fn start(backend: Backend, n_rows: u64) -> Self {
         let memory = (n_rows * MEMORY_A_ROW / MIB).max(MIN_MEMORY_MIB);
         let arguments = match backend {
             Backend::MariaDb => {
@@ -97,12 +97,12 @@ impl Place {
         }
     }
 
-    pub(super) fn backend(&self) -> Backend {
+    pub(crate) fn backend(&self) -> Backend {
         self.server.backend()
     }
 
     /// So many connections, which stay open.
-    pub(super) async fn connections(&self, n_connections: usize) -> Vec<DatabaseConnection> {
+    pub(crate) async fn connections(&self, n_connections: usize) -> Vec<DatabaseConnection> {
         let mut opened = Vec::new();
         for _ in 0..n_connections {
             opened.push(connect(&self.server).await);
@@ -111,7 +111,7 @@ impl Place {
     }
 
     /// An empty table in the place of the last one.
-    pub(super) async fn clear(&self, kind: Kind) {
+    pub(crate) async fn clear(&self, kind: Kind) {
         self.run(&format!("DROP TABLE IF EXISTS {TABLE}")).await;
         let payload = "x".repeat(PAYLOAD);
         let (key, rest) = match (self.backend(), kind) {
@@ -133,7 +133,7 @@ impl Place {
     }
 
     /// Removes what was deleted, which else the server does in its own time.
-    pub(super) async fn clean(&self) {
+    pub(crate) async fn clean(&self) {
         let statement = match self.backend() {
             // Returns when all is purged.
             Backend::MariaDb => "SET GLOBAL innodb_max_purge_lag_wait = 0".to_owned(),
@@ -144,7 +144,7 @@ impl Place {
 
     /// Where the log stands, after all before it was written. With a checkpoint, after which
     /// PostgreSQL writes each page whole to its log when it first changes.
-    pub(super) async fn mark(&self) -> Mark {
+    pub(crate) async fn mark(&self) -> Mark {
         match self.backend() {
             Backend::MariaDb => Mark::Counted(self.counted().await),
             Backend::Postgres | Backend::Sqlite => {
@@ -156,7 +156,7 @@ impl Place {
     }
 
     /// What was counted from one mark to a later one.
-    pub(super) async fn counts(&self, from: &Mark, to: &Mark) -> Counts {
+    pub(crate) async fn counts(&self, from: &Mark, to: &Mark) -> Counts {
         match (from, to) {
             (Mark::Counted(from), Mark::Counted(to)) => Counts {
                 splits: to.splits - from.splits,
@@ -204,7 +204,7 @@ impl Place {
         }
     }
 
-    pub(super) async fn shape(&self) -> Shape {
+    pub(crate) async fn shape(&self) -> Shape {
         let query = match self.backend() {
             Backend::MariaDb => {
                 // Which writes down how many leaf pages there are.
@@ -254,7 +254,7 @@ impl Place {
 }
 
 /// A moment of a server, from which and up to which is counted.
-pub(super) enum Mark {
+pub(crate) enum Mark {
     /// What it had counted by then.
     Counted(Counts),
     /// Where its log stood.

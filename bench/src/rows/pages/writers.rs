@@ -18,7 +18,7 @@ const ANSWERS: &str = "the server of the study answers";
 const SEED: u64 = 30;
 
 /// The rows of a table, on their way into it.
-pub(super) struct Rows {
+pub(crate) struct Rows {
     backend: Backend,
     /// In the order of arrival; `None` where the server makes them.
     keys: Option<Vec<Key>>,
@@ -28,7 +28,7 @@ pub(super) struct Rows {
     /// Those that are in the table.
     present: Vec<Key>,
     chance: StdRng,
-    pub(super) n_deleted: u64,
+    pub(crate) n_deleted: u64,
 }
 
 /// One INSERT.
@@ -38,7 +38,7 @@ struct Batch {
 }
 
 impl Rows {
-    pub(super) fn new(backend: Backend, keys: Option<Vec<Key>>, condition: Condition) -> Self {
+    pub(crate) fn new(backend: Backend, keys: Option<Vec<Key>>, condition: Condition) -> Self {
         Self {
             backend,
             keys,
@@ -104,7 +104,7 @@ impl Rows {
 }
 
 /// Sends rows over all connections at once until `until` were sent in all; how long it took.
-pub(super) async fn send(
+pub(crate) async fn send(
     connections: &[DatabaseConnection],
     rows: &RefCell<Rows>,
     until: u64,

@@ -22,7 +22,7 @@ pub struct Stamps {
 }
 
 impl Stamped {
-    pub(super) fn new(layout: Layout, worker: u32, position: u64, count: u64) -> Self {
+    pub(crate) fn new(layout: Layout, worker: u32, position: u64, count: u64) -> Self {
         Self {
             layout,
             worker,

@@ -20,7 +20,7 @@ const KEPT_WHILE_WAITING: usize = 256;
 ///
 /// actix decodes all requests that it finds in what it reads, and each costs kilobytes. So it is
 /// handed one head at a time, and while a request is answered its body and nothing else.
-pub(in crate::http) struct Guarded<T> {
+pub(crate) struct Guarded<T> {
     io: T,
     /// What was read, and is not for this turn.
     kept: Vec<u8>,
@@ -31,7 +31,7 @@ pub(in crate::http) struct Guarded<T> {
 }
 
 impl<T> Guarded<T> {
-    pub(super) fn new(io: T, progress: Rc<Progress>, watch: Rc<Watch>) -> Self {
+    pub(crate) fn new(io: T, progress: Rc<Progress>, watch: Rc<Watch>) -> Self {
         Self {
             io,
             kept: Vec::new(),
@@ -43,7 +43,7 @@ impl<T> Guarded<T> {
     }
 
     /// What moved on it.
-    pub(in crate::http) fn progress(&self) -> &Rc<Progress> {
+    pub(crate) fn progress(&self) -> &Rc<Progress> {
         &self.progress
     }
 
@@ -242,17 +242,18 @@ impl<T> Drop for Guarded<T> {
 mod tests {
     use std::time::Duration;
 
+    use odometer_process::metrics::Metrics;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-    use super::super::{Body, Bounds};
+    use super::super::Body;
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::http::edge::bounds::ConnectionBounds;
 
     const BODY: usize = 16 * 1024;
     const MAX_UNREAD: usize = 31 * 1024;
 
     fn watched(connections: usize) -> Rc<Watch> {
-        let bounds = Bounds {
+        let bounds = ConnectionBounds {
             head: Duration::from_secs(2),
             request: Duration::from_secs(2),
             reply: Duration::from_secs(1),

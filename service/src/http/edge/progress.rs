@@ -5,11 +5,11 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use super::{Bounds, DRAINING_REPLY, KEEP_ALIVE, WHOLE_REPLY};
+use super::bounds::{ConnectionBounds, DRAINING_REPLY, KEEP_ALIVE, WHOLE_REPLY};
 
 /// Why a connection is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Cut {
+pub(crate) enum Cut {
     /// A request did not come to its reply: it never ends, or nobody can answer it.
     Request,
     /// Nobody takes the reply.
@@ -22,14 +22,14 @@ pub(super) enum Cut {
 
 impl Cut {
     /// Whether what arrives after all is still answered.
-    pub(super) fn is_of_idle(self) -> bool {
+    pub(crate) fn is_of_idle(self) -> bool {
         matches!(self, Self::Idle | Self::Crowded)
     }
 }
 
 /// For how many ticks a connection may stand still.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Deadlines {
+pub(crate) struct Deadlines {
     head: u32,
     request: u32,
     reply: u32,
@@ -39,7 +39,7 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    pub(super) fn of(bounds: &Bounds) -> Self {
+    pub(crate) fn of(bounds: &ConnectionBounds) -> Self {
         Self {
             head: ticks(bounds.head),
             request: ticks(bounds.request),
@@ -61,7 +61,7 @@ fn ticks(duration: Duration) -> u32 {
 
 /// What a request has behind its head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::http) enum Body {
+pub(crate) enum Body {
     /// So many bytes are left of it; zero where there is none.
     Announced(usize),
     /// It is chunked, and its end was not read yet.
@@ -69,11 +69,11 @@ pub(in crate::http) enum Body {
 }
 
 /// A request is being answered, until this is dropped.
-pub(in crate::http) struct Answering(Rc<Progress>);
+pub(crate) struct Answering(Rc<Progress>);
 
 impl Answering {
     /// If the body is chunked, it was read to its end.
-    pub(in crate::http) fn has_chunks(&self) {
+    pub(crate) fn has_chunks(&self) {
         if self.0.answering.get() == Some(Body::Chunked) {
             self.0.answering.set(Some(Body::Announced(0)));
         }
@@ -88,7 +88,7 @@ impl Drop for Answering {
 
 /// One connection, shared by its guard, the tick of its worker and who answers its requests.
 #[derive(Default)]
-pub(in crate::http) struct Progress {
+pub(crate) struct Progress {
     /// Bytes read since something was written last, or since an answer was begun.
     unread: Cell<usize>,
     /// When the first of the head came.
@@ -106,19 +106,19 @@ pub(in crate::http) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(now: u32) -> Self {
+    pub(crate) fn new(now: u32) -> Self {
         let progress = Self::default();
         progress.moved.set(now);
         progress
     }
 
     /// Bytes read since something was written last, or since an answer was begun.
-    pub(in crate::http) fn unread(&self) -> usize {
+    pub(crate) fn unread(&self) -> usize {
         self.unread.get()
     }
 
     /// Says that a request is being answered, whose head was read to its end.
-    pub(in crate::http) fn answer(self: &Rc<Self>, body: Body) -> Answering {
+    pub(crate) fn answer(self: &Rc<Self>, body: Body) -> Answering {
         self.unread.set(0);
         self.answering.set(Some(body));
         if body != Body::Announced(0) && self.resume() {
@@ -129,7 +129,7 @@ impl Progress {
 
     /// How many bytes may be read now, where a head, or a body that nobody takes, may have `limit`.
     /// None while a reply is written that was not taken at once: who does not read is not read.
-    pub(super) fn allowed(&self, limit: usize) -> usize {
+    pub(crate) fn allowed(&self, limit: usize) -> usize {
         if self.behind_since.get().is_some() {
             return 0;
         }
@@ -141,11 +141,11 @@ impl Progress {
     }
 
     /// Whether what is read now is a body of which the length is known.
-    pub(super) fn is_reading_known_length(&self) -> bool {
+    pub(crate) fn is_reading_known_length(&self) -> bool {
         matches!(self.answering.get(), Some(Body::Announced(_)))
     }
 
-    pub(super) fn note_read(&self, n_bytes: usize, now: u32) {
+    pub(crate) fn note_read(&self, n_bytes: usize, now: u32) {
         let unread = self.unread.get();
         match self.answering.get() {
             Some(Body::Announced(left)) => {
@@ -160,14 +160,14 @@ impl Progress {
     }
 
     /// Notes that the peer, or the kernel for it, took something.
-    pub(super) fn note_written(&self, now: u32) {
+    pub(crate) fn note_written(&self, now: u32) {
         self.unread.set(0);
         self.is_writing.set(false);
         self.moved.set(now);
     }
 
     /// Notes that a reply waits for being taken.
-    pub(super) fn note_not_written(&self, now: u32) {
+    pub(crate) fn note_not_written(&self, now: u32) {
         if !self.is_writing.replace(true) {
             self.moved.set(now);
         }
@@ -177,31 +177,31 @@ impl Progress {
     }
 
     /// Notes that nothing is left to be written; whether reading was paused for that.
-    pub(super) fn note_flushed(&self) -> bool {
+    pub(crate) fn note_flushed(&self) -> bool {
         self.behind_since.take().is_some() && self.resume()
     }
 
     /// No more is read until something is written.
-    pub(super) fn pause(&self) {
+    pub(crate) fn pause(&self) {
         self.is_paused.set(true);
     }
 
     /// Whether reading was paused, which it is no longer.
-    pub(super) fn resume(&self) -> bool {
+    pub(crate) fn resume(&self) -> bool {
         self.is_paused.replace(false)
     }
 
-    pub(super) fn cut(&self) -> Option<Cut> {
+    pub(crate) fn cut(&self) -> Option<Cut> {
         self.cut.get()
     }
 
     /// Lets an idle connection live on: something was asked.
-    pub(super) fn spare(&self) {
+    pub(crate) fn spare(&self) {
         self.cut.set(None);
     }
 
     /// Closes the connection at its next turn, which comes at once.
-    pub(super) fn end(&self, cut: Cut) {
+    pub(crate) fn end(&self, cut: Cut) {
         self.cut.set(Some(cut));
         self.wake();
     }
@@ -213,7 +213,7 @@ impl Progress {
     }
 
     /// Says whom to wake if this connection is to end.
-    pub(super) fn park(&self, context: &Context<'_>) {
+    pub(crate) fn park(&self, context: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         match waker.as_mut() {
             Some(waker) => waker.clone_from(context.waker()),
@@ -221,17 +221,17 @@ impl Progress {
         }
     }
 
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.is_closed.set(true);
         self.waker.take();
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.get()
     }
 
     /// Since when nothing is asked and nothing answered; `None` of a connection in use.
-    pub(super) fn idle_since(&self) -> Option<u32> {
+    pub(crate) fn idle_since(&self) -> Option<u32> {
         let is_idle = self.unread.get() == 0
             && !self.is_writing.get()
             && self.answering.get().is_none()
@@ -240,7 +240,7 @@ impl Progress {
     }
 
     /// Since when the head of a request is on its way that did not come to its end.
-    pub(super) fn asking_since(&self) -> Option<u32> {
+    pub(crate) fn asking_since(&self) -> Option<u32> {
         let is_asking = self.unread.get() > 0
             && !self.is_writing.get()
             && self.answering.get().is_none()
@@ -249,7 +249,7 @@ impl Progress {
     }
 
     /// Why this connection is over at tick `now`, if it is.
-    pub(super) fn verdict(
+    pub(crate) fn verdict(
         &self,
         deadlines: &Deadlines,
         now: u32,
@@ -291,7 +291,7 @@ impl Progress {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds {
+    const BOUNDS: ConnectionBounds = ConnectionBounds {
         head: Duration::from_secs(5),
         request: Duration::from_secs(20),
         reply: Duration::from_secs(10),

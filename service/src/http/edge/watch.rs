@@ -5,19 +5,21 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use actix_web::rt;
+use odometer_process::{
+    faults::{self, Fault},
+    metrics::ConnectionsMetrics,
+};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::Bounds;
+use super::bounds::ConnectionBounds;
 use super::guarded::Guarded;
 use super::progress::{Cut, Deadlines, Progress};
-use crate::metrics::ConnectionsMetrics;
-use crate::sabotage::{self, Fault};
 
 /// How often connections are looked at.
 const TICK: Duration = Duration::from_secs(1);
 
 /// One worker's connections.
-pub(in crate::http) struct Watch {
+pub(crate) struct Watch {
     deadlines: Deadlines,
     /// Bytes that a head may have, or a chunked body with all around it.
     unread: usize,
@@ -31,8 +33,8 @@ pub(in crate::http) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(bounds: &Bounds, metrics: ConnectionsMetrics) -> Self {
-        let is_off = sabotage::is(Fault::NoConnectionGuard);
+    pub(crate) fn new(bounds: &ConnectionBounds, metrics: ConnectionsMetrics) -> Self {
+        let is_off = faults::is(Fault::NoConnectionGuard);
         Self {
             deadlines: Deadlines::of(bounds),
             unread: bounds.unread(),
@@ -48,8 +50,8 @@ impl Watch {
     /// Starts the tick of this thread, which ends when the last connection and the worker have.
     ///
     /// At each tick, `at_tick` is called, and says whether the service is stopping.
-    pub(in crate::http) fn start(
-        bounds: &Bounds,
+    pub(crate) fn start(
+        bounds: &ConnectionBounds,
         metrics: ConnectionsMetrics,
         at_tick: impl Fn() -> bool + 'static,
     ) -> Rc<Self> {
@@ -59,7 +61,7 @@ impl Watch {
     }
 
     /// Takes a new connection under guard.
-    pub(in crate::http) fn guard<T>(self: &Rc<Self>, io: T) -> Guarded<T> {
+    pub(crate) fn guard<T>(self: &Rc<Self>, io: T) -> Guarded<T> {
         let progress = Rc::new(Progress::new(self.now.get()));
         self.connections.borrow_mut().push(Rc::clone(&progress));
         self.metrics.open.increment(1.0);
@@ -68,27 +70,27 @@ impl Watch {
 
     /// Whether nearly all connections are taken, so that each reply should end its own.
     #[inline]
-    pub(in crate::http) fn is_crowded(&self) -> bool {
+    pub(crate) fn is_crowded(&self) -> bool {
         self.is_crowded.get()
     }
 
-    pub(super) fn now(&self) -> u32 {
+    pub(crate) fn now(&self) -> u32 {
         self.now.get()
     }
 
-    pub(super) fn unread(&self) -> usize {
+    pub(crate) fn unread(&self) -> usize {
         self.unread
     }
 
-    pub(super) fn is_off(&self) -> bool {
+    pub(crate) fn is_off(&self) -> bool {
         self.is_off
     }
 
-    pub(super) fn note_closed(&self) {
+    pub(crate) fn note_closed(&self) {
         self.metrics.open.decrement(1.0);
     }
 
-    pub(super) fn count(&self, cut: Cut) {
+    pub(crate) fn count(&self, cut: Cut) {
         match cut {
             Cut::Request => self.metrics.cut_request.increment(1),
             Cut::Reply => self.metrics.cut_reply.increment(1),
@@ -98,7 +100,7 @@ impl Watch {
         }
     }
 
-    pub(super) fn tick(&self, is_draining: bool) {
+    pub(crate) fn tick(&self, is_draining: bool) {
         let now = self.now.get().wrapping_add(1);
         self.now.set(now);
         let mut connections = self.connections.borrow_mut();

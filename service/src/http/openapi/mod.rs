@@ -8,13 +8,10 @@ use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{OpenApi, PathItem, RefOr, Required, Schema};
 
+use super::payload::values;
 use super::{explain, health, lifecycle, numbers, printed, replica, sequences, workers};
 
-pub(super) mod bodies;
-pub(super) mod definition;
-pub(super) mod parameters;
 mod refusals;
-pub(super) mod values;
 
 /// What a changing call may carry.
 const BEARER: &str = "The administrator's token, `ODOMETER_ADMIN_TOKEN` of the service. A service \
@@ -75,7 +72,7 @@ struct Description;
 ///
 /// # Errors
 /// It cannot be written as JSON.
-pub(super) fn document() -> Result<Bytes, serde_json::Error> {
+pub(crate) fn document() -> Result<Bytes, serde_json::Error> {
     serde_json::to_vec(&description()).map(Bytes::from)
 }
 
@@ -159,9 +156,13 @@ fn complete(operation: &mut Operation) {
 mod tests {
     use std::collections::BTreeSet;
 
-    use odometer_core::definition::{Definition, Kind, Order, Overflow, PeriodKind};
     use odometer_core::name::SequenceName;
     use odometer_core::snowflake::{High, Layout, Unit};
+    use odometer_core::{
+        definition::{Definition, Kind, Order},
+        format::Overflow,
+        period::PeriodKind,
+    };
     use serde::de::DeserializeOwned;
     use serde_json::Value;
 

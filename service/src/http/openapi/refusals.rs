@@ -265,7 +265,7 @@ const SERVING: &[Code] = &[Code::Forbidden, Code::MethodNotAllowed, Code::Overlo
 const ANYWHERE: &[Code] = &[Code::InvalidBody, Code::BodyTooLarge];
 
 /// Adds the refusals of an operation to its responses.
-pub(super) fn add(operation: &mut Operation) {
+pub(crate) fn add(operation: &mut Operation) {
     let codes = match operation.operation_id.as_deref().unwrap_or_default() {
         "takeNumbers" | "reserveBlock" => TAKING,
         "parseNumber" => PARSING,
@@ -329,7 +329,7 @@ fn refusal(status: u16, words: &[&str]) -> Response {
 }
 
 /// What every refusal is.
-pub(super) fn problem_schema() -> RefOr<Schema> {
+pub(crate) fn problem_schema() -> RefOr<Schema> {
     let text = |description: &str, example: &str| {
         ObjectBuilder::new()
             .schema_type(Type::String)

@@ -5,28 +5,28 @@
 
 #[cfg(test)]
 mod tests;
-pub(super) mod workers;
+pub(crate) mod workers;
 
 use std::borrow::Cow;
 
 use actix_web::http::header::{self, HeaderMap, HeaderName};
 use odometer_core::{definition::whole_number, name::SequenceName, period::Period};
+use odometer_sequence::description::Condition;
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Number, Value};
 use url::form_urlencoded;
 
 use super::problem::{Code, Problem};
-use crate::sequence::description::Condition;
 
 /// The most numbers one call gives.
-pub(super) const MAX_COUNT: u64 = 10_000;
+pub(crate) const MAX_COUNT: u64 = 10_000;
 
 /// The most sequences one page lists.
-pub(super) const MAX_LIMIT: u64 = 1000;
+pub(crate) const MAX_LIMIT: u64 = 1000;
 
 /// Sequences a page lists where the caller says nothing.
-pub(super) const DEFAULT_LIMIT: u64 = 100;
+pub(crate) const DEFAULT_LIMIT: u64 = 100;
 
 /// A version no definition has: a condition naming it never holds.
 const NO_VERSION: i64 = -1;
@@ -45,67 +45,67 @@ impl<'de> Deserialize<'de> for Whole {
 
 /// How many numbers a call asks for, 1 to [`MAX_COUNT`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Count(u64);
+pub(crate) struct Count(u64);
 
 impl Count {
     /// The number itself.
-    pub(super) fn get(self) -> u64 {
+    pub(crate) fn get(self) -> u64 {
         self.0
     }
 }
 
 /// The query of `blocks`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Blocks {
-    pub(super) size: BlockSize,
+pub(crate) struct Blocks {
+    pub(crate) size: BlockSize,
     /// The period to count in, where the caller names one.
-    pub(super) period: Option<Period>,
+    pub(crate) period: Option<Period>,
 }
 
 /// How large a range `blocks` asks for, at least 1; the upper limit depends on what is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct BlockSize(u64);
+pub(crate) struct BlockSize(u64);
 
 impl BlockSize {
     /// The number itself.
-    pub(super) fn get(self) -> u64 {
+    pub(crate) fn get(self) -> u64 {
         self.0
     }
 }
 
 /// The query of `next`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Next {
+pub(crate) struct Next {
     /// The period to count in, where the caller names one.
-    pub(super) period: Option<Period>,
+    pub(crate) period: Option<Period>,
     /// `None`: one number, and the reply for one.
-    pub(super) count: Option<Count>,
+    pub(crate) count: Option<Count>,
     /// Only one unbroken range will do.
-    pub(super) contiguous: bool,
+    pub(crate) contiguous: bool,
     /// Whether the printed ids are wanted beside the ranges.
-    pub(super) ids: bool,
+    pub(crate) ids: bool,
 }
 
 /// The query of the list of sequences.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Listing {
+pub(crate) struct Listing {
     /// Only names that begin so; empty for all.
-    pub(super) prefix: String,
+    pub(crate) prefix: String,
     /// Only names after this one; empty for all.
-    pub(super) after: String,
+    pub(crate) after: String,
     /// 1 to [`MAX_LIMIT`].
-    pub(super) limit: u64,
+    pub(crate) limit: u64,
 }
 
 /// The media types a number can be given in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     Json,
     Text,
 }
 
 /// Reads the key from the path as it was sent: `/v1/sequences/{name}/periods/{key}`.
-pub(super) fn key(raw_path: &str) -> Result<Period, Problem> {
+pub(crate) fn key(raw_path: &str) -> Result<Period, Problem> {
     let raw = raw_path.split('/').nth(5).unwrap_or_default();
     let decoded = percent_decode_str(raw).decode_utf8();
     let decoded = decoded
@@ -117,12 +117,12 @@ pub(super) fn key(raw_path: &str) -> Result<Period, Problem> {
 ///
 /// The router decodes all but `%2F`, `%25` and `%2B` before it splits the path, so its segments
 /// are those of the raw path; here all is decoded, and what a name cannot hold is refused.
-pub(super) fn name(raw_path: &str) -> Result<SequenceName, Problem> {
+pub(crate) fn name(raw_path: &str) -> Result<SequenceName, Problem> {
     name_at(raw_path, 3)
 }
 
 /// The same of `/v1/replica/sequences/{name}`.
-pub(super) fn live_name(raw_path: &str) -> Result<SequenceName, Problem> {
+pub(crate) fn live_name(raw_path: &str) -> Result<SequenceName, Problem> {
     name_at(raw_path, 4)
 }
 
@@ -138,7 +138,7 @@ const NOT_UTF_8: &str = "The name in the path is not UTF-8. A name is 1 to 128 o
                          A-Z, a-z, 0-9, `.`, `_`, `:` and `-`, and begins with a letter or digit.";
 
 /// Reads the query of `next`.
-pub(super) fn next(query: Option<&str>) -> Result<Next, Problem> {
+pub(crate) fn next(query: Option<&str>) -> Result<Next, Problem> {
     let given = Given::read(query, &["count", "period", "contiguous", "ids"])?;
     let period = given.period()?;
     let count = given.get("count").map(count).transpose()?;
@@ -151,7 +151,7 @@ pub(super) fn next(query: Option<&str>) -> Result<Next, Problem> {
 }
 
 /// Reads the query of `blocks`.
-pub(super) fn blocks(query: Option<&str>) -> Result<Blocks, Problem> {
+pub(crate) fn blocks(query: Option<&str>) -> Result<Blocks, Problem> {
     let given = Given::read(query, &["size", "period"])?;
     let period = given.period()?;
     let size = given.get("size").and_then(digits).filter(|size| *size > 0);
@@ -163,7 +163,7 @@ pub(super) fn blocks(query: Option<&str>) -> Result<Blocks, Problem> {
 }
 
 /// Reads the query of the list of sequences.
-pub(super) fn listing(query: Option<&str>) -> Result<Listing, Problem> {
+pub(crate) fn listing(query: Option<&str>) -> Result<Listing, Problem> {
     let given = Given::read(query, &["prefix", "after", "limit"])?;
     Ok(Listing {
         prefix: given.beginning("prefix")?,
@@ -174,17 +174,17 @@ pub(super) fn listing(query: Option<&str>) -> Result<Listing, Problem> {
 
 /// The query of the list of names in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct LiveQuery {
+pub(crate) struct LiveQuery {
     /// Only names with this in them; empty for all.
-    pub(super) contains: String,
+    pub(crate) contains: String,
     /// Only names after this one; empty for all.
-    pub(super) after: String,
+    pub(crate) after: String,
     /// 1 to [`MAX_LIMIT`].
-    pub(super) limit: u64,
+    pub(crate) limit: u64,
 }
 
 /// Reads the query of the list of names in memory.
-pub(super) fn live(query: Option<&str>) -> Result<LiveQuery, Problem> {
+pub(crate) fn live(query: Option<&str>) -> Result<LiveQuery, Problem> {
     let given = Given::read(query, &["contains", "after", "limit"])?;
     Ok(LiveQuery {
         contains: given.middle("contains")?,
@@ -195,15 +195,15 @@ pub(super) fn live(query: Option<&str>) -> Result<LiveQuery, Problem> {
 
 /// The query of `explain`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Explain {
+pub(crate) struct Explain {
     /// The number asked about, as it is printed.
-    pub(super) id: String,
+    pub(crate) id: String,
     /// The period that it is of, where the caller says so too.
-    pub(super) period: Option<Period>,
+    pub(crate) period: Option<Period>,
 }
 
 /// Reads the query of `explain`.
-pub(super) fn explain(query: Option<&str>) -> Result<Explain, Problem> {
+pub(crate) fn explain(query: Option<&str>) -> Result<Explain, Problem> {
     let given = Given::read(query, &["id", "period"])?;
     let period = given.period()?;
     let id = given.get("id").ok_or_else(|| {
@@ -215,23 +215,23 @@ pub(super) fn explain(query: Option<&str>) -> Result<Explain, Problem> {
 }
 
 /// Reads the query of a call that takes a period alone.
-pub(super) fn period(query: Option<&str>) -> Result<Option<Period>, Problem> {
+pub(crate) fn period(query: Option<&str>) -> Result<Option<Period>, Problem> {
     Given::read(query, &["period"])?.period()
 }
 
 /// Refuses a query where a call takes none.
-pub(super) fn no_query(query: Option<&str>) -> Result<(), Problem> {
+pub(crate) fn no_query(query: Option<&str>) -> Result<(), Problem> {
     Given::read(query, &[]).map(|_| ())
 }
 
 /// Reads the query of a change of a definition: whether it is only to be checked.
-pub(super) fn dry_run(query: Option<&str>) -> Result<bool, Problem> {
+pub(crate) fn dry_run(query: Option<&str>) -> Result<bool, Problem> {
     let given = Given::read(query, &["dry_run"])?;
     Ok(given.flag("dry_run")?.unwrap_or(false))
 }
 
 /// Reads `If-None-Match` and `If-Match` of a change.
-pub(super) fn condition(headers: &HeaderMap) -> Result<Condition, Problem> {
+pub(crate) fn condition(headers: &HeaderMap) -> Result<Condition, Problem> {
     let none_match = single(headers, &header::IF_NONE_MATCH)?;
     let matching = single(headers, &header::IF_MATCH)?;
     match (none_match, matching) {
@@ -250,7 +250,7 @@ pub(super) fn condition(headers: &HeaderMap) -> Result<Condition, Problem> {
 }
 
 /// Reads `If-Match` of a change of what has to be there.
-pub(super) fn matching(headers: &HeaderMap) -> Result<Condition, Problem> {
+pub(crate) fn matching(headers: &HeaderMap) -> Result<Condition, Problem> {
     if headers.contains_key(header::IF_NONE_MATCH) {
         let detail = "`If-None-Match` has no use here: this call creates nothing.";
         return Err(Problem::new(Code::InvalidParameter, detail));
@@ -259,7 +259,7 @@ pub(super) fn matching(headers: &HeaderMap) -> Result<Condition, Problem> {
 }
 
 /// Refuses `Idempotency-Key` until it is honoured.
-pub(super) fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.contains_key("idempotency-key") {
         return Err(Problem::new(
             Code::InvalidParameter,
@@ -272,17 +272,17 @@ pub(super) fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
 
 /// The body of `advance`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Advance {
+pub(crate) struct Advance {
     /// The period whose numbers are meant, where the sequence has periods.
-    pub(super) period: Option<Period>,
+    pub(crate) period: Option<Period>,
     /// Nothing below it is to be issued.
-    pub(super) floor: i64,
+    pub(crate) floor: i64,
     /// More than 1 % of what is left may be skipped.
-    pub(super) confirm: bool,
+    pub(crate) confirm: bool,
 }
 
 /// Reads the body of `advance`.
-pub(super) fn advance(body: &[u8]) -> Result<Advance, Problem> {
+pub(crate) fn advance(body: &[u8]) -> Result<Advance, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fields {
@@ -330,7 +330,7 @@ pub(super) fn advance(body: &[u8]) -> Result<Advance, Problem> {
 }
 
 /// Reads the body of `parse`: an id as it is printed.
-pub(super) fn printed(body: &[u8]) -> Result<String, Problem> {
+pub(crate) fn printed(body: &[u8]) -> Result<String, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fields {
@@ -359,7 +359,7 @@ pub(super) fn printed(body: &[u8]) -> Result<String, Problem> {
 
 /// Whether the caller wants text rather than JSON: only where `text/plain` is named, and neither
 /// JSON nor the rest is preferred to it.
-pub(super) fn wanted(headers: &HeaderMap) -> Wanted {
+pub(crate) fn wanted(headers: &HeaderMap) -> Wanted {
     let mut text = 0;
     let mut json = 0;
     let mut any = 0;
@@ -409,7 +409,7 @@ fn thousandths(weight: &str) -> u16 {
 }
 
 /// The value of a header that may be there once.
-pub(super) fn single<'a>(
+pub(crate) fn single<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
 ) -> Result<Option<&'a str>, Problem> {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use actix_web::http::header::{HeaderMap, HeaderName};
 use odometer_core::name::SequenceName;
+use odometer_sequence::workers::{LONGEST_TTL, MOST_BITS, MOST_LISTED, WorkerWanted};
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{Code, Given, Problem, Whole, cut, digits, single};
-use crate::sequence::workers::{LONGEST_TTL, MOST_BITS, MOST_LISTED, WorkerWanted};
 
 /// What a holder shows.
 const TOKEN: HeaderName = HeaderName::from_static("odometer-lease");
@@ -22,15 +22,15 @@ const LEASE: &str = r#"{"pool": "billing", "bits": 10, "ttl_ms": 30000, "holder"
 
 /// The query of a listing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::http) struct Listed {
+pub(crate) struct Listed {
     /// Only ids above it.
-    pub(in crate::http) after: Option<u32>,
+    pub(crate) after: Option<u32>,
     /// 1 to [`MOST_LISTED`].
-    pub(in crate::http) limit: u64,
+    pub(crate) limit: u64,
 }
 
 /// Reads the body of a lease.
-pub(in crate::http) fn lease(body: &[u8]) -> Result<WorkerWanted, Problem> {
+pub(crate) fn lease(body: &[u8]) -> Result<WorkerWanted, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fields {
@@ -66,7 +66,7 @@ pub(in crate::http) fn lease(body: &[u8]) -> Result<WorkerWanted, Problem> {
 }
 
 /// Reads the body of a renewal: nothing, or for how long.
-pub(in crate::http) fn renewal(body: &[u8]) -> Result<Option<Duration>, Problem> {
+pub(crate) fn renewal(body: &[u8]) -> Result<Option<Duration>, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fields {
@@ -80,7 +80,7 @@ pub(in crate::http) fn renewal(body: &[u8]) -> Result<Option<Duration>, Problem>
 }
 
 /// Reads the body of an end: nothing, or from when on no time was used.
-pub(in crate::http) fn end(body: &[u8]) -> Result<Option<i64>, Problem> {
+pub(crate) fn end(body: &[u8]) -> Result<Option<i64>, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fields {
@@ -94,7 +94,7 @@ pub(in crate::http) fn end(body: &[u8]) -> Result<Option<i64>, Problem> {
 }
 
 /// Reads the query of a listing.
-pub(in crate::http) fn listed(query: Option<&str>) -> Result<Listed, Problem> {
+pub(crate) fn listed(query: Option<&str>) -> Result<Listed, Problem> {
     let given = Given::read(query, &["after", "limit"])?;
     let limit = match given.get("limit") {
         None => MOST_LISTED,
@@ -116,7 +116,7 @@ pub(in crate::http) fn listed(query: Option<&str>) -> Result<Listed, Problem> {
 }
 
 /// Reads the worker id from the path as it was sent: `/v1/workers/{pool}/{worker}…`.
-pub(in crate::http) fn worker(raw_path: &str) -> Result<u32, Problem> {
+pub(crate) fn worker(raw_path: &str) -> Result<u32, Problem> {
     let raw = raw_path.split('/').nth(4).unwrap_or_default();
     let decoded = percent_decode_str(raw).decode_utf8().ok();
     let worker = decoded.as_deref().filter(|text| !text.is_empty());
@@ -127,7 +127,7 @@ pub(in crate::http) fn worker(raw_path: &str) -> Result<u32, Problem> {
 }
 
 /// Reads what the holder shows.
-pub(in crate::http) fn token(headers: &HeaderMap) -> Result<&str, Problem> {
+pub(crate) fn token(headers: &HeaderMap) -> Result<&str, Problem> {
     single(headers, &TOKEN)?.ok_or_else(|| {
         out_of_bounds("`Odometer-Lease` has to give the token that the lease came with.".to_owned())
     })

@@ -13,14 +13,14 @@ const N_THREADS: u64 = 4;
 const IDS_A_TICK: u64 = 2_000;
 
 /// A small generator (xorshift64*), so that runs differ by their seed alone.
-pub(super) struct Dice(pub(super) u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
     fn of(thread: u64) -> Self {
         Self(seed_for(thread))
     }
 
-    pub(super) fn roll(&mut self, sides: u64) -> u64 {
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

@@ -1,0 +1,169 @@
+//! Patterns over names, by which templates are chosen.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::name::{InvalidName, SequenceName};
+
+/// A pattern over names: `*` stands for any characters, also none, `?` for one, `[a-f]` for one of
+/// these, `[!a-f]` for one of the others; anything else stands for itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Glob(::glob::Pattern);
+
+/// Why a text is no [`Glob`].
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum InvalidGlob {
+    #[error("it is empty; give a glob over names, as in \"orders-*\"")]
+    Empty,
+    #[error("`**` fits what `*` fits; write one")]
+    TwoStars,
+    #[error("at position {at}: {problem}; write a set as in [a-f] or [!a-f]")]
+    Set { at: usize, problem: &'static str },
+    #[error(
+        "{found:?} at position {at} is in no name; names have ASCII letters, digits and \".\", \
+         \"_\", \":\", \"-\", and a glob has *, ?, [a-f] and [!a-f]"
+    )]
+    NoName { found: char, at: usize },
+    #[error("a name starts with an ASCII letter or a digit, not with {found:?}: it fits none")]
+    BadStart { found: char },
+    #[error("without *, ? and [ it fits one name only, which cannot be. {0}")]
+    NotOne(InvalidName),
+}
+
+impl Glob {
+    /// # Errors
+    /// It cannot be read, or no name could ever fit it.
+    pub fn parse(text: &str) -> Result<Self, InvalidGlob> {
+        let Some(first) = text.chars().next() else {
+            return Err(InvalidGlob::Empty);
+        };
+        if text.contains("**") {
+            return Err(InvalidGlob::TwoStars);
+        }
+        if let Some((at, found)) = out_of_place(text) {
+            return Err(InvalidGlob::NoName { found, at });
+        }
+        if "._:-".contains(first) {
+            return Err(InvalidGlob::BadStart { found: first });
+        }
+        if !text.contains(['*', '?', '[']) {
+            SequenceName::check(text).map_err(InvalidGlob::NotOne)?;
+        }
+        match ::glob::Pattern::new(text) {
+            Ok(pattern) => Ok(Self(pattern)),
+            Err(error) => Err(InvalidGlob::Set {
+                at: error.pos.saturating_add(1),
+                problem: "the set is not closed, or is empty",
+            }),
+        }
+    }
+
+    /// Whether it certainly fits all that `other` fits.
+    pub(crate) fn fits_all_of(&self, other: &Self) -> bool {
+        const SPECIAL: [char; 3] = ['*', '?', '['];
+        self.0.as_str().strip_suffix('*').is_some_and(|prefix| {
+            let other = other.0.as_str();
+            let literal = other.split(SPECIAL).next().unwrap_or_default();
+            !prefix.contains(SPECIAL) && literal.starts_with(prefix)
+        })
+    }
+
+    /// Whether a name fits it. Case matters.
+    pub fn fits(&self, name: &SequenceName) -> bool {
+        self.0.matches(name.as_str())
+    }
+}
+
+/// The first character that is in no name and means nothing where it stands, and its position,
+/// counted from 1.
+fn out_of_place(glob: &str) -> Option<(usize, char)> {
+    let (mut before, mut is_in_set) = (None, false);
+    (1..).zip(glob.chars()).find(|(_, c)| {
+        let means_something = match c {
+            '*' | '?' | '[' => !is_in_set,
+            ']' => is_in_set,
+            '!' => is_in_set && before == Some('['),
+            _ => c.is_ascii_alphanumeric() || "._:-".contains(*c),
+        };
+        is_in_set = *c == '[' || (is_in_set && *c != ']');
+        before = Some(*c);
+        !means_something
+    })
+}
+
+impl fmt::Display for Glob {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.0.as_str())
+    }
+}
+
+impl fmt::Debug for Glob {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.0.as_str(), formatter)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> SequenceName {
+        SequenceName::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_glob_fits_what_it_says() {
+        for (glob, fits, others) in [
+            (
+                "orders",
+                &["orders"][..],
+                &["Orders", "orders1", "order"][..],
+            ),
+            (
+                "orders-*",
+                &["orders-", "orders-eu.1:x"],
+                &["orders", "x-orders-1"],
+            ),
+            ("*", &["a", "A.b:c-d_e", "0..."], &[]),
+            ("*.eu", &["a.eu", "a.b.eu", "a..eu"], &["eu", "a.eu."]),
+            ("a?c", &["abc", "a.c"], &["ac", "abbc"]),
+            ("t[0-9]", &["t0", "t9"], &["t", "ta", "t10"]),
+            ("t[!0-9]*", &["ta", "t-1"], &["t", "t1"]),
+            ("[ab]*:[xy]", &["a:x", "bcd:y"], &["c:x", "a:z"]),
+            ("*a*a*b", &["aab", "xaxaxb"], &["ab", "aaaa"]),
+        ] {
+            let glob = Glob::parse(glob).unwrap();
+            for text in fits {
+                assert!(glob.fits(&name(text)), "{glob} and {text}");
+            }
+            for text in others {
+                assert!(!glob.fits(&name(text)), "{glob} and {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_glob_that_fits_no_name_is_refused() {
+        for (text, said) in [
+            ("", "it is empty"),
+            ("a**", "write one"),
+            ("a[b", "position 2"),
+            ("[]", "position 1"),
+            ("a[!]b", "position 2"),
+            ("a b*", "' ' at position 2"),
+            ("a/*", "'/' at position 2"),
+            ("{a,b}*", "'{' at position 1"),
+            ("t[^0-9]", "'^' at position 3"),
+            ("größe*", "'ö' at position 3"),
+            ("-*", "fits none"),
+            ("!a*", "'!' at position 1"),
+            ("a!b*", "'!' at position 2"),
+            ("a]*", "']' at position 2"),
+        ] {
+            let sentence = Glob::parse(text).unwrap_err().to_string();
+            assert!(sentence.contains(said), "{text}: {sentence}");
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! What a sequence is created from that nobody has defined: the templates, in their order.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::{definition::Definition, glob::Glob, name::SequenceName};
+
+/// Templates at most: each new name is compared with them one by one.
+const MOST: usize = 1000;
+
+/// The templates in their order, and what is behind them. Cloning shares them.
+#[derive(Clone, Debug)]
+pub struct Templates(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    rules: Vec<Rule>,
+    /// What a name gets that fits no template, and what a definition leaves out that fits none.
+    default: Arc<Definition>,
+    /// Whether a name that fits no template is created by the first call for a number.
+    creates_others: bool,
+}
+
+/// One template: for which names, and what.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub glob: Glob,
+    pub template: Template,
+}
+
+/// What a name never seen gets.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Template {
+    /// A sequence of its own. All names of one template share one copy in memory.
+    Definition(Arc<Definition>),
+    /// None of its own: its callers get numbers of this one.
+    Share(SequenceName),
+}
+
+/// What decided about a name.
+#[derive(Clone, Copy, Debug)]
+pub enum Choice<'a> {
+    /// The first template that fits, and its place, counted from 0.
+    Rule(usize, &'a Rule),
+    /// No template fits: `[default]`.
+    Default,
+    /// No template fits, but a template names it in `share`: `[default]`, in any case.
+    Shared,
+    /// No template fits, and others are rejected.
+    Refused,
+}
+
+/// Templates that cannot stand together.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TemplatesError {
+    #[error("there are {n_templates}; give at most {MOST}, with globs for names that are alike")]
+    TooMany { n_templates: usize },
+    #[error(
+        "template[{first}] has the glob \"{glob}\", too, so template[{second}] would never be \
+         used; give one of the two another one, or leave it out"
+    )]
+    EqualGlobs {
+        first: usize,
+        second: usize,
+        glob: Glob,
+    },
+    #[error(
+        "\"{target}\" is itself to share \"{further}\", by template[{by}] with the glob \"{glob}\"; \
+         share that one, or put a template for \"{target}\" before it"
+    )]
+    Chain {
+        index: usize,
+        target: SequenceName,
+        by: usize,
+        glob: Glob,
+        further: SequenceName,
+    },
+}
+
+impl TemplatesError {
+    /// The template and the field that are at fault; `None` where it is all of them.
+    pub fn place(&self) -> Option<(usize, &'static str)> {
+        match self {
+            Self::TooMany { .. } => None,
+            Self::EqualGlobs { second, .. } => Some((*second, "match")),
+            Self::Chain { index, .. } => Some((*index, "share")),
+        }
+    }
+}
+
+impl Default for Templates {
+    /// Every name is created with the contract's defaults.
+    fn default() -> Self {
+        Self(Arc::new(Inner {
+            rules: Vec::new(),
+            default: Arc::default(),
+            creates_others: true,
+        }))
+    }
+}
+
+impl Templates {
+    /// `default` is for names that fit no template; `creates_others` says whether such names are
+    /// created by the first call for a number.
+    ///
+    /// # Errors
+    /// Two equal globs, a `share` of what is shared out itself, or too many.
+    pub fn new(
+        rules: Vec<Rule>,
+        default: Arc<Definition>,
+        creates_others: bool,
+    ) -> Result<Self, TemplatesError> {
+        let n_templates = rules.len();
+        if n_templates > MOST {
+            return Err(TemplatesError::TooMany { n_templates });
+        }
+        for (second, rule) in rules.iter().enumerate() {
+            let mut earlier = rules.iter().take(second);
+            if let Some(first) = earlier.position(|earlier| earlier.glob == rule.glob) {
+                let glob = rule.glob.clone();
+                return Err(TemplatesError::EqualGlobs {
+                    first,
+                    second,
+                    glob,
+                });
+            }
+        }
+        let templates = Self(Arc::new(Inner {
+            rules,
+            default,
+            creates_others,
+        }));
+        match templates.chain() {
+            Some(chain) => Err(chain),
+            None => Ok(templates),
+        }
+    }
+
+    /// The first `share` whose sequence would be shared out itself.
+    fn chain(&self) -> Option<TemplatesError> {
+        self.0.rules.iter().enumerate().find_map(|(index, rule)| {
+            let Template::Share(target) = &rule.template else {
+                return None;
+            };
+            let Choice::Rule(by, found) = self.choice(target) else {
+                return None;
+            };
+            let Template::Share(further) = &found.template else {
+                return None;
+            };
+            Some(TemplatesError::Chain {
+                index,
+                target: target.clone(),
+                by,
+                glob: found.glob.clone(),
+                further: further.clone(),
+            })
+        })
+    }
+
+    /// What decides about a name: the first template whose glob fits, else `[default]`.
+    ///
+    /// A `share` does not apply to the sequence that it names: that one is looked for in the
+    /// templates behind it, and is created also where names that fit none are rejected.
+    pub fn choice(&self, name: &SequenceName) -> Choice<'_> {
+        let inner = &*self.0;
+        let names_it =
+            |rule: &Rule| matches!(&rule.template, Template::Share(target) if target == name);
+        let rules = inner.rules.iter().enumerate();
+        let mut fitting = rules.filter(|(_, rule)| !names_it(rule) && rule.glob.fits(name));
+        if let Some((index, rule)) = fitting.next() {
+            return Choice::Rule(index, rule);
+        }
+        let is_shared = inner.rules.iter().any(names_it);
+        match (inner.creates_others, is_shared) {
+            (true, _) => Choice::Default,
+            (false, true) => Choice::Shared,
+            (false, false) => Choice::Refused,
+        }
+    }
+
+    /// What a name never seen gets; `None` where it is refused.
+    pub fn of(&self, name: &SequenceName) -> Option<Template> {
+        match self.choice(name) {
+            Choice::Rule(_, rule) => Some(rule.template.clone()),
+            Choice::Default | Choice::Shared => {
+                Some(Template::Definition(Arc::clone(&self.0.default)))
+            }
+            Choice::Refused => None,
+        }
+    }
+
+    /// What the first call for a number creates a sequence of this name with; `None` where it
+    /// creates none: the name is refused, or shares another sequence.
+    pub fn created_with(&self, name: &SequenceName) -> Option<Arc<Definition>> {
+        match self.of(name)? {
+            Template::Definition(definition) => Some(definition),
+            Template::Share(_) => None,
+        }
+    }
+
+    /// What a new definition of this name has where it says nothing.
+    pub fn behind(&self, name: &SequenceName) -> Arc<Definition> {
+        self.created_with(name)
+            .unwrap_or_else(|| Arc::clone(&self.0.default))
+    }
+
+    /// Templates that no name gets, each behind the one that fits all its names: as far as that is
+    /// seen from globs that end with their only `*`.
+    pub fn never_used(&self) -> Vec<(usize, usize)> {
+        let rules = &self.0.rules;
+        let covered = rules.iter().enumerate().filter_map(|(index, rule)| {
+            let mut before = rules.iter().take(index);
+            // A `share` lets the sequence that it names pass.
+            let by = before.position(|earlier| {
+                matches!(earlier.template, Template::Definition(_))
+                    && earlier.glob.fits_all_of(&rule.glob)
+            });
+            by.map(|by| (index, by))
+        });
+        covered.collect()
+    }
+
+    /// The glob of a template.
+    pub fn glob(&self, index: usize) -> Option<&Glob> {
+        self.0.rules.get(index).map(|rule| &rule.glob)
+    }
+
+    /// `[default]`.
+    pub fn default_definition(&self) -> &Definition {
+        &self.0.default
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> SequenceName {
+        SequenceName::parse(text).unwrap()
+    }
+
+    fn definition(start: i64) -> Arc<Definition> {
+        Arc::new(Definition {
+            start,
+            ..Definition::default()
+        })
+    }
+
+    fn counted(glob: &str, start: i64) -> Rule {
+        Rule {
+            glob: Glob::parse(glob).unwrap(),
+            template: Template::Definition(definition(start)),
+        }
+    }
+
+    fn sharing(glob: &str, target: &str) -> Rule {
+        Rule {
+            glob: Glob::parse(glob).unwrap(),
+            template: Template::Share(name(target)),
+        }
+    }
+
+    fn templates(rules: Vec<Rule>, creates_others: bool) -> Result<Templates, TemplatesError> {
+        Templates::new(rules, definition(7), creates_others)
+    }
+
+    fn start(templates: &Templates, of: &str) -> Option<i64> {
+        templates
+            .created_with(&name(of))
+            .map(|definition| definition.start)
+    }
+
+    #[test]
+    fn the_first_template_that_fits_decides() {
+        let rules = || vec![counted("or*", 1), counted("orders", 2), counted("i*", 3)];
+        let open = templates(rules(), true).unwrap();
+        let strict = templates(rules(), false).unwrap();
+        for (text, created, created_strictly) in [
+            ("orders", Some(1), Some(1)),
+            ("invoices", Some(3), Some(3)),
+            ("others", Some(7), None),
+            ("Orders", Some(7), None),
+        ] {
+            assert_eq!(start(&open, text), created, "{text}");
+            assert_eq!(start(&strict, text), created_strictly, "{text}");
+            let behind = open.behind(&name(text)).start;
+            assert_eq!(behind, strict.behind(&name(text)).start, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_one_template_share_one_copy() {
+        let templates = templates(vec![counted("t*", 1)], true).unwrap();
+        for (one, other) in [("t1", "t2"), ("x", "y")] {
+            let one = templates.created_with(&name(one)).unwrap();
+            let other = templates.created_with(&name(other)).unwrap();
+            assert!(Arc::ptr_eq(&one, &other));
+        }
+    }
+
+    #[test]
+    fn what_is_shared_is_created_from_what_comes_after() {
+        let small = |more: Vec<Rule>, creates_others| {
+            let mut rules = vec![sharing("small-*", "small-all"), sharing("x*", "misc")];
+            rules.extend(more);
+            templates(rules, creates_others).unwrap()
+        };
+        for creates_others in [true, false] {
+            let bare = small(Vec::new(), creates_others);
+            assert_eq!(
+                bare.of(&name("small-1")),
+                Some(Template::Share(name("small-all")))
+            );
+            assert_eq!(bare.created_with(&name("small-1")), None);
+            assert_eq!(bare.behind(&name("small-1")).start, 7);
+            // Named by a template, so it is no name that somebody mistyped.
+            assert_eq!(start(&bare, "small-all"), Some(7));
+            assert_eq!(start(&bare, "misc"), Some(7));
+            assert_eq!(start(&bare, "other"), creates_others.then_some(7));
+            let defined = small(vec![counted("*all", 4), counted("misc", 5)], creates_others);
+            assert_eq!(start(&defined, "small-all"), Some(4));
+            assert_eq!(start(&defined, "misc"), Some(5));
+        }
+    }
+
+    #[test]
+    fn a_template_behind_one_that_fits_all_its_names_is_never_used() {
+        for (globs, expected) in [
+            (&["a*", "b*", "*"][..], &[][..]),
+            (
+                &["a*", "ab*", "a", "ba*", "*", "x?"],
+                &[(1, 0), (2, 0), (5, 4)],
+            ),
+            (&["a?*", "ab*"], &[]),
+            (&["a*", "?a*", "[a]*"], &[]),
+            (&["ab*", "a*"], &[]),
+        ] {
+            let rules = globs.iter().map(|glob| counted(glob, 1)).collect();
+            let templates = templates(rules, true).unwrap();
+            assert_eq!(templates.never_used(), expected, "{globs:?}");
+        }
+        // The sequence that is shared gets it.
+        let rules = vec![sharing("s*", "s-all"), counted("s-all", 1)];
+        assert_eq!(templates(rules, true).unwrap().never_used(), []);
+    }
+
+    #[test]
+    fn templates_that_contradict_each_other_are_refused() {
+        let equal = vec![counted("a*", 1), sharing("b*", "c"), counted("a*", 1)];
+        let refused = templates(equal, true).unwrap_err();
+        assert_eq!(refused.place(), Some((2, "match")));
+        let sentence = refused.to_string();
+        for part in ["template[0]", "template[2]", "\"a*\""] {
+            assert!(sentence.contains(part), "{sentence}");
+        }
+
+        for (rules, at) in [
+            (vec![sharing("a*", "b"), sharing("b*", "c")], 0),
+            (vec![sharing("b*", "c"), sharing("a*", "bb")], 1),
+            // Two that share each other.
+            (vec![sharing("a*", "b1"), sharing("b*", "a1")], 0),
+            // The second glob is the first that fits `s2` besides its own.
+            (vec![sharing("s?", "s2"), sharing("s*", "t")], 0),
+        ] {
+            let refused = templates(rules, true).unwrap_err();
+            assert!(matches!(refused, TemplatesError::Chain { .. }), "{refused}");
+            assert_eq!(refused.place(), Some((at, "share")), "{refused}");
+        }
+        // With a definition before it, it is no chain.
+        let mended = vec![sharing("a*", "b"), counted("b", 1), sharing("b*", "c")];
+        assert!(templates(mended, true).is_ok());
+
+        let many = (0..=MOST).map(|n| counted(&format!("a{n}"), 1)).collect();
+        let refused = templates(many, true).unwrap_err();
+        assert_eq!(
+            refused,
+            TemplatesError::TooMany {
+                n_templates: MOST + 1
+            }
+        );
+    }
+}

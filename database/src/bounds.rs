@@ -1,0 +1,237 @@
+//! What the server is told of a session, whatever its own defaults are.
+//!
+//! The bounds that it keeps itself: a statement that nobody waits for any more, or a transaction
+//! whose process is gone, does not hold its locks for long. How transactions see one another, and
+//! that a commit is kept before it is confirmed.
+
+use std::time::Duration;
+
+use odometer_process::faults::{self, Fault};
+use sea_orm::sqlx::{
+    AssertSqlSafe, Error as SqlxError, Executor, Row,
+    mysql::MySqlPoolOptions,
+    postgres::{PgConnectOptions, PgConnection, PgPoolOptions},
+    raw_sql,
+};
+
+use crate::{route::PoolerRoute, tls};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::connection::bounds";
+
+/// The server's bound lies above the time that a statement is waited for, so that it is we who
+/// give up first and know why.
+const ABOVE: Duration = Duration::from_secs(1);
+/// A setting that only a server passes on to its sessions: a pooler refuses it or drops it.
+const MARK: &str = "odometer.straight";
+/// A transaction sees what was committed before each of its statements. One that waited for another
+/// would go on with what was there before otherwise.
+const ISOLATION: &str = "read committed";
+/// As MySQL's own default. A statement that locks sees what was committed before it at any level.
+const MYSQL_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
+/// Each statement by itself is a transaction, and none begins by itself when one ends. A server may
+/// have other defaults, by which what was reserved is committed only later, or never.
+const MYSQL_COMMITS: &str = "SET SESSION autocommit = 1, completion_type = 'NO_CHAIN'";
+/// How long MySQL keeps a connection that says nothing; the pool closes its own after ten minutes.
+const QUIET_SECONDS: u32 = 900;
+
+/// Bounds of PostgreSQL, each with its value in milliseconds.
+fn bounds(longest: Duration) -> [(&'static str, String); 3] {
+    let bound = (longest + ABOVE).as_millis().to_string();
+    [
+        ("statement_timeout", bound.clone()),
+        ("lock_timeout", bound.clone()),
+        ("idle_in_transaction_session_timeout", bound),
+    ]
+}
+
+/// Settings of PostgreSQL but for those that `said`, the options in the URL, has.
+fn settings(said: &str, longest: Option<Duration>) -> Vec<(&'static str, String)> {
+    let longest = longest.filter(|_| !faults::is(Fault::NoServerBounds));
+    let mut settings: Vec<_> = longest.into_iter().flat_map(bounds).collect();
+    if !faults::is(Fault::ServersCommits) {
+        settings.push(("synchronous_commit", "on".to_owned()));
+    }
+    settings.retain(|(name, _)| !said.contains(name));
+    settings
+}
+
+/// Adds to `options` what PostgreSQL is told at the start of a session; nothing where a pooler
+/// would refuse it.
+pub fn postgres(
+    options: PgConnectOptions,
+    longest: Option<Duration>,
+    is_pooled: bool,
+) -> PgConnectOptions {
+    let options = tls::postgres(options).application_name("odometer");
+    if is_pooled {
+        return options.extra_float_digits(None);
+    }
+    // What the URL says itself is stronger, but for how transactions see one another.
+    let said = options.get_options().unwrap_or_default().to_owned();
+    let options = options.options(settings(&said, longest));
+    let options = if faults::is(Fault::ServersIsolation) {
+        options
+    } else {
+        options.options([("default_transaction_isolation", ISOLATION)])
+    };
+    options.options([(MARK, "yes")])
+}
+
+/// The same settings for one transaction, as statements to be sent before its first one.
+pub fn postgres_within(url: &str, longest: Option<Duration>) -> String {
+    let options: Option<PgConnectOptions> = url.parse().ok();
+    let said = options.as_ref().and_then(PgConnectOptions::get_options);
+    let mut settings = settings(said.unwrap_or_default(), longest);
+    if !faults::is(Fault::ServersIsolation) {
+        settings.push(("transaction_isolation", format!("'{ISOLATION}'")));
+    }
+    let statements = settings.into_iter();
+    statements
+        .map(|(name, value)| format!("SET LOCAL {name} = {value}; "))
+        .collect()
+}
+
+/// Whether this connection leads straight to a server.
+///
+/// # Errors
+/// The server did not say.
+pub async fn is_straight(connection: &mut PgConnection) -> Result<bool, SqlxError> {
+    if faults::is(Fault::PrepareAnyway) {
+        return Ok(true);
+    }
+    let asked = format!("SELECT current_setting('{MARK}', true) AS mark");
+    let row = raw_sql(AssertSqlSafe(asked)).fetch_one(connection).await?;
+    let mark: Option<String> = row.try_get("mark")?;
+    Ok(mark.as_deref() == Some("yes"))
+}
+
+/// Lets no connection into a pool of prepared statements that leads to a pooler: one may have been
+/// put in between since the start.
+pub fn watch(pool: PgPoolOptions, route: &PoolerRoute, is_pooled: bool) -> PgPoolOptions {
+    if is_pooled {
+        return pool;
+    }
+    let route = route.clone();
+    pool.after_connect(move |connection, _| {
+        let route = route.clone();
+        Box::pin(async move {
+            if is_straight(connection).await? {
+                return Ok(());
+            }
+            route.meet_pooler();
+            Err(SqlxError::Protocol("a pooler is in between".to_owned()))
+        })
+    })
+}
+
+/// What MySQL and MariaDB are told on each connection.
+pub fn mysql(pool: MySqlPoolOptions, longest: Option<Duration>) -> MySqlPoolOptions {
+    let longest = longest.filter(|_| !faults::is(Fault::NoServerBounds));
+    let statement = longest.map(mysql_settings);
+    pool.after_connect(move |connection, _| {
+        let statement = statement.clone();
+        Box::pin(async move {
+            connection.execute(MYSQL_ISOLATION).await?;
+            if !faults::is(Fault::ServersCommits) {
+                connection.execute(MYSQL_COMMITS).await?;
+            }
+            let Some(statement) = statement else {
+                return Ok(());
+            };
+            match connection.execute(AssertSqlSafe(statement)).await {
+                // A proxy in between may not take it: then the server's own bounds hold.
+                Err(SqlxError::Database(_)) => {
+                    tracing::debug!(target: TARGET, "the database takes no bounds for a session");
+                }
+                told => {
+                    told?;
+                }
+            }
+            Ok(())
+        })
+    })
+}
+
+/// Each server reads the comments that are meant for it: `/*M!` is MariaDB's, and MariaDB passes
+/// over those of MySQL 5.7.
+fn mysql_settings(longest: Duration) -> String {
+    let bound = longest + ABOVE;
+    // Rounded up: 0 would mean at once.
+    let seconds = bound.as_secs() + 1;
+    format!(
+        "SET SESSION innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}, \
+         wait_timeout = {QUIET_SECONDS} \
+         /*M!100300 , max_statement_time = {seconds}, idle_transaction_timeout = {seconds} */ \
+         /*!50708 , max_execution_time = {} */",
+        bound.as_millis()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pooler_is_told_nothing_that_it_would_refuse() {
+        let options = |url: &str, is_pooled| {
+            let Ok(options) = url.parse() else {
+                unreachable!("{url} is one")
+            };
+            let options = postgres(options, Some(Duration::from_secs(5)), is_pooled);
+            options.get_options().unwrap_or_default().to_owned()
+        };
+        assert_eq!(options("postgres://u@localhost/d", true), "");
+        let straight = options("postgres://u@localhost/d", false);
+        for said in [
+            "statement_timeout=6000",
+            "lock_timeout=6000",
+            "synchronous_commit=on",
+            "default_transaction_isolation=read\\ committed",
+            MARK,
+        ] {
+            assert!(straight.contains(said), "{straight}");
+        }
+        let own = options(
+            "postgres://u@localhost/d?options=-c%20statement_timeout%3D1s",
+            false,
+        );
+        assert!(own.contains("statement_timeout=1s"), "{own}");
+        assert!(!own.contains("statement_timeout=6000"), "{own}");
+        assert!(own.contains("lock_timeout=6000"), "{own}");
+        let weak = options(
+            "postgres://u@localhost/d?options=-c%20synchronous_commit%3Doff",
+            false,
+        );
+        assert!(!weak.contains("synchronous_commit=on"), "{weak}");
+    }
+
+    #[test]
+    fn behind_a_pooler_each_transaction_is_told_the_same() {
+        let url = "postgres://u@localhost/d";
+        let told = postgres_within(url, Some(Duration::from_secs(5)));
+        for said in [
+            "SET LOCAL statement_timeout = 6000; ",
+            "SET LOCAL synchronous_commit = on; ",
+            "SET LOCAL transaction_isolation = 'read committed'; ",
+        ] {
+            assert!(told.contains(said), "{told}");
+        }
+        let weak = format!("{url}?options=-c%20synchronous_commit%3Doff");
+        assert!(!postgres_within(&weak, None).contains("synchronous_commit"));
+    }
+
+    #[test]
+    fn a_bound_is_never_below_the_time_that_is_waited() {
+        for ms in [1, 999, 1000, 5000] {
+            let longest = Duration::from_millis(ms);
+            for (_, bound) in bounds(longest) {
+                assert!(
+                    bound.parse::<u64>().is_ok_and(|bound| bound > ms),
+                    "{bound}"
+                );
+            }
+            assert!(!mysql_settings(longest).contains("= 0"), "{ms}");
+        }
+    }
+}

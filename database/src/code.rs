@@ -1,0 +1,388 @@
+//! A server's error codes, and what each of them means for a statement or a connection.
+
+use std::fmt;
+
+use sea_orm::sqlx::{
+    error::DatabaseError, mysql::MySqlDatabaseError, postgres::PgDatabaseError, sqlite::SqliteError,
+};
+
+use crate::failure::Cause;
+
+/// An error code, in its server's own numbering.
+pub enum ServerErrorCode<'a> {
+    /// SQLSTATE, appendix A of PostgreSQL's manual, and the message, which is only looked at:
+    /// poolers tell most of what they have to say under one code.
+    Postgres(&'a str, &'a str),
+    /// Error numbers of MySQL and MariaDB; their SQLSTATEs are too coarse.
+    MySql(u16),
+    /// SQLite's extended result code.
+    Sqlite(i32),
+    Other,
+}
+
+impl fmt::Display for ServerErrorCode<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerErrorCode::Postgres(code, _) => write!(formatter, "SQLSTATE {code}"),
+            ServerErrorCode::MySql(code) => write!(formatter, "MySQL error {code}"),
+            ServerErrorCode::Sqlite(code) => write!(formatter, "SQLite result code {code}"),
+            ServerErrorCode::Other => formatter.write_str("an error without a code"),
+        }
+    }
+}
+
+impl<'a> ServerErrorCode<'a> {
+    pub fn of(said: &'a dyn DatabaseError) -> Self {
+        if let Some(said) = said.try_downcast_ref::<PgDatabaseError>() {
+            ServerErrorCode::Postgres(said.code(), said.message())
+        } else if let Some(said) = said.try_downcast_ref::<MySqlDatabaseError>() {
+            ServerErrorCode::MySql(said.number())
+        } else if said.try_downcast_ref::<SqliteError>().is_some() {
+            let code = said.code().and_then(|code| code.parse().ok());
+            code.map_or(ServerErrorCode::Other, ServerErrorCode::Sqlite)
+        } else {
+            ServerErrorCode::Other
+        }
+    }
+
+    /// Why the server will not have this connection however often it is tried, and what to do; not
+    /// for what [passes](Self::passing) by itself.
+    pub fn refusal(&self) -> String {
+        const LOGIN: (&str, &str) = (
+            "the database refuses this user or password",
+            "correct them in the URL, or on the server",
+        );
+        const HOST: (&str, &str) = (
+            "the database admits no such user from this host, or not without TLS",
+            "allow it on the server (pg_hba.conf, CREATE USER), or ask for TLS in the URL",
+        );
+        const DATABASE: (&str, &str) = (
+            "the server has no database of this name",
+            "correct the name in the URL, or create the database",
+        );
+        const RIGHT: (&str, &str) = (
+            "the user may not use this database",
+            "grant the user the right to connect to it",
+        );
+        let (what, to_do) = match self {
+            ServerErrorCode::Postgres("28P01", _) => LOGIN,
+            ServerErrorCode::Postgres("28000", _) => HOST,
+            ServerErrorCode::Postgres("3D000", _) => DATABASE,
+            ServerErrorCode::Postgres("42501", _) => RIGHT,
+            ServerErrorCode::Postgres("08P01", message) if message.contains("no such database") => {
+                DATABASE
+            }
+            ServerErrorCode::Postgres("08P01", message) if is_login_of_a_pooler(message) => LOGIN,
+            ServerErrorCode::MySql(1045 | 1698) => LOGIN,
+            ServerErrorCode::MySql(1130 | 3159) => HOST,
+            ServerErrorCode::MySql(1049) => DATABASE,
+            ServerErrorCode::MySql(1044) => RIGHT,
+            ServerErrorCode::MySql(1251) => (
+                "the database wants this user to log in in another way",
+                "give the user a password of a plugin that this program knows",
+            ),
+            ServerErrorCode::MySql(1129) => (
+                "the database has blocked this host after failed connections",
+                "run FLUSH HOSTS on the server, and see its log for what failed",
+            ),
+            ServerErrorCode::Sqlite(_) => return self.answer(),
+            ServerErrorCode::Postgres(..) | ServerErrorCode::MySql(_) | ServerErrorCode::Other => {
+                return format!("the database refuses the connection: {}", self.answer());
+            }
+        };
+        format!("{what} ({self}): {to_do}")
+    }
+
+    /// What the server's answer to a statement means, and what to do where waiting does not help.
+    pub fn answer(&self) -> String {
+        let (what, to_do) = match self {
+            ServerErrorCode::Postgres("42P01", _) | ServerErrorCode::MySql(1146) => {
+                ("a table is missing", "restore it from a backup")
+            }
+            ServerErrorCode::Postgres("42703", _) | ServerErrorCode::MySql(1054) => {
+                ("a column is missing", "restore the table from a backup")
+            }
+            ServerErrorCode::Postgres("42883", _) | ServerErrorCode::MySql(1305) => (
+                "the server lacks a function that Odometer uses",
+                "see in docs/databases.md which servers it works with",
+            ),
+            ServerErrorCode::Postgres("26000" | "42P05", _) => (
+                "a prepared statement is another session's, as behind a pooler",
+                "add ?pgbouncer=true to the URL",
+            ),
+            ServerErrorCode::Postgres("53100", _) | ServerErrorCode::MySql(1021 | 1114) => {
+                ("the database's disk is full", "make room on it")
+            }
+            ServerErrorCode::Sqlite(code) if *code & 0xff == 10 => (
+                "the SQLite file cannot be read or written",
+                "see that it is a file, and that its disk works",
+            ),
+            ServerErrorCode::Sqlite(code) if *code & 0xff == 11 => {
+                ("the SQLite file is damaged", "restore it from a backup")
+            }
+            ServerErrorCode::Sqlite(code) if *code & 0xff == 13 => {
+                ("the disk of the SQLite file is full", "make room on it")
+            }
+            ServerErrorCode::Sqlite(code) if *code & 0xff == 14 => (
+                "the SQLite file cannot be opened",
+                "see that it is a file, and that this user may read and write it",
+            ),
+            ServerErrorCode::Sqlite(code) if *code & 0xff == 26 => (
+                "the file is no SQLite database",
+                "name another file, or one that does not exist yet",
+            ),
+            ServerErrorCode::Postgres(..)
+            | ServerErrorCode::MySql(_)
+            | ServerErrorCode::Sqlite(_)
+            | ServerErrorCode::Other => {
+                return format!("{self}: see the database's log, and look the code up");
+            }
+        };
+        format!("{what} ({self}): {to_do}")
+    }
+
+    /// Why the server cannot be used for now, where that passes by itself.
+    pub fn passing(&self) -> Option<&'static str> {
+        const POOLER: &str =
+            "the pooler in front of the database has no connection for us, and its log says why";
+        const NO_CONNECTION: &str = "the database has no connection left";
+        match self {
+            ServerErrorCode::Postgres("53300", _) | ServerErrorCode::MySql(1040 | 1203 | 1226) => {
+                Some(NO_CONNECTION)
+            }
+            ServerErrorCode::MySql(1461) => Some("the database takes no more prepared statements"),
+            ServerErrorCode::Postgres("53200", _) | ServerErrorCode::MySql(1041 | 1135) => {
+                Some("the database has no memory left for a connection")
+            }
+            ServerErrorCode::Postgres("57P03", _) => {
+                Some("the database is starting, stopping or recovering")
+            }
+            ServerErrorCode::Postgres(code, _) if code.starts_with("57P") => {
+                Some("the database is stopping, or ended the session")
+            }
+            ServerErrorCode::MySql(1053 | 1079 | 1080) => Some("the database is stopping"),
+            // Of Galera, and of a server that was set offline.
+            ServerErrorCode::MySql(1047 | 3032) => Some("the database is not ready for statements"),
+            ServerErrorCode::MySql(1927 | 3169 | 4031) => Some("the database ended the session"),
+            ServerErrorCode::MySql(1152 | 1158..=1161) => Some("the database lost the connection"),
+            ServerErrorCode::Postgres("08P01", message)
+                if message.contains("no such database") || is_login_of_a_pooler(message) =>
+            {
+                None
+            }
+            // PgCat and Supavisor say so under codes of failures inside a server.
+            ServerErrorCode::Postgres("58000" | "XX000", message)
+                if has_no_place_in_a_pool(message) =>
+            {
+                Some(POOLER)
+            }
+            ServerErrorCode::Postgres(code, _) if code.starts_with("08") => Some(POOLER),
+            // From 2000 on a client's, which a proxy passes on, and from 9000 on a proxy's own.
+            ServerErrorCode::MySql(2000..=2999 | 9000..) => Some(POOLER),
+            ServerErrorCode::Postgres(..)
+            | ServerErrorCode::MySql(_)
+            | ServerErrorCode::Sqlite(_)
+            | ServerErrorCode::Other => None,
+        }
+    }
+
+    /// The cause of a failure after which the statement certainly has no effect.
+    pub fn cause(&self, text: String) -> Cause {
+        if let Some(what) = self.passing() {
+            Cause::Away(format!("{what} ({self})"))
+        } else if self.contends() {
+            Cause::Contention
+        } else if self.is_interrupted() {
+            Cause::Interrupted
+        } else if self.is_read_only() {
+            Cause::ReadOnly(text)
+        } else if self.is_disk_full() {
+            Cause::DiskFull(self.answer())
+        } else if self.is_denied() {
+            Cause::Denied(text)
+        } else {
+            Cause::Server(self.answer())
+        }
+    }
+
+    /// A startup parameter that a pooler does not pass on.
+    pub fn is_of_a_pooler(&self) -> bool {
+        matches!(self, ServerErrorCode::Postgres("08P01", message) if message.contains("startup parameter"))
+    }
+
+    /// Serialization failure, deadlock, lock wait timeout, a table that is being changed; SQLite's
+    /// busy and locked.
+    fn contends(&self) -> bool {
+        match self {
+            ServerErrorCode::Postgres(code, _) => matches!(*code, "40001" | "40P01" | "55P03"),
+            ServerErrorCode::MySql(code) => matches!(*code, 1020 | 1205 | 1213 | 1412 | 1615),
+            ServerErrorCode::Sqlite(code) => matches!(*code & 0xff, 5 | 6),
+            ServerErrorCode::Other => false,
+        }
+    }
+
+    /// `statement_timeout`, `max_statement_time`, `max_execution_time`, or somebody's cancel: the
+    /// servers look for these only before a commit begins.
+    fn is_interrupted(&self) -> bool {
+        match self {
+            ServerErrorCode::Postgres(code, _) => *code == "57014",
+            ServerErrorCode::MySql(code) => matches!(*code, 1317 | 1969 | 3024),
+            ServerErrorCode::Sqlite(_) | ServerErrorCode::Other => false,
+        }
+    }
+
+    fn is_read_only(&self) -> bool {
+        match self {
+            ServerErrorCode::Postgres(code, _) => *code == "25006",
+            ServerErrorCode::MySql(code) => matches!(*code, 1290 | 1792 | 1836),
+            ServerErrorCode::Sqlite(code) => *code & 0xff == 8,
+            ServerErrorCode::Other => false,
+        }
+    }
+
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            ServerErrorCode::Postgres(code, _) => *code == "53100",
+            // No room in the file system, and no room in a tablespace.
+            ServerErrorCode::MySql(code) => matches!(*code, 1021 | 1114),
+            ServerErrorCode::Sqlite(code) => *code & 0xff == 13,
+            ServerErrorCode::Other => false,
+        }
+    }
+
+    fn is_denied(&self) -> bool {
+        match self {
+            ServerErrorCode::Postgres(code, _) => *code == "42501",
+            ServerErrorCode::MySql(code) => matches!(*code, 1044 | 1142 | 1143 | 1227 | 1370),
+            ServerErrorCode::Sqlite(_) | ServerErrorCode::Other => false,
+        }
+    }
+
+    /// The server ends the connection, or the disk failed: the end of the statement is not told.
+    pub fn is_uncertain(&self) -> bool {
+        match self {
+            ServerErrorCode::Postgres(code, _) => {
+                // Connections and the server itself; a pooler's own codes among them.
+                ["57P", "08", "58", "XX"]
+                    .iter()
+                    .any(|class| code.starts_with(class))
+                    || *code == "40003"
+            }
+            ServerErrorCode::MySql(code) => matches!(
+                *code,
+                // From 2000 on a client's, which a proxy passes on, and from 9000 on a proxy's own.
+                1053 | 1080 | 1152 | 1158..=1161 | 1180 | 1927 | 2000..=2999 | 3169 | 4031 | 9000..
+            ),
+            ServerErrorCode::Sqlite(code) => *code & 0xff == 10,
+            ServerErrorCode::Other => true,
+        }
+    }
+}
+
+fn has_no_place_in_a_pool(message: &str) -> bool {
+    message.contains("the pool") || message.to_ascii_lowercase().contains("max client")
+}
+
+/// Poolers refuse a login under the code of any other of their errors.
+fn is_login_of_a_pooler(message: &str) -> bool {
+    ["authentication failed", "no such user", "wrong password"]
+        .iter()
+        .any(|words| message.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_a_pooler(message: &str) -> ServerErrorCode<'_> {
+        ServerErrorCode::Postgres("08P01", message)
+    }
+
+    #[test]
+    fn a_refusal_is_told_from_a_database_that_is_away() {
+        for refused in [
+            ServerErrorCode::Postgres("28P01", ""),
+            ServerErrorCode::Postgres("3D000", ""),
+            ServerErrorCode::Postgres("55000", ""),
+            ServerErrorCode::Postgres("58030", ""),
+            ServerErrorCode::Postgres("XX000", ""),
+            ServerErrorCode::MySql(1045),
+            ServerErrorCode::MySql(1049),
+            ServerErrorCode::MySql(1129),
+            ServerErrorCode::MySql(1305),
+            ServerErrorCode::Sqlite(26),
+            ServerErrorCode::Other,
+            of_a_pooler("FATAL: password authentication failed"),
+            of_a_pooler("no such database: odometer"),
+        ] {
+            assert_eq!(refused.passing(), None, "{refused}");
+            for said in [refused.refusal(), refused.answer()] {
+                assert!(said.contains(&refused.to_string()), "{refused}: {said}");
+            }
+        }
+        for away in [
+            ServerErrorCode::Postgres("53300", ""),
+            ServerErrorCode::Postgres("57P01", ""),
+            ServerErrorCode::Postgres("57P02", ""),
+            ServerErrorCode::Postgres("57P03", ""),
+            ServerErrorCode::Postgres("08006", ""),
+            ServerErrorCode::Postgres("58000", "could not get connection from the pool"),
+            ServerErrorCode::MySql(1040),
+            ServerErrorCode::MySql(1047),
+            ServerErrorCode::MySql(1053),
+            ServerErrorCode::MySql(1203),
+            ServerErrorCode::MySql(1226),
+            ServerErrorCode::MySql(1461),
+            ServerErrorCode::MySql(9001),
+            ServerErrorCode::Postgres("XX000", "Max client connections reached"),
+            ServerErrorCode::Postgres("XX000", "MaxClientsInSessionMode: max clients reached"),
+            of_a_pooler("server conn crashed?"),
+        ] {
+            assert!(away.passing().is_some(), "{away}");
+        }
+    }
+
+    #[test]
+    fn what_certainly_did_not_happen_has_its_cause() {
+        let cause = |code: ServerErrorCode<'_>| code.cause("what it said".to_owned());
+        for code in [
+            ServerErrorCode::Postgres("55P03", ""),
+            ServerErrorCode::MySql(1205),
+            ServerErrorCode::MySql(1412),
+            ServerErrorCode::MySql(1615),
+            ServerErrorCode::Sqlite(5),
+        ] {
+            assert!(matches!(cause(code), Cause::Contention));
+        }
+        for code in [
+            ServerErrorCode::Postgres("57014", ""),
+            ServerErrorCode::MySql(1969),
+            ServerErrorCode::MySql(3024),
+        ] {
+            assert!(matches!(cause(code), Cause::Interrupted));
+        }
+        for code in [
+            ServerErrorCode::Postgres("53100", ""),
+            ServerErrorCode::MySql(1114),
+            ServerErrorCode::Sqlite(13),
+        ] {
+            assert!(matches!(cause(code), Cause::DiskFull(_)));
+        }
+        for code in [
+            ServerErrorCode::Postgres("42501", ""),
+            ServerErrorCode::MySql(1142),
+        ] {
+            assert!(matches!(cause(code), Cause::Denied(_)));
+        }
+        assert!(matches!(
+            cause(ServerErrorCode::MySql(1064)),
+            Cause::Server(_)
+        ));
+    }
+
+    #[test]
+    fn a_startup_parameter_shows_a_pooler() {
+        assert!(of_a_pooler("unsupported startup parameter: options").is_of_a_pooler());
+        assert!(!of_a_pooler("no such user: odometer").is_of_a_pooler());
+    }
+}

@@ -1,0 +1,229 @@
+//! The two locks of a SQLite file, one on a file of its own and one on the database itself: one
+//! process at a time serves from it, by one name.
+//!
+//! SQLite keeps what was committed last in a second file, which it finds by the name of the first.
+//! By another name it finds another second file, or none, and what was committed is forgotten.
+
+use std::{
+    fs::{File, OpenOptions, Permissions, TryLockError},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use odometer_process::faults::{self, Fault};
+
+use crate::start_error::StartError;
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::file_lock";
+
+/// What only the owner may read and write.
+const OWNERS_ALONE: u32 = 0o600;
+
+/// What others than the owner may do.
+const OTHERS: u32 = 0o077;
+
+/// Released when dropped, or when the process ends in whatever way.
+///
+/// Who can open the file can take the lock, so it is for its owner alone from before the lock is
+/// taken. A descriptor that somebody opened earlier, while the file was open to readers, stays: its
+/// holder can still take the lock when nobody has it, and so keep this service from starting until
+/// that process ends. So can anyone who may read the database file itself, of which a warning tells
+/// (ADR 21).
+/// They cannot take a lock that is held, nor touch what is in the database by it.
+pub struct FileLock {
+    _own: File,
+    /// Of the file itself, which has one lock by whatever name it is opened; `None` if it cannot be
+    /// opened. Closed only with the process's connections: closing it ends SQLite's own locks.
+    _on: Option<File>,
+}
+
+impl FileLock {
+    /// Makes the file if it does not exist, so that it is locked from the beginning.
+    ///
+    /// # Errors
+    /// Another process holds it, the file has several names, or a file cannot be made.
+    pub fn take(database: &Path) -> Result<Self, StartError> {
+        if !faults::is(Fault::NoFileLock) {
+            has_one_name(database)?;
+        }
+        let path = lock_path(database);
+        let file = make_for_owner(&path)?;
+        keep_from_others(&file, &path);
+        if faults::is(Fault::NoFileLock) {
+            return Ok(Self {
+                _own: file,
+                _on: None,
+            });
+        }
+        lock(&file, &path, database)?;
+        let on = if database.exists() {
+            // SQLite says what is wrong with one that cannot be opened.
+            File::open(database).ok()
+        } else {
+            Some(make_for_owner(database)?)
+        };
+        if let Some(on) = &on {
+            lock(on, database, database)?;
+        }
+        warn_of_readers(database);
+        Ok(Self {
+            _own: file,
+            _on: on,
+        })
+    }
+}
+
+/// Opens a file for writing; one that does not exist is made for its owner alone.
+fn make_for_owner(path: &Path) -> Result<File, StartError> {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true);
+    options.mode(OWNERS_ALONE).open(path).map_err(|error| {
+        StartError::Configuration(format!(
+            "ODOMETER_DATABASE_URL: {} cannot be opened for writing: {error}; give a file in a \
+             folder that exists and that this user may write",
+            path.display()
+        ))
+    })
+}
+
+/// # Errors
+/// Another process holds the lock of `file`, or it cannot be locked.
+fn lock(file: &File, path: &Path, database: &Path) -> Result<(), StartError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(StartError::Held(format!(
+            "the SQLite file {} is held by another process: stop that one, give this one a file \
+             of its own, or use PostgreSQL or MySQL for more than one replica",
+            database.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(StartError::Other(format!(
+            "{} cannot be locked: {error}",
+            path.display()
+        ))),
+    }
+}
+
+/// # Errors
+/// The file has another name, or is mounted by itself: then it has one elsewhere.
+fn has_one_name(database: &Path) -> Result<(), StartError> {
+    let Ok(found) = database.metadata() else {
+        return Ok(());
+    };
+    if !found.is_file() {
+        return Ok(());
+    }
+    let problem = if found.nlink() > 1 {
+        "has another name (a hard link), by which SQLite does not find what was committed last; \
+         remove one of the two names"
+    } else if is_mounted(database) {
+        "is mounted by itself, and what SQLite commits lies in a second file that is not \
+         mounted; mount the folder that it is in"
+    } else {
+        return Ok(());
+    };
+    Err(StartError::Configuration(format!(
+        "ODOMETER_DATABASE_URL: the SQLite file {} {problem}",
+        database.display()
+    )))
+}
+
+/// Whether a file is the root of a mount; Linux tells since 5.8.
+#[cfg(target_os = "linux")]
+fn is_mounted(file: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+
+    let found = statx(CWD, file, AtFlags::empty(), StatxFlags::empty());
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_mounted(_: &Path) -> bool {
+    false
+}
+
+/// Who may read the file of a lock can take that lock, so nobody else may, also of a file that an
+/// earlier version made.
+fn keep_from_others(file: &File, path: &Path) {
+    let is_open = file
+        .metadata()
+        .is_ok_and(|found| found.permissions().mode() & OTHERS != 0);
+    if !is_open {
+        return;
+    }
+    if let Err(error) = file.set_permissions(Permissions::from_mode(OWNERS_ALONE)) {
+        tracing::warn!(
+            target: TARGET,
+            "Others may read {} and so keep this service from starting, and that cannot be changed \
+             ({error}): run chmod 600 on that file as its owner",
+            path.display()
+        );
+    }
+}
+
+/// A file that was there keeps its mode: somebody may have given it.
+fn warn_of_readers(database: &Path) {
+    let Ok(found) = database.metadata() else {
+        return;
+    };
+    let mode = found.permissions().mode() & 0o777;
+    if mode & OTHERS != 0 {
+        tracing::warn!(
+            target: TARGET,
+            "Others than its owner may read or write the SQLite file {} (mode {mode:o}), and so keep \
+             this service from starting: run chmod 600 on that file if they need not",
+            database.display()
+        );
+    }
+}
+
+/// Beside the file that is meant, by whatever way it is named.
+fn lock_path(database: &Path) -> PathBuf {
+    let database = resolve(database).unwrap_or_else(|| database.to_owned());
+    let mut path = database.into_os_string();
+    path.push(".lock");
+    PathBuf::from(path)
+}
+
+/// Without links; the file itself may not exist yet.
+fn resolve(database: &Path) -> Option<PathBuf> {
+    if let Ok(known) = database.canonicalize() {
+        return Some(known);
+    }
+    let name = database.file_name()?;
+    let folder = database
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+    Some(folder.join(name))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_file_is_its_owners_before_the_lock_is_taken() {
+        let name = format!("odometer-{}.db", uuid::Uuid::new_v4());
+        let database = std::env::temp_dir().join(name);
+        let path = lock_path(&database);
+        let other = File::create(&path).unwrap();
+        other
+            .set_permissions(Permissions::from_mode(0o644))
+            .unwrap();
+        let mode = || path.metadata().unwrap().permissions().mode() & 0o777;
+        other.lock().unwrap();
+        assert!(matches!(
+            FileLock::take(&database),
+            Err(StartError::Held(_))
+        ));
+        assert_eq!(mode(), OWNERS_ALONE);
+        other.unlock().unwrap();
+        assert!(FileLock::take(&database).is_ok());
+        fs::remove_file(path).unwrap();
+        fs::remove_file(database).unwrap();
+    }
+}

@@ -1,0 +1,385 @@
+//! Watches whether the database is there: at the start, after a loss, and now and then.
+
+use std::{
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use ::metrics::Gauge;
+use futures_util::{StreamExt, stream::FuturesUnordered};
+
+use parking_lot::Mutex;
+use sea_orm::DbErr;
+use tokio::{
+    sync::watch,
+    time::{sleep, sleep_until, timeout, timeout_at},
+};
+
+use crate::{
+    backoff::Backoff,
+    complaint::Complaint,
+    connection::{Connection, Health},
+    failure::StatementFailure,
+    fitness::{DatabaseFitness, fitness_of},
+    label::DatabaseLabel,
+    pool, probe,
+    session::DatabaseConnection,
+    settings::StatementBounds,
+    start_error::StartError,
+    target::Target,
+};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::connection::monitor";
+
+/// Between two looks at a database that answers.
+const QUIET_INTERVAL: Duration = Duration::from_secs(5);
+/// A look that takes longer is reason for a second one on a new connection.
+const ALARM_AFTER: Duration = Duration::from_secs(1);
+/// Looks under way while the database is away; the time that a connection may take is shared out
+/// among them.
+const LOOKS_AT_ONCE: u8 = 4;
+
+/// What a monitor asks of those who know the tables.
+pub trait Tables: Send + Sync + 'static {
+    /// Looks whether the tables can be worked with; changes nothing.
+    ///
+    /// # Errors
+    /// What the database says.
+    fn inspect(
+        &self,
+        database: DatabaseConnection,
+    ) -> impl Future<Output = Result<DatabaseFitness, DbErr>> + Send + 'static + use<Self>;
+
+    /// What was found means before anything was ever written.
+    fn at_start(&self, found: DatabaseFitness) -> DatabaseFitness;
+
+    /// Whether this program may bring a schema up to date that does not fit.
+    fn migrates(&self) -> bool;
+
+    /// Brings the schema up to date; a sentence if it changed.
+    ///
+    /// # Errors
+    /// Why it did not.
+    fn migrate(&self) -> impl Future<Output = Result<Option<String>, StartError>> + Send;
+}
+
+/// What is kept up to date as long as a database answers.
+pub trait Refresh: Send + 'static {
+    /// Takes a first look, before anything is reserved.
+    ///
+    /// # Errors
+    /// The database did not answer; it is called again.
+    fn meet(&mut self) -> impl Future<Output = Result<(), StatementFailure>> + Send;
+
+    /// Looks again and again until the program ends.
+    fn run(self) -> impl Future<Output = ()> + Send + 'static;
+}
+
+/// What a look by the serving pool came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PoolLook {
+    Well,
+    /// No connection could be had.
+    Unreached,
+    Unwell,
+}
+
+/// What the database's settings would let a crash of it forget, as it was last seen.
+struct Weakness {
+    gauge: Gauge,
+    store: Arc<str>,
+    said: Mutex<Option<String>>,
+}
+
+impl Weakness {
+    /// Says what is new of it.
+    fn tell(&self, found: Option<String>) {
+        self.gauge.set(f64::from(u8::from(found.is_some())));
+        let mut said = self.said.lock();
+        if *said == found {
+            return;
+        }
+        match &found {
+            Some(found) => tracing::warn!(target: TARGET, store = &*self.store, "{found}"),
+            None => tracing::info!(
+                target: TARGET,
+                store = &*self.store,
+                "a crash of the database server forgets no commit any more"
+            ),
+        }
+        *said = found;
+    }
+}
+
+/// The task that finds out whether numbers can be reserved.
+pub struct Monitor<T> {
+    connection: Arc<Connection>,
+    target: Target,
+    settings: StatementBounds,
+    label: DatabaseLabel,
+    tables: Arc<T>,
+    up: Gauge,
+    weakness: Arc<Weakness>,
+    fatal: watch::Sender<Option<StartError>>,
+}
+
+impl<T: Tables> Monitor<T> {
+    /// Starts it; the receiver tells of what waiting does not mend.
+    pub fn start(
+        connection: Arc<Connection>,
+        target: Target,
+        settings: &StatementBounds,
+        label: DatabaseLabel,
+        (up, durability_weak): (Gauge, Gauge),
+        tables: T,
+        refresher: impl Refresh,
+    ) -> watch::Receiver<Option<StartError>> {
+        let (fatal, receiver) = watch::channel(None);
+        let monitor = Self {
+            connection: Arc::clone(&connection),
+            target,
+            settings: settings.clone(),
+            weakness: Arc::new(Weakness {
+                gauge: durability_weak,
+                store: Arc::clone(&label.store),
+                said: Mutex::default(),
+            }),
+            label,
+            tables: Arc::new(tables),
+            up,
+            fatal,
+        };
+        connection.handle().spawn(monitor.watch(refresher));
+        receiver
+    }
+
+    async fn watch(self, mut refresher: impl Refresh) {
+        while let Err(error) = self.first_contact(&mut refresher).await {
+            self.fatal.send_replace(Some(error));
+            self.connection.has_looked.send_replace(true);
+            // Usually the program ends; where other databases serve, it may still be mended.
+            sleep(QUIET_INTERVAL).await;
+        }
+        self.connection.handle().spawn(refresher.run());
+        loop {
+            self.up.set(1.0);
+            self.connection.set_health(Health::Up);
+            self.connection.has_looked.send_replace(true);
+            let alarm = timeout(QUIET_INTERVAL, self.connection.went_down.notified()).await;
+            if self.answers(alarm.is_ok()).await {
+                continue;
+            }
+            self.connection.set_health(Health::Down);
+            self.up.set(0.0);
+            self.wait_for_return().await;
+        }
+    }
+
+    /// Until the database can be used, or it is clear that waiting does not help.
+    async fn first_contact(&self, refresher: &mut impl Refresh) -> Result<(), StartError> {
+        let mut backoff = Backoff::new(&self.settings);
+        let mut schema_wrong_since: Option<Instant> = None;
+        let mut complaint = Complaint::default();
+        for warning in &self.target.warnings {
+            tracing::warn!(target: TARGET, "{}", self.label.name_in(warning));
+        }
+        loop {
+            let mut verdict = self.look().await;
+            if matches!(verdict, DatabaseFitness::Schema(_)) && self.tables.migrates() {
+                verdict = self.migrate().await;
+            }
+            // Before anything is written there.
+            verdict = self.tables.at_start(verdict);
+            if let DatabaseFitness::Good { .. } = verdict
+                && let Err(failure) = refresher.meet().await
+            {
+                verdict = fitness_of(&failure);
+            }
+            let reason = match verdict {
+                DatabaseFitness::Good { weakness } => {
+                    self.weakness.tell(weakness);
+                    tracing::info!(target: TARGET, store = &*self.label.store, "the database answers");
+                    return Ok(());
+                }
+                DatabaseFitness::Wrong(reason) => return Err(StartError::Configuration(reason)),
+                DatabaseFitness::Schema(reason) => {
+                    self.connection.set_health(Health::WrongSchema);
+                    let since = *schema_wrong_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= self.settings.schema_wait {
+                        return Err(StartError::Configuration(reason));
+                    }
+                    reason
+                }
+                DatabaseFitness::Away(reason) => {
+                    self.connection.set_health(Health::NoContact);
+                    schema_wrong_since = None;
+                    reason
+                }
+            };
+            self.connection.has_looked.send_replace(true);
+            self.complain(&mut complaint, &reason);
+            backoff.wait(Instant::now() + QUIET_INTERVAL).await;
+        }
+    }
+
+    fn complain(&self, complaint: &mut Complaint, reason: &str) {
+        if complaint.is_due(reason, Instant::now()) {
+            tracing::warn!(
+                target: TARGET,
+                store = &*self.label.store,
+                "waiting for the database: {}",
+                self.label.name_in(reason)
+            );
+        }
+    }
+
+    async fn migrate(&self) -> DatabaseFitness {
+        match self.tables.migrate().await {
+            Ok(changed) => {
+                if let Some(changed) = changed {
+                    tracing::info!(
+                        target: TARGET,
+                        store = &*self.label.store,
+                        "{}",
+                        self.label.name_in(&changed)
+                    );
+                }
+                self.look().await
+            }
+            Err(StartError::Configuration(reason)) => DatabaseFitness::Wrong(reason),
+            Err(error) => DatabaseFitness::Away(error.to_string()),
+        }
+    }
+
+    async fn look(&self) -> DatabaseFitness {
+        let was_pooled = self.target.route.is_pooled();
+        if let Err(failure) = probe::reach(&self.target, self.settings.acquire).await {
+            return fitness_of(&failure);
+        }
+        if self.target.route.is_pooled() != was_pooled {
+            self.connection.renew();
+        }
+        let until = Instant::now() + self.settings.timeout + self.settings.acquire;
+        let look = self
+            .connection
+            .run(until, |database| self.tables.inspect(database));
+        look.await.unwrap_or_else(|failure| fitness_of(&failure))
+    }
+
+    /// Whether the database answers, on a connection of the pool or on a new one.
+    ///
+    /// A pool's connections may be dead while the database is there, and a database that has no
+    /// connection to spare may answer those that it has.
+    async fn answers(&self, is_alarm: bool) -> bool {
+        let started = Instant::now();
+        // Silence alone may be a slow database, which need not answer many questions in time.
+        let is_silent = is_alarm && self.connection.health() == Health::Up;
+        let mut by_pool = pin!(self.look_by_pool(is_silent));
+        let mut of_pool = None;
+        // As long as all is quiet one look is enough.
+        if !is_alarm {
+            of_pool = timeout(ALARM_AFTER, &mut by_pool).await.ok();
+        }
+        let mut apart = pin!(self.look_apart());
+        let found = loop {
+            if of_pool == Some(PoolLook::Well) {
+                return true;
+            }
+            tokio::select! {
+                biased;
+                look = &mut by_pool, if of_pool.is_none() => of_pool = Some(look),
+                found = &mut apart => break found,
+            }
+        };
+        if matches!(found, DatabaseFitness::Good { .. }) {
+            if of_pool == Some(PoolLook::Unreached) {
+                // The database is there, and no connection of the pool leads to it.
+                self.connection.renew();
+            }
+            return true;
+        }
+        let left = self.settings.acquire.saturating_sub(started.elapsed());
+        of_pool.is_none() && timeout(left, by_pool).await == Ok(PoolLook::Well)
+    }
+
+    /// Whether a connection of the pool answers well, or answers at all where that is the question.
+    async fn look_by_pool(&self, is_silent: bool) -> PoolLook {
+        let connection = Arc::clone(&self.connection);
+        let (tables, weakness) = (Arc::clone(&self.tables), Arc::clone(&self.weakness));
+        let until = Instant::now() + self.settings.timeout + self.settings.acquire;
+        // A task of its own: it is watched to its end, also when nobody waits for it any more.
+        let look = self.connection.handle().spawn(async move {
+            let answer = connection.run(until, async move |database| {
+                if is_silent {
+                    return Box::pin(database.ping()).await.map(|()| true);
+                }
+                let DatabaseFitness::Good { weakness: found } = tables.inspect(database).await?
+                else {
+                    return Ok(false);
+                };
+                weakness.tell(found);
+                Ok(true)
+            });
+            match answer.await {
+                Ok(true) => PoolLook::Well,
+                Ok(false) => {
+                    // The server behind an address may be another one by now.
+                    connection.renew();
+                    PoolLook::Unwell
+                }
+                Err(failure) if failure.is_away() => PoolLook::Unreached,
+                Err(_) => PoolLook::Unwell,
+            }
+        });
+        look.await.unwrap_or(PoolLook::Unwell)
+    }
+
+    /// Looks by a connection of its own. A dropped look ends with its connection.
+    async fn look_apart(&self) -> DatabaseFitness {
+        // A pooler may have been put in between since.
+        if let Err(failure) = probe::reach(&self.target, self.settings.acquire).await {
+            return fitness_of(&failure);
+        }
+        let doors = self.target.looking_doors(&self.settings);
+        let patience = self.settings.acquire + self.settings.timeout;
+        let look = |database| self.tables.inspect(database);
+        match pool::once(&doors, patience, look).await {
+            Ok(Some(verdict)) => verdict,
+            Ok(None) => DatabaseFitness::Away("it got no reply".to_owned()),
+            Err(error) => fitness_of(&error.into()),
+        }
+    }
+
+    /// A look that got no reply is not waited for before the next one: what was sent into a cut
+    /// network is lost, and the first look after its end is the one that is answered.
+    async fn wait_for_return(&self) {
+        let mut looks = FuturesUnordered::new();
+        let mut complaint = Complaint::default();
+        loop {
+            if looks.len() < usize::from(LOOKS_AT_ONCE) {
+                looks.push(self.look_apart());
+            }
+            let jitter = rand::random_range(0.5..1.0);
+            let pause = (self.settings.acquire / u32::from(LOOKS_AT_ONCE)).mul_f64(jitter);
+            let until = tokio::time::Instant::now() + pause;
+            while let Ok(Some(found)) = timeout_at(until, looks.next()).await {
+                match found {
+                    DatabaseFitness::Good { weakness } => {
+                        tracing::info!(target: TARGET, store = &*self.label.store, "the database is back");
+                        self.weakness.tell(weakness);
+                        self.connection.renew_after_outage();
+                        return;
+                    }
+                    DatabaseFitness::Away(reason)
+                    | DatabaseFitness::Schema(reason)
+                    | DatabaseFitness::Wrong(reason) => {
+                        self.complain(&mut complaint, &reason);
+                    }
+                }
+            }
+            sleep_until(until).await;
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! A pool of connections and the runtime that it lives and ends with.
+
+use std::{
+    future::Future,
+    num::NonZero,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use futures_util::FutureExt;
+use sea_orm::{ConnectOptions, ConnectionTrait, DbBackend, DbErr};
+use tokio::{
+    runtime::{Handle, Runtime},
+    sync::Semaphore,
+    time::timeout,
+};
+
+use crate::{route::Doors, session::DatabaseConnection};
+
+/// The most threads that a pool's connections, or a store's tasks, live on.
+const MOST_THREADS: usize = 2;
+/// How long the connections of a new pool may be on their way, whatever `pool.acquire` is.
+const LONGEST_CONNECTING: Duration = Duration::from_secs(10);
+/// For the end of a connection that was used once.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Clone)]
+pub struct ConnectionPool {
+    pub generation: u64,
+    /// Whether it was opened for the way through a pooler.
+    pub is_pooled: bool,
+    pub database: DatabaseConnection,
+    /// As many as connections, handed out in the order of asking, so that
+    /// waiting for a turn is never taken for a database that is away.
+    pub permits: Arc<Semaphore>,
+    pub runtime: Arc<PoolRuntime>,
+    /// Until then a statement may be silent because its connection is being made.
+    pub connects_until: Instant,
+}
+
+/// Where all that belongs to one pool runs, down to what the driver does on its own when it takes
+/// a connection back; the end of it is the end of every connection, also of those that are silent.
+pub struct PoolRuntime(Option<Runtime>);
+
+/// How many threads do the work of a pool or of a store. More than there are cores for this process
+/// would only hand it to each other.
+pub fn n_threads() -> usize {
+    let n_cores = thread::available_parallelism().map_or(1, NonZero::get);
+    n_cores.min(MOST_THREADS)
+}
+
+impl PoolRuntime {
+    fn start() -> Result<Self, DbErr> {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(n_threads())
+            .thread_name("odometer-pool")
+            .enable_all()
+            .build()
+            .map(|runtime| Self(Some(runtime)))
+            .map_err(|error| DbErr::Custom(error.to_string()))
+    }
+
+    pub fn handle(&self) -> Result<&Handle, DbErr> {
+        let ended = || DbErr::Custom("the pool's runtime has ended".to_owned());
+        self.0.as_ref().map(Runtime::handle).ok_or_else(ended)
+    }
+}
+
+impl Drop for PoolRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl ConnectionPool {
+    /// A pool that connects when it is first used.
+    ///
+    /// # Errors
+    /// Options that the driver cannot read; for a SQLite file also that it cannot be opened.
+    pub async fn open(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
+        let (options, is_pooled) = doors.current();
+        let (options, longest) = (options.clone(), Some(doors.longest));
+        let runtime = PoolRuntime::start()?;
+        let opened_by = options.clone();
+        let connecting = runtime.handle()?.spawn(async move {
+            Box::pin(DatabaseConnection::open(opened_by, is_pooled, longest)).await
+        });
+        let database = connecting
+            .await
+            .map_err(|error| DbErr::Custom(error.to_string()))??;
+        Ok(Self::of(database, is_pooled, &options, generation, runtime))
+    }
+
+    /// As `open`, of a server, without waiting for anything.
+    pub fn open_at_once(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
+        let (options, is_pooled) = doors.current();
+        let runtime = PoolRuntime::start()?;
+        let inside = runtime.handle()?.enter();
+        let longest = Some(doors.longest);
+        let connecting = Box::pin(DatabaseConnection::open(
+            options.clone(),
+            is_pooled,
+            longest,
+        ));
+        let database = FutureExt::now_or_never(connecting)
+            .unwrap_or_else(|| Err(DbErr::Custom("the driver waits".to_owned())))?;
+        drop(inside);
+        Ok(Self::of(database, is_pooled, options, generation, runtime))
+    }
+
+    fn of(
+        database: DatabaseConnection,
+        is_pooled: bool,
+        options: &ConnectOptions,
+        generation: u64,
+        runtime: PoolRuntime,
+    ) -> Self {
+        let n_connections = options.get_max_connections().unwrap_or(1);
+        let n_permits = usize::try_from(n_connections).unwrap_or(usize::MAX >> 4);
+        let connecting = options.get_acquire_timeout().unwrap_or_default();
+        let connecting = connecting.min(LONGEST_CONNECTING);
+        Self {
+            generation,
+            is_pooled,
+            database,
+            permits: Arc::new(Semaphore::new(n_permits)),
+            runtime: Arc::new(runtime),
+            connects_until: Instant::now() + connecting,
+        }
+    }
+
+    /// Whether its connections lead to a server, and can be dead without anybody being told.
+    pub fn is_of_a_server(&self) -> bool {
+        self.database.get_database_backend() != DbBackend::Sqlite
+    }
+
+    /// Tasks alive in its runtime.
+    pub fn n_tasks(&self) -> usize {
+        let handle = self.runtime.handle();
+        handle.map_or(0, |pool| pool.metrics().num_alive_tasks())
+    }
+}
+
+/// Runs one operation on a connection of its own, for at most `patience`; `None` when it took
+/// longer. Nothing of it is left afterwards.
+///
+/// # Errors
+/// How it failed.
+pub async fn once<T, F, Fut>(
+    doors: &Doors,
+    patience: Duration,
+    operation: F,
+) -> Result<Option<T>, DbErr>
+where
+    T: Send + 'static,
+    F: FnOnce(DatabaseConnection) -> Fut,
+    Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
+{
+    let pool = ConnectionPool::open(doors, 0).await?;
+    let task = pool
+        .runtime
+        .handle()?
+        .spawn(operation(pool.database.clone()));
+    match timeout(patience, task).await {
+        Ok(Ok(outcome)) => {
+            // So that the server need not find out by itself.
+            let _in_time = timeout(CLOSE_PATIENCE, pool.database.clone().close()).await;
+            outcome.map(Some)
+        }
+        Ok(Err(stopped)) => Err(DbErr::Custom(stopped.to_string())),
+        Err(_) => Ok(None),
+    }
+}

@@ -1,0 +1,191 @@
+//! Connections to PostgreSQL that are kept for the next statement.
+//!
+//! The driver's pool asks each connection that it takes back whether it is still there: one more
+//! round trip after each statement, which finds out nothing that the next statement would not. So
+//! what has served well is kept here, and only what failed is given back.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use futures_util::future::{join, join_all};
+use parking_lot::Mutex;
+use sea_orm::{
+    ConnAcquireErr, DatabaseTransaction, DbErr, ExecResult, QueryResult, RuntimeErr, SqlxError,
+    Statement, TransactionTrait,
+    sea_query::Values,
+    sqlx::{
+        AssertSqlSafe, Connection, Executor, PgPool, Postgres, pool::PoolConnection,
+        postgres::PgRow, query::Query, query_with,
+    },
+};
+use sea_query_sqlx::SqlxValues;
+
+/// A pool of SeaORM's, and those of its connections that wait here, each for its turn: one that was
+/// never used would be forgotten by what lies in between.
+#[derive(Clone)]
+pub struct ReusedPool {
+    made: sea_orm::DatabaseConnection,
+    pool: PgPool,
+    spare: Arc<Spare>,
+}
+
+#[derive(Default)]
+struct Spare(Mutex<IdleConnections>);
+
+#[derive(Default)]
+struct IdleConnections {
+    connections: VecDeque<PoolConnection<Postgres>>,
+    /// Transactions that want one of the driver's pool, and would not get one that waits here.
+    n_beginning: usize,
+}
+
+/// A transaction that begins: until it has, what becomes free is given back.
+struct Beginning<'a>(&'a Spare);
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().n_beginning -= 1;
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        for connection in self.0.get_mut().connections.drain(..) {
+            // Given back it would be asked whether it is there, by a runtime that may have ended.
+            drop(connection.detach());
+        }
+    }
+}
+
+impl ReusedPool {
+    pub fn of(made: sea_orm::DatabaseConnection) -> Self {
+        Self {
+            pool: made.get_postgres_connection_pool().clone(),
+            made,
+            spare: Arc::default(),
+        }
+    }
+
+    pub async fn execute(&self, statement: Statement) -> Result<ExecResult, DbErr> {
+        let mut turn = self.turn().await?;
+        let done = query(&statement).execute(&mut *turn).await;
+        self.keep_if(turn, done)
+            .map(Into::into)
+            .map_err(not_executed)
+    }
+
+    pub async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
+        let mut turn = self.turn().await?;
+        let done = turn.execute(AssertSqlSafe(sql.to_owned())).await;
+        self.keep_if(turn, done)
+            .map(Into::into)
+            .map_err(not_executed)
+    }
+
+    pub async fn query_all(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        let mut turn = self.turn().await?;
+        let rows = query(&statement).fetch_all(&mut *turn).await;
+        let rows: Vec<PgRow> = self.keep_if(turn, rows).map_err(not_queried)?;
+        Ok(rows.into_iter().map(QueryResult::from).collect())
+    }
+
+    pub async fn query_one(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
+        let mut turn = self.turn().await?;
+        let row = query(&statement).fetch_optional(&mut *turn).await;
+        let row: Option<PgRow> = self.keep_if(turn, row).map_err(not_queried)?;
+        Ok(row.map(QueryResult::from))
+    }
+
+    pub async fn ping(&self) -> Result<(), DbErr> {
+        let mut turn = self.turn().await?;
+        let answered = turn.ping().await;
+        self.keep_if(turn, answered).map_err(not_queried)
+    }
+
+    /// A transaction holds a connection that the driver hands out by itself.
+    pub async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {
+        let _beginning = self.make_room();
+        self.made.begin().await
+    }
+
+    /// Leaves the driver's pool a connection, and whatever becomes free until there is use of it.
+    fn make_room(&self) -> Beginning<'_> {
+        let mut waiting = self.spare.0.lock();
+        waiting.n_beginning += 1;
+        // The driver counts a connection a moment before and after it can be had; one too few of none
+        // reads as more than there can be.
+        let n_at_most = usize::try_from(self.pool.options().get_max_connections());
+        let enough = waiting.n_beginning..=n_at_most.unwrap_or(usize::MAX);
+        let given_back = if enough.contains(&self.pool.num_idle()) {
+            None
+        } else {
+            waiting.connections.pop_front()
+        };
+        drop(waiting);
+        drop(given_back);
+        Beginning(&self.spare)
+    }
+
+    pub async fn close(self) {
+        // Closed from here on, though not yet waited for.
+        let others = self.pool.close();
+        let spare = std::mem::take(&mut self.spare.0.lock().connections);
+        // No part of the pool any more, they end with this future, whether they answer or not.
+        let spare = spare.into_iter().map(PoolConnection::detach);
+        join(join_all(spare.map(Connection::close)), others).await;
+    }
+
+    async fn turn(&self) -> Result<PoolConnection<Postgres>, DbErr> {
+        match self.idle() {
+            Some(connection) => Ok(connection),
+            None => self.pool.acquire().await.map_err(not_acquired),
+        }
+    }
+
+    /// One that transactions left behind goes first: else it would not be used while there are none.
+    fn idle(&self) -> Option<PoolConnection<Postgres>> {
+        let mut waiting = self.spare.0.lock();
+        let left_behind = match waiting.n_beginning {
+            0 => self.pool.try_acquire(),
+            _ => None,
+        };
+        left_behind.or_else(|| waiting.connections.pop_front())
+    }
+
+    /// Keeps a connection that did what it was asked.
+    fn keep_if<T>(
+        &self,
+        turn: PoolConnection<Postgres>,
+        done: Result<T, SqlxError>,
+    ) -> Result<T, SqlxError> {
+        let mut waiting = self.spare.0.lock();
+        // Seen under the lock under which the list of a pool that was closed is emptied.
+        if done.is_ok() && waiting.n_beginning == 0 && !self.pool.is_closed() {
+            waiting.connections.push_back(turn);
+        }
+        done
+    }
+}
+
+fn query(statement: &Statement) -> Query<'_, Postgres, SqlxValues> {
+    let values = statement.values.clone();
+    let values = SqlxValues(values.unwrap_or(Values(Vec::new())));
+    query_with(AssertSqlSafe(statement.sql.as_str()), values)
+}
+
+pub fn not_acquired(error: SqlxError) -> DbErr {
+    if matches!(error, SqlxError::PoolTimedOut) {
+        DbErr::ConnectionAcquire(ConnAcquireErr::Timeout)
+    } else if matches!(error, SqlxError::PoolClosed) {
+        DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed)
+    } else {
+        DbErr::Conn(RuntimeErr::SqlxError(error.into()))
+    }
+}
+
+fn not_executed(error: SqlxError) -> DbErr {
+    DbErr::Exec(RuntimeErr::SqlxError(error.into()))
+}
+
+fn not_queried(error: SqlxError) -> DbErr {
+    DbErr::Query(RuntimeErr::SqlxError(error.into()))
+}

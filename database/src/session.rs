@@ -1,0 +1,290 @@
+//! What statements are run by: a pool of SeaORM's, one whose connections are kept between them, or
+//! one that prepares nothing.
+//!
+//! Behind a pooler that gives each transaction another connection, a statement prepared on one is
+//! unknown on the next, or is another one there that has the same name. So nothing is prepared
+//! then: a statement is sent whole, in one message together with the bounds that the server keeps
+//! for it, which makes it one transaction and one round trip.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use sea_orm::{
+    ConnectOptions, ConnectionTrait, Database, DbBackend, DbErr, EntityTrait, ExecResult,
+    IsolationLevel, QueryResult, QuerySelect, RuntimeErr, Select, SqlxError, Statement,
+    TransactionTrait,
+    sqlx::{
+        AssertSqlSafe, Executor, PgPool, Postgres, SqlSafeStr, Transaction,
+        pool::PoolConnection,
+        postgres::{PgQueryResult, PgRow},
+        raw_sql,
+    },
+};
+use tokio::sync::Mutex;
+
+use crate::{
+    bounds,
+    failure::StatementFailure,
+    fitness::{DatabaseFitness, fitness_of},
+    probe,
+    reused_pool::{ReusedPool, not_acquired},
+    target::Target,
+};
+
+/// Stands where SeaORM's own would, and does what that does.
+#[derive(Clone)]
+pub enum DatabaseConnection {
+    Prepared(sea_orm::DatabaseConnection),
+    ReusedPool(ReusedPool),
+    Unprepared(Unprepared),
+}
+
+#[derive(Clone)]
+pub struct Unprepared {
+    /// The pool as SeaORM made it, of which only the connections are used.
+    made: sea_orm::DatabaseConnection,
+    pool: PgPool,
+    /// Statements that say how those after them run, to the end of their transaction.
+    bounds: Arc<str>,
+}
+
+/// As [`DatabaseConnection`].
+pub enum DatabaseTransaction {
+    Prepared(sea_orm::DatabaseTransaction),
+    Unprepared(Mutex<Transaction<'static, Postgres>>),
+}
+
+impl DatabaseConnection {
+    /// Opens a pool; `longest` is how long a statement is waited for.
+    ///
+    /// # Errors
+    /// Options that the driver cannot read.
+    pub async fn open(
+        options: ConnectOptions,
+        is_pooled: bool,
+        longest: Option<Duration>,
+    ) -> Result<Self, DbErr> {
+        let url = options.get_url().to_owned();
+        let made = Box::pin(Database::connect(options)).await?;
+        if made.get_database_backend() != DbBackend::Postgres {
+            return Ok(Self::Prepared(made));
+        }
+        if !is_pooled {
+            return Ok(Self::ReusedPool(ReusedPool::of(made)));
+        }
+        Ok(Self::Unprepared(Unprepared {
+            pool: made.get_postgres_connection_pool().clone(),
+            made,
+            bounds: bounds::postgres_within(&url, longest).into(),
+        }))
+    }
+
+    /// Finds out the way to a server and opens a pool on it, for what happens outside the one that
+    /// serves; `options` are asked for once the way is known.
+    pub async fn reach(
+        target: &Target,
+        patience: Duration,
+        longest: Option<Duration>,
+        options: impl FnOnce(&Target) -> ConnectOptions,
+    ) -> Result<Self, DatabaseFitness> {
+        let verdict = |failure| fitness_of(&failure);
+        probe::reach(target, patience).await.map_err(verdict)?;
+        Self::open(options(target), target.route.is_pooled(), longest)
+            .await
+            .map_err(|error| verdict(StatementFailure::from(error)))
+    }
+
+    /// A transaction that locks no rows but those it meant, on MySQL too.
+    pub async fn begin_read_committed(&self) -> Result<DatabaseTransaction, DbErr> {
+        match self {
+            Self::Prepared(made) if made.get_database_backend() != DbBackend::Sqlite => made
+                .begin_with_config(Some(IsolationLevel::ReadCommitted), None)
+                .await
+                .map(DatabaseTransaction::Prepared),
+            // One writer, or a server whose sessions have this level.
+            Self::Prepared(_) | Self::ReusedPool(_) | Self::Unprepared(_) => self.begin().await,
+        }
+    }
+
+    /// A transaction that sees what others commit while it waits for them: at the level that its
+    /// session was given by name, whatever the server's own is.
+    pub async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {
+        match self {
+            Self::Prepared(made) => made.begin().await.map(DatabaseTransaction::Prepared),
+            Self::ReusedPool(kept) => kept.begin().await.map(DatabaseTransaction::Prepared),
+            Self::Unprepared(unprepared) => {
+                let statement = AssertSqlSafe(format!("BEGIN; {}", unprepared.bounds));
+                let turn = unprepared.turn().await?;
+                let begun = Transaction::begin(turn, Some(statement.into_sql_str())).await;
+                let begun = begun.map_err(not_executed)?;
+                Ok(DatabaseTransaction::Unprepared(Mutex::new(begun)))
+            }
+        }
+    }
+
+    /// Whether somebody answers.
+    pub async fn ping(&self) -> Result<(), DbErr> {
+        match self {
+            Self::Prepared(made) => Box::pin(made.ping()).await,
+            Self::ReusedPool(kept) => kept.ping().await,
+            Self::Unprepared(_) => self.execute_unprepared("SELECT 1").await.map(|_one| ()),
+        }
+    }
+
+    pub async fn close(self) -> Result<(), DbErr> {
+        match self {
+            Self::Prepared(made) | Self::Unprepared(Unprepared { made, .. }) => made.close().await,
+            Self::ReusedPool(kept) => {
+                kept.close().await;
+                Ok(())
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl ConnectionTrait for DatabaseConnection {
+    fn get_database_backend(&self) -> DbBackend {
+        match self {
+            Self::Prepared(made) => made.get_database_backend(),
+            Self::ReusedPool(_) | Self::Unprepared(_) => DbBackend::Postgres,
+        }
+    }
+
+    async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
+        match self {
+            Self::Prepared(made) => made.execute_raw(statement).await,
+            Self::ReusedPool(kept) => kept.execute(statement).await,
+            Self::Unprepared(it) => execute(&mut *it.turn().await?, it.whole(&statement)).await,
+        }
+    }
+
+    async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
+        match self {
+            Self::Prepared(made) => made.execute_unprepared(sql).await,
+            Self::ReusedPool(kept) => kept.execute_unprepared(sql).await,
+            Self::Unprepared(it) => {
+                execute(&mut *it.turn().await?, format!("{}{sql}", it.bounds)).await
+            }
+        }
+    }
+
+    async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
+        match self {
+            Self::Prepared(made) => made.query_one_raw(statement).await,
+            Self::ReusedPool(kept) => kept.query_one(statement).await,
+            Self::Unprepared(it) => {
+                let rows = query(&mut *it.turn().await?, it.whole(&statement)).await?;
+                Ok(rows.into_iter().next())
+            }
+        }
+    }
+
+    async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        match self {
+            Self::Prepared(made) => made.query_all_raw(statement).await,
+            Self::ReusedPool(kept) => kept.query_all(statement).await,
+            Self::Unprepared(it) => query(&mut *it.turn().await?, it.whole(&statement)).await,
+        }
+    }
+}
+
+impl Unprepared {
+    async fn turn(&self) -> Result<PoolConnection<Postgres>, DbErr> {
+        self.pool.acquire().await.map_err(not_acquired)
+    }
+
+    /// The statement with its values in it, and its bounds before it.
+    fn whole(&self, statement: &Statement) -> String {
+        format!("{}{statement}", self.bounds)
+    }
+}
+
+impl DatabaseTransaction {
+    /// Holds what is found until the end, where there are row locks: SQLite has one writer.
+    pub fn holding<E: EntityTrait>(&self, find: Select<E>) -> Select<E> {
+        if self.get_database_backend() == DbBackend::Sqlite {
+            return find;
+        }
+        find.lock_exclusive()
+    }
+
+    pub async fn commit(self) -> Result<(), DbErr> {
+        match self {
+            Self::Prepared(made) => made.commit().await,
+            Self::Unprepared(open) => open.into_inner().commit().await.map_err(not_executed),
+        }
+    }
+
+    pub async fn rollback(self) -> Result<(), DbErr> {
+        match self {
+            Self::Prepared(made) => made.rollback().await,
+            Self::Unprepared(open) => open.into_inner().rollback().await.map_err(not_executed),
+        }
+    }
+}
+
+#[async_trait]
+impl ConnectionTrait for DatabaseTransaction {
+    fn get_database_backend(&self) -> DbBackend {
+        match self {
+            Self::Prepared(made) => made.get_database_backend(),
+            Self::Unprepared(_) => DbBackend::Postgres,
+        }
+    }
+
+    async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
+        match self {
+            Self::Prepared(made) => made.execute_raw(statement).await,
+            Self::Unprepared(open) => {
+                execute(&mut **open.lock().await, statement.to_string()).await
+            }
+        }
+    }
+
+    async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
+        match self {
+            Self::Prepared(made) => made.execute_unprepared(sql).await,
+            Self::Unprepared(open) => execute(&mut **open.lock().await, sql.to_owned()).await,
+        }
+    }
+
+    async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
+        match self {
+            Self::Prepared(made) => made.query_one_raw(statement).await,
+            Self::Unprepared(open) => {
+                let rows = query(&mut **open.lock().await, statement.to_string()).await?;
+                Ok(rows.into_iter().next())
+            }
+        }
+    }
+
+    async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        match self {
+            Self::Prepared(made) => made.query_all_raw(statement).await,
+            Self::Unprepared(open) => query(&mut **open.lock().await, statement.to_string()).await,
+        }
+    }
+}
+
+async fn execute<'c>(
+    on: impl Executor<'c, Database = Postgres>,
+    sql: String,
+) -> Result<ExecResult, DbErr> {
+    let done = raw_sql(AssertSqlSafe(sql)).execute(on).await;
+    done.map(|done: PgQueryResult| done.into())
+        .map_err(not_executed)
+}
+
+async fn query<'c>(
+    on: impl Executor<'c, Database = Postgres>,
+    sql: String,
+) -> Result<Vec<QueryResult>, DbErr> {
+    let rows = raw_sql(AssertSqlSafe(sql)).fetch_all(on).await;
+    rows.map(|rows: Vec<PgRow>| rows.into_iter().map(QueryResult::from).collect())
+        .map_err(not_executed)
+}
+
+fn not_executed(error: SqlxError) -> DbErr {
+    DbErr::Query(RuntimeErr::SqlxError(error.into()))
+}

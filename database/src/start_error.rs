@@ -1,0 +1,39 @@
+//! Why the program cannot start, or cannot go on.
+
+use thiserror::Error;
+
+use crate::label::DatabaseLabel;
+
+/// Why the program cannot start, or cannot go on.
+#[derive(Clone, Debug, Error)]
+pub enum StartError {
+    /// Something that an operator has to change: exit code 78.
+    #[error("{0}")]
+    Configuration(String),
+    /// Another process holds the SQLite file: exit code 75.
+    #[error("{0}")]
+    Held(String),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl StartError {
+    /// Both of them, as what an operator has to see to first.
+    pub fn and(self, other: Self) -> Self {
+        let both = format!("{self}; {other}");
+        match (self, other) {
+            (Self::Configuration(_), _) | (_, Self::Configuration(_)) => Self::Configuration(both),
+            (Self::Held(_), _) | (_, Self::Held(_)) => Self::Held(both),
+            (Self::Other(_), Self::Other(_)) => Self::Other(both),
+        }
+    }
+
+    /// What was said of the one database there usually is, said of this one.
+    pub fn of(self, label: &DatabaseLabel) -> Self {
+        match self {
+            Self::Configuration(sentence) => Self::Configuration(label.name_in(&sentence)),
+            Self::Held(sentence) => Self::Held(label.name_in(&sentence)),
+            Self::Other(sentence) => Self::Other(label.name_in(&sentence)),
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! What is logged now and then, however often it happens: of each thing a line, and how many had
+//! none since the line before.
+//!
+//! Each line stands for one time that the thing happened. So the lines, and what they say had none,
+//! are together how often it happened, once [`LogThrottle::rest`] was asked for after the last of them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::mem;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Of one thing, a line is written at most so often.
+pub const PAUSE: Duration = Duration::from_secs(10);
+
+/// Things that are kept apart; what comes beyond them counts as one thing.
+const MAX_KEYS: usize = 256;
+
+/// Of which things a line was written when.
+pub struct LogThrottle<K> {
+    /// Things that are too many to be kept apart are under none.
+    told: Mutex<BTreeMap<Option<K>, Told>>,
+}
+
+/// The last line about one thing.
+struct Told {
+    at: Instant,
+    /// How often it happened since then, without a line.
+    n_untold: u64,
+    /// What a line would say of the last of those.
+    last: Cow<'static, str>,
+}
+
+/// A line that stands for one of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line<K> {
+    /// None of several things that were too many to be kept apart.
+    pub key: Option<K>,
+    /// What is to be said of it.
+    pub what: Cow<'static, str>,
+    /// How many more there were.
+    pub n_untold: u64,
+}
+
+impl<K> Default for LogThrottle<K> {
+    fn default() -> Self {
+        Self {
+            told: Mutex::default(),
+        }
+    }
+}
+
+impl<K: Ord + Clone> LogThrottle<K> {
+    /// Counts one more, of which a line would say `what`; that line, if there is to be one.
+    pub fn line(
+        &self,
+        key: K,
+        what: impl Into<Cow<'static, str>>,
+        now: Instant,
+    ) -> Option<Line<K>> {
+        let what = what.into();
+        let mut told = self.told.lock();
+        let key = Some(key);
+        if !told.contains_key(&key) && told.len() >= MAX_KEYS {
+            told.retain(|_, last| !last.is_over(now) || last.n_untold > 0);
+        }
+        let is_one_too_many = !told.contains_key(&key) && told.len() >= MAX_KEYS;
+        let key = if is_one_too_many { None } else { key };
+        let Some(last) = told.get_mut(&key) else {
+            told.insert(key.clone(), Told::at(now));
+            let n_untold = 0;
+            return Some(Line {
+                key,
+                what,
+                n_untold,
+            });
+        };
+        if !last.is_over(now) {
+            last.n_untold = last.n_untold.saturating_add(1);
+            last.last = what;
+            return None;
+        }
+        let n_untold = mem::replace(last, Told::at(now)).n_untold;
+        Some(Line {
+            key,
+            what,
+            n_untold,
+        })
+    }
+
+    /// What had no line and waited for one as long as it has to. Forgets what does not happen any
+    /// more.
+    pub fn rest(&self, now: Instant) -> Vec<Line<K>> {
+        self.rest_of(now, |told| told.is_over(now))
+    }
+
+    /// All that had no line.
+    pub fn whole_rest(&self, now: Instant) -> Vec<Line<K>> {
+        self.rest_of(now, |_| true)
+    }
+
+    fn rest_of(&self, now: Instant, is_due: impl Fn(&Told) -> bool) -> Vec<Line<K>> {
+        let mut rest = Vec::new();
+        self.told.lock().retain(|key, told| {
+            if !is_due(told) {
+                return true;
+            }
+            let Told { n_untold, last, .. } = mem::replace(told, Told::at(now));
+            // The line that is due stands for one of them.
+            let Some(n_untold) = n_untold.checked_sub(1) else {
+                return false;
+            };
+            let key = key.clone();
+            rest.push(Line {
+                key,
+                what: last,
+                n_untold,
+            });
+            true
+        });
+        rest
+    }
+}
+
+impl Told {
+    fn at(at: Instant) -> Self {
+        Self {
+            at,
+            n_untold: 0,
+            last: Cow::Borrowed(""),
+        }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.at) >= PAUSE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many more than one a line stands for, if there is one.
+    fn n_to_tell<K: Ord + Clone>(
+        seldom: &LogThrottle<K>,
+        key: K,
+        what: impl Into<Cow<'static, str>>,
+        now: Instant,
+    ) -> Option<u64> {
+        seldom.line(key, what, now).map(|line| line.n_untold)
+    }
+
+    #[test]
+    fn of_each_thing_one_is_told_now_and_then_and_how_many_were_not() {
+        let seldom = LogThrottle::default();
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        assert_eq!(n_to_tell(&seldom, "default", "", at(0)), Some(0));
+        for ms in 1..=1000 {
+            assert_eq!(n_to_tell(&seldom, "default", "", at(ms)), None);
+        }
+        assert_eq!(n_to_tell(&seldom, "other", "", at(1000)), Some(0));
+        assert_eq!(n_to_tell(&seldom, "default", "", at(9_999)), None);
+        assert_eq!(n_to_tell(&seldom, "default", "", at(10_000)), Some(1001));
+        assert_eq!(n_to_tell(&seldom, "default", "", at(19_999)), None);
+        assert_eq!(n_to_tell(&seldom, "default", "", at(60_000)), Some(1));
+        assert_eq!(n_to_tell(&seldom, "default", "", at(70_000)), Some(0));
+    }
+
+    #[test]
+    fn the_rest_of_a_burst_is_told_although_nothing_more_happens() {
+        let seldom = LogThrottle::default();
+        let start = Instant::now();
+        for n in 0..7 {
+            let _ = n_to_tell(&seldom, "burst", n.to_string(), start);
+        }
+        assert_eq!(n_to_tell(&seldom, "once", "", start), Some(0));
+        assert_eq!(seldom.rest(start), []);
+        let later = start + PAUSE;
+        let rest = Line {
+            key: Some("burst"),
+            what: "6".into(),
+            n_untold: 5,
+        };
+        assert_eq!(seldom.rest(later), [rest]);
+        assert!(!seldom.told.lock().contains_key(&Some("once")));
+        // The line of the rest begins a pause as any other.
+        assert_eq!(n_to_tell(&seldom, "burst", "7", later), None);
+        assert_eq!(seldom.rest(later), []);
+        let whole_rest = seldom.whole_rest(later);
+        let n_untold: Vec<u64> = whole_rest.iter().map(|rest| rest.n_untold).collect();
+        assert_eq!(n_untold, [0]);
+        assert_eq!(seldom.whole_rest(later), []);
+    }
+
+    #[test]
+    fn lines_and_what_they_say_had_none_are_how_often_it_happened() {
+        let seldom = LogThrottle::default();
+        let start = Instant::now();
+        let (mut n_lines, mut n_untold) = (0, 0);
+        let mut tell = |untold: u64| {
+            n_lines += 1;
+            n_untold += untold;
+        };
+        for ms in 0..50_000_u64 {
+            let now = start + Duration::from_millis(ms);
+            // More things than are kept apart, and each of them in bursts.
+            let key = ms % 600 * (ms / 11_000 % 2);
+            if let Some(untold) = n_to_tell(&seldom, key, "", now) {
+                tell(untold);
+            }
+            if ms % 1000 == 0 {
+                seldom.rest(now).iter().for_each(|rest| tell(rest.n_untold));
+            }
+        }
+        let rest = seldom.whole_rest(start);
+        rest.iter().for_each(|rest| tell(rest.n_untold));
+        assert_eq!(n_lines + n_untold, 50_000);
+        assert!(n_lines < 3000, "{n_lines}");
+    }
+
+    #[test]
+    fn more_things_than_are_kept_apart_count_together_until_there_is_room() {
+        let seldom = LogThrottle::default();
+        let now = Instant::now();
+        let n_lines = (0..5000)
+            .filter(|n| n_to_tell(&seldom, *n, "", now).is_some())
+            .count();
+        assert_eq!(n_lines, MAX_KEYS + 1);
+        // Each of them happened again, without a line.
+        for n in 0..5000 {
+            assert_eq!(n_to_tell(&seldom, n, "", now), None);
+        }
+        // A line for many of them names none.
+        let later = now + PAUSE;
+        let line = seldom.line(4999, "", later);
+        assert!(line.is_some_and(|line| line.key.is_none() && line.n_untold > 0));
+        assert_eq!(seldom.rest(later).len(), MAX_KEYS);
+        assert_eq!(seldom.rest(later + PAUSE), []);
+        assert_eq!(n_to_tell(&seldom, 5000, "", later + PAUSE), Some(0));
+        assert_eq!(n_to_tell(&seldom, 5001, "", later + PAUSE), Some(0));
+        assert_eq!(seldom.told.lock().len(), 2);
+    }
+}

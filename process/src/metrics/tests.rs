@@ -1,0 +1,156 @@
+//! The metrics as a scrape shows them.
+
+use crate::metrics::*;
+
+fn value(text: &str, series: &str) -> Option<f64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[test]
+fn durations_are_exported_as_histograms() {
+    let metrics = Metrics::new();
+    metrics.reservation_duration.record(0.003);
+    metrics.http_duration(Route::Next).record(0.000_02);
+    let exposition = metrics.exposition();
+    exposition.upkeep();
+    let text = exposition.render();
+    for name in [
+        "odometer_reservation_duration_seconds",
+        "odometer_http_request_duration_seconds",
+    ] {
+        assert!(text.contains(&format!("# TYPE {name} histogram")), "{text}");
+    }
+    assert!(!text.contains(" summary"), "{text}");
+    assert_eq!(
+        value(
+            &text,
+            "odometer_reservation_duration_seconds_bucket{le=\"0.005\"}"
+        ),
+        Some(1.0)
+    );
+    assert_eq!(
+        value(
+            &text,
+            "odometer_http_request_duration_seconds_bucket{route=\"next\",le=\"0.000025\"}"
+        ),
+        Some(1.0)
+    );
+}
+
+#[test]
+fn every_metric_of_the_design_is_in_a_first_scrape_with_one_sequence() {
+    let metrics = Metrics::new();
+    metrics.sequence("orders").issued.increment(3);
+    let text = metrics.exposition().render();
+    let mut wanted = vec![
+        "odometer_numbers_issued_total{sequence=\"orders\"}".to_owned(),
+        "odometer_block_size{sequence=\"orders\"}".to_owned(),
+        "odometer_block_remaining{sequence=\"orders\"}".to_owned(),
+        "odometer_block_utilization_ratio{sequence=\"orders\"}".to_owned(),
+        "odometer_reserve_seconds{sequence=\"orders\"}".to_owned(),
+        "odometer_runway_numbers{sequence=\"orders\"}".to_owned(),
+        "odometer_runway_seconds{sequence=\"orders\"}".to_owned(),
+        "odometer_reservation_retries_total".to_owned(),
+        "odometer_reservation_duration_seconds_count".to_owned(),
+        "odometer_waiters".to_owned(),
+        "odometer_actors".to_owned(),
+        "odometer_http_requests_total{route=\"next\",status=\"200\"}".to_owned(),
+        "odometer_http_request_duration_seconds_count{route=\"next\"}".to_owned(),
+        concat!(
+            "odometer_build_info{version=\"",
+            env!("CARGO_PKG_VERSION"),
+            "\"}"
+        )
+        .to_owned(),
+    ];
+    wanted.extend(AbandonedCause::ALL.map(|cause| {
+        let cause = cause.label();
+        format!("odometer_abandoned_numbers_total{{cause=\"{cause}\"}}")
+    }));
+    for outcome in [
+        "reserved",
+        "adopted",
+        "conflict",
+        "not_committed",
+        "uncertain",
+    ] {
+        wanted.push(format!(
+            "odometer_reservations_total{{outcome=\"{outcome}\"}}"
+        ));
+    }
+    for series in wanted {
+        assert!(
+            value(&text, &series).is_some(),
+            "{series} is not in\n{text}"
+        );
+    }
+    assert_eq!(
+        value(&text, "odometer_numbers_issued_total{sequence=\"orders\"}"),
+        Some(3.0)
+    );
+}
+
+#[test]
+fn a_least_value_of_nothing_is_infinite() {
+    let text = Metrics::new().exposition().render();
+    for series in [
+        "odometer_shortest_reserve_ratio",
+        "odometer_shortest_reserve_seconds",
+        "odometer_shortest_runway_numbers",
+        "odometer_shortest_runway_seconds",
+    ] {
+        assert_eq!(value(&text, series), Some(f64::INFINITY), "{series}");
+    }
+}
+
+#[test]
+fn handles_count_where_their_labels_say() {
+    let metrics = Metrics::new();
+    for (index, cause) in (1..).zip(AbandonedCause::ALL) {
+        metrics.abandoned(cause).increment(index);
+    }
+    for (index, route) in (1..).zip(Route::ALL) {
+        metrics.http(route, 503).increment(index);
+        metrics.http(route, 299).increment(10 * index);
+    }
+    let text = metrics.exposition().render();
+    for (index, cause) in (1..).zip(AbandonedCause::ALL) {
+        let label = cause.label();
+        let series = format!("odometer_abandoned_numbers_total{{cause=\"{label}\"}}");
+        assert_eq!(value(&text, &series), Some(f64::from(index)), "{series}");
+    }
+    for (index, route) in (1..).zip(Route::ALL) {
+        let label = route.label();
+        for (status, count) in [("200", 0), ("503", index), ("other", 10 * index)] {
+            let series =
+                format!("odometer_http_requests_total{{route=\"{label}\",status=\"{status}\"}}");
+            assert_eq!(value(&text, &series), Some(f64::from(count)), "{series}");
+        }
+    }
+}
+
+#[test]
+fn names_beyond_the_bound_count_together() {
+    let metrics = Metrics::with_sequence_labels(2);
+    for name in ["a", "b", "c", "d", "a"] {
+        let sequence = metrics.sequence(name);
+        sequence.issued.increment(1);
+        sequence.block_size.set(5.0);
+    }
+    let text = metrics.exposition().render();
+    for (name, issued) in [("a", 2.0), ("b", 1.0), ("_other", 2.0)] {
+        let series = format!("odometer_numbers_issued_total{{sequence=\"{name}\"}}");
+        assert_eq!(value(&text, &series), Some(issued), "{series}");
+    }
+    assert_eq!(text.matches("odometer_block_size{").count(), 2);
+}
+
+#[test]
+fn two_sets_of_metrics_do_not_meet() {
+    let (one, other) = (Metrics::new(), Metrics::new());
+    one.reserved.increment(1);
+    let series = "odometer_reservations_total{outcome=\"reserved\"}";
+    assert_eq!(value(&one.exposition().render(), series), Some(1.0));
+    assert_eq!(value(&other.exposition().render(), series), Some(0.0));
+}

@@ -1,0 +1,762 @@
+//! The actor of one name: it alone reserves, fills, closes and returns.
+//!
+//! ```text
+//! Empty ──Take──▶ Reserving ──block──▶ Serving ──LowWater──▶ Prefetching ──block──▶ Serving
+//!   ▲                 │ failed            │                       │ failed: tries again by itself
+//!   └─────────────────┘                   └──── Drain, Unload ────┴──▶ Draining
+//! ```
+//!
+//! At most one reservation is in flight. Nothing here awaits while it holds a
+//! caller: refills arrive as messages to itself.
+
+use std::{sync::Arc, time::Duration};
+
+use actix::{
+    Actor, ActorContext, AsyncContext, Context, SpawnHandle, WrapFuture, fut::ActorFutureExt,
+};
+use odometer_core::{block::Block, definition::Definition};
+use odometer_process::{
+    faults::{self, Fault},
+    log,
+    metrics::AbandonedCause,
+};
+use odometer_store::{
+    BlockFate, Course, ReserveRequest, Reserved, Resolved, SeenCounter, StoreError, Unpublished,
+    Want,
+};
+use tokio::sync::{Notify, oneshot};
+use tracing::Span;
+
+use crate::{
+    apart::{self, Apart, ApartQueue},
+    error::SequenceError,
+    issuer::Link,
+    leasing::Leasing,
+    messages::{Answer, Unload},
+    ownership::Ownership,
+    queue::{Queue, Waiter},
+    shared::Shared,
+};
+
+/// The first wait before a prefetch is tried again.
+const BACKOFF_MIN: Duration = Duration::from_millis(5);
+/// How long an unloaded name waits for its row in the journal before it may be loaded again.
+pub(crate) const UNLOAD_PATIENCE: Duration = Duration::from_secs(1);
+/// Under the fault that lets what was written arrive late.
+const LATE: Duration = Duration::from_millis(1500);
+
+pub(crate) struct SequenceActor {
+    pub(crate) issuer: Ownership,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) state: State,
+    /// Callers that wait for a refill.
+    pub(crate) queue: Queue,
+    /// Callers that wait for a range of their own, straight from the store.
+    pub(crate) apart: ApartQueue,
+    pub(crate) in_flight: Option<InFlight>,
+    /// Rung when somebody waits for a refill that was started ahead of time.
+    pub(crate) urgency: Arc<Notify>,
+    backoff: Duration,
+    /// Set when the store said what trying again does not change: no prefetch until asked for.
+    pub(crate) is_refused: bool,
+    /// Whether the reservation under way looks for returned blocks first.
+    looks_for_returned: bool,
+    /// Whose turn it is when both kinds of callers wait.
+    pub(crate) is_turn_of_apart: bool,
+    pub(crate) retry: Option<SpawnHandle>,
+    /// Who wants numbers in memory before anybody asks for one.
+    pub(crate) loading: Vec<oneshot::Sender<()>>,
+    /// Who wants to know how the sequence is defined.
+    pub(crate) learning: Vec<oneshot::Sender<Result<Arc<Definition>, SequenceError>>>,
+    /// The name leaves memory: callers are to look it up again.
+    pub(crate) is_unloading: bool,
+    pub(crate) draining: Vec<oneshot::Sender<u64>>,
+    /// Of the worker id, where the sequence is time-ordered.
+    pub(crate) leasing: Leasing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nothing in memory, nothing under way.
+    Empty,
+    /// Nothing in memory, a block on its way.
+    Reserving,
+    /// Numbers in memory.
+    Serving,
+    /// Numbers in memory, the next block on its way or tried again.
+    Prefetching,
+    /// No new work is taken.
+    Draining,
+}
+
+/// What the reservation under way is for.
+pub(crate) enum InFlight {
+    Refill,
+    /// Callers who each get a range of their own out of one write.
+    Apart(Vec<Apart>),
+    /// Callers of a sequence with strict order, who share one write.
+    Group(Vec<Waiter>),
+    /// A worker id.
+    Lease,
+    /// That of the worker id that there is.
+    Renewal,
+}
+
+impl Actor for SequenceActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        self.shared.metrics.actors.increment(1.0);
+        if faults::is(Fault::TakeoverKeepsBlock) {
+            self.issuer.refill_with_what_was_held();
+        }
+        // The one before may have died with a change half done.
+        self.enforce();
+        if self.issuer.remaining() > 0 {
+            self.state = State::Serving;
+        }
+        self.advance(context);
+    }
+}
+
+impl Drop for SequenceActor {
+    fn drop(&mut self) {
+        self.shared.metrics.actors.decrement(1.0);
+    }
+}
+
+impl SequenceActor {
+    pub(crate) fn new(issuer: Ownership, shared: Arc<Shared>) -> Self {
+        Self {
+            issuer,
+            shared,
+            state: State::Empty,
+            queue: Queue::default(),
+            apart: ApartQueue::default(),
+            in_flight: None,
+            urgency: Arc::default(),
+            backoff: BACKOFF_MIN,
+            is_refused: false,
+            looks_for_returned: false,
+            is_turn_of_apart: false,
+            retry: None,
+            loading: Vec::new(),
+            learning: Vec::new(),
+            is_unloading: false,
+            draining: Vec::new(),
+            leasing: Leasing::default(),
+        }
+    }
+
+    /// Starts the next reservation, if one is needed and none is under way.
+    pub(crate) fn advance(&mut self, context: &mut Context<Self>) {
+        if self.state == State::Draining || self.shared.is_drained() {
+            return;
+        }
+        if let Some(timed) = self.issuer.timed() {
+            self.advance_timed(&timed, context);
+            return;
+        }
+        if self.in_flight.is_some() && !faults::is(Fault::RefillForEach) {
+            return;
+        }
+        self.queue.forget_gone();
+        self.apart.forget_gone();
+        if self.issuer.is_strict() {
+            self.advance_strict(context);
+            return;
+        }
+        self.issuer.refill_cursor();
+        let next = if let Some(apart) = self.next_apart() {
+            Some(apart)
+        } else if !self.queue.is_empty() {
+            self.is_turn_of_apart = true;
+            Some(InFlight::Refill)
+        } else if self.retry.is_none()
+            && !self.is_refused
+            && (self.issuer.wants_prefetch() || self.wants_load())
+        {
+            Some(InFlight::Refill)
+        } else {
+            None
+        };
+        let Some(next) = next else {
+            self.rest();
+            return;
+        };
+        let request = self.request(&next);
+        self.in_flight = Some(next);
+        self.state = match self.issuer.cursor.remaining() {
+            0 => State::Reserving,
+            _ => State::Prefetching,
+        };
+        self.reserve(request, context);
+    }
+
+    /// The callers whose turn it is to get ranges of their own.
+    pub(crate) fn next_apart(&mut self) -> Option<InFlight> {
+        let is_turn_of_apart = self.queue.is_empty() || self.is_turn_of_apart;
+        if self.apart.is_empty() || !is_turn_of_apart {
+            return None;
+        }
+        self.is_turn_of_apart = false;
+        Some(InFlight::Apart(
+            self.apart.take_group(self.issuer.left_to_share()),
+        ))
+    }
+
+    fn wants_load(&self) -> bool {
+        !self.loading.is_empty() && self.issuer.remaining() == 0
+    }
+
+    /// As `advance`; what is under way is asked for by somebody from now on.
+    pub(crate) fn advance_for_caller(&mut self, context: &mut Context<Self>) {
+        if self.in_flight.is_some() && !(self.queue.is_empty() && self.apart.is_empty()) {
+            self.urgency.notify_one();
+        }
+        self.advance(context);
+    }
+
+    fn rest(&mut self) {
+        let timed = self.issuer.timed();
+        let has_numbers = timed.map_or_else(
+            || self.issuer.cursor.remaining() > 0,
+            |timed| timed.is_serving(),
+        );
+        self.state = match has_numbers {
+            false => State::Empty,
+            true => State::Serving,
+        };
+    }
+
+    pub(crate) fn request(&mut self, purpose: &InFlight) -> ReserveRequest {
+        let earlier = self.shared.forgotten(&self.issuer.key);
+        let memory = self.issuer.memory.lock();
+        let adopt_from = match (purpose, &earlier) {
+            (InFlight::Refill, Ok(earlier)) if memory.adopts => {
+                let all_below = earlier.map_or(0, |earlier| earlier.all_below);
+                Some(memory.all_below.max(all_below))
+            }
+            (
+                InFlight::Refill
+                | InFlight::Apart(_)
+                | InFlight::Group(_)
+                | InFlight::Lease
+                | InFlight::Renewal,
+                _,
+            ) => None,
+        };
+        let known = memory.known.clone();
+        let floor = memory.floor();
+        // Also where nothing may be adopted: then there is nothing to look for.
+        self.looks_for_returned = memory.adopts;
+        drop(memory);
+        let last_seen = match &known {
+            // No counter was ever below its floor, so one that is has gone back.
+            Some(known) => Some(SeenCounter {
+                next_value: known.seen.next_value.max(floor),
+                ..known.seen
+            }),
+            None => earlier.ok().flatten().map(|earlier| earlier.seen),
+        };
+        ReserveRequest {
+            last_seen,
+            key: self.issuer.key.clone(),
+            counted_by: self.counted_by(),
+            known,
+            want: match purpose {
+                InFlight::Refill | InFlight::Lease | InFlight::Renewal => {
+                    Want::Refill(self.issuer.demand(self.queue.waited_for()))
+                }
+                InFlight::Apart(group) => apart::want_of(group),
+                InFlight::Group(group) => self.want_of(group),
+            },
+            adopt_from,
+            // None, too, for a name that shares another sequence: it gets none of its own.
+            template: self
+                .shared
+                .settings
+                .templates
+                .created_with(&self.issuer.key.sequence),
+            urgency: Arc::clone(&self.urgency),
+            course: Arc::new(self.course_of(purpose)),
+        }
+    }
+
+    fn course_of(&self, purpose: &InFlight) -> Course {
+        let key = &self.issuer.key;
+        let (sequence, period) = (key.sequence.as_str(), key.period.shown());
+        let call = self.call_of(purpose);
+        Course::of(log::reservation(call, sequence, period))
+    }
+
+    /// The call that has waited longest for it; none where it is done ahead of time.
+    pub(crate) fn call_of(&self, purpose: &InFlight) -> Span {
+        let answer = match purpose {
+            InFlight::Refill | InFlight::Lease | InFlight::Renewal => {
+                let waiter = self.queue.first().map(|waiter| &waiter.answer);
+                waiter.or(self.apart.first().map(|caller| &caller.answer))
+            }
+            InFlight::Apart(group) => group.first().map(|caller| &caller.answer),
+            InFlight::Group(group) => group.first().map(|waiter| &waiter.answer),
+        };
+        answer.map_or_else(Span::none, |answer| answer.call.clone())
+    }
+
+    pub(crate) fn reserve(&mut self, request: ReserveRequest, context: &mut Context<Self>) {
+        if faults::is(Fault::FirstRefillError)
+            && !std::mem::replace(&mut self.issuer.memory.lock().failed_once, true)
+        {
+            if faults::is(Fault::FirstRefillInvents)
+                && let Ok(invented) = Block::new(1, 100, 1)
+            {
+                // What the peer in FIELD.md did: the empty step stays and is issued from.
+                let _room = self.issuer.cursor.fill(invented, 0);
+            }
+            self.ended(Err(StoreError::Unavailable), context);
+            return;
+        }
+        let course = Arc::clone(&request.course);
+        let is_late = faults::is(Fault::StrictArrivesLate) && self.issuer.is_strict();
+        let outcome = self.shared.store.reserve(request);
+        let arrival = async move {
+            // Where the store's runtime is gone, the program is on its way out.
+            let outcome = outcome.await.unwrap_or(Err(StoreError::Unavailable));
+            if is_late {
+                tokio::time::sleep(LATE).await;
+            }
+            outcome
+        };
+        context.spawn(
+            arrival
+                .into_actor(self)
+                .map(move |outcome, actor, context| {
+                    course.call().in_scope(|| {
+                        actor.tell_of(&course, &outcome);
+                        actor.ended(outcome, context);
+                    });
+                }),
+        );
+    }
+
+    /// A reservation has ended, well or not.
+    fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
+        let purpose = self.in_flight.take();
+        let mut loading = std::mem::take(&mut self.loading);
+        if is_of_blocks(&outcome) && self.issuer.timed().is_some() {
+            self.leave_timed();
+        }
+        match (outcome, purpose) {
+            (Err(StoreError::TimeOrdered(known)), purpose) => {
+                // They wait for the worker id.
+                self.loading.append(&mut loading);
+                self.resume_waiting(purpose);
+                self.learn_timed(*known);
+            }
+            (Err(StoreError::HasPeriods(known)), purpose) => {
+                self.resume_waiting(purpose);
+                self.hand_on(&known);
+            }
+            (Err(StoreError::NotFound), purpose) if self.shares() => {
+                self.resume_waiting(purpose);
+                self.send_elsewhere();
+            }
+            (Err(StoreError::OtherOrder { known, rate }), purpose) => {
+                self.resume_waiting(purpose);
+                self.learn_order(*known, rate);
+            }
+            (Err(error), Some(InFlight::Refill)) if self.issuer.timed().is_some() => {
+                self.look_failed(&error, context);
+            }
+            (Ok(block), Some(InFlight::Group(group))) => self.serve_group(block, group),
+            (Err(error), Some(InFlight::Group(group))) => self.fail_group(&error, group),
+            (Ok(block), Some(InFlight::Apart(group))) if block.is_strict() => {
+                self.hand_over_strict(block, group);
+            }
+            (Ok(block), Some(InFlight::Apart(group))) => self.hand_over(block, group),
+            (Ok(block), _) => self.refill(block),
+            (Err(error), Some(InFlight::Apart(group))) => self.fail_apart(&error, group),
+            (Err(error), _) => {
+                if self.fail(&error) {
+                    if matches!(error, StoreError::Retired) {
+                        // Elsewhere, and no news of it yet: what is in memory is not issued either.
+                        let n_returned = self.give_back();
+                        self.count_advanced(n_returned);
+                    }
+                    let may_pass = matches!(
+                        error,
+                        StoreError::Unavailable | StoreError::Deadline | StoreError::WentBack
+                    );
+                    self.is_refused = !may_pass;
+                    if may_pass && self.state != State::Draining && self.issuer.wants_prefetch() {
+                        self.try_again_later(context);
+                        if self.apart.is_empty() {
+                            return;
+                        }
+                    }
+                }
+                let is_stranger =
+                    matches!(error, StoreError::NotFound | StoreError::TooMany { .. });
+                if is_stranger && !self.issuer.is_known() {
+                    // A name that does not exist takes no place from one that does.
+                    context.notify(Unload);
+                }
+            }
+        }
+        for done in loading {
+            // Whoever waits no longer does not need to know.
+            let _gone = done.send(());
+        }
+        if self.state == State::Draining {
+            self.finish_draining(context);
+            return;
+        }
+        self.advance(context);
+    }
+
+    /// A block for the cursor has arrived: waiters first, in order, then the cursor.
+    fn refill(&mut self, block: Unpublished) {
+        if faults::is(Fault::ActorPanic) {
+            self.shared.panic_now_and_then();
+        }
+        self.backoff = BACKOFF_MIN;
+        self.is_refused = false;
+        let Some(reserved) = self.issuer.publish(block) else {
+            return;
+        };
+        self.lay_in(&reserved);
+    }
+
+    /// Lays in a block that is published.
+    fn lay_in(&mut self, reserved: &Reserved) {
+        let n_cut = self.issuer.lay_in(reserved);
+        self.count_advanced(n_cut);
+        // A change may have come while the block was on its way, or have been read with it.
+        if self.enforce() {
+            return;
+        }
+        if faults::is(Fault::ActorPanic) {
+            self.shared.panic_now_and_then();
+        }
+        self.queue.forget_gone();
+        self.issuer.deal(&mut self.queue);
+        self.shared
+            .store
+            .write_journal(reserved.row(), BlockFate::Held);
+        self.settle();
+        if faults::is(Fault::ActorPanic) {
+            self.shared.panic_now_and_then();
+        }
+    }
+
+    /// Makes memory obey the last change that is known; true where nothing may be issued any more.
+    pub(crate) fn enforce(&mut self) -> bool {
+        if self.issuer.memory.lock().is_retired() {
+            self.is_refused = true;
+            self.close_timed();
+            // A restored sequence goes on above it.
+            let n_returned = self.give_back();
+            self.count_advanced(n_returned);
+            let told = SequenceError::Retired {
+                name: self.issuer.key.sequence.clone(),
+            };
+            self.refuse_all(&told);
+            if self.issuer.timed().is_some() {
+                // No reservation of their own tells them.
+                self.refuse_apart(&told);
+            }
+            return true;
+        }
+        if self.issuer.take_must_reload() && !faults::is(Fault::FloorUnheld) {
+            self.give_back();
+        }
+        let n_cut = self.issuer.clip();
+        self.count_advanced(n_cut);
+        if self.issuer.is_strict() && self.issuer.remaining() > 0 {
+            // Reserved before the store was another one, in which the order is strict.
+            let n_returned = self.give_back();
+            self.count_advanced(n_returned);
+        }
+        false
+    }
+
+    pub(crate) fn count_advanced(&self, n_cut: u64) {
+        self.shared
+            .metrics
+            .abandoned(AbandonedCause::Advanced)
+            .increment(n_cut);
+    }
+
+    /// A block has arrived for callers who each get a range of it.
+    fn hand_over(&mut self, block: Unpublished, mut group: Vec<Apart>) {
+        let Some(reserved) = self.issuer.publish(block) else {
+            return;
+        };
+        self.issuer.note_handed_over(&reserved);
+        group.retain(|caller| !caller.answer.is_closed());
+        if !group.is_empty() && self.is_outdated(reserved.block) {
+            self.count_advanced(self.n_forbidden(reserved.block));
+            let next_unissued = reserved.block.first();
+            let fate = BlockFate::Returned { next_unissued };
+            self.shared.store.write_journal(reserved.row(), fate);
+            // They get another one, or are told that the sequence is retired.
+            self.apart.put_back(group);
+            self.enforce();
+            return;
+        }
+        let (shares, rest) = apart::deal(&reserved, group);
+        for (share, caller) in shares {
+            let count = share.block.count();
+            if caller.answer.send(Ok(vec![share.block])).is_ok() {
+                self.issuer.add_handed_over(count);
+            } else {
+                self.shared
+                    .metrics
+                    .abandoned(AbandonedCause::CallerGone)
+                    .increment(count);
+            }
+            self.shared
+                .store
+                .write_journal(share.row(), BlockFate::HandedOver);
+        }
+        if let Some(rest) = rest {
+            // Callers gave up meanwhile. Their numbers lie above all that is held, and are issued.
+            self.lay_in(&rest);
+        }
+    }
+
+    /// Nothing was written for callers who want ranges of their own.
+    fn fail_apart(&mut self, error: &StoreError, group: Vec<Apart>) {
+        let is_too_much = matches!(
+            error,
+            StoreError::Exhausted { .. } | StoreError::TooLarge { .. }
+        );
+        if is_too_much && group.len() > 1 {
+            // It may be enough for each of them.
+            self.apart.put_back_alone(group);
+            return;
+        }
+        for caller in group {
+            // Whoever gave up does not need to know.
+            let _gone = caller.answer.send(Err(self.told(error)));
+        }
+    }
+
+    /// How many numbers of a block a change forbids.
+    fn n_forbidden(&self, block: Block) -> u64 {
+        let memory = self.issuer.memory.lock();
+        if memory.is_retired() {
+            block.count()
+        } else {
+            block
+                .count()
+                .saturating_sub(block.count_from(memory.floor()))
+        }
+    }
+
+    /// Whether a change that came while the block was on its way forbids it.
+    pub(crate) fn is_outdated(&self, block: Block) -> bool {
+        self.issuer.memory.lock().forbids(block) && !faults::is(Fault::FloorUnheld)
+    }
+
+    pub(crate) fn settle(&self) {
+        for row in self.issuer.settle() {
+            self.shared.store.write_journal(row, BlockFate::Spent);
+        }
+    }
+
+    /// The sequence counts in periods: from here on callers ask the issuers of these.
+    fn hand_on(&mut self, known: &Resolved) {
+        if self.issuer.key.period.is_none() {
+            self.issuer.learn(&known.definition);
+            self.issuer.memory.lock().known = Some(known.clone());
+        } else if let Some(head) = self.shared.head_of(&self.issuer) {
+            // The period was chosen by another calendar than the sequence turns out to have.
+            head.learn(&known.definition);
+        }
+        self.send_elsewhere();
+    }
+
+    /// How the period was chosen that this counter is of.
+    fn counted_by(&self) -> Option<Arc<Definition>> {
+        if self.issuer.key.period.is_none() {
+            return None;
+        }
+        let periods = self.shared.head_of(&self.issuer)?.periods()?;
+        Some(periods.definition())
+    }
+
+    /// Whether the name is one that shares the numbers of another sequence.
+    fn shares(&self) -> bool {
+        self.shared.share(&self.issuer.key.sequence)
+    }
+
+    fn send_elsewhere(&mut self) {
+        self.refuse_all(&SequenceError::Elsewhere);
+        self.refuse_apart(&SequenceError::Elsewhere);
+    }
+
+    /// Reads how the sequence is defined, for all who want to know.
+    pub(crate) fn learn(&mut self, context: &mut Context<Self>) {
+        let (shared, key) = (Arc::clone(&self.shared), self.issuer.key.clone());
+        let looking = async move { shared.definition(&key.sequence).await };
+        context.spawn(looking.into_actor(self).map(|outcome, actor, _context| {
+            if let Ok(definition) = &outcome {
+                actor.issuer.learn(definition);
+            }
+            for answer in actor.learning.drain(..) {
+                // Whoever gave up does not need to know.
+                let _gone = answer.send(outcome.clone());
+            }
+        }));
+    }
+
+    /// A refill failed: nobody is kept waiting for what is known not to come.
+    ///
+    /// False where it is worth another try at once: returned blocks may be left at the very end.
+    fn fail(&mut self, error: &StoreError) -> bool {
+        if let StoreError::Exhausted { .. } = error {
+            self.issuer.memory.lock().adopts = true;
+            if !self.looks_for_returned && !self.queue.is_empty() {
+                return false;
+            }
+            self.serve_the_last();
+            return true;
+        }
+        let told = self.told(error);
+        self.refuse_all(&told);
+        true
+    }
+
+    fn refuse_all(&mut self, told: &SequenceError) {
+        for waiter in self.queue.take_all() {
+            // Whoever gave up does not need to know.
+            let _gone = waiter.answer.send(Err(told.clone()));
+        }
+    }
+
+    fn refuse_apart(&mut self, told: &SequenceError) {
+        for caller in self.apart.take_all() {
+            // Whoever gave up does not need to know.
+            let _gone = caller.answer.send(Err(told.clone()));
+        }
+    }
+
+    /// The sequence is at its end: who can be served from memory is, the others are refused.
+    fn serve_the_last(&mut self) {
+        let name = &self.issuer.key.sequence;
+        self.issuer.deal_the_last(&mut self.queue, |waiter, left| {
+            let refused = SequenceError::Exhausted {
+                name: name.clone(),
+                left,
+            };
+            // Whoever gave up does not need to know.
+            let _gone = waiter.answer.send(Err(refused));
+        });
+    }
+
+    /// What a caller reads of a failure of the store; what is left includes what is in memory.
+    pub(crate) fn told(&self, error: &StoreError) -> SequenceError {
+        let mut error = error.clone();
+        if let StoreError::Exhausted { left } = &mut error {
+            *left = left.saturating_add(self.issuer.remaining());
+        }
+        SequenceError::of_counter(&self.issuer.key, error)
+    }
+
+    pub(crate) fn reset_backoff(&mut self) {
+        self.backoff = BACKOFF_MIN;
+    }
+
+    /// A prefetch that failed is nobody's call: the actor tries it again by itself.
+    pub(crate) fn try_again_later(&mut self, context: &mut Context<Self>) {
+        self.rest();
+        if self.retry.is_some() {
+            return;
+        }
+        let bound = self.backoff.max(self.issuer.patience());
+        let pause = bound.mul_f64(rand::random::<f64>());
+        self.backoff = (self.backoff * 2).min(self.shared.settings.backoff_max);
+        self.retry = Some(context.run_later(pause, |actor, context| {
+            actor.retry = None;
+            actor.advance(context);
+        }));
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight.is_none()
+            && self.queue.is_empty()
+            && self.apart.is_empty()
+            && self.learning.is_empty()
+            && self.state != State::Draining
+    }
+
+    /// Whether a caller gets nothing here.
+    pub(crate) fn refuses(&self, answer: &Answer) -> bool {
+        self.state == State::Draining || answer.is_closed()
+    }
+
+    /// Dropped unanswered, a caller looks the name up again; where all is drained it is told so.
+    pub(crate) fn refuse(&self, answer: Answer) {
+        if !self.is_unloading {
+            let _gone = answer.send(Err(SequenceError::Draining));
+        }
+    }
+
+    pub(crate) fn finish_draining(&mut self, context: &mut Context<Self>) {
+        self.refuse_all(&SequenceError::Draining);
+        self.refuse_apart(&SequenceError::Draining);
+        let n_returned = self.give_back();
+        self.close_timed();
+        let returning = self.returned();
+        *self.issuer.actor.lock() = Link::Gone;
+        let answers = std::mem::take(&mut self.draining);
+        let tell = move || {
+            for answer in answers {
+                // The drain as a whole has a deadline; it may have stopped listening.
+                let _gone = answer.send(n_returned);
+            }
+        };
+        let Some(returning) = returning else {
+            tell();
+            context.stop();
+            return;
+        };
+        context.spawn(
+            returning
+                .into_actor(self)
+                .map(move |_done, _actor, context| {
+                    tell();
+                    context.stop();
+                }),
+        );
+    }
+
+    /// Closes the cursor and gives back what was not issued; how many numbers that is.
+    pub(crate) fn give_back(&self) -> u64 {
+        let mut n_returned: u64 = 0;
+        for (row, next_unissued) in self.issuer.clear() {
+            let fate = match next_unissued {
+                Some(_) if faults::is(Fault::NoReturn) => continue,
+                Some(next_unissued) => {
+                    n_returned = n_returned.saturating_add(row.block.count_from(next_unissued));
+                    BlockFate::Returned { next_unissued }
+                }
+                None => BlockFate::Spent,
+            };
+            self.shared.store.write_journal(row, fate);
+        }
+        n_returned
+    }
+}
+
+/// Whether the store tells by it that the sequence is not time-ordered.
+fn is_of_blocks(outcome: &Result<Unpublished, StoreError>) -> bool {
+    matches!(
+        outcome,
+        Ok(_)
+            | Err(StoreError::HasPeriods(_)
+                | StoreError::OtherOrder { .. }
+                | StoreError::Exhausted { .. })
+    )
+}

@@ -1,0 +1,150 @@
+//! Who changed what: one line of the log for each change of a sequence that was made.
+
+use odometer_core::{definition::Definition, name::SequenceName};
+use odometer_process::log::AUDIT;
+use odometer_store::{Act, Altered, Snapshot};
+use serde_json::{Map, Value};
+
+/// Who asks for a change, as far as it can be known. Never a token.
+#[derive(Clone, Debug)]
+pub struct Author {
+    /// `administrator`, who showed the token, or `loopback`, who needs none.
+    pub who: &'static str,
+    /// The address at the other end of the connection.
+    pub peer: String,
+    /// What proxies on the way said of who is behind them; anybody can write that.
+    pub forwarded_for: Option<String>,
+    pub request_id: String,
+}
+
+/// Notes a change that was made.
+pub fn note(author: &Author, name: &SequenceName, act: &Act, altered: &Altered) {
+    if !altered.is_written {
+        return;
+    }
+    let (before, after) = difference(altered);
+    tracing::info!(
+        target: AUDIT,
+        sequence = name.as_str(),
+        request_id = author.request_id,
+        period = act.period().shown(),
+        what = what(act, altered.before.is_none()),
+        who = author.who,
+        peer = author.peer,
+        forwarded_for = author.forwarded_for,
+        before,
+        after,
+        version = altered.after.version,
+        "a sequence was changed"
+    );
+}
+
+/// Notes a change of which nobody knows whether it was made.
+pub fn note_uncertain(author: &Author, name: &SequenceName, act: &Act) {
+    tracing::warn!(
+        target: AUDIT,
+        sequence = name.as_str(),
+        request_id = author.request_id,
+        period = act.period().shown(),
+        what = what(act, false),
+        who = author.who,
+        peer = author.peer,
+        forwarded_for = author.forwarded_for,
+        "a sequence may have been changed: the database has not said"
+    );
+}
+
+fn what(act: &Act, creates: bool) -> &'static str {
+    match act {
+        Act::Define { .. } if creates => "create",
+        Act::Define { .. } => "define",
+        Act::Advance { .. } => "advance",
+        Act::Retire => "retire",
+        Act::Restore => "restore",
+        Act::RemovePeriod { .. } => "remove-period",
+    }
+}
+
+/// The fields that are not what they were, as JSON before and after.
+fn difference(altered: &Altered) -> (Option<String>, String) {
+    let mut after = fields(&altered.after);
+    let Some(before) = &altered.before else {
+        return (None, Value::Object(after).to_string());
+    };
+    let mut before = fields(before);
+    before.retain(|field, value| {
+        let changed = after.get(field) != Some(value);
+        if !changed {
+            after.remove(field);
+        }
+        changed
+    });
+    let before = Value::Object(before).to_string();
+    (Some(before), Value::Object(after).to_string())
+}
+
+fn fields(snapshot: &Snapshot) -> Map<String, Value> {
+    let definition: &Definition = &snapshot.definition;
+    let mut fields = match serde_json::to_value(definition) {
+        Ok(Value::Object(fields)) => fields,
+        // Only what has keys that are no strings cannot be written; there is none.
+        Ok(_) | Err(_) => Map::new(),
+    };
+    let state = if snapshot.is_live { "live" } else { "retired" };
+    fields.insert("state".to_owned(), state.into());
+    if snapshot.is_removed {
+        fields.insert("removed".to_owned(), true.into());
+    }
+    fields.insert("floor".to_owned(), snapshot.floor.to_string().into());
+    let high_water_mark = snapshot.next_value.to_string();
+    fields.insert("high_water_mark".to_owned(), high_water_mark.into());
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn snapshot(description: &str, floor: i64) -> Snapshot {
+        Snapshot {
+            is_live: true,
+            definition: Arc::new(Definition {
+                description: description.to_owned(),
+                ..Definition::default()
+            }),
+            version: 1,
+            period: odometer_core::period::Period::none(),
+            is_removed: false,
+            floor,
+            next_value: 9,
+            rate: 0.5,
+        }
+    }
+
+    #[test]
+    fn only_what_is_not_as_it_was_is_told() {
+        let altered = Altered {
+            before: Some(snapshot("old", 1)),
+            after: snapshot("new", 5),
+            is_written: true,
+        };
+        let expected = (
+            Some(r#"{"description":"old","floor":"1"}"#.to_owned()),
+            r#"{"description":"new","floor":"5"}"#.to_owned(),
+        );
+        assert_eq!(difference(&altered), expected);
+    }
+
+    #[test]
+    fn a_new_sequence_is_told_whole() {
+        let (before, after) = difference(&Altered {
+            before: None,
+            after: snapshot("new", 1),
+            is_written: true,
+        });
+        assert_eq!(before, None);
+        assert!(after.contains("\"max\":") && after.contains("\"state\":\"live\""));
+    }
+}

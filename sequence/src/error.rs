@@ -1,0 +1,232 @@
+//! Why a call to a sequence failed, in words that a caller may read.
+
+use odometer_core::{
+    definition::{DefinitionError, Span},
+    format::InvalidId,
+    name::SequenceName,
+    period::{CounterKey, InvalidPeriod, Period},
+};
+use odometer_store::StoreError;
+use thiserror::Error;
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::sequence::error";
+
+/// Why a call failed. The message is public; the cause was logged where it was seen.
+///
+/// With any of them no number was given.
+#[derive(Clone, Debug, Error)]
+pub enum SequenceError {
+    #[error("There is no sequence `{name}`.")]
+    NotFound { name: SequenceName },
+    #[error(
+        "There are {limit} sequences, as many as `max_sequences` allows; no new one is created."
+    )]
+    TooManySequences { limit: u64 },
+    #[error("Sequence `{name}` has {left} numbers left, fewer than asked for.")]
+    Exhausted { name: SequenceName, left: u64 },
+    #[error("The sequence counts by callers' keys: name one, as in `?period=eod-7`.")]
+    PeriodNeeded,
+    #[error(
+        "Sequence `{name}` counts in periods: name the one that is meant, as `period` of the body."
+    )]
+    PeriodMissing { name: SequenceName },
+    #[error("Sequence `{name}` counts without periods; leave `period` out.")]
+    NoPeriods { name: SequenceName },
+    #[error("{0}")]
+    InvalidPeriod(#[from] InvalidPeriod),
+    #[error(
+        "The period {period} cannot be counted in now: it is {current}, and the sequence takes \
+         periods that ended less than {back} ago (`period_back`) or begin in less than {ahead} \
+         (`period_ahead`)."
+    )]
+    PeriodOutOfBounds {
+        period: Period,
+        current: Period,
+        back: Span,
+        ahead: Span,
+    },
+    #[error("That id is not of the period {period}.")]
+    OfAnotherPeriod { period: Period },
+    #[error("{0}")]
+    InvalidId(#[from] InvalidId),
+    #[error("The period {period} of sequence `{name}` is removed.")]
+    PeriodRemoved { name: SequenceName, period: Period },
+    #[error(
+        "Sequence `{name}` has {limit} periods, removed ones included, as many as \
+         `limits.keyed_periods` allows; raise that, or name one that it has."
+    )]
+    TooManyPeriods { name: SequenceName, limit: u64 },
+    #[error("Only the periods of sequences that count by callers' keys can be removed.")]
+    NotForKind,
+    #[error(
+        "Sequence `{name}` is time-ordered: its ids come from `next` alone; it has no blocks and \
+         no floor."
+    )]
+    TimeOrdered { name: SequenceName },
+    #[error(
+        "At most {most} ids of this sequence can be had at once: its layout has no more for the \
+         time that a call may reach ahead, or, where they are to be `contiguous`, for one tick."
+    )]
+    BatchTooLarge { most: u64 },
+    #[error("The time bits of sequence `{name}` have ended: it has no ids any more.")]
+    TimeEnded { name: SequenceName },
+    #[error(
+        "This replica's clock is {wait_ms} ms behind the times that are used up, and no other \
+         worker id can be had; ids are issued again when the clock is there."
+    )]
+    ClockBehind { wait_ms: u64 },
+    #[error(
+        "This replica's clock is {by_ms} ms ahead of the database's: no time is reserved by it \
+         until that is mended; see the runbook, \"clocks apart\"."
+    )]
+    ClockAhead { by_ms: i64 },
+    #[error(
+        "All {workers} worker ids of the sequence are held or rest; see the runbook, \
+         \"no worker id left\"."
+    )]
+    NoWorkerId { workers: u32 },
+    #[error(
+        "The worker id {worker}, which this replica is configured to use, is none of this \
+         sequence, whose layout has {workers} from 0 on."
+    )]
+    NoSuchWorker { worker: u32, workers: u32 },
+    #[error(
+        "The worker id {worker}, which this replica is configured to use, is held by another one, \
+         or by this replica's former process until its lease ends."
+    )]
+    WorkerHeld { worker: u32 },
+    /// Never leaves this layer: the caller is to ask another issuer.
+    #[error("Another issuer has the numbers.")]
+    Elsewhere,
+    #[error("Sequence `{name}` is retired.")]
+    Retired { name: SequenceName },
+    #[error("A block may have at most {limit} numbers now: 1/4096 of what is left.")]
+    TooLarge { limit: u64 },
+    #[error("{0}")]
+    Definition(DefinitionError),
+    #[error("Sequence `{name}` exists already.")]
+    AlreadyExists { name: SequenceName },
+    #[error("The sequence has changed: its version is \"{current}\" now.")]
+    VersionMismatch { current: i64 },
+    #[error("`floor` may be at most {highest}: the last number is at most {limit}.")]
+    FloorTooHigh { highest: i64, limit: i64 },
+    #[error(
+        "{skipped} of the {left} numbers left of sequence `{name}` would be skipped, more than 1 %; \
+         give `confirm` as true if that is meant."
+    )]
+    ConfirmNeeded {
+        name: SequenceName,
+        skipped: u64,
+        left: u64,
+    },
+    #[error("The database did not take the change, nothing was changed; try again.")]
+    NotChanged,
+    #[error(
+        "The database has not said whether the change was made: it may have been. Making it again \
+         is safe."
+    )]
+    MayHaveChanged,
+    #[error(
+        "A change needs all databases of its store, and {away} is away: nothing was changed; try \
+         again when it is back."
+    )]
+    Incomplete { away: String },
+    #[error("The database gives no numbers now and none is left in memory; try again.")]
+    StoreUnavailable,
+    #[error(
+        "The database holds less than this replica has seen in it: it was restored or failed over. \
+         Nothing is issued until an operator has looked; see the runbook, \"store went back\"."
+    )]
+    StoreWentBack,
+    #[error("No number could be had in time; try again.")]
+    RefillTimeout,
+    #[error("Too many calls at once: {what} has reached its bound; try again.")]
+    Overloaded { what: &'static str },
+    #[error("This replica is shutting down; ask another one.")]
+    Draining,
+    #[error("Something went wrong that should not have; the log says what.")]
+    Internal,
+}
+
+impl SequenceError {
+    /// What a caller of a sequence reads of a failure of the store.
+    pub fn from_store(name: &SequenceName, error: StoreError) -> Self {
+        Self::of_counter(&CounterKey::whole(name.clone()), error)
+    }
+
+    /// What a caller of a counter reads of a failure of the store.
+    pub(crate) fn of_counter(key: &CounterKey, error: StoreError) -> Self {
+        let name = key.sequence.clone();
+        match error {
+            StoreError::Unavailable => Self::StoreUnavailable,
+            // The actor asks again by itself.
+            StoreError::Deadline | StoreError::OtherOrder { .. } => Self::RefillTimeout,
+            StoreError::NotFound => Self::NotFound { name },
+            StoreError::Elsewhere(definition) => {
+                tracing::error!(
+                    target: TARGET,
+                    sequence = name.as_str(),
+                    store = definition.store,
+                    "the sequence lives in a store that is not in the configuration"
+                );
+                Self::StoreUnavailable
+            }
+            StoreError::TooMany { limit } => Self::TooManySequences { limit },
+            StoreError::Exhausted { left } => Self::Exhausted { name, left },
+            StoreError::TooLarge { limit } => Self::TooLarge { limit },
+            StoreError::Retired => Self::Retired { name },
+            StoreError::Definition(error) => Self::Definition(error),
+            StoreError::AlreadyExists => Self::AlreadyExists { name },
+            StoreError::VersionMismatch { current } => Self::VersionMismatch { current },
+            StoreError::FloorTooHigh { highest, limit } => Self::FloorTooHigh { highest, limit },
+            StoreError::ConfirmNeeded { skipped, left } => Self::ConfirmNeeded {
+                name,
+                skipped,
+                left,
+            },
+            StoreError::NotChanged => Self::NotChanged,
+            StoreError::Incomplete { away } => Self::Incomplete { away },
+            StoreError::MayHaveChanged => Self::MayHaveChanged,
+            StoreError::WentBack => Self::StoreWentBack,
+            StoreError::NoPeriods(_) => Self::NoPeriods { name },
+            // Who comes to a sequence through its periods never hears it: it is of `advance`.
+            StoreError::HasPeriods(_) => Self::PeriodMissing { name },
+            StoreError::PeriodRemoved => Self::PeriodRemoved {
+                name,
+                period: key.period.clone(),
+            },
+            StoreError::TooManyPeriods { limit } => Self::TooManyPeriods { name, limit },
+            StoreError::NotForKind => Self::NotForKind,
+            StoreError::TimeOrdered(_) => Self::TimeOrdered { name },
+            StoreError::Behind | StoreError::Broken(_) => Self::Internal,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    fn told(error: StoreError) -> String {
+        SequenceError::from_store(&SequenceName::parse("orders").unwrap(), error).to_string()
+    }
+
+    #[test]
+    fn the_way_out_that_is_told_is_one() {
+        let full = told(StoreError::TooManyPeriods { limit: 7 });
+        assert!(
+            full.contains("raise that") && !full.contains("remove some"),
+            "{full}"
+        );
+        let high = told(StoreError::FloorTooHigh {
+            highest: 1_000_000,
+            limit: 999_999,
+        });
+        assert!(
+            high.contains(" 1000000: ") && high.contains(" 999999."),
+            "{high}"
+        );
+    }
+}

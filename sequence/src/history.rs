@@ -1,0 +1,181 @@
+//! What was issued in the last minutes, second by second, of the names that are in use.
+//!
+//! The sweep writes it, at most for [`MOST`] counters: those that came first keep their places
+//! until they have rested for as long as their history reaches back.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Weak},
+    time::Instant,
+};
+
+use odometer_core::period::CounterKey;
+use parking_lot::Mutex;
+
+use crate::{
+    description::to_float,
+    issuer::{Issuer, Sampled},
+};
+
+/// Seconds that a history reaches back.
+const REACH_S: usize = 300;
+/// Counters that have one, at 2.4 kB each.
+const MOST: usize = 1000;
+
+/// One second of a counter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moment {
+    /// Numbers issued a second.
+    pub rate: f32,
+    /// For how many seconds what was in memory would have lasted; `None` where that is not known.
+    pub reserve_seconds: Option<f32>,
+}
+
+/// Those of all counters.
+#[derive(Default)]
+pub(crate) struct Histories(Mutex<HashMap<CounterKey, History>>);
+
+struct History {
+    issuer: Weak<Issuer>,
+    n_issued: u64,
+    noted_at: Instant,
+    /// Seconds since anything was issued.
+    n_idle: usize,
+    /// The oldest first; NaN stands for a reserve that is not known.
+    moments: VecDeque<(f32, f32)>,
+}
+
+impl Histories {
+    /// Lets a counter have one that was just found in use.
+    pub(crate) fn begin(&self, issuer: &Arc<Issuer>, sampled: Sampled) {
+        let mut histories = self.0.lock();
+        if histories.len() >= MOST || histories.contains_key(&issuer.key) {
+            return;
+        }
+        let history = History {
+            issuer: Arc::downgrade(issuer),
+            n_issued: issuer.n_issued().saturating_sub(sampled.n_issued),
+            noted_at: sampled.since,
+            n_idle: 0,
+            moments: VecDeque::with_capacity(REACH_S),
+        };
+        histories.insert(issuer.key.clone(), history);
+    }
+
+    /// Writes one more second of each.
+    pub(crate) fn note(&self, now: Instant) {
+        self.0.lock().retain(|_, history| history.note(now));
+    }
+
+    /// The last seconds of a counter, the oldest first; none where it has not been in use.
+    pub(crate) fn of(&self, key: &CounterKey) -> Vec<Moment> {
+        let histories = self.0.lock();
+        let moments = histories.get(key).into_iter().flat_map(|of| &of.moments);
+        moments
+            .map(|(rate, reserve)| Moment {
+                rate: *rate,
+                reserve_seconds: reserve.is_finite().then_some(*reserve),
+            })
+            .collect()
+    }
+}
+
+impl History {
+    /// Whether it is worth its place.
+    fn note(&mut self, now: Instant) -> bool {
+        let Some(issuer) = self.issuer.upgrade() else {
+            return false;
+        };
+        let n_issued = issuer.n_issued();
+        let n_since = n_issued.saturating_sub(self.n_issued);
+        let seconds = now.saturating_duration_since(self.noted_at).as_secs_f64();
+        if seconds <= 0.0 {
+            return true;
+        }
+        (self.n_issued, self.noted_at) = (n_issued, now);
+        self.n_idle = if n_since == 0 { self.n_idle + 1 } else { 0 };
+        if self.moments.len() >= REACH_S {
+            self.moments.pop_front();
+        }
+        let rate = to_float(n_since) / seconds;
+        let reserve = issuer.reserve_seconds().unwrap_or(f64::NAN);
+        self.moments.push_back((single(rate), single(reserve)));
+        self.n_idle < REACH_S
+    }
+}
+
+/// What is drawn needs no more digits.
+#[expect(clippy::cast_possible_truncation, reason = "it loses digits only")]
+fn single(value: f64) -> f32 {
+    value as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use odometer_core::name::SequenceName;
+
+    use super::*;
+
+    fn issuer(name: &str) -> Arc<Issuer> {
+        let name = SequenceName::parse(name).unwrap_or_else(|error| unreachable!("{error}"));
+        Arc::new(Issuer::new(CounterKey::whole(name)))
+    }
+
+    fn sampled(n_issued: u64, since: Instant) -> Sampled {
+        Sampled { n_issued, since }
+    }
+
+    #[test]
+    fn a_history_has_each_second_and_an_end() {
+        let (histories, orders) = (Histories::default(), issuer("orders"));
+        let start = Instant::now();
+        let second = |n: u64| start + Duration::from_secs(n);
+        orders.add_direct(5);
+        histories.begin(&orders, sampled(5, start));
+        histories.note(second(1));
+        orders.add_direct(20);
+        histories.note(second(3));
+        let rates: Vec<f32> = histories
+            .of(&orders.key)
+            .iter()
+            .map(|moment| moment.rate)
+            .collect();
+        assert_eq!(rates, [5.0, 10.0]);
+        for n in 4..1000 {
+            if n < 500 {
+                orders.add_direct(1);
+            }
+            histories.note(second(n));
+            assert!(histories.of(&orders.key).len() <= REACH_S);
+        }
+        // It has rested for too long.
+        assert_eq!(histories.of(&orders.key), []);
+    }
+
+    #[test]
+    fn what_was_issued_in_a_minute_is_not_of_one_second() {
+        let (histories, orders) = (Histories::default(), issuer("orders"));
+        let start = Instant::now();
+        orders.add_direct(600);
+        let now = start + Duration::from_secs(60);
+        histories.begin(&orders, sampled(600, start));
+        histories.note(now);
+        let moments = histories.of(&orders.key);
+        assert!(matches!(moments.as_slice(), [only] if (9.9..10.1).contains(&only.rate)));
+    }
+
+    #[test]
+    fn only_so_many_have_one_and_none_outlives_its_name() {
+        let (histories, now) = (Histories::default(), Instant::now());
+        let all: Vec<_> = (0..=MOST).map(|n| issuer(&format!("n{n}"))).collect();
+        for issuer in &all {
+            histories.begin(issuer, sampled(0, now));
+        }
+        assert_eq!(histories.0.lock().len(), MOST);
+        drop(all);
+        histories.note(now + Duration::from_secs(1));
+        assert_eq!(histories.0.lock().len(), 0);
+    }
+}

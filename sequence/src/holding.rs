@@ -1,0 +1,202 @@
+//! What an owner does with the blocks of its issuer: lays them in, deals them out, clips them to
+//! the floor, gives them back.
+//!
+//! Each of these holds the issuer's memory from the first step to the last, so that nobody sees a
+//! number that is neither in the cursor nor spare; a panic half-way leaves them in `spare`, where
+//! the next owner finds them.
+
+use std::collections::VecDeque;
+
+use odometer_core::block::Block;
+use odometer_process::faults::{self, Fault};
+use odometer_store::{JournalRow, Reserved};
+
+use crate::{
+    issuer::Memory,
+    ownership::Ownership,
+    queue::{Queue, Waiter},
+};
+
+impl Ownership {
+    /// Notes what a reservation brought and lays it behind what is held; the numbers below the
+    /// floor, which are left out, are counted. The block's fate is open from here on.
+    pub(crate) fn lay_in(&self, reserved: &Reserved) -> u64 {
+        let mut memory = self.memory.lock();
+        memory.note_reserved(reserved);
+        self.catch_up(&mut memory);
+        let (kept, n_cut) = clipped(reserved.block, memory.floor());
+        memory.spare.extend(kept);
+        n_cut
+    }
+
+    /// Deals what is held to those who wait, in order, and puts the rest into the cursor.
+    pub(crate) fn deal(&self, queue: &mut Queue) {
+        let low_water = self.low_water();
+        let mut memory = self.memory.lock();
+        if !queue.is_empty() {
+            self.close_into_spare(&mut memory);
+            let n_issued = queue.deal(&mut memory.spare);
+            self.add_direct(n_issued);
+        }
+        self.fill_from_spare(&mut memory, low_water);
+    }
+
+    /// The sequence is at its end: who can be served from memory is, the others get `refused`,
+    /// told how many numbers are left.
+    pub(crate) fn deal_the_last(&self, queue: &mut Queue, refused: impl Fn(Waiter, u64)) {
+        let low_water = self.low_water();
+        let mut memory = self.memory.lock();
+        self.close_into_spare(&mut memory);
+        for waiter in queue.take_all() {
+            let n_left = memory.spare.iter().map(Block::count).sum();
+            if waiter.count > n_left {
+                refused(waiter, n_left);
+                continue;
+            }
+            let mut alone = Queue::default();
+            alone.push(waiter);
+            let n_issued = alone.deal(&mut memory.spare);
+            self.add_direct(n_issued);
+        }
+        self.fill_from_spare(&mut memory, low_water);
+    }
+
+    /// Moves spare blocks into the cursor, as far as it has room.
+    pub(crate) fn refill_cursor(&self) {
+        let low_water = self.low_water();
+        self.fill_from_spare(&mut self.memory.lock(), low_water);
+    }
+
+    /// Takes out of memory what lies below the floor; how many numbers that were.
+    ///
+    /// The cursor is closed first: what was taken before is issued, what comes after is not below.
+    pub(crate) fn clip(&self) -> u64 {
+        let low_water = self.low_water();
+        let mut memory = self.memory.lock();
+        let floor = memory.floor();
+        let held = self.cursor.rest();
+        let is_below = |block: &Block| block.first() < floor;
+        if !held.iter().chain(&memory.spare).any(is_below) {
+            return 0;
+        }
+        self.close_into_spare(&mut memory);
+        let mut n_cut: u64 = 0;
+        let all = std::mem::take(&mut memory.spare);
+        for block in all {
+            let (kept, n_below) = clipped(block, floor);
+            n_cut = n_cut.saturating_add(n_below);
+            memory.spare.extend(kept);
+        }
+        self.fill_from_spare(&mut memory, low_water);
+        n_cut
+    }
+
+    /// The rows of blocks that are wholly issued; each is told once.
+    pub(crate) fn settle(&self) -> Vec<JournalRow> {
+        let mut memory = self.memory.lock();
+        if memory.held.is_empty() {
+            return Vec::new();
+        }
+        // Blocks of several databases do not follow one another, so each is asked for by itself.
+        let rest = self.cursor.rest();
+        let left: Vec<i64> = rest.iter().chain(&memory.spare).map(Block::first).collect();
+        let is_spent = |row: &JournalRow| !left.iter().any(|first| row.block.contains(*first));
+        let (spent, mut held): (Vec<_>, Vec<_>) = std::mem::take(&mut memory.held)
+            .into_iter()
+            .partition(is_spent);
+        held.shrink_to_fit();
+        memory.held = held;
+        spent
+    }
+
+    /// Takes everything out of memory: each open block with the first number not issued of it.
+    pub(crate) fn clear(&self) -> Vec<(JournalRow, Option<i64>)> {
+        let mut memory = self.memory.lock();
+        self.close_into_spare(&mut memory);
+        let left = std::mem::take(&mut memory.spare);
+        let held = std::mem::take(&mut memory.held);
+        let settled: Vec<(JournalRow, Option<i64>)> = held
+            .into_iter()
+            .map(|row| {
+                let next_unissued = left
+                    .iter()
+                    .map(Block::first)
+                    .find(|first| row.block.contains(*first));
+                (row, next_unissued)
+            })
+            .collect();
+        // What is given back may be adopted by this process again.
+        if let Some(first) = left.front() {
+            memory.all_below = memory.all_below.min(first.first());
+        }
+        settled
+    }
+
+    /// The fault of a takeover that starts from the block instead of from the cursor.
+    pub(crate) fn refill_with_what_was_held(&self) {
+        let newest = self.memory.lock().held.last().map(|row| row.block);
+        if let Some(newest) = newest {
+            // Where there is no room the fault does not show, and the control counts that.
+            let _room = self.cursor.fill(newest, 0);
+        }
+    }
+
+    /// What is left in the cursor lies below all that is spare.
+    fn close_into_spare(&self, memory: &mut Memory) {
+        for block in self.cursor.close().into_iter().rev() {
+            memory.spare.push_front(block);
+        }
+    }
+
+    fn fill_from_spare(&self, memory: &mut Memory, low_water: u64) {
+        while self.cursor.room() > 0
+            && let Some(block) = memory.spare.pop_front()
+        {
+            if self.cursor.fill(block, low_water).is_err() {
+                memory.spare.push_front(block);
+                break;
+            }
+        }
+        if memory.spare.is_empty() {
+            // Most names have none for most of the time.
+            memory.spare = VecDeque::new();
+        }
+    }
+}
+
+/// What of a block is not below the floor, and how many of its numbers are.
+fn clipped(block: Block, floor: i64) -> (Option<Block>, u64) {
+    if faults::is(Fault::FloorUnheld) {
+        return (Some(block), 0);
+    }
+    let n_below = block.count() - block.count_from(floor);
+    (block.split_front(n_below).1, n_below)
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests may fail loudly"
+)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_clipped_to_the_floor() {
+        let block = Block::new(10, 3, 5).unwrap();
+        for (floor, kept, n_below) in [
+            (0, Some((10, 3)), 0),
+            (10, Some((10, 3)), 0),
+            (11, Some((15, 2)), 1),
+            (15, Some((15, 2)), 1),
+            (20, Some((20, 1)), 2),
+            (21, None, 3),
+            (i64::MAX, None, 3),
+        ] {
+            let (rest, n_cut) = clipped(block, floor);
+            let rest = rest.map(|rest| (rest.first(), rest.count()));
+            assert_eq!((rest, n_cut), (kept, n_below), "floor {floor}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The names in memory in their order, for those who look through them.
+//!
+//! Made anew when somebody looks and the last one is old: the longer that took, the later, so that
+//! a million names cost no more of the machine than a few, however many look.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use odometer_core::name::SequenceName;
+use tokio::sync::Mutex;
+
+use crate::{issuer::Issuer, shared::Shared};
+
+/// So long it is good at least.
+const FRESH: Duration = Duration::from_millis(500);
+/// And for so many times the time that it took to make, which is then 2 % of one core at most.
+const TIMES: u32 = 50;
+/// Nobody has looked for so long: the memory is of better use elsewhere.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+
+/// What was made last.
+#[derive(Default)]
+pub(crate) struct Index(Arc<Mutex<Made>>);
+
+#[derive(Default)]
+struct Made {
+    names: Arc<[SequenceName]>,
+    good_until: Option<Instant>,
+    asked_at: Option<Instant>,
+}
+
+impl Shared {
+    /// The names in memory, in byte order; as they were a short while ago.
+    pub(crate) async fn names(self: &Arc<Self>) -> Arc<[SequenceName]> {
+        // Held by who makes it, also when its caller goes: whoever comes meanwhile waits for that.
+        let mut made = Arc::clone(&self.index.0).lock_owned().await;
+        let now = Instant::now();
+        if let Some(names) = made.names_at(now) {
+            return names;
+        }
+        let shared = Arc::clone(self);
+        let making = tokio::task::spawn_blocking(move || {
+            made.make(&shared.issuers);
+            Arc::clone(&made.names)
+        });
+        // It fails only where the runtime ends.
+        making.await.unwrap_or_default()
+    }
+
+    /// Drops what nobody looks at any more.
+    pub(crate) fn forget_index(&self, now: Instant) {
+        if let Ok(mut made) = self.index.0.try_lock() {
+            made.forget(now);
+        }
+    }
+}
+
+impl Made {
+    /// What was made, where it is still good enough for whoever looks now.
+    fn names_at(&mut self, now: Instant) -> Option<Arc<[SequenceName]>> {
+        self.asked_at = Some(now);
+        let is_good = self.good_until.is_some_and(|until| now < until);
+        is_good.then(|| Arc::clone(&self.names))
+    }
+
+    fn forget(&mut self, now: Instant) {
+        let rested = |at| now.saturating_duration_since(at) >= FORGOTTEN_AFTER;
+        if self.asked_at.is_some_and(rested) {
+            *self = Self::default();
+        }
+    }
+
+    fn make(&mut self, issuers: &papaya::HashMap<SequenceName, Arc<Issuer>>) {
+        let started = Instant::now();
+        let mut names: Vec<SequenceName> = issuers.pin().keys().cloned().collect();
+        names.sort_unstable();
+        self.names = names.into();
+        let took = started.elapsed();
+        self.good_until = Some(started + took + FRESH.max(took * TIMES));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use odometer_core::period::CounterKey;
+
+    use super::*;
+
+    #[test]
+    fn names_are_in_their_order_and_stay_so_for_a_while() {
+        let issuers = papaya::HashMap::new();
+        for text in ["b", "B", "a-1", "a", "10", "9"] {
+            let name = SequenceName::parse(text).unwrap();
+            let issuer = Arc::new(Issuer::new(CounterKey::whole(name.clone())));
+            issuers.pin().insert(name, issuer);
+        }
+        let mut made = Made::default();
+        let before = Instant::now();
+        made.make(&issuers);
+        let took = before.elapsed();
+        let names: Vec<&str> = made.names.iter().map(SequenceName::as_str).collect();
+        assert_eq!(names, ["10", "9", "B", "a", "a-1", "b"]);
+        let good_for = made.good_until.unwrap().duration_since(before);
+        assert!(good_for >= FRESH, "{good_for:?}");
+        assert!(good_for <= FRESH + took * (TIMES + 2), "{good_for:?}");
+        // And are then not made anew.
+        issuers.pin().clear();
+        assert_eq!(made.names_at(before).unwrap().len(), 6);
+        assert_eq!(made.names_at(before + good_for), None);
+        let again = Instant::now();
+        made.make(&issuers);
+        assert_eq!(made.names_at(again).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn what_nobody_looks_at_is_forgotten() {
+        let mut made = Made::default();
+        let start = Instant::now();
+        made.names = [SequenceName::parse("orders").unwrap()].into();
+        assert_eq!(made.names_at(start), None);
+        made.forget(start + FORGOTTEN_AFTER / 2);
+        assert_eq!(made.names.len(), 1);
+        made.forget(start + FORGOTTEN_AFTER);
+        assert_eq!((made.names.len(), made.asked_at), (0, None));
+    }
+}

@@ -1,0 +1,519 @@
+//! How the actor of a time-ordered sequence gets a worker id, keeps it and gives it back.
+//!
+//! ```text
+//! no lease ──look──▶ the sequence lives ──lease──▶ open ──due, or its time used up──▶ renewed
+//!     ▲                                              │ the clock was set back: another id, or waited for
+//!     └──────────── ended, closed, given back ───────┘
+//! ```
+//!
+//! A lease that the store says to be lost, because `recover` voided it or another holder has the id,
+//! keeps its time for itself: ids are issued until it ends, while another worker id is sought.
+//!
+//! One statement for the lease is under way at a time. A renewal is due after a third of the lease:
+//! the takers and the sweep see that, so that no actor needs a timer for it; one that is parked
+//! renews nothing, and its lease runs out.
+
+use std::{
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use actix::{AsyncContext, Context, SpawnHandle, WrapFuture, fut::ActorFutureExt};
+use futures_util::future::join_all;
+use odometer_core::snowflake::{High, Layout, NotOpened};
+use odometer_process::{
+    clock,
+    faults::{self, Fault},
+};
+use odometer_store::{Choice, LeaseError, LeaseWanted, Pool, Resolved, StoreError, WorkerLease};
+use tokio::task::JoinHandle;
+use tracing::Instrument as _;
+
+use crate::{
+    actor::{InFlight, SequenceActor, State},
+    error::SequenceError,
+    stamping::clock_behind,
+    timed::{Timed, Unused},
+};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::sequence::leasing";
+
+/// Between two renewals of time that is used up.
+pub(crate) const PACE: Duration = Duration::from_millis(100);
+/// For so long what kept a lease from being had is told without asking again.
+const REFUSED_FOR: Duration = Duration::from_millis(250);
+/// For so long it counts that the store has said that the sequence lives.
+const LOOKED_FOR: Duration = Duration::from_secs(1);
+/// What kept a lease from being had is logged again after so long without it.
+const LOGGED_AGAIN: Duration = Duration::from_secs(60);
+
+/// What an actor remembers between two steps of a lease.
+#[derive(Default)]
+pub(crate) struct Leasing {
+    /// When the store has last said that the sequence lives; asked for anew for each lease.
+    looked_at: Option<Instant>,
+    /// What kept the last lease from being had, and until when that is told.
+    refused: Option<(Instant, SequenceError)>,
+    /// When the clock is looked at again.
+    pub(crate) awaited: Option<(Instant, SpawnHandle)>,
+    /// Closed while its renewal was under way.
+    parting: Option<Unused>,
+    /// Worker ids on their way back.
+    returning: Vec<JoinHandle<()>>,
+}
+
+/// For whom a lease is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// There is none.
+    First,
+    /// The one there is is of no use for so long.
+    Instead(Duration),
+    /// The one there is was lost, and serves until it ends.
+    Anew,
+}
+
+impl SequenceActor {
+    /// The sequence turned out to be time-ordered: whoever waits is served in that way.
+    pub(crate) fn learn_timed(&mut self, mut known: Resolved) {
+        // What is read next is read, and not tried on the strength of this.
+        known.trusted = false;
+        let layout = known.definition.layout.unwrap_or_default();
+        if self.issuer.remaining() > 0 {
+            // Of another sequence, from before a recovery.
+            self.give_back();
+        }
+        if let Some(other) = self.issuer.timed()
+            && *other.layout() != layout
+        {
+            self.leave_timed();
+        }
+        self.issuer.note_known(known, None);
+        self.issuer.learn_layout(&layout);
+        self.leasing.looked_at = Some(Instant::now());
+        self.enforce();
+    }
+
+    /// The sequence is not time-ordered any more, which only a recovery can bring about.
+    pub(crate) fn leave_timed(&mut self) {
+        self.close_timed();
+        self.issuer.forget_layout();
+    }
+
+    /// The time that is reserved is used up: more is reserved, or another worker id is taken.
+    ///
+    /// A renewal brings as much time as has passed since the one before, so that ids which are
+    /// counted faster than time goes by need a worker id that has time to spare.
+    pub(crate) fn reserve_time(&mut self, timed: &Arc<Timed>, context: &mut Context<Self>) {
+        let Some(held) = timed.held() else {
+            self.seek(timed, Purpose::First, context);
+            return;
+        };
+        if let Some((_, error)) = self.refusal() {
+            self.refuse_unserved(timed, &error, context);
+            return;
+        }
+        let since = held.renewed.elapsed();
+        if since >= PACE {
+            if self.retry.is_none() || self.is_asked_for() {
+                self.renew(timed, context);
+            }
+        } else if timed.layout().high == High::Worker
+            && self.shared.settings.worker.is_none()
+            // Where a whole lease was not enough, the next one is not either.
+            && timed.has_issued()
+        {
+            self.seek(timed, Purpose::Instead(PACE), context);
+        } else {
+            self.look_again(PACE.saturating_sub(since), context);
+        }
+    }
+
+    fn is_asked_for(&self) -> bool {
+        !(self.queue.is_empty() && self.apart.is_empty())
+    }
+
+    /// How far ahead time is reserved.
+    fn hold(&self) -> Duration {
+        let memory = self.issuer.memory.lock();
+        let known = memory.known.as_ref();
+        known.map_or(Duration::ZERO, |known| {
+            let hold = known.definition.block.hold.as_secs_f64();
+            Duration::try_from_secs_f64(hold).unwrap_or_default()
+        })
+    }
+
+    pub(crate) fn renew(&mut self, timed: &Arc<Timed>, context: &mut Context<Self>) {
+        let Some(held) = timed.held() else {
+            return;
+        };
+        if held.is_lost {
+            self.seek(timed, Purpose::Anew, context);
+            return;
+        }
+        self.in_flight = Some(InFlight::Renewal);
+        self.state = State::Prefetching;
+        let (store, hold) = (Arc::clone(&self.shared.store), self.hold());
+        let renewing = async move { store.renew_lease(&held.key, hold).await };
+        let timed = Arc::clone(timed);
+        context.spawn(
+            renewing
+                .into_actor(self)
+                .map(move |outcome, actor, context| {
+                    actor.in_flight = None;
+                    actor.renewed(&timed, outcome, hold, context);
+                }),
+        );
+    }
+
+    fn renewed(
+        &mut self,
+        timed: &Arc<Timed>,
+        outcome: Result<WorkerLease, LeaseError>,
+        hold: Duration,
+        context: &mut Context<Self>,
+    ) {
+        if let Some(mut unused) = self.leasing.parting.take() {
+            if let Ok(lease) = outcome {
+                unused.key = lease.key;
+            }
+            self.return_id(unused);
+            self.go_on(context);
+            return;
+        }
+        match outcome {
+            Ok(lease) => {
+                // Why another one was not had, if it was not, still holds.
+                self.reset_backoff();
+                let key = lease.key.clone();
+                let from_ms = lease.until_ms;
+                if !timed.extend(lease, hold) {
+                    self.return_id(Unused { key, from_ms });
+                }
+            }
+            Err(LeaseError::Lost) => {
+                tracing::warn!(
+                    target: TARGET,
+                    sequence = self.issuer.key.sequence.as_str(),
+                    worker = timed.worker(),
+                    "the lease of a worker id was lost: another one is taken"
+                );
+                if !timed.lose() {
+                    // There is nothing that could be given back.
+                    let _lost = timed.close();
+                }
+            }
+            Err(error) => self.not_leased(timed, error, None, context),
+        }
+        self.go_on(context);
+    }
+
+    /// Gets a worker id, after a look whether the sequence lives; tells those who wait why not,
+    /// where that was just told others.
+    pub(crate) fn seek(
+        &mut self,
+        timed: &Arc<Timed>,
+        purpose: Purpose,
+        context: &mut Context<Self>,
+    ) {
+        if self.in_flight.is_some() {
+            return;
+        }
+        if let Some((_, error)) = self.refusal() {
+            self.refuse_unserved(timed, &error, context);
+            self.tell_loading();
+            if purpose == Purpose::Anew {
+                self.try_again_later(context);
+            }
+            return;
+        }
+        if purpose == Purpose::First && timed.is_lost() {
+            // It has ended meanwhile.
+            let _lost = timed.close();
+        }
+        let is_held = timed.held().is_some();
+        match purpose {
+            // It has ended by our clock, and perhaps not by the database's.
+            Purpose::First if is_held => self.renew(timed, context),
+            Purpose::First if !self.has_looked() => {
+                if self.queue.is_empty() && !self.apart.is_empty() {
+                    // It does not show in the request that somebody waits.
+                    self.urgency.notify_one();
+                }
+                let request = self.request(&InFlight::Refill);
+                self.in_flight = Some(InFlight::Refill);
+                self.state = State::Reserving;
+                self.reserve(request, context);
+            }
+            Purpose::Instead(wait) if self.shared.settings.worker.is_some() => {
+                self.refuse_unserved(timed, &clock_behind(wait), context);
+            }
+            Purpose::First | Purpose::Instead(_) | Purpose::Anew => {
+                self.lease(timed, purpose, context)
+            }
+        }
+    }
+
+    /// The store did not say that the sequence lives: `error` is why.
+    pub(crate) fn look_failed(&mut self, error: &StoreError, context: &mut Context<Self>) {
+        let told = self.told(error);
+        self.note_refusal(&told);
+        if let Some(timed) = self.issuer.timed() {
+            self.refuse_unserved(&timed, &told, context);
+        }
+    }
+
+    /// What kept a lease from being had need not do so any more.
+    pub(crate) fn forget_refusal(&mut self) {
+        self.leasing.refused = None;
+    }
+
+    /// Whether the store has just said that the sequence lives; it serves for one lease.
+    fn has_looked(&mut self) -> bool {
+        let looked_at = self.leasing.looked_at.take();
+        looked_at.is_some_and(|at| at.elapsed() < LOOKED_FOR)
+    }
+
+    fn lease(&mut self, timed: &Arc<Timed>, purpose: Purpose, context: &mut Context<Self>) {
+        let hold = self.hold();
+        let wanted = self.wanted(timed.layout(), hold);
+        self.in_flight = Some(InFlight::Lease);
+        self.state = State::Reserving;
+        let (shared, of) = (Arc::clone(&self.shared), self.issuer.store());
+        let call = self.call_of(&InFlight::Lease);
+        let leasing = async move { shared.store.lease(&of, wanted).await };
+        let timed = Arc::clone(timed);
+        let leasing = leasing.instrument(call.clone());
+        context.spawn(
+            leasing
+                .into_actor(self)
+                .map(move |outcome, actor, context| {
+                    actor.in_flight = None;
+                    call.in_scope(|| match outcome {
+                        Ok(lease) => actor.leased(&timed, lease, hold, context),
+                        Err(error) => actor.not_leased(&timed, error, Some(purpose), context),
+                    });
+                    actor.go_on(context);
+                }),
+        );
+    }
+
+    fn wanted(&self, layout: &Layout, hold: Duration) -> LeaseWanted {
+        let settings = &self.shared.settings;
+        // Ids that are counted may begin ahead of the clock, as far as time enough is reserved.
+        let ahead = match layout.high {
+            High::Time => settings.clock_wait,
+            High::Worker => hold / 2,
+        };
+        let ahead_ms = i64::try_from(ahead.as_millis()).unwrap_or(i64::MAX);
+        LeaseWanted {
+            pool: Pool::Sequence(self.issuer.key.sequence.clone()),
+            bits: layout.worker,
+            holder: Arc::clone(&settings.holder),
+            ttl: hold,
+            choice: settings.worker.map_or(Choice::Any, Choice::Exact),
+            usable_by_ms: (!faults::is(Fault::NoReservedUntil))
+                .then(|| clock::now_ms().saturating_add(ahead_ms)),
+        }
+    }
+
+    fn leased(
+        &mut self,
+        timed: &Arc<Timed>,
+        lease: WorkerLease,
+        hold: Duration,
+        context: &mut Context<Self>,
+    ) {
+        self.reset_backoff();
+        self.forget_refusal();
+        let is_unwanted = self.state == State::Draining || self.issuer.memory.lock().is_retired();
+        if is_unwanted {
+            let (key, from_ms) = (lease.key, lease.from_ms);
+            self.return_id(Unused { key, from_ms });
+            return;
+        }
+        if let Some(unused) = timed.close() {
+            self.return_id(unused);
+        }
+        let worker = lease.key.worker;
+        match timed.open(lease, hold) {
+            Ok(()) => tracing::debug!(
+                target: TARGET,
+                sequence = self.issuer.key.sequence.as_str(),
+                worker,
+                "a worker id was leased"
+            ),
+            Err((refused, unused)) => {
+                self.return_id(unused);
+                let told = self.not_opened(timed.layout(), refused);
+                self.note_refusal(&told);
+                self.refuse_unserved(timed, &told, context);
+            }
+        }
+    }
+
+    fn not_opened(&self, layout: &Layout, refused: NotOpened) -> SequenceError {
+        match refused {
+            NotOpened::TimeEnds => self.time_ended(),
+            NotOpened::NoTime { tick, .. } => {
+                let ahead_ms = layout.unix_ms_of(tick).saturating_sub(clock::now_ms());
+                clock_behind(Duration::from_millis(u64::try_from(ahead_ms).unwrap_or(0)))
+            }
+            NotOpened::Open | NotOpened::Worker { .. } => {
+                tracing::error!(
+                    target: TARGET,
+                    sequence = self.issuer.key.sequence.as_str(),
+                    error = %refused,
+                    "a worker id cannot be used"
+                );
+                SequenceError::Internal
+            }
+        }
+    }
+
+    /// A lease was not had, or not renewed: `purpose` is what it was asked for.
+    fn not_leased(
+        &mut self,
+        timed: &Arc<Timed>,
+        error: LeaseError,
+        purpose: Option<Purpose>,
+        context: &mut Context<Self>,
+    ) {
+        let told = match (purpose, self.lease_told(error)) {
+            // The one there is can be used again before.
+            (Some(Purpose::Instead(wait)), SequenceError::ClockBehind { wait_ms }) => {
+                clock_behind(wait.min(Duration::from_millis(wait_ms)))
+            }
+            (Some(Purpose::Instead(wait)), SequenceError::NoWorkerId { .. }) => clock_behind(wait),
+            (_, told) => told,
+        };
+        self.note_refusal(&told);
+        self.refuse_unserved(timed, &told, context);
+        self.tell_loading();
+        let is_kept = matches!(purpose, None | Some(Purpose::Anew));
+        if is_kept && self.state != State::Draining {
+            self.try_again_later(context);
+        }
+    }
+
+    /// What was told others a moment ago.
+    fn refusal(&mut self) -> Option<(Instant, SequenceError)> {
+        let refused = self.leasing.refused.clone();
+        refused.filter(|(until, _)| Instant::now() < *until)
+    }
+
+    fn note_refusal(&mut self, told: &SequenceError) {
+        let earlier = self.leasing.refused.as_ref();
+        let is_news = earlier.is_none_or(|(until, earlier)| {
+            std::mem::discriminant(earlier) != std::mem::discriminant(told)
+                || until.elapsed() > LOGGED_AGAIN
+        });
+        // That the store is away is logged where it is found.
+        let is_its_own = matches!(
+            told,
+            SequenceError::ClockBehind { .. }
+                | SequenceError::ClockAhead { .. }
+                | SequenceError::NoWorkerId { .. }
+                | SequenceError::NoSuchWorker { .. }
+                | SequenceError::WorkerHeld { .. }
+        );
+        if is_news && is_its_own {
+            tracing::warn!(
+                target: TARGET,
+                sequence = self.issuer.key.sequence.as_str(),
+                reason = %told,
+                "no worker id can be had for a time-ordered sequence"
+            );
+        }
+        self.leasing.refused = Some((Instant::now() + REFUSED_FOR, told.clone()));
+    }
+
+    fn lease_told(&self, error: LeaseError) -> SequenceError {
+        match error {
+            LeaseError::NoneFree { workers } => match self.shared.settings.worker {
+                Some(worker) if worker >= workers => {
+                    SequenceError::NoSuchWorker { worker, workers }
+                }
+                Some(_) | None => SequenceError::NoWorkerId { workers },
+            },
+            LeaseError::NoneUsable { from_ms } => {
+                let ahead_ms = from_ms.saturating_sub(clock::now_ms());
+                clock_behind(Duration::from_millis(u64::try_from(ahead_ms).unwrap_or(0)))
+            }
+            LeaseError::Held { worker } => SequenceError::WorkerHeld { worker },
+            LeaseError::ClockAhead { by_ms } => SequenceError::ClockAhead { by_ms },
+            LeaseError::Unavailable => SequenceError::StoreUnavailable,
+            LeaseError::WentBack => SequenceError::StoreWentBack,
+            LeaseError::Lost | LeaseError::Deadline | LeaseError::MayHaveHappened => {
+                SequenceError::RefillTimeout
+            }
+            LeaseError::OldSchema
+            | LeaseError::OtherWidth { .. }
+            | LeaseError::TooManyPools { .. }
+            | LeaseError::NotOfTheLease { .. } => {
+                tracing::error!(
+                    target: TARGET,
+                    sequence = self.issuer.key.sequence.as_str(),
+                    error = %error,
+                    "no worker id can be leased"
+                );
+                SequenceError::Internal
+            }
+        }
+    }
+
+    /// What has ended is dealt with; what comes next is done.
+    fn go_on(&mut self, context: &mut Context<Self>) {
+        if self.state == State::Draining {
+            self.finish_draining(context);
+        } else {
+            self.advance(context);
+        }
+    }
+
+    /// Issues nothing from here on, and gives the worker id back with the time that is left.
+    pub(crate) fn close_timed(&mut self) {
+        let Some(unused) = self.issuer.timed().and_then(|timed| timed.close()) else {
+            return;
+        };
+        if matches!(self.in_flight, Some(InFlight::Renewal)) {
+            // What comes back then is given back.
+            self.leasing.parting = Some(unused);
+        } else {
+            self.return_id(unused);
+        }
+    }
+
+    /// Resolves when the store has the worker ids that are on their way back; `None` where none is.
+    pub(crate) fn returned(&mut self) -> Option<impl Future<Output = ()> + 'static> {
+        let returning = std::mem::take(&mut self.leasing.returning);
+        if returning.is_empty() {
+            return None;
+        }
+        Some(async move {
+            // One that failed rests until its lease ends.
+            let _done = join_all(returning).await;
+        })
+    }
+
+    fn return_id(&mut self, unused: Unused) {
+        let shared = Arc::clone(&self.shared);
+        let name = self.issuer.key.sequence.clone();
+        let returning = self.shared.store.finish(async move {
+            let Unused { key, from_ms } = unused;
+            if let Err(error) = shared.store.give_back_lease(&key, Some(from_ms)).await {
+                tracing::debug!(
+                    target: TARGET,
+                    sequence = name.as_str(),
+                    worker = key.worker,
+                    error = %error,
+                    "a worker id was not given back: it rests until its lease ends"
+                );
+            }
+        });
+        self.leasing.returning.retain(|one| !one.is_finished());
+        self.leasing.returning.push(returning);
+    }
+}

@@ -1,0 +1,298 @@
+//! The life of a sequence: defined, advanced, retired, restored.
+//!
+//! A change that the store has taken holds here before its caller is answered, also where that
+//! caller has gone.
+
+use std::sync::Arc;
+
+use odometer_core::{
+    block::Block,
+    definition::{Definition, DefinitionChange},
+    format::Format,
+    name::SequenceName,
+    period::{CounterKey, Period, PeriodKind},
+    runway::Runway,
+    snowflake::Layout,
+};
+use odometer_process::{
+    clock,
+    faults::{self, Fault},
+};
+use odometer_store::{Act, Altered, Changed, StoreError};
+use tracing::Instrument as _;
+
+use crate::{
+    audit::{self, Author},
+    changes::{Concerns, Removed},
+    description::{Condition, Defined, Rehearsed, Standing},
+    directory::{Directory, asked_for},
+    error::SequenceError,
+    periods::Periods,
+};
+
+/// Numbers that a rehearsal shows.
+const N_SAMPLES: usize = 3;
+/// The caller's key that a rehearsal shows ids of.
+const SAMPLE_KEY: &str = "key";
+
+impl Directory {
+    /// Creates or changes a sequence; here it holds at once.
+    ///
+    /// # Errors
+    /// Nothing was changed, but with [`SequenceError::MayHaveChanged`]; so for all changes.
+    pub async fn define(
+        &self,
+        name: &SequenceName,
+        change: DefinitionChange,
+        condition: Condition,
+        author: Author,
+    ) -> Result<Defined, SequenceError> {
+        let act = self.definition(name, change, false);
+        let altered = self.change(name, act, condition, author).await?;
+        let warnings = warnings(&altered);
+        Ok(Defined {
+            created: altered.before.is_none(),
+            definition: altered.after.definition,
+            version: altered.after.version,
+            warnings,
+        })
+    }
+
+    /// Checks what [`Directory::define`] would do, and does nothing.
+    ///
+    /// # Errors
+    /// Why it would not be done.
+    pub async fn rehearse(
+        &self,
+        name: &SequenceName,
+        change: DefinitionChange,
+        condition: Condition,
+    ) -> Result<Rehearsed, SequenceError> {
+        let act = self.definition(name, change, true);
+        let last_seen = self.last_seen(&CounterKey::whole(name.clone()));
+        let store = &self.shared.store;
+        let altered = store.alter(name, act, condition, last_seen).await;
+        let altered = altered.map_err(|error| SequenceError::from_store(name, error))?;
+        let warnings = warnings(&altered);
+        let definition = Arc::clone(&altered.after.definition);
+        let key = asked_for(name, None, &definition)?;
+        let next_value = match key.period.shown() {
+            None if definition.period == PeriodKind::None => altered.after.next_value,
+            None => definition.start,
+            // What nobody has used begins at its start.
+            Some(_) => match self.shared.store.look_up(&key).await {
+                Ok((_listed, Some(seen))) => seen.next_value,
+                Ok((_, None)) | Err(_) => definition.start,
+            },
+        };
+        Ok(Rehearsed {
+            samples: self.samples(&key, &definition, next_value)?,
+            runway: Runway::of(&definition, next_value, altered.after.rate, clock::now_ms()),
+            warnings,
+            definition,
+        })
+    }
+
+    /// What this replica would give next, as it is printed.
+    fn samples(
+        &self,
+        key: &CounterKey,
+        definition: &Definition,
+        next_value: i64,
+    ) -> Result<Vec<String>, SequenceError> {
+        let format = Format::of(definition).map_err(|_| SequenceError::Internal)?;
+        let is_keyed = key.period.is_none() && definition.period == PeriodKind::Keyed;
+        let period = if is_keyed {
+            Period::parse(SAMPLE_KEY)?
+        } else {
+            key.period.clone()
+        };
+        let printer = format.printer(&period);
+        let from_store =
+            std::iter::successors(Some(next_value), |n| n.checked_add(definition.step))
+                .take_while(|number| !definition.exhausted(*number));
+        let numbers = self.in_memory(key).into_iter().chain(from_store);
+        let numbers: Vec<i64> = match &definition.layout {
+            Some(layout) => of_now(layout),
+            None => numbers.take(N_SAMPLES).collect(),
+        };
+        let print = |number| {
+            let mut printed = String::new();
+            printer.print(number, &mut printed);
+            printed
+        };
+        Ok(numbers.into_iter().map(print).collect())
+    }
+
+    /// Lets nothing below `floor` be issued any more: here from now on, elsewhere as soon as the
+    /// other replicas learn of it.
+    ///
+    /// # Errors
+    /// As for [`Directory::define`].
+    pub async fn advance(
+        &self,
+        name: &SequenceName,
+        period: Option<&Period>,
+        (floor, confirm): (i64, bool),
+        condition: Condition,
+        author: Author,
+    ) -> Result<Standing, SequenceError> {
+        if let Some(period) = period {
+            let whole = CounterKey::whole(name.clone());
+            let found = self.shared.store.look_up(&whole).await;
+            let (listed, _seen) = found.map_err(|error| SequenceError::from_store(name, error))?;
+            let periods = Periods::of(&listed.definition);
+            let periods = periods.ok_or_else(|| SequenceError::NoPeriods { name: name.clone() })?;
+            periods.choose(Some(period), clock::now_ms())?;
+        }
+        let act = Act::Advance {
+            period: period.cloned().unwrap_or_default(),
+            floor,
+            confirm,
+        };
+        let altered = self.change(name, act, condition, author).await?;
+        Ok(standing(&altered))
+    }
+
+    /// Lets nothing be issued of a caller's key any more. Removed already, it stays so.
+    ///
+    /// # Errors
+    /// As for [`Directory::define`].
+    pub async fn remove_period(
+        &self,
+        name: &SequenceName,
+        period: Period,
+        condition: Condition,
+        author: Author,
+    ) -> Result<Standing, SequenceError> {
+        let act = Act::RemovePeriod { period };
+        let altered = self.change(name, act, condition, author).await?;
+        Ok(standing(&altered))
+    }
+
+    /// Lets nothing be issued any more. Retired already, it stays so.
+    ///
+    /// # Errors
+    /// As for [`Directory::define`].
+    pub async fn retire(
+        &self,
+        name: &SequenceName,
+        condition: Condition,
+        author: Author,
+    ) -> Result<Standing, SequenceError> {
+        let altered = self.change(name, Act::Retire, condition, author).await?;
+        Ok(standing(&altered))
+    }
+
+    /// Lets a retired sequence go on above everything that was ever reserved of it.
+    ///
+    /// # Errors
+    /// As for [`Directory::define`].
+    pub async fn restore(
+        &self,
+        name: &SequenceName,
+        condition: Condition,
+        author: Author,
+    ) -> Result<Standing, SequenceError> {
+        let altered = self.change(name, Act::Restore, condition, author).await?;
+        Ok(standing(&altered))
+    }
+
+    fn definition(&self, name: &SequenceName, change: DefinitionChange, dry_run: bool) -> Act {
+        Act::Define {
+            change: Box::new(change),
+            template: self.shared.settings.templates.behind(name),
+            dry_run,
+        }
+    }
+
+    /// Changes it in the store and then here, to the end, whoever stops waiting for it.
+    async fn change(
+        &self,
+        name: &SequenceName,
+        act: Act,
+        condition: Condition,
+        author: Author,
+    ) -> Result<Altered, SequenceError> {
+        let (shared, of) = (Arc::clone(&self.shared), name.clone());
+        let key = CounterKey {
+            sequence: name.clone(),
+            period: act.period(),
+        };
+        let last_seen = self.last_seen(&key);
+        let work = async move {
+            let outcome = shared.store.alter(&of, act.clone(), condition, last_seen);
+            let altered = match outcome.await {
+                Ok(altered) => altered,
+                Err(error) => {
+                    if matches!(error, StoreError::MayHaveChanged) {
+                        audit::note_uncertain(&author, &of, &act);
+                    }
+                    return Err(SequenceError::of_counter(&key, error));
+                }
+            };
+            audit::note(&author, &of, &act, &altered);
+            // Also where it stood so before: an earlier answer of the store may have been lost.
+            let after = &altered.after;
+            let concerns = match &act {
+                Act::Advance { .. } | Act::RemovePeriod { .. } => {
+                    Concerns::One(&after.period, Removed(after.is_removed))
+                }
+                // Of a retirement elsewhere this replica may not have heard.
+                Act::Restore => Concerns::Unknown,
+                Act::Define { .. } | Act::Retire => Concerns::None,
+            };
+            shared.apply(&changed(of, &altered), concerns).await;
+            Ok(altered)
+        };
+        if faults::is(Fault::ChangeUnfinished) {
+            return work.await;
+        }
+        let done = self.shared.store.finish(work.in_current_span()).await;
+        // It can only be stopped by the end of the store, which is the program's.
+        done.unwrap_or(Err(SequenceError::MayHaveChanged))
+    }
+
+    /// The numbers in memory that would be given next, as many as a rehearsal shows.
+    fn in_memory(&self, key: &CounterKey) -> Vec<i64> {
+        let issuer = self.shared.find(key);
+        let blocks = issuer.map(|issuer| issuer.cursor.rest());
+        let blocks = blocks.iter().flat_map(|blocks| blocks.iter());
+        blocks.flat_map(Block::values).take(N_SAMPLES).collect()
+    }
+}
+
+fn changed(name: SequenceName, altered: &Altered) -> Changed {
+    Changed {
+        name,
+        is_live: altered.after.is_live,
+        definition: Some(Arc::clone(&altered.after.definition)),
+        version: altered.after.version,
+        floor: altered.after.floor,
+    }
+}
+
+fn standing(altered: &Altered) -> Standing {
+    let before = altered.before.as_ref();
+    Standing {
+        changed: before.is_some_and(|before| {
+            before.floor != altered.after.floor || before.is_live != altered.after.is_live
+        }),
+        floor: altered.after.floor,
+        high_water_mark: altered.after.next_value,
+        version: altered.after.version,
+    }
+}
+
+/// Ids that a worker might give now.
+fn of_now(layout: &Layout) -> Vec<i64> {
+    let tick = layout.tick_at(clock::now_ms()).unwrap_or_default();
+    layout.sample(tick, N_SAMPLES as u64)
+}
+
+fn warnings(altered: &Altered) -> Vec<String> {
+    let after = &altered.after;
+    after
+        .definition
+        .warnings(after.next_value, after.rate, clock::now_ms())
+}

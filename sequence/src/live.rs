@@ -1,0 +1,144 @@
+//! What memory alone knows, for those who watch: this replica, and the names in it.
+
+use std::sync::Arc;
+
+use odometer_core::{
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
+use odometer_store::StoreHealth;
+
+use crate::{
+    description::{LivePage, LiveSequence, State, Watched},
+    directory::{Directory, asked_for},
+    error::SequenceError,
+    issuer::Issuer,
+    shared::Shared,
+};
+
+/// Names that are looked at for one page: of more that do not fit the next page goes on.
+const LOOKED_AT: usize = 10_000;
+
+/// Names, and periods of them, that are looked at before other callers get a turn.
+const LOOKED_AT_ONCE: usize = 100;
+
+impl Directory {
+    /// This process, as the journal calls it.
+    pub fn holder(&self) -> &str {
+        self.shared.store.holder()
+    }
+
+    /// Names in memory, and periods of them.
+    pub fn n_live(&self) -> usize {
+        self.shared
+            .n_live
+            .load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// How each store is, in the order of the configuration.
+    pub fn health(&self) -> Vec<StoreHealth> {
+        self.shared.store.health()
+    }
+
+    /// A page of the names in memory, in byte order, those after `after` that contain a text.
+    ///
+    /// It may have less than `limit` names, even none, and yet be followed by another one.
+    pub async fn live(&self, contains: &str, after: &str, limit: usize) -> LivePage {
+        let names = self.shared.names().await;
+        let start = names.partition_point(|name| name.as_str() <= after);
+        let rest = names.get(start..).unwrap_or_default();
+        let mut page = LivePage::default();
+        let mut n_at_once = 0;
+        for (n_seen, name) in rest.iter().enumerate() {
+            if n_seen >= LOOKED_AT || page.sequences.len() >= limit {
+                page.next = n_seen
+                    .checked_sub(1)
+                    .and_then(|last| rest.get(last))
+                    .cloned();
+                break;
+            }
+            n_at_once += 1;
+            if name.as_str().contains(contains) {
+                let head = self.shared.issuers.pin().get(name).cloned();
+                let shown = head.and_then(|head| self.shared.show(&head, None).ok()?);
+                n_at_once += shown.as_ref().and_then(|it| it.n_periods).unwrap_or(0);
+                page.sequences.extend(shown);
+            }
+            if n_at_once >= LOOKED_AT_ONCE {
+                n_at_once = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+        page
+    }
+
+    /// One name with its last minutes; `None` where it is not in memory.
+    ///
+    /// # Errors
+    /// It has no such period.
+    pub fn watch(
+        &self,
+        name: &SequenceName,
+        period: Option<&Period>,
+    ) -> Result<Option<Watched>, SequenceError> {
+        let head = self.shared.issuers.pin().get(name).cloned();
+        let shown = head.map(|head| self.shared.show(&head, period));
+        let Some(sequence) = shown.transpose()?.flatten() else {
+            return Ok(None);
+        };
+        let key = CounterKey {
+            sequence: name.clone(),
+            period: sequence.state.period.clone(),
+        };
+        Ok(Some(Watched {
+            moments: self.shared.histories.of(&key),
+            sequence,
+        }))
+    }
+}
+
+impl Shared {
+    /// What is known of the sequence whose head this is, and of the period that is named, or of the
+    /// present one; `None` where nothing is known yet.
+    fn show(
+        &self,
+        head: &Arc<Issuer>,
+        period: Option<&Period>,
+    ) -> Result<Option<LiveSequence>, SequenceError> {
+        let name = &head.key.sequence;
+        let Some(definition) = head.definition() else {
+            return Ok(None);
+        };
+        let key = asked_for(name, period, &definition)?;
+        let members = head.periods().map(|periods| periods.members());
+        let issuer = self.find(&key);
+        let span = issuer.as_ref().and_then(|issuer| issuer.span);
+        let (mut state, n_remaining) = match (&members, issuer) {
+            // Of keys none is the present one: these are the sums of all.
+            (Some(members), _) if key.period.is_none() => sum_of(members),
+            (_, Some(issuer)) => (issuer.state(), issuer.remaining()),
+            (_, None) => (State::default(), 0),
+        };
+        state.period = key.period;
+        Ok(Some(LiveSequence {
+            name: name.clone(),
+            n_periods: members.map(|members| members.len()),
+            is_retired: head.memory.lock().is_retired(),
+            period_until_ms: span.map(|span| span.until_ms),
+            n_remaining,
+            state,
+            definition,
+        }))
+    }
+}
+
+fn sum_of(members: &[Arc<Issuer>]) -> (State, u64) {
+    let n_remaining = members
+        .iter()
+        .fold(0_u64, |sum, member| sum.saturating_add(member.remaining()));
+    let state = State {
+        rate: members.iter().map(|member| member.rate()).sum(),
+        ..State::default()
+    };
+    (state, n_remaining)
+}

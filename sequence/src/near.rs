@@ -1,0 +1,126 @@
+//! Which names a caller may have meant who gave one that does not exist.
+
+use std::time::{Duration, Instant};
+
+use odometer_core::name::SequenceName;
+use parking_lot::Mutex;
+
+use crate::directory::Directory;
+
+/// Names that are suggested at most.
+const MOST: usize = 3;
+
+/// Searches that this replica makes in a second, so that wrong names are no load on the database.
+const SEARCHES_A_SECOND: u32 = 3;
+
+/// How long a refusal waits for its suggestion.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The searches that may still be made.
+#[derive(Debug)]
+pub(crate) struct Allowance(Mutex<(Instant, u32)>);
+
+impl Allowance {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new((Instant::now(), SEARCHES_A_SECOND)))
+    }
+
+    /// Whether one more may be made now.
+    fn take(&self, now: Instant) -> bool {
+        let mut second = self.0.lock();
+        if now.saturating_duration_since(second.0) >= Duration::from_secs(1) {
+            *second = (now, SEARCHES_A_SECOND);
+        }
+        let may = second.1 > 0;
+        second.1 = second.1.saturating_sub(1);
+        may
+    }
+}
+
+impl Directory {
+    /// Names of live sequences that are much like `name`, the nearest first; none where the
+    /// database does not answer at once, or when this was asked often in the last second.
+    pub async fn near(&self, name: &SequenceName) -> Vec<String> {
+        if !self.shared.searches.take(Instant::now()) {
+            return Vec::new();
+        }
+        let names = self.shared.store.names_like(name, PATIENCE).await;
+        nearest(name.as_str(), names)
+    }
+}
+
+fn nearest(wanted: &str, names: Vec<String>) -> Vec<String> {
+    let mut ranked: Vec<(usize, String)> = names
+        .into_iter()
+        .filter_map(|name| Some((distance(wanted, &name)?, name)))
+        .collect();
+    ranked.sort();
+    ranked.truncate(MOST);
+    ranked.into_iter().map(|(_, name)| name).collect()
+}
+
+/// How far apart two names are; `None` where nobody would take one for the other.
+///
+/// What differs in case or punctuation only is nearest; else it counts the characters that were
+/// left out, put in, exchanged, or swapped with their neighbour.
+fn distance(wanted: &str, name: &str) -> Option<usize> {
+    if wanted == name {
+        return None;
+    }
+    let (wanted, name) = (wanted.to_ascii_lowercase(), name.to_ascii_lowercase());
+    if letters(&wanted) == letters(&name) {
+        return Some(0);
+    }
+    let most = (wanted.len() / 3).clamp(1, 3);
+    if wanted.len().abs_diff(name.len()) > most {
+        return None;
+    }
+    let edits = strsim::osa_distance(&wanted, &name);
+    // Of a name of two characters one is too much to be wrong.
+    (edits <= most && edits < wanted.len().min(name.len()).div_ceil(2).max(1)).then_some(edits)
+}
+
+fn letters(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(wanted: &str, names: &[&str]) -> Vec<String> {
+        nearest(wanted, names.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn the_nearest_three_are_suggested_nearest_first() {
+        let names = [
+            "order",
+            "orders-eu",
+            "Orders",
+            "oders",
+            "invoices",
+            "odrers",
+            "or",
+        ];
+        assert_eq!(of("orders", &names), ["Orders", "oders", "odrers"]);
+        assert_eq!(of("orders_eu", &names), ["orders-eu"]);
+        assert_eq!(of("ORDERSEU", &names), ["orders-eu", "Orders"]);
+    }
+
+    #[test]
+    fn what_nobody_would_mistake_is_not_suggested() {
+        assert!(of("orders", &["orders", "tickets", "o", "borderless"]).is_empty());
+        assert!(of("ab", &["cd", "ax", "abc-def"]).is_empty());
+        assert_eq!(of("a", &["A", "b"]), ["A"]);
+    }
+
+    #[test]
+    fn searches_are_few() {
+        let allowance = Allowance::new();
+        let now = Instant::now();
+        let n_made = (0..100).filter(|_| allowance.take(now)).count();
+        assert_eq!(n_made, 3);
+        assert!(allowance.take(now + Duration::from_secs(1)));
+    }
+}

@@ -1,0 +1,122 @@
+//! Who may change what an issuer holds: one actor at a time.
+//!
+//! An issuer counts its owners. Taking over is one compare-exchange on that count, and whatever
+//! was under way for an earlier owner cannot be published any more. What an owner does with the
+//! blocks is in `holding`.
+
+use std::{
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use crate::issuer::Issuer;
+use odometer_store::{Reserved, Unpublished};
+
+/// How often an issuer was taken over.
+#[derive(Debug, Default)]
+pub(crate) struct Terms(AtomicU64);
+
+impl Terms {
+    /// The term of the present owner.
+    pub(crate) fn current(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// The right to reserve for an issuer, to fill and to close its cursor, and to give back.
+pub(crate) struct Ownership {
+    issuer: Arc<Issuer>,
+    term: u64,
+}
+
+impl Ownership {
+    /// Takes over from whoever owns it since `term`; `None` where another one was faster.
+    pub(crate) fn take_over(issuer: &Arc<Issuer>, term: u64) -> Option<Self> {
+        let next = term.wrapping_add(1);
+        issuer
+            .terms
+            .0
+            .compare_exchange(term, next, Ordering::AcqRel, Ordering::Acquire)
+            .ok()?;
+        Some(Self {
+            issuer: Arc::clone(issuer),
+            term: next,
+        })
+    }
+
+    pub(crate) fn issuer(&self) -> &Arc<Issuer> {
+        &self.issuer
+    }
+
+    fn is_current(&self) -> bool {
+        self.issuer.terms.current() == self.term
+    }
+
+    /// From here on the owner answers for the block; that of a former owner is abandoned, counted.
+    pub(crate) fn publish(&self, block: Unpublished) -> Option<Reserved> {
+        block.publish_for(self.is_current())
+    }
+}
+
+impl Deref for Ownership {
+    type Target = Issuer;
+
+    fn deref(&self) -> &Issuer {
+        &self.issuer
+    }
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests may fail loudly"
+)]
+mod tests {
+    use odometer_core::{block::Block, name::SequenceName, period::CounterKey};
+    use odometer_process::metrics::Metrics;
+
+    use super::*;
+
+    fn issuer() -> Arc<Issuer> {
+        Arc::new(Issuer::new(key()))
+    }
+
+    fn key() -> CounterKey {
+        CounterKey::whole(SequenceName::parse("orders").unwrap())
+    }
+
+    fn reserved(metrics: &Arc<Metrics>) -> Unpublished {
+        let block = Block::new(1, 25, 1).unwrap();
+        Unpublished::for_tests(key(), block, Arc::clone(metrics))
+    }
+
+    #[test]
+    fn one_of_two_takes_over() {
+        let issuer = issuer();
+        let term = issuer.terms.current();
+        let won: Vec<bool> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..2)
+                .map(|_| scope.spawn(|| Ownership::take_over(&issuer, term).is_some()))
+                .collect();
+            threads.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert_eq!(won.iter().filter(|won| **won).count(), 1);
+    }
+
+    #[test]
+    fn what_was_reserved_for_a_former_owner_is_abandoned() {
+        let metrics = Arc::new(Metrics::new());
+        let issuer = issuer();
+        let former = Ownership::take_over(&issuer, issuer.terms.current()).unwrap();
+        let present = Ownership::take_over(&issuer, issuer.terms.current()).unwrap();
+        assert!(former.publish(reserved(&metrics)).is_none());
+        assert!(present.publish(reserved(&metrics)).is_some());
+        let abandoned = "odometer_abandoned_numbers_total{cause=\"actor_died\"} 25";
+        let scrape = metrics.exposition().render();
+        assert!(scrape.contains(abandoned), "{scrape}");
+    }
+}

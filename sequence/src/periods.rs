@@ -1,0 +1,472 @@
+//! The periods of one sequence in memory: each has an issuer of its own.
+//!
+//! The issuer found under the name of such a sequence is its head. It never issues; it leads to
+//! the issuer of the period that a caller names, or of the present. Which period that is, is
+//! decided once a call, and the number and all that is printed of the period follow from it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use odometer_core::{
+    definition::Definition,
+    period::{Calendar, CalendarPeriod, Period, PeriodKind},
+};
+use parking_lot::Mutex;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+
+use crate::{error::SequenceError, issuer::Issuer};
+
+/// There are places for so many times the bound: those that leave keep theirs until what is left of
+/// them is given back.
+const SLACK: usize = 4;
+/// The bound divided by this leave at once, so that few newcomers have to look for who should.
+const PART: usize = 8;
+/// Between two looks for those who should leave, while callers wait for a place.
+pub(crate) const BETWEEN_TWO_LOOKS: Duration = Duration::from_millis(5);
+
+/// Where the numbers of a sequence with periods come from.
+pub(crate) struct Periods {
+    rule: Rule,
+    definition: ArcSwap<Definition>,
+    /// That of the present, as it last was; only with a calendar.
+    current: ArcSwapOption<Issuer>,
+    members: Mutex<Members>,
+    /// Who waits for one gets it in turn.
+    places: OnceLock<Arc<Semaphore>>,
+    /// The one who looks, of those who wait.
+    looker: Arc<Semaphore>,
+}
+
+/// Room for one issuer in memory.
+pub(crate) type Place = OwnedSemaphorePermit;
+
+/// The part of the one caller who looks for all who wait.
+pub(crate) type Looker = OwnedSemaphorePermit;
+
+/// What a caller's period is judged by.
+enum Rule {
+    Calendar(Box<Calendar>),
+    Keyed,
+}
+
+#[derive(Default)]
+struct Members {
+    by_period: HashMap<Period, Member>,
+    /// Issuers that ever came in.
+    n_admitted: u64,
+    /// What that was at the last look for those who should leave, and when that look was.
+    n_looked: u64,
+    looked_at: Option<Instant>,
+    /// The head is leaving memory: nobody comes in any more.
+    is_closed: bool,
+}
+
+struct Member {
+    issuer: Arc<Issuer>,
+    /// What it had issued at the last look.
+    n_issued: u64,
+    /// Before which newcomer it was used last, as far as looks have seen: the lower, the longer ago.
+    used: u64,
+    _place: Place,
+}
+
+/// A period that a caller may count in.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) period: Period,
+    /// When it is; `None` for a caller's key.
+    pub(crate) span: Option<Span>,
+}
+
+/// From one millisecond of the Unix epoch on, up to but without another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) from_ms: i64,
+    pub(crate) until_ms: i64,
+}
+
+/// What becomes of an issuer that wants in.
+pub(crate) enum Admission {
+    /// It is in, and these should leave.
+    In(Arc<Issuer>, Vec<Arc<Issuer>>),
+    /// The head is leaving memory: look the name up again.
+    Closed,
+}
+
+impl Members {
+    fn issuer(&self, period: &str) -> Option<Arc<Issuer>> {
+        let member = self.by_period.get(period)?;
+        Some(Arc::clone(&member.issuer))
+    }
+
+    /// Whether so many came in since the last look that it is time for another one.
+    fn is_look_due(&self, limit: usize) -> bool {
+        let n_since = self.n_admitted.saturating_sub(self.n_looked);
+        let part = u64::try_from(limit / PART).unwrap_or(u64::MAX);
+        self.by_period.len() > limit && n_since > part
+    }
+
+    /// Those that should leave, so that a part less than the bound stays: the least used. Those that
+    /// somebody waits for go on, and are looked at again.
+    fn look(&mut self, limit: usize) -> Vec<Arc<Issuer>> {
+        self.n_looked = self.n_admitted;
+        self.looked_at = Some(Instant::now());
+        let now = self.n_admitted;
+        let mut staying = Vec::with_capacity(self.by_period.len());
+        for member in self.by_period.values_mut() {
+            if member.issuer.is_leaving() {
+                continue;
+            }
+            let n_issued = member.issuer.n_issued();
+            if std::mem::replace(&mut member.n_issued, n_issued) != n_issued {
+                member.used = now;
+            }
+            staying.push((member.used, &member.issuer));
+        }
+        let n_kept = limit.saturating_sub(limit / PART);
+        let n_leaving = staying.len().saturating_sub(n_kept);
+        staying.sort_unstable_by_key(|(used, _)| *used);
+        let leaving = staying.into_iter().take(n_leaving);
+        leaving.map(|(_, issuer)| Arc::clone(issuer)).collect()
+    }
+}
+
+impl Span {
+    pub(crate) fn contains(self, now_ms: i64) -> bool {
+        (self.from_ms..self.until_ms).contains(&now_ms)
+    }
+
+    /// Seconds from now, or from its begin where that is later, to its end.
+    pub(crate) fn seconds_left(self, now_ms: i64) -> f64 {
+        let left_ms = self
+            .until_ms
+            .saturating_sub(now_ms.max(self.from_ms))
+            .max(0);
+        std::time::Duration::from_millis(left_ms.unsigned_abs()).as_secs_f64()
+    }
+}
+
+impl From<CalendarPeriod> for Chosen {
+    fn from(of: CalendarPeriod) -> Self {
+        Self {
+            period: of.period,
+            span: Some(Span {
+                from_ms: of.from_ms,
+                until_ms: of.until_ms,
+            }),
+        }
+    }
+}
+
+impl Periods {
+    /// `None` for a sequence that counts without periods.
+    pub(crate) fn of(definition: &Arc<Definition>) -> Option<Self> {
+        let rule = match definition.period {
+            PeriodKind::None => return None,
+            PeriodKind::Keyed => Rule::Keyed,
+            PeriodKind::Day | PeriodKind::Week | PeriodKind::Month | PeriodKind::Year => {
+                Rule::Calendar(Box::new(Calendar::of(definition)?))
+            }
+        };
+        Some(Self {
+            rule,
+            definition: ArcSwap::from(Arc::clone(definition)),
+            current: ArcSwapOption::empty(),
+            members: Mutex::default(),
+            places: OnceLock::new(),
+            looker: Arc::new(Semaphore::new(1)),
+        })
+    }
+
+    /// Whether the periods of a definition are the same ones.
+    pub(crate) fn fit(&self, definition: &Definition) -> bool {
+        self.definition.load().counts_like(definition)
+    }
+
+    pub(crate) fn definition(&self) -> Arc<Definition> {
+        self.definition.load_full()
+    }
+
+    /// Takes over what may have changed: how far back and ahead callers may count.
+    pub(crate) fn redefine(&self, definition: &Arc<Definition>) {
+        self.definition.store(Arc::clone(definition));
+    }
+
+    /// The period that a call counts in.
+    pub(crate) fn choose(
+        &self,
+        asked: Option<&Period>,
+        now_ms: i64,
+    ) -> Result<Chosen, SequenceError> {
+        match (&self.rule, asked) {
+            (Rule::Keyed, None) => Err(SequenceError::PeriodNeeded),
+            (Rule::Keyed, Some(key)) => Ok(Chosen {
+                period: key.clone(),
+                span: None,
+            }),
+            (Rule::Calendar(calendar), None) => Ok(calendar.at(now_ms).into()),
+            (Rule::Calendar(calendar), Some(label)) => {
+                let named = calendar.named(label.as_str())?;
+                let definition = self.definition.load();
+                let (back, ahead) = (definition.period_back, definition.period_ahead);
+                if calendar.admits(&named, now_ms, back, ahead) {
+                    return Ok(named.into());
+                }
+                Err(SequenceError::PeriodOutOfBounds {
+                    period: named.period,
+                    current: calendar.at(now_ms).period,
+                    back,
+                    ahead,
+                })
+            }
+        }
+    }
+
+    /// The period of the present; `None` for callers' keys.
+    pub(crate) fn now(&self, now_ms: i64) -> Option<Period> {
+        match &self.rule {
+            Rule::Calendar(calendar) => Some(calendar.at(now_ms).period),
+            Rule::Keyed => None,
+        }
+    }
+
+    /// Refuses what is no period of the sequence, whenever that is.
+    pub(crate) fn check(&self, period: &Period) -> Result<(), SequenceError> {
+        if let Rule::Calendar(calendar) = &self.rule {
+            calendar.named(period.as_str())?;
+        }
+        Ok(())
+    }
+
+    /// The period after the one that ends then; `None` for callers' keys.
+    pub(crate) fn next(&self, until_ms: i64) -> Option<Chosen> {
+        match &self.rule {
+            Rule::Calendar(calendar) => Some(calendar.at(until_ms).into()),
+            Rule::Keyed => None,
+        }
+    }
+
+    /// The issuer of the present, if it is in memory; at a cut-over it moves on.
+    pub(crate) fn present(&self, now_ms: i64) -> Option<Arc<Issuer>> {
+        let is_present =
+            |issuer: &Arc<Issuer>| issuer.span.is_some_and(|span| span.contains(now_ms));
+        if let Some(issuer) = self.current.load_full().filter(is_present) {
+            return Some(issuer);
+        }
+        let Rule::Calendar(calendar) = &self.rule else {
+            return None;
+        };
+        let period = calendar.at(now_ms).period;
+        // Under the lock, or who leaves meanwhile would be put in front of those to come.
+        let members = self.members.lock();
+        let present = members.issuer(period.as_str())?;
+        self.current.store(Some(Arc::clone(&present)));
+        Some(present)
+    }
+
+    /// The issuer of the period that a caller names, if it is in memory and may be named now.
+    pub(crate) fn named(&self, period: &str, now_ms: i64) -> Option<Arc<Issuer>> {
+        let issuer = self.member(period)?;
+        let may_be = issuer.span.is_none_or(|span| {
+            let definition = self.definition.load();
+            let (back, ahead) = (definition.period_back, definition.period_ahead);
+            span.until_ms > now_ms.saturating_sub(back.as_millis())
+                && span.from_ms < now_ms.saturating_add(ahead.as_millis())
+        });
+        may_be.then_some(issuer)
+    }
+
+    pub(crate) fn member(&self, period: &str) -> Option<Arc<Issuer>> {
+        self.members.lock().issuer(period)
+    }
+
+    /// Whether no issuer of a period is in memory.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.lock().by_period.is_empty()
+    }
+
+    /// All issuers of periods in memory.
+    pub(crate) fn members(&self) -> Vec<Arc<Issuer>> {
+        let members = self.members.lock();
+        let members = members.by_period.values();
+        members.map(|member| Arc::clone(&member.issuer)).collect()
+    }
+
+    fn places(&self, limit: usize) -> Arc<Semaphore> {
+        let places = self.places.get_or_init(|| {
+            let n_places = limit.saturating_mul(SLACK).min(Semaphore::MAX_PERMITS);
+            Arc::new(Semaphore::new(n_places))
+        });
+        Arc::clone(places)
+    }
+
+    /// A place, if one is free and nobody waits for it.
+    pub(crate) fn free_place(&self, limit: usize) -> Option<Place> {
+        self.places(limit).try_acquire_owned().ok()
+    }
+
+    /// The next place that becomes free and that nobody has waited for longer.
+    ///
+    /// # Errors
+    /// Never: places are not taken away.
+    pub(crate) async fn next_place(&self, limit: usize) -> Result<Place, AcquireError> {
+        self.places(limit).acquire_owned().await
+    }
+
+    /// Waits until nobody else looks for those who should leave.
+    ///
+    /// # Errors
+    /// Never: the part is not taken away.
+    pub(crate) async fn next_looker(&self) -> Result<Looker, AcquireError> {
+        Arc::clone(&self.looker).acquire_owned().await
+    }
+
+    /// Lets an issuer in where there is none of its period; where there are more than `limit`, some
+    /// should leave.
+    pub(crate) fn admit(
+        &self,
+        period: &Period,
+        (limit, place): (usize, Place),
+        fresh: impl FnOnce() -> Arc<Issuer>,
+    ) -> Admission {
+        let mut members = self.members.lock();
+        if members.is_closed {
+            return Admission::Closed;
+        }
+        if let Some(issuer) = members.issuer(period.as_str()) {
+            return Admission::In(issuer, Vec::new());
+        }
+        let fresh = fresh();
+        members.n_admitted = members.n_admitted.saturating_add(1);
+        let member = Member {
+            issuer: Arc::clone(&fresh),
+            n_issued: 0,
+            used: members.n_admitted,
+            _place: place,
+        };
+        members.by_period.insert(period.clone(), member);
+        let leaving = if members.is_look_due(limit) {
+            members.look(limit)
+        } else {
+            Vec::new()
+        };
+        Admission::In(fresh, leaving)
+    }
+
+    /// Those that should leave, for a caller who waits for a place; none where another one has just
+    /// looked.
+    pub(crate) fn look_again(&self, limit: usize) -> Vec<Arc<Issuer>> {
+        let mut members = self.members.lock();
+        let has_looked = |at: Instant| at.elapsed() < BETWEEN_TWO_LOOKS;
+        if members.looked_at.is_some_and(has_looked) {
+            return Vec::new();
+        }
+        members.look(limit)
+    }
+
+    /// Lets an issuer out, if it is in.
+    pub(crate) fn dismiss(&self, issuer: &Issuer) {
+        let is_this = |found: &Arc<Issuer>| std::ptr::eq(&raw const **found, issuer);
+        let mut members = self.members.lock();
+        let period = issuer.key.period.as_str();
+        if !members.issuer(period).as_ref().is_some_and(is_this) {
+            return;
+        }
+        members.by_period.remove(period);
+        if self.current.load().as_ref().is_some_and(is_this) {
+            self.current.store(None);
+        }
+    }
+
+    /// Lets nobody in any more, where nobody is in.
+    pub(crate) fn close(&self) -> bool {
+        let mut members = self.members.lock();
+        members.is_closed = members.by_period.is_empty();
+        members.is_closed
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests may fail loudly")]
+mod tests {
+    use odometer_core::{name::SequenceName, period::CounterKey};
+
+    use super::*;
+
+    const LIMIT: usize = 16;
+
+    fn keyed() -> Periods {
+        Periods::of(&Arc::new(Definition {
+            period: PeriodKind::Keyed,
+            ..Definition::default()
+        }))
+        .unwrap()
+    }
+
+    /// Lets a key in, and says which should leave.
+    fn admit(periods: &Periods, key: usize) -> Vec<String> {
+        let period = Period::parse(&format!("key-{key:03}")).unwrap();
+        let key = CounterKey {
+            sequence: SequenceName::parse("many").unwrap(),
+            period: period.clone(),
+        };
+        let place = periods.free_place(LIMIT).unwrap();
+        let fresh = || Arc::new(Issuer::new(key));
+        match periods.admit(&period, (LIMIT, place), fresh) {
+            Admission::In(_, leaving) => names(&leaving),
+            Admission::Closed => panic!("nobody closed it"),
+        }
+    }
+
+    fn names(issuers: &[Arc<Issuer>]) -> Vec<String> {
+        let period = |issuer: &Arc<Issuer>| issuer.key.period.as_str().to_owned();
+        issuers.iter().map(period).collect()
+    }
+
+    #[test]
+    fn those_used_least_leave_several_at_once() {
+        let periods = keyed();
+        for key in 0..LIMIT {
+            assert!(admit(&periods, key).is_empty());
+        }
+        // Used since it came, as `key-001` is not.
+        periods.member("key-000").unwrap().add_direct(1);
+        // The bound, less its part, stays.
+        let leaving = admit(&periods, LIMIT);
+        assert_eq!(leaving, ["key-001", "key-002", "key-003"]);
+        // Until so many have come in again, nobody looks.
+        assert!(admit(&periods, LIMIT + 1).is_empty());
+        assert!(admit(&periods, LIMIT + 2).is_empty());
+        assert!(!admit(&periods, LIMIT + 3).is_empty());
+    }
+
+    #[tokio::test]
+    async fn one_of_those_who_wait_looks_and_hands_that_on() {
+        let periods = keyed();
+        let looker = periods.next_looker().await.unwrap();
+        let mut next = std::pin::pin!(periods.next_looker());
+        tokio::select! {
+            biased;
+            _ = &mut next => panic!("two look at once"),
+            () = std::future::ready(()) => {}
+        }
+        drop(looker);
+        drop(next.await.unwrap());
+    }
+
+    #[test]
+    fn there_are_four_places_for_each_that_may_stay() {
+        let periods = keyed();
+        for key in 0..SLACK * LIMIT {
+            admit(&periods, key);
+        }
+        assert!(periods.free_place(LIMIT).is_none());
+        let first = periods.member("key-000").unwrap();
+        periods.dismiss(&first);
+        assert!(periods.free_place(LIMIT).is_some());
+    }
+}

@@ -1,0 +1,212 @@
+//! The callers that wait for a refill, and how blocks are dealt out to them.
+
+use std::collections::VecDeque;
+
+use odometer_core::block::Block;
+
+use crate::messages::Answer;
+
+/// A caller that waits for numbers.
+pub(crate) struct Waiter {
+    pub(crate) count: u64,
+    pub(crate) answer: Answer,
+}
+
+/// Callers in the order in which they came.
+#[derive(Default)]
+pub(crate) struct Queue {
+    waiters: VecDeque<Waiter>,
+}
+
+impl Queue {
+    pub(crate) fn push(&mut self, waiter: Waiter) {
+        self.waiters.push_back(waiter);
+    }
+
+    /// Forgets callers that gave up, so that nothing is reserved for them.
+    pub(crate) fn forget_gone(&mut self) {
+        self.waiters.retain(|waiter| !waiter.answer.is_closed());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    /// Numbers waited for in all.
+    pub(crate) fn waited_for(&self) -> u64 {
+        self.waiters
+            .iter()
+            .fold(0, |sum, waiter| sum.saturating_add(waiter.count))
+    }
+
+    /// Those who came first, as far as they want `most` numbers together; one at least.
+    pub(crate) fn take_up_to(&mut self, most: u64) -> Vec<Waiter> {
+        let mut sum: u64 = 0;
+        let n_fitting = self.waiters.iter().take_while(|waiter| {
+            sum = sum.saturating_add(waiter.count);
+            sum <= most
+        });
+        let n_taken = n_fitting.count().max(1).min(self.waiters.len());
+        self.waiters.drain(..n_taken).collect()
+    }
+
+    /// Callers that go before all who came since.
+    pub(crate) fn put_back(&mut self, earlier: Vec<Waiter>) {
+        for waiter in earlier.into_iter().rev() {
+            self.waiters.push_front(waiter);
+        }
+    }
+
+    /// Who came first, and stays.
+    pub(crate) fn first(&self) -> Option<&Waiter> {
+        self.waiters.front()
+    }
+
+    /// Whoever came first.
+    pub(crate) fn pop(&mut self) -> Option<Waiter> {
+        self.waiters.pop_front()
+    }
+
+    /// Everyone, in order; the queue is empty afterwards.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Waiter> {
+        std::mem::take(&mut self.waiters).into_iter()
+    }
+
+    /// Answers callers in order out of `left`, until one wants more than there is.
+    ///
+    /// Says how many numbers were issued. A caller that gave up is passed over: its numbers go to
+    /// the next one.
+    pub(crate) fn deal(&mut self, left: &mut VecDeque<Block>) -> u64 {
+        let mut available: u64 = left.iter().map(Block::count).sum();
+        let mut n_issued: u64 = 0;
+        while let Some(waiter) = self.waiters.pop_front() {
+            if waiter.answer.is_closed() {
+                continue;
+            }
+            if waiter.count > available {
+                self.waiters.push_front(waiter);
+                break;
+            }
+            let ranges = take_front(left, waiter.count);
+            match waiter.answer.send(Ok(ranges)) {
+                Ok(()) => {
+                    available = available.saturating_sub(waiter.count);
+                    n_issued = n_issued.saturating_add(waiter.count);
+                }
+                Err(Ok(unwanted)) => put_back(left, unwanted),
+                Err(Err(_)) => {}
+            }
+        }
+        if self.waiters.is_empty() {
+            // Most names have nobody waiting for most of the time.
+            self.waiters = VecDeque::new();
+        }
+        n_issued
+    }
+}
+
+/// The first `count` numbers of `blocks`, which has at least as many.
+fn take_front(blocks: &mut VecDeque<Block>, count: u64) -> Vec<Block> {
+    let mut ranges = Vec::with_capacity(1);
+    let mut wanted = count;
+    while wanted > 0 {
+        let Some(block) = blocks.pop_front() else {
+            break;
+        };
+        let (front, rest) = block.split_front(wanted);
+        if let Some(front) = front {
+            wanted = wanted.saturating_sub(front.count());
+            ranges.push(front);
+        }
+        if let Some(rest) = rest {
+            blocks.push_front(rest);
+        }
+    }
+    ranges
+}
+
+/// Numbers that found nobody go to the front again, in order.
+fn put_back(blocks: &mut VecDeque<Block>, unwanted: Vec<Block>) {
+    for range in unwanted.into_iter().rev() {
+        blocks.push_front(range);
+    }
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests may fail loudly"
+)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::messages::Outcome;
+
+    type Receiver = oneshot::Receiver<Outcome>;
+
+    fn block(first: i64, count: u64) -> Block {
+        Block::new(first, count, 1).unwrap()
+    }
+
+    fn wait(queue: &mut Queue, count: u64) -> Receiver {
+        let (answer, receiver) = Answer::channel();
+        queue.push(Waiter { count, answer });
+        receiver
+    }
+
+    fn got(receiver: &mut Receiver) -> Vec<Block> {
+        receiver.try_recv().expect("an answer").expect("numbers")
+    }
+
+    #[test]
+    fn callers_are_answered_in_order_and_the_rest_is_given_back() {
+        let mut queue = Queue::default();
+        let mut first = wait(&mut queue, 3);
+        let mut second = wait(&mut queue, 4);
+        let mut left = VecDeque::from([block(1, 5), block(11, 5)]);
+        let n_issued = queue.deal(&mut left);
+        assert_eq!(got(&mut first), vec![block(1, 3)]);
+        assert_eq!(got(&mut second), vec![block(4, 2), block(11, 2)]);
+        assert_eq!((left, n_issued), (VecDeque::from([block(13, 3)]), 7));
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn those_who_came_first_are_taken_and_put_back_in_order() {
+        let mut queue = Queue::default();
+        let _receivers: Vec<_> = [3, 4, 5].map(|count| wait(&mut queue, count)).into();
+        let counts = |waiters: &[Waiter]| waiters.iter().map(|w| w.count).collect::<Vec<_>>();
+        let taken = queue.take_up_to(11);
+        assert_eq!((counts(&taken), queue.waited_for()), (vec![3, 4], 5));
+        queue.put_back(taken);
+        // Whoever wants more than that alone is taken alone.
+        assert_eq!(counts(&queue.take_up_to(2)), [3]);
+        assert_eq!(counts(&queue.take_up_to(u64::MAX)), [4, 5]);
+        assert!(queue.take_up_to(1).is_empty());
+    }
+
+    #[test]
+    fn a_caller_that_gave_up_burns_nothing() {
+        let mut queue = Queue::default();
+        drop(wait(&mut queue, 3));
+        let mut second = wait(&mut queue, 2);
+        let mut left = VecDeque::from([block(1, 5)]);
+        let n_issued = queue.deal(&mut left);
+        assert_eq!(got(&mut second), vec![block(1, 2)]);
+        assert_eq!((left, n_issued), (VecDeque::from([block(3, 3)]), 2));
+    }
+
+    #[test]
+    fn a_caller_that_wants_more_than_there_is_keeps_its_place() {
+        let mut queue = Queue::default();
+        let mut first = wait(&mut queue, 6);
+        let mut second = wait(&mut queue, 1);
+        let mut left = VecDeque::from([block(1, 5)]);
+        let n_issued = queue.deal(&mut left);
+        assert_eq!((left, n_issued), (VecDeque::from([block(1, 5)]), 0));
+        assert!(first.try_recv().is_err() && second.try_recv().is_err());
+        assert_eq!(queue.waited_for(), 7);
+    }
+}

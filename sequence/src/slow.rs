@@ -1,0 +1,96 @@
+//! Refills that were slow, in the log: a line now and then, however many there are.
+
+use std::time::{Duration, Instant};
+
+use odometer_process::log_throttle::LogThrottle;
+use odometer_store::{Course, StoreError, Unpublished};
+
+use crate::actor::SequenceActor;
+#[cfg(feature = "otlp")]
+use odometer_process::log;
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::sequence::slow";
+
+/// Which refills are slow, and of which stores that was told when.
+pub(crate) struct SlowRefills {
+    threshold: Duration,
+    /// By store; names that are not known yet are under an empty one.
+    told: LogThrottle<String>,
+}
+
+impl SlowRefills {
+    /// What takes so long is slow.
+    pub(crate) fn new(threshold: Duration) -> Self {
+        Self {
+            threshold,
+            told: LogThrottle::default(),
+        }
+    }
+
+    fn is_slow(&self, lasted: Duration) -> bool {
+        lasted >= self.threshold
+    }
+}
+
+impl SequenceActor {
+    /// Says in the log what took long, while its callers still wait; a collector is told of all.
+    pub(crate) fn tell_of(&self, course: &Course, outcome: &Result<Unpublished, StoreError>) {
+        let (lasted, slow) = (course.lasted(), &self.shared.slow_refills);
+        #[cfg(feature = "otlp")]
+        {
+            let (word, error) = in_words(outcome);
+            let attempts = course.n_attempts();
+            log::note_reserved(&course.call(), word, error.as_deref(), attempts);
+        }
+        if !slow.is_slow(lasted) {
+            return;
+        }
+        let (word, error) = in_words(outcome);
+        let store = match outcome {
+            Ok(block) => block.store().unwrap_or_default(),
+            Err(_) => self.issuer.store(),
+        };
+        let Some(line) = slow.told.line(store.clone(), "", Instant::now()) else {
+            return;
+        };
+        let key = &self.issuer.key;
+        tracing::warn!(
+            target: TARGET,
+            sequence = key.sequence.as_str(),
+            period = key.period.shown(),
+            error,
+            store = Some(store.as_str()).filter(|store| !store.is_empty()),
+            outcome = word,
+            duration_ms = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX),
+            attempts = course.n_attempts(),
+            n_untold = line.n_untold,
+            "a refill was slow"
+        );
+    }
+}
+
+/// What came of it, in a word, and why nothing did.
+fn in_words(outcome: &Result<Unpublished, StoreError>) -> (&'static str, Option<String>) {
+    match outcome {
+        Ok(block) if block.is_adopted() => ("adopted", None),
+        Ok(_) => ("reserved", None),
+        // How the sequence is to be asked: its callers wait on.
+        Err(
+            StoreError::TimeOrdered(_) | StoreError::HasPeriods(_) | StoreError::OtherOrder { .. },
+        ) => ("learned", None),
+        Err(error) => ("failed", Some(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lasts_as_long_as_the_threshold_is_slow() {
+        let slow = SlowRefills::new(Duration::from_secs(1));
+        assert!(!slow.is_slow(Duration::from_millis(999)));
+        assert!(slow.is_slow(Duration::from_secs(1)));
+    }
+}

@@ -1,0 +1,203 @@
+//! What can be told of a time-ordered id: when it was stamped and by whom, and what became of it,
+//! as far as the lease of its worker id tells.
+
+use std::sync::Arc;
+
+use odometer_core::{
+    definition::Definition,
+    name::SequenceName,
+    period::CounterKey,
+    snowflake::{Layout, Parts},
+};
+use odometer_process::clock;
+use odometer_store::{LeaseError, LeaseRow, Pool, StoreError};
+
+use crate::{
+    directory::Directory,
+    error::SequenceError,
+    explain::{Explanation, NumberFate},
+    timed::{Held, Timed},
+};
+
+/// Later than now by so much nobody can have stamped, wherever nothing is known of a worker id.
+const LONG_AFTER_MS: i64 = 86_400_000;
+
+/// What a time-ordered id is composed of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp {
+    /// When its tick began, in Unix milliseconds.
+    pub time_ms: i64,
+    /// Whose id it is.
+    pub worker: u32,
+    /// Its place among those of this worker and tick.
+    pub counter: u64,
+}
+
+/// What is known here of the worker id that an id was stamped with.
+#[derive(Clone, Copy)]
+struct Here {
+    /// The tick of the next id.
+    next_tick: u64,
+}
+
+impl Stamp {
+    /// Takes an id apart; `None` where its sequence is not time-ordered.
+    pub(crate) fn of(definition: &Definition, value: i64) -> Option<Self> {
+        let layout = definition.layout.as_ref()?;
+        let parts = layout.read(value)?;
+        Some(Self {
+            time_ms: layout.unix_ms_of(parts.tick),
+            worker: parts.worker,
+            counter: parts.counter,
+        })
+    }
+}
+
+impl Directory {
+    /// What became of a time-ordered id: the store keeps no row of it, but of its worker id's time.
+    pub(crate) async fn explain_stamp(
+        &self,
+        name: SequenceName,
+        definition: &Arc<Definition>,
+        value: i64,
+    ) -> Result<Explanation, SequenceError> {
+        let layout = definition.layout.unwrap_or_default();
+        let told = |fate, holder| Explanation {
+            key: CounterKey::whole(name.clone()),
+            value,
+            fate,
+            block: None,
+            holder,
+        };
+        let Some(parts) = layout.read(value) else {
+            return Ok(told(NumberFate::NotReserved, None));
+        };
+        let find = || self.shared.find(&CounterKey::whole(name.clone()))?.timed();
+        let held = |timed: Option<Arc<Timed>>| {
+            let held = timed.as_deref().and_then(Timed::held);
+            held.filter(|held| held.key.worker == parts.worker && !held.is_lost)
+        };
+        // Before the store is asked: while it is held its row can only say more.
+        let before = held(find());
+        let pool = Pool::Sequence(name.clone());
+        let store = &self.shared.store;
+        let row = store
+            .lease_row(&definition.store, &pool, parts.worker)
+            .await;
+        let row = row.map_err(|error| not_told(&name, &error))?;
+        // After it: memory is ahead of the store.
+        let timed = find();
+        let here = timed.as_deref().and_then(|timed| here(timed, &parts));
+        // Given back meanwhile, it may say less.
+        let after = held(timed);
+        let is_kept = |before: &Held| {
+            after
+                .as_ref()
+                .is_some_and(|after| after.key.token() == before.key.token())
+        };
+        let went_back = before
+            .filter(is_kept)
+            .is_some_and(|held| row.as_ref().is_none_or(|row| row.until_ms < held.until_ms));
+        if went_back {
+            return Err(SequenceError::StoreWentBack);
+        }
+        let fate = fate(&layout, &parts, row.as_ref(), here, clock::now_ms());
+        let is_told = fate != NumberFate::NotReserved && fate != NumberFate::NoRecord;
+        let holder = row.map(|row| row.holder).filter(|_| is_told);
+        Ok(told(fate, holder))
+    }
+}
+
+fn here(timed: &Timed, parts: &Parts) -> Option<Here> {
+    let is_its = || timed.worker() == Some(parts.worker);
+    if !is_its() {
+        return None;
+    }
+    let next_tick = timed.next_tick();
+    // Another worker's tick would tell nothing of this one's.
+    is_its().then_some(Here { next_tick })
+}
+
+fn not_told(name: &SequenceName, error: &LeaseError) -> SequenceError {
+    let error = if matches!(error, LeaseError::Unavailable) {
+        StoreError::Unavailable
+    } else if matches!(error, LeaseError::WentBack) {
+        StoreError::WentBack
+    } else {
+        StoreError::Deadline
+    };
+    SequenceError::from_store(name, error)
+}
+
+/// What is known of an id by the row of its worker id; none is a worker id that was never leased, or
+/// of which a restore knows nothing.
+fn fate(
+    layout: &Layout,
+    parts: &Parts,
+    row: Option<&LeaseRow>,
+    here: Option<Here>,
+    now_ms: i64,
+) -> NumberFate {
+    let begins_ms = layout.unix_ms_of(parts.tick);
+    let ends_ms = begins_ms.saturating_add(layout.unit.ms());
+    match row {
+        None if begins_ms > now_ms.saturating_add(LONG_AFTER_MS) => NumberFate::NotReserved,
+        None => NumberFate::NoRecord,
+        // Only ticks that are reserved as a whole are stamped.
+        Some(row) if ends_ms > row.until_ms => NumberFate::NotReserved,
+        // Of leases before this one nothing is kept.
+        Some(row) if begins_ms < row.from_ms => NumberFate::NoRecord,
+        Some(_) if here.is_some_and(|here| parts.tick < here.next_tick) => NumberFate::IssuedOrLost,
+        Some(row) if row.is_held => NumberFate::Held,
+        Some(_) => NumberFate::IssuedOrLost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FROM_MS: i64 = 1_800_000_000_000;
+    const UNTIL_MS: i64 = FROM_MS + 10_000;
+
+    fn said(at_ms: i64, is_held: Option<bool>, next_ms: Option<i64>) -> NumberFate {
+        let layout = Layout::default();
+        let tick = |ms| layout.tick_at(ms).unwrap_or(0);
+        let parts = Parts {
+            tick: tick(at_ms),
+            worker: 3,
+            counter: 7,
+        };
+        let row = is_held.map(|is_held| LeaseRow {
+            worker: 3,
+            bits: 10,
+            holder: "h".to_owned(),
+            from_ms: FROM_MS,
+            until_ms: UNTIL_MS,
+            expires_ms: UNTIL_MS,
+            is_held,
+        });
+        let here = next_ms.map(|ms| Here {
+            next_tick: tick(ms),
+        });
+        fate(&layout, &parts, row.as_ref(), here, FROM_MS + 5_000)
+    }
+
+    #[test]
+    fn a_lease_says_no_more_than_it_knows() {
+        use NumberFate::{Held, IssuedOrLost, NoRecord, NotReserved};
+        for (at_ms, is_held, next_ms, expected) in [
+            (UNTIL_MS, Some(true), None, NotReserved),
+            (UNTIL_MS - 1, Some(true), None, Held),
+            (FROM_MS, Some(true), None, Held),
+            (FROM_MS, Some(false), None, IssuedOrLost),
+            (FROM_MS - 1, Some(true), None, NoRecord),
+            (FROM_MS + 4, Some(true), Some(FROM_MS + 5), IssuedOrLost),
+            (FROM_MS + 5, Some(true), Some(FROM_MS + 5), Held),
+            (FROM_MS, None, None, NoRecord),
+            (FROM_MS + 2 * LONG_AFTER_MS, None, None, NotReserved),
+        ] {
+            assert_eq!(said(at_ms, is_held, next_ms), expected, "{at_ms}");
+        }
+    }
+}

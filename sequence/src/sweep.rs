@@ -1,0 +1,161 @@
+//! One look a second at the names in use: rates, prefetches that no caller
+//! triggered, parking; and now and then one at all names.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, Weak, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use odometer_core::name::SequenceName;
+use odometer_process::{
+    clock,
+    faults::{self, Fault},
+};
+use tokio::{sync::oneshot, time::MissedTickBehavior};
+
+use crate::{
+    issuer::{Issuer, Link},
+    messages::{Load, LowWater, Park, Unload},
+    shared::Shared,
+};
+
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Between two looks at all names, at most; parked ones change only by these.
+const WHOLE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Names that are looked at before the actors get a turn.
+const LOOKED_AT_ONCE: usize = 1000;
+
+/// Runs until the directory is gone.
+pub(crate) async fn run(shared: Weak<Shared>) {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut whole_at = Instant::now();
+    loop {
+        ticks.tick().await;
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        let now = Instant::now();
+        look_at_active(&shared, now);
+        if now >= whole_at {
+            look_at_all(&shared, now).await;
+            let settings = &shared.settings;
+            whole_at = now
+                + WHOLE_INTERVAL
+                    .min(settings.park_after)
+                    .min(settings.unload_after / 2)
+                    .max(INTERVAL);
+        }
+    }
+}
+
+/// Names with an actor: sample, prefetch, park.
+fn look_at_active(shared: &Arc<Shared>, now: Instant) {
+    let active = std::mem::take(&mut *shared.active.lock());
+    let mut still_active = Vec::with_capacity(active.len());
+    for issuer in active {
+        let sampled = issuer.sample(now);
+        if sampled.n_issued > 0 {
+            shared.histories.begin(&issuer, sampled);
+        }
+        if !matches!(&*issuer.actor.lock(), Link::Live(address) if address.connected()) {
+            // Whoever starts an actor for it again enters it again.
+            issuer.is_active.store(false, Ordering::Release);
+            if matches!(&*issuer.actor.lock(), Link::Live(address) if address.connected()) {
+                shared.enter_active(&issuer);
+            }
+            continue;
+        }
+        if issuer.idle_for(now) >= shared.settings.park_after {
+            shared.tell(&issuer, Park);
+        } else if issuer.wants_prefetch() {
+            shared.tell(&issuer, LowWater);
+        }
+        shared.fetch_next_period(&issuer, now);
+        still_active.push(issuer);
+    }
+    shared.active.lock().append(&mut still_active);
+    shared.histories.note(now);
+}
+
+/// All names: those in use without an actor get one, those long idle are unloaded.
+async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
+    shared.forget_index(now);
+    for (n_seen, issuer) in shared.all_issuers().into_iter().enumerate() {
+        if n_seen % LOOKED_AT_ONCE == 0 {
+            // The actors live on this thread too.
+            tokio::task::yield_now().await;
+        }
+        let is_parked = matches!(&*issuer.actor.lock(), Link::Parked);
+        let sampled = is_parked.then(|| issuer.sample(now));
+        let sampled = sampled.filter(|sampled| sampled.n_issued > 0);
+        let is_used = sampled.is_some();
+        if let Some(sampled) = sampled {
+            shared.histories.begin(&issuer, sampled);
+        }
+        let idle_for = issuer.idle_for(now);
+        let is_head = issuer.periods().is_some_and(|periods| !periods.is_empty());
+        let is_stranger = !is_head && !issuer.is_known() && idle_for >= INTERVAL;
+        // Of a period that is over nothing more is expected.
+        let unload_after = if issuer.is_over() {
+            shared.settings.park_after
+        } else {
+            shared.settings.unload_after
+        };
+        shared.fetch_next_period(&issuer, now);
+        if issuer.is_ahead() || is_head {
+            // It waits for its period, or leads to such as are in use.
+        } else if idle_for >= unload_after || is_stranger {
+            shared.tell(&issuer, Unload);
+        } else if is_used && issuer.wants_prefetch() {
+            shared.tell(&issuer, LowWater);
+        }
+    }
+}
+
+impl Shared {
+    /// Has the first block of the period after this one in memory before it begins, where this one
+    /// is in use: at a time within the last `hold` of it that differs from name to name.
+    fn fetch_next_period(self: &Arc<Self>, issuer: &Arc<Issuer>, now: Instant) {
+        let Some(span) = issuer.span else {
+            return;
+        };
+        let Some(head) = self.issuers.pin().get(&issuer.key.sequence).cloned() else {
+            return;
+        };
+        let Some(periods) = head.periods() else {
+            return;
+        };
+        let now_ms = clock::now_ms();
+        let hold = periods.definition().block.hold;
+        let is_used = issuer.idle_for(now).as_secs_f64() < hold.as_secs_f64();
+        let is_due = span.contains(now_ms)
+            && span.seconds_left(now_ms) < hold.as_secs_f64() * share_of(&issuer.key.sequence);
+        let is_retired = issuer.memory.lock().is_retired();
+        if !is_used || !is_due || is_retired || faults::is(Fault::NoPrefetch) {
+            return;
+        }
+        let Some(next) = periods.next(span.until_ms) else {
+            return;
+        };
+        // Where memory is full it is fetched when somebody asks.
+        if let Ok(next) = self.member(&head, &periods, next)
+            && !next.is_known()
+        {
+            // Nobody waits for it.
+            let (done, _waiting) = oneshot::channel();
+            self.tell(&next, Load { done });
+        }
+    }
+}
+
+/// Which part of `hold` before its end a period's successor is fetched: so that the names of a
+/// zone do not all come at once, and none in the last moment.
+fn share_of(name: &SequenceName) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    name.as_str().hash(&mut hasher);
+    let share = u32::try_from(hasher.finish() >> 32).unwrap_or(u32::MAX);
+    0.25 + 0.75 * f64::from(share) / f64::from(u32::MAX)
+}

@@ -1,0 +1,64 @@
+//! By which names a listener on loopback may be called.
+
+use actix_web::dev::RequestHead;
+use actix_web::http::Method;
+use actix_web::http::header::{self, HeaderMap};
+use odometer_process::{
+    faults::{self, Fault},
+    host::{is_this_machine, without_port},
+};
+
+use super::problem::{Code, Problem};
+
+/// Why a call is refused that came by another name.
+pub(crate) const FOREIGN_HOST: &str = "The service listens on loopback and was called by another name than \
+    `localhost`, `127.0.0.1` or `[::1]`; call it by one of these, have the proxy before it send one as \
+    `Host`, or add the name to `http.hosts`.";
+
+/// By which names this listener may be called.
+#[derive(Clone, Debug)]
+pub(crate) enum Hosts {
+    /// The listener can be reached from elsewhere, by whatever name.
+    Any,
+    /// The listener is loopback: the names of this machine that nobody else answers for, and these.
+    ///
+    /// Somebody who answers for a name may have it lead to this machine, and their page is then the
+    /// same site as the service.
+    Own(Vec<String>),
+}
+
+impl Hosts {
+    /// Of one listener; `configured` are further names, whatever port stands behind them.
+    pub(crate) fn new(loopback: bool, configured: &[String]) -> Self {
+        if loopback {
+            let names = configured.iter().map(|host| without_port(host).to_owned());
+            Self::Own(names.collect())
+        } else {
+            Self::Any
+        }
+    }
+
+    /// Whether a call came by such a name.
+    pub(crate) fn has(&self, headers: &HeaderMap) -> bool {
+        let Self::Own(configured) = self else {
+            return true;
+        };
+        let host = headers.get(header::HOST);
+        let Some(name) = host.and_then(|host| host.to_str().ok()).map(without_port) else {
+            return false;
+        };
+        let is_configured = |own: &String| own.eq_ignore_ascii_case(name);
+        is_this_machine(name) || configured.iter().any(is_configured)
+    }
+
+    /// What is to be said against a call that only reads; `None` if nothing is. Programs may call
+    /// without a name, browsers never do.
+    pub(crate) fn against_reading(&self, head: &RequestHead) -> Option<Problem> {
+        let is_reading = matches!(head.method, Method::GET | Method::HEAD);
+        let is_probe = matches!(head.uri.path(), "/livez" | "/readyz");
+        let has_host = head.headers().contains_key(header::HOST);
+        let is_foreign = is_reading && !is_probe && has_host && !self.has(head.headers());
+        let is_refused = is_foreign && !faults::is(Fault::AnyHost);
+        is_refused.then(|| Problem::new(Code::Forbidden, FOREIGN_HOST))
+    }
+}

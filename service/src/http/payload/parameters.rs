@@ -1,0 +1,181 @@
+//! What calls take in their path, their query and their headers.
+
+#![expect(dead_code, reason = "describes what is read by hand")]
+
+use utoipa::IntoParams;
+
+use super::values::{AnyVersion, EntityTag, LeaseToken, Period, PrintedId, SequenceName, WorkerId};
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(crate) struct SequencePath {
+    /// The sequence.
+    name: SequenceName,
+}
+
+/// Of calls that create a sequence at its first use.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(crate) struct AnySequencePath {
+    /// The sequence. A name that was never seen is created, if the configuration allows it.
+    name: SequenceName,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(crate) struct PeriodPath {
+    /// The sequence.
+    name: SequenceName,
+    /// The caller's key.
+    key: Period,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(crate) struct PoolPath {
+    /// The pool.
+    pool: SequenceName,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(crate) struct WorkerPath {
+    /// The pool.
+    pool: SequenceName,
+    /// The worker id that was leased.
+    worker: WorkerId,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct NextQuery {
+    /// How many numbers. If you give it, the reply is a batch, also for `count=1`.
+    #[param(minimum = 1, maximum = 10_000, example = 3)]
+    count: Option<u64>,
+    /// The period to count in, for sequences that have periods. Sequences of kind `keyed` need it.
+    period: Option<Period>,
+    /// `true` gives one unbroken range.
+    contiguous: Option<bool>,
+    /// `false` leaves the printed ids out of a batch.
+    ids: Option<bool>,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct BlocksQuery {
+    /// How many numbers: at most 1/4096 of what is left.
+    #[param(minimum = 1, maximum = 9_007_199_254_740_991_u64, example = 1000)]
+    size: u64,
+    /// The period to count in, for sequences that have periods. Sequences of kind `keyed` need it.
+    period: Option<Period>,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ShownPeriodQuery {
+    /// The period to show. Without it, the current one.
+    period: Option<Period>,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ExplainQuery {
+    /// The printed id, as a reply has it.
+    id: PrintedId,
+    /// The period of the number, for sequences that have periods.
+    period: Option<Period>,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SequencesQuery {
+    /// Only names that begin like this.
+    #[param(pattern = "^([A-Za-z0-9][A-Za-z0-9._:-]{0,127})?$", example = "ord")]
+    prefix: Option<String>,
+    /// Only names that sort after this one: the `next` of the previous page.
+    #[param(
+        pattern = "^([A-Za-z0-9][A-Za-z0-9._:-]{0,127})?$",
+        example = "billing"
+    )]
+    after: Option<String>,
+    /// How many at most. Without it, 100.
+    #[param(minimum = 1, maximum = 1000, example = 100)]
+    limit: Option<u64>,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct LiveSequencesQuery {
+    /// Only names that contain this.
+    #[param(
+        pattern = "^([A-Za-z0-9._:-]{0,127}|[A-Za-z0-9][A-Za-z0-9._:-]{127})$",
+        example = "ord"
+    )]
+    contains: Option<String>,
+    /// Only names that sort after this one: the `next` of the previous page.
+    #[param(
+        pattern = "^([A-Za-z0-9][A-Za-z0-9._:-]{0,127})?$",
+        example = "billing"
+    )]
+    after: Option<String>,
+    /// How many at most. Without it, 100.
+    #[param(minimum = 1, maximum = 1000, example = 100)]
+    limit: Option<u64>,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct WorkersQuery {
+    /// Only worker ids above this one: the `next` of the previous page.
+    #[param(minimum = 0, maximum = 4_294_967_295_u64, example = 17)]
+    after: Option<u64>,
+    /// How many at most. Without it, 10,000.
+    #[param(minimum = 1, maximum = 10_000, example = 100)]
+    limit: Option<u64>,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DryRunQuery {
+    /// `true` checks everything and changes nothing. The status is then 200.
+    dry_run: Option<bool>,
+}
+
+/// Without `Option`, for which utoipa would describe a header that can be null.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct IfMatch {
+    /// Changes this version only. If the sequence has another version, the call is refused with
+    /// 412.
+    #[param(rename = "If-Match", required = false)]
+    if_match: EntityTag,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct IfNoneMatch {
+    /// `*` creates only. If the sequence exists, the call is refused with 412. Do not send
+    /// `If-Match` with it.
+    #[param(rename = "If-None-Match", required = false)]
+    if_none_match: AnyVersion,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct LeaseHeader {
+    /// The `token` of the lease.
+    #[param(rename = "Odometer-Lease")]
+    odometer_lease: LeaseToken,
+}
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct Traceparent {
+    /// The trace that the call is part of (W3C Trace Context). A value that cannot be read is
+    /// ignored.
+    #[param(
+        required = false,
+        example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    )]
+    traceparent: String,
+}

@@ -1,0 +1,143 @@
+//! The server: its workers, and what a request passes on its way to a route.
+
+use std::future::ready;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_http::error::DispatchError;
+use actix_http::{HttpService, KeepAlive};
+use actix_service::{IntoServiceFactory, ServiceFactoryExt, fn_service, map_config};
+use actix_web::body::BoxBody;
+use actix_web::dev::{AppConfig, Server, ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::middleware::from_fn;
+use actix_web::rt::net::TcpStream;
+use actix_web::web::Data;
+use actix_web::{App, Error};
+use odometer_process::metrics::{Exposition, Metrics};
+use odometer_sequence::Directory;
+
+use super::edge::{ConnectionBounds, Guarded, Watch};
+use super::settings::HttpSettings;
+use super::state::{Http, Untold};
+use super::{envelope, hot, openapi, urls};
+
+/// How long a caller may take to read the last reply of its connection, or to see that it closes.
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Threads that actix can have.
+const MAX_WORKERS: usize = 512;
+
+/// Answers on `listener` until the returned server is told to stop through its handle.
+///
+/// Signals are left to the caller. The future of the server ends when all workers have.
+///
+/// # Errors
+/// The listener cannot be used, or the description of the API cannot be written.
+pub fn serve(
+    listener: TcpListener,
+    directory: Arc<Directory>,
+    metrics: Arc<Metrics>,
+    exposition: Exposition,
+    settings: HttpSettings,
+) -> io::Result<(Server, Untold)> {
+    let address = listener.local_addr()?;
+    let workers = settings
+        .workers
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(2, NonZeroUsize::get));
+    let workers = workers.clamp(1, MAX_WORKERS);
+    let bounds = ConnectionBounds {
+        head: settings.head_timeout,
+        request: settings.request_timeout,
+        reply: settings.write_timeout,
+        body: settings.body_limit,
+        connections: (settings.connections / workers).max(1),
+    };
+    let openapi = openapi::document().map_err(io::Error::other)?;
+    let http = Data::new(Http::new(
+        directory, metrics, exposition, openapi, &settings,
+    ));
+    let untold = Untold(http.clone());
+    let all = bounds.connections.saturating_mul(workers);
+    http.metrics.connections.max.set(all as f64);
+    let builder = Server::build()
+        .workers(workers)
+        .max_concurrent_connections(bounds.connections)
+        .shutdown_timeout(settings.shutdown_timeout.as_secs().max(1))
+        .disable_signals();
+    let stopping = builder.graceful_shutdown_signal();
+    let worker = move || {
+        let metrics = http.metrics.connections.clone();
+        let (ticking, ending) = (http.clone(), http.clone());
+        let watch = Watch::start(&bounds, metrics, move || {
+            ticking.administration.tell();
+            ticking.repeated_lines.tell();
+            ticking.directory.is_draining()
+        });
+        let application = application(http.clone(), Rc::clone(&watch)).into_factory();
+        let application = application.map_err(|error: Error| error.error_response());
+        let stopping = stopping.clone();
+        let http1 = HttpService::build()
+            .graceful_shutdown_signal(move || {
+                let stopping = stopping.clone();
+                async move { stopping.notified().await }
+            })
+            // The watch has its own, which costs a request nothing.
+            .keep_alive(KeepAlive::Os)
+            .client_request_timeout(settings.head_timeout)
+            .client_disconnect_timeout(DISCONNECT_TIMEOUT)
+            // A caller who hangs up while waiting is dropped there and then, and gets no number.
+            .h1_allow_half_closed(false)
+            .local_addr(address)
+            .on_connect_ext(|io: &Guarded<TcpStream>, data| {
+                data.insert(Rc::clone(io.progress()));
+            })
+            .h1(map_config(application, |()| AppConfig::default()));
+        fn_service(move |io: TcpStream| ready(Ok(guarded(io, &watch))))
+            .and_then(http1)
+            .map_err(move |error| note_end(&error, &ending))
+    };
+    Ok((builder.listen("http", listener, worker)?.run(), untold))
+}
+
+/// A connection under guard, and who is at its other end.
+fn guarded(io: TcpStream, watch: &Rc<Watch>) -> (Guarded<TcpStream>, Option<SocketAddr>) {
+    // Where either fails the connection is gone, as its first read says.
+    let _ = io.set_nodelay(true);
+    let peer = io.peer_addr().ok();
+    (watch.guard(io), peer)
+}
+
+/// Notes a connection that did not end in order because of what its caller sent.
+fn note_end(error: &DispatchError, http: &Http) {
+    let DispatchError::Parse(error) = error else {
+        return;
+    };
+    http.metrics.connections.malformed.increment(1);
+    http.repeated_lines.note_malformed(error.to_string());
+}
+
+/// The warm path first, then what every other call passes, then the URLs.
+fn application(
+    http: Data<Http>,
+    watch: Rc<Watch>,
+) -> App<
+    impl ServiceFactory<
+        ServiceRequest,
+        Config = (),
+        Response = ServiceResponse<BoxBody>,
+        Error = Error,
+        InitError = (),
+    >,
+> {
+    let warm = hot::Warm::new(&http, Rc::clone(&watch));
+    App::new()
+        .app_data(http)
+        .app_data(watch)
+        .wrap(from_fn(envelope::envelope))
+        .wrap(warm)
+        .configure(urls::urls)
+}

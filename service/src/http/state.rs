@@ -1,0 +1,82 @@
+//! What the routes of all workers share.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use actix_web::web::{Bytes, Data};
+use odometer_process::metrics::{Exposition, Metrics};
+use odometer_sequence::Directory;
+
+use super::administration::Administration;
+use super::body;
+use super::call_limit::CallLimit;
+use super::hosts::Hosts;
+use super::large_replies::LargeReplies;
+use super::repeated_lines::RepeatedLines;
+use super::settings::HttpSettings;
+
+/// What the routes share.
+pub(crate) struct Http {
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) exposition: Exposition,
+    pub(crate) body: body::Bounds,
+    pub(crate) administration: Administration,
+    pub(crate) hosts: Hosts,
+    pub(crate) repeated_lines: RepeatedLines,
+    pub(crate) definition_refresh: Duration,
+    pub(crate) in_flight: Arc<CallLimit>,
+    pub(crate) large_replies: LargeReplies,
+    pub(crate) openapi: Bytes,
+    /// When it began to listen.
+    pub(crate) started: SystemTime,
+}
+
+impl Http {
+    /// What the routes share from now on.
+    pub(crate) fn new(
+        directory: Arc<Directory>,
+        metrics: Arc<Metrics>,
+        exposition: Exposition,
+        openapi: Bytes,
+        settings: &HttpSettings,
+    ) -> Self {
+        let in_flight = CallLimit::new(
+            settings.in_flight,
+            metrics.http_in_flight.clone(),
+            metrics.http_refused.clone(),
+        );
+        let refused = metrics.tokens_refused.clone();
+        let administration =
+            Administration::new(settings.loopback, settings.admin_token.clone(), refused);
+        let large_replies = LargeReplies::new(metrics.http_refused.clone());
+        Self {
+            directory,
+            metrics,
+            exposition,
+            body: body::Bounds {
+                limit: settings.body_limit,
+                timeout: settings.body_timeout,
+            },
+            administration,
+            hosts: Hosts::new(settings.loopback, &settings.hosts),
+            repeated_lines: RepeatedLines::default(),
+            definition_refresh: settings.definition_refresh,
+            in_flight: Arc::new(in_flight),
+            large_replies,
+            openapi,
+            started: SystemTime::now(),
+        }
+    }
+}
+
+/// What the log has not been told yet of calls that were refused.
+pub struct Untold(pub(crate) Data<Http>);
+
+impl Untold {
+    /// Writes it, once nothing is answered any more.
+    pub fn tell(&self) {
+        self.0.administration.tell_all();
+        self.0.repeated_lines.tell_all();
+    }
+}

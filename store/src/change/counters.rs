@@ -1,0 +1,309 @@
+//! A sequence's counters, as changes touch them: one of them, or all.
+
+use std::sync::Arc;
+
+use entity::counter;
+use odometer_core::{
+    definition::{Definition, Stripe},
+    name::SequenceName,
+    period::{CounterKey, PeriodKind},
+};
+use odometer_database::session::DatabaseTransaction;
+use odometer_process::faults::{self, Fault};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    UpdateMany,
+    sea_query::{Expr, ExprTrait, Query},
+};
+
+use crate::change::{act::Act, transaction::ChangeRequest};
+use crate::error;
+use crate::error::StoreError;
+use crate::outcome::Snapshot;
+use crate::reservation::period;
+use crate::rows::{
+    catalog::{self, CatalogEntry, LIVE, NO_PERIOD, REMOVED, one_more},
+    counter::{CounterRow, SeenCounter, WindowRow},
+    new_counter::{self, NewCounter},
+};
+
+/// What the act is about.
+pub(crate) struct Found {
+    pub(crate) counter: CounterRow,
+    pub(crate) used: Used,
+}
+
+/// What was used of all counters of a sequence, where the act depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Used {
+    /// The highest high-water mark of those that issue.
+    pub(crate) highest: i64,
+    /// Whether a number may have been issued, of whichever period, also one that is removed.
+    pub(crate) issued: bool,
+}
+
+/// The sequence that the act is about.
+#[derive(Clone, Copy)]
+pub(crate) struct WholeSequence<'a> {
+    pub(crate) definition: &'a Arc<Definition>,
+    /// Whether the act is known to change nothing: then no counter was raised.
+    pub(crate) is_so_already: bool,
+}
+
+/// Whether the act removes what is a tombstone already. No counter of another state follows one.
+pub(crate) async fn is_tombstone(
+    transaction: &DatabaseTransaction,
+    act: &Act,
+    key: &CounterKey,
+) -> Result<bool, DbErr> {
+    if !matches!(act, Act::RemovePeriod { .. }) {
+        return Ok(false);
+    }
+    let row = (
+        key.sequence.as_str().to_owned(),
+        key.period.as_str().to_owned(),
+    );
+    // A read that locks nothing would settle what MariaDB shows from then on, before anything is
+    // held.
+    let find = transaction.holding(counter::Entity::find_by_id(row));
+    let row = find.one(transaction).await?;
+    Ok(row.is_some_and(|row| row.state == REMOVED))
+}
+
+/// Reads the counter, making it where the period was never used.
+pub(crate) async fn found(
+    transaction: &DatabaseTransaction,
+    change: &ChangeRequest,
+    key: &CounterKey,
+    WholeSequence {
+        definition,
+        is_so_already,
+    }: WholeSequence<'_>,
+    version: &mut ChangeVersion,
+) -> Result<Result<Found, StoreError>, DbErr> {
+    let Some(standing) = catalog::read(transaction, key.sequence.as_str(), &key.period).await?
+    else {
+        return Ok(Err(StoreError::NotFound));
+    };
+    if let Err(error) = admit_period(change, definition, &standing) {
+        return Ok(Err(error));
+    }
+    let counter = match standing.counter() {
+        Some(counter) => counter,
+        None if key.period.is_none() => {
+            return Ok(Err(error::without_counter(&key.sequence)));
+        }
+        None => match born(transaction, change, key, definition, version).await? {
+            Ok(counter) => counter,
+            Err(error) => return Ok(Err(error)),
+        },
+    };
+    if change.went_back(counter.seen.next_value, Some(counter.seen.version)) {
+        return Ok(Err(StoreError::WentBack));
+    }
+    let mut used = Used {
+        highest: counter.seen.next_value,
+        issued: counter.seen.next_value > definition.start,
+    };
+    let is_definition = matches!(change.act, Act::Define { .. }) && !is_so_already;
+    if is_definition && catalog::has_periods(definition) {
+        let of_periods = highest_of_periods(transaction, &key.sequence).await?;
+        used.highest = of_periods.unwrap_or(definition.start);
+        used.issued = !standing.periods_removed_through.is_empty()
+            || is_any_made(transaction, &key.sequence).await?;
+    }
+    Ok(Ok(Found { counter, used }))
+}
+
+/// Whether the act's period is one of the sequence's, and not gone.
+fn admit_period(
+    change: &ChangeRequest,
+    definition: &Arc<Definition>,
+    standing: &CatalogEntry,
+) -> Result<(), StoreError> {
+    let (version, counter) = (standing.definition_version, standing.counter());
+    match &change.act {
+        Act::Advance { period, .. } => {
+            period::check(period, definition, version, counter)?;
+            if standing.has_removed(period) {
+                return Err(StoreError::PeriodRemoved);
+            }
+            Ok(())
+        }
+        Act::RemovePeriod { .. } if definition.period != PeriodKind::Keyed => {
+            Err(StoreError::NotForKind)
+        }
+        Act::RemovePeriod { .. } | Act::Define { .. } | Act::Retire | Act::Restore => Ok(()),
+    }
+}
+
+/// Makes the counter of a period that was never used: to be advanced, or to be a tombstone.
+async fn born(
+    transaction: &DatabaseTransaction,
+    change: &ChangeRequest,
+    key: &CounterKey,
+    definition: &Definition,
+    version: &mut ChangeVersion,
+) -> Result<Result<CounterRow, StoreError>, DbErr> {
+    let limit = change.keyed_periods;
+    if definition.period == PeriodKind::Keyed
+        && new_counter::n_others(transaction, key).await? >= limit
+    {
+        return Ok(Err(StoreError::TooManyPeriods { limit }));
+    }
+    // It holds `meta`'s row, on which the birth stands, and is made undone with all else.
+    version.raised(transaction).await?;
+    let Some(ground) = super::transaction::ground(transaction, change).await? else {
+        return Ok(Err(StoreError::WentBack));
+    };
+    let first = ground.first_in(definition, &key.period);
+    if change.went_back(first, None) {
+        return Ok(Err(StoreError::WentBack));
+    }
+    let newborn = NewCounter::at(first, definition, Stripe::WHOLE, ground);
+    newborn.insert(transaction, key).await?;
+    Ok(Ok(CounterRow {
+        seen: SeenCounter {
+            next_value: newborn.next_value,
+            version: newborn.version,
+        },
+        floor: newborn.floor,
+        revision: newborn.version,
+        rate: 0.0,
+        is_removed: false,
+        window: WindowRow::default(),
+    }))
+}
+
+/// The number of a change, raised once and only where there is one.
+#[derive(Default)]
+pub(crate) struct ChangeVersion {
+    version: Option<i64>,
+}
+
+impl ChangeVersion {
+    pub(crate) async fn raised(&mut self, transaction: &DatabaseTransaction) -> Result<i64, DbErr> {
+        if let Some(version) = self.version {
+            return Ok(version);
+        }
+        let version = super::transaction::raise_definitions_version(transaction).await?;
+        self.version = Some(version);
+        Ok(version)
+    }
+}
+
+/// Raises version and revision and closes windows, so that what is remembered of the counters
+/// conflicts: of all that issue, or, where a period is named, of its own and of the one without a period.
+///
+/// A tombstone was raised when it became one. So a write on what is remembered of the period as it
+/// was before finds no row any more, and whoever reads again is told that it is removed.
+pub(crate) async fn raise(
+    transaction: &DatabaseTransaction,
+    key: &CounterKey,
+) -> Result<(), DbErr> {
+    let mut those = Condition::all().add(counter::Column::Sequence.eq(key.sequence.as_str()));
+    if !key.period.is_none() {
+        those = those.add(counter::Column::Period.is_in([NO_PERIOD, key.period.as_str()]));
+    }
+    counter::Entity::update_many()
+        .col_expr(counter::Column::Version, one_more(counter::Column::Version))
+        .col_expr(
+            counter::Column::Revision,
+            one_more(counter::Column::Revision),
+        )
+        .col_expr(counter::Column::WindowOpen, Expr::val(false))
+        .filter(those.add(counter::Column::State.eq(LIVE)))
+        .exec(transaction)
+        .await?;
+    Ok(())
+}
+
+/// Writes what became of one counter. Its row is locked since it was raised, or born by this
+/// transaction: nobody has reserved meanwhile.
+pub(crate) async fn write(
+    transaction: &DatabaseTransaction,
+    key: &CounterKey,
+    after: &Snapshot,
+) -> Result<(), DbErr> {
+    if after.is_removed && faults::is(Fault::Rebirth) {
+        let row = (
+            key.sequence.as_str().to_owned(),
+            key.period.as_str().to_owned(),
+        );
+        counter::Entity::delete_by_id(row).exec(transaction).await?;
+        return Ok(());
+    }
+    set(transaction, key, after.next_value, after).await
+}
+
+/// The same, where the counter goes on from a number of its own.
+pub(crate) async fn set(
+    transaction: &DatabaseTransaction,
+    key: &CounterKey,
+    next_value: i64,
+    after: &Snapshot,
+) -> Result<(), DbErr> {
+    let state = if after.is_removed { REMOVED } else { LIVE };
+    update(key)
+        .col_expr(counter::Column::NextValue, Expr::val(next_value))
+        .col_expr(counter::Column::Floor, Expr::val(after.floor))
+        .col_expr(counter::Column::State, Expr::val(state))
+        .exec(transaction)
+        .await?;
+    Ok(())
+}
+
+/// A statement that updates one counter.
+pub(crate) fn update(key: &CounterKey) -> UpdateMany<counter::Entity> {
+    counter::Entity::update_many()
+        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
+        .filter(counter::Column::Period.eq(key.period.as_str()))
+}
+
+/// Raises the floor of each counter that issues to its high-water mark.
+pub(crate) async fn close(
+    transaction: &DatabaseTransaction,
+    name: &SequenceName,
+) -> Result<(), DbErr> {
+    let next_value = || Expr::col(counter::Column::NextValue);
+    counter::Entity::update_many()
+        .col_expr(counter::Column::Floor, next_value())
+        .filter(counter::Column::Sequence.eq(name.as_str()))
+        .filter(counter::Column::State.eq(LIVE))
+        .filter(Expr::col(counter::Column::Floor).lt(next_value()))
+        .exec(transaction)
+        .await?;
+    Ok(())
+}
+
+/// The highest high-water mark of the periods that issue; `None` where there is none.
+pub(crate) async fn highest_of_periods(
+    transaction: &DatabaseTransaction,
+    name: &SequenceName,
+) -> Result<Option<i64>, DbErr> {
+    let query = Query::select()
+        .expr_as(Expr::col(counter::Column::NextValue).max(), "highest")
+        .from(counter::Entity)
+        .and_where(counter::Column::Sequence.eq(name.as_str()))
+        .and_where(counter::Column::Period.gt(NO_PERIOD))
+        .and_where(counter::Column::State.eq(LIVE))
+        .to_owned();
+    match transaction.query_one(&query).await? {
+        Some(row) => row.try_get("", "highest"),
+        None => Ok(None),
+    }
+}
+
+/// Whether a counter was made for any period, those of removed keys included.
+pub(crate) async fn is_any_made(
+    transaction: &DatabaseTransaction,
+    name: &SequenceName,
+) -> Result<bool, DbErr> {
+    let one = counter::Entity::find()
+        .filter(counter::Column::Sequence.eq(name.as_str()))
+        .filter(counter::Column::Period.gt(NO_PERIOD))
+        .limit(1)
+        .one(transaction)
+        .await?;
+    Ok(one.is_some())
+}

@@ -1,0 +1,221 @@
+//! Changes made by a command, of one database, over one connection and with no replica around it.
+//!
+//! They are the same transactions as a replica's. This process has seen nothing of the store
+//! before, so there is nothing by which it could know that the store went back: replicas do.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use odometer_core::{name::SequenceName, period::Period};
+use odometer_database::{
+    backoff::Backoff,
+    failure::{Cause, StatementFailure},
+    file_lock::FileLock,
+    fitness::{DatabaseFitness, fitness_of},
+    session::DatabaseConnection,
+    start_error::StartError,
+    target::Target,
+};
+use odometer_process::clock::now_ms;
+
+use super::{act::Act, transaction::ChangeRequest};
+use crate::{
+    StoreLimits,
+    error::StoreError,
+    fitness,
+    outcome::{Altered, Condition, Snapshot},
+    rows::catalog,
+    schema,
+    settings::DatabaseSettings,
+};
+
+/// A database that one command changes.
+pub struct DirectStore {
+    /// `None` where the SQLite file is not there and only a dry run is wanted.
+    database: Option<DatabaseConnection>,
+    bounds: StoreLimits,
+    store: Arc<str>,
+    _lock: Option<FileLock>,
+}
+
+impl DirectStore {
+    /// Opens it; a SQLite file is held by this process from then on, and made where there
+    /// is none. For a dry run nothing is held or made.
+    ///
+    /// # Errors
+    /// It cannot be reached, or is not fit to be changed.
+    pub(crate) async fn open(
+        settings: DatabaseSettings,
+        is_dry_run: bool,
+    ) -> Result<Self, StartError> {
+        let (bounds, identity) = (settings.bounds, settings.identity);
+        let store = Arc::clone(&identity.label.store);
+        let target = Target::parse(&settings.url)?;
+        let (acquire, longest) = (bounds.statement.acquire, Some(bounds.statement.timeout));
+        let file = target.file.clone();
+        if is_dry_run && file.as_deref().is_some_and(|file| !file.exists()) {
+            return Ok(Self {
+                database: None,
+                bounds,
+                store,
+                _lock: None,
+            });
+        }
+        let mut lock = None;
+        if let Some(file) = file.filter(|_| !is_dry_run) {
+            lock = Some(FileLock::take(&file)?);
+            // As at every start.
+            schema::migrate(&target, acquire).await?;
+        }
+        let options = |target: &Target| {
+            if is_dry_run {
+                target.looking(acquire)
+            } else {
+                target.single(acquire)
+            }
+        };
+        let reached = DatabaseConnection::reach(&target, acquire, longest, options);
+        let database = Box::pin(reached).await.map_err(StartError::from)?;
+        let verdict = fitness::inspect(database.clone(), identity).await;
+        match verdict.unwrap_or_else(|error| fitness_of(&error.into())) {
+            DatabaseFitness::Good { .. } => Ok(Self {
+                database: Some(database),
+                bounds,
+                store,
+                _lock: lock,
+            }),
+            verdict @ (DatabaseFitness::Wrong(_)
+            | DatabaseFitness::Schema(_)
+            | DatabaseFitness::Away(_)) => Err(verdict.into()),
+        }
+    }
+
+    /// Changes a sequence; `n_created` more than there are count as created already.
+    ///
+    /// # Errors
+    /// Outside, the database failed, nothing was changed and the next change will fare no better;
+    /// inside, why this change was not made, or that it may have been.
+    pub(crate) async fn alter(
+        &self,
+        name: &SequenceName,
+        act: Act,
+        condition: Condition,
+        n_created: u64,
+    ) -> Result<Result<Altered, StoreError>, StartError> {
+        let Some(database) = &self.database else {
+            return Ok(on_nothing(&act));
+        };
+        let change = ChangeRequest {
+            name: name.clone(),
+            act,
+            condition,
+            max_sequences: self.bounds.max_sequences.saturating_sub(n_created),
+            keyed_periods: self.bounds.keyed_periods,
+            witness: None,
+            last_seen: None,
+            store: Arc::clone(&self.store),
+        };
+        let until = Instant::now() + self.bounds.deadline;
+        let mut backoff = Backoff::new(&self.bounds.statement);
+        loop {
+            let failure = match self.attempt(database, change.clone()).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(failure) => failure,
+            };
+            let may_pass = matches!(
+                &failure,
+                StatementFailure::NotCommitted(
+                    Cause::Contention | Cause::Interrupted | Cause::Duplicate
+                )
+            );
+            if !may_pass || Instant::now() >= until {
+                let is_uncertain = matches!(failure, StatementFailure::MayHaveCommitted(_));
+                if is_uncertain && !change.act.is_dry_run() {
+                    return Ok(Err(StoreError::MayHaveChanged));
+                }
+                let cause = failure.cause().text();
+                return Err(StartError::Other(format!(
+                    "the database failed at `{name}`: {cause}"
+                )));
+            }
+            backoff.wait(until).await;
+        }
+    }
+
+    /// Whether it has a row of this name, and of which store.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) async fn has(&self, name: &SequenceName) -> Result<Option<Whose>, StartError> {
+        let Some(database) = &self.database else {
+            return Ok(None);
+        };
+        let found = catalog::read(database, name.as_str(), &Period::none()).await;
+        let found = found.map_err(|error| {
+            let failure = StatementFailure::from(error);
+            let cause = failure.cause().text();
+            StartError::Other(format!("the database failed at `{name}`: {cause}"))
+        })?;
+        Ok(found.map(|found| match found.check_here() {
+            Err(StoreError::Elsewhere(definition)) => Whose::Of(definition.store.clone()),
+            Ok(()) | Err(_) => Whose::Here,
+        }))
+    }
+
+    async fn attempt(
+        &self,
+        database: &DatabaseConnection,
+        change: ChangeRequest,
+    ) -> Result<Result<Altered, StoreError>, StatementFailure> {
+        // Longer than the server lets a statement run, so that it is the one to say so.
+        let patience = self.bounds.statement.timeout + Duration::from_secs(2);
+        let work = Box::pin(super::transaction::run(database.clone(), change));
+        match tokio::time::timeout(patience, work).await {
+            Ok(outcome) => outcome.map_err(StatementFailure::from),
+            Err(_) => Err(StatementFailure::MayHaveCommitted(Cause::Silent)),
+        }
+    }
+
+    /// Closes the connection; the SQLite file is free afterwards.
+    pub(crate) async fn close(self) {
+        if let Some(database) = self.database {
+            // Nothing was left on the connection that closing could lose.
+            let _closed = database.close().await;
+        }
+    }
+}
+
+/// Where a name lives that a database has a row of.
+pub(crate) enum Whose {
+    Here,
+    /// In the store of this name.
+    Of(String),
+}
+
+/// What a dry run comes to where there is no database yet.
+fn on_nothing(act: &Act) -> Result<Altered, StoreError> {
+    let Act::Define {
+        change, template, ..
+    } = act
+    else {
+        return Err(StoreError::NotFound);
+    };
+    let created = change.create_at(template, now_ms());
+    let definition = created.map_err(StoreError::Definition)?;
+    Ok(Altered {
+        before: None,
+        after: Snapshot {
+            is_live: true,
+            period: Period::none(),
+            is_removed: false,
+            version: 0,
+            floor: definition.start,
+            next_value: definition.start,
+            rate: 0.0,
+            definition: Arc::new(definition),
+        },
+        is_written: false,
+    })
+}

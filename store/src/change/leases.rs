@@ -1,0 +1,178 @@
+//! What `odometer recover` does with worker ids: every lease is void, and no id is used by somebody
+//! else before its last holder has certainly stopped.
+//!
+//! Leases that the database has forgotten are held on, for as long as they were asked for, and their
+//! holders may come back with tokens that an older row knows. So no token is good any more, and each
+//! id rests for the longest time that any lease reaches ahead.
+
+use std::time::Duration;
+
+use entity::{meta, worker_lease};
+use migration::WORKER_LEASES;
+use odometer_database::{database_clock, session::DatabaseTransaction, start_error::StartError};
+use odometer_process::{
+    clock::now_ms,
+    faults::{self, Fault},
+};
+use sea_orm::{
+    ConnectionTrait, DbErr, EntityTrait, QueryFilter,
+    sea_query::{CaseStatement, Expr, ExprTrait, Query},
+};
+
+use super::recover::VERSIONS;
+use crate::worker_lease::{
+    choice::named_from,
+    lease::{LONGEST_TTL, MOST_AHEAD_MS},
+};
+
+/// The least time that ids rest: the longest that a lease reaches ahead where nothing says so.
+const HOLD_MIN: Duration = Duration::from_secs(15 * 60);
+/// Pools of sequences sort before it, those of other programs behind it.
+const FIRST_NAME: &str = "0";
+
+/// Both clocks at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clocks {
+    pub(crate) ours_ms: i64,
+    database_ms: i64,
+}
+
+impl Clocks {
+    pub(crate) async fn read(transaction: &DatabaseTransaction) -> Result<Self, DbErr> {
+        let now = database_clock::now(transaction.get_database_backend());
+        let query = Query::select().expr_as(now, "now_ms").to_owned();
+        let row = transaction.query_one(&query).await?;
+        let row = row.ok_or_else(|| DbErr::RecordNotFound("the clock".to_owned()))?;
+        Ok(Self {
+            ours_ms: now_ms(),
+            database_ms: row.try_get("", "now_ms")?,
+        })
+    }
+
+    /// # Errors
+    /// They are too far apart to say from when on worker ids may be used.
+    pub(crate) fn check(self) -> Result<(), StartError> {
+        let apart_ms = self.ours_ms.abs_diff(self.database_ms);
+        if apart_ms <= MOST_AHEAD_MS.unsigned_abs() || faults::is(Fault::AnyClock) {
+            return Ok(());
+        }
+        Err(StartError::Other(format!(
+            "nothing was changed: the clock of this machine and that of the database are {} s \
+             apart, more than 5 minutes, so neither says from when on worker ids may be used; set \
+             them right, or run this on a machine whose clock is",
+            apart_ms / 1000
+        )))
+    }
+
+    /// So long after both, and by any clock that time was reserved by.
+    fn after(self, rest_ms: i64) -> i64 {
+        Ord::max(self.ours_ms, self.database_ms)
+            .saturating_add(rest_ms)
+            .saturating_add(MOST_AHEAD_MS)
+    }
+}
+
+/// What became of the leases.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Voided {
+    pub(crate) n_leases: u64,
+    /// From here on all ids can be used.
+    pub(crate) used_from_ms: i64,
+    /// Before this nobody's time begins; in pools of other programs that is still
+    /// [later](named_from).
+    pub(crate) leases_from_ms: i64,
+}
+
+/// Voids all leases; `hold` is how far ahead sequences reserve time. Of other programs' pools the
+/// longest lease that may be had may have been forgotten.
+pub(crate) async fn void(
+    transaction: &DatabaseTransaction,
+    clocks: Clocks,
+    hold: Duration,
+    meta: &meta::Model,
+    recovered_at: i64,
+) -> Result<Voided, DbErr> {
+    let hold = i64::try_from(Ord::max(hold, HOLD_MIN).as_millis()).unwrap_or(i64::MAX);
+    let longest = i64::try_from(LONGEST_TTL.as_millis()).unwrap_or(i64::MAX);
+    let mut leases_from_ms = Ord::max(clocks.after(hold), meta.leases_from.unwrap_or(0));
+    let mut n_leases = 0;
+    // An older schema has no leases.
+    if meta.schema_version >= WORKER_LEASES {
+        let pool = || Expr::col(worker_lease::Column::Pool);
+        for (pools, rest_ms, is_sequences) in [
+            (pool().lt(FIRST_NAME), hold, true),
+            (pool().gte(FIRST_NAME), longest, false),
+        ] {
+            // One that was given by a program with other bounds may be longer.
+            let longest_ms = longest_in(transaction, pools.clone()).await?;
+            let from_ms = clocks.after(Ord::max(rest_ms, longest_ms));
+            n_leases += void_in(transaction, pools, from_ms).await?;
+            if is_sequences {
+                leases_from_ms = Ord::max(leases_from_ms, from_ms);
+            }
+        }
+    }
+    Ok(Voided {
+        n_leases,
+        used_from_ms: Ord::max(leases_from_ms, named_from(Some(recovered_at))),
+        leases_from_ms,
+    })
+}
+
+/// For how long the longest lease was asked.
+async fn longest_in(transaction: &DatabaseTransaction, pools: Expr) -> Result<i64, DbErr> {
+    let query = Query::select()
+        .expr_as(Expr::col(worker_lease::Column::TtlMs).max(), "longest_ms")
+        .from(worker_lease::Entity)
+        .and_where(pools)
+        .to_owned();
+    let Some(row) = transaction.query_one(&query).await? else {
+        return Ok(0);
+    };
+    let longest_ms: Option<i64> = row.try_get("", "longest_ms")?;
+    Ok(longest_ms.unwrap_or(0))
+}
+
+async fn void_in(
+    transaction: &DatabaseTransaction,
+    pools: Expr,
+    from_ms: i64,
+) -> Result<u64, DbErr> {
+    let until = || Expr::col(worker_lease::Column::ReservedUntil);
+    let raised = CaseStatement::new()
+        .case(until().lt(from_ms), from_ms)
+        .finally(until());
+    let voided = worker_lease::Entity::update_many()
+        .col_expr(worker_lease::Column::ReservedUntil, raised.into())
+        .col_expr(worker_lease::Column::TokenHash, Expr::val(""))
+        .col_expr(worker_lease::Column::Ended, Expr::val(true))
+        .col_expr(
+            worker_lease::Column::Version,
+            Expr::col(worker_lease::Column::Version).add(VERSIONS),
+        )
+        .filter(pools)
+        .exec(transaction)
+        .await?;
+    Ok(voided.rows_affected)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_that_are_far_apart_decide_nothing() {
+        let apart = |ms: i64| Clocks {
+            ours_ms: 1_000_000,
+            database_ms: 1_000_000 + ms,
+        };
+        for ms in [0, MOST_AHEAD_MS, -MOST_AHEAD_MS] {
+            assert!(apart(ms).check().is_ok(), "{ms}");
+        }
+        for ms in [MOST_AHEAD_MS + 1, -MOST_AHEAD_MS - 1] {
+            assert!(apart(ms).check().is_err(), "{ms}");
+        }
+        assert_eq!(apart(7).after(10), 1_000_017 + MOST_AHEAD_MS);
+    }
+}

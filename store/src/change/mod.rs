@@ -1,0 +1,12 @@
+//! Changes of definitions, floors and lives, and what a command does to a whole store.
+
+pub(crate) mod act;
+pub(crate) mod alter;
+pub(crate) mod by_command;
+pub(crate) mod counters;
+pub(crate) mod direct;
+pub(crate) mod leases;
+pub(crate) mod leg;
+pub(crate) mod recover;
+pub(crate) mod refresh;
+pub(crate) mod transaction;

@@ -1,0 +1,417 @@
+//! `odometer recover`: after the database went back, everything goes on above what may have been
+//! issued since.
+//!
+//! One transaction, which [has `meta` alone](meta_row) from its beginning: nothing is born or changed
+//! meanwhile, and what is reserved meanwhile either comes first or conflicts.
+//!
+//! The counters of all periods are raised like any other, and what was removed stays so: a tombstone
+//! is one afterwards, and `periods_removed_through` is not touched.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use entity::{block, counter, meta, sequence};
+use odometer_core::definition::{Definition, Kind, Stripe};
+use odometer_database::{
+    failure::{Cause, StatementFailure},
+    file_lock::FileLock,
+    fitness::{DatabaseFitness, fitness_of},
+    session::{DatabaseConnection, DatabaseTransaction},
+    start_error::StartError,
+    target::Target,
+};
+use odometer_process::faults::{self, Fault};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
+    QueryOrder, QuerySelect,
+    sea_query::{CaseStatement, Expr, ExprTrait, Query},
+};
+
+use crate::{
+    change::leases::{self, Clocks},
+    fitness, heartbeat,
+    identity::DatabaseIdentity,
+    installation_id, meta_row,
+    rows::{
+        catalog::{self, LIVE, NO_PERIOD},
+        creation_baseline::version_at,
+    },
+    settings::DatabaseSettings,
+};
+
+/// Sequences of one step.
+const PAGE: u64 = 1000;
+/// Versions of counters, and the numbers of windows, rise by so much at least, so that nothing
+/// remembered of the time before fits.
+pub(crate) const VERSIONS: i64 = 1 << 40;
+/// By how much a recovery is later than the one before if its clock is behind: [`version_at`] leaves
+/// room for 60 million changes in it.
+const AFTER_ANOTHER_MS: i64 = 60_000;
+/// Exhausted sequences that are named.
+const MAX_NAMED: usize = 1000;
+/// Tries, where another transaction is in the way.
+const ATTEMPTS: u32 = 20;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(250);
+
+/// What a recovery came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    pub n_sequences: u64,
+    /// Counters that are past the end of their sequence now: exhausted, unless `max` is raised.
+    pub n_at_their_end: u64,
+    /// The first of them by name, at most a thousand.
+    pub at_their_end: Vec<String>,
+    /// By how much the counter rose that rose most, and whose it is.
+    pub highest_rise: i64,
+    pub highest_riser: Option<String>,
+    /// Returned blocks that nobody adopts any more, and the numbers in them.
+    pub n_blocks: i64,
+    pub n_numbers: i64,
+    /// Worker ids whose leases are void.
+    pub n_leases: u64,
+    /// Sequences that lease worker ids, whose leases may be among what was lost.
+    pub n_time_ordered: u64,
+    /// Before this none of them is used by somebody else (Unix ms).
+    pub leases_from_ms: i64,
+}
+
+/// Lets every sequence of the database go on `n_steps` steps further; changes nothing where
+/// `is_dry_run`.
+///
+/// # Errors
+/// Why nothing was changed.
+pub(crate) async fn recover(
+    settings: &DatabaseSettings,
+    n_steps: u64,
+    is_dry_run: bool,
+) -> Result<Recovered, StartError> {
+    let target = Target::parse(&settings.url)?;
+    if let Some(file) = target.file.as_deref().filter(|file| !file.exists()) {
+        return Err(StartError::Configuration(format!(
+            "ODOMETER_DATABASE_URL: the SQLite file {} is not there",
+            file.display()
+        )));
+    }
+    let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
+    let acquire = settings.bounds.statement.acquire;
+    // A recovery of very many sequences takes its time.
+    let reached =
+        DatabaseConnection::reach(&target, acquire, None, |target| target.single(acquire));
+    let database = Box::pin(reached).await.map_err(refused)?;
+    let identity = settings.identity.clone();
+    let outcome = recover_fit(&database, identity, n_steps, is_dry_run).await;
+    // Nothing was left on the connection that closing could lose.
+    let _closed = database.close().await;
+    outcome
+}
+
+fn refused(verdict: DatabaseFitness) -> StartError {
+    match verdict {
+        DatabaseFitness::Wrong(reason) | DatabaseFitness::Schema(reason) => {
+            StartError::Configuration(reason)
+        }
+        DatabaseFitness::Away(reason) => StartError::Other(reason),
+        DatabaseFitness::Good { .. } => StartError::Other("the database cannot be used".to_owned()),
+    }
+}
+
+async fn recover_fit(
+    database: &DatabaseConnection,
+    identity: DatabaseIdentity,
+    n_steps: u64,
+    is_dry_run: bool,
+) -> Result<Recovered, StartError> {
+    let verdict = fitness::inspect(database.clone(), identity.clone()).await;
+    let verdict = verdict.unwrap_or_else(|error| fitness_of(&error.into()));
+    let is_fit = match verdict {
+        DatabaseFitness::Good { .. } => true,
+        // A new one in the place of a lost one is recovered before it is stamped.
+        DatabaseFitness::Schema(_) => fitness::is_to_be_stamped(database, &identity)
+            .await
+            .unwrap_or(false),
+        DatabaseFitness::Away(_) | DatabaseFitness::Wrong(_) => false,
+    };
+    if !is_fit {
+        return Err(refused(verdict));
+    }
+    let mut n_tried = 0;
+    loop {
+        n_tried += 1;
+        let failure = match Box::pin(recover_once(database, n_steps, is_dry_run)).await {
+            Ok(outcome) => return outcome,
+            Err(error) => StatementFailure::from(error),
+        };
+        if !matches!(failure, StatementFailure::NotCommitted(Cause::Contention))
+            || n_tried >= ATTEMPTS
+        {
+            return Err(StartError::Other(format!(
+                "the database could not be changed, and is as it was unless its reply was lost: {}",
+                failure.cause().text()
+            )));
+        }
+        tokio::time::sleep(BETWEEN_ATTEMPTS).await;
+    }
+}
+
+/// A definition that cannot be read ends it without a change.
+async fn recover_once(
+    database: &DatabaseConnection,
+    n_steps: u64,
+    is_dry_run: bool,
+) -> Result<Result<Recovered, StartError>, DbErr> {
+    let transaction = database.begin_read_committed().await?;
+    let meta = meta_row::hold_alone(&transaction).await?;
+    let clocks = Clocks::read(&transaction).await?;
+    if let Err(error) = clocks.check() {
+        transaction.rollback().await?;
+        return Ok(Err(error));
+    }
+    let now_ms = clocks.ours_ms;
+    // What was lost may have had a recovery of its own, by a clock that was ahead of this one.
+    let seen = heartbeat::last_recovery_seen(&transaction).await?;
+    let recovered_at = match Ord::max(meta.recovered_at, seen) {
+        Some(earlier) if earlier >= now_ms => earlier.saturating_add(AFTER_ANOTHER_MS),
+        Some(_) | None => now_ms,
+    };
+    let mut recovery = Recovery {
+        transaction: &transaction,
+        n_steps,
+        stripe: installation_id::of(&meta),
+        version: version_at(recovered_at),
+        longest_hold: Duration::ZERO,
+        outcome: Recovered::default(),
+    };
+    let counters = recovery.raise_counters().await?;
+    if let Err(error) = counters {
+        transaction.rollback().await?;
+        return Ok(Err(error));
+    }
+    recovery.give_up_returned().await?;
+    let (mut outcome, longest_hold) = (recovery.outcome, recovery.longest_hold);
+    let voided = leases::void(&transaction, clocks, longest_hold, &meta, recovered_at).await?;
+    (outcome.n_leases, outcome.leases_from_ms) = (voided.n_leases, voided.used_from_ms);
+    let skipped = i64::try_from(n_steps).unwrap_or(i64::MAX);
+    meta::Entity::update_many()
+        .col_expr(meta::Column::RecoveredAt, Expr::val(recovered_at))
+        .col_expr(
+            meta::Column::RecoveredSkip,
+            Expr::val(meta.recovered_skip.saturating_add(skipped)),
+        )
+        .col_expr(meta::Column::LeasesFrom, Expr::val(voided.leases_from_ms))
+        // No further than that: by it the next recovery tells which definitions are older.
+        .col_expr(
+            meta::Column::DefinitionsVersion,
+            Expr::val(Ord::max(
+                version_at(recovered_at),
+                meta.definitions_version.saturating_add(1),
+            )),
+        )
+        .filter(meta::Column::Id.eq(1))
+        .exec(&transaction)
+        .await?;
+    if is_dry_run {
+        transaction.rollback().await?;
+    } else {
+        transaction.commit().await?;
+    }
+    Ok(Ok(outcome))
+}
+
+/// A recovery on its way.
+struct Recovery<'a> {
+    transaction: &'a DatabaseTransaction,
+    n_steps: u64,
+    stripe: Stripe,
+    /// What the version of each counter is at least afterwards.
+    version: i64,
+    /// So far ahead time is reserved, at most, for the sequences that there are.
+    longest_hold: Duration,
+    outcome: Recovered,
+}
+
+/// Sequences that rise by the same amount, and that end at the same number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rise {
+    rise: i64,
+    /// No counter goes higher.
+    highest: i64,
+    /// From here on a sequence is exhausted, unless its `max` is raised.
+    end: i64,
+    /// Whether they count in periods: then their counter without one issues nothing.
+    has_periods: bool,
+}
+
+impl Rise {
+    /// The counters of these sequences of which anything is issued.
+    fn issuing(self, names: &[String]) -> Condition {
+        let is_in_period = Expr::col(counter::Column::Period).gt(NO_PERIOD);
+        Condition::all()
+            .add(counter::Column::Sequence.is_in(names))
+            .add(counter::Column::State.eq(LIVE))
+            .add_option(self.has_periods.then_some(is_in_period))
+    }
+
+    /// The lowest high-water mark that comes to the end.
+    fn comes_to_its_end(self) -> i64 {
+        if self.highest < self.end {
+            self.end
+        } else {
+            self.end.saturating_sub(self.rise)
+        }
+    }
+}
+
+impl Recovery<'_> {
+    /// Page by page, in the order of names, retired sequences like others.
+    async fn raise_counters(&mut self) -> Result<Result<(), StartError>, DbErr> {
+        let mut after = String::new();
+        loop {
+            let page = catalog::living_here()
+                .filter(sequence::Column::Name.gt(after.as_str()))
+                .order_by_asc(sequence::Column::Name)
+                .limit(PAGE)
+                .all(self.transaction)
+                .await?;
+            let Some(last) = page.last() else {
+                return Ok(Ok(()));
+            };
+            after.clone_from(&last.name);
+            let mut groups: BTreeMap<Rise, Vec<String>> = BTreeMap::new();
+            for row in page {
+                let definition = match Definition::from_stored(&row.definition) {
+                    Ok(definition) => definition,
+                    Err(error) => {
+                        return Ok(Err(StartError::Other(format!(
+                            "nothing was changed: sequence `{}`: {error}",
+                            row.name
+                        ))));
+                    }
+                };
+                let counted = self.stripe.view(&definition);
+                if definition.kind == Kind::Snowflake {
+                    let hold = Duration::from_secs(definition.block.hold.seconds());
+                    self.longest_hold = Ord::max(self.longest_hold, hold);
+                    self.outcome.n_time_ordered += 1;
+                }
+                self.outcome.n_sequences += 1;
+                let rise = Rise {
+                    rise: counted.rise(self.n_steps),
+                    highest: counted.highest(),
+                    end: counted.end(),
+                    has_periods: catalog::has_periods(&definition),
+                };
+                groups.entry(rise).or_default().push(row.name);
+            }
+            for (rise, names) in groups {
+                self.note_rises(rise, &names).await?;
+                self.raise(rise, &names).await?;
+            }
+            // Pages come in the order of names, groups do not.
+            self.outcome.at_their_end.sort_unstable();
+            self.outcome.at_their_end.truncate(MAX_NAMED);
+        }
+    }
+
+    /// What raising these counters will come to. One sequence may have very many.
+    async fn note_rises(&mut self, rise: Rise, names: &[String]) -> Result<(), DbErr> {
+        let at_their_end = Query::select()
+            .distinct()
+            .column(counter::Column::Sequence)
+            .from(counter::Entity)
+            .cond_where(rise.issuing(names))
+            .and_where(counter::Column::NextValue.gte(rise.comes_to_its_end()))
+            .to_owned();
+        for row in self.transaction.query_all(&at_their_end).await? {
+            self.outcome.n_at_their_end += 1;
+            self.outcome.at_their_end.push(row.try_get("", "sequence")?);
+        }
+        // What is cut off at the end is cut off most of the highest.
+        let lowest = counter::Entity::find()
+            .filter(rise.issuing(names))
+            .order_by_asc(counter::Column::NextValue)
+            .order_by_asc(counter::Column::Sequence)
+            .one(self.transaction)
+            .await?;
+        if let Some(row) = lowest {
+            let left = rise.highest.saturating_sub(row.next_value);
+            let rises_by = Ord::max(Ord::min(rise.rise, left), 0);
+            if rises_by > self.outcome.highest_rise {
+                self.outcome.highest_rise = rises_by;
+                self.outcome.highest_riser = Some(row.sequence);
+            }
+        }
+        Ok(())
+    }
+
+    async fn raise(&self, Rise { rise, highest, .. }: Rise, names: &[String]) -> Result<(), DbErr> {
+        let next_value = || Expr::col(counter::Column::NextValue);
+        let raised = CaseStatement::new()
+            .case(next_value().gt(highest), next_value())
+            .case(next_value().gt(highest.saturating_sub(rise)), highest)
+            .finally(next_value().add(rise));
+        // Strict order trusts a remembered revision, so it rises as far.
+        let least = self.version.saturating_sub(VERSIONS);
+        let risen = |column: counter::Column| {
+            CaseStatement::new()
+                .case(Expr::col(column).lt(least), self.version)
+                .finally(Expr::col(column).add(VERSIONS))
+        };
+        // A version above its revision says that numbers were reserved of the counter: it stays so.
+        let version = || Expr::col(counter::Column::Version);
+        let is_used = version().gt(Expr::col(counter::Column::Revision));
+        let risen_version = CaseStatement::new()
+            .case(
+                version().lte(least).and(is_used),
+                self.version.saturating_add(1),
+            )
+            .case(version().lte(least), self.version)
+            .finally(version().add(VERSIONS));
+        counter::Entity::update_many()
+            .col_expr(counter::Column::NextValue, raised.into())
+            // Before the revision: MySQL reads what was set already.
+            .col_expr(counter::Column::Version, risen_version.into())
+            .col_expr(
+                counter::Column::Revision,
+                risen(counter::Column::Revision).into(),
+            )
+            // As those that are born from now on begin.
+            .col_expr(
+                counter::Column::Window,
+                risen(counter::Column::Window).into(),
+            )
+            .col_expr(counter::Column::WindowOpen, Expr::val(false))
+            .filter(counter::Column::Sequence.is_in(names))
+            .exec(self.transaction)
+            .await?;
+        Ok(())
+    }
+
+    /// What was returned before may have been adopted since, and issued.
+    async fn give_up_returned(&mut self) -> Result<(), DbErr> {
+        let n_numbers = match self.transaction.get_database_backend() {
+            DbBackend::MySql => {
+                "CAST(COALESCE(SUM((last - next_unissued) DIV step + 1), 0) AS SIGNED)"
+            }
+            DbBackend::Postgres | DbBackend::Sqlite | _ => {
+                "CAST(COALESCE(SUM((last - next_unissued) / step + 1), 0) AS BIGINT)"
+            }
+        };
+        let query = Query::select()
+            .expr_as(Expr::cust("COUNT(*)"), "n_blocks")
+            .expr_as(Expr::cust(n_numbers), "n_numbers")
+            .from(block::Entity)
+            .and_where(block::Column::Fate.eq("returned"))
+            .to_owned();
+        if let Some(row) = self.transaction.query_one(&query).await? {
+            self.outcome.n_blocks = row.try_get("", "n_blocks")?;
+            self.outcome.n_numbers = row.try_get("", "n_numbers")?;
+        }
+        if !faults::is(Fault::RecoverKeepsReturned) {
+            block::Entity::update_many()
+                .col_expr(block::Column::Fate, Expr::val("abandoned"))
+                .filter(block::Column::Fate.eq("returned"))
+                .exec(self.transaction)
+                .await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,374 @@
+//! The poll: raises this replica's beat, and reads what was changed in the store since the last
+//! look, for all names at once.
+//!
+//! It runs twice in `definition_refresh`, when the database comes back, and when it is rung for.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use entity::{counter, meta, sequence};
+use odometer_core::name::SequenceName;
+use odometer_database::{
+    complaint::Complaint,
+    connection::{Connection, Health},
+    database_clock,
+    failure::StatementFailure,
+    monitor::Refresh,
+    session::DatabaseConnection,
+};
+use odometer_process::{clock::now_ms, metrics::DatabaseMetrics};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, JoinType, Order,
+    QueryTrait,
+    sea_query::{Expr, ExprTrait, Query},
+};
+use tokio::sync::mpsc;
+
+use crate::{
+    StoreLimits,
+    heartbeat::{self, Heartbeat},
+    identity::DatabaseIdentity,
+    outcome::{Changed, News, SeenRecovery},
+    rows::catalog,
+    settings::Source,
+};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::change::refresh";
+
+/// Sequences of one statement, and of one piece of news.
+const PAGE: usize = 1000;
+/// How long whoever issues may take to make room for the next piece of news.
+const NEWS_PATIENCE: Duration = Duration::from_secs(1);
+/// Said of a recovery that this replica does not take for one.
+const OLDER_RECOVERY: &str = "the last recovery of the store is older than one that this replica \
+                              has seen, so the replica goes on refusing. If `odometer recover` ran \
+                              since the store went back, its clock was behind: run it once more";
+/// Between two deletions of what ended processes left.
+const BETWEEN_DELETIONS: Duration = Duration::from_secs(3600);
+
+/// Reads what other replicas changed, and tells it.
+pub(crate) struct Refresher {
+    connection: Arc<Connection>,
+    heartbeat: Arc<Heartbeat>,
+    tell: mpsc::Sender<News>,
+    recoveries: mpsc::UnboundedSender<SeenRecovery>,
+    /// What the store is called.
+    store: Arc<str>,
+    source: Source,
+    /// Between two polls.
+    interval: Duration,
+    patience: Duration,
+    /// Every change up to this `definitions_version` was told, or was made before the first contact.
+    told_up_to: i64,
+    /// Which installation this is; empty before the first contact.
+    cluster_id: String,
+    deleted_old_at: Option<Instant>,
+    has_complained: bool,
+    older_recovery: Complaint,
+    counted: DatabaseMetrics,
+}
+
+impl Refresher {
+    pub(crate) fn new(
+        connection: Arc<Connection>,
+        heartbeat: Arc<Heartbeat>,
+        settings: &StoreLimits,
+        identity: &DatabaseIdentity,
+        (tell, recoveries): (mpsc::Sender<News>, mpsc::UnboundedSender<SeenRecovery>),
+        counted: DatabaseMetrics,
+    ) -> Self {
+        Self {
+            connection,
+            heartbeat,
+            tell,
+            recoveries,
+            store: Arc::clone(&identity.label.store),
+            source: identity.source,
+            // Twice, so that a change is known everywhere within the whole of it.
+            interval: settings.definition_refresh / 2,
+            patience: settings.statement.timeout + settings.statement.acquire,
+            told_up_to: 0,
+            cluster_id: String::new(),
+            deleted_old_at: None,
+            has_complained: false,
+            older_recovery: Complaint::default(),
+            counted,
+        }
+    }
+
+    async fn poll(&mut self) -> Result<(), StatementFailure> {
+        let meta = self.read_meta().await?;
+        if meta.recovered_at > self.heartbeat.recovered_at() {
+            self.recover(&meta).await?;
+        } else if let Some(how) = self.what_went_back(&meta) {
+            self.heartbeat.note_went_back(how);
+            self.complain_of_older_recovery(&meta);
+        }
+        let raised = self.heartbeat.raise(&self.connection, self.patience).await;
+        self.heartbeat
+            .tell_last_recovery(&self.connection, self.patience)
+            .await?;
+        if !self.heartbeat.has_gone_back() && meta.definitions_version > self.told_up_to {
+            self.tell_changes(meta.definitions_version).await?;
+        }
+        raised?;
+        self.delete_old().await
+    }
+
+    fn what_went_back(&self, meta: &meta::Model) -> Option<&'static str> {
+        if meta.cluster_id != self.cluster_id {
+            Some("it is another installation's than before")
+        } else if meta.recovered_at < self.heartbeat.recovered_at() {
+            Some("it does not know of its last recovery")
+        } else if meta.definitions_version < self.told_up_to {
+            Some("it does not know of changes that were made in it")
+        } else {
+            None
+        }
+    }
+
+    /// A slower clock may have made the recovery that was to end the refusal.
+    fn complain_of_older_recovery(&mut self, meta: &meta::Model) {
+        let is_older =
+            meta.recovered_at.is_some() && meta.recovered_at < self.heartbeat.recovered_at();
+        if is_older
+            && self.heartbeat.has_gone_back()
+            && self.older_recovery.is_due(OLDER_RECOVERY, Instant::now())
+        {
+            tracing::error!(target: TARGET, store = &*self.store, "{OLDER_RECOVERY}");
+        }
+    }
+
+    /// Somebody ran `odometer recover`: from here on the store is trusted again.
+    async fn recover(&mut self, meta: &meta::Model) -> Result<(), StatementFailure> {
+        self.heartbeat
+            .establish(&self.connection, self.patience)
+            .await?;
+        // Some may have been changed since, or while this replica refused: all are told again.
+        self.told_up_to = 0;
+        self.cluster_id.clone_from(&meta.cluster_id);
+        self.heartbeat.recovered(meta.recovered_at);
+        // It waits for no news, and nothing of what was told before counts after it.
+        let seen = SeenRecovery {
+            source: self.source,
+            n_recoveries: self.heartbeat.era(),
+        };
+        // If nobody hears of it, nothing is issued.
+        let _is_heard = self.recoveries.send(seen);
+        tracing::info!(
+            target: TARGET,
+            skipped = meta.recovered_skip,
+            "the store was recovered, and is reserved from again"
+        );
+        Ok(())
+    }
+
+    async fn delete_old(&mut self) -> Result<(), StatementFailure> {
+        let is_due = self
+            .deleted_old_at
+            .is_none_or(|deleted| deleted.elapsed() >= BETWEEN_DELETIONS);
+        if is_due {
+            let until = Instant::now() + self.patience;
+            self.connection.run(until, heartbeat::clear_old).await?;
+            self.deleted_old_at = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    async fn read_meta(&self) -> Result<meta::Model, StatementFailure> {
+        let sent = Instant::now();
+        let ours_ms = now_ms();
+        let until = sent + self.patience;
+        let (meta, database_ms) = self.connection.run(until, read_meta).await?;
+        // Its clock was read somewhere between the question and the answer.
+        let half_ms = i64::try_from(sent.elapsed().as_millis() / 2).unwrap_or(0);
+        self.counted
+            .note_skew(database_ms.saturating_sub(ours_ms.saturating_add(half_ms)));
+        Ok(meta)
+    }
+
+    /// Tells of every sequence whose last change lies above what was told.
+    ///
+    /// Changes are numbered under the lock of `meta`'s row, so whoever sees `up_to` there sees
+    /// every change below it, too. Later ones are told already where they are met, and again by
+    /// the next poll: a sequence that was changed twice is not passed over for being too new.
+    async fn tell_changes(&mut self, up_to: i64) -> Result<(), StatementFailure> {
+        let mut after = (self.told_up_to, None);
+        loop {
+            let until = Instant::now() + self.patience;
+            let position = after.clone();
+            let rows = self
+                .connection
+                .run(until, move |database| changed_after(database, position))
+                .await?;
+            let Some(last) = rows.last() else {
+                break;
+            };
+            after = (last.version, Some(last.name.clone()));
+            let is_last = rows.len() < PAGE;
+            let changed = rows
+                .into_iter()
+                .filter_map(|row| row.into_changed(&self.store));
+            let news = News {
+                source: self.source,
+                n_recoveries: self.heartbeat.era(),
+                changed: changed.collect(),
+            };
+            let sent = self.tell.send_timeout(news, NEWS_PATIENCE).await;
+            if sent.is_err() {
+                // Nobody listens, or not yet: the next poll goes on here.
+                return Ok(());
+            }
+            // Others of this version may be on the next page.
+            self.told_up_to = Ord::max(self.told_up_to, after.0.saturating_sub(1));
+            if is_last {
+                break;
+            }
+        }
+        self.told_up_to = up_to;
+        Ok(())
+    }
+}
+
+impl Refresh for Refresher {
+    /// The first look, before anything is reserved: nothing is in memory yet, so what was changed
+    /// up to now is no news.
+    async fn meet(&mut self) -> Result<(), StatementFailure> {
+        let meta = self.read_meta().await?;
+        self.heartbeat.met(meta.recovered_at);
+        self.heartbeat
+            .establish(&self.connection, self.patience)
+            .await?;
+        self.told_up_to = meta.definitions_version;
+        self.cluster_id = meta.cluster_id;
+        Ok(())
+    }
+
+    /// Polls until the program ends.
+    async fn run(mut self) {
+        let mut health = self.connection.health_changes();
+        loop {
+            // While it is away nothing can be read, and then at once.
+            if health.wait_for(|now| *now == Health::Up).await.is_err() {
+                return;
+            }
+            let next = Instant::now() + self.interval;
+            match self.poll().await {
+                Ok(()) => self.has_complained = false,
+                Err(failure) if !std::mem::replace(&mut self.has_complained, true) => {
+                    tracing::warn!(
+                        target: TARGET,
+                        error = failure.cause().text(),
+                        "what other replicas changed cannot be read for now; it is tried again"
+                    );
+                }
+                Err(_) => {}
+            }
+            let pause = tokio::time::sleep_until(next.into());
+            tokio::select! {
+                () = pause => {}
+                () = self.connection.refresh.notified() => {}
+                went = health.wait_for(|now| *now != Health::Up) => {
+                    if went.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The row, and the database's clock.
+async fn read_meta(database: DatabaseConnection) -> Result<(meta::Model, i64), DbErr> {
+    let mut query = meta::Entity::find_by_id(1_i16).into_query();
+    query.expr_as(
+        database_clock::now(database.get_database_backend()),
+        "now_ms",
+    );
+    let Some(row) = database.query_one(&query).await? else {
+        return Err(DbErr::RecordNotFound("meta".to_owned()));
+    };
+    let meta = meta::Model::from_query_result(&row, "")?;
+    Ok((meta, row.try_get("", "now_ms")?))
+}
+
+/// A changed sequence with the floor of its counter without a period.
+#[derive(Debug, FromQueryResult)]
+struct ChangedRow {
+    name: String,
+    definition: String,
+    state: String,
+    version: i64,
+    /// Absent where the counter is.
+    floor: Option<i64>,
+}
+
+impl ChangedRow {
+    fn into_changed(self, store: &str) -> Option<Changed> {
+        let broken = |error: String| {
+            tracing::error!(
+                target: TARGET,
+                sequence = self.name,
+                error,
+                "a stored definition cannot be read"
+            );
+        };
+        let name = SequenceName::parse(&self.name)
+            .map_err(|error| broken(error.to_string()))
+            .ok()?;
+        // Floor and life hold also where a newer version defined what this one cannot read.
+        let definition = catalog::read_definition(&self.definition, store)
+            .map_err(|error| broken(error.to_string()))
+            .ok()
+            .map(Arc::new);
+        Some(Changed {
+            name,
+            is_live: self.state == catalog::LIVE,
+            definition,
+            version: self.version,
+            floor: self.floor.unwrap_or(0),
+        })
+    }
+}
+
+/// A page of what was changed behind a position, in the order of the changes.
+async fn changed_after(
+    database: DatabaseConnection,
+    (version, name): (i64, Option<String>),
+) -> Result<Vec<ChangedRow>, DbErr> {
+    let mut behind = Condition::any().add(sequence::Column::Version.gt(version));
+    if let Some(name) = name {
+        behind = behind.add(
+            sequence::Column::Version
+                .eq(version)
+                .and(sequence::Column::Name.gt(name)),
+        );
+    }
+    let query = Query::select()
+        .columns([
+            (sequence::Entity, sequence::Column::Name),
+            (sequence::Entity, sequence::Column::Definition),
+            (sequence::Entity, sequence::Column::State),
+            (sequence::Entity, sequence::Column::Version),
+        ])
+        .column((counter::Entity, counter::Column::Floor))
+        .from(sequence::Entity)
+        .join(
+            JoinType::LeftJoin,
+            counter::Entity,
+            catalog::its_counter(catalog::NO_PERIOD),
+        )
+        .cond_where(behind)
+        .and_where(Expr::col((sequence::Entity, sequence::Column::State)).ne(catalog::ELSEWHERE))
+        .order_by((sequence::Entity, sequence::Column::Version), Order::Asc)
+        .order_by((sequence::Entity, sequence::Column::Name), Order::Asc)
+        .limit(u64::try_from(PAGE).unwrap_or(u64::MAX))
+        .to_owned();
+    let rows = database.query_all(&query).await?;
+    rows.iter()
+        .map(|row| ChangedRow::from_query_result(row, ""))
+        .collect()
+}

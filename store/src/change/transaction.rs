@@ -1,0 +1,513 @@
+//! Changes of a sequence: of its definition, of a floor, of its life, of that of its periods. Each
+//! is one transaction that locks the sequence's row, raises its counters so that remembered values
+//! conflict everywhere, checks, writes, and raises `definitions_version`, by which other replicas
+//! learn of it.
+
+use std::sync::Arc;
+
+use entity::{meta, sequence};
+use odometer_core::{
+    definition::{Definition, DefinitionError, Kind, Stripe},
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
+use odometer_database::session::{DatabaseConnection, DatabaseTransaction};
+use odometer_process::{
+    clock::now_ms,
+    faults::{self, Fault},
+};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
+
+pub(crate) use crate::change::counters;
+use crate::change::{
+    act::Act,
+    counters::{Used, WholeSequence},
+};
+use crate::creation;
+use crate::error::StoreError;
+use crate::heartbeat::HeartbeatGuard;
+use crate::outcome::{Altered, Condition, Snapshot};
+use crate::rows::{
+    catalog::{self, ELSEWHERE, LIVE, RETIRED, one_more},
+    counter::{CounterRow, SeenCounter},
+    creation_baseline::CreationBaseline,
+    sequence::SequenceRow,
+};
+
+/// An act on one sequence, and what must hold for it.
+#[derive(Clone, Debug)]
+pub(crate) struct ChangeRequest {
+    pub(crate) name: SequenceName,
+    pub(crate) act: Act,
+    pub(crate) condition: Condition,
+    /// Refuse to create when there are as many already.
+    pub(crate) max_sequences: u64,
+    /// Refuse to make the counter of a caller's key when there are as many already.
+    pub(crate) keyed_periods: u64,
+    /// By which the store is known not to have gone back; a dry run needs none.
+    pub(crate) witness: Option<HeartbeatGuard>,
+    /// The counter of the act's period as this process last saw it: it never falls below.
+    pub(crate) last_seen: Option<SeenCounter>,
+    /// What the store is called that all this happens in.
+    pub(crate) store: Arc<str>,
+}
+
+impl ChangeRequest {
+    /// Whether the store has forgotten what this process has seen of the sequence.
+    pub(crate) fn went_back(&self, next_value: i64, version: Option<i64>) -> bool {
+        let is_below = self.last_seen.is_some_and(|seen| {
+            next_value < seen.next_value || version.is_some_and(|version| version < seen.version)
+        });
+        is_below && !faults::is(Fault::NoWentBackChecks)
+    }
+}
+
+/// Does it, or finds why not; nothing is committed where nothing changes.
+pub(crate) async fn run(
+    database: DatabaseConnection,
+    change: ChangeRequest,
+) -> Result<Result<Altered, StoreError>, DbErr> {
+    let transaction = database.begin().await?;
+    let outcome = within(&transaction, change).await?;
+    if outcome.as_ref().is_ok_and(|altered| altered.is_written) {
+        transaction.commit().await?;
+    } else {
+        transaction.rollback().await?;
+    }
+    Ok(outcome)
+}
+
+async fn within(
+    transaction: &DatabaseTransaction,
+    change: ChangeRequest,
+) -> Result<Result<Altered, StoreError>, DbErr> {
+    let is_dry_run = change.act.is_dry_run();
+    let mut find = sequence::Entity::find_by_id(change.name.as_str().to_owned());
+    // A dry run holds nobody up.
+    if !is_dry_run {
+        find = transaction.holding(find);
+    }
+    let Some(row) = find.one(transaction).await? else {
+        return create(transaction, change).await;
+    };
+    if let Err(error) = admit(&change.act, change.condition, &row) {
+        return Ok(Err(error));
+    }
+    let definition = match catalog::read_definition(&row.definition, &change.store) {
+        Ok(definition) => Arc::new(definition),
+        Err(error) => return Ok(Err(StoreError::Broken(error.to_string()))),
+    };
+    let key = CounterKey {
+        sequence: change.name.clone(),
+        period: change.act.period(),
+    };
+    let is_so_already = is_so_already(&change.act, &row, &definition)
+        || counters::is_tombstone(transaction, &change.act, &key).await?;
+    // A sequence may have very many counters, which others reserve from meanwhile.
+    if !is_dry_run && !is_so_already {
+        counters::raise(transaction, &key).await?;
+    }
+    let mut version = counters::ChangeVersion::default();
+    let whole = WholeSequence {
+        definition: &definition,
+        is_so_already,
+    };
+    let found = match counters::found(transaction, &change, &key, whole, &mut version).await? {
+        Ok(found) => found,
+        Err(error) => return Ok(Err(error)),
+    };
+    // Not before the locks: MySQL reads from here on what was there at the first such look.
+    let looked = CreationBaseline::read(transaction).await?;
+    let before = snapshot(&row, definition, &looked, &key, &found.counter);
+    let mut after = match act(&change.name, &before, &change.act, found.used) {
+        Ok(after) => after,
+        Err(error) => return Ok(Err(error)),
+    };
+    if is_so_already && after != before {
+        return Ok(Err(StoreError::Broken(format!(
+            "a change of `{}` was taken for none",
+            change.name
+        ))));
+    }
+    let is_written = !is_dry_run && after != before;
+    if is_written {
+        after.version = version.raised(transaction).await?;
+        let Some(held) = ground(transaction, &change).await? else {
+            return Ok(Err(StoreError::WentBack));
+        };
+        if held.recovered_at() != looked.recovered_at() {
+            // A recovery came in between: what was decided may be wrong now.
+            return Ok(Err(StoreError::NotChanged));
+        }
+        write(transaction, &key, &after, &change.act).await?;
+    }
+    Ok(Ok(Altered {
+        before: Some(before),
+        after,
+        is_written,
+    }))
+}
+
+/// A sequence and one of its counters as they are read.
+fn snapshot(
+    row: &sequence::Model,
+    mut definition: Arc<Definition>,
+    ground: &CreationBaseline,
+    key: &CounterKey,
+    counter: &CounterRow,
+) -> Snapshot {
+    ground.note_forgotten_formats(Arc::make_mut(&mut definition), row.version);
+    Snapshot {
+        is_live: row.state == LIVE,
+        definition,
+        version: row.version,
+        period: key.period.clone(),
+        is_removed: counter.is_removed,
+        floor: counter.floor,
+        next_value: counter.seen.next_value,
+        rate: counter.rate,
+    }
+}
+
+/// Whether the sequence's row, which is held, says that the act changes nothing, whatever its
+/// counters hold.
+fn is_so_already(act: &Act, row: &sequence::Model, definition: &Definition) -> bool {
+    match act {
+        // Where no field changes, no high-water mark is in the way.
+        Act::Define { change, .. } => change
+            .apply(definition, definition.start, true)
+            .is_ok_and(|applied| applied == *definition),
+        Act::Retire => row.state == RETIRED,
+        Act::Restore => row.state == LIVE,
+        Act::Advance { .. } | Act::RemovePeriod { .. } => false,
+    }
+}
+
+/// Whether the act may be tried on the sequence as it is.
+pub(crate) fn admit(
+    act: &Act,
+    condition: Condition,
+    row: &sequence::Model,
+) -> Result<(), StoreError> {
+    if row.state == ELSEWHERE {
+        return Err(StoreError::Elsewhere(catalog::claimed(&row.definition)?));
+    }
+    let is_for_the_living = matches!(act, Act::Define { .. } | Act::Advance { .. });
+    if row.state != LIVE && is_for_the_living {
+        return Err(StoreError::Retired);
+    }
+    match condition {
+        Condition::MustNotExist => Err(StoreError::AlreadyExists),
+        Condition::Version(wanted) if wanted != row.version => Err(StoreError::VersionMismatch {
+            current: row.version,
+        }),
+        Condition::Version(_) | Condition::None => Ok(()),
+    }
+}
+
+/// What an act makes of a sequence; the same where it changes nothing.
+pub(crate) fn act(
+    name: &SequenceName,
+    before: &Snapshot,
+    act: &Act,
+    used: Used,
+) -> Result<Snapshot, StoreError> {
+    let mut after = before.clone();
+    match act {
+        Act::Define { change, .. } => {
+            let issued = used.issued && !faults::is(Fault::FormatsRepeat);
+            let definition = change.apply(&before.definition, used.highest, issued);
+            after.definition = Arc::new(definition.map_err(StoreError::Definition)?);
+        }
+        Act::Advance { .. } if before.definition.kind == Kind::Snowflake => {
+            return Err(StoreError::NotForKind);
+        }
+        Act::Advance { floor, confirm, .. } => {
+            let floor = raised_floor(before, *floor, *confirm)?;
+            after.floor = before.floor.max(floor);
+            after.next_value = before.next_value.max(floor);
+        }
+        Act::Retire => after.is_live = false,
+        Act::Restore if !before.is_live => {
+            after.is_live = true;
+            // What a replica still holds of it, or gave back, lies below.
+            after.floor = before.floor.max(before.next_value);
+        }
+        Act::Restore => {}
+        Act::RemovePeriod { .. } => after.is_removed = true,
+    }
+    if after.next_value < before.next_value || after.floor < before.floor {
+        return Err(StoreError::Broken(format!(
+            "a change of `{name}` would take it back"
+        )));
+    }
+    Ok(after)
+}
+
+/// The number of the sequence that `floor` comes to, where so many may be skipped.
+fn raised_floor(before: &Snapshot, floor: i64, confirm: bool) -> Result<i64, StoreError> {
+    let definition = &before.definition;
+    let Some(floor) = definition.first_from(floor) else {
+        return Err(StoreError::FloorTooHigh {
+            highest: definition.end(),
+            limit: definition.limit(),
+        });
+    };
+    let left = definition.left(before.next_value);
+    let skipped = left.saturating_sub(definition.left(floor));
+    if !confirm && skipped > left / 100 {
+        return Err(StoreError::ConfirmNeeded { skipped, left });
+    }
+    Ok(floor)
+}
+
+async fn create(
+    transaction: &DatabaseTransaction,
+    change: ChangeRequest,
+) -> Result<Result<Altered, StoreError>, DbErr> {
+    // A sequence with periods is born with a counter that issues nothing: none of them is used yet.
+    let Act::Define {
+        change: wanted,
+        template,
+        dry_run,
+    } = &change.act
+    else {
+        return Ok(Err(StoreError::NotFound));
+    };
+    if matches!(change.condition, Condition::Version(_)) {
+        return Ok(Err(StoreError::NotFound));
+    }
+    if catalog::count_in(transaction).await? >= change.max_sequences {
+        return Ok(Err(StoreError::TooMany {
+            limit: change.max_sequences,
+        }));
+    }
+    let definition = match wanted.create_at(template, now_ms()) {
+        Ok(definition) => definition,
+        Err(error) => return Ok(Err(StoreError::Definition(error))),
+    };
+    if definition.store != *change.store {
+        let (field, reason) = ("store", format!("must be \"{}\"", change.store));
+        let error = DefinitionError::Invalid { field, reason };
+        return Ok(Err(StoreError::Definition(error)));
+    }
+    let mut version = 0;
+    if !dry_run {
+        version = raise_definitions_version(transaction).await?;
+    }
+    let Some(ground) = ground(transaction, &change).await? else {
+        return Ok(Err(StoreError::WentBack));
+    };
+    // A name that was seen here and is gone is born only above what was seen of it.
+    if change.went_back(ground.first(&definition), None) {
+        return Ok(Err(StoreError::WentBack));
+    }
+    if !dry_run {
+        let stripe = Stripe::WHOLE;
+        creation::insert(
+            transaction,
+            &change.name,
+            &definition,
+            version,
+            stripe,
+            ground,
+        )
+        .await?;
+    }
+    Ok(Ok(Altered {
+        before: None,
+        after: Snapshot {
+            is_live: true,
+            version,
+            period: Period::none(),
+            is_removed: false,
+            floor: definition.start,
+            next_value: ground.first(&definition),
+            rate: 0.0,
+            definition: Arc::new(definition),
+        },
+        is_written: !dry_run,
+    }))
+}
+
+/// What the change stands on; `None` where the store went back.
+///
+/// Whoever is going to write has changed `meta`'s row before and so holds it: no recovery passes
+/// between this look and the end.
+pub(crate) async fn ground(
+    transaction: &DatabaseTransaction,
+    change: &ChangeRequest,
+) -> Result<Option<CreationBaseline>, DbErr> {
+    match &change.witness {
+        Some(witness) => CreationBaseline::hold(transaction, witness).await,
+        None => CreationBaseline::read(transaction).await.map(Some),
+    }
+}
+
+async fn write(
+    transaction: &DatabaseTransaction,
+    key: &CounterKey,
+    after: &Snapshot,
+    act: &Act,
+) -> Result<(), DbErr> {
+    let row = SequenceRow {
+        name: &key.sequence,
+        kind: after.definition.kind,
+        definition: after.definition.to_stored(),
+        state: if after.is_live { LIVE } else { RETIRED },
+        version: after.version,
+        removed_through: None,
+    };
+    row.update(transaction).await?;
+    counters::write(transaction, key, after).await?;
+    if matches!(act, Act::Restore) {
+        counters::close(transaction, &key.sequence).await?;
+    }
+    Ok(())
+}
+
+/// Held until the transaction ends, so versions become visible in their order.
+pub(crate) async fn raise_definitions_version(
+    transaction: &DatabaseTransaction,
+) -> Result<i64, DbErr> {
+    meta::Entity::update_many()
+        .col_expr(
+            meta::Column::DefinitionsVersion,
+            one_more(meta::Column::DefinitionsVersion),
+        )
+        .filter(meta::Column::Id.eq(1))
+        .exec(transaction)
+        .await?;
+    let row = meta::Entity::find_by_id(1_i16).one(transaction).await?;
+    row.map(|row| row.definitions_version)
+        .ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use odometer_core::definition::DefinitionChange;
+
+    use super::*;
+
+    const USED: Used = Used {
+        highest: 101,
+        issued: true,
+    };
+
+    fn name() -> SequenceName {
+        SequenceName::parse("orders").unwrap()
+    }
+
+    fn at(next_value: i64, floor: i64) -> Snapshot {
+        Snapshot {
+            is_live: true,
+            definition: Arc::new(Definition {
+                start: 1,
+                step: 2,
+                max: 2000,
+                ..Definition::default()
+            }),
+            version: 7,
+            period: Period::none(),
+            is_removed: false,
+            floor,
+            next_value,
+            rate: 0.0,
+        }
+    }
+
+    fn advance(before: &Snapshot, floor: i64, confirm: bool) -> Result<(i64, i64), StoreError> {
+        let period = Period::none();
+        let advance = Act::Advance {
+            period,
+            floor,
+            confirm,
+        };
+        let after = act(&name(), before, &advance, USED)?;
+        Ok((after.floor, after.next_value))
+    }
+
+    #[test]
+    fn a_floor_only_rises_and_lies_on_a_number() {
+        let before = at(101, 51);
+        for (floor, expected) in [
+            (0, (51, 101)),
+            (51, (51, 101)),
+            // Below the high-water mark, above the old floor: what is in memory dies.
+            (52, (53, 101)),
+            (101, (101, 101)),
+            (102, (103, 103)),
+        ] {
+            assert_eq!(advance(&before, floor, false).unwrap(), expected, "{floor}");
+        }
+    }
+
+    #[test]
+    fn skipping_much_has_to_be_confirmed() {
+        // 950 numbers are left: nine may be skipped, ten may not.
+        let before = at(101, 1);
+        assert_eq!(advance(&before, 119, false).unwrap(), (119, 119));
+        let refused = advance(&before, 121, false).unwrap_err();
+        let expected = StoreError::ConfirmNeeded {
+            skipped: 10,
+            left: 950,
+        };
+        assert_eq!(refused.to_string(), expected.to_string());
+        assert_eq!(advance(&before, 121, true).unwrap(), (121, 121));
+        // The number after the last one leaves nothing.
+        assert_eq!(advance(&before, 2000, true).unwrap(), (2001, 2001));
+        for beyond in [2002, i64::MAX] {
+            let refused = advance(&before, beyond, true).unwrap_err();
+            assert!(
+                matches!(refused, StoreError::FloorTooHigh { highest: 2001, .. }),
+                "{refused}"
+            );
+        }
+        // With nothing left nothing is skipped.
+        assert_eq!(advance(&at(2001, 1), 2001, false).unwrap(), (2001, 2001));
+    }
+
+    #[test]
+    fn a_repeated_act_is_told_by_the_row_of_its_sequence() {
+        let of = |state: &str, definition: &Definition| sequence::Model {
+            name: "orders".to_owned(),
+            definition: definition.to_stored(),
+            state: state.to_owned(),
+            periods_removed_through: String::new(),
+            version: 7,
+            created_at: 0,
+            changed_at: 0,
+        };
+        let definition = Definition {
+            max: 2000,
+            ..Definition::default()
+        };
+        let says =
+            |state: &str, act: &Act| is_so_already(act, &of(state, &definition), &definition);
+        assert!(says(RETIRED, &Act::Retire) && says(LIVE, &Act::Restore));
+        assert!(!says(LIVE, &Act::Retire) && !says(RETIRED, &Act::Restore));
+        let define = |max: i64| Act::Define {
+            change: Box::new(DefinitionChange {
+                max: Some(max),
+                ..DefinitionChange::default()
+            }),
+            template: Arc::new(Definition::default()),
+            dry_run: false,
+        };
+        assert!(says(LIVE, &define(2000)));
+        assert!(!says(LIVE, &define(1999)) && !says(LIVE, &define(-1)));
+    }
+
+    #[test]
+    fn a_restored_sequence_goes_on_above_all_that_was_reserved() {
+        let act = |before: &Snapshot, act: Act| super::act(&name(), before, &act, USED).unwrap();
+        let live = at(101, 51);
+        let retired = act(&live, Act::Retire);
+        assert_eq!((retired.is_live, retired.floor), (false, 51));
+        assert_eq!(act(&retired, Act::Retire), retired);
+        let restored = act(&retired, Act::Restore);
+        assert_eq!((restored.is_live, restored.floor), (true, 101));
+        assert_eq!(act(&live, Act::Restore), live);
+    }
+}

@@ -1,0 +1,224 @@
+//! What the commands do with every database of every store, one after the other.
+
+use migration::Migrated;
+use odometer_database::{
+    failure::StatementFailure,
+    file_lock::FileLock,
+    fitness::{DatabaseFitness, fitness_of},
+    session::DatabaseConnection,
+    start_error::StartError,
+    target::Target,
+};
+
+use crate::{
+    change::recover::{self, Recovered},
+    fitness,
+    redis::agreement::{Agreement, check_servers},
+    schema,
+    settings::{DatabaseSettings, StoresSettings},
+    striped::stamping,
+};
+
+/// Brings the schemas of all databases up to this program; `tell` gets a line for each.
+///
+/// One that cannot be reached does not keep the others from it.
+///
+/// # Errors
+/// Why some could not be.
+pub async fn migrate(
+    settings: &StoresSettings,
+    tell: &mut impl FnMut(String),
+) -> Result<(), StartError> {
+    let mut failed = Vec::new();
+    for store in 0..settings.stores.len() {
+        migrate_store(&settings.databases(store), &mut failed, tell).await;
+    }
+    all_of(failed)
+}
+
+async fn migrate_store(
+    databases: &[DatabaseSettings],
+    failed: &mut Vec<StartError>,
+    tell: &mut impl FnMut(String),
+) {
+    let n_failed = failed.len();
+    for database in databases {
+        match migrate_one(database).await {
+            Ok(migrated) => {
+                let sentence = schema::migrated_sentence(migrated);
+                tell(format!("{}: {sentence}", database.identity));
+            }
+            Err(error) => failed.push(error.of(&database.identity.label)),
+        }
+    }
+    // Which numbers each has is only known when all are there.
+    let [first, _, ..] = databases else {
+        return;
+    };
+    if failed.len() > n_failed {
+        return;
+    }
+    match Box::pin(stamping::stamp(databases)).await {
+        Ok(0) => {}
+        Ok(n) => tell(format!(
+            "{n} of {} databases of the store `{}` are stamped: from now on their number and \
+             their order stay",
+            databases.len(),
+            first.identity.label.store
+        )),
+        Err(error) => failed.push(error),
+    }
+}
+
+/// What failed at several databases, as one.
+fn all_of(failed: Vec<StartError>) -> Result<(), StartError> {
+    let mut failed = failed.into_iter();
+    let Some(first) = failed.next() else {
+        return Ok(());
+    };
+    Err(failed.fold(first, StartError::and))
+}
+
+pub(crate) async fn migrate_one(database: &DatabaseSettings) -> Result<Migrated, StartError> {
+    let target = Target::parse(&database.url)?;
+    let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
+    // A connection being made is too large to be carried on the stack.
+    let migrated = Box::pin(schema::migrate(&target, database.bounds.statement.acquire)).await?;
+    Box::pin(record_redis(database, &target)).await?;
+    Ok(migrated)
+}
+
+/// Puts on record which Redis servers count for the database.
+async fn record_redis(database: &DatabaseSettings, target: &Target) -> Result<(), StartError> {
+    let agreement = Agreement::of(&database.redis)?;
+    let (acquire, longest) = (
+        database.bounds.statement.acquire,
+        Some(database.bounds.statement.timeout),
+    );
+    let single = |target: &Target| target.single(acquire);
+    let reached = DatabaseConnection::reach(target, acquire, longest, single).await;
+    let connection = reached.map_err(StartError::from)?;
+    let outcome = agreement
+        .record(&connection, database.bounds.definition_refresh)
+        .await;
+    // Nothing was left on the connection that closing could lose.
+    let _closed = connection.close().await;
+    outcome.map_err(|error| {
+        let failure = StatementFailure::from(error);
+        let cause = failure.cause().text();
+        StartError::Other(format!("the database could not be changed: {cause}"))
+    })
+}
+
+/// Looks at all databases and changes nothing; `tell` gets lines of what was found.
+///
+/// # Errors
+/// Why numbers could not be issued from some of them.
+pub async fn check(
+    settings: &StoresSettings,
+    tell: &mut impl FnMut(String),
+) -> Result<(), StartError> {
+    let mut failed = Vec::new();
+    for database in settings.all_databases() {
+        match Box::pin(check_one(&database)).await {
+            Ok(found) => found.into_iter().for_each(&mut *tell),
+            Err(error) => failed.push(error.of(&database.identity.label)),
+        }
+    }
+    all_of(failed)
+}
+
+async fn check_one(database: &DatabaseSettings) -> Result<Vec<String>, StartError> {
+    let (bounds, identity) = (&database.bounds, &database.identity);
+    let agreement = Agreement::of(&database.redis)?;
+    let target = Target::parse(&database.url)?;
+    let named = if identity.is_only {
+        "database".to_owned()
+    } else {
+        identity.to_string()
+    };
+    if let Some(file) = target.file.as_deref().filter(|file| !file.exists()) {
+        let mut lines = vec![format!(
+            "{named}: the SQLite file {} will be created by `odometer serve`",
+            file.display()
+        )];
+        lines.extend(Box::pin(check_servers(database)).await?);
+        return Ok(lines);
+    }
+    let (acquire, longest) = (bounds.statement.acquire, Some(bounds.statement.timeout));
+    let looking = |target: &Target| target.looking(acquire);
+    let verdict = match DatabaseConnection::reach(&target, acquire, longest, looking).await {
+        Ok(connection) => {
+            let verdict = fitness::inspect(connection.clone(), identity.clone()).await;
+            let problem = match &verdict {
+                Ok(DatabaseFitness::Good { .. }) => agreement.problem(&connection, identity).await,
+                Ok(_) | Err(_) => Ok(None),
+            };
+            // Nothing was left on the connection that closing could lose.
+            let _closed = connection.close().await;
+            if let Ok(Some(problem)) = problem {
+                return Err(problem);
+            }
+            verdict.unwrap_or_else(|error| fitness_of(&error.into()))
+        }
+        Err(verdict) => verdict,
+    };
+    match fitness::at_start(verdict, bounds.durability) {
+        DatabaseFitness::Good { weakness } => {
+            let settings = weakness
+                .as_ref()
+                .map_or(" and settings that last", |_weak| "");
+            let mut lines = vec![format!(
+                "{named}: reached, with a schema that fits{settings}"
+            )];
+            let warnings = target.warnings.into_iter().chain(weakness);
+            lines
+                .extend(warnings.map(|text| format!("warning: {}", identity.label.name_in(&text))));
+            lines.extend(Box::pin(check_servers(database)).await?);
+            Ok(lines)
+        }
+        verdict @ (DatabaseFitness::Wrong(_)
+        | DatabaseFitness::Schema(_)
+        | DatabaseFitness::Away(_)) => Err(and_servers(verdict.into(), database).await),
+    }
+}
+
+/// What keeps a database from being used, and what keeps its Redis servers.
+async fn and_servers(error: StartError, database: &DatabaseSettings) -> StartError {
+    match Box::pin(check_servers(database)).await {
+        Ok(_reached) => error,
+        Err(servers) => error.and(servers),
+    }
+}
+
+/// Lets every sequence of a store, or of all, go on `n_steps` steps further; changes nothing where
+/// `is_dry_run`. Each database has an outcome of its own, with what sentences call it; `None`
+/// where there is only one.
+///
+/// # Errors
+/// There is no such store.
+pub async fn recover(
+    settings: &StoresSettings,
+    store: Option<&str>,
+    n_steps: u64,
+    is_dry_run: bool,
+) -> Result<Vec<(Option<String>, Result<Recovered, StartError>)>, StartError> {
+    if let Some(wanted) = store
+        && !settings.stores.iter().any(|store| store.name == wanted)
+    {
+        return Err(StartError::Configuration(format!(
+            "--store: there is no store `{wanted}`; give one of {}",
+            settings.names().join(", ")
+        )));
+    }
+    let mut outcomes = Vec::new();
+    for database in settings.all_databases() {
+        let identity = &database.identity;
+        if store.is_none_or(|wanted| wanted == &*identity.label.store) {
+            let recovered = recover::recover(&database, n_steps, is_dry_run).await;
+            let named = (!identity.is_only).then(|| identity.to_string());
+            outcomes.push((named, recovered.map_err(|error| error.of(&identity.label))));
+        }
+    }
+    Ok(outcomes)
+}

@@ -1,0 +1,195 @@
+//! Rows that the writer has taken from the queue and that are not written yet, and how many of them
+//! it writes at once.
+//!
+//! A statement that takes longer than `store.timeout` is given up, and would be at every attempt. So
+//! after one half as many rows are written at once, down to a single one.
+
+use std::collections::{HashSet, VecDeque};
+
+use uuid::Uuid;
+
+use crate::{
+    journal::writer::ROWS_AT_ONCE,
+    rows::block::{BlockFate, JournalRow},
+};
+
+/// So many writes in a row succeed before twice as many rows are written at once.
+const SUCCESSES: u32 = 8;
+
+/// Rows in their order, to be written from the front.
+#[derive(Default)]
+pub(crate) struct Backlog {
+    rows: VecDeque<(JournalRow, BlockFate)>,
+    /// So many at the front may be written already.
+    n_in_doubt: usize,
+}
+
+impl Backlog {
+    pub(crate) fn push(&mut self, row: JournalRow, fate: BlockFate) {
+        self.rows.push_back((row, fate));
+    }
+
+    /// The rows of the next write, and whether they may be written already: either all of them or
+    /// none.
+    pub(crate) fn next(&self, n_at_once: usize) -> (Vec<&(JournalRow, BlockFate)>, bool) {
+        let is_in_doubt = self.n_in_doubt > 0;
+        let n_rows = match is_in_doubt {
+            true => n_at_once.min(self.n_in_doubt),
+            false => n_at_once,
+        };
+        (self.rows.iter().take(n_rows).collect(), is_in_doubt)
+    }
+
+    /// The first `n_rows` are written.
+    pub(crate) fn written(&mut self, n_rows: usize) {
+        self.rows.drain(..n_rows.min(self.rows.len()));
+        self.n_in_doubt = self.n_in_doubt.saturating_sub(n_rows);
+    }
+
+    /// The first `n_rows` may be written; how many are no longer to be.
+    ///
+    /// A block that may have been given back already may have been adopted since, and its row
+    /// removed: its first row is not written again, or the block would be adopted twice.
+    pub(crate) fn doubt(&mut self, n_rows: usize) -> usize {
+        let n_in_doubt = self.n_in_doubt.max(n_rows).min(self.rows.len());
+        let later = self.rows.split_off(n_in_doubt);
+        let returned: HashSet<Uuid> = self
+            .rows
+            .iter()
+            .filter(|(_, fate)| matches!(fate, BlockFate::Returned { .. }))
+            .map(|(row, _)| row.id)
+            .collect();
+        let is_given_back = |(row, fate): &(JournalRow, BlockFate)| {
+            !matches!(fate, BlockFate::Returned { .. }) && returned.contains(&row.id)
+        };
+        self.rows.retain(|entry| !is_given_back(entry));
+        self.n_in_doubt = self.rows.len();
+        self.rows.extend(later);
+        n_in_doubt.saturating_sub(self.n_in_doubt)
+    }
+}
+
+/// How many rows are written at once.
+pub(crate) struct Pace {
+    n_rows: usize,
+    n_succeeded: u32,
+}
+
+impl Pace {
+    pub(crate) fn new() -> Self {
+        Self {
+            n_rows: ROWS_AT_ONCE,
+            n_succeeded: 0,
+        }
+    }
+
+    pub(crate) fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    pub(crate) fn succeeded(&mut self) {
+        self.n_succeeded = self.n_succeeded.saturating_add(1);
+        if self.n_succeeded >= SUCCESSES {
+            self.n_rows = self.n_rows.saturating_mul(2).min(ROWS_AT_ONCE);
+            self.n_succeeded = 0;
+        }
+    }
+
+    /// `n_rows` were too many.
+    pub(crate) fn took_too_long(&mut self, n_rows: usize) {
+        self.n_rows = (n_rows / 2).max(1);
+        self.n_succeeded = 0;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use odometer_core::{block::Block, name::SequenceName, period::CounterKey};
+
+    use super::*;
+    use crate::settings::Source;
+
+    const RETURNED: BlockFate = BlockFate::Returned { next_unissued: 2 };
+
+    fn backlog(rows: &[(u128, BlockFate)]) -> Backlog {
+        let mut backlog = Backlog::default();
+        for &(id, fate) in rows {
+            let row = JournalRow {
+                id: Uuid::from_u128(id),
+                key: CounterKey::whole(SequenceName::parse("orders").unwrap()),
+                block: Block::new(1, 10, 1).unwrap(),
+                source: Source::default(),
+                reserved_at: 0,
+                recovered_at: None,
+            };
+            backlog.push(row, fate);
+        }
+        backlog
+    }
+
+    fn next(backlog: &Backlog, n_at_once: usize) -> (Vec<(u128, BlockFate)>, bool) {
+        let (rows, is_in_doubt) = backlog.next(n_at_once);
+        let rows = rows.into_iter();
+        (
+            rows.map(|(row, fate)| (row.id.as_u128(), *fate)).collect(),
+            is_in_doubt,
+        )
+    }
+
+    #[test]
+    fn rows_that_may_be_written_are_not_mixed_with_others() {
+        let mut backlog = backlog(&[
+            (1, BlockFate::Held),
+            (2, BlockFate::Held),
+            (3, BlockFate::Held),
+        ]);
+        assert_eq!(backlog.doubt(2), 0);
+        let doubtful = vec![(1, BlockFate::Held), (2, BlockFate::Held)];
+        assert_eq!(next(&backlog, 9), (doubtful.clone(), true));
+        // A smaller write that is in doubt, too, takes no doubt from the others.
+        assert_eq!(backlog.doubt(1), 0);
+        assert_eq!(next(&backlog, 9), (doubtful, true));
+        backlog.written(1);
+        assert_eq!(next(&backlog, 9), (vec![(2, BlockFate::Held)], true));
+        backlog.written(1);
+        assert_eq!(next(&backlog, 9), (vec![(3, BlockFate::Held)], false));
+        backlog.written(1);
+        assert_eq!(next(&backlog, 9), (Vec::new(), false));
+    }
+
+    #[test]
+    fn a_block_that_may_have_been_given_back_is_not_written_as_held_again() {
+        let rows = [
+            (1, BlockFate::Held),
+            (2, BlockFate::Held),
+            (1, RETURNED),
+            (3, BlockFate::Held),
+            (2, RETURNED),
+        ];
+        let mut backlog = backlog(&rows);
+        assert_eq!(backlog.doubt(4), 1);
+        // The second block's return was never sent.
+        let doubtful = vec![(2, BlockFate::Held), (1, RETURNED), (3, BlockFate::Held)];
+        assert_eq!(next(&backlog, 9), (doubtful, true));
+        backlog.written(3);
+        assert_eq!(next(&backlog, 9), (vec![(2, RETURNED)], false));
+    }
+
+    #[test]
+    fn half_as_many_rows_are_written_after_each_silence_and_all_again_later() {
+        let mut pace = Pace::new();
+        let mut n_silences = 0;
+        while pace.n_rows() > 1 {
+            pace.took_too_long(pace.n_rows());
+            n_silences += 1;
+        }
+        assert_eq!(n_silences, 8);
+        pace.took_too_long(1);
+        assert_eq!(pace.n_rows(), 1);
+        for _ in 0..9 * SUCCESSES {
+            pace.succeeded();
+        }
+        assert_eq!(pace.n_rows(), ROWS_AT_ONCE);
+    }
+}

@@ -1,0 +1,11 @@
+//! The journal: one row a block, who has it and what became of it.
+
+pub(crate) mod backlog;
+pub(crate) mod holders;
+pub(crate) mod overlap;
+pub(crate) mod pairs;
+pub(crate) mod prune;
+pub(crate) mod queue;
+pub(crate) mod recent;
+pub(crate) mod trace;
+pub(crate) mod writer;

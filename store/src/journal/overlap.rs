@@ -1,0 +1,330 @@
+//! Looks in the background that no two blocks of the journal have numbers in common.
+//!
+//! The whole journal is walked in the order of its numbers, a bounded number of rows at a time;
+//! while that takes longer than one turn, blocks reserved lately are compared with their neighbours
+//! besides. Every replica does it: the reads are few, and nobody has to be elected.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use ::metrics::Gauge;
+use entity::{block, meta};
+use migration::{Installed, JOURNAL_INDEX};
+use odometer_database::{
+    connection::{Connection, Health},
+    failure::StatementFailure,
+    session::DatabaseConnection,
+};
+use odometer_process::{clock::now_ms, metrics::Metrics};
+use sea_orm::{
+    ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select,
+    sea_query::{Expr, ExprTrait},
+};
+use uuid::Uuid;
+
+use crate::journal::pairs::{Pair, is_of_before, overlap, sweep};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::journal::overlap";
+
+/// Between two turns: half of it to all of it, so that replicas do not look at once.
+const INTERVAL: Duration = Duration::from_secs(12);
+/// Before the first turn, at most.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+/// For one statement and its turn on the pool.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Rows of one statement: few enough to be read from a slow disk within `store.timeout`.
+const PAGE: usize = 500;
+const PAGES_A_TURN: usize = 20;
+/// Between two pages of a turn, so that a single connection is free for reservations.
+const BETWEEN_PAGES: Duration = Duration::from_millis(20);
+/// What counts as reserved lately: a few turns.
+const LATELY: Duration = Duration::from_secs(120);
+/// Blocks reserved lately that a turn compares with their neighbours.
+const LATELY_A_TURN: usize = 50;
+/// Neighbours below a block, adopted rests included.
+const NEIGHBOURS: u64 = 50;
+/// Pairs that are remembered, and that one page may name; beyond, they are not looked at.
+const MOST_PAIRS: usize = 1000;
+const MOST_PAIRS_A_PAGE: usize = 100;
+
+pub(crate) struct Overlaps {
+    connection: Arc<Connection>,
+    metrics: Arc<Metrics>,
+    n_overlaps: Gauge,
+    has_index: bool,
+    /// The last row that was looked at in this pass.
+    position: Option<Position>,
+    /// Of the rows of the same sequence up to there, the one that reaches highest.
+    highest: Option<block::Model>,
+    pass: u64,
+    /// Pairs that overlap, by ids, and the pass that found them last.
+    found: BTreeMap<(Uuid, Uuid), u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Position {
+    sequence: String,
+    period: String,
+    first: i64,
+    id: Uuid,
+}
+
+impl Overlaps {
+    /// Starts to look, on the connection's runtime, for as long as that lives.
+    pub(crate) fn watch(connection: Arc<Connection>, metrics: Arc<Metrics>, n_overlaps: Gauge) {
+        let overlaps = Self {
+            connection: Arc::clone(&connection),
+            metrics,
+            n_overlaps,
+            has_index: false,
+            position: None,
+            highest: None,
+            pass: 0,
+            found: BTreeMap::new(),
+        };
+        connection.handle().spawn(overlaps.run());
+    }
+
+    async fn run(mut self) {
+        tokio::time::sleep(FIRST_WAIT.mul_f64(rand::random::<f64>())).await;
+        loop {
+            if self.connection.health() == Health::Up
+                && let Err(failure) = self.turn().await
+            {
+                tracing::debug!(
+                    target: TARGET,
+                    error = failure.cause().text(),
+                    "the journal was not looked through"
+                );
+            }
+            let pause = 0.5 + 0.5 * rand::random::<f64>();
+            tokio::time::sleep(INTERVAL.mul_f64(pause)).await;
+        }
+    }
+
+    async fn turn(&mut self) -> Result<(), StatementFailure> {
+        if !self.has_index {
+            self.has_index = self.query(has_index).await?;
+            if !self.has_index {
+                return Ok(());
+            }
+        }
+        if !self.walk().await? {
+            self.look_at_the_latest().await?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with the pass; true where it came to its end.
+    async fn walk(&mut self) -> Result<bool, StatementFailure> {
+        for _page in 0..PAGES_A_TURN {
+            let position = self.position.clone();
+            let rows = self.query(|database| page(database, position)).await?;
+            let is_last = rows.len() < PAGE;
+            let next = rows.last().map(Position::of);
+            let mut highest = self.highest.clone();
+            let suspects = sweep(&mut highest, rows);
+            self.judge(suspects).await?;
+            if is_last {
+                self.end_pass();
+                return Ok(true);
+            }
+            (self.position, self.highest) = (next, highest);
+            tokio::time::sleep(BETWEEN_PAGES).await;
+        }
+        Ok(false)
+    }
+
+    fn end_pass(&mut self) {
+        (self.position, self.highest) = (None, None);
+        let pass = self.pass;
+        // Those that this pass did not meet again were mended, or pruned.
+        self.found.retain(|_, seen_in| *seen_in >= pass);
+        self.pass = pass.saturating_add(1);
+        self.publish();
+        self.metrics.journal_checks.increment(1);
+    }
+
+    /// Some of the blocks reserved lately, each with those below it.
+    async fn look_at_the_latest(&mut self) -> Result<(), StatementFailure> {
+        let latest = self.query(latest).await?;
+        let from = rand::random_range(0..latest.len().max(1));
+        let chosen = latest.iter().cycle().skip(from).take(latest.len());
+        for row in chosen.take(LATELY_A_TURN).cloned().collect::<Vec<_>>() {
+            let rows = self.query(|database| neighbours(database, row)).await?;
+            let suspects = sweep(&mut None, rows.into_iter().rev());
+            self.judge(suspects).await?;
+            tokio::time::sleep(BETWEEN_PAGES).await;
+        }
+        Ok(())
+    }
+
+    /// Reads suspects again, both in one statement: they may have come from two moments.
+    async fn judge(&mut self, mut suspects: Vec<Pair>) -> Result<(), StatementFailure> {
+        suspects.truncate(MOST_PAIRS_A_PAGE);
+        if suspects.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<Uuid> = suspects.iter().flat_map(|(a, b)| [a.id, b.id]).collect();
+        let (rows, recovered_at) = self.query(|database| again(database, ids)).await?;
+        for (one, other) in suspects {
+            let (Some(one), Some(other)) = (rows.get(&one.id), rows.get(&other.id)) else {
+                continue;
+            };
+            if overlap(one, other) && !is_of_before(recovered_at, one, other) {
+                self.note(one, other);
+            }
+        }
+        self.publish();
+        Ok(())
+    }
+
+    fn note(&mut self, one: &block::Model, other: &block::Model) {
+        let key = (Ord::min(one.id, other.id), Ord::max(one.id, other.id));
+        if self.found.len() >= MOST_PAIRS && !self.found.contains_key(&key) {
+            return;
+        }
+        if self.found.insert(key, self.pass).is_none() {
+            tracing::error!(
+                target: TARGET,
+                sequence = one.sequence,
+                block = %one.id,
+                holder = one.holder,
+                first = one.first,
+                last = one.last,
+                other_block = %other.id,
+                other_holder = other.holder,
+                other_first = other.first,
+                other_last = other.last,
+                "two blocks of the journal overlap, so numbers may have been given twice; \
+                 see the runbook, \"Blocks that overlap\""
+            );
+        }
+    }
+
+    fn publish(&self) {
+        let n_found = u32::try_from(self.found.len()).unwrap_or(u32::MAX);
+        self.n_overlaps.set(f64::from(n_found));
+    }
+
+    async fn query<T, F, Fut>(&self, operation: F) -> Result<T, StatementFailure>
+    where
+        T: Send + 'static,
+        F: FnOnce(DatabaseConnection) -> Fut,
+        Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
+    {
+        let until = Instant::now() + PATIENCE;
+        self.connection.run(until, operation).await
+    }
+}
+
+impl Position {
+    fn of(row: &block::Model) -> Self {
+        Self {
+            sequence: row.sequence.clone(),
+            period: row.period.clone(),
+            first: row.first,
+            id: row.id,
+        }
+    }
+}
+
+/// Whether the journal can be walked without sorting it each time.
+async fn has_index(database: DatabaseConnection) -> Result<bool, DbErr> {
+    let installed = Installed::read(&database).await?;
+    Ok(installed.is_some_and(|installed| installed.schema_version >= JOURNAL_INDEX))
+}
+
+/// Rows of which anything counts, in the order of their numbers.
+fn in_order() -> Select<block::Entity> {
+    let counts = Condition::any()
+        .add(block::Column::Fate.is_not_in(["returned", "adopted", "abandoned"]))
+        .add(Expr::col(block::Column::NextUnissued).gt(Expr::col(block::Column::First)));
+    block::Entity::find()
+        .filter(counts)
+        .order_by_asc(block::Column::Sequence)
+        .order_by_asc(block::Column::Period)
+        .order_by_asc(block::Column::First)
+        .order_by_asc(block::Column::Id)
+}
+
+/// The rows after a position. One condition for each place where an index can be entered: no
+/// database finds its way into one by an `OR` of them.
+async fn page(
+    database: DatabaseConnection,
+    after: Option<Position>,
+) -> Result<Vec<block::Model>, DbErr> {
+    let Some(after) = after else {
+        return in_order().limit(limit(0)).all(&database).await;
+    };
+    let later_there = Condition::any()
+        .add(block::Column::First.gt(after.first))
+        .add(block::Column::Id.gt(after.id));
+    let mut rows = in_order()
+        .filter(block::Column::Sequence.eq(after.sequence.clone()))
+        .filter(block::Column::Period.eq(after.period.clone()))
+        .filter(block::Column::First.gte(after.first))
+        .filter(later_there)
+        .limit(limit(0))
+        .all(&database)
+        .await?;
+    let later_periods = block::Column::Sequence
+        .eq(after.sequence.clone())
+        .and(block::Column::Period.gt(after.period));
+    let later_names = block::Column::Sequence.gt(after.sequence);
+    for later in [later_periods, later_names] {
+        if rows.len() < PAGE {
+            let more = in_order().filter(later).limit(limit(rows.len()));
+            rows.extend(more.all(&database).await?);
+        }
+    }
+    Ok(rows)
+}
+
+fn limit(n_read: usize) -> u64 {
+    u64::try_from(PAGE.saturating_sub(n_read)).unwrap_or_default()
+}
+
+async fn latest(database: DatabaseConnection) -> Result<Vec<block::Model>, DbErr> {
+    let lately = i64::try_from(LATELY.as_millis()).unwrap_or_default();
+    block::Entity::find()
+        .filter(block::Column::ReservedAt.gte(now_ms().saturating_sub(lately)))
+        .order_by_desc(block::Column::ReservedAt)
+        .limit(limit(0))
+        .all(&database)
+        .await
+}
+
+/// A block and those that begin below its end, the highest first.
+async fn neighbours(
+    database: DatabaseConnection,
+    row: block::Model,
+) -> Result<Vec<block::Model>, DbErr> {
+    block::Entity::find()
+        .filter(block::Column::Sequence.eq(row.sequence))
+        .filter(block::Column::Period.eq(row.period))
+        .filter(block::Column::First.lte(row.last))
+        .order_by_desc(block::Column::First)
+        .limit(NEIGHBOURS)
+        .all(&database)
+        .await
+}
+
+/// Rows by their ids, and when `odometer recover` last ran.
+async fn again(
+    database: DatabaseConnection,
+    ids: Vec<Uuid>,
+) -> Result<(HashMap<Uuid, block::Model>, Option<i64>), DbErr> {
+    let rows = block::Entity::find()
+        .filter(block::Column::Id.is_in(ids))
+        .all(&database)
+        .await?;
+    let meta = meta::Entity::find_by_id(1_i16).one(&database).await?;
+    let recovered_at = meta.and_then(|meta| meta.recovered_at);
+    let rows = rows.into_iter().map(|row| (row.id, row)).collect();
+    Ok((rows, recovered_at))
+}

@@ -1,0 +1,290 @@
+//! Removes old rows of the journal, a bounded number at a time.
+//!
+//! What can still give numbers stays however old it is: rests that may be adopted, and blocks in
+//! the memory of a process that lives. Nothing else of the program rests on a row being there.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use entity::{block, counter, sequence};
+use migration::{Installed, JOURNAL_INDEX};
+use odometer_core::period::Period;
+use odometer_database::{
+    connection::{Connection, Health},
+    failure::StatementFailure,
+    session::DatabaseConnection,
+};
+use odometer_process::{
+    clock::now_ms,
+    faults::{self, Fault},
+    metrics::Metrics,
+};
+use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use uuid::Uuid;
+
+use crate::{
+    StoreLimits,
+    journal::holders,
+    rows::catalog::{NO_PERIOD, REMOVED, is_removed_by_age},
+};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::journal::prune";
+
+/// Before the first pass, and between two: half of it to all of it.
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+const BETWEEN_PASSES: Duration = Duration::from_secs(1200);
+/// Rows that one step looks at.
+const STEP: u64 = 500;
+const BETWEEN_STEPS: Duration = Duration::from_millis(250);
+/// For the statements of one step and their turn on the pool.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) struct Pruner {
+    connection: Arc<Connection>,
+    metrics: Arc<Metrics>,
+    rule: Rule,
+    has_warned: bool,
+}
+
+/// What is kept.
+#[derive(Clone, Debug)]
+struct Rule {
+    /// Blocks of this process are never taken for those of a dead one.
+    holder: String,
+    retain: Duration,
+    silence: Duration,
+}
+
+/// A row that was looked at, in the order of age.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    reserved_at: i64,
+    id: Uuid,
+}
+
+/// What one step came to.
+struct Step {
+    n_removed: u64,
+    /// Where the next one goes on; `None` at the end.
+    next: Option<Position>,
+}
+
+impl Pruner {
+    /// Starts it, on the connection's runtime, for as long as that lives.
+    pub(crate) fn start(
+        connection: Arc<Connection>,
+        holder: String,
+        settings: &StoreLimits,
+        metrics: Arc<Metrics>,
+    ) {
+        let pruner = Self {
+            connection: Arc::clone(&connection),
+            metrics,
+            rule: Rule {
+                holder,
+                retain: settings.journal_retain,
+                silence: holders::longest_silence(settings.definition_refresh),
+            },
+            has_warned: false,
+        };
+        connection.handle().spawn(pruner.run());
+    }
+
+    async fn run(mut self) {
+        let mut pause = FIRST_WAIT;
+        loop {
+            let jitter = 0.5 + 0.5 * rand::random::<f64>();
+            tokio::time::sleep(pause.mul_f64(jitter)).await;
+            pause = FIRST_WAIT;
+            if self.connection.health() != Health::Up {
+                continue;
+            }
+            match self.pass().await {
+                Ok(()) => pause = BETWEEN_PASSES,
+                Err(failure) if !std::mem::replace(&mut self.has_warned, true) => {
+                    tracing::warn!(
+                        target: TARGET,
+                        error = failure.cause().text(),
+                        "old rows of the journal cannot be removed for now; it is tried again"
+                    );
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn pass(&mut self) -> Result<(), StatementFailure> {
+        let mut position = None;
+        loop {
+            let rule = self.rule.clone();
+            let until = Instant::now() + PATIENCE;
+            let step = self
+                .connection
+                .run(until, |database| step(database, rule, position))
+                .await?;
+            self.metrics.journal_rows_pruned.increment(step.n_removed);
+            if step.n_removed > 0 {
+                tracing::debug!(
+                    target: TARGET,
+                    rows = step.n_removed,
+                    "old rows of the journal were removed"
+                );
+            }
+            self.has_warned = false;
+            if step.next.is_none() {
+                return Ok(());
+            }
+            position = step.next;
+            tokio::time::sleep(BETWEEN_STEPS).await;
+        }
+    }
+}
+
+async fn step(
+    database: DatabaseConnection,
+    rule: Rule,
+    after: Option<Position>,
+) -> Result<Step, DbErr> {
+    let mut step = Step {
+        n_removed: 0,
+        next: None,
+    };
+    let installed = Installed::read(&database).await?;
+    if installed.is_none_or(|installed| installed.schema_version < JOURNAL_INDEX) {
+        return Ok(step);
+    }
+    let retain = i64::try_from(rule.retain.as_millis()).unwrap_or(i64::MAX);
+    let rows = oldest(&database, now_ms().saturating_sub(retain), after).await?;
+    let more = u64::try_from(rows.len()) == Ok(STEP);
+    step.next = rows.last().filter(|_| more).map(|row| Position {
+        reserved_at: row.reserved_at,
+        id: row.id,
+    });
+    let living = living(&database, &rule, &rows).await?;
+    let floors = floors(&database, &rows).await?;
+    let (rests, others): (Vec<_>, Vec<_>) = rows
+        .iter()
+        .filter(|row| is_over(row, &rule, &living, &floors))
+        .partition(|row| row.fate == "returned");
+    // Told apart once more by the statement: a block may have been given back since it was read.
+    let is_rest = block::Column::Fate.eq("returned");
+    let is_none = block::Column::Fate.ne("returned");
+    for (rows, still) in [(rests, is_rest), (others, is_none)] {
+        if !rows.is_empty() {
+            let removed = block::Entity::delete_many()
+                .filter(block::Column::Id.is_in(rows.iter().map(|row| row.id)))
+                .filter(still)
+                .exec(&database)
+                .await?;
+            step.n_removed = step.n_removed.saturating_add(removed.rows_affected);
+        }
+    }
+    Ok(step)
+}
+
+/// Whether nothing can come of a row's block any more.
+fn is_over(
+    row: &block::Model,
+    rule: &Rule,
+    living: &HashSet<String>,
+    floors: &HashMap<(String, String), i64>,
+) -> bool {
+    if faults::is(Fault::PruneAll) {
+        return true;
+    }
+    match row.fate.as_str() {
+        "spent" | "adopted" | "abandoned" => true,
+        "held" => row.holder != rule.holder && !living.contains(&row.holder),
+        // A floor never falls, and nothing below it is adopted, nor of a removed period.
+        "returned" => floors
+            .get(&(row.sequence.clone(), row.period.clone()))
+            .is_some_and(|floor| row.last < *floor),
+        // A word of a later version: not ours to judge.
+        _ => false,
+    }
+}
+
+/// The oldest rows after a position.
+async fn oldest(
+    database: &DatabaseConnection,
+    before: i64,
+    after: Option<Position>,
+) -> Result<Vec<block::Model>, DbErr> {
+    let mut find = block::Entity::find()
+        .filter(block::Column::ReservedAt.lt(before))
+        .order_by_asc(block::Column::ReservedAt)
+        .order_by_asc(block::Column::Id)
+        .limit(STEP);
+    if let Some(after) = after {
+        let later = Condition::any()
+            .add(block::Column::ReservedAt.gt(after.reserved_at))
+            .add(block::Column::Id.gt(after.id));
+        find = find
+            .filter(block::Column::ReservedAt.gte(after.reserved_at))
+            .filter(later);
+    }
+    find.all(database).await
+}
+
+async fn living(
+    database: &DatabaseConnection,
+    rule: &Rule,
+    rows: &[block::Model],
+) -> Result<HashSet<String>, DbErr> {
+    let holders = rows
+        .iter()
+        .filter(|row| row.fate == "held" && row.holder != rule.holder)
+        .map(|row| row.holder.clone())
+        .collect();
+    holders::living(database, holders, rule.silence).await
+}
+
+/// The floors of the sequences and periods that returned rows belong to; above all numbers for
+/// periods that are removed.
+async fn floors(
+    database: &DatabaseConnection,
+    rows: &[block::Model],
+) -> Result<HashMap<(String, String), i64>, DbErr> {
+    let returned: Vec<_> = rows.iter().filter(|row| row.fate == "returned").collect();
+    if returned.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let names: HashSet<&str> = returned.iter().map(|row| row.sequence.as_str()).collect();
+    let periods: HashSet<&str> = returned.iter().map(|row| row.period.as_str()).collect();
+    let sequences = sequence::Entity::find()
+        .filter(sequence::Column::Name.is_in(names.iter().copied()))
+        .filter(sequence::Column::PeriodsRemovedThrough.gt(NO_PERIOD))
+        .all(database)
+        .await?;
+    let removed_through: HashMap<String, String> = sequences
+        .into_iter()
+        .map(|row| (row.name, row.periods_removed_through))
+        .collect();
+    let mut floors: HashMap<(String, String), i64> = returned
+        .iter()
+        .filter(|row| {
+            let period = Period::from_stored(&row.period);
+            let removed_through = removed_through.get(&row.sequence);
+            removed_through.is_some_and(|through| is_removed_by_age(&period, through))
+        })
+        .map(|row| ((row.sequence.clone(), row.period.clone()), i64::MAX))
+        .collect();
+    let counters = counter::Entity::find()
+        .filter(counter::Column::Sequence.is_in(names))
+        .filter(counter::Column::Period.is_in(periods))
+        .all(database)
+        .await?;
+    for row in counters {
+        let floor = if row.state == REMOVED {
+            i64::MAX
+        } else {
+            row.floor
+        };
+        floors.entry((row.sequence, row.period)).or_insert(floor);
+    }
+    Ok(floors)
+}

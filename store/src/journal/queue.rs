@@ -1,0 +1,115 @@
+//! How much waits for the journal's writer, and what comes in where that is full.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use crate::rows::block::BlockFate;
+
+/// Who may wait for the journal at once; more than there are names that are unloaded together.
+const MAX_MARKS: usize = 65_536;
+
+/// What the sending end and the writer count together.
+pub(crate) struct Queue {
+    capacity: usize,
+    n_rows: AtomicUsize,
+    /// Marks of those who wait for what is before them.
+    n_marks: AtomicUsize,
+    /// Numbers in the rows that give some back.
+    n_returning: AtomicU64,
+    /// Whether the last attempt to write rows failed.
+    is_failing: AtomicBool,
+}
+
+impl Queue {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            n_rows: AtomicUsize::new(0),
+            n_marks: AtomicUsize::new(0),
+            n_returning: AtomicU64::new(0),
+            is_failing: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes a place for a row that gives back `n_numbers`; false if there is none.
+    ///
+    /// A full queue takes only blocks that are given back, and also these only while rows can be
+    /// written: a stop gives back as many as there are blocks in memory at once.
+    pub(crate) fn enter(&self, fate: BlockFate, n_numbers: u64) -> bool {
+        let may_exceed = match fate {
+            BlockFate::Held | BlockFate::HandedOver | BlockFate::Spent => false,
+            BlockFate::Returned { .. } => !self.is_failing.load(Ordering::Relaxed),
+        };
+        let with_one_more = |n_rows: usize| {
+            (may_exceed || n_rows < self.capacity).then_some(n_rows.saturating_add(1))
+        };
+        let entered = self
+            .n_rows
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, with_one_more);
+        if entered.is_ok() {
+            self.n_returning.fetch_add(n_numbers, Ordering::Relaxed);
+        }
+        entered.is_ok()
+    }
+
+    /// Rows wait no longer, nor the numbers that they give back.
+    pub(crate) fn leave(&self, n_rows: usize, n_numbers: u64) {
+        self.n_rows.fetch_sub(n_rows, Ordering::Relaxed);
+        self.n_returning.fetch_sub(n_numbers, Ordering::Relaxed);
+    }
+
+    /// Takes a place for a mark; false if there is none.
+    pub(crate) fn enter_mark(&self) -> bool {
+        let with_one_more =
+            |n_marks: usize| (n_marks < MAX_MARKS).then_some(n_marks.saturating_add(1));
+        self.n_marks
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, with_one_more)
+            .is_ok()
+    }
+
+    pub(crate) fn leave_mark(&self) {
+        self.n_marks.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_failing(&self, is_failing: bool) {
+        self.is_failing.store(is_failing, Ordering::Relaxed);
+    }
+
+    pub(crate) fn n_rows(&self) -> usize {
+        self.n_rows.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn n_returning(&self) -> u64 {
+        self.n_returning.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_takes_returned_blocks_only_while_rows_can_be_written() {
+        let queue = Queue::new(2);
+        let returned = BlockFate::Returned { next_unissued: 1 };
+        assert!(queue.enter(BlockFate::Held, 0) && queue.enter(BlockFate::Spent, 0));
+        for fate in [BlockFate::Held, BlockFate::HandedOver, BlockFate::Spent] {
+            assert!(!queue.enter(fate, 0), "{fate:?}");
+        }
+        assert!(queue.enter(returned, 10));
+        queue.note_failing(true);
+        assert!(!queue.enter(returned, 10));
+        assert_eq!((queue.n_rows(), queue.n_returning()), (3, 10));
+        queue.leave(3, 10);
+        assert!(queue.enter(returned, 10) && queue.enter(BlockFate::Spent, 0));
+        assert_eq!((queue.n_rows(), queue.n_returning()), (2, 10));
+    }
+
+    #[test]
+    fn those_who_wait_for_a_journal_that_is_not_written_are_bounded() {
+        let queue = Queue::new(2);
+        assert!((0..MAX_MARKS).all(|_| queue.enter_mark()));
+        assert!(!queue.enter_mark());
+        queue.leave_mark();
+        assert!(queue.enter_mark());
+    }
+}

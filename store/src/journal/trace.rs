@@ -1,0 +1,162 @@
+//! What the store knows of one number: the counter, the rows of the journal whose range holds it,
+//! and who of their holders lives.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use entity::{block, meta};
+use odometer_core::{definition::Definition, period::CounterKey};
+use odometer_database::session::DatabaseConnection;
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+
+use crate::database::Database;
+use crate::error;
+use crate::error::StoreError;
+use crate::heartbeat::HeartbeatGuard;
+use crate::journal::holders;
+use crate::outcome::JournalBlock;
+use crate::reading;
+use crate::reservation::{
+    look::{self, CounterRead},
+    period,
+};
+use crate::rows::{counter::SeenCounter, creation_baseline::CreationBaseline};
+
+/// Rows that are looked at below a number. A row is covered by the rests of its block that were
+/// returned and adopted since, the youngest of which is nearest; other blocks lie apart.
+const ROWS_BELOW: u64 = 200;
+
+/// What the store knows of one number.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    pub definition: Arc<Definition>,
+    /// What is to be compared with what was seen before.
+    pub seen: SeenCounter,
+    /// From here on nothing is reserved of the numbers among which this one is.
+    pub first_free: i64,
+    /// Whether `odometer recover` ever ran here: it marks blocks as abandoned whose rest may have
+    /// been issued after the moment that the store went back to.
+    pub was_recovered: bool,
+    /// The rows whose range holds the number, the youngest rest of a block first.
+    pub rows: Vec<Traced>,
+}
+
+/// A row of the journal, and what is known of its holder.
+#[derive(Clone, Debug)]
+pub struct Traced {
+    pub block: JournalBlock,
+    pub holder: Holder,
+}
+
+/// Who a block belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// The process that was asked.
+    This,
+    /// Another one, heard of lately.
+    Living,
+    /// One that was not heard of for long, or never.
+    Gone,
+}
+
+struct Found {
+    look: CounterRead,
+    ground: Option<CreationBaseline>,
+    rows: Vec<block::Model>,
+    living: HashSet<String>,
+}
+
+impl Database {
+    /// Looks a number up; `NotFound` where there is no such sequence.
+    pub(crate) async fn trace(&self, key: &CounterKey, value: i64) -> Result<Trace, StoreError> {
+        let witness = self.beat.witness()?;
+        let silence = holders::longest_silence(self.settings.definition_refresh);
+        let found = self
+            .several_times(&key.sequence, |database| {
+                find(database, witness.clone(), key.clone(), value, silence)
+            })
+            .await?;
+        if !witness.is_borne_out_by(found.look.beat) {
+            self.beat.contradicted(&witness);
+            return Err(StoreError::WentBack);
+        }
+        let standing = found.look.standing.ok_or(StoreError::NotFound)?;
+        standing.check_here()?;
+        if standing.has_removed(&key.period) {
+            return Err(StoreError::PeriodRemoved);
+        }
+        let definition = self.definition_of(&standing)?;
+        let definition = Arc::new(definition);
+        let (version, counter) = (standing.definition_version, standing.counter());
+        period::check(&key.period, &definition, version, counter)?;
+        // A period without a counter is as it would be born.
+        let unused = || {
+            let ground = found.ground.filter(|_| !key.period.is_none())?;
+            Some(SeenCounter {
+                next_value: ground.first_in(&self.stripe.view(&definition), &key.period),
+                version: ground.version(),
+            })
+        };
+        let seen = counter.map(|counter| counter.seen).or_else(unused);
+        let seen = seen.ok_or_else(|| error::without_counter(&key.sequence))?;
+        let rows = found.rows.into_iter().map(|row| Traced {
+            holder: if *row.holder == *self.holder {
+                Holder::This
+            } else if found.living.contains(&row.holder) {
+                Holder::Living
+            } else {
+                Holder::Gone
+            },
+            block: reading::journal_block(row),
+        });
+        Ok(Trace {
+            definition,
+            seen,
+            first_free: seen.next_value,
+            was_recovered: found.ground.is_none_or(|ground| ground.was_recovered()),
+            rows: rows.collect(),
+        })
+    }
+}
+
+/// The rows, and the counter after them together with the beat: by that it is known that the store
+/// had not gone back when any of it was read.
+async fn find(
+    database: DatabaseConnection,
+    witness: HeartbeatGuard,
+    key: CounterKey,
+    value: i64,
+    silence: Duration,
+) -> Result<Found, DbErr> {
+    let mut rows = block::Entity::find()
+        .filter(block::Column::Sequence.eq(key.sequence.as_str()))
+        .filter(block::Column::Period.eq(key.period.as_str()))
+        .filter(block::Column::First.lte(value))
+        .order_by_desc(block::Column::First)
+        .order_by_desc(block::Column::ReservedAt)
+        .order_by_desc(block::Column::Id)
+        .limit(ROWS_BELOW)
+        .all(&database)
+        .await?;
+    rows.retain(|row| holds(row, value));
+    let others = rows
+        .iter()
+        .filter(|row| row.fate == "held" && row.holder != witness.holder())
+        .map(|row| row.holder.clone())
+        .collect();
+    let living = holders::living(&database, others, silence).await?;
+    // What is not marked as recovered now was not when the rows were read.
+    let meta = meta::Entity::find_by_id(1_i16).one(&database).await?;
+    let look = look::look(database, witness, key).await?;
+    Ok(Found {
+        look,
+        ground: meta.as_ref().map(CreationBaseline::of),
+        rows,
+        living,
+    })
+}
+
+/// Whether `value` is one of a block's numbers.
+fn holds(row: &block::Model, value: i64) -> bool {
+    let offset = value.checked_sub(row.first);
+    value <= row.last && offset.is_some_and(|offset| offset.checked_rem(row.step) == Some(0))
+}

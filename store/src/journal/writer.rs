@@ -1,0 +1,562 @@
+//! The journal: one row a block, written behind the numbers, never before them.
+//!
+//! Rows go through a bounded queue to one writer, which writes [many](backlog) in
+//! one transaction and tries again until the database has them. A row is inserted
+//! only if its id is unknown, and a fate is changed only from `held`.
+//!
+//! The transaction holds the row of `meta`, so it comes wholly before or wholly
+//! after a recovery. After one, nothing of what was reserved before is written:
+//! a returned block would be adopted, and its numbers may be somebody else's.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use entity::block;
+
+use odometer_database::{
+    connection::Connection,
+    failure::{Cause, StatementFailure},
+    session::DatabaseConnection,
+};
+use odometer_process::{
+    faults::{self, Fault},
+    metrics::{AbandonedCause, Metrics},
+};
+use sea_orm::{
+    ActiveValue::Set,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    sea_query::{CaseStatement, Expr, ExprTrait, OnConflict},
+};
+use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
+
+use crate::error::StoreError;
+use crate::heartbeat::{Heartbeat, HeartbeatGuard};
+use crate::journal::{
+    backlog::{Backlog, Pace},
+    queue::Queue,
+};
+use crate::rows::{
+    block::{BlockFate, JournalRow},
+    creation_baseline::CreationBaseline,
+};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::journal";
+
+/// Rows of one statement at most; ten columns each stay far below every database's bound of parameters.
+pub(crate) const ROWS_AT_ONCE: usize = 500;
+/// Between two attempts while the database is away.
+const BACKOFF: Duration = Duration::from_millis(250);
+/// For one transaction and its turn; whoever waits for the end of the journal has a deadline of their own.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+enum Entry {
+    Write(JournalRow, BlockFate),
+    /// Answered when everything queued before it is in the database.
+    Flush(oneshot::Sender<()>),
+}
+
+/// The sending end of the queue.
+pub(crate) struct Journal {
+    entries: mpsc::UnboundedSender<Entry>,
+    queue: Arc<Queue>,
+    metrics: Arc<Metrics>,
+}
+
+impl Journal {
+    /// Starts the writer on the connection's runtime.
+    pub(crate) fn start(
+        connection: Arc<Connection>,
+        beat: Arc<Heartbeat>,
+        holder: String,
+        capacity: usize,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let (entries, receiver) = mpsc::unbounded_channel();
+        let queue = Arc::new(Queue::new(capacity));
+        let writer = Writer {
+            connection: Arc::clone(&connection),
+            beat,
+            holder,
+            queue: Arc::clone(&queue),
+            metrics: Arc::clone(&metrics),
+        };
+        connection.handle().spawn(writer.write(receiver));
+        Self {
+            entries,
+            queue,
+            metrics,
+        }
+    }
+
+    /// Queues a row. One that a full queue does not take is dropped and counted; if the row gives
+    /// numbers back, these are abandoned. The end of a block writes its row whole.
+    pub(crate) fn write(&self, row: JournalRow, fate: BlockFate) {
+        let n_numbers = n_returned(&row, fate);
+        let is_in = self.queue.enter(fate, n_numbers);
+        if is_in && self.entries.send(Entry::Write(row, fate)).is_ok() {
+            return;
+        }
+        self.metrics.journal_rows_dropped.increment(1);
+        if is_in {
+            // The writer is gone only when the program ends, which counts what is not given back.
+            self.queue.leave(1, 0);
+        } else {
+            self.metrics
+                .abandoned(AbandonedCause::JournalFull)
+                .increment(n_numbers);
+        }
+    }
+
+    /// Numbers that wait to be given back.
+    pub(crate) fn n_returning(&self) -> u64 {
+        self.queue.n_returning()
+    }
+
+    /// Waits until all that was queued is in the database. Cancelling it loses nothing.
+    pub(crate) async fn flush(&self) {
+        // Marks of those who gave up waiting stay until all before them is written.
+        while !self.queue.enter_mark() {
+            tokio::time::sleep(BACKOFF).await;
+        }
+        let (done, waiting) = oneshot::channel();
+        // The writer is gone only when the runtime is, and then nothing is left to wait for.
+        if self.entries.send(Entry::Flush(done)).is_ok() {
+            let _gone = waiting.await;
+        } else {
+            self.queue.leave_mark();
+        }
+    }
+
+    pub(crate) fn n_queued(&self) -> usize {
+        self.queue.n_rows()
+    }
+}
+
+struct Writer {
+    connection: Arc<Connection>,
+    beat: Arc<Heartbeat>,
+    holder: String,
+    queue: Arc<Queue>,
+    metrics: Arc<Metrics>,
+}
+
+impl Writer {
+    async fn write(self, mut receiver: mpsc::UnboundedReceiver<Entry>) {
+        let mut entries = Vec::with_capacity(ROWS_AT_ONCE);
+        let mut pace = Pace::new();
+        while receiver.recv_many(&mut entries, ROWS_AT_ONCE).await > 0 {
+            let mut flushed = Vec::new();
+            let mut backlog = Backlog::default();
+            for entry in entries.drain(..) {
+                match entry {
+                    Entry::Write(row, fate) => backlog.push(row, fate),
+                    Entry::Flush(done) => flushed.push(done),
+                }
+            }
+            self.write_all(backlog, &mut pace).await;
+            for done in flushed {
+                self.queue.leave_mark();
+                // Whoever stopped waiting does not need to know.
+                let _gone = done.send(());
+            }
+        }
+    }
+
+    /// Writes all rows, some at a time, each until that is done.
+    async fn write_all(&self, mut backlog: Backlog, pace: &mut Pace) {
+        let mut has_said = false;
+        loop {
+            let (rows, is_in_doubt) = backlog.next(pace.n_rows());
+            let n_rows = rows.len();
+            if n_rows == 0 {
+                return;
+            }
+            let n_numbers = rows.iter().map(|(row, fate)| n_returned(row, *fate)).sum();
+            let batch = Arc::new(Batch::of(&rows, &self.holder));
+            let failure = match self.attempt(&batch, is_in_doubt).await {
+                Ok(outcome) => {
+                    self.count(&batch, outcome);
+                    self.queue.note_failing(false);
+                    self.queue.leave(n_rows, n_numbers);
+                    backlog.written(n_rows);
+                    pace.succeeded();
+                    continue;
+                }
+                Err(failure) => failure,
+            };
+            self.queue.note_failing(true);
+            if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
+                batch.is_given_up.store(true, Ordering::Release);
+                self.queue.leave(backlog.doubt(n_rows), 0);
+            }
+            if matches!(failure.cause(), Cause::Silent | Cause::Interrupted) {
+                pace.took_too_long(n_rows);
+            }
+            if !std::mem::replace(&mut has_said, true) {
+                tracing::warn!(
+                    target: TARGET,
+                    error = failure.cause().text(),
+                    "the journal cannot be written for now; it is tried again"
+                );
+            }
+            tokio::time::sleep(BACKOFF).await;
+        }
+    }
+
+    /// Writes the batch once; a store that went back gets nothing of it.
+    async fn attempt(
+        &self,
+        batch: &Arc<Batch>,
+        is_in_doubt: bool,
+    ) -> Result<Outcome, StatementFailure> {
+        let witness = match self.beat.witness() {
+            Ok(witness) => witness,
+            Err(StoreError::WentBack) => return Ok(batch.forgotten()),
+            Err(_) => return Err(StatementFailure::NotCommitted(Cause::Busy)),
+        };
+        let (again, borne_out) = (Arc::clone(batch), witness.clone());
+        let until = Instant::now() + PATIENCE;
+        let written = self.connection.run(until, |database| async move {
+            again.write(&borne_out, is_in_doubt, &database).await
+        });
+        if let Some(outcome) = written.await? {
+            return Ok(outcome);
+        }
+        self.beat.contradicted(&witness);
+        self.connection.refresh.notify_one();
+        Ok(batch.forgotten())
+    }
+
+    fn count(&self, batch: &Batch, outcome: Outcome) {
+        let Outcome {
+            n_rows_dropped,
+            n_lost,
+            n_recovered,
+        } = outcome;
+        let n_written = batch.n_rows().saturating_sub(n_rows_dropped);
+        self.metrics.journal_rows_written.increment(n_written);
+        self.metrics.journal_rows_dropped.increment(n_rows_dropped);
+        let abandoned = |cause: AbandonedCause| self.metrics.abandoned(cause);
+        abandoned(AbandonedCause::Uncertain).increment(n_lost);
+        abandoned(AbandonedCause::Recovered).increment(n_recovered);
+        if n_recovered > 0 {
+            tracing::warn!(
+                target: TARGET,
+                numbers = n_recovered,
+                "these numbers were reserved before the store went back or was recovered: they \
+                 are dropped, and not given back"
+            );
+        }
+    }
+}
+
+/// What became of a batch, but for the rows that were written.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcome {
+    /// Rows of blocks that were reserved before a recovery.
+    n_rows_dropped: u64,
+    /// Numbers in them that were to be given back.
+    n_recovered: u64,
+    /// Numbers that were not given back, because their rows are gone.
+    n_lost: u64,
+}
+
+/// Rows of one turn, sorted by how they are written.
+#[derive(Default)]
+struct Batch {
+    /// Rows that the database has not seen; those spent meanwhile have that fate.
+    fresh: Vec<Line>,
+    /// Ids whose row was written in an earlier turn, spent since.
+    spent: Vec<Line>,
+    /// Those returned since, whenever they were written.
+    returned: Vec<Line>,
+    /// Nobody waits for the attempt any more, and another one may have been made since.
+    is_given_up: AtomicBool,
+}
+
+/// A row, and the last recovery that was seen before its block was reserved.
+struct Line {
+    row: block::Model,
+    recovered_at: Option<i64>,
+}
+
+impl Batch {
+    fn of(rows: &[&(JournalRow, BlockFate)], holder: &str) -> Self {
+        let mut batch = Self::default();
+        let mut fresh: HashMap<Uuid, usize> = HashMap::new();
+        for &&(ref row, fate) in rows {
+            let line = Line {
+                row: model(row, fate, holder),
+                recovered_at: row.recovered_at,
+            };
+            match (fresh.get(&row.id), fate) {
+                (_, BlockFate::Returned { .. }) => batch.returned.push(line),
+                (Some(at), _) => {
+                    if let Some(known) = batch.fresh.get_mut(*at) {
+                        *known = line;
+                    }
+                }
+                (None, BlockFate::Held | BlockFate::HandedOver) => {
+                    fresh.insert(row.id, batch.fresh.len());
+                    batch.fresh.push(line);
+                }
+                (None, BlockFate::Spent) => batch.spent.push(line),
+            }
+        }
+        batch
+    }
+
+    fn n_rows(&self) -> u64 {
+        let n_rows = self.fresh.len() + self.spent.len() + self.returned.len();
+        u64::try_from(n_rows).unwrap_or(u64::MAX)
+    }
+
+    /// Nothing of it is written: the store is not the one that its blocks are of.
+    fn forgotten(&self) -> Outcome {
+        Outcome {
+            n_rows_dropped: self.n_rows(),
+            n_recovered: self.returned.iter().map(|line| n_unissued(&line.row)).sum(),
+            n_lost: 0,
+        }
+    }
+
+    /// One transaction, all of it or nothing. `is_in_doubt` says that an earlier one may have been
+    /// committed. `None` if the store went back.
+    ///
+    /// # Errors
+    /// Of the database, and if the attempt was given up before it wrote anything.
+    async fn write(
+        &self,
+        witness: &HeartbeatGuard,
+        is_in_doubt: bool,
+        database: &DatabaseConnection,
+    ) -> Result<Option<Outcome>, DbErr> {
+        let transaction = database.begin_read_committed().await?;
+        let Some(ground) = CreationBaseline::hold(&transaction, witness).await? else {
+            transaction.rollback().await?;
+            return Ok(None);
+        };
+        self.is_still_wanted()?;
+        let (rows, mut outcome) = self.reserved_since(ground.recovered_at());
+        if faults::is(Fault::JournalInParts) {
+            transaction.rollback().await?;
+            outcome.n_lost = rows.write(false, database).await?;
+            return Ok(Some(outcome));
+        }
+        outcome.n_lost = rows.write(is_in_doubt, &transaction).await?;
+        transaction.commit().await?;
+        Ok(Some(outcome))
+    }
+
+    /// An attempt that was given up before its first write writes nothing: the next one knows that
+    /// this one may have written, and this one does not know of the next.
+    fn is_still_wanted(&self) -> Result<(), DbErr> {
+        if self.is_given_up.load(Ordering::Acquire) {
+            return Err(DbErr::Custom("the attempt was given up".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// What was reserved since the last recovery, and what becomes of the rest.
+    fn reserved_since(&self, recovered_at: Option<i64>) -> (Rows, Outcome) {
+        let is_current = |line: &Line| {
+            line.recovered_at == recovered_at || faults::is(Fault::RecoveryKeepsMemory)
+        };
+        let pick = |lines: &[Line]| -> Vec<block::Model> {
+            let current = lines.iter().filter(|line| is_current(line));
+            current.map(|line| line.row.clone()).collect()
+        };
+        let rows = Rows {
+            fresh: pick(&self.fresh),
+            spent: pick(&self.spent),
+            returned: pick(&self.returned),
+        };
+        let older = self.returned.iter().filter(|line| !is_current(line));
+        let outcome = Outcome {
+            n_rows_dropped: self.n_rows().saturating_sub(rows.len()),
+            n_recovered: older.map(|line| n_unissued(&line.row)).sum(),
+            n_lost: 0,
+        };
+        (rows, outcome)
+    }
+}
+
+/// The rows of a batch that are written.
+struct Rows {
+    fresh: Vec<block::Model>,
+    spent: Vec<block::Model>,
+    returned: Vec<block::Model>,
+}
+
+impl Rows {
+    fn len(&self) -> u64 {
+        let n_rows = self.fresh.len() + self.spent.len() + self.returned.len();
+        u64::try_from(n_rows).unwrap_or(u64::MAX)
+    }
+
+    /// How many numbers were not given back, because their rows are gone.
+    async fn write(
+        &self,
+        is_in_doubt: bool,
+        database: &impl ConnectionTrait,
+    ) -> Result<u64, DbErr> {
+        insert(&self.fresh, database).await?;
+        self.write_spent(database).await?;
+        self.write_returned(is_in_doubt, database).await
+    }
+
+    async fn write_spent(&self, database: &impl ConnectionTrait) -> Result<(), DbErr> {
+        if !self.spent.is_empty() {
+            let changed = block::Entity::update_many()
+                .col_expr(block::Column::Fate, Expr::val(BlockFate::Spent.word()))
+                .col_expr(
+                    block::Column::NextUnissued,
+                    Expr::col(block::Column::Last).add(Expr::col(block::Column::Step)),
+                )
+                .filter(block::Column::Id.is_in(self.spent.iter().map(|row| row.id)))
+                .filter(block::Column::Fate.eq(BlockFate::Held.word()))
+                .exec(database)
+                .await?;
+            if usize::try_from(changed.rows_affected) != Ok(self.spent.len()) {
+                // Blocks that were handed over whole were never held; others are repetitions.
+                insert(&self.spent, database).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One statement for all of them: a drain gives back many names at once.
+    ///
+    /// A row that was given back once may have been adopted and removed since: it is never written
+    /// anew where that is in doubt, or its numbers would be adopted twice.
+    async fn write_returned(
+        &self,
+        is_in_doubt: bool,
+        database: &impl ConnectionTrait,
+    ) -> Result<u64, DbErr> {
+        if self.returned.is_empty() || self.give_back(database).await? {
+            return Ok(0);
+        }
+        if is_in_doubt {
+            return self.n_gone(database).await;
+        }
+        // Their `held` rows were dropped from a full queue.
+        let held: Vec<block::Model> = self.returned.iter().map(as_held).collect();
+        insert(&held, database).await?;
+        self.give_back(database).await?;
+        Ok(0)
+    }
+
+    /// Whether all rows were there, and held.
+    async fn give_back(&self, database: &impl ConnectionTrait) -> Result<bool, DbErr> {
+        let next_unissued = self
+            .returned
+            .iter()
+            .fold(CaseStatement::new(), |cases, row| {
+                cases.case(block::Column::Id.eq(row.id), row.next_unissued)
+            })
+            .finally(Expr::col(block::Column::NextUnissued));
+        let changed = block::Entity::update_many()
+            .col_expr(block::Column::Fate, Expr::val("returned"))
+            .col_expr(block::Column::NextUnissued, next_unissued.into())
+            .filter(block::Column::Id.is_in(self.returned.iter().map(|row| row.id)))
+            .filter(block::Column::Fate.eq(BlockFate::Held.word()))
+            .exec(database)
+            .await?;
+        Ok(usize::try_from(changed.rows_affected) == Ok(self.returned.len()))
+    }
+
+    /// Numbers to be given back of which the database has no row.
+    async fn n_gone(&self, database: &impl ConnectionTrait) -> Result<u64, DbErr> {
+        let there: HashSet<Uuid> = block::Entity::find()
+            .select_only()
+            .column(block::Column::Id)
+            .filter(block::Column::Id.is_in(self.returned.iter().map(|row| row.id)))
+            .into_tuple::<Uuid>()
+            .all(database)
+            .await?
+            .into_iter()
+            .collect();
+        let gone = self.returned.iter().filter(|row| !there.contains(&row.id));
+        Ok(gone.map(n_unissued).sum())
+    }
+}
+
+fn as_held(row: &block::Model) -> block::Model {
+    block::Model {
+        fate: BlockFate::Held.word().to_owned(),
+        next_unissued: row.first,
+        ..row.clone()
+    }
+}
+
+/// Numbers of a row that its holder did not issue.
+fn n_unissued(row: &block::Model) -> u64 {
+    row.last
+        .checked_sub(row.next_unissued)
+        .and_then(|span| span.checked_div(row.step))
+        .and_then(|steps| u64::try_from(steps).ok())
+        .map_or(0, |steps| steps.saturating_add(1))
+}
+
+/// How many numbers a row gives back.
+fn n_returned(row: &JournalRow, fate: BlockFate) -> u64 {
+    match fate {
+        BlockFate::Held | BlockFate::Spent | BlockFate::HandedOver => 0,
+        BlockFate::Returned { next_unissued } => row.block.count_from(next_unissued),
+    }
+}
+
+async fn insert(rows: &[block::Model], database: &impl ConnectionTrait) -> Result<(), DbErr> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let rows = rows.iter().cloned().map(active);
+    block::Entity::insert_many(rows)
+        .on_conflict(
+            OnConflict::column(block::Column::Id)
+                .do_nothing_on([block::Column::Id])
+                .to_owned(),
+        )
+        .exec_without_returning(database)
+        .await?;
+    Ok(())
+}
+
+fn model(row: &JournalRow, fate: BlockFate, holder: &str) -> block::Model {
+    block::Model {
+        id: row.id,
+        sequence: row.key.sequence.as_str().to_owned(),
+        period: row.key.period.as_str().to_owned(),
+        first: row.block.first(),
+        last: row.block.last(),
+        step: row.block.step(),
+        holder: holder.to_owned(),
+        reserved_at: row.reserved_at,
+        fate: fate.word().to_owned(),
+        next_unissued: fate.next_unissued(row.block),
+    }
+}
+
+fn active(row: block::Model) -> block::ActiveModel {
+    block::ActiveModel {
+        id: Set(row.id),
+        sequence: Set(row.sequence),
+        period: Set(row.period),
+        first: Set(row.first),
+        last: Set(row.last),
+        step: Set(row.step),
+        holder: Set(row.holder),
+        reserved_at: Set(row.reserved_at),
+        fate: Set(row.fate),
+        next_unissued: Set(row.next_unissued),
+    }
+}

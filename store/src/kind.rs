@@ -1,0 +1,318 @@
+//! One store, of whichever kind: each kind has methods of these names.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
+use odometer_process::metrics::Metrics;
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot},
+};
+
+use crate::{
+    Act, Altered, BlockFate, Condition, JournalBlock, JournalRow, Listed, News, Page,
+    ReserveRequest, SeenCounter, Serving, StartError, StoreError, StoreKind, Trace, Unpublished,
+    database::Database,
+    outcome::{Contact, LocalPlacement},
+    redis::{agreement::connect, store::RedisStore},
+    reservation::attempt_error::AttemptError,
+    settings::{Process, StoresSettings},
+    striped::store::Striped,
+};
+
+use Databases::{One, Several};
+
+/// Where sequences live.
+pub(crate) enum Store {
+    /// One ordinary database.
+    Database(Arc<Database>),
+    /// Several databases that share each sequence.
+    Striped(Arc<Striped>),
+    /// One database, with Redis before it where order is strict.
+    Redis(Arc<RedisStore>),
+}
+
+/// What is asked where Redis makes no difference.
+pub(crate) enum Databases<'a> {
+    One(&'a Arc<Database>),
+    Several(&'a Arc<Striped>),
+}
+
+impl Store {
+    /// Starts to reach for the store at place `index` in the background; it may be away.
+    ///
+    /// # Errors
+    /// What waiting cannot mend and can be seen without the store.
+    pub(crate) async fn connect(
+        settings: &StoresSettings,
+        index: usize,
+        process: &Process,
+        tell: mpsc::Sender<News>,
+    ) -> Result<Self, StartError> {
+        let mut databases = settings.databases(index);
+        if databases.len() > 1 {
+            let striped = Striped::connect(databases, process, tell).await?;
+            return Ok(Self::Striped(striped));
+        }
+        let Some(only) = databases.pop() else {
+            let problem = "stores: one has no database".to_owned();
+            return Err(StartError::Configuration(problem));
+        };
+        if !only.redis.urls.is_empty() {
+            let store = RedisStore::connect(only, process, tell).await?;
+            return Ok(Self::Redis(store));
+        }
+        // That no Redis counts for it is agreed, too.
+        let database = connect(only, process, tell).await?;
+        Ok(Self::Database(database))
+    }
+
+    pub(crate) fn databases(&self) -> Databases<'_> {
+        match self {
+            Self::Database(database) => One(database),
+            Self::Striped(striped) => Several(striped),
+            Self::Redis(store) => One(&store.database),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> StoreKind {
+        match self {
+            Self::Database(_) => StoreKind::Database,
+            Self::Striped(_) => StoreKind::Striped,
+            Self::Redis(_) => StoreKind::Redis,
+        }
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        match self.databases() {
+            One(database) => &database.metrics,
+            Several(striped) => striped.metrics(),
+        }
+    }
+
+    /// Resolves with what the store turned out to be, if waiting does not mend it; else never.
+    pub(crate) async fn fatal(&self) -> StartError {
+        match self.databases() {
+            One(database) => database.fatal().await,
+            Several(striped) => striped.fatal().await,
+        }
+    }
+
+    pub(crate) fn contact(&self) -> Contact {
+        match self.databases() {
+            One(database) => database.contact(),
+            Several(striped) => striped.contact(),
+        }
+    }
+
+    /// What serves a counter of it, with the store's name.
+    pub(crate) fn serving(&self, name: &str, key: &CounterKey) -> Serving {
+        match self {
+            Self::Database(database) => Serving {
+                store: name.to_owned(),
+                kind: self.kind(),
+                databases: vec![database.serving()],
+                redis: None,
+            },
+            Self::Striped(striped) => striped.serving(name),
+            Self::Redis(store) => Serving {
+                store: name.to_owned(),
+                kind: self.kind(),
+                databases: vec![store.database.serving()],
+                redis: store.serving(key),
+            },
+        }
+    }
+
+    /// Resolves when it answers.
+    pub(crate) async fn reached(&self) {
+        match self.databases() {
+            One(database) => database.reached().await,
+            Several(striped) => striped.reached().await,
+        }
+    }
+
+    /// What it says of where a name lives.
+    pub(crate) async fn home_of(&self, name: &SequenceName) -> Result<LocalPlacement, StoreError> {
+        match self.databases() {
+            One(database) => database.home_of(name).await,
+            Several(striped) => striped.home_of(name).await,
+        }
+    }
+
+    /// Notes that a name is to live in the store that its definition names; what was noted, or
+    /// lives here, if that was earlier. Only asked of the default store.
+    pub(crate) async fn claim(
+        &self,
+        name: &SequenceName,
+        definition: &Arc<Definition>,
+    ) -> Result<LocalPlacement, StoreError> {
+        match self.databases() {
+            One(database) => database.claim(name, definition).await,
+            Several(striped) => striped.claim(name, definition).await,
+        }
+    }
+
+    /// That one more sequence may be made.
+    pub(crate) async fn admit_one_more(&self) -> Result<(), StoreError> {
+        let database = match self.databases() {
+            One(database) => database,
+            Several(striped) => striped.any().ok_or(StoreError::Unavailable)?,
+        };
+        let until = Instant::now() + database.settings.deadline;
+        database
+            .admit_one_more(until)
+            .await
+            .map_err(AttemptError::untried)
+    }
+
+    /// Whether several databases share each sequence, so that there is no strict order.
+    pub(crate) fn is_striped(&self) -> bool {
+        matches!(self, Self::Striped(_))
+    }
+
+    pub(crate) async fn recently_used(&self, limit: usize) -> Result<Vec<CounterKey>, StoreError> {
+        match self.databases() {
+            One(database) => database.recently_used(limit).await,
+            Several(striped) => striped.recently_used(limit).await,
+        }
+    }
+
+    pub(crate) fn reserve(
+        &self,
+        request: ReserveRequest,
+    ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
+        match self {
+            Self::Database(database) => database.reserve(request),
+            Self::Striped(striped) => striped.reserve(request),
+            Self::Redis(store) => store.reserve(request),
+        }
+    }
+
+    pub(crate) fn peak_in_flight(&self) -> usize {
+        match self.databases() {
+            One(database) => database.peak_in_flight(),
+            Several(striped) => striped.peak_in_flight(),
+        }
+    }
+
+    pub(crate) fn write_journal(&self, row: JournalRow, fate: BlockFate) {
+        match self.databases() {
+            One(database) => database.write_journal(row, fate),
+            Several(striped) => striped.write_journal(row, fate),
+        }
+    }
+
+    pub(crate) fn n_journal_rows_queued(&self) -> usize {
+        match self.databases() {
+            One(database) => database.n_journal_rows_queued(),
+            Several(striped) => striped.n_journal_rows_queued(),
+        }
+    }
+
+    pub(crate) fn n_tasks(&self) -> usize {
+        match self.databases() {
+            One(database) => database.n_tasks(),
+            Several(striped) => striped.n_tasks(),
+        }
+    }
+
+    pub(crate) fn n_numbers_returning(&self) -> u64 {
+        match self.databases() {
+            One(database) => database.n_numbers_returning(),
+            Several(striped) => striped.n_numbers_returning(),
+        }
+    }
+
+    pub(crate) async fn flush_journal(&self) {
+        match self.databases() {
+            One(database) => database.flush_journal().await,
+            Several(striped) => striped.flush_journal().await,
+        }
+    }
+
+    pub(crate) async fn alter(
+        &self,
+        name: &SequenceName,
+        act: Act,
+        condition: Condition,
+        last_seen: Option<SeenCounter>,
+    ) -> Result<Altered, StoreError> {
+        match self {
+            Self::Database(database) => database.alter(name, act, condition, last_seen).await,
+            Self::Striped(striped) => striped.alter(name, act, condition, last_seen).await,
+            Self::Redis(store) => store.alter(name, act, condition, last_seen).await,
+        }
+    }
+
+    /// The runtime of what must not stop half-way when its caller gives up.
+    pub(crate) fn handle(&self) -> &Handle {
+        match self.databases() {
+            One(database) => database.handle(),
+            Several(striped) => striped.handle(),
+        }
+    }
+
+    pub(crate) async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
+        match self.databases() {
+            One(database) => database.names_like(name, patience).await,
+            Several(striped) => striped.names_like(name, patience).await,
+        }
+    }
+
+    pub(crate) async fn look_up(
+        &self,
+        key: &CounterKey,
+    ) -> Result<(Listed, Option<SeenCounter>), StoreError> {
+        match self.databases() {
+            One(database) => database.look_up(key).await,
+            Several(striped) => striped.look_up(key).await,
+        }
+    }
+
+    pub(crate) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
+        match self.databases() {
+            One(database) => database.floor_of(key).await,
+            Several(striped) => striped.floor_of(key).await,
+        }
+    }
+
+    pub(crate) async fn blocks(
+        &self,
+        name: &SequenceName,
+    ) -> Result<Vec<JournalBlock>, StoreError> {
+        match self.databases() {
+            One(database) => database.blocks(name).await,
+            Several(striped) => striped.blocks(name).await,
+        }
+    }
+
+    pub(crate) async fn trace(&self, key: &CounterKey, value: i64) -> Result<Trace, StoreError> {
+        match self.databases() {
+            One(database) => database.trace(key, value).await,
+            Several(striped) => striped.trace(key, value).await,
+        }
+    }
+
+    pub(crate) async fn list(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: u64,
+    ) -> Result<Page, StoreError> {
+        match self.databases() {
+            One(database) => database.list(prefix, after, limit).await,
+            Several(striped) => striped.list(prefix, after, limit).await,
+        }
+    }
+
+    pub(crate) async fn close(&self, patience: Duration) {
+        match self.databases() {
+            One(database) => database.close(patience).await,
+            Several(striped) => striped.close(patience).await,
+        }
+    }
+}

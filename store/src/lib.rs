@@ -1,0 +1,60 @@
+//! The store: blocks that are durably reserved before anybody sees a number of them.
+//!
+//! The only user of SeaORM and of `entity`. It knows rows and statements; who
+//! issues from a block, and to whom, is the `sequence` layer's.
+
+mod change;
+mod claim;
+mod commands;
+mod creation;
+mod database;
+mod error;
+mod fitness;
+mod health;
+mod heartbeat;
+mod identity;
+mod installation_id;
+mod journal;
+mod kind;
+mod meta_row;
+mod near;
+mod outcome;
+mod placement;
+mod reading;
+mod redis;
+mod removal;
+mod repeat;
+mod reservation;
+mod rows;
+mod schema;
+mod settings;
+mod stores;
+mod striped;
+mod worker_lease;
+
+pub use change::act::Act;
+pub use change::by_command::CommandStores;
+pub use change::recover::Recovered;
+pub use commands::{check, migrate, recover};
+pub use error::StoreError;
+pub use journal::trace::{Holder, Trace, Traced};
+pub use odometer_database::{settings::StatementBounds, start_error::StartError};
+pub use outcome::{
+    Altered, Changed, Condition, Following, JournalBlock, Listed, News, Page, SeenRecovery,
+    Serving, ServingDatabase, ServingRedis, Snapshot, StoreKind,
+};
+pub use outcome::{Contact, Resolved};
+pub use outcome::{DatabaseHealth, RedisHealth, StoreHealth};
+pub use reservation::{
+    course::Course,
+    request::{ReserveRequest, Reserved, Unpublished, Want},
+};
+pub use rows::block::{BlockFate, JournalRow};
+pub use rows::catalog::LIVE;
+pub use rows::counter::SeenCounter;
+pub use settings::{Durability, Fallback, Source, StoreLimits, StoreSettings, StoresSettings};
+pub use stores::Stores;
+pub use worker_lease::lease::{
+    Choice, LONGEST_TTL, LeaseError, LeaseKey, LeaseRow, LeaseWanted, MOST_BITS, MOST_LISTED, Pool,
+    WorkerLease,
+};

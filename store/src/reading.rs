@@ -1,0 +1,162 @@
+//! What one database has: of a name, of all of them page by page, and of the rows of a journal.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, UNIX_EPOCH},
+};
+
+use odometer_core::{
+    definition::Definition,
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
+use odometer_database::failure::StatementFailure;
+
+use crate::{
+    database::Database,
+    error::StoreError,
+    journal::recent,
+    near,
+    outcome::{BLOCKS_SHOWN, JournalBlock, Listed, Page},
+    repeat::Repeat,
+    rows::{catalog, counter::SeenCounter},
+};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::reading";
+
+impl Database {
+    /// Names of live sequences that a caller of `name` may have meant, found in bounded time.
+    pub(crate) async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
+        let name = name.clone();
+        let search = |database| async move { near::search(&database, name.as_str()).await };
+        let until = Instant::now() + patience;
+        // A suggestion is a courtesy: without the database there is none.
+        self.connection.run(until, search).await.unwrap_or_default()
+    }
+
+    pub(crate) async fn recently_used(&self, limit: usize) -> Result<Vec<CounterKey>, StoreError> {
+        let read = self.attempts(Repeat::Any, |database| recent::used(database, limit));
+        read.await.map_err(|failure| not_listed(&failure))
+    }
+
+    pub(crate) async fn list(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: u64,
+    ) -> Result<Page, StoreError> {
+        let (prefix, after) = (prefix.to_owned(), after.to_owned());
+        let rows = self
+            .attempts(Repeat::Any, |database| {
+                catalog::list(
+                    database,
+                    prefix.clone(),
+                    after.clone(),
+                    limit.saturating_add(1),
+                )
+            })
+            .await
+            .map_err(|failure| not_listed(&failure))?;
+        let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+        let more = rows.len() > shown;
+        let mut sequences = Vec::with_capacity(rows.len());
+        for row in rows.into_iter().take(shown) {
+            sequences.push(listed(row, &self.identity.label.store)?);
+        }
+        Ok(Page::of(sequences, limit, more))
+    }
+
+    /// A definition as it is stored, and a counter.
+    pub(crate) async fn look_up(
+        &self,
+        key: &CounterKey,
+    ) -> Result<(Listed, Option<SeenCounter>), StoreError> {
+        let standing = self.standing_of(key).await?;
+        let definition = self.definition_of(&standing)?;
+        if standing.has_removed(&key.period) {
+            return Err(StoreError::PeriodRemoved);
+        }
+        let seen = standing.counter().map(|counter| counter.seen);
+        let listed = Listed {
+            name: key.sequence.clone(),
+            state: standing.state,
+            definition: Arc::new(definition),
+            version: standing.definition_version,
+        };
+        Ok((listed, seen))
+    }
+
+    /// The row of a sequence and that of a counter of it.
+    async fn standing_of(&self, key: &CounterKey) -> Result<catalog::CatalogEntry, StoreError> {
+        let read = self.several_times(&key.sequence, |database| {
+            let CounterKey { sequence, period } = key.clone();
+            async move { catalog::read(&database, sequence.as_str(), &period).await }
+        });
+        let standing = read.await?.ok_or(StoreError::NotFound)?;
+        standing.check_here()?;
+        Ok(standing)
+    }
+
+    /// The definition of a sequence that lives here.
+    pub(crate) fn definition_of(
+        &self,
+        standing: &catalog::CatalogEntry,
+    ) -> Result<Definition, StoreError> {
+        catalog::read_definition(&standing.definition, &self.identity.label.store)
+            .map_err(|error| StoreError::Broken(error.to_string()))
+    }
+
+    pub(crate) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
+        let standing = self.standing_of(key).await?;
+        if standing.has_removed(&key.period) {
+            return Ok(None);
+        }
+        let floor = standing.counter().map(|counter| counter.floor);
+        Ok(Some(floor.unwrap_or(i64::MIN)))
+    }
+
+    pub(crate) async fn blocks(
+        &self,
+        name: &SequenceName,
+    ) -> Result<Vec<JournalBlock>, StoreError> {
+        let rows = self
+            .several_times(name, |database| {
+                catalog::blocks(database, name.clone(), BLOCKS_SHOWN.into())
+            })
+            .await?;
+        Ok(rows.into_iter().map(journal_block).collect())
+    }
+}
+
+pub(crate) fn journal_block(row: entity::block::Model) -> JournalBlock {
+    JournalBlock {
+        period: Period::from_stored(&row.period),
+        first: row.first,
+        last: row.last,
+        step: row.step,
+        holder: row.holder,
+        reserved_at: UNIX_EPOCH
+            + Duration::from_millis(u64::try_from(row.reserved_at).unwrap_or(0)),
+        fate: row.fate,
+        next_unissued: row.next_unissued,
+    }
+}
+
+fn not_listed(failure: &StatementFailure) -> StoreError {
+    tracing::warn!(target: TARGET, error = failure.cause().text(), "a listing failed");
+    StoreError::Unavailable
+}
+
+fn listed(row: entity::sequence::Model, store: &str) -> Result<Listed, StoreError> {
+    let broken = |error: String| StoreError::Broken(format!("sequence `{}`: {error}", row.name));
+    Ok(Listed {
+        name: SequenceName::parse(&row.name).map_err(|error| broken(error.to_string()))?,
+        definition: Arc::new(
+            catalog::read_definition(&row.definition, store)
+                .map_err(|error| broken(error.to_string()))?,
+        ),
+        state: row.state,
+        version: row.version,
+    })
+}

@@ -1,0 +1,302 @@
+//! That all replicas count in the same servers, and fall back in the same way: the database has on
+//! record which, and who is configured in another way is refused.
+//!
+//! Replicas with different lists would look for a sequence in different places and open windows
+//! against each other; with different fallbacks one would step without the lease that the other
+//! waits out.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use entity::{counter, replica};
+use migration::{Installed, REDIS_LIST};
+use odometer_database::{
+    connection::Health, database_clock, failure::StatementFailure, session::DatabaseConnection,
+    start_error::StartError,
+};
+use odometer_process::faults::{self, Fault};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
+    sea_query::{Expr, ExprTrait, Query},
+};
+use tokio::sync::mpsc;
+
+use super::server::Address;
+use crate::{
+    News,
+    database::Database,
+    identity::DatabaseIdentity,
+    rows::catalog::one_more,
+    settings::{DatabaseSettings, Fallback, Process, RedisSettings},
+};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::redis::agreement";
+
+/// A migration from which on binaries know of windows.
+const KNOWS_WINDOWS: i32 = REDIS_LIST;
+/// On record while who counts is changed: nobody agrees with it.
+const CHANGING: &str = "changing";
+/// Between two looks while it is not agreed.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+
+/// What a configuration says of Redis, as the database records it; `None` where it has none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Agreement(Option<String>);
+
+impl Agreement {
+    /// # Errors
+    /// A URL that cannot be read.
+    pub(crate) fn of(settings: &RedisSettings) -> Result<Self, StartError> {
+        let mut labels: Vec<String> = settings
+            .addresses()?
+            .into_iter()
+            .map(|address| address.label)
+            .collect();
+        if labels.is_empty() {
+            return Ok(Self(None));
+        }
+        labels.sort_unstable();
+        labels.dedup();
+        let fallback = match settings.fallback {
+            Fallback::None => "none",
+            Fallback::Database => "database",
+        };
+        Ok(Self(Some(format!(
+            "{} fallback={fallback}",
+            labels.join(" ")
+        ))))
+    }
+
+    /// What the database has on record.
+    async fn read(database: &impl ConnectionTrait) -> Result<Self, DbErr> {
+        let installed = Installed::read(database).await?;
+        if installed.is_none_or(|installed| installed.schema_version < REDIS_LIST) {
+            return Ok(Self(None));
+        }
+        let query = Query::select().column("redis").from("meta").to_owned();
+        match database.query_one(&query).await? {
+            Some(row) => Ok(Self(row.try_get("", "redis")?)),
+            None => Ok(Self(None)),
+        }
+    }
+
+    /// Puts it on record. Where another one was, and replicas serve that may count by it, nobody
+    /// counts for as long as `patience`, within which all that reach the database have noticed.
+    ///
+    /// # Errors
+    /// What the database said.
+    pub(crate) async fn record(
+        &self,
+        database: &DatabaseConnection,
+        patience: Duration,
+    ) -> Result<(), DbErr> {
+        if Self::read(database).await? == *self {
+            return Ok(());
+        }
+        if does_any_serve(database, "", patience * 2).await? {
+            Self(Some(CHANGING.to_owned())).put(database).await?;
+            tokio::time::sleep(patience).await;
+        }
+        self.put(database).await
+    }
+
+    /// No window of another one is stepped in by who reads the row from now on.
+    async fn put(&self, database: &DatabaseConnection) -> Result<(), DbErr> {
+        let transaction = database.begin().await?;
+        let mut record = Query::update();
+        record.table("meta").value("redis", self.0.clone());
+        transaction.execute(&record).await?;
+        if self.0.is_some() {
+            // Binaries that know of no windows would take numbers beside an open one.
+            let mut admit = Query::update();
+            admit
+                .table("meta")
+                .value("compatible_from", KNOWS_WINDOWS)
+                .and_where(Expr::col("compatible_from").lt(KNOWS_WINDOWS));
+            transaction.execute(&admit).await?;
+        }
+        counter::Entity::update_many()
+            .col_expr(counter::Column::WindowOpen, Expr::val(false))
+            .col_expr(counter::Column::Version, one_more(counter::Column::Version))
+            .col_expr(
+                counter::Column::Revision,
+                one_more(counter::Column::Revision),
+            )
+            .filter(counter::Column::WindowOpen.eq(true))
+            .exec(&transaction)
+            .await?;
+        transaction.commit().await
+    }
+
+    /// Why a replica that is configured so must not start.
+    ///
+    /// # Errors
+    /// What the database said.
+    pub(crate) async fn problem(
+        &self,
+        database: &impl ConnectionTrait,
+        identity: &DatabaseIdentity,
+    ) -> Result<Option<StartError>, DbErr> {
+        let recorded = Self::read(database).await?;
+        Ok((!self.agrees_with(&recorded)).then(|| self.differs_from(&recorded, identity)))
+    }
+
+    fn differs_from(&self, recorded: &Self, identity: &DatabaseIdentity) -> StartError {
+        let said = |agreement: &Self| agreement.0.clone().unwrap_or_else(|| "no Redis".to_owned());
+        StartError::Configuration(format!(
+            "stores.{}.redis: this replica is configured for {}, and the database {} has on record \
+             {}: give every replica the same list and fallback, stop those with another one, and \
+             run `odometer migrate` with it",
+            identity.label.store,
+            said(self),
+            identity.label.address,
+            said(recorded),
+        ))
+    }
+
+    /// Compares it with what is on record, as soon as the database answers and again and again.
+    /// Where they differ from the first the program ends; later nothing is counted where order is
+    /// strict.
+    fn watch(self, database: &Arc<Database>) {
+        let mut health = database.connection.health_changes();
+        let handle = database.handle().clone();
+        let database = Arc::downgrade(database);
+        handle.spawn(async move {
+            let mut is_first = true;
+            while health.wait_for(|now| *now == Health::Up).await.is_ok() {
+                let Some(database) = database.upgrade() else {
+                    return;
+                };
+                let mut pause = database.settings.definition_refresh / 2;
+                match self.look(&database, is_first).await {
+                    Ok(recorded) if self.agrees_with(&recorded) => {
+                        is_first = false;
+                        database.agreed.send_replace(Some(true));
+                    }
+                    Ok(recorded) => {
+                        let problem = self.differs_from(&recorded, &database.identity);
+                        if is_first && !recorded.is_changing() {
+                            database.refuse(problem);
+                            return;
+                        }
+                        if database.agreed.send_replace(Some(false)) == Some(true) {
+                            tracing::error!(target: TARGET, "nothing is counted where order is strict: {problem}");
+                        }
+                        pause = pause.min(BETWEEN_LOOKS);
+                    }
+                    Err(_) => pause = pause.min(BETWEEN_LOOKS),
+                }
+                drop(database);
+                tokio::time::sleep(pause).await;
+            }
+        });
+    }
+
+    /// What is on record; put there where nothing is and nobody else can count otherwise.
+    async fn look(
+        &self,
+        database: &Arc<Database>,
+        is_first: bool,
+    ) -> Result<Self, StatementFailure> {
+        let (wanted, holder) = (self.clone(), Arc::clone(&database.holder));
+        let (is_file, migrates) = (database.is_file(), database.settings.migrate);
+        let patience = database.settings.definition_refresh * 2;
+        let until = Instant::now() + database.settings.deadline;
+        let looking = database.connection.run(until, |connection| async move {
+            let recorded = Self::read(&connection).await?;
+            let is_alone = is_file
+                || (migrates
+                    && recorded.0.is_none()
+                    && !does_any_serve(&connection, &holder, patience).await?);
+            if recorded == wanted || !is_first || !is_alone {
+                return Ok(recorded);
+            }
+            wanted.put(&connection).await?;
+            Ok(wanted)
+        });
+        looking.await
+    }
+
+    fn agrees_with(&self, recorded: &Self) -> bool {
+        recorded == self || faults::is(Fault::AnyRedis)
+    }
+
+    fn is_changing(&self) -> bool {
+        self.0.as_deref() == Some(CHANGING)
+    }
+}
+
+/// Starts to reach for the one database of a store, and watches that all replicas of it agree; also
+/// where no Redis counts.
+///
+/// # Errors
+/// What waiting cannot mend and can be seen without the database.
+pub(crate) async fn connect(
+    settings: DatabaseSettings,
+    process: &Process,
+    tell: mpsc::Sender<News>,
+) -> Result<Arc<Database>, StartError> {
+    let agreement = Agreement::of(&settings.redis)?;
+    let database = Database::connect(settings, process, tell).await?;
+    agreement.watch(&database);
+    Ok(database)
+}
+
+/// Whether a replica other than this one has raised its beat within this time.
+async fn does_any_serve(
+    database: &DatabaseConnection,
+    holder: &str,
+    within: Duration,
+) -> Result<bool, DbErr> {
+    let within_ms = i64::try_from(within.as_millis()).unwrap_or(i64::MAX);
+    let since = database_clock::now(database.get_database_backend()).sub(within_ms);
+    let found = replica::Entity::find()
+        .filter(replica::Column::Holder.ne(holder))
+        .filter(Expr::col(replica::Column::BeatAt).gte(since))
+        .limit(1)
+        .one(database)
+        .await?;
+    Ok(found.is_some())
+}
+
+/// Looks at each server of a store; the lines say what was found.
+///
+/// # Errors
+/// Those that take no steps, all of them.
+pub(crate) async fn check_servers(database: &DatabaseSettings) -> Result<Vec<String>, StartError> {
+    let mut lines = Vec::new();
+    let mut failed: Option<StartError> = None;
+    for address in database.redis.addresses()? {
+        let named = format!(
+            "stores.{}.redis ({})",
+            database.identity.label.store, address.label
+        );
+        if let Some(warning) = address.warning {
+            lines.push(format!("warning: {named}: {warning}"));
+        }
+        match address.check().await {
+            Ok(()) => lines.push(format!("{named}: reached, and takes steps")),
+            Err(why) => {
+                let error = StartError::Other(format!("{named}: {why}"));
+                failed = Some(match failed {
+                    Some(earlier) => earlier.and(error),
+                    None => error,
+                });
+            }
+        }
+    }
+    failed.map_or(Ok(lines), Err)
+}
+
+impl RedisSettings {
+    /// Where the servers are.
+    ///
+    /// # Errors
+    /// A URL that cannot be read.
+    pub(crate) fn addresses(&self) -> Result<Vec<Address>, StartError> {
+        self.urls.iter().map(|url| Address::parse(url)).collect()
+    }
+}

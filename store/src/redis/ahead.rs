@@ -1,0 +1,213 @@
+//! Ceilings: raised in the row first, and in Redis once that is committed; ahead of time, so that
+//! callers wait for neither, and the database may be away for as long as `block.hold`.
+//!
+//! How far is decided as for blocks: what `block.refill` needs, when less than `block.hold` is left.
+
+use std::{sync::Arc, time::Instant};
+
+use odometer_core::{
+    period::CounterKey,
+    sizing::{self, Demand},
+};
+use odometer_database::failure::StatementFailure;
+use odometer_process::{
+    faults::{self, Fault},
+    metrics::AbandonedCause,
+};
+
+use super::{
+    flight::Flight,
+    opening::{granted, length_of},
+    row::{self, Row},
+    scripts::{self, Answer},
+    server::Server,
+    store::RedisStore,
+    window::{Counter, Turn, Window},
+};
+use crate::error::StoreError;
+
+/// A ceiling that is to be raised.
+pub(crate) struct Extension {
+    store: Arc<RedisStore>,
+    server: Arc<Server>,
+    counter: Arc<Counter>,
+    redis_key: String,
+    row: Row,
+    window: i64,
+    base: i64,
+    step: i64,
+    cap: u64,
+    /// Numbers more, and by how much they raise the row.
+    count: u64,
+    length: i64,
+    ceiling: i64,
+    rate: f64,
+}
+
+/// What became of it.
+pub(crate) enum Extended {
+    Raised,
+    /// The row was not where the window ends, or is of another window.
+    Conflict,
+    /// The row was raised, and the window is not in Redis any more.
+    Lost,
+    /// The row was raised, and Redis does not answer.
+    Away,
+}
+
+impl Flight<'_> {
+    pub(crate) fn extension(
+        &self,
+        window: &Window,
+        demand: &Demand,
+        count: u64,
+    ) -> Result<Extension, StoreError> {
+        let definition = &window.known.definition;
+        Ok(Extension {
+            store: Arc::clone(self.store),
+            server: Arc::clone(&self.server),
+            counter: Arc::clone(&self.counter),
+            redis_key: self.redis_key.clone(),
+            row: self.row()?,
+            window: window.number,
+            base: window.base,
+            step: definition.step,
+            cap: window.cap,
+            count,
+            length: length_of(definition, count)?,
+            ceiling: window.ceiling()?,
+            rate: demand.rates.average(),
+        })
+    }
+
+    /// Raises the ceiling in the background where what is below it does not last for `block.hold`.
+    pub(crate) fn extend_ahead(&self, window: Window) {
+        let demand = self.demand(None);
+        let definition = &window.known.definition;
+        let low_water = sizing::low_water(
+            &definition.block,
+            &demand.rates,
+            demand.this_second,
+            demand.seconds_left,
+        );
+        let Ok(left) = window.left_in_row() else {
+            return;
+        };
+        if window.rest() >= low_water || left == 0 || faults::is(Fault::NoPrefetch) {
+            return;
+        }
+        let Some(turn) = self.counter.turn_to_extend() else {
+            return;
+        };
+        if let Some(cap) = self.counter.owed(window.number, window.cap) {
+            self.tell_ahead(window.number, cap, turn);
+            return;
+        }
+        let count = granted(definition, &demand, left, 1);
+        let Ok(extension) = self.extension(&window, &demand, count) else {
+            return;
+        };
+        self.store.handle().spawn(async move {
+            let database = Arc::clone(&extension.store.database);
+            let until = Instant::now() + database.settings.deadline;
+            // The next step that comes near the ceiling tries again, and a caller who meets it says
+            // what is wrong.
+            let (counter, window, ceiling) = (
+                Arc::clone(&extension.counter),
+                extension.window,
+                extension.ceiling,
+            );
+            match extension.run(until).await {
+                Ok(Extended::Raised) | Err(_) => {}
+                Ok(Extended::Conflict) => counter.note_conflict(window, ceiling),
+                Ok(Extended::Lost) => {
+                    let metrics = &database.metrics;
+                    metrics.abandoned(AbandonedCause::Window).increment(count);
+                }
+                // Its numbers are in the window's range: Redis is told again.
+                Ok(Extended::Away) => {}
+            }
+            drop(turn);
+        });
+    }
+}
+
+impl Flight<'_> {
+    /// The row was raised, and Redis was not heard of it: it may be told as often as one likes.
+    pub(crate) async fn tell(&self, window: i64, cap: u64) {
+        tell(&self.server, &self.counter, &self.redis_key, (window, cap)).await;
+    }
+
+    fn tell_ahead(&self, window: i64, cap: u64, turn: Turn) {
+        let (server, counter) = (Arc::clone(&self.server), Arc::clone(&self.counter));
+        let key = self.redis_key.clone();
+        self.store.handle().spawn(async move {
+            tell(&server, &counter, &key, (window, cap)).await;
+            drop(turn);
+        });
+    }
+}
+
+async fn tell(server: &Arc<Server>, counter: &Counter, key: &str, (window, cap): (i64, u64)) {
+    let mut raise = scripts::RAISE.key(key);
+    raise.arg(window).arg(cap).arg(scripts::KEPT_MS);
+    match server.run::<(i64, u64, u64)>(&raise).await.map(Answer::of) {
+        Ok(Some(Answer::Done { used, cap })) => counter.note(window, used, cap),
+        // The next step says the same.
+        Ok(_) => counter.owe(window, 0),
+        Err(_) => {}
+    }
+}
+
+impl Extension {
+    /// # Errors
+    /// How the statement on the row failed.
+    pub(crate) async fn run(self, until: Instant) -> Result<Extended, StatementFailure> {
+        if self.cap.saturating_add(self.count) >= scripts::MOST {
+            // Redis counts no further in one window.
+            return Ok(Extended::Conflict);
+        }
+        let database = &self.store.database;
+        let (window, ceiling) = (self.window, self.ceiling);
+        let (length, rate, row) = (self.length, self.rate, self.row.clone());
+        let raising = database.connection.run(until, |connection| {
+            row.raise(connection, window, ceiling, length, rate)
+        });
+        if !raising.await? {
+            database.metrics.conflict.increment(1);
+            return Ok(Extended::Conflict);
+        }
+        database.metrics.reserved.increment(1);
+        let cap = match self.cap_by_row(until).await {
+            Some(cap) => cap,
+            None => self.cap.saturating_add(self.count),
+        };
+        self.counter.owe(window, cap);
+        let mut raise = scripts::RAISE.key(&self.redis_key);
+        raise.arg(window).arg(cap).arg(scripts::KEPT_MS);
+        Ok(match self.server.run::<(i64, u64, u64)>(&raise).await {
+            Ok(raw) => match Answer::of(raw) {
+                Some(Answer::Done { used, cap } | Answer::Full { used, cap }) => {
+                    self.counter.note(window, used, cap);
+                    Extended::Raised
+                }
+                Some(Answer::Gone | Answer::Foreign | Answer::Other) | None => Extended::Lost,
+            },
+            Err(_) => Extended::Away,
+        })
+    }
+
+    /// Under the fault that takes the row's word for where the window ends.
+    async fn cap_by_row(&self, until: Instant) -> Option<u64> {
+        if !faults::is(Fault::CeilingFromRow) {
+            return None;
+        }
+        let key: CounterKey = self.row.key.clone();
+        let database = &self.store.database;
+        let reading = database
+            .connection
+            .run(until, |connection| row::next_value(connection, key));
+        let length = reading.await.ok()?.checked_sub(self.base)?;
+        u64::try_from(length.checked_div(self.step)?).ok()
+    }
+}

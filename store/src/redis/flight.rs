@@ -1,0 +1,466 @@
+//! One reservation of a sequence with strict order: one step in Redis, and whatever has to come
+//! before it.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use odometer_core::{
+    definition::Order,
+    sizing::{self, Demand, Why},
+};
+use odometer_database::{backoff::Backoff, connection::Health, failure::StatementFailure};
+use odometer_process::{
+    clock::now_ms,
+    faults::{self, Fault},
+    metrics::AbandonedCause,
+};
+use uuid::Uuid;
+
+use super::{
+    ahead::Extended,
+    row::Row,
+    scripts::{self, Answer, RawStanding, Standing},
+    server::{Failure, Server},
+    store::RedisStore,
+    window::{Counter, Fallen, Window},
+};
+use crate::{
+    Fallback,
+    error::StoreError,
+    reservation::{
+        attempt_error::survive,
+        attempts::Reservation,
+        look::{Looked, StrictIn},
+        request::{ReserveRequest, Reserved, Want},
+    },
+};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::redis::flight";
+
+/// A full window whose ceiling another replica is raising is looked at again so often.
+pub(crate) const FULL_AGAIN: u32 = 3;
+
+/// How an attempt ended.
+pub(crate) enum Next {
+    Done(Box<Reserved>),
+    /// Something was learnt: at once.
+    Again,
+    /// Another replica is in the way.
+    AfterPause,
+}
+
+pub(crate) struct Flight<'a> {
+    pub(crate) store: &'a Arc<RedisStore>,
+    pub(crate) request: ReserveRequest,
+    pub(crate) counter: Arc<Counter>,
+    pub(crate) server: Arc<Server>,
+    /// In Redis.
+    pub(crate) redis_key: String,
+    pub(crate) until: Instant,
+    backoff: Backoff,
+    pub(crate) count: u64,
+    /// A window that the row names and Redis does not have yet.
+    pub(crate) awaited: Option<i64>,
+    pub(crate) n_full: u32,
+    /// Whether the definition was read in this flight.
+    pub(crate) is_fresh: bool,
+    n_conflicts: u32,
+    /// Numbers of a window that was lost; counted by who opens the next one.
+    pub(crate) n_lost: u64,
+    /// Leases that were over when they came.
+    pub(crate) n_late: u32,
+    /// Times that Redis failed in this flight.
+    pub(crate) n_falls: u32,
+    /// The last recovery that was seen before it.
+    recovered_at: Option<i64>,
+}
+
+impl<'a> Flight<'a> {
+    /// # Errors
+    /// Why nothing can be said of the counter yet.
+    pub(crate) async fn new(
+        store: &'a Arc<RedisStore>,
+        request: ReserveRequest,
+        count: u64,
+    ) -> Result<Self, StoreError> {
+        let beat = &store.database.beat;
+        let (recovered_at, n_recoveries) = (beat.recovered_at(), beat.era());
+        let server = store.server_of(&request.key.sequence)?;
+        let redis_key = store.key_of(&request.key, n_recoveries).await?;
+        let settings = &store.database.settings;
+        let counter = store.counters.of(&request.key);
+        counter.forget_before(n_recoveries);
+        Ok(Self {
+            counter,
+            server,
+            redis_key,
+            until: Instant::now() + settings.deadline,
+            backoff: Backoff::new(&settings.statement),
+            store,
+            request,
+            count,
+            awaited: None,
+            n_full: 0,
+            is_fresh: false,
+            n_conflicts: 0,
+            n_lost: 0,
+            n_late: 0,
+            n_falls: 0,
+            recovered_at,
+        })
+    }
+
+    /// Tries until there are numbers or a reason why there are none.
+    pub(crate) async fn run(mut self) -> Result<Reserved, StoreError> {
+        for _attempt in 0..self.store.database.settings.attempts.max(1) {
+            self.request.course.count_attempt();
+            match self.attempt().await? {
+                Next::Done(reserved) => return Ok(*reserved),
+                Next::Again => {}
+                Next::AfterPause => {
+                    self.n_conflicts = self.n_conflicts.saturating_add(1);
+                    self.backoff.wait(self.until).await;
+                }
+            }
+            if Instant::now() >= self.until {
+                break;
+            }
+            self.store.database.metrics.reservation_retries.increment(1);
+        }
+        Err(StoreError::Deadline)
+    }
+
+    pub(crate) fn is_leased(&self) -> bool {
+        self.store.fallback == Fallback::Database
+    }
+
+    async fn attempt(&mut self) -> Result<Next, StoreError> {
+        if self.is_leased() {
+            match self.counter.has_fallen() {
+                Fallen::No => {}
+                Fallen::MayReturn if self.server.is_up() => {}
+                Fallen::Yes | Fallen::MayReturn => return Box::pin(self.in_row()).await,
+            }
+        }
+        let Some(generation) = self.server.generation().await else {
+            return Box::pin(self.away()).await;
+        };
+        if let Some(mut window) = self.counter.window() {
+            // What a new connection leads to may be another server.
+            let is_same = window.generation == generation;
+            if is_same || (!self.is_leased() && self.store.database.health() != Health::Up) {
+                window.generation = generation;
+                return self.step(window).await;
+            }
+        }
+        Box::pin(self.establish(generation)).await
+    }
+
+    /// Redis cannot be used now.
+    pub(crate) async fn away(&mut self) -> Result<Next, StoreError> {
+        if !self.is_leased() {
+            return Err(StoreError::Unavailable);
+        }
+        if self.counter.has_fallen() == Fallen::No {
+            self.fall("Redis is away");
+        }
+        self.in_row().await
+    }
+
+    /// Finds the window that the row names in Redis, or opens the next one.
+    ///
+    /// Redis is looked at first: what it shows then was installed, and is so only once; so if the
+    /// row still names it after that, no later window was in use yet.
+    async fn establish(&mut self, generation: u64) -> Result<Next, StoreError> {
+        let epoch = self.counter.epoch();
+        let look = scripts::LOOK.key(&self.redis_key);
+        let standing = match self.server.run::<RawStanding>(&look).await {
+            Ok(raw) => Standing::of(&raw),
+            Err(_) => return self.away().await,
+        };
+        let looked = self.look().await?;
+        self.is_fresh = true;
+        self.check_forward(standing, &looked)?;
+        let in_row = looked.window;
+        let row_ends_at = looked.known.seen.next_value;
+        let there = standing.filter(|there| {
+            let is_named = in_row.is_open && there.window == in_row.number;
+            there.is_ours && (is_named || faults::is(Fault::NoRowCheck))
+        });
+        if let Some(there) = there {
+            let window = Window {
+                number: there.window,
+                base: there.base,
+                used: there.used,
+                cap: there.cap,
+                known: looked.known.clone(),
+                rate: looked.rate,
+                generation,
+            };
+            // Raised by one who told Redis nothing of it, it is good up to where it was.
+            let is_whole = window.ceiling()? == row_ends_at && window.cap < scripts::MOST / 2;
+            let is_given_up = self.n_full >= FULL_AGAIN || self.counter.has_given_up(window.number);
+            if is_whole || !is_given_up {
+                self.counter.keep(&window, epoch);
+                return self.step(window).await;
+            }
+            let left_in_row = looked.known.definition.left(row_ends_at);
+            if left_in_row < self.count {
+                return self.use_up(window, epoch, left_in_row).await;
+            }
+        }
+        self.next_window(standing, looked, generation, epoch).await
+    }
+
+    /// The row has too few numbers for another window: this one's are the last.
+    ///
+    /// Nobody is told that they are used up while a ceiling may still be on its way to Redis.
+    async fn use_up(
+        &mut self,
+        window: Window,
+        epoch: u64,
+        left_in_row: u64,
+    ) -> Result<Next, StoreError> {
+        if window.rest() >= self.count {
+            self.counter.keep(&window, epoch);
+            return self.step(window).await;
+        }
+        self.counter.note_conflict(window.number, window.ceiling()?);
+        if self.counter.has_given_up(window.number) {
+            let left = window.rest().max(left_in_row);
+            return Err(StoreError::Exhausted { left });
+        }
+        Ok(Next::AfterPause)
+    }
+
+    /// Reads the row and the definition.
+    pub(crate) async fn look(&mut self) -> Result<Looked, StoreError> {
+        let mut reservation = Reservation::new(&self.store.database, self.request.clone())
+            .with_strict_in(StrictIn::Redis);
+        reservation.until = self.until;
+        let looked = Box::pin(reservation.look()).await?;
+        if looked.known.definition.order == Order::Relaxed {
+            return Err(StoreError::OtherOrder {
+                known: Box::new(looked.known),
+                rate: looked.rate,
+            });
+        }
+        Ok(looked)
+    }
+
+    /// What Redis knows of a counter was in the row before: a row that says less has gone back.
+    fn check_forward(&self, standing: Option<Standing>, looked: &Looked) -> Result<(), StoreError> {
+        let Some(there) = standing else {
+            return Ok(());
+        };
+        let set_aside_to = i64::try_from(there.cap)
+            .ok()
+            .and_then(|cap| cap.checked_mul(looked.known.definition.step))
+            .and_then(|length| length.checked_add(there.base));
+        let is_behind = there.window > looked.window.number
+            || set_aside_to.is_none_or(|to| to > looked.known.seen.next_value);
+        if is_behind && !faults::is(Fault::NoWentBackChecks) {
+            let beat = &self.store.database.beat;
+            beat.note_name_went_back(&self.request.key.sequence);
+            return Err(StoreError::WentBack);
+        }
+        Ok(())
+    }
+
+    /// Takes the numbers that are wanted.
+    pub(crate) async fn step(&mut self, mut window: Window) -> Result<Next, StoreError> {
+        if let Want::Handover(_) = self.request.want {
+            self.check_limit(window.rest().saturating_add(window.left_in_row()?))?;
+        }
+        if self.is_leased() && !self.lease(&window).await? {
+            self.counter.lose(window.number);
+            return Ok(Next::Again);
+        }
+        let mut step = scripts::STEP.key(&self.redis_key);
+        step.arg(window.number).arg(self.count);
+        let started = Instant::now();
+        let answer = self.server.run::<(i64, u64, u64)>(&step).await;
+        self.store
+            .metrics()
+            .step_duration
+            .record(started.elapsed().as_secs_f64());
+        let answer = match answer {
+            Ok(raw) => Answer::of(raw),
+            Err(failure) => {
+                if failure == Failure::Uncertain {
+                    self.abandon(AbandonedCause::Uncertain, self.count);
+                }
+                return if self.is_leased() {
+                    Ok(Next::Again)
+                } else {
+                    self.retry_once_back().await
+                };
+            }
+        };
+        match answer {
+            Some(Answer::Done { used, cap }) => {
+                self.store.metrics().steps.increment(1);
+                (window.used, window.cap) = (used, cap);
+                self.counter.note(window.number, used, cap);
+                let reserved = self.reserved(&window)?;
+                self.extend_ahead(window);
+                Ok(Next::Done(Box::new(reserved)))
+            }
+            Some(Answer::Full { used, cap }) => {
+                (window.used, window.cap) = (used, cap);
+                self.counter.note(window.number, used, cap);
+                self.extend_now(window).await
+            }
+            Some(Answer::Gone | Answer::Foreign | Answer::Other) | None => {
+                self.n_lost = self.counter.lose(window.number);
+                Ok(Next::Again)
+            }
+        }
+    }
+
+    /// A connection that broke beside a server that lives is replaced within a moment.
+    async fn retry_once_back(&mut self) -> Result<Next, StoreError> {
+        match self.server.generation().await {
+            Some(_) => Ok(Next::Again),
+            None => Err(StoreError::Unavailable),
+        }
+    }
+
+    fn reserved(&self, window: &Window) -> Result<Reserved, StoreError> {
+        let mut known = window.known.clone();
+        known.seen.next_value = known.seen.next_value.max(window.ceiling()?);
+        Ok(Reserved {
+            key: self.request.key.clone(),
+            source: self.store.database.identity.source,
+            id: Uuid::now_v7(),
+            block: window.taken(window.used, self.count)?,
+            adopted: false,
+            known,
+            stored_rate: window.rate,
+            n_conflicts: self.n_conflicts,
+            why: Some(Why::Waiting),
+            reserved_at: now_ms(),
+            recovered_at: self.recovered_at,
+            more_to_adopt: false,
+        })
+    }
+
+    /// So many do not fit below the ceiling.
+    async fn extend_now(&mut self, window: Window) -> Result<Next, StoreError> {
+        let left = window.left_in_row()?;
+        let missing = self.count.saturating_sub(window.rest());
+        if missing > left {
+            if self.is_fresh {
+                let left = left.saturating_add(window.rest());
+                return Err(StoreError::Exhausted { left });
+            }
+            if self.store.database.health() != Health::Up {
+                // Smaller counts may fit.
+                return Err(StoreError::Unavailable);
+            }
+            // `max` may have been raised elsewhere: look before refusing.
+            self.counter.forget();
+            return Ok(Next::Again);
+        }
+        if let Some(cap) = self.counter.owed(window.number, window.cap) {
+            self.tell(window.number, cap).await;
+            return Ok(Next::Again);
+        }
+        self.n_full = self.n_full.saturating_add(1);
+        let demand = self.demand(window.rate);
+        let count = self.granted(&window.known.definition, &demand, left, missing)?;
+        let extension = self.extension(&window, &demand, count)?;
+        match extension.run(self.until).await {
+            Ok(Extended::Raised) => {
+                self.n_full = 0;
+                Ok(Next::Again)
+            }
+            Ok(Extended::Lost) => {
+                self.n_lost = self.counter.lose(window.number).saturating_add(count);
+                Ok(Next::Again)
+            }
+            // Redis is told again when it is back.
+            Ok(Extended::Away) => Box::pin(self.away()).await,
+            Ok(Extended::Conflict) => {
+                if self.n_full >= FULL_AGAIN {
+                    // Nobody tells Redis of what was raised: the next window.
+                    self.counter.forget();
+                }
+                Ok(Next::AfterPause)
+            }
+            Err(failure) => self.failed(&failure, count),
+        }
+    }
+
+    /// At most 1/4096 of what is left is handed over.
+    pub(crate) fn check_limit(&self, left: u64) -> Result<(), StoreError> {
+        let Want::Handover(count) = self.request.want else {
+            return Ok(());
+        };
+        let limit = sizing::most_at_once(left);
+        if left == 0 {
+            Err(StoreError::Exhausted { left })
+        } else if count > limit {
+            Err(StoreError::TooLarge { limit })
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(crate) fn demand(&self, stored: Option<f64>) -> Demand {
+        let told = match &self.request.want {
+            Want::Strict { demand, .. } => Some(*demand),
+            Want::Refill(_) | Want::Exactly(_) | Want::Handover(_) => None,
+        };
+        self.counter.demand(told, stored)
+    }
+
+    pub(crate) fn row(&self) -> Result<Row, StoreError> {
+        Ok(Row {
+            key: self.request.key.clone(),
+            witness: self.store.database.beat.witness()?,
+        })
+    }
+
+    /// A statement on the row failed that would have set `count` numbers aside.
+    pub(crate) fn failed(
+        &self,
+        failure: &StatementFailure,
+        count: u64,
+    ) -> Result<Next, StoreError> {
+        if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
+            self.abandon(AbandonedCause::Uncertain, count);
+        }
+        survive(&self.request.key.sequence, failure)?;
+        Ok(Next::AfterPause)
+    }
+
+    pub(crate) fn abandon(&self, cause: AbandonedCause, count: u64) {
+        if count > 0 && !faults::is(Fault::Uncounted) {
+            let metrics = &self.store.database.metrics;
+            metrics.abandoned(cause).increment(count);
+        }
+    }
+
+    /// Redis failed: the row counts for a while.
+    pub(crate) fn fall(&mut self, why: &str) {
+        self.n_falls = self.n_falls.saturating_add(1);
+        self.counter.fall();
+        self.store.metrics().fallbacks.increment(1);
+        tracing::warn!(
+            target: TARGET,
+            sequence = self.request.key.sequence.as_str(),
+            period = self.request.key.period.as_str(),
+            "numbers come from the database for now: {why}"
+        );
+    }
+
+    /// Sleeps, but not past the deadline.
+    pub(crate) async fn sleep(&self, pause: Duration) {
+        let left = self.until.saturating_duration_since(Instant::now());
+        tokio::time::sleep(pause.min(left)).await;
+    }
+}

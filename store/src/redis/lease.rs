@@ -1,0 +1,181 @@
+//! Leases, where the database counts while Redis is away: who steps in a window has leased it
+//! through its row, and who counts in the row has closed the window and waited all leases out.
+//!
+//! A lease is counted from before it was asked for, and looked at once the group of callers that
+//! share a step is closed: they were all there while it held. So whoever counts in the row after
+//! its end gives no number to anybody before them, however late the step arrives.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use odometer_core::definition::Order;
+use odometer_database::failure::StatementFailure;
+use odometer_process::faults::{self, Fault};
+
+use super::{
+    flight::{Flight, Next},
+    row,
+    window::{LEASE_MS, Window},
+};
+use crate::{
+    error::StoreError,
+    reservation::{attempts::Reservation, look::StrictIn},
+};
+
+/// After so many failures of Redis in one flight its window is closed although it answers.
+const FALLS: u32 = 2;
+/// After so many leases that came too late in one flight the row counts, in one statement.
+const LATE: u32 = 2;
+
+impl Flight<'_> {
+    /// Whether this replica may step in the window now; leases it where it does not yet.
+    pub(crate) async fn lease(&mut self, window: &Window) -> Result<bool, StoreError> {
+        if faults::is(Fault::NoLease) {
+            return Ok(true);
+        }
+        if self.counter.is_leased(window.number) {
+            self.renew_ahead(window.number);
+            return Ok(true);
+        }
+        match self.take_lease(window.number).await {
+            Ok(true) if self.counter.is_leased(window.number) => Ok(true),
+            // It took so long that it is over.
+            Ok(true) => {
+                self.n_late = self.n_late.saturating_add(1);
+                if self.n_late >= LATE {
+                    self.close(window.number).await?;
+                    self.fall("the database is too slow for leases");
+                }
+                Ok(false)
+            }
+            Ok(false) => Ok(false),
+            Err(failure) => {
+                self.failed(&failure, 0)?;
+                Ok(false)
+            }
+        }
+    }
+
+    async fn take_lease(&self, window: i64) -> Result<bool, StatementFailure> {
+        let Ok(row) = self.row() else {
+            return Ok(false);
+        };
+        let asked_at = Instant::now();
+        let database = &self.store.database;
+        let leasing = database
+            .connection
+            .run(self.until, |connection| row.lease(connection, window));
+        let is_leased = leasing.await?;
+        if is_leased {
+            self.counter.note_lease(window, asked_at);
+        }
+        Ok(is_leased)
+    }
+
+    fn renew_ahead(&self, window: i64) {
+        if !self.counter.lease_is_old(window) {
+            return;
+        }
+        let (Some(turn), Ok(row)) = (self.counter.turn_to_lease(), self.row()) else {
+            return;
+        };
+        let (store, counter, until) = (
+            Arc::clone(self.store),
+            Arc::clone(&self.counter),
+            self.until,
+        );
+        self.store.handle().spawn(async move {
+            let asked_at = Instant::now();
+            let connection = &store.database.connection;
+            let leasing = connection.run(until, |database| row.lease(database, window));
+            // Where it is not renewed, the next step asks for it and learns why.
+            if let Ok(true) = leasing.await {
+                counter.note_lease(window, asked_at);
+            }
+            drop(turn);
+        });
+    }
+
+    /// Closes a window, whoever opened it.
+    pub(crate) async fn close(&self, window: i64) -> Result<(), StoreError> {
+        let row = self.row()?;
+        let database = &self.store.database;
+        let closing = database
+            .connection
+            .run(self.until, |connection| row.close(connection, window));
+        match closing.await {
+            // Where it was not done, it was closed or followed by another one already.
+            Ok(_) => Ok(()),
+            // Whether it was done is seen by the next look.
+            Err(failure) => self.failed(&failure, 0).map(|_| ()),
+        }
+    }
+
+    /// Waits until nobody steps in the last window, which is closed, any more. Statements on the row
+    /// ask again.
+    pub(crate) async fn wait_for_leases(&self, window: i64) -> Result<(), StoreError> {
+        if faults::is(Fault::NoLease) {
+            return Ok(());
+        }
+        let key = self.request.key.clone();
+        let database = &self.store.database;
+        let reading = database
+            .connection
+            .run(self.until, |connection| row::lease_left(connection, key));
+        let left = match reading.await {
+            Ok(left) => left,
+            Err(failure) => return self.failed(&failure, 0).map(|_| ()),
+        };
+        let longest = i64::from(LEASE_MS);
+        let left_ms = left
+            .ms
+            .saturating_add(1)
+            .clamp(0, longest.saturating_mul(2));
+        self.sleep(Duration::from_millis(left_ms.unsigned_abs()))
+            .await;
+        if left.ms > longest {
+            // No lease lasts so long: the database's clock was set back. By ours it is over now.
+            let row = self.row()?;
+            let ending = database.connection.run(self.until, |connection| {
+                row.end_lease(connection, window, left.until)
+            });
+            if let Err(failure) = ending.await {
+                self.failed(&failure, 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts in the row.
+    pub(crate) async fn in_row(&mut self) -> Result<Next, StoreError> {
+        if !self.counter.row_is_free() {
+            let looked = self.look().await?;
+            if looked.window.is_open {
+                if self.server.is_up() && self.n_falls < FALLS {
+                    // Another replica went back to Redis.
+                    self.counter.follow();
+                    return Ok(Next::Again);
+                }
+                self.close(looked.window.number).await?;
+                return Ok(Next::Again);
+            }
+            self.wait_for_leases(looked.window.number).await?;
+            self.counter.set_row_is_free(true);
+        }
+        let mut reservation = Reservation::new(&self.store.database, self.request.clone())
+            .with_strict_in(StrictIn::RowBesideRedis);
+        reservation.until = self.until;
+        match Box::pin(reservation.run()).await {
+            Ok(reserved) => Ok(Next::Done(Box::new(reserved))),
+            Err(StoreError::OtherOrder { known, .. })
+                if known.definition.order == Order::Strict =>
+            {
+                self.counter.set_row_is_free(false);
+                Ok(Next::Again)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

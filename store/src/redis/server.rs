@@ -1,0 +1,430 @@
+//! One Redis server: the connection, and the breaker that keeps callers from waiting for it while
+//! it is away.
+//!
+//! The first failure of any kind opens the breaker and gives the connection up. From then on
+//! callers are answered at once, and a task of the server's own connects anew, resolving its name
+//! again, and does what a step does, until that succeeds. A caller that comes within a moment of
+//! the failure waits for the rest of that moment: a connection that broke beside a server that
+//! lives costs no failed call.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use metrics::Gauge;
+use odometer_database::{complaint::Complaint, start_error::StartError};
+use odometer_process::host::is_this_machine;
+use parking_lot::Mutex;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, FromRedisValue, IntoConnectionInfo,
+    RedisError, ScriptInvocation, ServerErrorKind, TlsCertificates, aio::MultiplexedConnection,
+    io::tcp::TcpSettings,
+};
+use tokio::{runtime::Handle, sync::watch, time::timeout};
+use url::Url;
+
+use super::scripts;
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::redis::server";
+
+/// How long a script may take; the numbers of a step without a reply are abandoned.
+const COMMAND: Duration = Duration::from_secs(1);
+/// How long making a connection may take.
+const CONNECT: Duration = Duration::from_millis(500);
+/// How long after a failure callers wait for the server's return.
+const MOMENT: Duration = Duration::from_millis(100);
+/// Between two probes: at least, and at most.
+const PROBE_MIN: Duration = Duration::from_millis(20);
+const PROBE_MAX: Duration = Duration::from_millis(250);
+/// How long a probe's key stays.
+const PROBE_KEPT_MS: u64 = 60_000;
+
+/// Where a server is, without its user and password.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    /// `host:port/database`.
+    pub(crate) label: String,
+    /// Why others could read the password.
+    pub(crate) warning: Option<&'static str>,
+    client: Client,
+}
+
+/// The parameter of a URL that names a file of authorities, as PostgreSQL's does.
+const AUTHORITIES: &str = "sslrootcert";
+
+const CLEAR: &str = "the password goes to another host in clear text, where anybody on the way can \
+    read it: use rediss://, with sslrootcert=FILE if its authority is your own";
+
+impl Address {
+    /// Without user and password.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}", self.label)
+    }
+
+    /// # Errors
+    /// A URL that cannot be read, of which nothing is repeated, or a file that it names.
+    pub(crate) fn parse(url: &str) -> Result<Self, StartError> {
+        let unreadable = |_error: RedisError| {
+            StartError::Configuration(
+                "a URL of a Redis server cannot be read: it looks like redis://host:port/0"
+                    .to_owned(),
+            )
+        };
+        let (url, authorities) = without_authorities(url)?;
+        let info = url.into_connection_info().map_err(unreadable)?;
+        let has_password = info.redis_settings().password().is_some();
+        let is_in_clear = matches!(
+            info.addr(),
+            ConnectionAddr::Tcp(host, _) if has_password && !is_this_machine(host)
+        );
+        let warning = is_in_clear.then_some(CLEAR);
+        let database = info.redis_settings().db();
+        let label = format!("{}/{database}", info.addr());
+        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        let client = match authorities {
+            None => Client::open(info),
+            root_cert => {
+                let client_tls = None;
+                let certificates = TlsCertificates {
+                    client_tls,
+                    root_cert,
+                };
+                Client::build_with_tls(info, certificates)
+            }
+        };
+        Ok(Self {
+            label,
+            warning,
+            client: client.map_err(unreadable)?,
+        })
+    }
+
+    /// Connects, and does what a step does.
+    async fn reach(&self, probe_key: &str) -> Result<MultiplexedConnection, String> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT))
+            .set_response_timeout(Some(COMMAND));
+        let connecting = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config);
+        // Looking a name up is not bounded by the former.
+        let mut connection = match timeout(CONNECT + COMMAND, connecting).await {
+            Ok(connected) => connected.map_err(|error| describe(&error))?,
+            Err(_) => return Err("it does not answer in time".to_owned()),
+        };
+        let mut probe = scripts::PROBE.key(probe_key);
+        probe.arg(PROBE_KEPT_MS);
+        let probing = probe.invoke_async::<(i64, u64, u64)>(&mut connection);
+        match timeout(COMMAND, probing).await {
+            Ok(answer) => answer.map_err(|error| describe(&error))?,
+            Err(_) => return Err("it does not answer in time".to_owned()),
+        };
+        Ok(connection)
+    }
+
+    /// Whether steps would be taken there now.
+    ///
+    /// # Errors
+    /// Why not, in words of our own.
+    pub(crate) async fn check(&self) -> Result<(), String> {
+        self.reach("odometer:probe:check")
+            .await
+            .map(|_connection| ())
+    }
+}
+
+/// The URL without the file of authorities that it names, and what that file holds.
+fn without_authorities(url: &str) -> Result<(String, Option<Vec<u8>>), StartError> {
+    let unchanged = || Ok((url.to_owned(), None));
+    let Ok(mut parsed) = Url::parse(url) else {
+        return unchanged();
+    };
+    let parameters: Vec<(String, String)> = parsed.query_pairs().into_owned().collect();
+    let named = parameters.iter().find(|(key, _)| key == AUTHORITIES);
+    let Some((_, file)) = named else {
+        return unchanged();
+    };
+    let refused =
+        |why: &str| StartError::Configuration(format!("{AUTHORITIES} of a Redis server: {why}"));
+    if parsed.scheme() != "rediss" {
+        return Err(refused("only a URL that begins with rediss:// can have it"));
+    }
+    let held = std::fs::read(file).map_err(|error| {
+        refused(&format!(
+            "the file {file} cannot be read ({})",
+            error.kind()
+        ))
+    })?;
+    let begin = b"-----BEGIN CERTIFICATE";
+    if !held.windows(begin.len()).any(|part| part == begin) {
+        return Err(refused(&format!(
+            "the file {file} holds no certificate as PEM"
+        )));
+    }
+    let others = parameters.iter().filter(|(key, _)| key != AUTHORITIES);
+    let others: Vec<String> = others
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    parsed.set_query((!others.is_empty()).then(|| others.join("&")).as_deref());
+    Ok((parsed.into(), Some(held)))
+}
+
+/// Why a script has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The server is away: nothing was sent.
+    Away,
+    /// The server refused it: nothing was changed.
+    Refused,
+    /// It may have run, or may run yet.
+    Uncertain,
+}
+
+pub(crate) struct Server {
+    pub(crate) address: Address,
+    probe_key: String,
+    link: Mutex<Link>,
+    is_up: watch::Sender<bool>,
+    /// 1 while it takes steps.
+    shown: Gauge,
+    handle: Handle,
+}
+
+struct Link {
+    connection: Option<MultiplexedConnection>,
+    /// How many connections there were.
+    generation: u64,
+    /// Since when there is none.
+    lost_at: Instant,
+}
+
+impl Server {
+    /// Starts to reach for the server, which may be away.
+    pub(crate) fn start(
+        address: Address,
+        holder: &str,
+        handle: &Handle,
+        shown: Gauge,
+    ) -> Arc<Self> {
+        if let Some(warning) = address.warning {
+            tracing::warn!(target: TARGET, server = address.label, "{warning}");
+        }
+        shown.set(0.0);
+        let server = Arc::new(Self {
+            address,
+            probe_key: format!("odometer:probe:{holder}"),
+            link: Mutex::new(Link {
+                connection: None,
+                generation: 0,
+                lost_at: Instant::now(),
+            }),
+            is_up: watch::Sender::new(false),
+            shown,
+            handle: handle.clone(),
+        });
+        server.probe();
+        server
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        *self.is_up.borrow()
+    }
+
+    /// The connection that is in use, and how many there were before; waits for one where the last
+    /// was lost only just now.
+    async fn connection(&self) -> Option<(MultiplexedConnection, u64)> {
+        let mut is_up = self.is_up.subscribe();
+        let left = {
+            let link = self.link.lock();
+            if let Some(connection) = &link.connection {
+                return Some((connection.clone(), link.generation));
+            }
+            MOMENT.saturating_sub(link.lost_at.elapsed())
+        };
+        if left.is_zero() {
+            return None;
+        }
+        let _in_time = timeout(left, is_up.wait_for(|up| *up)).await;
+        let link = self.link.lock();
+        link.connection
+            .clone()
+            .map(|connection| (connection, link.generation))
+    }
+
+    /// Which connection is in use now, if there is one.
+    pub(crate) async fn generation(&self) -> Option<u64> {
+        self.connection().await.map(|(_, generation)| generation)
+    }
+
+    /// Runs a script once; it is never repeated here.
+    pub(crate) async fn run<T: FromRedisValue>(
+        self: &Arc<Self>,
+        script: &ScriptInvocation<'_>,
+    ) -> Result<T, Failure> {
+        let Some((mut connection, generation)) = self.connection().await else {
+            return Err(Failure::Away);
+        };
+        match timeout(COMMAND, script.invoke_async::<T>(&mut connection)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            // The others of this server are well.
+            Ok(Err(error)) if is_about_a_key(&error) => Err(Failure::Refused),
+            Ok(Err(error)) => {
+                self.trip(generation, &describe(&error));
+                Err(if matches!(error.kind(), ErrorKind::Server(_)) {
+                    Failure::Refused
+                } else {
+                    Failure::Uncertain
+                })
+            }
+            Err(_) => {
+                self.trip(generation, "it does not answer in time");
+                Err(Failure::Uncertain)
+            }
+        }
+    }
+
+    /// Gives the connection up and opens the breaker.
+    fn trip(self: &Arc<Self>, generation: u64, why: &str) {
+        {
+            let mut link = self.link.lock();
+            if link.generation != generation || link.connection.is_none() {
+                return;
+            }
+            link.connection = None;
+            link.lost_at = Instant::now();
+        }
+        self.is_up.send_replace(false);
+        self.shown.set(0.0);
+        tracing::warn!(target: TARGET, server = self.address.label, "Redis is away: {why}");
+        self.probe();
+    }
+
+    /// Tries until steps would be taken again.
+    fn probe(self: &Arc<Self>) {
+        let server = Arc::downgrade(self);
+        self.handle.spawn(async move {
+            let mut bound = PROBE_MIN;
+            let mut complaint = Complaint::default();
+            loop {
+                let Some(server) = server.upgrade() else {
+                    return;
+                };
+                match server.address.reach(&server.probe_key).await {
+                    Ok(connection) => {
+                        let mut link = server.link.lock();
+                        link.connection = Some(connection);
+                        link.generation = link.generation.saturating_add(1);
+                        drop(link);
+                        server.is_up.send_replace(true);
+                        server.shown.set(1.0);
+                        tracing::info!(target: TARGET, server = server.address.label, "Redis answers");
+                        return;
+                    }
+                    Err(why) if complaint.is_due(&why, Instant::now()) => {
+                        tracing::warn!(target: TARGET, server = server.address.label, "waiting for Redis: {why}");
+                    }
+                    Err(_) => {}
+                }
+                drop(server);
+                tokio::time::sleep(bound.mul_f64(rand::random_range(0.5..1.0))).await;
+                bound = (bound * 2).min(PROBE_MAX);
+            }
+        });
+    }
+}
+
+/// Whether a script met what nobody but an operator can have put under its key.
+fn is_about_a_key(error: &RedisError) -> bool {
+    matches!(error.code(), Some("WRONGTYPE" | "ERR"))
+}
+
+/// What is wrong with the server's certificate, if that is why it was not reached.
+fn certificate_trouble(error: &RedisError) -> Option<String> {
+    let said = error.to_string();
+    // The reader of certificates says the reason in a word, and quotes nothing of a URL.
+    let (_, why) = said.split_once("invalid peer certificate: ")?;
+    Some(format!(
+        "its certificate cannot be verified ({why}): name the file of the authority that signed it as \
+         {AUTHORITIES}=FILE of the URL, and the host that it is for"
+    ))
+}
+
+/// An error in our words: what a server says may quote a user or a key.
+fn describe(error: &RedisError) -> String {
+    let server = |kind| error.kind() == ErrorKind::Server(kind);
+    let what = if server(ServerErrorKind::ReadOnly) {
+        "it is a read-only replica"
+    } else if server(ServerErrorKind::BusyLoading) {
+        "it is loading its data"
+    } else if server(ServerErrorKind::MasterDown) {
+        "it has lost its master"
+    } else if server(ServerErrorKind::NoPerm) {
+        "this user may not run scripts, or not INFO in them"
+    } else if error.kind() == ErrorKind::AuthenticationFailed {
+        "it refuses this user or password"
+    } else if error.is_timeout() {
+        "it does not answer in time"
+    } else if let Some(why) = certificate_trouble(error) {
+        return why;
+    } else if error.is_connection_refusal() {
+        "nothing listens at its host and port"
+    } else if error.is_connection_dropped() || error.is_io_error() {
+        "the connection broke"
+    } else if let Some(code) = error.code() {
+        return format!("it answers with the error {code}");
+    } else {
+        "it does not answer as Redis 7 does"
+    };
+    what.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_that_leaves_this_machine_in_clear_text_is_warned_of() {
+        for (url, is_warned_of) in [
+            ("redis://:tiger@redis.example:6379", true),
+            ("redis://user:tiger@192.0.2.7", true),
+            ("redis://:tiger@127.0.0.1", false),
+            ("redis://:tiger@localhost:6379/2", false),
+            ("redis://redis.example", false),
+            ("rediss://:tiger@redis.example", false),
+        ] {
+            let warning = Address::parse(url).map(|address| address.warning);
+            assert_eq!(
+                warning.ok().map(|warning| warning.is_some()),
+                Some(is_warned_of),
+                "{url}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_of_authorities_that_cannot_be_used_is_named() {
+        for (url, said) in [
+            (
+                "rediss://:tiger@h?sslrootcert=/nowhere/ca.pem",
+                "/nowhere/ca.pem cannot be read",
+            ),
+            (
+                "rediss://:tiger@h?sslrootcert=/proc/version",
+                "/proc/version holds no certificate",
+            ),
+            (
+                "redis://:tiger@h?sslrootcert=/proc/version",
+                "begins with rediss://",
+            ),
+        ] {
+            let error = Address::parse(url).map(|_address| ()).err();
+            let sentence = error.map(|error| error.to_string()).unwrap_or_default();
+            assert!(
+                sentence.contains(said) && !sentence.contains("tiger"),
+                "{sentence}"
+            );
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A store with Redis before its database: where order is strict, Redis holds the counter and the
+//! database its ceiling. Everything else goes to the database.
+//!
+//! A *window* is a range of numbers that the counter's row set aside for Redis to give out one after
+//! the other. Windows are numbered in the row, and only what the row calls open is stepped in, so a
+//! Redis that was restarted, restored, flushed or replaced is followed by a window above everything
+//! that was issued. `docs/adr/0017-redis-for-strict-order.md` has the argument.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use odometer_core::{definition::Order, name::SequenceName, period::CounterKey};
+use odometer_database::connection::Health;
+use odometer_process::metrics::RedisMetrics;
+use parking_lot::Mutex;
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+
+use super::counters::Counters;
+use super::flight::Flight;
+use super::scripts::Standing;
+use super::server::{Address, Server};
+use crate::database::Database;
+pub(crate) use crate::redis::agreement::connect;
+use crate::redis::{rendezvous, row};
+use crate::reservation::{attempts::Reservation, look::StrictIn, request::Reserved};
+use crate::rows::counter::WindowRow as InRow;
+use crate::settings::{DatabaseSettings, Process};
+use crate::{
+    Act, Altered, Condition, Fallback, News, RedisHealth, ReserveRequest, SeenCounter,
+    ServingRedis, StartError, StoreError, Unpublished, Want,
+};
+
+/// Between two looks at how long ceilings last.
+const SWEEP: Duration = Duration::from_secs(1);
+/// A counter that was not used for so long is no longer looked at for it.
+const USED_WITHIN: Duration = Duration::from_secs(60);
+/// How long a call waits for what the database has on record.
+const AGREES_WITHIN: Duration = Duration::from_millis(500);
+
+pub(crate) struct RedisStore {
+    pub(crate) database: Arc<Database>,
+    servers: Vec<Arc<Server>>,
+    pub(crate) fallback: Fallback,
+    pub(crate) counters: Counters,
+    /// Which installation the database is of, and how many recoveries had been seen when it said so;
+    /// unknown before it answered.
+    cluster_id: Mutex<Option<(u64, Arc<str>)>>,
+}
+
+impl RedisStore {
+    /// Starts to reach for database and servers, which may be away.
+    ///
+    /// # Errors
+    /// What waiting cannot mend and can be seen without them.
+    pub(crate) async fn connect(
+        settings: DatabaseSettings,
+        process: &Process,
+        tell: mpsc::Sender<News>,
+    ) -> Result<Arc<Self>, StartError> {
+        let identity = settings.identity.clone();
+        let addresses = settings
+            .redis
+            .addresses()
+            .map_err(|error| error.of(&identity.label))?;
+        let fallback = settings.redis.fallback;
+        let (told, news) = mpsc::channel(1);
+        let database = connect(settings, process, told).await?;
+        let start = |address: Address| {
+            let up = process
+                .metrics
+                .redis_up(&identity.label.store, &address.label);
+            Server::start(address, &process.holder, database.handle(), up)
+        };
+        let servers = addresses.into_iter().map(start).collect();
+        let store = Arc::new(Self {
+            servers,
+            fallback,
+            counters: Counters::default(),
+            cluster_id: Mutex::default(),
+            database,
+        });
+        store
+            .handle()
+            .spawn(pass_on(Arc::downgrade(&store), news, tell));
+        store.handle().spawn(sweep(Arc::downgrade(&store)));
+        Ok(store)
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        self.database.handle()
+    }
+
+    /// Reserves in a task that nobody cancels; the outcome arrives at the receiver.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        request: ReserveRequest,
+    ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
+        let store = Arc::clone(self);
+        self.database
+            .reserve_by(request, move |request| async move {
+                Box::pin(store.reserve_now(request)).await
+            })
+    }
+
+    pub(crate) fn metrics(&self) -> &RedisMetrics {
+        &self.database.metrics.redis
+    }
+
+    /// That this replica counts where the others do, as the database has it on record.
+    async fn agree(&self) -> Result<(), StoreError> {
+        match self.database.agrees() {
+            Some(true) => return Ok(()),
+            None if self.database.health() == Health::Up => {}
+            Some(false) | None => return Err(StoreError::Unavailable),
+        }
+        // It is read as soon as the database answers.
+        let mut agreed = self.database.agreed.subscribe();
+        let agreeing = agreed.wait_for(Option::is_some);
+        match timeout(AGREES_WITHIN, agreeing).await {
+            Ok(Ok(agrees)) if *agrees == Some(true) => Ok(()),
+            Ok(Ok(_) | Err(_)) | Err(_) => Err(StoreError::Unavailable),
+        }
+    }
+
+    async fn reserve_now(
+        self: &Arc<Self>,
+        request: ReserveRequest,
+    ) -> Result<Reserved, StoreError> {
+        let is_known_strict = request
+            .known
+            .as_ref()
+            .is_some_and(|known| known.definition.order == Order::Strict);
+        let count = match &request.want {
+            Want::Refill(_) => return self.reserve_relaxed(request).await,
+            Want::Strict { count, .. } => *count,
+            Want::Exactly(count) | Want::Handover(count) => *count,
+        };
+        let is_strict = matches!(request.want, Want::Strict { .. });
+        if !is_strict && !is_known_strict {
+            match self.reserve_relaxed(request.clone()).await {
+                // It turned out to be strict.
+                Err(StoreError::OtherOrder { .. }) => {}
+                outcome => return outcome,
+            }
+        }
+        self.agree().await?;
+        let again = (!is_strict).then(|| request.clone());
+        match Flight::new(self, request, count).await?.run().await {
+            Err(StoreError::OtherOrder { known, rate }) => match again {
+                Some(request) => self.reserve_relaxed(request).await,
+                None => Err(StoreError::OtherOrder { known, rate }),
+            },
+            outcome => outcome,
+        }
+    }
+
+    /// From the database, unless the order turns out to be strict.
+    async fn reserve_relaxed(&self, request: ReserveRequest) -> Result<Reserved, StoreError> {
+        let reservation = Reservation::new(&self.database, request);
+        Box::pin(reservation.with_strict_in(StrictIn::Redis).run()).await
+    }
+
+    /// As the database's own; what is known of the sequence's windows is looked at anew afterwards.
+    pub(crate) async fn alter(
+        &self,
+        name: &SequenceName,
+        act: Act,
+        condition: Condition,
+        last_seen: Option<SeenCounter>,
+    ) -> Result<Altered, StoreError> {
+        let outcome = self.database.alter(name, act, condition, last_seen).await;
+        let is_changed = match &outcome {
+            Ok(altered) => altered.is_written,
+            Err(error) => matches!(error, StoreError::MayHaveChanged),
+        };
+        // What was refused, with the database away say, leaves the windows as they are.
+        if is_changed {
+            self.counters.forget(name);
+        }
+        outcome
+    }
+
+    /// The server that has a sequence.
+    pub(crate) fn server_of(&self, name: &SequenceName) -> Result<Arc<Server>, StoreError> {
+        let labels = self
+            .servers
+            .iter()
+            .map(|server| server.address.label.as_str());
+        rendezvous::server_of(labels, name.as_str())
+            .and_then(|index| self.servers.get(index))
+            .cloned()
+            .ok_or(StoreError::Unavailable)
+    }
+
+    /// The server that counts for a counter, and the window that this replica knows of.
+    pub(crate) fn serving(&self, key: &CounterKey) -> Option<ServingRedis> {
+        let server = self.server_of(&key.sequence).ok()?;
+        let shown = self.counters.find(key).and_then(|counter| counter.shown());
+        Some(ServingRedis {
+            server: server.address.url(),
+            is_up: server.is_up(),
+            window: shown.map(|(window, ..)| window),
+            ceiling: shown.and_then(|(_, ceiling, _)| ceiling),
+            lasts_seconds: shown.and_then(|(.., lasts)| lasts),
+        })
+    }
+
+    /// How each server is.
+    pub(crate) fn health(&self) -> Vec<RedisHealth> {
+        let servers = self.servers.iter();
+        servers
+            .map(|server| RedisHealth {
+                server: server.address.url(),
+                is_up: server.is_up(),
+            })
+            .collect()
+    }
+
+    /// What a counter is called in Redis after so many recoveries were seen.
+    pub(crate) async fn key_of(
+        &self,
+        key: &CounterKey,
+        n_recoveries: u64,
+    ) -> Result<String, StoreError> {
+        let known = self.cluster_id.lock().clone();
+        let cluster_id: Arc<str> = match known {
+            Some((of, known)) if of == n_recoveries => known,
+            _ => {
+                let reading = self.database.several_times(&key.sequence, row::cluster_id);
+                let read: Arc<str> = reading.await?.into();
+                *self.cluster_id.lock() = Some((n_recoveries, Arc::clone(&read)));
+                read
+            }
+        };
+        let (sequence, period) = (key.sequence.as_str(), key.period.as_str());
+        Ok(format!("odometer:{cluster_id}:{sequence}:{period}"))
+    }
+
+    /// Counts a window that is about to be opened, by what became of the one before.
+    pub(crate) fn note_opening(&self, standing: Option<Standing>, before: InRow, is_full: bool) {
+        let counted = if standing.is_none() && before.number == 0 {
+            &self.metrics().windows_first
+        } else if is_full {
+            &self.metrics().windows_full
+        } else if before.is_open {
+            &self.metrics().windows_lost
+        } else {
+            &self.metrics().windows_closed
+        };
+        counted.increment(1);
+    }
+}
+
+/// Takes notice of what changes, and passes it on.
+async fn pass_on(
+    store: Weak<RedisStore>,
+    mut news: mpsc::Receiver<News>,
+    tell: mpsc::Sender<News>,
+) {
+    while let Some(heard) = news.recv().await {
+        let Some(store) = store.upgrade() else {
+            return;
+        };
+        for changed in &heard.changed {
+            store.counters.forget(&changed.name);
+        }
+        drop(store);
+        if tell.send(heard).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Shows how long what is below the ceilings lasts.
+async fn sweep(store: Weak<RedisStore>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let Some(store) = store.upgrade() else {
+            return;
+        };
+        let counters = store.counters.all();
+        let seconds = counters
+            .iter()
+            .filter_map(|counter| counter.seconds_left(USED_WITHIN));
+        store
+            .metrics()
+            .ceiling_seconds
+            .set(seconds.fold(f64::INFINITY, f64::min));
+    }
+}

@@ -1,0 +1,542 @@
+//! What this replica knows of a counter's window, of its lease, and of who counts.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use odometer_core::{
+    block::Block,
+    sizing::{Demand, Rates},
+};
+use odometer_process::faults::{self, Fault};
+use parking_lot::Mutex;
+
+use crate::{error::StoreError, outcome::Resolved};
+
+/// A lease counts for so much less here than in the database: clocks that run apart.
+const MARGIN: Duration = Duration::from_millis(100);
+/// The age at which a lease in use is renewed, ahead of its end.
+const RENEWED_AFTER: Duration = Duration::from_millis(250);
+/// How long the row counts after Redis failed: at least, and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// After so long without a failure the next one is the first.
+const FORGIVEN_AFTER: Duration = Duration::from_secs(10);
+/// Between two tries to raise a ceiling ahead of time.
+const BETWEEN_EXTENSIONS: Duration = Duration::from_millis(50);
+/// And after one that found the row beyond the ceiling.
+const AFTER_CONFLICT: Duration = Duration::from_millis(500);
+/// So soon Redis is told of a ceiling that was raised.
+const FOLLOWS_WITHIN: Duration = Duration::from_secs(1);
+
+/// A window in which this replica may step.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    pub(crate) number: i64,
+    /// Its first number.
+    pub(crate) base: i64,
+    /// Numbers of it that are used, and that there are below its ceiling, as last seen.
+    pub(crate) used: u64,
+    pub(crate) cap: u64,
+    /// The sequence and its row as they were when this replica looked.
+    pub(crate) known: Resolved,
+    /// The rate that is stored with the counter.
+    pub(crate) rate: Option<f64>,
+    /// On which connection it was seen in Redis.
+    pub(crate) generation: u64,
+}
+
+impl Window {
+    /// The first number above its range, which is the row's high-water mark while it is open.
+    pub(crate) fn ceiling(&self) -> Result<i64, StoreError> {
+        self.at(self.cap)
+    }
+
+    fn at(&self, offset: u64) -> Result<i64, StoreError> {
+        i64::try_from(offset)
+            .ok()
+            .and_then(|offset| offset.checked_mul(self.known.definition.step))
+            .and_then(|length| self.base.checked_add(length))
+            .ok_or_else(|| StoreError::Broken("a window reaches above 2^63 - 1".to_owned()))
+    }
+
+    /// The numbers of a step after which so many were used.
+    pub(crate) fn taken(&self, used: u64, count: u64) -> Result<Block, StoreError> {
+        let broken = || StoreError::Broken("Redis counted what is not in the window".to_owned());
+        let first = self.at(used.checked_sub(count).ok_or_else(broken)?)?;
+        let step = self.known.definition.step;
+        let block = Block::new(first, count, step).map_err(|_| broken())?;
+        if block.end() > self.known.definition.end() {
+            return Err(broken());
+        }
+        Ok(block)
+    }
+
+    /// Numbers below its ceiling that nobody has.
+    pub(crate) fn rest(&self) -> u64 {
+        self.cap.saturating_sub(self.used)
+    }
+
+    /// Numbers of the sequence that are in no window yet.
+    pub(crate) fn left_in_row(&self) -> Result<u64, StoreError> {
+        Ok(self.known.definition.left(self.ceiling()?))
+    }
+}
+
+/// What this replica knows of one counter.
+#[derive(Default)]
+pub(crate) struct Counter {
+    memory: Mutex<Memory>,
+    is_extending: AtomicBool,
+    is_leasing: AtomicBool,
+}
+
+#[derive(Default)]
+struct Memory {
+    window: Option<Window>,
+    /// Raised with every word of a change, so that nothing read before it is kept.
+    epoch: u64,
+    /// How many recoveries had been seen when this was last used.
+    n_recoveries: u64,
+    /// The last window that was used here, and the definition's version then.
+    last: Option<(i64, i64)>,
+    /// The window of which a lease was taken, and when that was asked for.
+    lease: Option<(i64, Instant)>,
+    demand: Option<Demand>,
+    used_at: Option<Instant>,
+    extended_at: Option<Instant>,
+    /// A ceiling that is raised in the row, and of which Redis was not heard to know.
+    owed: Option<(i64, u64)>,
+    /// A ceiling that the row was found beyond, of which window, and since when.
+    conflict: Option<(i64, i64, Instant)>,
+    /// A window of which no more can be expected than is left of it.
+    given_up: Option<i64>,
+    /// Until when the row counts.
+    fallen_until: Option<Instant>,
+    fell_at: Option<Instant>,
+    pause: Duration,
+    /// Whether the row was seen without an open window and without a lease since.
+    row_is_free: bool,
+}
+
+impl Memory {
+    fn forget_window(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.window = None;
+        self.row_is_free = false;
+    }
+}
+
+impl Counter {
+    pub(crate) fn window(&self) -> Option<Window> {
+        self.memory.lock().window.clone()
+    }
+
+    /// To be read before the row is, for [`Counter::keep`].
+    pub(crate) fn epoch(&self) -> u64 {
+        self.memory.lock().epoch
+    }
+
+    /// Keeps a window that was found or opened, unless something changed meanwhile.
+    pub(crate) fn keep(&self, window: &Window, epoch: u64) {
+        let mut memory = self.memory.lock();
+        memory.last = Some((window.number, window.known.definition_version));
+        memory.fallen_until = None;
+        memory.row_is_free = false;
+        if memory.epoch == epoch {
+            memory.window = Some(window.clone());
+        }
+    }
+
+    /// Notes what a step or a raised ceiling said of a window.
+    pub(crate) fn note(&self, number: i64, used: u64, cap: u64) {
+        let mut memory = self.memory.lock();
+        memory.used_at = Some(Instant::now());
+        if let Some(window) = memory
+            .window
+            .as_mut()
+            .filter(|known| known.number == number)
+        {
+            window.used = window.used.max(used);
+            window.cap = window.cap.max(cap);
+            window.rate = None;
+            if let Ok(ceiling) = window.ceiling() {
+                let seen = &mut window.known.seen;
+                seen.next_value = seen.next_value.max(ceiling);
+            }
+        }
+    }
+
+    /// Numbers of a window that is lost, as far as they are known here.
+    pub(crate) fn lose(&self, number: i64) -> u64 {
+        let mut memory = self.memory.lock();
+        memory.lease = None;
+        let lost = memory.window.take_if(|known| known.number == number);
+        lost.map_or(0, |window| window.rest())
+    }
+
+    /// Something was changed: the row is read before the next step.
+    pub(crate) fn forget(&self) {
+        self.memory.lock().forget_window();
+    }
+
+    /// So many recoveries were seen: a window of the time before the last of them is no longer one.
+    pub(crate) fn forget_before(&self, n_recoveries: u64) {
+        let mut memory = self.memory.lock();
+        if memory.n_recoveries >= n_recoveries {
+            return;
+        }
+        memory.n_recoveries = n_recoveries;
+        if !faults::is(Fault::RecoveryKeepsMemory) {
+            memory.forget_window();
+        }
+    }
+
+    /// Whether the window was used here under that definition.
+    pub(crate) fn was_last(&self, number: i64, definition_version: i64) -> bool {
+        self.memory.lock().last == Some((number, definition_version))
+    }
+
+    /// Whether the window was ever used here, so that it was in Redis.
+    pub(crate) fn has_used(&self, number: i64) -> bool {
+        self.memory
+            .lock()
+            .last
+            .is_some_and(|(last, _)| last == number)
+    }
+
+    /// The demand of whoever asks, or of those who asked last.
+    pub(crate) fn demand(&self, told: Option<Demand>, stored: Option<f64>) -> Demand {
+        let mut memory = self.memory.lock();
+        if told.is_some() {
+            memory.demand = told;
+        }
+        let mut demand = told.or(memory.demand).unwrap_or(Demand {
+            rates: Rates::new(),
+            this_second: 0,
+            waited_for: 0,
+            double_of: None,
+            seconds_left: None,
+        });
+        if let Some(stored) = stored.filter(|stored| *stored > demand.rates.average()) {
+            demand.rates = Rates::resume(stored);
+        }
+        demand
+    }
+
+    /// For how many seconds what is below the ceiling lasts, of a counter used so recently.
+    pub(crate) fn seconds_left(&self, used_within: Duration) -> Option<f64> {
+        let memory = self.memory.lock();
+        memory.used_at.filter(|at| at.elapsed() <= used_within)?;
+        let rest = memory.window.as_ref()?.rest();
+        memory.demand?.rates.reserve_seconds(rest)
+    }
+
+    /// The window in use with its ceiling, and for how many seconds what is below it lasts.
+    pub(crate) fn shown(&self) -> Option<(i64, Option<i64>, Option<f64>)> {
+        let memory = self.memory.lock();
+        let window = memory.window.as_ref()?;
+        let rates = memory.demand.map(|demand| demand.rates);
+        let lasts = rates.and_then(|rates| rates.reserve_seconds(window.rest()));
+        Some((window.number, window.ceiling().ok(), lasts))
+    }
+
+    /// Whether a lease of the window counts now.
+    pub(crate) fn is_leased(&self, number: i64) -> bool {
+        let longest = Duration::from_millis(u64::from(LEASE_MS)).saturating_sub(MARGIN);
+        self.lease_age(number).is_some_and(|age| age < longest)
+    }
+
+    /// Whether it should be renewed.
+    pub(crate) fn lease_is_old(&self, number: i64) -> bool {
+        self.lease_age(number)
+            .is_none_or(|age| age >= RENEWED_AFTER)
+    }
+
+    fn lease_age(&self, number: i64) -> Option<Duration> {
+        let lease = self.memory.lock().lease;
+        lease
+            .filter(|(leased, _)| *leased == number)
+            .map(|(_, asked_at)| asked_at.elapsed())
+    }
+
+    /// A lease was taken by a statement that was not sent before `asked_at`.
+    pub(crate) fn note_lease(&self, number: i64, asked_at: Instant) {
+        let mut memory = self.memory.lock();
+        let is_older = |(leased, at): (i64, Instant)| leased == number && at > asked_at;
+        if !memory.lease.is_some_and(is_older) {
+            memory.lease = Some((number, asked_at));
+        }
+    }
+
+    /// From now on the row counts, for a while that doubles as long as this recurs.
+    pub(crate) fn fall(&self) {
+        let mut memory = self.memory.lock();
+        let now = Instant::now();
+        let recurs = memory
+            .fell_at
+            .is_some_and(|at| at.elapsed() < FORGIVEN_AFTER + memory.pause);
+        memory.pause = if recurs {
+            (memory.pause * 2).min(PAUSE_MAX)
+        } else {
+            PAUSE_MIN
+        };
+        memory.fell_at = Some(now);
+        memory.fallen_until = Some(now + memory.pause);
+        memory.window = None;
+        memory.lease = None;
+        memory.row_is_free = false;
+    }
+
+    /// Whether the row counts.
+    pub(crate) fn has_fallen(&self) -> Fallen {
+        match self.memory.lock().fallen_until {
+            None => Fallen::No,
+            Some(until) if Instant::now() < until => Fallen::Yes,
+            Some(_) => Fallen::MayReturn,
+        }
+    }
+
+    /// Another replica went back to Redis.
+    pub(crate) fn follow(&self) {
+        let mut memory = self.memory.lock();
+        memory.fallen_until = None;
+        memory.row_is_free = false;
+    }
+
+    pub(crate) fn row_is_free(&self) -> bool {
+        self.memory.lock().row_is_free
+    }
+
+    pub(crate) fn set_row_is_free(&self, is_free: bool) {
+        self.memory.lock().row_is_free = is_free;
+    }
+
+    /// A turn to raise the ceiling ahead of time; only one has it.
+    pub(crate) fn turn_to_extend(self: &Arc<Self>) -> Option<Turn> {
+        let is_soon = |at: Instant| at.elapsed() < BETWEEN_EXTENSIONS;
+        if self.memory.lock().extended_at.is_some_and(is_soon) {
+            return None;
+        }
+        let turn = Turn::take(self, |counter| &counter.is_extending)?;
+        self.memory.lock().extended_at = Some(Instant::now());
+        Some(turn)
+    }
+
+    /// The row has this ceiling of the window, and Redis is to be told.
+    pub(crate) fn owe(&self, number: i64, cap: u64) {
+        self.memory.lock().owed = Some((number, cap));
+    }
+
+    /// The ceiling that Redis is to be told, where it is above what it knows.
+    pub(crate) fn owed(&self, number: i64, cap: u64) -> Option<u64> {
+        let owed = self.memory.lock().owed;
+        owed.filter(|(of, owed)| *of == number && *owed > cap)
+            .map(|(_, owed)| owed)
+    }
+
+    /// The row is beyond the window's ceiling. Where Redis does not follow, somebody raised it and
+    /// died: the next window is opened while the database is there.
+    pub(crate) fn note_conflict(&self, number: i64, ceiling: i64) {
+        let mut memory = self.memory.lock();
+        memory.extended_at = Some(Instant::now() + AFTER_CONFLICT);
+        let is_same = |(of, at, _): &(i64, i64, Instant)| *of == number && *at == ceiling;
+        match memory.conflict.filter(is_same) {
+            Some((.., since)) if since.elapsed() >= FOLLOWS_WITHIN => {
+                memory.given_up = Some(number);
+                memory.window.take_if(|known| known.number == number);
+            }
+            Some(_) => {}
+            None => memory.conflict = Some((number, ceiling, Instant::now())),
+        }
+    }
+
+    /// Whether nobody goes on telling Redis of this window's ceilings.
+    pub(crate) fn has_given_up(&self, number: i64) -> bool {
+        self.memory.lock().given_up == Some(number)
+    }
+
+    /// A turn to renew the lease; only one has it.
+    pub(crate) fn turn_to_lease(self: &Arc<Self>) -> Option<Turn> {
+        Turn::take(self, |counter| &counter.is_leasing)
+    }
+}
+
+/// Who counts while Redis failed not long ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fallen {
+    /// Redis.
+    No,
+    /// The row.
+    Yes,
+    /// The row, until Redis answers.
+    MayReturn,
+}
+
+/// What only one task does at a time.
+pub(crate) struct Turn {
+    counter: Arc<Counter>,
+    flag: fn(&Counter) -> &AtomicBool,
+}
+
+impl Turn {
+    fn take(counter: &Arc<Counter>, flag: fn(&Counter) -> &AtomicBool) -> Option<Self> {
+        let is_taken = flag(counter).swap(true, Ordering::AcqRel);
+        (!is_taken).then(|| Self {
+            counter: Arc::clone(counter),
+            flag,
+        })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        (self.flag)(&self.counter).store(false, Ordering::Release);
+    }
+}
+
+/// How long a lease of a window lasts from the statement that took it, in milliseconds.
+pub(crate) const LEASE_MS: u32 = 800;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use odometer_core::definition::Definition;
+
+    use super::*;
+    use crate::SeenCounter;
+
+    fn window(number: i64) -> Window {
+        Window {
+            number,
+            base: 101,
+            used: 4,
+            cap: 10,
+            known: Resolved {
+                definition: Arc::new(Definition {
+                    step: 5,
+                    max: 1000,
+                    ..Definition::default()
+                }),
+                definition_version: 7,
+                seen: SeenCounter {
+                    next_value: 151,
+                    version: 3,
+                },
+                revision: 2,
+                floor: 1,
+                trusted: true,
+            },
+            rate: Some(1.0),
+            generation: 1,
+        }
+    }
+
+    #[test]
+    fn a_window_of_the_time_before_a_recovery_is_forgotten() {
+        let counter = Counter::default();
+        counter.keep(&window(1), counter.epoch());
+        counter.forget_before(0);
+        assert!(counter.window().is_some());
+        let before = counter.epoch();
+        counter.forget_before(1);
+        assert!(counter.window().is_none());
+        // Nor is one kept that was looked at before.
+        counter.keep(&window(1), before);
+        assert!(counter.window().is_none());
+        counter.keep(&window(2), counter.epoch());
+        counter.forget_before(1);
+        assert!(counter.window().is_some());
+    }
+
+    #[test]
+    fn numbers_lie_between_base_and_ceiling() {
+        let window = window(1);
+        assert_eq!(window.ceiling().unwrap(), 151);
+        assert_eq!((window.rest(), window.left_in_row().unwrap()), (6, 170));
+        let taken = window.taken(7, 3).unwrap();
+        assert_eq!((taken.first(), taken.last(), taken.end()), (121, 131, 136));
+        // What no step of this window can have come to.
+        assert!(window.taken(2, 3).is_err());
+        assert!(window.taken(200, 3).is_err());
+        assert!(window.taken(u64::MAX, 3).is_err());
+    }
+
+    #[test]
+    fn what_was_read_before_a_change_is_not_kept() {
+        let counter = Counter::default();
+        let epoch = counter.epoch();
+        counter.keep(&window(1), epoch);
+        assert!(counter.window().is_some());
+        let epoch = counter.epoch();
+        counter.forget();
+        assert!(counter.window().is_none());
+        counter.keep(&window(2), epoch);
+        assert!(counter.window().is_none());
+        // It was in Redis all the same.
+        assert!(counter.has_used(2) && counter.was_last(2, 7) && !counter.was_last(2, 8));
+    }
+
+    #[test]
+    fn only_a_step_of_the_same_window_is_noted() {
+        let counter = Counter::default();
+        counter.keep(&window(2), counter.epoch());
+        counter.note(1, 9, 90);
+        assert_eq!(counter.window().unwrap().used, 4);
+        counter.note(2, 9, 20);
+        // An answer that was overtaken.
+        counter.note(2, 8, 10);
+        let known = counter.window().unwrap();
+        assert_eq!((known.used, known.cap), (9, 20));
+        assert_eq!(known.known.seen.next_value, 201);
+        assert_eq!(
+            (counter.lose(1), counter.lose(2), counter.lose(2)),
+            (0, 11, 0)
+        );
+    }
+
+    #[test]
+    fn a_lease_counts_from_before_it_was_asked_for_and_for_its_window_only() {
+        let counter = Counter::default();
+        let now = Instant::now();
+        assert!(!counter.is_leased(1));
+        let long_ago = now
+            .checked_sub(Duration::from_millis(u64::from(LEASE_MS)))
+            .unwrap();
+        counter.note_lease(1, long_ago);
+        assert!(!counter.is_leased(1));
+        counter.note_lease(1, now);
+        assert!(counter.is_leased(1) && !counter.is_leased(2));
+        // A renewal that was overtaken.
+        counter.note_lease(1, long_ago);
+        assert!(counter.is_leased(1));
+        counter.lose(9);
+        assert!(!counter.is_leased(1));
+    }
+
+    #[test]
+    fn who_falls_again_and_again_stays_longer_with_the_row() {
+        let counter = Counter::default();
+        assert_eq!(counter.has_fallen(), Fallen::No);
+        for expected in [500, 1000, 2000, 4000, 8000, 16000, 30000, 30000] {
+            counter.fall();
+            assert_eq!(counter.memory.lock().pause, Duration::from_millis(expected));
+            assert_eq!(counter.has_fallen(), Fallen::Yes);
+        }
+        counter.follow();
+        assert_eq!(counter.has_fallen(), Fallen::No);
+    }
+
+    #[test]
+    fn one_task_at_a_time_raises_a_ceiling() {
+        let counter = Arc::new(Counter::default());
+        let turn = counter.turn_to_lease().unwrap();
+        assert!(counter.turn_to_lease().is_none());
+        drop(turn);
+        assert!(counter.turn_to_lease().is_some());
+    }
+}

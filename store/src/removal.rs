@@ -1,0 +1,472 @@
+//! Removes the periods of the calendar that are older than their sequence retains them, a bounded
+//! number at a time.
+//!
+//! First `periods_removed_through` is raised, under which no period is born any more; only then are
+//! counters deleted. Born again, a period would repeat its numbers. Every replica does it: what one
+//! has begun another ends, and what is done twice is done once.
+//!
+//! It is raised no further than to the youngest period that has a counter and is too old. What was
+//! never born has no numbers to repeat, and a clock that is ahead for a while, where it is the
+//! database's too, forbids no period that is yet to come.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use entity::{counter, meta, sequence};
+use odometer_core::{
+    definition::Definition,
+    period::{Calendar, Period},
+};
+use odometer_database::{
+    connection::{Connection, Health},
+    database_clock,
+    failure::{Cause, StatementFailure},
+    session::DatabaseConnection,
+};
+use odometer_process::{
+    clock::now_ms,
+    faults::{self, Fault},
+    metrics::Metrics,
+};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    sea_query::{Expr, ExprTrait, Query},
+};
+
+use crate::{
+    heartbeat::{Heartbeat, HeartbeatGuard},
+    rows::catalog::{self, NO_PERIOD},
+};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::removal";
+
+/// Before the first pass, and between two: half of it to all of it.
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+const BETWEEN_PASSES: Duration = Duration::from_secs(600);
+/// Sequences of one step.
+const PAGE: u64 = 1000;
+/// Counters that one statement deletes.
+const STEP: u64 = 500;
+const BETWEEN_STEPS: Duration = Duration::from_millis(100);
+/// For one statement and its turn on the pool.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) struct Remover {
+    connection: Arc<Connection>,
+    beat: Arc<Heartbeat>,
+    metrics: Arc<Metrics>,
+    has_warned: bool,
+}
+
+/// A sequence with counters that are too old.
+#[derive(Clone, Debug)]
+struct Due {
+    name: String,
+    /// Its version when it was read: what it retains may have been changed since.
+    version: i64,
+    /// What of it is removed already.
+    removed_through: String,
+    /// The last period that is too old; where it is to be removed, the last that has a counter.
+    through: Period,
+}
+
+impl Remover {
+    /// Starts it, on the connection's runtime, for as long as that lives.
+    pub(crate) fn start(connection: Arc<Connection>, beat: Arc<Heartbeat>, metrics: Arc<Metrics>) {
+        let remover = Self {
+            connection: Arc::clone(&connection),
+            beat,
+            metrics,
+            has_warned: false,
+        };
+        connection.handle().spawn(remover.run());
+    }
+
+    async fn run(mut self) {
+        let mut pause = FIRST_WAIT;
+        loop {
+            let jitter = 0.5 + 0.5 * rand::random::<f64>();
+            tokio::time::sleep(pause.mul_f64(jitter)).await;
+            pause = FIRST_WAIT;
+            if self.connection.health() != Health::Up {
+                continue;
+            }
+            match self.pass().await {
+                Ok(()) => pause = BETWEEN_PASSES,
+                Err(failure) => self.warn_once(&failure),
+            }
+        }
+    }
+
+    async fn pass(&mut self) -> Result<(), StatementFailure> {
+        // Whichever clock is behind decides: what is kept too long can still be removed.
+        let now_ms = Ord::min(now_ms(), self.query(clock).await?);
+        let mut put_off = None;
+        let mut after = Some(String::new());
+        while let Some(begin) = after {
+            let end = self.query(|database| page_end(database, begin.clone()));
+            let end = end.await?;
+            let page = (begin, end.clone());
+            let rows = self.query(|database| calendars(database, page)).await?;
+            for due in self.due(&rows, now_ms).await? {
+                match self.remove(due).await {
+                    Ok(()) => {}
+                    // One sequence that is always in use keeps no other one from being looked at.
+                    Err(failure) if is_of_one_sequence(&failure) => put_off = Some(failure),
+                    Err(failure) => return Err(failure),
+                }
+            }
+            after = end;
+            tokio::time::sleep(BETWEEN_STEPS).await;
+        }
+        match put_off {
+            Some(failure) => self.warn_once(&failure),
+            None => self.has_warned = false,
+        }
+        Ok(())
+    }
+
+    fn warn_once(&mut self, failure: &StatementFailure) {
+        if !std::mem::replace(&mut self.has_warned, true) {
+            tracing::warn!(
+                target: TARGET,
+                error = failure.cause().text(),
+                "old periods cannot be removed for now; it is tried again"
+            );
+        }
+    }
+
+    /// Those that have counters which are too old, also such as are left of an earlier removal.
+    async fn due(
+        &self,
+        rows: &[sequence::Model],
+        now_ms: i64,
+    ) -> Result<Vec<Due>, StatementFailure> {
+        let mut by_period: BTreeMap<Period, Vec<Due>> = BTreeMap::new();
+        for row in rows {
+            if let Some(due) = too_old(row, now_ms) {
+                by_period.entry(due.through.clone()).or_default().push(due);
+            }
+        }
+        let mut all = Vec::new();
+        for (through, group) in by_period {
+            let names: Vec<String> = group.iter().map(|due| due.name.clone()).collect();
+            let mut youngest = self
+                .query(|database| with_counters(database, names, through))
+                .await?;
+            all.extend(group.into_iter().filter_map(|due| {
+                let through = youngest.remove(&due.name)?;
+                Some(Due { through, ..due })
+            }));
+        }
+        Ok(all)
+    }
+
+    async fn remove(&self, due: Due) -> Result<(), StatementFailure> {
+        let Ok(witness) = self.beat.witness() else {
+            // The store went back: whoever recovers it decides from when on it is trusted again.
+            return Ok(());
+        };
+        if due.removed_through.as_str() < due.through.as_str()
+            && !faults::is(Fault::RemoveUnannounced)
+        {
+            let (announced, borne_out) = (due.clone(), witness.clone());
+            let is_announced = self
+                .query(|database| announce(database, announced, borne_out))
+                .await?;
+            if !is_announced {
+                // Another replica was faster, or it was changed: the next pass looks again.
+                return Ok(());
+            }
+            if faults::is(Fault::RemovalDies) {
+                std::process::abort();
+            }
+        }
+        let mut n_removed: u64 = 0;
+        loop {
+            let (due, witness) = (due.clone(), witness.clone());
+            let deleted = self
+                .query(|database| delete(database, due, witness))
+                .await?;
+            self.metrics.periods_removed.increment(deleted);
+            n_removed = n_removed.saturating_add(deleted);
+            if deleted < STEP {
+                break;
+            }
+            tokio::time::sleep(BETWEEN_STEPS).await;
+        }
+        if n_removed > 0 {
+            tracing::info!(
+                target: TARGET,
+                sequence = due.name,
+                through = due.through.as_str(),
+                periods = n_removed,
+                "periods that are older than the sequence retains them were removed"
+            );
+        }
+        Ok(())
+    }
+
+    async fn query<T, F, Fut>(&self, operation: F) -> Result<T, StatementFailure>
+    where
+        T: Send + 'static,
+        F: FnOnce(DatabaseConnection) -> Fut,
+        Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
+    {
+        let until = Instant::now() + PATIENCE;
+        self.connection.run(until, operation).await
+    }
+}
+
+/// What of a sequence is too old; `None` where it has no periods of the calendar, or all are young.
+fn too_old(row: &sequence::Model, now_ms: i64) -> Option<Due> {
+    // What cannot be read is complained of where it is used.
+    let definition = Definition::from_stored(&row.definition).ok()?;
+    let calendar = Calendar::of(&definition)?;
+    let removed = Period::from_stored(&row.periods_removed_through);
+    let through = calendar.removable_through(now_ms, definition.retain);
+    // Where it retains them for longer by now, what was removed stays removed.
+    let through = through.map_or_else(|| removed.clone(), |through| through.max(removed.clone()));
+    (!through.is_none()).then(|| Due {
+        name: row.name.clone(),
+        version: row.version,
+        removed_through: row.periods_removed_through.clone(),
+        through,
+    })
+}
+
+/// The database's clock, in milliseconds since the Unix epoch.
+async fn clock(database: DatabaseConnection) -> Result<i64, DbErr> {
+    let query = Query::select()
+        .expr_as(
+            database_clock::now(database.get_database_backend()),
+            "now_ms",
+        )
+        .from(meta::Entity)
+        .and_where(meta::Column::Id.eq(1))
+        .to_owned();
+    let row = database.query_one(&query).await?;
+    let row = row.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))?;
+    row.try_get("", "now_ms")
+}
+
+/// The last name of a page that begins after a name; `None` where the page is the last one.
+async fn page_end(database: DatabaseConnection, after: String) -> Result<Option<String>, DbErr> {
+    sequence::Entity::find()
+        .select_only()
+        .column(sequence::Column::Name)
+        .filter(sequence::Column::Name.gt(after))
+        .order_by_asc(sequence::Column::Name)
+        .offset(PAGE - 1)
+        .limit(1)
+        .into_tuple()
+        .one(&database)
+        .await
+}
+
+/// The sequences of a page that may have periods of the calendar.
+///
+/// Most have none, and are told by their text: the program writes definitions without spaces, and
+/// within another field quotation marks are escaped. What is written otherwise is read.
+async fn calendars(
+    database: DatabaseConnection,
+    (after, end): (String, Option<String>),
+) -> Result<Vec<sequence::Model>, DbErr> {
+    let mut find = catalog::living_here()
+        .filter(sequence::Column::Name.gt(after))
+        .filter(sequence::Column::Definition.not_like("%\"period\":\"none\"%"))
+        .filter(sequence::Column::Definition.not_like("%\"period\":\"keyed\"%"));
+    if let Some(end) = end {
+        find = find.filter(sequence::Column::Name.lte(end));
+    }
+    find.all(&database).await
+}
+
+/// Whether what failed at one sequence says nothing of the others: others were in the way of it.
+fn is_of_one_sequence(failure: &StatementFailure) -> bool {
+    matches!(
+        failure.cause(),
+        Cause::Contention | Cause::Interrupted | Cause::Silent
+    )
+}
+
+/// Which of these sequences have counters of a period, or of one before, and the last of those.
+async fn with_counters(
+    database: DatabaseConnection,
+    names: Vec<String>,
+    through: Period,
+) -> Result<HashMap<String, Period>, DbErr> {
+    let query = Query::select()
+        .column(counter::Column::Sequence)
+        .expr_as(Expr::col(counter::Column::Period).max(), "youngest")
+        .from(counter::Entity)
+        .and_where(counter::Column::Sequence.is_in(names))
+        .and_where(counter::Column::Period.gt(NO_PERIOD))
+        .and_where(counter::Column::Period.lte(through.as_str()))
+        .group_by_col(counter::Column::Sequence)
+        .to_owned();
+    let mut found = HashMap::new();
+    for row in database.query_all(&query).await? {
+        let youngest: String = row.try_get("", "youngest")?;
+        found.insert(row.try_get("", "sequence")?, Period::from_stored(&youngest));
+    }
+    Ok(found)
+}
+
+/// Says in the sequence's row that its periods are removed; false where that is not the case to be.
+///
+/// Who makes a period's counter holds this row: it is made before, and deleted afterwards, or not
+/// at all.
+async fn announce(
+    database: DatabaseConnection,
+    due: Due,
+    witness: HeartbeatGuard,
+) -> Result<bool, DbErr> {
+    let announced = sequence::Entity::update_many()
+        .col_expr(
+            sequence::Column::PeriodsRemovedThrough,
+            Expr::val(due.through.as_str()),
+        )
+        .filter(sequence::Column::Name.eq(due.name))
+        .filter(sequence::Column::Version.eq(due.version))
+        .filter(sequence::Column::PeriodsRemovedThrough.lt(due.through.as_str()))
+        .filter(witness.holds())
+        .exec(&database)
+        .await?;
+    Ok(announced.rows_affected == 1)
+}
+
+/// Deletes the oldest counters that are too old; how many.
+async fn delete(
+    database: DatabaseConnection,
+    due: Due,
+    witness: HeartbeatGuard,
+) -> Result<u64, DbErr> {
+    let oldest: Vec<String> = counter::Entity::find()
+        .select_only()
+        .column(counter::Column::Period)
+        .filter(counter::Column::Sequence.eq(due.name.as_str()))
+        .filter(counter::Column::Period.gt(NO_PERIOD))
+        .filter(counter::Column::Period.lte(due.through.as_str()))
+        .order_by_asc(counter::Column::Period)
+        .limit(STEP)
+        .into_tuple()
+        .all(&database)
+        .await?;
+    let Some(last) = oldest.last() else {
+        return Ok(0);
+    };
+    let mut deletion = counter::Entity::delete_many()
+        .filter(counter::Column::Sequence.eq(due.name.as_str()))
+        .filter(counter::Column::Period.gt(NO_PERIOD))
+        .filter(counter::Column::Period.lte(last.as_str()))
+        .filter(witness.holds());
+    if !faults::is(Fault::RemoveUnannounced) {
+        deletion = deletion.filter(is_announced(&due.name, last));
+    }
+    Ok(deletion.exec(&database).await?.rows_affected)
+}
+
+/// That the sequence's row says so of a period, in the very state of the database that is changed.
+fn is_announced(name: &str, period: &str) -> Expr {
+    Expr::exists(
+        Query::select()
+            .expr(Expr::val(1))
+            .from(sequence::Entity)
+            .and_where(Expr::col((sequence::Entity, sequence::Column::Name)).eq(name))
+            .and_where(
+                Expr::col((sequence::Entity, sequence::Column::PeriodsRemovedThrough)).gte(period),
+            )
+            .to_owned(),
+    )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use odometer_core::{definition::Span, format::Format, period::PeriodKind};
+
+    use super::*;
+
+    /// 20 November 2026, 12:00 UTC.
+    const NOW_MS: i64 = 1_795_176_000_000;
+
+    fn row(definition: &Definition, removed_through: &str) -> sequence::Model {
+        sequence::Model {
+            name: "orders".to_owned(),
+            definition: definition.to_stored(),
+            state: "live".to_owned(),
+            periods_removed_through: removed_through.to_owned(),
+            version: 1,
+            created_at: 0,
+            changed_at: 0,
+        }
+    }
+
+    fn kept_for(days: u32) -> Definition {
+        Definition {
+            period: PeriodKind::Day,
+            retain: Span::from_days(days),
+            format: Format::WITH_PERIOD.to_owned(),
+            ..Definition::default()
+        }
+    }
+
+    #[test]
+    fn what_ended_before_it_is_retained_is_too_old() {
+        let through = |definition: &Definition, removed: &str| {
+            too_old(&row(definition, removed), NOW_MS).map(|due| due.through.to_string())
+        };
+        assert_eq!(through(&kept_for(3), "").as_deref(), Some("20261116"));
+        assert_eq!(
+            through(&kept_for(3), "20260101").as_deref(),
+            Some("20261116")
+        );
+        // What was removed once stays so.
+        assert_eq!(
+            through(&kept_for(9), "20261116").as_deref(),
+            Some("20261116")
+        );
+        for period in [PeriodKind::None, PeriodKind::Keyed] {
+            let definition = Definition {
+                period,
+                ..kept_for(3)
+            };
+            assert_eq!(through(&definition, ""), None);
+        }
+    }
+
+    #[test]
+    fn only_what_others_were_in_the_way_of_is_put_off() {
+        for cause in [Cause::Contention, Cause::Interrupted] {
+            assert!(is_of_one_sequence(&StatementFailure::NotCommitted(cause)));
+        }
+        assert!(is_of_one_sequence(&StatementFailure::MayHaveCommitted(
+            Cause::Silent
+        )));
+        for cause in [Cause::Busy, Cause::DiskFull(String::new())] {
+            assert!(!is_of_one_sequence(&StatementFailure::NotCommitted(cause)));
+        }
+    }
+
+    #[test]
+    fn a_definition_without_calendar_is_told_by_its_text() {
+        for (period, told) in [(PeriodKind::None, "none"), (PeriodKind::Keyed, "keyed")] {
+            let definition = Definition {
+                period,
+                ..Definition::default()
+            };
+            let text = format!("\"period\":\"{told}\"");
+            assert!(definition.to_stored().contains(&text));
+        }
+        let described = Definition {
+            description: "\"period\":\"none\"".to_owned(),
+            ..kept_for(3)
+        };
+        assert!(!described.to_stored().contains("\"period\":\"none\""));
+    }
+}

@@ -1,0 +1,84 @@
+//! Statements that are repeated when they fail, within the deadline of one reservation.
+
+use std::{future::Future, time::Instant};
+
+use odometer_core::name::SequenceName;
+use odometer_database::{
+    backoff::Backoff,
+    connection::Health,
+    failure::{Cause, StatementFailure},
+    session::DatabaseConnection,
+};
+
+use crate::database::Database;
+use crate::error;
+use crate::error::StoreError;
+
+/// After which failures an operation is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    Any,
+    /// Repeating one that may have happened would answer for the first try.
+    NotCommitted,
+}
+
+impl Database {
+    /// Repeats what is read of a name.
+    ///
+    /// # Errors
+    /// What to say of a failure that did not pass.
+    pub(crate) async fn several_times<T, F, Fut>(
+        &self,
+        name: &SequenceName,
+        operation: F,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Fn(DatabaseConnection) -> Fut,
+        Fut: Future<Output = Result<T, sea_orm::DbErr>> + Send + 'static,
+    {
+        self.attempts(Repeat::Any, operation)
+            .await
+            .map_err(|failure| error::unexpected(name, &failure))
+    }
+
+    /// Repeats what can be repeated without harm, within the deadline of one reservation.
+    pub(crate) async fn attempts<T, F, Fut>(
+        &self,
+        repeat: Repeat,
+        operation: F,
+    ) -> Result<T, StatementFailure>
+    where
+        T: Send + 'static,
+        F: Fn(DatabaseConnection) -> Fut,
+        Fut: Future<Output = Result<T, sea_orm::DbErr>> + Send + 'static,
+    {
+        let until = Instant::now() + self.settings.deadline;
+        if self.health() != Health::Up {
+            return Err(StatementFailure::NotCommitted(Cause::NoConnection(
+                "the database is away".to_owned(),
+            )));
+        }
+        let mut backoff = Backoff::new(&self.settings.statement);
+        loop {
+            let failure = match self.connection.run(until, &operation).await {
+                Ok(value) => return Ok(value),
+                Err(failure) => failure,
+            };
+            let may_pass = matches!(
+                failure.cause(),
+                Cause::Contention
+                    | Cause::Interrupted
+                    | Cause::Duplicate
+                    | Cause::Broken(_)
+                    | Cause::Internal(_)
+            );
+            let worth_it = may_pass
+                && (repeat == Repeat::Any || matches!(failure, StatementFailure::NotCommitted(_)));
+            if !worth_it || Instant::now() >= until {
+                return Err(failure);
+            }
+            backoff.wait(until).await;
+        }
+    }
+}

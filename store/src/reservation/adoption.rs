@@ -1,0 +1,155 @@
+//! Adoption: the rest of a block that another process gave back is taken over.
+
+use entity::block;
+use odometer_core::{block::Block, period::CounterKey};
+use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr};
+use uuid::Uuid;
+
+use crate::{
+    error::StoreError,
+    heartbeat::HeartbeatGuard,
+    outcome::Resolved,
+    reservation::{attempt_error::AttemptError, attempts::Reservation, request::Reserved},
+};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::reservation::adoption";
+
+impl Reservation<'_> {
+    /// Takes over the lowest returned block that may be taken, if there is one.
+    pub(crate) async fn adopt(
+        &mut self,
+        known: &Resolved,
+        witness: &HeartbeatGuard,
+    ) -> Result<Option<Reserved>, AttemptError> {
+        if let Some(adopted) = self.settle_adoption(known, witness).await? {
+            return Ok(Some(adopted));
+        }
+        while let Some(from) = self.adopt_from {
+            let floor = known.floor;
+            let key = self.request.key.clone();
+            let found = self
+                .database
+                .connection
+                .run(self.until, |database| {
+                    lowest_returned(database, key, from, floor)
+                })
+                .await
+                .map_err(AttemptError::Failed)?;
+            let Some(row) = found else {
+                self.adopt_from = None;
+                break;
+            };
+            let Ok(rest) = rest_of(&row) else {
+                tracing::error!(
+                    target: TARGET,
+                    sequence = row.sequence,
+                    block = %row.id,
+                    "a returned row of the journal makes no sense and is passed over"
+                );
+                self.adopt_from = row.next_unissued.max(row.last).checked_add(1);
+                continue;
+            };
+            self.adopt_from = Some(rest.end());
+            if self.mark(row.id, rest, witness).await? {
+                let adopted = self.reserved(known.clone(), known.seen, rest, None);
+                return Ok(Some(adopted));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes a returned block over; false where somebody was faster.
+    async fn mark(
+        &mut self,
+        id: Uuid,
+        rest: Block,
+        witness: &HeartbeatGuard,
+    ) -> Result<bool, AttemptError> {
+        let borne_out = witness.clone();
+        let adopting = self
+            .database
+            .connection
+            .run(self.until, |database| mark_adopted(database, id, borne_out))
+            .await;
+        if let Err(failure) = &adopting {
+            self.count_failed_write(failure);
+            if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
+                self.doubt.adoption = Some((id, rest));
+            }
+        } else {
+            self.doubt.adoption = None;
+        }
+        let is_ours = adopting.map_err(AttemptError::Failed)?;
+        if is_ours {
+            self.database.metrics.adopted.increment(1);
+        }
+        Ok(is_ours)
+    }
+
+    /// Finds out what became of an adoption whose outcome was not told: done once more, it holds
+    /// if the first was not done; otherwise that, or another process, took the block.
+    async fn settle_adoption(
+        &mut self,
+        known: &Resolved,
+        witness: &HeartbeatGuard,
+    ) -> Result<Option<Reserved>, AttemptError> {
+        let (Some(from), Some((id, rest))) = (self.request.adopt_from, self.doubt.adoption) else {
+            return Ok(None);
+        };
+        let is_ours = self.mark(id, rest, witness).await?;
+        // Lower numbers than were issued since would be out of order.
+        if is_ours && rest.first() >= from && rest.last() >= known.floor {
+            return Ok(Some(self.reserved(known.clone(), known.seen, rest, None)));
+        }
+        self.abandon(rest.count());
+        Ok(None)
+    }
+}
+
+async fn lowest_returned(
+    database: DatabaseConnection,
+    key: CounterKey,
+    from: i64,
+    floor: i64,
+) -> Result<Option<block::Model>, DbErr> {
+    block::Entity::find()
+        .filter(block::Column::Sequence.eq(key.sequence.as_str()))
+        .filter(block::Column::Period.eq(key.period.as_str()))
+        .filter(block::Column::Fate.eq("returned"))
+        .filter(block::Column::NextUnissued.gte(from))
+        // What of it lies below the floor is cut off when it is laid in.
+        .filter(block::Column::Last.gte(floor))
+        .order_by_asc(block::Column::NextUnissued)
+        .one(&database)
+        .await
+}
+
+async fn mark_adopted(
+    database: DatabaseConnection,
+    id: Uuid,
+    witness: HeartbeatGuard,
+) -> Result<bool, DbErr> {
+    let adopted = block::Entity::update_many()
+        .col_expr(block::Column::Fate, Expr::val("adopted"))
+        .filter(block::Column::Id.eq(id))
+        .filter(block::Column::Fate.eq("returned"))
+        // In a store that went back it may have been adopted, and issued, already.
+        .filter(witness.holds())
+        .exec(&database)
+        .await?;
+    Ok(adopted.rows_affected == 1)
+}
+
+/// What the holder of a returned block did not issue.
+fn rest_of(row: &block::Model) -> Result<Block, StoreError> {
+    let broken = || StoreError::Broken(format!("the journal's row {} makes no sense", row.id));
+    let span = row
+        .last
+        .checked_sub(row.next_unissued)
+        .and_then(|span| span.checked_div(row.step))
+        .and_then(|steps| u64::try_from(steps).ok())
+        .ok_or_else(broken)?;
+    Block::new(row.next_unissued, span.saturating_add(1), row.step).map_err(|_| broken())
+}

@@ -1,0 +1,391 @@
+//! One reservation: adopt what was returned, else raise the high-water mark.
+//!
+//! The remembered counter is tried first, unless others wrote between this
+//! process's last two writes: then each refill reads the counter before it
+//! writes, two round trips. After a conflict the counter is read again. At most
+//! `attempts` tries within `deadline`, with full jitter between.
+
+use std::{sync::Arc, time::Instant};
+
+use odometer_core::{
+    block::Block,
+    definition::{Definition, Order},
+    period::CounterKey,
+    sizing::Why,
+};
+use odometer_database::{
+    backoff::Backoff,
+    connection::Health,
+    failure::{Cause, StatementFailure},
+};
+use odometer_process::{
+    clock::now_ms,
+    faults::{self, Fault},
+};
+use uuid::Uuid;
+
+use crate::ReserveRequest;
+use crate::Reserved;
+use crate::Resolved;
+use crate::database::Database;
+use crate::error::StoreError;
+use crate::heartbeat::HeartbeatGuard;
+use crate::reservation::{
+    attempt_error::{AttemptError, survive},
+    guide::Guide,
+    look::{self, Looked, StrictIn},
+    one_row, period,
+    uncertain_writes::UncertainCounter,
+};
+use crate::rows::{
+    catalog::{self, LIVE},
+    counter::{self, CounterRow, SeenCounter},
+};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::reservation";
+
+pub(crate) struct Reservation<'a> {
+    pub(crate) database: &'a Database,
+    pub(crate) request: ReserveRequest,
+    pub(crate) guide: Guide,
+    /// The counter that is asked for.
+    pub(crate) counter: CounterKey,
+    pub(crate) until: Instant,
+    backoff: Backoff,
+    /// Definition and counter, as far as they are known now.
+    pub(crate) known: Option<Resolved>,
+    pub(crate) stored_rate: Option<f64>,
+    pub(crate) adopt_from: Option<i64>,
+    pub(crate) n_conflicts: u32,
+    /// Whether others have written since this process did last: then they will again before its
+    /// next refill, and what is remembered until then would only meet a conflict.
+    is_shared: bool,
+    /// Writes whose outcome was not told, of this reservation or of an earlier one.
+    pub(crate) doubt: UncertainCounter,
+    pub(crate) strict: StrictIn,
+    /// The counter's window as it was last read.
+    pub(crate) window: counter::WindowRow,
+    /// The last recovery that was seen before the present attempt.
+    recovered_at: Option<i64>,
+}
+
+impl<'a> Reservation<'a> {
+    pub(crate) fn new(database: &'a Database, request: ReserveRequest) -> Self {
+        Self {
+            until: Instant::now() + database.settings.deadline,
+            backoff: Backoff::new(&database.settings.statement),
+            known: request.known.clone().filter(|known| known.trusted),
+            stored_rate: None,
+            adopt_from: request.adopt_from,
+            n_conflicts: 0,
+            is_shared: false,
+            doubt: database.doubts.take(&request.key),
+            counter: one_row::counter_of(&request.key),
+            guide: Guide::default(),
+            strict: StrictIn::Row,
+            window: counter::WindowRow::default(),
+            recovered_at: None,
+            database,
+            request,
+        }
+    }
+
+    /// Sets where sequences with strict order count.
+    pub(crate) fn with_strict_in(mut self, strict: StrictIn) -> Self {
+        self.strict = strict;
+        self
+    }
+
+    /// Reads definition and counter, creating what is not there, and reserves nothing.
+    pub(crate) async fn look(mut self) -> Result<Looked, StoreError> {
+        let outcome = self.looks().await;
+        // It is for the next reservation to find out.
+        let doubt = std::mem::take(&mut self.doubt);
+        let lost = self.database.doubts.keep(&self.request.key, doubt);
+        self.abandon(lost.most());
+        outcome
+    }
+
+    async fn looks(&mut self) -> Result<Looked, StoreError> {
+        for _attempt in 0..self.database.settings.attempts.max(1) {
+            if self.database.health() != Health::Up {
+                return Err(StoreError::Unavailable);
+            }
+            let witness = self.database.beat.witness()?;
+            self.known = None;
+            match self.read(&witness).await {
+                Ok(()) => {}
+                Err(AttemptError::Told(error)) => return Err(error),
+                Err(AttemptError::Failed(failure)) => self.survive(&failure)?,
+            }
+            if let Some(known) = self.known.take() {
+                return Ok(Looked {
+                    known,
+                    rate: self.stored_rate,
+                    window: self.window,
+                });
+            }
+            if Instant::now() >= self.until {
+                break;
+            }
+            self.backoff.wait(self.until).await;
+        }
+        Err(StoreError::Deadline)
+    }
+
+    /// The same, as one of several databases.
+    pub(crate) fn guided(mut self, guide: Guide) -> Self {
+        self.until = guide
+            .until
+            .map_or(self.until, |until| until.min(self.until));
+        self.guide = guide;
+        self
+    }
+
+    /// Tries until there is a block or a reason why there is none.
+    pub(crate) async fn run(mut self) -> Result<Reserved, StoreError> {
+        let outcome = self.attempts().await;
+        // Who reads the counter next will know.
+        let doubt = std::mem::take(&mut self.doubt);
+        let lost = if matches!(outcome, Err(StoreError::PeriodRemoved)) {
+            // Nobody reads that counter again.
+            doubt
+        } else {
+            self.database.doubts.keep(&self.request.key, doubt)
+        };
+        self.abandon(lost.most());
+        outcome
+    }
+
+    async fn attempts(&mut self) -> Result<Reserved, StoreError> {
+        for _attempt in 0..self.database.settings.attempts.max(1) {
+            if self.database.health() != Health::Up {
+                return Err(StoreError::Unavailable);
+            }
+            let witness = self.database.beat.witness()?;
+            self.recovered_at = witness.recovered_at();
+            self.request.course.count_attempt();
+            match self.attempt(&witness).await {
+                Ok(Some(reserved)) => return Ok(reserved),
+                Ok(None) => {}
+                Err(AttemptError::Told(error)) => return Err(error),
+                Err(AttemptError::Failed(failure)) => self.survive(&failure)?,
+            }
+            if Instant::now() >= self.until {
+                break;
+            }
+            self.database.metrics.reservation_retries.increment(1);
+            self.backoff.wait(self.until).await;
+        }
+        Err(StoreError::Deadline)
+    }
+
+    /// One look and one write; `None` when another one was faster.
+    async fn attempt(
+        &mut self,
+        witness: &HeartbeatGuard,
+    ) -> Result<Option<Reserved>, AttemptError> {
+        self.reset_one_row().await?;
+        // Nothing is adopted on the strength of what is only remembered.
+        if self.must_look_first() || (self.adopt_from.is_some() && self.known_is_old()) {
+            self.known = None;
+            self.read(witness).await?;
+        }
+        let Some(known) = self.known.clone() else {
+            return Ok(None);
+        };
+        self.check_order(&known)?;
+        if known.definition.order == Order::Strict {
+            self.check_window(&known)?;
+            return Box::pin(self.add(witness, known)).await;
+        }
+        if let Some(adopted) = self.adopt(&known, witness).await? {
+            return Ok(Some(adopted));
+        }
+        let (first, left, step) = self.place(&known);
+        let granted = match self.granted(&known.definition, left) {
+            Ok(granted) => granted,
+            Err(StoreError::Exhausted { .. } | StoreError::TooLarge { .. })
+                if self.known_is_old() =>
+            {
+                // `max` may have been raised elsewhere: look before refusing.
+                self.known = None;
+                return Ok(None);
+            }
+            Err(error) => return Err(AttemptError::Told(error)),
+        };
+        let block = Block::new(first, granted.count, step)
+            .map_err(|error| AttemptError::Told(StoreError::Broken(error.to_string())))?;
+        self.raise(witness, known, block, granted.why).await
+    }
+
+    /// Whether what is known was remembered, not read in this reservation.
+    pub(crate) fn known_is_old(&self) -> bool {
+        self.stored_rate.is_none()
+    }
+
+    /// Reads definition and counter, creating both for a name never seen, and the counter for a
+    /// period never seen.
+    pub(crate) async fn read(&mut self, witness: &HeartbeatGuard) -> Result<(), AttemptError> {
+        let (key, borne_out) = (self.counter.clone(), witness.clone());
+        let look = self
+            .database
+            .connection
+            .run(self.until, |database| look::look(database, borne_out, key))
+            .await
+            .map_err(AttemptError::Failed)?;
+        if !witness.is_borne_out_by(look.beat) {
+            return Err(AttemptError::Told(self.contradicted(witness)));
+        }
+        let Some(standing) = look.standing else {
+            return self.create(witness).await;
+        };
+        standing.check_here().map_err(AttemptError::Told)?;
+        if let Some(agreed) = &self.guide.agreed {
+            agreed.check(&standing).map_err(AttemptError::Told)?;
+        }
+        if standing.state != LIVE {
+            return Err(AttemptError::Told(StoreError::Retired));
+        }
+        // What is seen of a removed period, or not, says nothing of the store.
+        if standing.has_removed(&self.request.key.period) {
+            return Err(AttemptError::Told(StoreError::PeriodRemoved));
+        }
+        let definition = self.definition(&standing)?;
+        let (version, counter) = (standing.definition_version, standing.counter());
+        if let Some(counter) = counter {
+            self.check_forward(counter)?;
+        }
+        period::check(&self.request.key.period, &definition, version, counter)
+            .map_err(AttemptError::Told)?;
+        if let Some(counted_by) = &self.request.counted_by
+            && !counted_by.counts_like(&definition)
+        {
+            let known = period::known(&definition, version, counter);
+            return Err(AttemptError::Told(StoreError::HasPeriods(Box::new(known))));
+        }
+        let Some(counter) = counter else {
+            return self.create_counter(witness, &definition).await;
+        };
+        self.stored_rate = Some(counter.rate);
+        self.window = counter.window;
+        let remembered = self.request.known.as_ref();
+        self.is_shared = remembered.is_some_and(|known| known.seen != counter.seen);
+        self.known = Some(Resolved {
+            definition,
+            definition_version: version,
+            seen: counter.seen,
+            revision: counter.revision,
+            floor: counter.floor,
+            trusted: true,
+        });
+        self.settle_suspect(counter.seen);
+        Ok(())
+    }
+
+    /// A counter below what this process has seen means that the store went back.
+    fn check_forward(&self, counter: CounterRow) -> Result<(), AttemptError> {
+        match self.request.last_seen {
+            Some(seen)
+                if (counter.seen.version < seen.version
+                    || counter.seen.next_value < seen.next_value)
+                    && !faults::is(Fault::NoWentBackChecks) =>
+            {
+                Err(AttemptError::Told(self.went_back()))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// This name went back, as far as can be told from here.
+    pub(crate) fn went_back(&self) -> StoreError {
+        self.database
+            .beat
+            .note_name_went_back(&self.request.key.sequence);
+        StoreError::WentBack
+    }
+
+    /// All names went back.
+    pub(crate) fn contradicted(&self, witness: &HeartbeatGuard) -> StoreError {
+        self.database.beat.contradicted(witness);
+        // It may be recovered already.
+        self.database.connection.refresh.notify_one();
+        StoreError::WentBack
+    }
+
+    fn definition(
+        &self,
+        standing: &catalog::CatalogEntry,
+    ) -> Result<Arc<Definition>, AttemptError> {
+        if let Some(known) = &self.request.known
+            && known.definition_version == standing.definition_version
+        {
+            return Ok(Arc::clone(&known.definition));
+        }
+        let store = &self.database.identity.label.store;
+        let read = catalog::read_definition(&standing.definition, store).map_err(|error| {
+            tracing::error!(target: TARGET, sequence = self.request.key.sequence.as_str(), error = %error, "a stored definition cannot be read");
+            AttemptError::Told(StoreError::Broken(error.to_string()))
+        })?;
+        // Most names are born from the template: they share one copy of it.
+        Ok(match &self.request.template {
+            Some(template) if **template == read => Arc::clone(template),
+            _ => Arc::new(read),
+        })
+    }
+
+    pub(crate) fn reserved(
+        &self,
+        known: Resolved,
+        seen: SeenCounter,
+        block: Block,
+        why: Option<Why>,
+    ) -> Reserved {
+        Reserved {
+            key: self.request.key.clone(),
+            id: Uuid::now_v7(),
+            block,
+            adopted: why.is_none(),
+            known: Resolved {
+                seen,
+                // After a conflict the next refill reads first, and as long as others write meanwhile.
+                trusted: (self.n_conflicts == 0 && !self.is_shared)
+                    || faults::is(Fault::NoConditions),
+                ..known
+            },
+            stored_rate: self.stored_rate,
+            n_conflicts: self.n_conflicts,
+            source: self.database.identity.source,
+            why,
+            reserved_at: now_ms(),
+            recovered_at: self.recovered_at,
+            more_to_adopt: self.adopt_from.is_some(),
+        }
+    }
+
+    pub(crate) fn count_reserved(&self) {
+        self.database.metrics.reserved.increment(1);
+        self.database.counted.reservations.increment(1);
+    }
+
+    pub(crate) fn count_failed_write(&self, failure: &StatementFailure) {
+        let metrics = &self.database.metrics;
+        match failure {
+            StatementFailure::NotCommitted(_) => metrics.not_committed.increment(1),
+            StatementFailure::MayHaveCommitted(_) => metrics.uncertain.increment(1),
+        }
+    }
+
+    /// Whether trying again can help.
+    fn survive(&self, failure: &StatementFailure) -> Result<(), StoreError> {
+        let is_lost = matches!(
+            failure.cause(),
+            Cause::Broken(_) | Cause::Internal(_) | Cause::Silent
+        );
+        if self.guide.gives_way && is_lost {
+            return Err(StoreError::Unavailable);
+        }
+        survive(&self.request.key.sequence, failure)
+    }
+}

@@ -1,0 +1,107 @@
+//! How a reservation of one database begins, and who counts it.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
+
+use tokio::sync::{SemaphorePermit, oneshot};
+use tracing::Instrument as _;
+
+use super::{
+    attempts::Reservation,
+    guide::Guide,
+    request::{ReserveRequest, Reserved, Unpublished},
+};
+use crate::{database::Database, error::StoreError};
+
+impl Database {
+    /// Reserves in a task that nobody cancels.
+    ///
+    /// A block that arrives when the receiver is gone is abandoned, counted.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        request: ReserveRequest,
+    ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
+        let database = Arc::clone(self);
+        self.reserve_by(request, move |request| async move {
+            Reservation::new(&database, request).run().await
+        })
+    }
+
+    /// As [`Database::reserve`], in the way that is given.
+    pub(crate) fn reserve_by<F, Fut>(
+        self: &Arc<Self>,
+        request: ReserveRequest,
+        work: F,
+    ) -> oneshot::Receiver<Result<Unpublished, StoreError>>
+    where
+        F: FnOnce(ReserveRequest) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<Reserved, StoreError>> + Send,
+    {
+        let (answer, receiver) = oneshot::channel();
+        let database = Arc::clone(self);
+        let call = request.course.call();
+        let reserving = async move {
+            let started = Instant::now();
+            let turn = database.turn_ahead(&request).await;
+            let flight = ReservationGauge::enter(&database);
+            let outcome = work(request).await;
+            drop((flight, turn));
+            database
+                .metrics
+                .reservation_duration
+                .record(started.elapsed().as_secs_f64());
+            let (beat, metrics) = (Arc::clone(&database.beat), Arc::clone(&database.metrics));
+            let outcome = outcome.map(|reserved| Unpublished::new(reserved, beat, metrics));
+            // Dropped with a block in it, the outcome counts the block as abandoned.
+            let _gone = answer.send(outcome);
+        };
+        self.connection.handle().spawn(reserving.instrument(call));
+        receiver
+    }
+
+    /// One reservation, which must be run to its end: dropped, it forgets what it may have reserved.
+    pub(crate) async fn reserve_guided(
+        &self,
+        request: ReserveRequest,
+        guide: Guide,
+    ) -> Result<Reserved, StoreError> {
+        let _flight = ReservationGauge::enter(self);
+        Reservation::new(self, request).guided(guide).run().await
+    }
+
+    /// Waits for a turn where nobody waits for the numbers, until somebody does.
+    pub(crate) async fn turn_ahead(&self, request: &ReserveRequest) -> Option<SemaphorePermit<'_>> {
+        if !request.want.is_ahead() {
+            return None;
+        }
+        let turn = tokio::select! {
+            turn = self.ahead.acquire() => turn.ok(),
+            () = request.urgency.notified() => None,
+        };
+        request.course.turn();
+        turn
+    }
+}
+
+/// Counts the reservations that are under way.
+pub(crate) struct ReservationGauge<'a> {
+    pub(crate) database: &'a Database,
+}
+
+impl<'a> ReservationGauge<'a> {
+    fn enter(database: &'a Database) -> Self {
+        let n_now = database.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
+        database.peak_in_flight.fetch_max(n_now, Ordering::Relaxed);
+        database.metrics.reservations_in_flight.increment(1.0);
+        Self { database }
+    }
+}
+
+impl Drop for ReservationGauge<'_> {
+    fn drop(&mut self) {
+        self.database.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.database.metrics.reservations_in_flight.decrement(1.0);
+    }
+}

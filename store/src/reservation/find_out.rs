@@ -1,0 +1,51 @@
+//! What an uncertain write came to.
+
+use odometer_core::block::Block;
+use odometer_process::{
+    faults::{self, Fault},
+    metrics::AbandonedCause,
+};
+
+use super::{attempts::Reservation, uncertain_writes::UncertainWrite};
+use crate::rows::counter::SeenCounter;
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::reservation::suspect";
+
+impl Reservation<'_> {
+    /// Notes a write whose outcome was not told.
+    pub(crate) fn suspect(&mut self, seen: SeenCounter, block: Block) {
+        match &mut self.doubt.write {
+            Some(suspect) if suspect.seen == seen => suspect.add(block),
+            earlier => {
+                let lost = earlier.replace(UncertainWrite::new(seen, block));
+                self.abandon(lost.map_or(0, |lost| lost.most()));
+            }
+        }
+    }
+
+    /// Compares the counter as it is known now with writes whose outcome was not told.
+    pub(crate) fn settle_suspect(&mut self, seen: SeenCounter) {
+        let lost = self.doubt.write.as_ref().and_then(|write| write.lost(seen));
+        if let Some(lost) = lost {
+            self.doubt.write = None;
+            self.abandon(lost);
+        }
+    }
+
+    pub(crate) fn abandon(&self, count: u64) {
+        if count == 0 || faults::is(Fault::Uncounted) {
+            return;
+        }
+        self.database
+            .metrics
+            .abandoned(AbandonedCause::Uncertain)
+            .increment(count);
+        tracing::warn!(
+            target: TARGET,
+            sequence = self.request.key.sequence.as_str(),
+            numbers = count,
+            "numbers of a write whose outcome was not told are abandoned"
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! The fault that a row for each period guards against: one row for all periods of a sequence,
+//! reset to its start when the period changes.
+
+use entity::counter;
+use odometer_core::period::{CounterKey, Period};
+use odometer_database::session::DatabaseConnection;
+use odometer_process::faults::{self, Fault};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
+
+use crate::{
+    reservation::{attempt_error::AttemptError, attempts::Reservation},
+    rows::catalog,
+};
+
+/// Under which period that row lies.
+const ALL: &str = "all";
+
+/// No period has been counted in yet, in the column that keeps which one it was.
+const NONE_YET: i64 = 0;
+
+/// The counter that a reservation counts in.
+pub(crate) fn counter_of(key: &CounterKey) -> CounterKey {
+    let mut counter = key.clone();
+    if faults::is(Fault::OneRow) && !key.period.is_none() {
+        counter.period = Period::from_stored(ALL);
+    }
+    counter
+}
+
+impl Reservation<'_> {
+    /// Lets the one row begin again where it was counted in another period before.
+    pub(crate) async fn reset_one_row(&self) -> Result<(), AttemptError> {
+        let period = &self.request.key.period;
+        if !faults::is(Fault::OneRow) || period.is_none() {
+            return Ok(());
+        }
+        let digits: String = period
+            .as_str()
+            .chars()
+            .filter(char::is_ascii_digit)
+            .collect();
+        let number = digits.parse().unwrap_or(i64::MAX);
+        let counter = self.counter.clone();
+        self.database
+            .connection
+            .run(self.until, |database| reset(database, counter, number))
+            .await
+            .map_err(AttemptError::Failed)
+    }
+}
+
+async fn reset(
+    database: DatabaseConnection,
+    counter: CounterKey,
+    period: i64,
+) -> Result<(), DbErr> {
+    let of_the_row = || {
+        counter::Entity::update_many()
+            .col_expr(counter::Column::Window, Expr::val(period))
+            .col_expr(
+                counter::Column::Version,
+                catalog::one_more(counter::Column::Version),
+            )
+            .filter(counter::Column::Sequence.eq(counter.sequence.as_str()))
+            .filter(counter::Column::Period.eq(counter.period.as_str()))
+    };
+    of_the_row()
+        .filter(counter::Column::Window.eq(NONE_YET))
+        .exec(&database)
+        .await?;
+    of_the_row()
+        .col_expr(
+            counter::Column::NextValue,
+            Expr::col(counter::Column::Floor),
+        )
+        .filter(counter::Column::Window.ne(period))
+        .exec(&database)
+        .await?;
+    Ok(())
+}

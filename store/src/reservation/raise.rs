@@ -1,0 +1,173 @@
+//! How many numbers a reservation takes, and the conditional update that takes them.
+
+use entity::counter;
+use odometer_core::{
+    block::Block,
+    definition::Definition,
+    period::CounterKey,
+    sizing::{self, Granted, Rates, Size, Why},
+};
+use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
+use odometer_process::faults::{self, Fault};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
+
+use crate::{
+    error::StoreError,
+    heartbeat::HeartbeatGuard,
+    outcome::Resolved,
+    reservation::{
+        attempt_error::AttemptError,
+        attempts::Reservation,
+        request::{Reserved, Want},
+    },
+    rows::{catalog, counter::SeenCounter},
+};
+
+impl Reservation<'_> {
+    /// From which number on this database has how many left, and how far they are apart.
+    pub(crate) fn place(&self, known: &Resolved) -> (i64, u64, i64) {
+        let counted = self.database.stripe.view(&known.definition);
+        let seen = known.seen.next_value;
+        let levelled = self.guide.level.and_then(|level| counted.first_from(level));
+        // What is left of a database that lags behind is given all the same.
+        let first = levelled
+            .filter(|first| *first > seen && !counted.exhausted(*first))
+            .unwrap_or(seen);
+        let left = match faults::is(Fault::NoEnd) {
+            true => u64::from(u32::MAX),
+            false => counted.left(first),
+        };
+        (first, left, counted.step)
+    }
+
+    /// How many numbers to take, of `left`.
+    pub(crate) fn granted(
+        &self,
+        definition: &Definition,
+        left: u64,
+    ) -> Result<Granted, StoreError> {
+        let exactly = |count: u64| Granted {
+            count,
+            why: Why::Waiting,
+        };
+        match &self.request.want {
+            Want::Refill(demand) => {
+                let mut demand = *demand;
+                // What is fetched ahead of its period goes by the one before.
+                if let (None, Some(rate)) = (&self.request.known, self.stored_rate)
+                    && rate > demand.rates.average()
+                {
+                    demand.rates = Rates::resume(rate);
+                }
+                let size: Size = sizing::size(&definition.block, &demand);
+                let granted = sizing::grant(&size, left);
+                if granted.count == 0 {
+                    Err(StoreError::Exhausted { left })
+                } else {
+                    Ok(granted)
+                }
+            }
+            Want::Exactly(count) | Want::Strict { count, .. } if *count > left => {
+                Err(StoreError::Exhausted { left })
+            }
+            Want::Exactly(count) | Want::Strict { count, .. } => Ok(exactly(*count)),
+            Want::Handover(_) if left == 0 => Err(StoreError::Exhausted { left }),
+            Want::Handover(count) if *count > sizing::most_at_once(left) => {
+                Err(StoreError::TooLarge {
+                    limit: sizing::most_at_once(left),
+                })
+            }
+            Want::Handover(count) => Ok(exactly(*count)),
+        }
+    }
+
+    /// The conditional update: exactly one row, or it did not happen.
+    pub(crate) async fn raise(
+        &mut self,
+        witness: &HeartbeatGuard,
+        known: Resolved,
+        block: Block,
+        why: Why,
+    ) -> Result<Option<Reserved>, AttemptError> {
+        let (key, borne_out) = (self.counter.clone(), witness.clone());
+        let stripe_count = self.database.stripe_count();
+        let seen = known.seen;
+        let rate = match &self.request.want {
+            Want::Refill(demand) if self.request.known.is_some() => Some(demand.rates.average()),
+            Want::Refill(_) | Want::Exactly(_) | Want::Strict { .. } | Want::Handover(_) => None,
+        };
+        let outcome = self
+            .database
+            .connection
+            .run(self.until, |database| {
+                conditional_update(
+                    database,
+                    key,
+                    stripe_count,
+                    borne_out,
+                    seen,
+                    block.end(),
+                    rate,
+                )
+            })
+            .await;
+        match outcome {
+            Ok(true) => {
+                self.settle_suspect(seen);
+                // An earlier write on the same condition can never apply any more.
+                self.doubt.write = None;
+                self.count_reserved();
+                let after = SeenCounter {
+                    next_value: block.end(),
+                    version: seen.version.saturating_add(1),
+                };
+                Ok(Some(self.reserved(known, after, block, Some(why))))
+            }
+            Ok(false) => {
+                self.database.metrics.conflict.increment(1);
+                self.n_conflicts = self.n_conflicts.saturating_add(1);
+                self.known = None;
+                Ok(None)
+            }
+            Err(failure) => {
+                self.count_failed_write(&failure);
+                if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
+                    self.suspect(seen, block);
+                }
+                self.known = None;
+                Err(AttemptError::Failed(failure))
+            }
+        }
+    }
+}
+
+async fn conditional_update(
+    database: DatabaseConnection,
+    key: CounterKey,
+    stripe_count: i32,
+    witness: HeartbeatGuard,
+    seen: SeenCounter,
+    next_value: i64,
+    rate: Option<f64>,
+) -> Result<bool, DbErr> {
+    let mut update = counter::Entity::update_many()
+        .col_expr(counter::Column::NextValue, Expr::val(next_value))
+        .col_expr(
+            counter::Column::Version,
+            catalog::one_more(counter::Column::Version),
+        )
+        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
+        .filter(counter::Column::Period.eq(key.period.as_str()))
+        .filter(counter::Column::StripeCount.eq(stripe_count))
+        // What is remembered may be what an older state of the store holds, too.
+        .filter(witness.holds());
+    if let Some(rate) = rate {
+        update = update.col_expr(counter::Column::Rate, Expr::val(rate));
+    }
+    if !faults::is(Fault::NoConditions) {
+        update = update
+            .filter(counter::Column::NextValue.eq(seen.next_value))
+            .filter(counter::Column::Version.eq(seen.version));
+    }
+    Ok(update.exec(&database).await?.rows_affected == 1)
+}

@@ -1,0 +1,229 @@
+//! Strict order: an add that the database does itself, guarded by what must still hold.
+//!
+//! Every write of a strict sequence contends with those of other replicas, so none of them says
+//! from which number it goes on: the row's lock queues them, and each reads back what it got.
+
+use entity::counter;
+use odometer_core::{
+    block::Block,
+    definition::{Kind, Order},
+    period::CounterKey,
+    sizing::Why,
+};
+use odometer_database::{
+    failure::{Cause, StatementFailure},
+    session::DatabaseConnection,
+};
+use odometer_process::faults::{self, Fault};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, UpdateMany,
+    sea_query::Expr,
+};
+
+use crate::error::StoreError;
+use crate::heartbeat::HeartbeatGuard;
+use crate::outcome::Resolved;
+use crate::reservation::{
+    attempt_error::AttemptError,
+    attempts::Reservation,
+    look::StrictIn,
+    request::{Reserved, Want},
+};
+use crate::rows::{
+    catalog,
+    counter::SeenCounter,
+    strict_counter::{add_and_read, leases_are_over},
+};
+
+impl Reservation<'_> {
+    /// Whether what is left decides, of which others take without telling.
+    pub(crate) fn must_look_first(&self) -> bool {
+        let Some(known) = &self.known else {
+            return true;
+        };
+        if known.definition.order == Order::Relaxed || !self.known_is_old() {
+            return false;
+        }
+        match &self.request.want {
+            Want::Handover(_) => true,
+            Want::Exactly(count) | Want::Strict { count, .. } => {
+                *count > known.definition.left(known.seen.next_value)
+            }
+            Want::Refill(_) => false,
+        }
+    }
+
+    /// That the sequence is one whose numbers are counted, in the order that the request was made
+    /// for.
+    pub(crate) fn check_order(&self, known: &Resolved) -> Result<(), AttemptError> {
+        if known.definition.kind == Kind::Snowflake {
+            let known = Box::new(known.clone());
+            return Err(AttemptError::Told(StoreError::TimeOrdered(known)));
+        }
+        let fits = match &self.request.want {
+            Want::Refill(_) => known.definition.order == Order::Relaxed,
+            Want::Strict { .. } => known.definition.order == Order::Strict,
+            Want::Exactly(_) | Want::Handover(_) => true,
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(AttemptError::Told(StoreError::OtherOrder {
+            known: Box::new(known.clone()),
+            rate: self.stored_rate,
+        }))
+    }
+
+    /// That the sequence counts elsewhere, at least for now.
+    pub(crate) fn check_window(&self, known: &Resolved) -> Result<(), AttemptError> {
+        match self.database.agrees() {
+            _ if self.strict == StrictIn::Redis => {}
+            Some(true) => {}
+            Some(false) => return Err(AttemptError::Told(StoreError::Unavailable)),
+            None => {
+                // It is read as soon as the database answers.
+                let unknown = Cause::Contention;
+                return Err(AttemptError::Failed(StatementFailure::NotCommitted(
+                    unknown,
+                )));
+            }
+        }
+        let counts_here = match self.strict {
+            StrictIn::Row => true,
+            StrictIn::RowBesideRedis => !self.window.is_open,
+            StrictIn::Redis => false,
+        };
+        if counts_here {
+            return Ok(());
+        }
+        Err(AttemptError::Told(StoreError::OtherOrder {
+            known: Box::new(known.clone()),
+            rate: self.stored_rate,
+        }))
+    }
+
+    /// One guarded add; `None` where what it was guarded by holds no longer.
+    pub(crate) async fn add(
+        &mut self,
+        witness: &HeartbeatGuard,
+        known: Resolved,
+    ) -> Result<Option<Reserved>, AttemptError> {
+        let definition = &known.definition;
+        let left = definition.left(known.seen.next_value);
+        let granted = self.granted(definition, left).map_err(AttemptError::Told)?;
+        let count = granted.count;
+        let broken = |error: String| AttemptError::Told(StoreError::Broken(error));
+        // Were nobody else to write, it would be this one: all that is computed of it fits.
+        let expected = Block::new(known.seen.next_value, count, definition.step)
+            .map_err(|error| broken(error.to_string()))?;
+        if faults::is(Fault::NoConditions) {
+            return self.raise(witness, known, expected, Why::Waiting).await;
+        }
+        let add = Add {
+            key: self.request.key.clone(),
+            witness: witness.clone(),
+            revision: known.revision,
+            seen: known.seen,
+            length: expected.end().saturating_sub(expected.first()),
+            end: definition.end(),
+            stripe_count: self.database.stripe_count(),
+            rate: self.rate(),
+        };
+        let (length, step) = (add.length, definition.step);
+        let run = self
+            .database
+            .connection
+            .run(self.until, |database| add.run(database));
+        match run.await {
+            Ok(Some(after)) => {
+                self.count_reserved();
+                let block = Block::new(after.next_value.saturating_sub(length), count, step);
+                let block = block.map_err(|error| broken(error.to_string()))?;
+                let mut reserved = self.reserved(known, after, block, Some(Why::Waiting));
+                // Others have moved the counter on by now, which the next add does not mind.
+                reserved.known.trusted = true;
+                Ok(Some(reserved))
+            }
+            Ok(None) => {
+                self.database.metrics.conflict.increment(1);
+                self.n_conflicts = self.n_conflicts.saturating_add(1);
+                self.known = None;
+                Ok(None)
+            }
+            Err(failure) => {
+                self.count_failed_write(&failure);
+                if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
+                    // Among the writes of others an add cannot be told from one that was not done.
+                    self.abandon(count);
+                }
+                self.known = None;
+                Err(AttemptError::Failed(failure))
+            }
+        }
+    }
+
+    fn rate(&self) -> Option<f64> {
+        match &self.request.want {
+            Want::Strict { demand, .. } if self.request.known.is_some() => {
+                Some(demand.rates.average())
+            }
+            Want::Strict { .. } | Want::Refill(_) | Want::Exactly(_) | Want::Handover(_) => None,
+        }
+    }
+}
+
+/// `next_value` rises by `length`, wherever it is.
+struct Add {
+    key: CounterKey,
+    witness: HeartbeatGuard,
+    /// Raised by each change: the definition that is known here is the one that counts.
+    revision: i64,
+    /// The counter was never below.
+    seen: SeenCounter,
+    length: i64,
+    /// The first number that the sequence does not have.
+    end: i64,
+    stripe_count: i32,
+    rate: Option<f64>,
+}
+
+impl Add {
+    /// The counter after it; `None` where a guard did not hold.
+    async fn run(self, database: DatabaseConnection) -> Result<Option<SeenCounter>, DbErr> {
+        let backend = database.get_database_backend();
+        let least_version = self.seen.version.saturating_add(1);
+        let update = |raised| self.update(backend, raised);
+        add_and_read(database, self.length, least_version, update).await
+    }
+
+    fn update(&self, backend: DbBackend, raised: Expr) -> UpdateMany<counter::Entity> {
+        let mut update = counter::Entity::update_many()
+            .col_expr(counter::Column::NextValue, raised)
+            .col_expr(
+                counter::Column::Version,
+                catalog::one_more(counter::Column::Version),
+            )
+            .filter(counter::Column::Sequence.eq(self.key.sequence.as_str()))
+            .filter(counter::Column::Period.eq(self.key.period.as_str()))
+            .filter(counter::Column::StripeCount.eq(self.stripe_count))
+            .filter(counter::Column::Revision.eq(self.revision))
+            // While a window is open, what is below the high-water mark is for Redis to give, and
+            // what is above it comes later.
+            .filter(counter::Column::WindowOpen.eq(false))
+            .filter(counter::Column::NextValue.lte(self.end.saturating_sub(self.length)))
+            .filter(self.witness.holds());
+        // Other replicas may still step in a window that was closed.
+        if !faults::is(Fault::NoLease) {
+            update = update.filter(leases_are_over(backend));
+        }
+        if let Some(rate) = self.rate {
+            update = update.col_expr(counter::Column::Rate, Expr::val(rate));
+        }
+        if !faults::is(Fault::NoWentBackChecks) {
+            update = update
+                .filter(counter::Column::NextValue.gte(self.seen.next_value))
+                .filter(counter::Column::Version.gte(self.seen.version));
+        }
+        update
+    }
+}

@@ -1,0 +1,30 @@
+//! A counter, as its row says.
+
+/// A counter as it was last seen; both only ever grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenCounter {
+    /// The high-water mark.
+    pub next_value: i64,
+    pub version: i64,
+}
+
+/// The counter's part of a [`CatalogEntry`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CounterRow {
+    pub(crate) seen: SeenCounter,
+    pub(crate) revision: i64,
+    pub(crate) floor: i64,
+    pub(crate) rate: f64,
+    /// Whether it is only a tombstone.
+    pub(crate) is_removed: bool,
+    pub(crate) window: WindowRow,
+}
+
+/// In which window of a counter Redis counts, as the counter's row says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WindowRow {
+    /// The last one that was opened.
+    pub(crate) number: i64,
+    /// Whether numbers of it may be issued.
+    pub(crate) is_open: bool,
+}

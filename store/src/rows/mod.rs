@@ -1,0 +1,9 @@
+//! Rows: what is stored, and how it is read.
+
+pub(crate) mod block;
+pub(crate) mod catalog;
+pub(crate) mod counter;
+pub(crate) mod creation_baseline;
+pub(crate) mod new_counter;
+pub(crate) mod sequence;
+pub(crate) mod strict_counter;

@@ -1,0 +1,151 @@
+//! Counters that are made.
+
+use entity::{counter, sequence};
+use odometer_core::{
+    definition::{Definition, Stripe},
+    period::CounterKey,
+};
+use odometer_database::session::DatabaseTransaction;
+use odometer_process::faults::{self, Fault};
+use sea_orm::{
+    ActiveValue::Set,
+    DbErr,
+    sea_query::{Expr, OnConflict, Query},
+};
+
+use crate::rows::{
+    catalog::{LIVE, NO_PERIOD},
+    creation_baseline::CreationBaseline,
+};
+use sea_orm::ColumnTrait;
+use sea_orm::ConnectionTrait;
+use sea_orm::EntityTrait;
+use sea_orm::PaginatorTrait;
+use sea_orm::QueryFilter;
+
+/// How a counter begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewCounter {
+    pub(crate) next_value: i64,
+    pub(crate) floor: i64,
+    pub(crate) version: i64,
+    stripe_count: i32,
+}
+
+impl NewCounter {
+    pub(crate) fn at(
+        first: i64,
+        definition: &Definition,
+        stripe: Stripe,
+        ground: CreationBaseline,
+    ) -> Self {
+        Self {
+            next_value: first,
+            floor: definition.start,
+            version: ground.version(),
+            stripe_count: i32::from(stripe.n()),
+        }
+    }
+
+    /// Makes its row, whatever its sequence is: live or retired.
+    ///
+    /// # Errors
+    /// There is such a counter, or what the database says.
+    pub(crate) async fn insert(
+        self,
+        transaction: &DatabaseTransaction,
+        key: &CounterKey,
+    ) -> Result<(), DbErr> {
+        let mut insert = counter::Entity::insert(self.row(key));
+        if faults::is(Fault::BirthOverwrites) {
+            let mut again =
+                OnConflict::columns([counter::Column::Sequence, counter::Column::Period]);
+            let next_value = [counter::Column::NextValue, counter::Column::Version];
+            insert = insert.on_conflict(again.update_columns(next_value).to_owned());
+        }
+        insert.exec_without_returning(transaction).await?;
+        Ok(())
+    }
+
+    fn row(self, key: &CounterKey) -> counter::ActiveModel {
+        counter::ActiveModel {
+            sequence: Set(key.sequence.as_str().to_owned()),
+            period: Set(key.period.as_str().to_owned()),
+            next_value: Set(self.next_value),
+            floor: Set(self.floor),
+            state: Set(LIVE.to_owned()),
+            rate: Set(0.0),
+            stripe_count: Set(self.stripe_count),
+            // None that stood in Redis before a recovery.
+            window: Set(self.version),
+            window_open: Set(false),
+            window_leased_until: Set(0),
+            // None that was remembered of an earlier one of that name.
+            revision: Set(self.version),
+            version: Set(self.version),
+        }
+    }
+}
+
+/// Other periods of the sequence that have a row. Tombstones stay for good, so they count: removing
+/// keys makes no room for others, or the table could grow without bound.
+pub(crate) async fn n_others(
+    transaction: &DatabaseTransaction,
+    key: &CounterKey,
+) -> Result<u64, DbErr> {
+    counter::Entity::find()
+        .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
+        .filter(counter::Column::Period.gt(NO_PERIOD))
+        // Another replica may just have made it.
+        .filter(counter::Column::Period.ne(key.period.as_str()))
+        .count(transaction)
+        .await
+}
+
+/// Makes the counter of a period where the sequence is live and has not removed it.
+///
+/// Two that insert at once meet at the primary key: one gets `Duplicate` and reads.
+pub(crate) async fn insert(
+    transaction: &DatabaseTransaction,
+    key: &CounterKey,
+    newborn: NewCounter,
+) -> Result<bool, DbErr> {
+    let period = key.period.as_str();
+    let row = Query::select()
+        .column(sequence::Column::Name)
+        .expr(Expr::val(period))
+        .expr(Expr::val(newborn.next_value))
+        .expr(Expr::val(newborn.floor))
+        .expr(Expr::val(LIVE))
+        .expr(Expr::val(0.0_f64))
+        .expr(Expr::val(newborn.stripe_count))
+        .expr(Expr::val(newborn.version))
+        .expr(Expr::val(false))
+        .expr(Expr::val(0_i64))
+        .expr(Expr::val(newborn.version))
+        .expr(Expr::val(newborn.version))
+        .from(sequence::Entity)
+        .and_where(sequence::Column::Name.eq(key.sequence.as_str()))
+        .and_where(sequence::Column::State.eq(LIVE))
+        .and_where(sequence::Column::PeriodsRemovedThrough.lt(period))
+        .to_owned();
+    let mut insert = Query::insert();
+    insert.into_table(counter::Entity).columns([
+        counter::Column::Sequence,
+        counter::Column::Period,
+        counter::Column::NextValue,
+        counter::Column::Floor,
+        counter::Column::State,
+        counter::Column::Rate,
+        counter::Column::StripeCount,
+        counter::Column::Window,
+        counter::Column::WindowOpen,
+        counter::Column::WindowLeasedUntil,
+        counter::Column::Revision,
+        counter::Column::Version,
+    ]);
+    insert
+        .select_from(row)
+        .map_err(|error| DbErr::Custom(error.to_string()))?;
+    Ok(transaction.execute(&insert).await?.rows_affected() == 1)
+}

@@ -1,0 +1,98 @@
+//! The row of a sequence, or of a claim to a name, as it is written.
+
+use entity::{meta, sequence};
+use migration::{Installed, WORKER_LEASES};
+use odometer_core::{definition::Kind, name::SequenceName};
+use odometer_database::session::DatabaseTransaction;
+use odometer_process::{
+    clock::now_ms,
+    faults::{self, Fault},
+};
+use sea_orm::{
+    ActiveValue::Set,
+    ColumnTrait, DbErr, EntityTrait, QueryFilter,
+    sea_query::{Expr, OnConflict},
+};
+
+use super::catalog::ELSEWHERE;
+
+/// What is written of a sequence.
+pub(crate) struct SequenceRow<'a> {
+    pub(crate) name: &'a SequenceName,
+    pub(crate) kind: Kind,
+    /// As it is stored.
+    pub(crate) definition: String,
+    pub(crate) state: &'a str,
+    pub(crate) version: i64,
+    /// `None` leaves what is there, which in a new row is nothing.
+    pub(crate) removed_through: Option<&'a str>,
+}
+
+impl SequenceRow<'_> {
+    /// Makes the row.
+    ///
+    /// # Errors
+    /// There is one of that name, or what the database says.
+    pub(crate) async fn insert(self, transaction: &DatabaseTransaction) -> Result<(), DbErr> {
+        self.keep_older_programs_out(transaction).await?;
+        let now = now_ms();
+        let row = sequence::ActiveModel {
+            name: Set(self.name.as_str().to_owned()),
+            definition: Set(self.definition),
+            state: Set(self.state.to_owned()),
+            periods_removed_through: Set(self.removed_through.unwrap_or_default().to_owned()),
+            version: Set(self.version),
+            created_at: Set(now),
+            changed_at: Set(now),
+        };
+        let mut insert = sequence::Entity::insert(row);
+        if faults::is(Fault::BirthOverwrites) {
+            let mut again = OnConflict::column(sequence::Column::Name);
+            insert = insert.on_conflict(again.update_column(sequence::Column::Version).to_owned());
+        }
+        insert.exec_without_returning(transaction).await?;
+        Ok(())
+    }
+
+    /// Writes it over the row that is there.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub(crate) async fn update(self, transaction: &DatabaseTransaction) -> Result<(), DbErr> {
+        self.keep_older_programs_out(transaction).await?;
+        let mut update = sequence::Entity::update_many()
+            .col_expr(sequence::Column::Definition, Expr::val(self.definition))
+            .col_expr(sequence::Column::State, Expr::val(self.state))
+            .col_expr(sequence::Column::Version, Expr::val(self.version))
+            .col_expr(sequence::Column::ChangedAt, Expr::val(now_ms()))
+            .filter(sequence::Column::Name.eq(self.name.as_str()));
+        if let Some(through) = self.removed_through {
+            update = update.col_expr(sequence::Column::PeriodsRemovedThrough, Expr::val(through));
+        }
+        update.exec(transaction).await?;
+        Ok(())
+    }
+
+    /// Programs that know of no worker ids would count a time-ordered sequence in blocks.
+    async fn keep_older_programs_out(
+        &self,
+        transaction: &DatabaseTransaction,
+    ) -> Result<(), DbErr> {
+        if self.kind != Kind::Snowflake || self.state == ELSEWHERE {
+            return Ok(());
+        }
+        let installed = Installed::read(transaction).await?;
+        let Some(installed) = installed.filter(|it| it.schema_version >= WORKER_LEASES) else {
+            let text = "the schema is too old for time-ordered sequences: run `odometer migrate`";
+            return Err(DbErr::Migration(text.to_owned()));
+        };
+        if installed.compatible_from < WORKER_LEASES {
+            meta::Entity::update_many()
+                .col_expr(meta::Column::CompatibleFrom, Expr::val(WORKER_LEASES))
+                .filter(meta::Column::CompatibleFrom.lt(WORKER_LEASES))
+                .exec(transaction)
+                .await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! The schema: whether it fits this program, and how it is brought up to date.
+
+use std::time::Duration;
+
+use migration::{Installed, Migrated, OLDEST_SCHEMA, SCHEMA_VERSION};
+use odometer_database::{
+    failure::{Cause, StatementFailure},
+    fitness::{DatabaseFitness, fitness_of},
+    probe,
+    start_error::StartError,
+    target::Target,
+};
+use odometer_process::faults::{self, Fault};
+use sea_orm::{Database, DatabaseConnection, DbErr};
+
+/// Brings the schema of `target` up to this program, on a connection of its own.
+pub(crate) async fn migrate(target: &Target, acquire: Duration) -> Result<Migrated, StartError> {
+    let reached = probe::reach(target, acquire).await;
+    reached.map_err(|failure| fitness_of(&failure))?;
+    // Migrations run in one transaction of PostgreSQL, which a pooler leaves on one connection, so
+    // they may be prepared there.
+    let database = Box::pin(Database::connect(target.single(acquire)))
+        .await
+        .map_err(|error| fitness_of(&error.into()))?;
+    let outcome = migrate_on(&database).await;
+    // Nothing was left on the connection that closing could lose.
+    let _closed = database.close().await;
+    let migrated = outcome.map_err(|error| fitness_of_migration(&error.into()))?;
+    match unfit_schema(migrated.after) {
+        // A newer version was here, and left nothing that this one can work with.
+        Some(reason) => Err(StartError::Configuration(reason)),
+        None => Ok(migrated),
+    }
+}
+
+async fn migrate_on(database: &DatabaseConnection) -> Result<Migrated, DbErr> {
+    #[cfg(feature = "sabotage")]
+    if faults::is(Fault::NextSchema) {
+        return migration::run_next(database).await;
+    }
+    migration::run(database).await
+}
+
+/// What a failure to change the schema means.
+fn fitness_of_migration(failure: &StatementFailure) -> DatabaseFitness {
+    if matches!(failure.cause(), Cause::Denied(_)) {
+        return DatabaseFitness::Wrong(format!(
+            "ODOMETER_DATABASE_URL: this user may not create or change tables ({}): give \
+             `odometer migrate` the URL of one that may",
+            failure.cause().text()
+        ));
+    }
+    fitness_of(failure)
+}
+
+/// From which version of the schema to which a migration went.
+pub(crate) fn migrated_sentence(migrated: Migrated) -> String {
+    let version = |installed: Option<Installed>| installed.map(|it| it.schema_version);
+    match (version(migrated.before), version(migrated.after)) {
+        (None, Some(after)) => format!("the schema was created, at version {after}"),
+        (Some(before), Some(after)) if before != after => {
+            format!("the schema was brought from version {before} to version {after}")
+        }
+        (_, Some(after)) => format!("the schema is at version {after} already: nothing to do"),
+        (_, None) => "there is no schema".to_owned(),
+    }
+}
+
+pub(crate) fn unfit_schema(installed: Option<Installed>) -> Option<String> {
+    let Some(installed) = installed else {
+        return Some(
+            "the database has no schema of Odometer: run `odometer migrate`, or `odometer serve --migrate`"
+                .to_owned(),
+        );
+    };
+    if faults::is(Fault::AnySchema) {
+        return None;
+    }
+    if installed.schema_version < OLDEST_SCHEMA {
+        return Some(format!(
+            "the schema is at version {}, too old for this program, which needs {OLDEST_SCHEMA}: \
+             run `odometer migrate`",
+            installed.schema_version
+        ));
+    }
+    let is_exact = faults::is(Fault::ExactSchema);
+    if installed.compatible_from > SCHEMA_VERSION
+        || (is_exact && installed.schema_version > SCHEMA_VERSION)
+    {
+        return Some(format!(
+            "the schema is at version {} and works with programs from schema version {} on; \
+             this program knows {SCHEMA_VERSION}: start a newer Odometer",
+            installed.schema_version, installed.compatible_from
+        ));
+    }
+    None
+}

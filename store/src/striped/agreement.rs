@@ -1,0 +1,334 @@
+//! What the databases of a store agree on of a name: how its numbers come about.
+//!
+//! A name is decided as soon as more than half of the databases hold the same: from then on no
+//! other definition of it can come to more than half, because rows are only ever changed towards
+//! what was decided. Nothing is reserved of a name that is not, nor in a database whose row says
+//! otherwise. So no two replicas count a name by different grids, whichever databases they reach.
+
+use std::{collections::HashMap, sync::Arc};
+
+use odometer_core::{definition::Definition, name::SequenceName};
+use odometer_process::faults::{self, Fault};
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+
+use crate::{
+    heartbeat::Heartbeat,
+    reservation::guide::{Agreed, counts_alike},
+    rows::catalog::{CatalogEntry, ELSEWHERE, LIVE},
+};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::striped::agreement";
+
+/// Names that are remembered; of others the databases are asked again.
+const MOST_NAMES: usize = 262_144;
+
+/// What one database has of a name.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) k: usize,
+    pub(crate) standing: CatalogEntry,
+    pub(crate) definition: Arc<Definition>,
+    /// Whether a number was ever reserved here of one of its periods, where it has periods and was
+    /// looked at as a whole.
+    pub(crate) has_used_periods: bool,
+}
+
+impl Found {
+    pub(crate) fn version(&self) -> i64 {
+        self.standing.definition_version
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.standing.state == LIVE
+    }
+
+    /// Whether nothing but reservations happened to the row between two readings of it.
+    fn is_unchanged(&self, earlier: &Self) -> bool {
+        let revision = |found: &Self| found.standing.counter().map(|counter| counter.revision);
+        self.k == earlier.k
+            && self.version() == earlier.version()
+            && self.standing.definition == earlier.standing.definition
+            && revision(self) == revision(earlier)
+    }
+
+    /// Whether it only says that the name lives in another store.
+    pub(crate) fn is_claim(&self) -> bool {
+        self.standing.state == ELSEWHERE
+    }
+
+    /// Whether a number was ever reserved of it here, which is done of decided names only. Changes
+    /// raise both counts, reservations one.
+    pub(crate) fn was_used(&self) -> bool {
+        let counter = self.standing.counter();
+        self.has_used_periods
+            || counter.is_some_and(|counter| counter.seen.version > counter.revision)
+    }
+}
+
+/// What the databases that answered have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answers {
+    /// Those that answered, whatever they have.
+    pub(crate) answered: Vec<usize>,
+    pub(crate) found: Vec<Found>,
+    /// Whether one of them went back to an earlier state.
+    pub(crate) went_back: bool,
+}
+
+/// What follows from it.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// The newest of what was decided.
+    Decided(Found),
+    /// More than half have it not.
+    Unborn,
+    /// Some have it: it is to be brought to more than half.
+    Begun(Found),
+    /// Too few answered, or what they have cannot be told apart.
+    Unknown,
+}
+
+/// What was decided of names, as far as it is remembered. A recovery of any of the databases undoes
+/// all of it: what was decided may be lost.
+pub(crate) struct Agreements {
+    beats: Vec<Arc<Heartbeat>>,
+    known: Mutex<Remembered>,
+}
+
+#[derive(Default)]
+struct Remembered {
+    /// How many recoveries of all the databases had been seen.
+    n_recoveries: u64,
+    by_name: HashMap<SequenceName, Agreed>,
+}
+
+impl Agreements {
+    /// Of the databases that have these beats.
+    pub(crate) fn new(beats: Vec<Arc<Heartbeat>>) -> Self {
+        Self {
+            beats,
+            known: Mutex::default(),
+        }
+    }
+
+    /// What was decided since the last recovery that was seen.
+    fn by_name(&self) -> MappedMutexGuard<'_, HashMap<SequenceName, Agreed>> {
+        let mut known = self.known.lock();
+        let n_recoveries = self.beats.iter().map(|beat| beat.era()).sum();
+        if known.n_recoveries != n_recoveries {
+            *known = Remembered {
+                n_recoveries,
+                by_name: HashMap::new(),
+            };
+        }
+        MutexGuard::map(known, |known| &mut known.by_name)
+    }
+
+    pub(crate) fn get(&self, name: &SequenceName) -> Option<Agreed> {
+        self.by_name().get(name).cloned()
+    }
+
+    /// Remembers what is newer, unless it is of another sequence of that name.
+    pub(crate) fn learn(
+        &self,
+        name: &SequenceName,
+        definition: &Arc<Definition>,
+        version: i64,
+    ) -> Agreed {
+        let mut by_name = self.by_name();
+        if let Some(known) = by_name.get_mut(name) {
+            if version > known.version && known.is_like(definition) {
+                *known = Agreed::new(Arc::clone(definition), version);
+            }
+            return known.clone();
+        }
+        if by_name.len() >= MOST_NAMES {
+            let some: Vec<_> = by_name.keys().take(MOST_NAMES / 64).cloned().collect();
+            for name in some {
+                by_name.remove(&name);
+            }
+        }
+        let agreed = Agreed::new(Arc::clone(definition), version);
+        by_name.insert(name.clone(), agreed.clone());
+        agreed
+    }
+
+    pub(crate) fn forget(&self, name: &SequenceName) {
+        self.by_name().remove(name);
+    }
+
+    /// Whether a definition may be one of the name.
+    pub(crate) fn admits(&self, name: &SequenceName, definition: &Definition) -> bool {
+        let known = self.get(name);
+        known.is_none_or(|known| known.is_like(definition))
+    }
+}
+
+/// What follows from what `n` databases have said.
+pub(crate) fn verdict(answers: &Answers, n: usize) -> Verdict {
+    let is_most = |count: usize| count * 2 > n;
+    let is_loose = faults::is(Fault::LooseBirth);
+    let mut groups: Vec<Vec<&Found>> = Vec::new();
+    for found in &answers.found {
+        let alike = groups.iter_mut().find(|group| {
+            let first = group.first();
+            first.is_some_and(|first| counts_alike(&first.definition, &found.definition))
+        });
+        match alike {
+            Some(group) => group.push(found),
+            None => groups.push(vec![found]),
+        }
+    }
+    let newest = |group: &Vec<&Found>| {
+        let best = group
+            .iter()
+            .max_by_key(|found| (found.version(), std::cmp::Reverse(found.k)));
+        best.map(|found| (*found).clone())
+    };
+    let mut decided = groups.iter().filter(|group| {
+        is_loose || is_most(group.len()) || group.iter().any(|found| found.was_used())
+    });
+    let first = decided.next();
+    if !is_loose && decided.next().is_some() {
+        tracing::error!(
+            target: TARGET,
+            "databases of a store count one name in two ways, so nothing is given of it: was one of \
+             them restored? A PUT decides it"
+        );
+        return Verdict::Unknown;
+    }
+    if let Some(found) = first.and_then(newest) {
+        return Verdict::Decided(found);
+    }
+    let is_enough = is_most(answers.answered.len()) || (is_loose && !answers.answered.is_empty());
+    if !is_enough {
+        return Verdict::Unknown;
+    }
+    let n_without = answers.answered.len() - answers.found.len();
+    let leading = groups.iter().max_by_key(|group| {
+        let newest = group.iter().map(|found| found.version()).max();
+        let lowest = group.iter().map(|found| found.k).min();
+        (group.len(), newest, std::cmp::Reverse(lowest))
+    });
+    match leading {
+        None => Verdict::Unborn,
+        Some(group) if is_most(group.len() + n_without) => {
+            newest(group).map_or(Verdict::Unknown, Verdict::Begun)
+        }
+        Some(_) => Verdict::Unknown,
+    }
+}
+
+/// Whether what was decided by one reading was so at one moment: by a number that was reserved, or
+/// because more than half of the rows were the same in a reading that began after the first ended.
+pub(crate) fn is_steady(earlier: &Answers, later: &Answers, decided: &Found, n: usize) -> bool {
+    let alike = earlier
+        .found
+        .iter()
+        .filter(|found| counts_alike(&found.definition, &decided.definition));
+    let is_unchanged = |found: &&Found| later.found.iter().any(|now| now.is_unchanged(found));
+    alike.clone().any(Found::was_used) || alike.filter(is_unchanged).count() * 2 > n
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    fn found(k: usize, start: i64, version: i64, used: bool) -> Found {
+        let definition = Definition {
+            start,
+            ..Definition::default()
+        };
+        Found {
+            k,
+            standing: CatalogEntry::for_tests(&definition.to_stored(), version, i64::from(used)),
+            definition: Arc::new(definition),
+            has_used_periods: false,
+        }
+    }
+
+    fn said(answered: &[usize], found: Vec<Found>, n: usize) -> String {
+        let answers = Answers {
+            answered: answered.to_vec(),
+            found,
+            went_back: false,
+        };
+        match verdict(&answers, n) {
+            Verdict::Decided(found) => format!("decided {}", found.k),
+            Verdict::Begun(found) => format!("begun {}", found.k),
+            Verdict::Unborn => "unborn".to_owned(),
+            Verdict::Unknown => "unknown".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_name_is_decided_by_more_than_half() {
+        let same = |k| found(k, 1, 0, false);
+        assert_eq!(said(&[0, 1], vec![same(0), same(1)], 3), "decided 0");
+        assert_eq!(said(&[0, 1], vec![same(0), same(1)], 4), "unknown");
+        assert_eq!(said(&[0, 1, 2], vec![same(0), same(1)], 4), "begun 0");
+        assert_eq!(said(&[0, 1, 2], vec![same(1)], 3), "begun 1");
+        assert_eq!(said(&[1], vec![same(1)], 3), "unknown");
+        assert_eq!(said(&[0, 1], vec![], 3), "unborn");
+        assert_eq!(said(&[0], vec![], 3), "unknown");
+        assert_eq!(said(&[0, 1], vec![], 4), "unknown");
+        assert_eq!(said(&[0, 1], vec![same(0), same(1)], 2), "decided 0");
+        assert_eq!(said(&[0], vec![same(0)], 2), "unknown");
+    }
+
+    #[test]
+    fn the_majority_decides_and_of_it_the_newest_row() {
+        let rows = vec![
+            found(0, 7, 9, false),
+            found(1, 1, 3, false),
+            found(2, 1, 5, false),
+        ];
+        assert_eq!(said(&[0, 1, 2], rows, 3), "decided 2");
+    }
+
+    #[test]
+    fn one_database_is_enough_where_a_number_was_reserved_before() {
+        assert_eq!(said(&[2], vec![found(2, 1, 0, true)], 3), "decided 2");
+    }
+
+    #[test]
+    fn two_halves_that_differ_are_left_to_a_change() {
+        let split = || vec![found(0, 1, 0, false), found(1, 7, 0, false)];
+        assert_eq!(said(&[0, 1], split(), 2), "unknown");
+        assert_eq!(said(&[0, 1], split(), 3), "unknown");
+        assert_eq!(said(&[0, 1, 2], split(), 3), "begun 0");
+    }
+
+    #[test]
+    fn of_two_that_were_counted_by_none_is_decided() {
+        let rows = vec![found(0, 1, 0, true), found(1, 7, 0, true)];
+        assert_eq!(said(&[0, 1], rows, 3), "unknown");
+        let most = vec![
+            found(0, 1, 0, true),
+            found(1, 7, 0, false),
+            found(2, 7, 0, false),
+        ];
+        assert_eq!(said(&[0, 1, 2], most, 3), "unknown");
+    }
+
+    #[test]
+    fn rows_that_moved_between_two_readings_decide_nothing() {
+        let read = |found| Answers {
+            answered: vec![0, 1, 2],
+            found,
+            went_back: false,
+        };
+        let same = |k| found(k, 1, 0, false);
+        let first = read(vec![same(0), same(1)]);
+        let decided = same(0);
+        assert!(is_steady(&first, &first, &decided, 3));
+        let moved = read(vec![found(0, 7, 2, false), same(1)]);
+        assert!(!is_steady(&first, &moved, &decided, 3));
+        let raised = read(vec![found(0, 1, 1, false), same(1)]);
+        assert!(!is_steady(&first, &raised, &decided, 3));
+        let used = read(vec![found(0, 1, 0, true)]);
+        assert!(is_steady(&used, &moved, &decided, 3));
+    }
+}

@@ -1,0 +1,357 @@
+//! Changes of a sequence in a store of several databases: all of them or none.
+//!
+//! A transaction is opened in each, in their order, so that two changes never wait for one another
+//! in a ring; what they hold is looked at together; the same is written everywhere, under one
+//! version that is above all of theirs; then they are committed in the same order. Stopped between
+//! two commits, the newest version is the one that counts: whoever meets an older row brings it
+//! there, and the change made again brings all of them there.
+
+use std::{sync::Arc, time::Instant};
+
+use odometer_core::{name::SequenceName, period::CounterKey};
+use odometer_database::{
+    backoff::Backoff,
+    failure::{Cause, StatementFailure},
+};
+use odometer_process::faults::{self, Fault};
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use super::{decision::Decision, health::Member, store::Striped};
+use crate::{
+    Act, Altered, Condition, SeenCounter,
+    change::{
+        leg::{self, Part, Plan, Word},
+        transaction::ChangeRequest,
+    },
+    error::StoreError,
+};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::striped::change";
+
+/// This part of `store.timeout` is what a change may hold its rows for.
+const HOLD_PART: f64 = 0.8;
+
+/// A change on its way in one database.
+struct Leg {
+    member: Arc<Member>,
+    task: JoinHandle<Result<bool, StatementFailure>>,
+    plan: Option<oneshot::Sender<Plan>>,
+    written: Option<oneshot::Receiver<()>>,
+    commit: Option<oneshot::Sender<()>>,
+}
+
+/// Why an attempt came to nothing.
+enum Stop {
+    /// Trying again gives the same answer.
+    Told(StoreError),
+    /// Another transaction was in the way.
+    Again,
+}
+
+impl Striped {
+    /// Changes a sequence in all databases.
+    ///
+    /// # Errors
+    /// `Incomplete` where one is away; otherwise as of one database.
+    pub(crate) async fn alter(
+        &self,
+        name: &SequenceName,
+        act: Act,
+        condition: Condition,
+        _last_seen: Option<SeenCounter>,
+    ) -> Result<Altered, StoreError> {
+        let until = Instant::now() + self.bounds.deadline;
+        let mut backoff = Backoff::new(&self.bounds.statement);
+        loop {
+            // Other replicas are enough to be in the way; what writes nothing is in nobody's.
+            let alone = if act.is_dry_run() {
+                None
+            } else {
+                let waiting = tokio::time::timeout_at(until.into(), self.changing.lock());
+                Some(waiting.await.map_err(|_late| StoreError::NotChanged)?)
+            };
+            let outcome = Box::pin(self.attempt(name, &act, condition)).await;
+            drop(alone);
+            match outcome {
+                Ok(altered) => {
+                    self.note_altered(name, &altered);
+                    return Ok(altered);
+                }
+                Err(Stop::Told(error)) => return Err(error),
+                Err(Stop::Again) if Instant::now() >= until => return Err(StoreError::NotChanged),
+                Err(Stop::Again) => backoff.wait(until).await,
+            }
+        }
+    }
+
+    fn note_altered(&self, name: &SequenceName, altered: &Altered) {
+        if !altered.is_written {
+            return;
+        }
+        let after = &altered.after;
+        if after.is_live {
+            let _newest = self
+                .agreements
+                .learn(name, &after.definition, after.version);
+        } else {
+            self.agreements.forget(name);
+        }
+        if altered.before.is_none() {
+            self.metrics.sequences_created.increment(1);
+        }
+    }
+
+    async fn attempt(
+        &self,
+        name: &SequenceName,
+        act: &Act,
+        condition: Condition,
+    ) -> Result<Altered, Stop> {
+        let is_left_out =
+            |member: &Member| !member.is_well() && faults::is(Fault::ChangeIncomplete);
+        let is_away = |member: &&Arc<Member>| !member.is_well() && !is_left_out(member);
+        if let Some(away) = self.members.iter().find(is_away) {
+            return Err(Stop::Told(missing(away)));
+        }
+        let until = Instant::now() + self.bounds.statement.timeout.mul_f64(HOLD_PART);
+        let mut legs = Vec::with_capacity(self.members.len());
+        let mut parts = Vec::with_capacity(self.members.len());
+        for (k, member) in self.members.iter().enumerate() {
+            if is_left_out(member) {
+                continue;
+            }
+            let change = self.change_in(k, name, act, condition)?;
+            let (leg, found) = open(member, change, until);
+            match tokio::time::timeout_at(until.into(), found).await {
+                Ok(Ok(Ok(part))) => {
+                    legs.push(leg);
+                    parts.push(part);
+                }
+                Ok(Ok(Err(StoreError::WentBack))) => {
+                    member.database.beat.note_name_went_back(name);
+                    member.database.connection.refresh.notify_one();
+                    return Err(Stop::Told(StoreError::WentBack));
+                }
+                Ok(Ok(Err(error))) => return Err(Stop::Told(error)),
+                // It failed, or is silent: then it is not waited for any longer either.
+                Ok(Err(_)) | Err(_) => return Err(leg.why().await),
+            }
+        }
+        let decision = self
+            .decide(name, act, condition, &parts)
+            .map_err(Stop::Told)?;
+        if decision.is_written {
+            self.carry_out(legs, &decision, until).await?;
+        }
+        Ok(Altered {
+            before: decision.before,
+            after: decision.after,
+            is_written: decision.is_written,
+        })
+    }
+
+    fn change_in(
+        &self,
+        k: usize,
+        name: &SequenceName,
+        act: &Act,
+        condition: Condition,
+    ) -> Result<ChangeRequest, Stop> {
+        let member = self.member(k).map_err(Stop::Told)?;
+        let key = CounterKey {
+            sequence: name.clone(),
+            period: act.period(),
+        };
+        let witness = match member.database.beat.witness() {
+            Ok(_) if act.is_dry_run() => None,
+            Ok(witness) => Some(witness),
+            Err(StoreError::Unavailable) => return Err(Stop::Told(missing(member))),
+            Err(error) => return Err(Stop::Told(error)),
+        };
+        Ok(ChangeRequest {
+            name: name.clone(),
+            store: Arc::clone(&self.name),
+            act: act.clone(),
+            condition,
+            max_sequences: self.bounds.max_sequences,
+            keyed_periods: self.bounds.keyed_periods,
+            witness,
+            last_seen: self.memory.spot(&key, k).seen,
+        })
+    }
+
+    /// Writes everywhere, and then commits everywhere.
+    async fn carry_out(
+        &self,
+        mut legs: Vec<Leg>,
+        decision: &Decision,
+        until: Instant,
+    ) -> Result<(), Stop> {
+        let plan = Plan {
+            after: decision.after.clone(),
+            removed_through: decision.removed_through.clone(),
+        };
+        for leg in &mut legs {
+            if let Some(way) = leg.plan.take() {
+                // Whether it was heard shows when it is not written.
+                let _gone = way.send(plan.clone());
+            }
+        }
+        if let Some(at) = first_unwritten(&mut legs, until).await {
+            let failed = legs.swap_remove(at);
+            // The others are undone as they are dropped.
+            return Err(failed.why().await);
+        }
+        let mut n_committed = 0;
+        let mut doubt = None;
+        for leg in legs {
+            match leg.commit().await {
+                Ok(()) => n_committed += 1,
+                // The first one decides: nothing was committed, and nothing will be.
+                Err(StatementFailure::NotCommitted(cause))
+                    if n_committed == 0 && doubt.is_none() =>
+                {
+                    return Err(again_or(&cause, StoreError::NotChanged));
+                }
+                // It is brought there when it is used next, as after any change that it missed.
+                Err(failure) => doubt = Some(failure),
+            }
+        }
+        match doubt {
+            None => Ok(()),
+            Some(failure) => {
+                tracing::warn!(
+                    target: TARGET,
+                    error = failure.cause().text(),
+                    committed = n_committed,
+                    "a change was not heard of from all databases"
+                );
+                Err(Stop::Told(StoreError::MayHaveChanged))
+            }
+        }
+    }
+}
+
+impl Leg {
+    /// Why it said nothing.
+    async fn why(self) -> Stop {
+        match self.task.await {
+            Ok(Err(
+                StatementFailure::NotCommitted(cause) | StatementFailure::MayHaveCommitted(cause),
+            )) => {
+                let is_in_the_way = matches!(
+                    cause,
+                    Cause::Contention
+                        | Cause::Interrupted
+                        | Cause::Duplicate
+                        | Cause::Broken(_)
+                        | Cause::Internal(_)
+                        // It may have waited for another change.
+                        | Cause::Silent
+                        | Cause::Busy
+                );
+                if matches!(cause, Cause::Silent) {
+                    // Where it answers nothing else either, the next attempt says so at once.
+                    self.member.fail_unless_it_answers().await;
+                }
+                if is_in_the_way {
+                    return Stop::Again;
+                }
+                self.member.fail();
+                Stop::Told(missing(&self.member))
+            }
+            Ok(Ok(_)) | Err(_) => Stop::Told(StoreError::NotChanged),
+        }
+    }
+
+    async fn commit(mut self) -> Result<(), StatementFailure> {
+        let never = || StatementFailure::NotCommitted(Cause::Interrupted);
+        let way = self.commit.take().ok_or_else(never)?;
+        let is_heard = way.send(()).is_ok();
+        let outcome = match self.task.await {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => Err(never()),
+            Ok(Err(failure)) => Err(failure),
+            Err(_stopped) => {
+                let cause = Cause::Broken("its task was stopped".to_owned());
+                Err(StatementFailure::MayHaveCommitted(cause))
+            }
+        };
+        match outcome {
+            // Before it heard the word it cannot have committed.
+            Err(StatementFailure::MayHaveCommitted(cause)) if !is_heard => {
+                Err(StatementFailure::NotCommitted(cause))
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+/// Opens a change in one database; what is found there comes through the receiver.
+fn open(
+    member: &Arc<Member>,
+    change: ChangeRequest,
+    until: Instant,
+) -> (Leg, oneshot::Receiver<Result<Part, StoreError>>) {
+    let (found, finding) = oneshot::channel();
+    let (plan, planned) = oneshot::channel();
+    let (written, writing) = oneshot::channel();
+    let (commit, committing) = oneshot::channel();
+    let word = Word {
+        found,
+        plan: planned,
+        written,
+        commit: committing,
+    };
+    let database = Arc::clone(&member.database);
+    let mut identity = database.identity.clone();
+    identity.stripe = database.stripe;
+    let connection = Arc::clone(&database.connection);
+    let task = database.handle().spawn(async move {
+        let part = connection.run(until, |database| leg::run(database, change, identity, word));
+        part.await
+    });
+    let leg = Leg {
+        member: Arc::clone(member),
+        task,
+        plan: Some(plan),
+        written: Some(writing),
+        commit: Some(commit),
+    };
+    (leg, finding)
+}
+
+/// The first that did not write what it should; waits for all.
+async fn first_unwritten(legs: &mut [Leg], until: Instant) -> Option<usize> {
+    for (at, leg) in legs.iter_mut().enumerate() {
+        let has_written = match leg.written.take() {
+            Some(writing) => {
+                let written = tokio::time::timeout_at(until.into(), writing).await;
+                written.is_ok_and(|written| written.is_ok())
+            }
+            None => true,
+        };
+        if !has_written {
+            return Some(at);
+        }
+    }
+    None
+}
+
+fn missing(member: &Member) -> StoreError {
+    if member.database.beat.has_gone_back() {
+        return StoreError::WentBack;
+    }
+    StoreError::Incomplete {
+        away: member.database.identity.to_string(),
+    }
+}
+
+fn again_or(cause: &Cause, error: StoreError) -> Stop {
+    if matches!(cause, Cause::Contention | Cause::Interrupted) {
+        Stop::Again
+    } else {
+        Stop::Told(error)
+    }
+}

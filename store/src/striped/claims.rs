@@ -1,0 +1,95 @@
+//! Where names live, as several databases say it: a claim is decided like a birth, by more than half
+//! of them.
+
+use std::{sync::Arc, time::Instant};
+
+use odometer_core::{definition::Definition, name::SequenceName};
+
+use super::{
+    agreement::{Answers, Found, Verdict, verdict},
+    store::Striped,
+};
+use crate::{Serving, StoreKind, claim, error::StoreError, outcome::LocalPlacement};
+
+/// Rounds of claims that others were in the way of.
+const ROUNDS: usize = 12;
+
+impl Striped {
+    /// What serves a sequence, with the store's name.
+    pub(crate) fn serving(&self, name: &str) -> Serving {
+        Serving {
+            store: name.to_owned(),
+            kind: StoreKind::Striped,
+            databases: self
+                .databases()
+                .map(|database| database.serving())
+                .collect(),
+            redis: None,
+        }
+    }
+
+    /// What is decided of where a name lives.
+    pub(crate) async fn home_of(&self, name: &SequenceName) -> Result<LocalPlacement, StoreError> {
+        if let Some(agreed) = self.agreements.get(name) {
+            return Ok(LocalPlacement::Here(agreed.definition));
+        }
+        let until = Instant::now() + self.bounds.deadline;
+        let answers = self.ask_all(name, until).await;
+        match verdict(&answers, self.members.len()) {
+            Verdict::Decided(found) | Verdict::Begun(found) => self.home(&found),
+            Verdict::Unborn => Ok(LocalPlacement::Nowhere),
+            Verdict::Unknown if answers.went_back => Err(StoreError::WentBack),
+            Verdict::Unknown => Err(StoreError::Unavailable),
+        }
+    }
+
+    /// Notes that a name is to live in the store that its definition names; what was noted, or
+    /// lives here, if that was earlier.
+    pub(crate) async fn claim(
+        &self,
+        name: &SequenceName,
+        definition: &Arc<Definition>,
+    ) -> Result<LocalPlacement, StoreError> {
+        let until = Instant::now() + self.bounds.deadline;
+        for _round in 0..ROUNDS {
+            let answers = self.ask_all(name, until).await;
+            match verdict(&answers, self.members.len()) {
+                Verdict::Decided(found) => return self.home(&found),
+                Verdict::Begun(found) if !found.is_claim() => return self.home(&found),
+                Verdict::Begun(found) => {
+                    self.claim_in(name, &found.definition, &answers).await?;
+                }
+                Verdict::Unborn => self.claim_in(name, definition, &answers).await?,
+                Verdict::Unknown if answers.went_back => return Err(StoreError::WentBack),
+                Verdict::Unknown => return Err(StoreError::Unavailable),
+            }
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        Err(StoreError::Deadline)
+    }
+
+    /// Notes a claim in the databases that answered, in their order, until one has it otherwise.
+    pub(crate) async fn claim_in(
+        &self,
+        name: &SequenceName,
+        definition: &Arc<Definition>,
+        answers: &Answers,
+    ) -> Result<(), StoreError> {
+        for k in &answers.answered {
+            let member = self.member(*k)?;
+            match member.database.claim(name, definition).await {
+                Ok(LocalPlacement::Elsewhere(claimed)) if claimed.store == definition.store => {}
+                Ok(_) => break,
+                Err(error @ StoreError::TooMany { .. }) => return Err(error),
+                Err(_) => member.fail(),
+            }
+        }
+        Ok(())
+    }
+
+    fn home(&self, found: &Found) -> Result<LocalPlacement, StoreError> {
+        claim::home(&found.standing, &self.member(found.k)?.database.identity)
+    }
+}

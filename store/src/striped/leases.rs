@@ -1,0 +1,217 @@
+//! A lease goes round the databases that are well until one of them has a worker id.
+//!
+//! Each has ids of its own, so none has to know what another one gives.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use odometer_process::clock::now_ms;
+
+use super::store::Striped;
+use crate::{
+    database::Database,
+    worker_lease::{
+        lease::{Choice, LeaseError, LeaseWanted, Share, WorkerLease, workers},
+        leasing::Asking,
+    },
+};
+
+/// What the databases have refused.
+#[derive(Default)]
+struct Refused {
+    went_back: bool,
+    is_late: bool,
+    /// One may have leased an id, which it takes back by itself.
+    is_uncertain: bool,
+    is_away: bool,
+    /// When the first id can be used.
+    from_ms: Option<i64>,
+    /// What is so in one database, and need not be in another.
+    here: Option<LeaseError>,
+}
+
+impl Refused {
+    fn note(&mut self, error: LeaseError) {
+        match error {
+            LeaseError::WentBack => self.went_back = true,
+            LeaseError::Deadline => self.is_late = true,
+            LeaseError::MayHaveHappened => self.is_uncertain = true,
+            LeaseError::Unavailable => self.is_away = true,
+            LeaseError::NoneUsable { from_ms } => {
+                let earliest = self.from_ms.map_or(from_ms, |known| known.min(from_ms));
+                self.from_ms = Some(earliest);
+            }
+            LeaseError::NoneFree { .. } => {}
+            LeaseError::Held { .. }
+            | LeaseError::Lost
+            | LeaseError::OtherWidth { .. }
+            | LeaseError::ClockAhead { .. }
+            | LeaseError::TooManyPools { .. }
+            | LeaseError::NotOfTheLease { .. }
+            | LeaseError::OldSchema => {
+                self.here.get_or_insert(error);
+            }
+        }
+    }
+
+    /// Why there is none. A database that is away may have one.
+    fn reason(self, bits: u32) -> LeaseError {
+        if self.is_uncertain {
+            LeaseError::MayHaveHappened
+        } else if let Some(error) = self.here {
+            error
+        } else if let Some(from_ms) = self.from_ms {
+            LeaseError::NoneUsable { from_ms }
+        } else if self.went_back {
+            LeaseError::WentBack
+        } else if self.is_late {
+            LeaseError::Deadline
+        } else if self.is_away {
+            LeaseError::Unavailable
+        } else {
+            let workers = workers(bits);
+            LeaseError::NoneFree { workers }
+        }
+    }
+}
+
+impl Striped {
+    /// The database that leases an id.
+    pub(crate) fn owner_of(&self, worker: u32) -> Result<&Arc<Database>, LeaseError> {
+        let is_its = |database: &&Arc<Database>| Share::of(database.identity.stripe).has(worker);
+        self.databases().find(is_its).ok_or(LeaseError::Unavailable)
+    }
+
+    pub(crate) async fn lease(
+        &self,
+        wanted: &LeaseWanted,
+        store: usize,
+    ) -> Result<WorkerLease, LeaseError> {
+        let until = Instant::now() + self.bounds.deadline;
+        if let Choice::Exact(worker) = wanted.choice {
+            return self
+                .owner_of(worker)?
+                .lease(Asking::new(wanted.clone(), store, until))
+                .await;
+        }
+        // What can be used at once in one database is better than what has to rest in another.
+        let mut now = wanted.clone();
+        now.usable_by_ms = wanted.usable_by_ms.or_else(|| Some(now_ms()));
+        let order = self.order_of_leases(wanted, until).await;
+        match self.go_round(&now, &order, store, until).await {
+            Err(LeaseError::NoneUsable { .. }) if wanted.usable_by_ms.is_none() => {
+                self.go_round(wanted, &order, store, until).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn go_round(
+        &self,
+        wanted: &LeaseWanted,
+        order: &[usize],
+        store: usize,
+        until: Instant,
+    ) -> Result<WorkerLease, LeaseError> {
+        let mut refused = Refused::default();
+        for k in order {
+            if Instant::now() >= until {
+                return Err(LeaseError::Deadline);
+            }
+            let Some(member) = self.members.get(*k) else {
+                continue;
+            };
+            let part = self.part_of(*k, until);
+            let asking = Asking::new(wanted.clone(), store, part);
+            match member.database.lease(asking).await {
+                Ok(lease) => {
+                    member.succeed();
+                    return Ok(lease);
+                }
+                Err(error) => {
+                    let is_ill = matches!(
+                        error,
+                        LeaseError::Unavailable
+                            | LeaseError::Deadline
+                            | LeaseError::MayHaveHappened
+                            | LeaseError::WentBack
+                    );
+                    if is_ill {
+                        member.fail();
+                    }
+                    refused.note(error);
+                }
+            }
+        }
+        Err(refused.reason(wanted.bits))
+    }
+
+    /// The databases that have ids of this width: first one that has the former id of this holder, then
+    /// those that are well, each in its turn, and as a last resort the others.
+    async fn order_of_leases(&self, wanted: &LeaseWanted, until: Instant) -> Vec<usize> {
+        let has_ids = |k: &usize| {
+            let member = self.members.get(*k);
+            member.is_some_and(|it| Share::of(it.database.identity.stripe).has_any(wanted.bits))
+        };
+        let mut order = self.order(self.lease_turn.fetch_add(1, Ordering::Relaxed));
+        order.retain(has_ids);
+        let asking = order.iter().map(async |k| {
+            let member = self.members.get(*k).filter(|member| member.is_well())?;
+            let patience = Instant::now() + Duration::from_millis(500);
+            let until = self.part_of(*k, until).min(patience);
+            let had = member.database.has_former(wanted, until).await;
+            had.then_some(*k)
+        });
+        let former = join_all(asking).await.into_iter().flatten().next();
+        if let Some(former) = former {
+            order.retain(|k| *k != former);
+            order.insert(0, former);
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(errors: Vec<LeaseError>) -> LeaseError {
+        let mut refused = Refused::default();
+        for error in errors {
+            refused.note(error);
+        }
+        refused.reason(10)
+    }
+
+    #[test]
+    fn what_one_database_lacks_another_may_have() {
+        let none = || LeaseError::NoneFree { workers: 1024 };
+        let late = |from_ms| LeaseError::NoneUsable { from_ms };
+        assert!(matches!(
+            reason(vec![none(), none()]),
+            LeaseError::NoneFree { workers: 1024 }
+        ));
+        assert!(matches!(
+            reason(vec![none(), LeaseError::Unavailable]),
+            LeaseError::Unavailable
+        ));
+        let earliest = reason(vec![late(9), none(), late(7)]);
+        assert!(matches!(earliest, LeaseError::NoneUsable { from_ms: 7 }));
+        assert!(matches!(
+            reason(vec![
+                none(),
+                LeaseError::MayHaveHappened,
+                LeaseError::Unavailable
+            ]),
+            LeaseError::MayHaveHappened
+        ));
+        let ahead = LeaseError::ClockAhead { by_ms: 400_000 };
+        assert!(matches!(
+            reason(vec![none(), ahead]),
+            LeaseError::ClockAhead { .. }
+        ));
+    }
+}

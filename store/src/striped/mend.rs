@@ -1,0 +1,249 @@
+//! A database that lacks what the others agreed on of a name gets it, before it serves that name.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use entity::{counter, meta, sequence};
+use odometer_core::{
+    definition::{Definition, Stripe},
+    name::SequenceName,
+    period::CounterKey,
+};
+use odometer_database::session::{DatabaseConnection, DatabaseTransaction};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
+
+use super::{agreement::Found, store::Striped};
+use crate::change::counters;
+use crate::error;
+use crate::error::StoreError;
+use crate::heartbeat::HeartbeatGuard;
+use crate::reservation::guide::counts_alike;
+use crate::rows::{
+    catalog::{self, NO_PERIOD},
+    creation_baseline::CreationBaseline,
+    new_counter::NewCounter,
+    sequence::SequenceRow,
+};
+
+/// For one transaction of a database that is well.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a database is to have of a name.
+struct Mend {
+    name: SequenceName,
+    stripe: Stripe,
+    definition: Arc<Definition>,
+    text: String,
+    state: String,
+    version: i64,
+    removed_through: String,
+    /// No number below it is issued.
+    floor: i64,
+    /// Where its counter begins at least: as far as this process saw it.
+    above: i64,
+    /// Whether more than half of the databases hold it: then a row that is otherwise gives way.
+    is_decided: bool,
+    witness: HeartbeatGuard,
+}
+
+/// What became of it.
+enum Mended {
+    Done,
+    /// The database went back.
+    Contradicted,
+    TooLow,
+    Headless,
+}
+
+impl Striped {
+    /// Gives a database what was decided of a name.
+    ///
+    /// # Errors
+    /// It did not take it.
+    pub(crate) async fn mend_decided(
+        &self,
+        k: usize,
+        name: &SequenceName,
+        found: &Found,
+        until: Instant,
+    ) -> Result<(), StoreError> {
+        self.give(k, name, found, true, until).await
+    }
+
+    /// Gives a database what was begun of a name, where it has nothing of that name.
+    ///
+    /// # Errors
+    /// It did not take it.
+    pub(crate) async fn mend_begun(
+        &self,
+        k: usize,
+        name: &SequenceName,
+        found: &Found,
+        until: Instant,
+    ) -> Result<(), StoreError> {
+        self.give(k, name, found, false, until).await
+    }
+
+    async fn give(
+        &self,
+        k: usize,
+        name: &SequenceName,
+        found: &Found,
+        is_decided: bool,
+        until: Instant,
+    ) -> Result<(), StoreError> {
+        let member = self.member(k)?;
+        let key = CounterKey::whole(name.clone());
+        let seen = self.memory.spot(&key, k).seen;
+        let counter = found.standing.counter();
+        let witness = member.database.beat.witness()?;
+        let mend = Mend {
+            name: name.clone(),
+            stripe: member.database.stripe,
+            definition: Arc::clone(&found.definition),
+            text: found.standing.definition.clone(),
+            state: found.standing.state.clone(),
+            version: found.version(),
+            removed_through: found.standing.periods_removed_through.clone(),
+            floor: counter.map_or(found.definition.start, |counter| counter.floor),
+            above: seen.map_or(0, |seen| seen.next_value),
+            is_decided,
+            witness: witness.clone(),
+        };
+        let until = until.min(Instant::now() + PATIENCE);
+        let mending = member
+            .database
+            .connection
+            .run(until, |database| mend.run(database));
+        match mending.await {
+            Ok(Mended::Done) => Ok(()),
+            Ok(Mended::Contradicted) => {
+                member.database.beat.contradicted(&witness);
+                Err(StoreError::WentBack)
+            }
+            Ok(Mended::TooLow) => {
+                member.database.beat.note_name_went_back(name);
+                Err(StoreError::WentBack)
+            }
+            Ok(Mended::Headless) => Err(error::without_counter(name)),
+            Err(failure) => Err(error::unexpected(name, &failure)),
+        }
+    }
+}
+
+impl Mend {
+    async fn run(self, database: DatabaseConnection) -> Result<Mended, DbErr> {
+        let transaction = database.begin().await?;
+        let outcome = self.within(&transaction).await?;
+        if matches!(outcome, Mended::Done) {
+            transaction.commit().await?;
+        } else {
+            transaction.rollback().await?;
+        }
+        Ok(outcome)
+    }
+
+    async fn within(&self, transaction: &DatabaseTransaction) -> Result<Mended, DbErr> {
+        let find = sequence::Entity::find_by_id(self.name.as_str().to_owned());
+        let row = transaction.holding(find).one(transaction).await?;
+        if self.version > 0 {
+            self.announce(transaction).await?;
+        }
+        let Some(ground) = CreationBaseline::hold(transaction, &self.witness).await? else {
+            return Ok(Mended::Contradicted);
+        };
+        match row {
+            None => self.insert(transaction, ground).await,
+            Some(row) if self.is_decided => self.update(transaction, row).await,
+            Some(_) => Ok(Mended::Done),
+        }
+    }
+
+    /// Replicas that poll this database learn of a change that it had not.
+    async fn announce(&self, transaction: &DatabaseTransaction) -> Result<(), DbErr> {
+        meta::Entity::update_many()
+            .col_expr(meta::Column::DefinitionsVersion, Expr::val(self.version))
+            .filter(meta::Column::Id.eq(1))
+            .filter(meta::Column::DefinitionsVersion.lt(self.version))
+            .exec(transaction)
+            .await?;
+        Ok(())
+    }
+
+    async fn insert(
+        &self,
+        transaction: &DatabaseTransaction,
+        ground: CreationBaseline,
+    ) -> Result<Mended, DbErr> {
+        let counted = self.stripe.view(&self.definition);
+        let first = ground.first(&counted);
+        if first < self.above {
+            return Ok(Mended::TooLow);
+        }
+        self.row(self.version, &self.removed_through)
+            .insert(transaction)
+            .await?;
+        let mut newborn = NewCounter::at(first, &self.definition, self.stripe, ground);
+        newborn.floor = newborn.floor.max(self.floor);
+        let from_floor = counted.first_from(newborn.floor).unwrap_or(first);
+        newborn.next_value = newborn.next_value.max(from_floor);
+        newborn
+            .insert(transaction, &CounterKey::whole(self.name.clone()))
+            .await?;
+        Ok(Mended::Done)
+    }
+
+    /// Nothing that was reserved here was of another definition than the one that was decided, so
+    /// that its counter may go over to the grid of that one; it never falls.
+    async fn update(
+        &self,
+        transaction: &DatabaseTransaction,
+        row: sequence::Model,
+    ) -> Result<Mended, DbErr> {
+        let is_alike = catalog::read_definition(&row.definition, &self.definition.store)
+            .is_ok_and(|definition| counts_alike(&definition, &self.definition));
+        if is_alike && row.version > self.version {
+            return Ok(Mended::Done);
+        }
+        let head = (self.name.as_str().to_owned(), NO_PERIOD.to_owned());
+        let find = transaction.holding(counter::Entity::find_by_id(head));
+        let Some(counter) = find.one(transaction).await? else {
+            return Ok(Mended::Headless);
+        };
+        let whole = CounterKey::whole(self.name.clone());
+        counters::raise(transaction, &whole).await?;
+        let version = self.version.max(row.version);
+        let removed_through = self
+            .removed_through
+            .as_str()
+            .max(&row.periods_removed_through);
+        self.row(version, removed_through)
+            .update(transaction)
+            .await?;
+        let counted = self.stripe.view(&self.definition);
+        let floor = self.floor.max(counter.floor);
+        let reached = counter.next_value.max(floor);
+        let Some(next_value) = counted.on_grid(reached) else {
+            return Ok(Mended::Headless);
+        };
+        counters::update(&whole)
+            .col_expr(counter::Column::Floor, Expr::val(floor))
+            .col_expr(counter::Column::NextValue, Expr::val(next_value))
+            .exec(transaction)
+            .await?;
+        Ok(Mended::Done)
+    }
+
+    fn row<'a>(&'a self, version: i64, removed_through: &'a str) -> SequenceRow<'a> {
+        SequenceRow {
+            name: &self.name,
+            kind: self.definition.kind,
+            definition: self.text.clone(),
+            state: &self.state,
+            version,
+            removed_through: Some(removed_through),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! How several databases look together: what all that are well have, merged.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use odometer_core::{
+    name::SequenceName,
+    period::{CounterKey, Period},
+};
+
+use super::{
+    agreement::{Found, Verdict, verdict},
+    store::Striped,
+};
+use crate::{
+    JournalBlock, Listed, Page, SeenCounter, Trace, database::Database, error::StoreError,
+    journal::recent, outcome::BLOCKS_SHOWN,
+};
+
+impl Striped {
+    /// Asks all databases that are well, and at least one; what went wrong is of the last one.
+    async fn each<T, F, Fut>(&self, ask: F) -> Result<Vec<T>, StoreError>
+    where
+        F: Fn(Arc<Database>) -> Fut,
+        Fut: Future<Output = Result<T, StoreError>>,
+    {
+        let well = self.members.iter().filter(|member| member.is_well());
+        let asking = well.map(|member| ask(Arc::clone(&member.database)));
+        let mut error = StoreError::Unavailable;
+        let mut said = Vec::new();
+        for outcome in join_all(asking).await {
+            match outcome {
+                Ok(one) => said.push(one),
+                Err(failed) => error = failed,
+            }
+        }
+        if said.is_empty() {
+            Err(error)
+        } else {
+            Ok(said)
+        }
+    }
+
+    /// At most `limit` counters that are in use, those used most recently first in each database.
+    pub(crate) async fn recently_used(&self, limit: usize) -> Result<Vec<CounterKey>, StoreError> {
+        let all = self
+            .each(|database| async move { database.recently_used(limit).await })
+            .await?;
+        let mut met = HashSet::new();
+        let mut merged = recent::in_turn(all, usize::MAX);
+        merged.retain(|key| met.insert(key.clone()));
+        merged.truncate(limit);
+        Ok(merged)
+    }
+
+    pub(crate) async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
+        let all = self
+            .each(|database| async move { Ok(database.names_like(name, patience).await) })
+            .await;
+        // A suggestion is a courtesy.
+        let all: BTreeSet<String> = all.unwrap_or_default().into_iter().flatten().collect();
+        all.into_iter().collect()
+    }
+
+    /// A page of definitions, of each name the newest that a database has.
+    pub(crate) async fn list(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: u64,
+    ) -> Result<Page, StoreError> {
+        let pages = self
+            .each(|database| async move { database.list(prefix, after, limit).await })
+            .await?;
+        let has_more = pages.iter().any(|page| page.next.is_some());
+        let mut merged: BTreeMap<String, Listed> = BTreeMap::new();
+        for listed in pages.into_iter().flat_map(|page| page.sequences) {
+            let name = listed.name.as_str().to_owned();
+            let is_newer = |known: &Listed| listed.version > known.version;
+            if merged.get(&name).is_none_or(is_newer) {
+                merged.insert(name, listed);
+            }
+        }
+        Ok(Page::of(merged.into_values().collect(), limit, has_more))
+    }
+
+    /// What the databases that are well have of a name and one of its counters; the counter's high-water
+    /// mark is the lowest number above all that any of them has reserved.
+    pub(crate) async fn look_up(
+        &self,
+        key: &CounterKey,
+    ) -> Result<(Listed, Option<SeenCounter>), StoreError> {
+        let (newest, alike) = self.look(key).await?;
+        if is_removed(&alike, &key.period) {
+            return Err(StoreError::PeriodRemoved);
+        }
+        let read = alike.iter().filter_map(|found| {
+            let stripe = self.member(found.k).ok()?.database.identity.stripe;
+            let next_value = found.standing.counter()?.seen.next_value;
+            Some(stripe.reached(&newest.definition, next_value))
+        });
+        let remembered = self.reached_of(key, &newest.definition, None);
+        let seen = read.max().map(|read| SeenCounter {
+            next_value: remembered.map_or(read, |remembered| read.max(remembered)),
+            version: 0,
+        });
+        let listed = Listed {
+            name: key.sequence.clone(),
+            state: newest.standing.state.clone(),
+            version: newest.version(),
+            definition: Arc::clone(&newest.definition),
+        };
+        Ok((listed, seen))
+    }
+
+    /// Below what nothing of a counter is issued; `None` where its period is removed.
+    pub(crate) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
+        let (_newest, alike) = self.look(key).await?;
+        if is_removed(&alike, &key.period) {
+            return Ok(None);
+        }
+        let floors = alike.iter().filter_map(|found| found.standing.counter());
+        let highest = floors.map(|counter| counter.floor).max();
+        Ok(Some(highest.unwrap_or(i64::MIN)))
+    }
+
+    /// The newest that the databases have of a name, and what is of the same sequence.
+    async fn look(&self, key: &CounterKey) -> Result<(Found, Vec<Found>), StoreError> {
+        let until = Instant::now() + self.bounds.deadline;
+        let answers = self.ask_all_of(key, until).await;
+        let known = self.agreements.get(&key.sequence);
+        let decided = match verdict(&answers, self.members.len()) {
+            Verdict::Decided(found) => Some(found),
+            Verdict::Unborn => return Err(StoreError::NotFound),
+            Verdict::Begun(_) if known.is_none() => return Err(StoreError::NotFound),
+            Verdict::Begun(_) | Verdict::Unknown => None,
+        };
+        let is_of_it = |found: &&Found| match (&decided, &known) {
+            (Some(decided), _) => {
+                let agreed = &decided.definition;
+                crate::reservation::guide::counts_alike(agreed, &found.definition)
+            }
+            (None, Some(known)) => known.is_like(&found.definition),
+            (None, None) => false,
+        };
+        let alike: Vec<Found> = answers.found.iter().filter(is_of_it).cloned().collect();
+        let newest = alike.iter().max_by_key(|found| found.version()).cloned();
+        match newest {
+            Some(newest) if newest.is_claim() => {
+                Err(StoreError::Elsewhere(Arc::clone(&newest.definition)))
+            }
+            Some(newest) => Ok((newest, alike)),
+            None if answers.went_back => Err(StoreError::WentBack),
+            None => Err(StoreError::Unavailable),
+        }
+    }
+
+    /// Rows of a sequence's journals: of the periods that sort last, the highest first.
+    pub(crate) async fn blocks(
+        &self,
+        name: &SequenceName,
+    ) -> Result<Vec<JournalBlock>, StoreError> {
+        let all = self
+            .each(|database| async move { database.blocks(name).await })
+            .await?;
+        let mut rows: Vec<JournalBlock> = all.into_iter().flatten().collect();
+        rows.sort_by(|one, other| {
+            let place = |row: &JournalBlock| (row.period.as_str().to_owned(), row.first);
+            place(other).cmp(&place(one))
+        });
+        rows.truncate(BLOCKS_SHOWN.into());
+        Ok(rows)
+    }
+
+    /// What is known of one number, by the database that has it.
+    pub(crate) async fn trace(&self, key: &CounterKey, value: i64) -> Result<Trace, StoreError> {
+        let (newest, _alike) = self.look(&CounterKey::whole(key.sequence.clone())).await?;
+        let stripe = self.member(0)?.database.identity.stripe;
+        // One that nobody has was reserved nowhere, as any of them can tell.
+        let has_it = stripe.index_of(&newest.definition, value);
+        let k = has_it.map_or(newest.k, usize::from);
+        let mut trace = self.member(k)?.database.trace(key, value).await?;
+        let seen = self.memory.spot(key, k).seen;
+        let went_back = seen.is_some_and(|seen| {
+            trace.seen.version < seen.version || trace.seen.next_value < seen.next_value
+        });
+        if went_back {
+            return Err(StoreError::WentBack);
+        }
+        // Compared with what this process knows of all of them together.
+        trace.seen = SeenCounter {
+            next_value: i64::MAX,
+            version: 0,
+        };
+        Ok(trace)
+    }
+}
+
+/// Whether one of the databases has removed a period.
+fn is_removed(alike: &[Found], period: &Period) -> bool {
+    alike.iter().any(|found| found.standing.has_removed(period))
+}

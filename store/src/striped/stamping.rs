@@ -1,0 +1,99 @@
+//! Stamping: `odometer migrate` says to each database of a store which numbers it has.
+
+use odometer_core::definition::{MAX_STRIPES, Stripe};
+use odometer_database::{
+    failure::StatementFailure, file_lock::FileLock, fitness::fitness_of,
+    session::DatabaseConnection, start_error::StartError, target::Target,
+};
+
+use crate::{
+    identity::DatabaseIdentity,
+    installation_id::{self, InstallationId, WrongInstallation},
+    settings::DatabaseSettings,
+};
+
+/// Stamps the databases of one store, in their order, where that is not done; how many it did.
+///
+/// All have to be there, with a schema: only then is it known that none of them is another
+/// store's. Interrupted, it is gone on with by the next run.
+///
+/// # Errors
+/// Why it could not be done, naming the database.
+pub(crate) async fn stamp(databases: &[DatabaseSettings]) -> Result<usize, StartError> {
+    check_count(databases)?;
+    let mut found = Vec::with_capacity(databases.len());
+    for settings in databases {
+        let identity = &settings.identity;
+        let stamp = Box::pin(on(settings, async |database| {
+            installation_id::read(database).await
+        }));
+        found.push((identity.clone(), stamp.await?));
+    }
+    let cluster_id = installation_id::agreed(&found)?;
+    let mut n_stamped = 0;
+    for (settings, (identity, stamp)) in databases.iter().zip(&found) {
+        if !matches!(
+            installation_id::misplaced(identity, stamp),
+            Some(WrongInstallation::Unstamped(_))
+        ) {
+            continue;
+        }
+        let writing = on(settings, async |database| {
+            installation_id::write(database, identity, &cluster_id).await?;
+            installation_id::read(database).await
+        });
+        check(identity, &Box::pin(writing).await?)?;
+        n_stamped += 1;
+    }
+    Ok(n_stamped)
+}
+
+/// That each of them can have numbers of its own.
+pub(crate) fn check_count(databases: &[DatabaseSettings]) -> Result<(), StartError> {
+    let has_own = databases
+        .iter()
+        .all(|settings| settings.identity.stripe != Stripe::WHOLE);
+    if has_own {
+        return Ok(());
+    }
+    Err(StartError::Configuration(format!(
+        "stores: at most {MAX_STRIPES} databases share a store"
+    )))
+}
+
+/// That another run was not faster with something else.
+fn check(identity: &DatabaseIdentity, stamp: &InstallationId) -> Result<(), StartError> {
+    match installation_id::misplaced(identity, stamp) {
+        None => Ok(()),
+        Some(WrongInstallation::Unstamped(reason) | WrongInstallation::Wrong(reason)) => {
+            Err(StartError::Configuration(reason).of(&identity.label))
+        }
+    }
+}
+
+/// Runs something on a connection of its own.
+async fn on<T>(
+    settings: &DatabaseSettings,
+    work: impl AsyncFnOnce(&DatabaseConnection) -> Result<T, sea_orm::DbErr>,
+) -> Result<T, StartError> {
+    let outcome = on_target(settings, work).await;
+    outcome.map_err(|error| error.of(&settings.identity.label))
+}
+
+async fn on_target<T>(
+    settings: &DatabaseSettings,
+    work: impl AsyncFnOnce(&DatabaseConnection) -> Result<T, sea_orm::DbErr>,
+) -> Result<T, StartError> {
+    let target = Target::parse(&settings.url)?;
+    let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
+    let (acquire, longest) = (
+        settings.bounds.statement.acquire,
+        Some(settings.bounds.statement.timeout),
+    );
+    let reached = DatabaseConnection::reach(&target, acquire, longest, |it| it.single(acquire));
+    let database = Box::pin(reached).await.map_err(StartError::from)?;
+    let outcome = work(&database).await;
+    // Nothing was left on the connection that closing could lose.
+    let _closed = database.close().await;
+    outcome.map_err(|error| fitness_of(&StatementFailure::from(error)).into())
+}

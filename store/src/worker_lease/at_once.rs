@@ -1,0 +1,218 @@
+//! A lease whose row is known is taken again, renewed or ended in one statement, without a look.
+//!
+//! The statement says all that a look would have found: the version, the recovery, and the moment by
+//! the database's clock. Where one is otherwise nothing is done, and it is looked.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use entity::worker_lease;
+
+use super::{
+    holding::Renewal,
+    lease::{Choice, LeaseError, LeaseKey, Pool, WorkerLease, millis},
+    leasing::Asking,
+    statements::{Ground, Written},
+    uncertainty::{Clocks, Doubt, Stop, signed, unsigned},
+};
+use crate::database::Database;
+
+/// What became of an end's first attempt.
+pub(crate) enum First {
+    Ended,
+    /// It is not known here how the row is, or what the attempt came to.
+    Unknown,
+    /// The row was not as it was known.
+    Otherwise,
+}
+
+impl Database {
+    /// The first attempt of a lease; `None` where others have to follow.
+    pub(crate) async fn lease_first(
+        self: &Arc<Self>,
+        asking: &mut Asking,
+    ) -> Result<Option<WorkerLease>, LeaseError> {
+        let first = self.lease_at_once(asking).await;
+        let leased = self.followed(first, &mut asking.doubt);
+        match &leased {
+            Ok(Some(lease)) => self.given.note(&lease.key, &self.beat),
+            Ok(None) => {}
+            Err(_) => self.take_back_uncertain(asking, None),
+        }
+        leased
+    }
+
+    /// As [`Database::lease_first`], of a renewal.
+    pub(crate) async fn renew_first(
+        &self,
+        key: &LeaseKey,
+        ttl: Option<Duration>,
+        until: Instant,
+        doubt: &mut Doubt,
+    ) -> Result<Option<WorkerLease>, LeaseError> {
+        let renewed = self.renew_at_once(key, ttl, until).await;
+        let renewed = self.followed(renewed, doubt)?;
+        if let Some(lease) = &renewed {
+            self.given.note(&lease.key, &self.beat);
+        }
+        Ok(renewed)
+    }
+
+    /// As [`Database::lease_first`], of an end.
+    pub(crate) async fn end_first(
+        &self,
+        key: &LeaseKey,
+        unused_from_ms: Option<i64>,
+        until: Instant,
+        doubt: &mut Doubt,
+    ) -> Result<First, LeaseError> {
+        let ended = self.end_at_once(key, unused_from_ms, until).await;
+        let ended = self.followed(ended.map(Some), doubt)?;
+        Ok(ended.unwrap_or(First::Unknown))
+    }
+
+    /// What a first attempt came to; `None` where others follow it.
+    fn followed<T>(
+        &self,
+        first: Result<Option<T>, Stop>,
+        doubt: &mut Doubt,
+    ) -> Result<Option<T>, LeaseError> {
+        match first {
+            Ok(done) => Ok(done),
+            Err(Stop::Conflict) => Ok(None),
+            Err(Stop::Told(error)) => Err(error),
+            Err(Stop::Failed(failure)) => self.judge(&failure, doubt).map(|()| None),
+        }
+    }
+
+    /// Takes the id again that this holder gave back here; `None` where it has to be looked.
+    pub(crate) async fn lease_at_once(
+        self: &Arc<Self>,
+        asking: &mut Asking,
+    ) -> Result<Option<WorkerLease>, Stop> {
+        self.know_leases(asking.until).await?;
+        let wanted = &asking.wanted;
+        if !asking.is_first() || wanted.choice != Choice::Any {
+            return Ok(None);
+        }
+        let (clocks, witness, pool) = (Clocks::read(), self.witness()?, wanted.pool.key());
+        let era = witness.era();
+        let former = self.known.former(&pool, &wanted.holder, era);
+        let (Some(row), Some(moment), Some(footing)) = (
+            former,
+            self.known.moment(clocks.sent),
+            self.known.footing(era),
+        ) else {
+            return Ok(None);
+        };
+        let is_named = matches!(wanted.pool, Pool::Named(_));
+        let from_ms = footing.unused_from_ms(is_named, Some(&row), moment.earliest_ms);
+        let until_ms = clocks.until(moment.latest_ms, wanted.ttl);
+        // One that rests still may not be the best, and one without time is none.
+        let is_usable = from_ms <= moment.earliest_ms
+            && from_ms < until_ms
+            && wanted.usable_by_ms.is_none_or(|by_ms| from_ms <= by_ms);
+        if unsigned(row.bits) != wanted.bits || !is_usable {
+            return Ok(None);
+        }
+        let written = Written {
+            pool,
+            worker: unsigned(row.worker),
+            bits: wanted.bits,
+            holder: row.holder.clone(),
+            token_hash: asking.token.hash(),
+            from_ms,
+            until_ms,
+            expires_ms: moment.latest_ms.saturating_add(millis(wanted.ttl)),
+            ttl_ms: millis(wanted.ttl),
+            version: row.version,
+            ours_ms: clocks.ours_ms,
+            moment: Some(moment),
+            witness,
+        };
+        let ground = Ground {
+            stripe: self.identity.stripe,
+            recovered_at: footing.recovered_at,
+        };
+        let skew_ms = moment.skew_ms(clocks.ours_ms);
+        let taking = self.write(asking, clocks, skew_ms, (written, ground), false);
+        match taking.await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(Stop::Conflict) => {
+                self.known.forget(&row.pool, row.worker, row.version);
+                Ok(None)
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Renews a lease that was given here; `None` where it has to be looked.
+    pub(crate) async fn renew_at_once(
+        &self,
+        key: &LeaseKey,
+        ttl: Option<Duration>,
+        until: Instant,
+    ) -> Result<Option<WorkerLease>, Stop> {
+        self.know_leases(until).await?;
+        let (clocks, witness) = (Clocks::read(), self.witness()?);
+        let row = self.held(key, witness.era());
+        let (Some(row), Some(moment)) = (row, self.known.moment(clocks.sent)) else {
+            return Ok(None);
+        };
+        let version = row.version;
+        let mut renewal = Renewal::of(row, ttl, clocks, moment.latest_ms, witness);
+        renewal.written.moment = Some(moment);
+        let skew_ms = moment.skew_ms(clocks.ours_ms);
+        let renewed = self.renew(key, renewal, clocks, skew_ms, until).await;
+        self.unless_otherwise(key, version, renewed)
+    }
+
+    /// Ends a lease that was given here.
+    async fn end_at_once(
+        &self,
+        key: &LeaseKey,
+        unused_from_ms: Option<i64>,
+        until: Instant,
+    ) -> Result<First, Stop> {
+        self.know_leases(until).await?;
+        let witness = self.witness()?;
+        let Some(row) = self.held(key, witness.era()) else {
+            return Ok(First::Unknown);
+        };
+        let lease = row.reserved_from..=row.reserved_until;
+        if unused_from_ms.is_some_and(|unused_ms| !lease.contains(&unused_ms)) {
+            return Ok(First::Unknown);
+        }
+        let version = row.version;
+        let ended = self.end(row, unused_from_ms, witness, until).await;
+        let ended = self.unless_otherwise(key, version, ended)?;
+        Ok(ended.map_or(First::Otherwise, |()| First::Ended))
+    }
+
+    /// The row of a lease as this process left it.
+    fn held(&self, key: &LeaseKey, era: u64) -> Option<worker_lease::Model> {
+        let row = self.known.held(key.pool.key(), signed(key.worker), era)?;
+        let is_its = row.token_hash == key.token.hash() && row.version >= key.least_version(era);
+        is_its.then_some(row)
+    }
+
+    /// What was done; `None` where the row was not as it was known.
+    fn unless_otherwise<T>(
+        &self,
+        key: &LeaseKey,
+        version: i64,
+        outcome: Result<T, Stop>,
+    ) -> Result<Option<T>, Stop> {
+        match outcome {
+            Ok(done) => Ok(Some(done)),
+            Err(Stop::Conflict) => {
+                let (pool, worker) = (key.pool.key(), signed(key.worker));
+                self.known.forget(&pool, worker, version);
+                Ok(None)
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What every statement about a lease begins and ends with: the clocks, the ground it stands on, and
+//! what a failure means.
+
+use std::time::Instant;
+
+use migration::{Installed, WORKER_LEASES};
+use odometer_database::{
+    connection::Health,
+    failure::{Cause, StatementFailure},
+    session::DatabaseConnection,
+};
+
+use super::{
+    given::Verdict,
+    lease::{LeaseError, MOST_AHEAD_MS, Pool},
+    look::{Clock, Footing},
+};
+use crate::database::Database;
+use crate::error::StoreError;
+use crate::heartbeat::HeartbeatGuard;
+use crate::worker_lease::uncertainty::{Clocks, Doubt, Stop, certain};
+
+/// By which the log calls what happens here.
+const TARGET: &str = "odometer::store::worker_lease::attempt";
+
+impl Database {
+    /// Whether a failure may pass; what is told of one after which nothing more is tried.
+    pub(crate) fn judge(
+        &self,
+        failure: &StatementFailure,
+        doubt: &mut Doubt,
+    ) -> Result<(), LeaseError> {
+        // Whatever the cause: what may be in the database is told first.
+        doubt.note(failure);
+        let error = match failure.cause() {
+            Cause::Contention
+            | Cause::Interrupted
+            | Cause::Duplicate
+            | Cause::Broken(_)
+            | Cause::Internal(_) => return Ok(()),
+            Cause::Silent | Cause::Busy => LeaseError::Deadline,
+            Cause::NoConnection(_)
+            | Cause::Away(_)
+            | Cause::Refused(_)
+            | Cause::ReadOnly(_)
+            | Cause::DiskFull(_) => LeaseError::Unavailable,
+            Cause::Denied(text) | Cause::Server(text) => {
+                // The schema may be another one by now.
+                self.given.forget_schema();
+                tracing::error!(target: TARGET, error = %text, "the database refuses a statement about a worker id");
+                LeaseError::Unavailable
+            }
+        };
+        Err(doubt.told(error))
+    }
+
+    /// That the database answers and its schema has leases, which is asked until it has.
+    pub(crate) async fn know_leases(&self, until: Instant) -> Result<(), Stop> {
+        if self.health() != Health::Up {
+            return Err(LeaseError::Unavailable.into());
+        }
+        if self.given.knows_schema() {
+            return Ok(());
+        }
+        let read = self
+            .connection
+            .run(until, |database: DatabaseConnection| async move {
+                Installed::read(&database).await
+            });
+        let installed = read.await.map_err(certain)?;
+        if installed.is_none_or(|installed| installed.schema_version < WORKER_LEASES) {
+            return Err(LeaseError::OldSchema.into());
+        }
+        self.given.note_schema();
+        Ok(())
+    }
+
+    pub(crate) fn witness(&self) -> Result<HeartbeatGuard, LeaseError> {
+        self.beat.witness().map_err(|error| {
+            if matches!(error, StoreError::WentBack) {
+                LeaseError::WentBack
+            } else {
+                LeaseError::Unavailable
+            }
+        })
+    }
+
+    /// That the database has not gone back; its clock is taken notice of, and its footing where that
+    /// was looked at, too.
+    pub(crate) fn check_clock(
+        &self,
+        (clock, footing): (Clock, Option<Footing>),
+        witness: &HeartbeatGuard,
+        clocks: Clocks,
+    ) -> Result<(), LeaseError> {
+        self.note_clock(clocks.skew_ms(clock.now_ms));
+        if witness.is_borne_out_by(clock.beat) {
+            let (sent, era) = (clocks.sent, witness.era());
+            self.known.saw(clock.now_ms, sent, era, footing);
+            return Ok(());
+        }
+        self.beat.contradicted(witness);
+        self.connection.refresh.notify_one();
+        Err(LeaseError::WentBack)
+    }
+
+    fn note_clock(&self, skew_ms: i64) {
+        self.counted.note_skew(skew_ms);
+        if self.given.note_ahead(skew_ms > MOST_AHEAD_MS) {
+            tracing::warn!(
+                target: TARGET,
+                database = %self.identity,
+                ahead_s = skew_ms / 1000,
+                "the database's clock is more than 5 minutes ahead of this replica's: time is \
+                 reserved with worker ids as if it were 5 minutes; see the runbook, \
+                 \"Clocks apart\""
+            );
+        }
+    }
+
+    /// That the row of an id, 0 where there is none, is not below what this process wrote of it.
+    ///
+    /// # Errors
+    /// A conflict where it may have been written since it was read.
+    pub(crate) fn check_given(
+        &self,
+        (pool, worker): (&Pool, u32),
+        version: i64,
+        witness: &HeartbeatGuard,
+        clocks: Clocks,
+    ) -> Result<(), Stop> {
+        let id = (pool, worker);
+        let given = &self.given;
+        match given.judge(id, version, witness.era(), clocks.sent) {
+            Verdict::Fits => Ok(()),
+            Verdict::ReadTooEarly => Err(Stop::Conflict),
+            Verdict::WentBack => {
+                self.note_lease_went_back(witness.era());
+                Err(LeaseError::WentBack.into())
+            }
+        }
+    }
+
+    /// A lease is gone, as a look says that began in an era.
+    pub(crate) fn note_lease_went_back(&self, era: u64) {
+        self.beat.note_went_back_in(
+            era,
+            "a worker id that this replica leased is gone or older than it was",
+        );
+        self.connection.refresh.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    fn clocks(ours_ms: i64) -> Clocks {
+        Clocks {
+            sent: Instant::now(),
+            ours_ms,
+        }
+    }
+
+    #[test]
+    fn a_database_clock_that_jumped_ahead_reserves_five_minutes_more_at_most() {
+        let until = |database_ms| clocks(1_000_000).until(database_ms, TTL);
+        assert_eq!(until(0), 1_030_000);
+        assert_eq!(until(1_000_000), 1_030_000);
+        assert_eq!(until(1_000_000 + MOST_AHEAD_MS), 1_030_000 + MOST_AHEAD_MS);
+        for far_ms in [MOST_AHEAD_MS + 1, 86_400_000, i64::MAX - 1_000_000] {
+            assert_eq!(until(1_000_000 + far_ms), 1_030_000 + MOST_AHEAD_MS);
+        }
+    }
+
+    #[test]
+    fn a_clock_of_ours_that_is_far_ahead_reserves_nothing() {
+        assert!(clocks(MOST_AHEAD_MS).check(0).is_ok());
+        assert!(clocks(MOST_AHEAD_MS + 1).check(0).is_err());
+    }
+
+    #[test]
+    fn after_an_attempt_that_may_have_been_done_no_failure_is_certain() {
+        let mut doubt = Doubt::default();
+        let away = || LeaseError::Unavailable;
+        doubt.note(&StatementFailure::NotCommitted(Cause::Silent));
+        assert!(matches!(doubt.told(away()), LeaseError::Unavailable));
+        doubt.note(&StatementFailure::MayHaveCommitted(Cause::DiskFull(
+            String::new(),
+        )));
+        doubt.note(&StatementFailure::NotCommitted(Cause::Contention));
+        for error in [away(), LeaseError::WentBack, LeaseError::Deadline] {
+            assert!(matches!(doubt.told(error), LeaseError::MayHaveHappened));
+        }
+        let lost = doubt.answered(LeaseError::Lost);
+        assert!(matches!(lost, LeaseError::Lost));
+        let ahead = doubt.answered(LeaseError::ClockAhead { by_ms: 1 });
+        assert!(matches!(ahead, LeaseError::MayHaveHappened));
+    }
+}

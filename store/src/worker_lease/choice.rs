@@ -1,0 +1,189 @@
+//! Which worker id is the best to have, by what is read of its pool.
+
+use entity::worker_lease;
+use odometer_database::session::DatabaseConnection;
+use odometer_process::faults::{self, Fault};
+use rand::distr::uniform::SampleUniform;
+use sea_orm::DbErr;
+
+use super::{
+    lease::{Choice, LONGEST_TTL, MOST_AHEAD_MS, Share, millis},
+    look::{self, Footing, Found, Head, Look, Question},
+};
+
+/// The most ids that are chosen among after conflicts.
+const MOST_SPREAD: u32 = 64;
+
+pub(crate) async fn look(database: DatabaseConnection, asked: Question) -> Result<Look, DbErr> {
+    let mut head = look::read_head(&database, &asked).await?;
+    if head.bits.is_none() && asked.is_named {
+        head.n_pools = look::count_pools(&database).await?;
+    }
+    let found = find(&database, &asked, &head).await?;
+    Ok(Look { head, found })
+}
+
+async fn find(
+    database: &DatabaseConnection,
+    asked: &Question,
+    head: &Head,
+) -> Result<Found, DbErr> {
+    for worker in &asked.uncertain {
+        let row = look::read_row(database, &asked.pool, *worker).await?;
+        let ours = row.filter(|row| row.token_hash == asked.token_hash && is_held(row, head));
+        if let Some(row) = ours {
+            return Ok(Found::Ours(row));
+        }
+    }
+    let found = match asked.choice {
+        Choice::Exact(worker) => find_exactly(database, asked, head, worker).await?,
+        Choice::Any => find_any(database, asked, head).await?,
+    };
+    let from_ms = match &found {
+        Found::Free(row) => begins(asked, head, Some(row)),
+        Found::New(_) => begins(asked, head, None),
+        Found::Ours(_) | Found::Held(_) | Found::Late(_) | Found::None => return Ok(found),
+    };
+    if !is_usable(asked, head, from_ms) {
+        return Ok(Found::Late(from_ms));
+    }
+    Ok(found)
+}
+
+/// Whether a lease whose time begins then has any, and in time.
+fn is_usable(asked: &Question, head: &Head, from_ms: i64) -> bool {
+    let until_ms = asked.clocks.until(head.clock.now_ms, asked.ttl);
+    from_ms < until_ms && asked.usable_by_ms.is_none_or(|by| from_ms <= by)
+}
+
+/// Where the time of pools of other programs begins after a recovery, whichever program recovered:
+/// the longest lease may have been forgotten, reserved by a clock as far ahead as one may be of a
+/// database's that is as far ahead of whose the recovery names.
+pub(crate) fn named_from(recovered_at: Option<i64>) -> i64 {
+    let rest = millis(LONGEST_TTL).saturating_add(2 * MOST_AHEAD_MS);
+    recovered_at.map_or(0, |at| at.saturating_add(rest))
+}
+
+impl Footing {
+    /// From when on the time of a pool's id is unused, at a moment of the database's clock.
+    pub(crate) fn unused_from_ms(
+        self,
+        is_named: bool,
+        row: Option<&worker_lease::Model>,
+        now_ms: i64,
+    ) -> i64 {
+        if faults::is(Fault::NoReservedUntil) {
+            return now_ms;
+        }
+        let reserved_until = row.map_or(0, |row| row.reserved_until);
+        let from_ms = Ord::max(reserved_until, self.leases_from);
+        if is_named {
+            return Ord::max(from_ms, named_from(self.recovered_at));
+        }
+        from_ms
+    }
+}
+
+fn begins(asked: &Question, head: &Head, row: Option<&worker_lease::Model>) -> i64 {
+    head.footing
+        .unused_from_ms(asked.is_named, row, head.clock.now_ms)
+}
+
+async fn find_exactly(
+    database: &DatabaseConnection,
+    asked: &Question,
+    head: &Head,
+    worker: u32,
+) -> Result<Found, DbErr> {
+    if worker >= asked.workers || !asked.share.has(worker) {
+        return Ok(Found::None);
+    }
+    Ok(match look::read_row(database, &asked.pool, worker).await? {
+        None => Found::New(worker),
+        Some(row) if is_free(&row, head) => Found::Free(row),
+        Some(_) => Found::Held(worker),
+    })
+}
+
+async fn find_any(
+    database: &DatabaseConnection,
+    asked: &Question,
+    head: &Head,
+) -> Result<Found, DbErr> {
+    let begins_at = |row: &worker_lease::Model| begins(asked, head, Some(row));
+    let now_ms = head.clock.now_ms;
+    if let Some(former) = head.former.filter(|_| asked.n_conflicts == 0)
+        && let Some(row) = look::read_row(database, &asked.pool, former).await?
+        && is_free(&row, head)
+        && is_usable(asked, head, begins_at(&row))
+    {
+        return Ok(Found::Free(row));
+    }
+    let fresh_ms = begins(asked, head, None);
+    let is_fresh_good = fresh_ms <= now_ms && is_usable(asked, head, fresh_ms);
+    if is_fresh_good && let Some(fresh) = above_all(asked, head) {
+        return Ok(Found::New(fresh));
+    }
+    let mut free = look::free_rows(database, asked, spread(asked)).await?;
+    let first_ms = free.first().map(begins_at);
+    let is_first_usable = first_ms.is_some_and(|first_ms| is_usable(asked, head, first_ms));
+    let is_first_best = first_ms
+        .is_some_and(|first_ms| first_ms < fresh_ms || (first_ms <= now_ms && is_first_usable));
+    if !is_first_best && let Some(fresh) = fresh(database, asked, head).await? {
+        return Ok(Found::New(fresh));
+    }
+    if is_first_usable {
+        free.retain(|row| is_usable(asked, head, begins_at(row)));
+    } else {
+        free.truncate(1);
+    }
+    if free.is_empty() {
+        return Ok(Found::None);
+    }
+    let among = usize::try_from(spread(asked)).unwrap_or(1);
+    let at = random_below(Ord::min(among, free.len()));
+    let chosen = free.into_iter().nth(at);
+    Ok(chosen.map_or(Found::None, Found::Free))
+}
+
+/// An id that has no row.
+async fn fresh(
+    database: &DatabaseConnection,
+    asked: &Question,
+    head: &Head,
+) -> Result<Option<u32>, DbErr> {
+    match above_all(asked, head) {
+        Some(above) => Ok(Some(above)),
+        None => look::find_gap(database, asked, head).await,
+    }
+}
+
+fn is_held(row: &worker_lease::Model, head: &Head) -> bool {
+    !row.ended && row.expires_at > head.clock.now_ms
+}
+
+/// Whether somebody may take it, as far as the look can say.
+fn is_free(row: &worker_lease::Model, head: &Head) -> bool {
+    !is_held(row, head) || faults::is(Fault::NoLeaseConditions)
+}
+
+/// An id above all that have a row; a little further up after conflicts.
+fn above_all(asked: &Question, head: &Head) -> Option<u32> {
+    let Share { k, n } = asked.share;
+    let next = head.highest.map_or(k, |highest| highest.saturating_add(n));
+    let further = next.saturating_add(random_below(spread(asked)).saturating_mul(n));
+    [further, next]
+        .into_iter()
+        .find(|worker| *worker < asked.workers || faults::is(Fault::NoPoolEnd))
+}
+
+fn spread(asked: &Question) -> u32 {
+    Ord::min(2_u32.saturating_pow(asked.n_conflicts), MOST_SPREAD)
+}
+
+fn random_below<T: SampleUniform + PartialOrd + Default>(bound: T) -> T {
+    if bound <= T::default() {
+        return bound;
+    }
+    rand::random_range(T::default()..bound)
+}

@@ -1,0 +1,87 @@
+//! How many ids of its pools are taken, looked at now and then for the operator, who has to see that
+//! they run out before a replica is refused one.
+//!
+//! A count reads all rows of its pools, so pools that are too wide to run out are left out, and
+//! others are counted a few at a time.
+
+use std::{
+    sync::Weak,
+    time::{Duration, Instant},
+};
+
+use entity::worker_lease;
+use odometer_database::{connection::Health, session::DatabaseConnection};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect,
+};
+
+use super::{lease::Share, look};
+use crate::database::Database;
+
+/// Of wider ids there are enough for everybody.
+const MOST_BITS: i32 = 12;
+/// Pools that are counted at one time, others at the next.
+const POOLS_A_COUNT: usize = 200;
+/// Pools of one statement: 40,960 rows at most.
+const AT_ONCE: usize = 10;
+/// Looks of a lease watch between two counts.
+const LOOKS_A_COUNT: u32 = 6;
+
+/// Counts for as long as the database is there.
+pub(crate) async fn watch_fullness(database: Weak<Database>, between: Duration) {
+    loop {
+        tokio::time::sleep(between * LOOKS_A_COUNT).await;
+        let Some(alive) = database.upgrade() else {
+            return;
+        };
+        if alive.health() == Health::Up {
+            alive.show_fullness().await;
+        }
+    }
+}
+
+impl Database {
+    /// Shows the greatest part of its ids that is taken in any pool which this process leased from.
+    async fn show_fullness(&self) {
+        let share = Share::of(self.identity.stripe);
+        let mut fullest: f64 = 0.0;
+        for pools in self.known.pools(MOST_BITS, POOLS_A_COUNT).chunks(AT_ONCE) {
+            let pools = pools.to_vec();
+            let until =
+                Instant::now() + self.settings.statement.timeout + self.settings.statement.acquire;
+            let counting = self
+                .connection
+                .run(until, |connection| count_taken(connection, pools));
+            let Ok(counts) = counting.await else {
+                // What was seen last is still the best guess.
+                return;
+            };
+            for (bits, n_taken) in counts {
+                let bits = u32::try_from(bits).unwrap_or(0);
+                let n_taken = u32::try_from(n_taken).unwrap_or(u32::MAX);
+                let taken = f64::from(n_taken) / f64::from(share.size(bits).max(1));
+                fullest = fullest.max(taken);
+            }
+        }
+        self.counted.worker_ids_taken_ratio.set(fullest);
+    }
+}
+
+/// Of each pool, the width of its ids and how many of them somebody holds.
+async fn count_taken(
+    database: DatabaseConnection,
+    pools: Vec<String>,
+) -> Result<Vec<(i32, i64)>, DbErr> {
+    let free = look::free(database.get_database_backend());
+    worker_lease::Entity::find()
+        .select_only()
+        .column(worker_lease::Column::Bits)
+        .column_as(worker_lease::Column::Worker.count(), "n_taken")
+        .filter(worker_lease::Column::Pool.is_in(pools))
+        .filter(Condition::all().not().add(free))
+        .group_by(worker_lease::Column::Pool)
+        .group_by(worker_lease::Column::Bits)
+        .into_tuple()
+        .all(&database)
+        .await
+}

@@ -1,0 +1,303 @@
+//! What this process remembers of leases that it gave or renewed, until a loss of them would show.
+//!
+//! A database that loses its last commits may lose a lease and keep the beat that was confirmed
+//! before it. So each lease is remembered until a beat that was sent after it is confirmed *and* the
+//! row is seen to be there: whatever loses the lease from then on loses that beat, too.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use entity::worker_lease;
+use odometer_database::{connection::Health, session::DatabaseConnection};
+use odometer_process::faults::{self, Fault};
+use parking_lot::Mutex;
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
+
+use super::{
+    lease::{LeaseKey, Pool},
+    uncertainty::signed,
+};
+use crate::{database::Database, heartbeat::Heartbeat};
+
+/// Leases that are remembered: far more than are given between two beats.
+const MOST: usize = 65_536;
+/// Rows of one statement.
+const AT_ONCE: usize = 500;
+
+/// Leases given and renewed of late.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    leases: Mutex<HashMap<(String, i32), Remembered>>,
+    /// Whether the schema was seen to have leases.
+    knows_schema: AtomicBool,
+    /// Whether it was said that the database's clock is far ahead of ours.
+    has_said_ahead: AtomicBool,
+}
+
+/// What a row that was read says of what is remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    Fits,
+    /// What is remembered may have been written after the row was read: it is to be read again.
+    ReadTooEarly,
+    /// The row is gone or older than it was.
+    WentBack,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Remembered {
+    version: i64,
+    /// The last beat that was sent before.
+    beat: i64,
+    /// Of which recovery on: one voids all leases before it.
+    era: u64,
+    /// When it was known: whatever was sent later meets it.
+    noted: Instant,
+}
+
+impl Given {
+    pub(crate) fn knows_schema(&self) -> bool {
+        self.knows_schema.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note_schema(&self) {
+        self.knows_schema.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn forget_schema(&self) {
+        self.knows_schema.store(false, Ordering::Release);
+    }
+
+    /// Whether it is news that the database's clock is far ahead.
+    pub(crate) fn note_ahead(&self, is_ahead: bool) -> bool {
+        let was_said = self.has_said_ahead.swap(is_ahead, Ordering::AcqRel);
+        is_ahead && !was_said
+    }
+
+    /// The database has said that it has this lease.
+    pub(crate) fn note(&self, key: &LeaseKey, beat: &Heartbeat) {
+        let remembered = Remembered {
+            version: key.version,
+            beat: beat.last_sent(),
+            era: key.era,
+            noted: Instant::now(),
+        };
+        let mut leases = self.leases.lock();
+        if leases.len() >= MOST {
+            // None of them was confirmed for long: the database is away, and nothing is given.
+            leases.clear();
+        }
+        let id = (key.pool.key(), signed(key.worker));
+        let known = leases.entry(id).or_insert(remembered);
+        if (known.era, known.version) <= (remembered.era, remembered.version) {
+            *known = remembered;
+        }
+    }
+
+    /// What the version that was read of an id's row, 0 where there is none, says in an era; `sent` is
+    /// from before the question was.
+    pub(crate) fn judge(
+        &self,
+        (pool, worker): (&Pool, u32),
+        version: i64,
+        era: u64,
+        sent: Instant,
+    ) -> Verdict {
+        let leases = self.leases.lock();
+        match leases.get(&(pool.key(), signed(worker))) {
+            Some(known) if known.era == era && known.version > version => {
+                if faults::is(Fault::NoWentBackChecks) {
+                    Verdict::Fits
+                } else if known.noted < sent {
+                    Verdict::WentBack
+                } else {
+                    Verdict::ReadTooEarly
+                }
+            }
+            Some(_) | None => Verdict::Fits,
+        }
+    }
+
+    /// Those that a beat was confirmed after; what is older than a recovery is forgotten.
+    fn due(&self, beat: &Heartbeat) -> Vec<((String, i32), i64)> {
+        let (era, confirmed) = (beat.era(), beat.last_confirmed());
+        let mut leases = self.leases.lock();
+        leases.retain(|_, known| known.era == era);
+        leases
+            .iter()
+            .filter(|(_, known)| confirmed.is_some_and(|confirmed| confirmed > known.beat))
+            .map(|(id, known)| (id.clone(), known.version))
+            .collect()
+    }
+
+    /// It is there; what was written of it since is not forgotten.
+    fn forget(&self, id: &(String, i32), version: i64) {
+        let mut leases = self.leases.lock();
+        if leases.get(id).is_some_and(|known| known.version <= version) {
+            leases.remove(id);
+        }
+    }
+}
+
+/// Looks after what was given, for as long as the database is there.
+pub(crate) async fn watch(database: Weak<Database>, between: Duration) {
+    loop {
+        tokio::time::sleep(between).await;
+        let Some(alive) = database.upgrade() else {
+            return;
+        };
+        if alive.health() == Health::Up && !alive.beat.has_gone_back() {
+            look_for(&alive).await;
+        }
+    }
+}
+
+/// Whether all that was given is there.
+async fn look_for(database: &Arc<Database>) {
+    let (era, due) = (database.beat.era(), database.given.due(&database.beat));
+    let mut by_pool: HashMap<String, Vec<(i32, i64)>> = HashMap::new();
+    for ((pool, worker), version) in due {
+        by_pool.entry(pool).or_default().push((worker, version));
+    }
+    for (pool, leases) in by_pool {
+        for page in leases.chunks(AT_ONCE) {
+            let (name, ids) = (pool.clone(), page.iter().map(|(worker, _)| *worker));
+            let ids: Vec<i32> = ids.collect();
+            let until = Instant::now()
+                + database.settings.statement.timeout
+                + database.settings.statement.acquire;
+            let reading = database
+                .connection
+                .run(until, |connection| versions(connection, name, ids));
+            let Ok(found) = reading.await else {
+                // The next look is soon.
+                return;
+            };
+            let found: HashMap<i32, i64> = found.into_iter().collect();
+            for (worker, version) in page {
+                let is_there = found.get(worker).is_some_and(|found| found >= version);
+                if is_there {
+                    database.given.forget(&(pool.clone(), *worker), *version);
+                } else {
+                    database.note_lease_went_back(era);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+async fn versions(
+    database: DatabaseConnection,
+    pool: String,
+    ids: Vec<i32>,
+) -> Result<Vec<(i32, i64)>, DbErr> {
+    worker_lease::Entity::find()
+        .select_only()
+        .column(worker_lease::Column::Worker)
+        .column(worker_lease::Column::Version)
+        .filter(worker_lease::Column::Pool.eq(pool))
+        .filter(worker_lease::Column::Worker.is_in(ids))
+        .into_tuple()
+        .all(&database)
+        .await
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use ::metrics::Gauge;
+    use odometer_core::name::SequenceName;
+
+    use crate::worker_lease::{given::*, token::Token};
+
+    fn key(worker: u32, version: i64, era: u64) -> LeaseKey {
+        LeaseKey {
+            pool: Pool::Named(SequenceName::parse("billing").unwrap()),
+            worker,
+            token: Token::draw(),
+            version,
+            era,
+            store: 0,
+        }
+    }
+
+    /// What is remembered of an id.
+    fn version(given: &Given, worker: u32, era: u64) -> i64 {
+        let leases = given.leases.lock();
+        let known = leases.get(&(key(worker, 0, era).pool.key(), signed(worker)));
+        known
+            .filter(|known| known.era == era)
+            .map_or(0, |known| known.version)
+    }
+
+    #[test]
+    fn a_lease_is_remembered_until_a_later_beat_is_confirmed() {
+        let beat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        let given = Given::default();
+        given.note(&key(3, 7, 0), &beat);
+        assert_eq!(version(&given, 3, 0), 7);
+        assert!(given.due(&beat).is_empty(), "no beat was confirmed since");
+        given.note(&key(3, 6, 0), &beat);
+        assert_eq!(version(&given, 3, 0), 7, "an older one says nothing");
+        let id = (key(3, 0, 0).pool.key(), 3);
+        given.forget(&id, 6);
+        assert_eq!(version(&given, 3, 0), 7, "it was renewed meanwhile");
+        given.forget(&id, 7);
+        assert_eq!(version(&given, 3, 0), 0);
+        given.note(&key(4, 1, 0), &beat);
+        beat.recovered(Some(1));
+        assert!(given.due(&beat).is_empty(), "a recovery voids it");
+    }
+
+    #[test]
+    fn what_was_written_after_a_row_was_read_is_no_reason_to_distrust_it() {
+        let beat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        let given = Given::default();
+        let billing = key(3, 0, 0).pool;
+        let before = Instant::now();
+        given.note(&key(3, 7, 0), &beat);
+        let after = Instant::now() + Duration::from_millis(1);
+        let judge = |version, era, sent| given.judge((&billing, 3), version, era, sent);
+        assert_eq!(judge(6, 0, before), Verdict::ReadTooEarly);
+        assert_eq!(judge(6, 0, after), Verdict::WentBack);
+        assert_eq!(judge(0, 0, after), Verdict::WentBack);
+        assert_eq!(judge(7, 0, after), Verdict::Fits);
+        assert_eq!(judge(0, 1, after), Verdict::Fits, "a recovery voids it");
+        let other = given.judge((&billing, 4), 0, 0, after);
+        assert_eq!(other, Verdict::Fits);
+    }
+
+    #[test]
+    fn what_an_older_era_says_late_hides_nothing_of_a_newer_one() {
+        let beat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        let given = Given::default();
+        given.note(&key(3, 2, 1), &beat);
+        given.note(&key(3, 9, 0), &beat);
+        assert_eq!(version(&given, 3, 1), 2);
+    }
+
+    #[test]
+    fn a_look_from_before_a_recovery_says_nothing_of_the_time_after_it() {
+        let beat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        let era = beat.era();
+        beat.recovered(Some(1));
+        beat.note_went_back_in(era, "a lease is gone");
+        assert!(!beat.has_gone_back());
+        beat.note_went_back_in(beat.era(), "a lease is gone");
+        assert!(beat.has_gone_back());
+    }
+
+    #[test]
+    fn a_clock_far_ahead_is_said_once_until_it_is_right_again() {
+        let given = Given::default();
+        let said = [true, true, false, true].map(|is_ahead| given.note_ahead(is_ahead));
+        assert_eq!(said, [true, false, false, true]);
+    }
+}

@@ -1,0 +1,270 @@
+//! Whoever holds a lease renews it and gives it back: the row is read, where it is not known, then
+//! written on condition that it is still so.
+
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
+
+use entity::worker_lease;
+use odometer_database::backoff::Backoff;
+use odometer_process::faults::{self, Fault};
+
+use super::{
+    lease::{LeaseError, LeaseKey, WorkerLease, millis},
+    look::{self, Clock},
+    statements::{self, End, Written},
+    uncertainty::{Clocks, Doubt, Stop, certain, unsigned},
+};
+use crate::{database::Database, heartbeat::HeartbeatGuard};
+
+/// One of the attempts of a call.
+#[derive(Clone, Copy)]
+struct Attempt {
+    until: Instant,
+    /// Whether the row was written by somebody else since the call began.
+    has_met: bool,
+}
+
+/// A renewal as it is written.
+pub(crate) struct Renewal {
+    pub(crate) written: Written,
+    ttl: Duration,
+}
+
+impl Renewal {
+    /// Of a row, at a moment of the database's clock; without a `ttl` for as long as before.
+    pub(crate) fn of(
+        row: worker_lease::Model,
+        ttl: Option<Duration>,
+        clocks: Clocks,
+        now_ms: i64,
+        witness: HeartbeatGuard,
+    ) -> Self {
+        let former = Duration::from_millis(u64::try_from(row.ttl_ms).unwrap_or(0));
+        let ttl = ttl.unwrap_or(former);
+        let written = Written {
+            worker: unsigned(row.worker),
+            bits: unsigned(row.bits),
+            from_ms: row.reserved_from,
+            until_ms: clocks.until(now_ms, ttl).max(row.reserved_until),
+            expires_ms: now_ms.saturating_add(millis(ttl)),
+            ttl_ms: millis(ttl),
+            version: row.version,
+            ours_ms: clocks.ours_ms,
+            moment: None,
+            pool: row.pool,
+            holder: row.holder,
+            token_hash: row.token_hash,
+            witness,
+        };
+        Self { written, ttl }
+    }
+}
+
+/// Whether a lease's row was last written after `at`, or may have been: so long after the moment that
+/// its end was counted from a call that wrote it may have lasted.
+fn may_be_later(row: &worker_lease::Model, clock: Clock, at: Instant, call: Duration) -> bool {
+    if faults::is(Fault::RenewalUnseen) {
+        return false;
+    }
+    let looked_ms = row.expires_at.saturating_sub(row.ttl_ms);
+    let written_ms = looked_ms.saturating_add(millis(call));
+    written_ms >= clock.now_ms.saturating_sub(millis(at.elapsed()))
+}
+
+impl Database {
+    /// Renews a lease, for as long as before where no time is given.
+    pub(crate) async fn renew_lease(
+        &self,
+        key: &LeaseKey,
+        ttl: Option<Duration>,
+        until: Instant,
+        doubt: Doubt,
+    ) -> Result<WorkerLease, LeaseError> {
+        let renewed = self
+            .repeated(until, doubt, |attempt| {
+                self.try_to_renew(key, ttl, attempt.until)
+            })
+            .await?;
+        self.given.note(&renewed.key, &self.beat);
+        Ok(renewed)
+    }
+
+    async fn try_to_renew(
+        &self,
+        key: &LeaseKey,
+        ttl: Option<Duration>,
+        until: Instant,
+    ) -> Result<WorkerLease, Stop> {
+        if let Some(lease) = self.renew_at_once(key, ttl, until).await? {
+            return Ok(lease);
+        }
+        let clocks = Clocks::read();
+        let (clock, row, witness) = self.look_at(key, clocks, until).await?;
+        if row.ended {
+            return Err(LeaseError::Lost.into());
+        }
+        clocks.check(clock.now_ms)?;
+        let renewal = Renewal::of(row, ttl, clocks, clock.now_ms, witness);
+        let skew_ms = clocks.skew_ms(clock.now_ms);
+        self.renew(key, renewal, clocks, skew_ms, until).await
+    }
+
+    /// Writes a renewal of a row as it was seen or is known.
+    pub(crate) async fn renew(
+        &self,
+        key: &LeaseKey,
+        Renewal { written, ttl }: Renewal,
+        clocks: Clocks,
+        skew_ms: i64,
+        until: Instant,
+    ) -> Result<WorkerLease, Stop> {
+        let (statement, era) = (written.clone(), written.witness.era());
+        let renewing = self
+            .connection
+            .run(until, |database| statements::renew(database, statement));
+        if !renewing.await? {
+            return Err(Stop::Conflict);
+        }
+        self.known.note(written.row(), era);
+        let mut key = key.clone();
+        (key.version, key.era) = (written.version_after(), era);
+        Ok(WorkerLease {
+            key,
+            from_ms: written.from_ms,
+            until_ms: written.until_ms,
+            expires: clocks.sent + ttl,
+            ttl,
+            skew_ms,
+        })
+    }
+
+    /// Ends a lease; the time from `unused_from_ms` on is free again, unless it may have been renewed
+    /// since the call began: then the id rests until all of its time has passed.
+    ///
+    /// `met_since` is when the call began, where the row was not as it was known.
+    pub(crate) async fn give_back_lease(
+        &self,
+        key: &LeaseKey,
+        unused_from_ms: Option<i64>,
+        until: Instant,
+        doubt: Doubt,
+        met_since: Option<Instant>,
+    ) -> Result<(), LeaseError> {
+        self.repeated(until, doubt, |attempt| {
+            self.try_to_end(key, unused_from_ms, met_since, attempt)
+        })
+        .await
+    }
+
+    async fn try_to_end(
+        &self,
+        key: &LeaseKey,
+        unused_from_ms: Option<i64>,
+        met_since: Option<Instant>,
+        attempt: Attempt,
+    ) -> Result<(), Stop> {
+        let looking = self.look_at(key, Clocks::read(), attempt.until);
+        let (clock, row, witness) = looking.await?;
+        if row.ended {
+            // An earlier attempt did it, and what it said of the time stands.
+            return Ok(());
+        }
+        let (from_ms, until_ms) = (row.reserved_from, row.reserved_until);
+        if unused_from_ms.is_some_and(|unused| unused < from_ms || unused > until_ms) {
+            return Err(LeaseError::NotOfTheLease { from_ms, until_ms }.into());
+        }
+        // Of another replica, which has the same configuration.
+        let call = self.settings.deadline;
+        let has_met =
+            attempt.has_met || met_since.is_some_and(|at| may_be_later(&row, clock, at, call));
+        // What was unused may be used by whoever renewed it.
+        let unused_from_ms = unused_from_ms.filter(|_| !has_met);
+        self.end(row, unused_from_ms, witness, attempt.until).await
+    }
+
+    /// Writes the end of a row as it was seen or is known.
+    pub(crate) async fn end(
+        &self,
+        mut row: worker_lease::Model,
+        unused_from_ms: Option<i64>,
+        witness: HeartbeatGuard,
+        until: Instant,
+    ) -> Result<(), Stop> {
+        let (unused_from_ms, era) = (unused_from_ms.unwrap_or(row.reserved_until), witness.era());
+        let end = End {
+            row: row.clone(),
+            unused_from_ms,
+            witness,
+        };
+        let ending = self
+            .connection
+            .run(until, |database| statements::end(database, end));
+        if !ending.await? {
+            return Err(Stop::Conflict);
+        }
+        (row.ended, row.reserved_until) = (true, unused_from_ms);
+        row.version = row.version.saturating_add(1);
+        self.known.note(row, era);
+        Ok(())
+    }
+
+    /// The row of a lease, where it is still the holder's.
+    async fn look_at(
+        &self,
+        key: &LeaseKey,
+        clocks: Clocks,
+        until: Instant,
+    ) -> Result<(Clock, worker_lease::Model, HeartbeatGuard), Stop> {
+        self.know_leases(until).await?;
+        let witness = self.witness()?;
+        let (pool, worker) = (key.pool.key(), key.worker);
+        let borne_out = witness.clone();
+        let looking = self.connection.run(until, |database| async move {
+            let clock = look::read_clock(&database, &borne_out).await?;
+            let row = look::read_row(&database, &pool, worker).await?;
+            Ok((clock, row))
+        });
+        let (clock, row) = looking.await.map_err(certain)?;
+        self.check_clock((clock, None), &witness, clocks)?;
+        let version = row.as_ref().map_or(0, |row| row.version);
+        if version < key.least_version(witness.era()) {
+            self.note_lease_went_back(witness.era());
+            return Err(LeaseError::WentBack.into());
+        }
+        self.check_given((&key.pool, worker), version, &witness, clocks)?;
+        match row.filter(|row| row.token_hash == key.token.hash()) {
+            Some(row) => Ok((clock, row, witness)),
+            None => Err(LeaseError::Lost.into()),
+        }
+    }
+
+    /// Repeats what does no harm when it is done twice.
+    async fn repeated<T, F, Fut>(
+        &self,
+        until: Instant,
+        mut doubt: Doubt,
+        attempt: F,
+    ) -> Result<T, LeaseError>
+    where
+        F: Fn(Attempt) -> Fut,
+        Fut: Future<Output = Result<T, Stop>>,
+    {
+        let mut backoff = Backoff::new(&self.settings.statement);
+        let (mut n_attempts, mut has_met) = (0, false);
+        loop {
+            n_attempts += 1;
+            match attempt(Attempt { until, has_met }).await {
+                Ok(done) => return Ok(done),
+                Err(Stop::Conflict) => has_met = true,
+                Err(Stop::Told(error)) => return Err(doubt.answered(error)),
+                Err(Stop::Failed(failure)) => self.judge(&failure, &mut doubt)?,
+            }
+            if n_attempts >= self.settings.attempts || Instant::now() >= until {
+                return Err(doubt.told(LeaseError::Deadline));
+            }
+            backoff.wait(until).await;
+        }
+    }
+}

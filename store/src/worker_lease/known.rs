@@ -1,0 +1,285 @@
+//! What this process knows of leases that it gave, so that whoever renews, ends or takes one again
+//! needs no look at its row first.
+//!
+//! Nothing is believed of it: all that is written names the row's version, the recovery and the time
+//! that it was made for, and whoever finds otherwise looks.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::{Duration, Instant},
+};
+
+use entity::worker_lease::Model;
+use parking_lot::Mutex;
+
+use super::{lease::millis, look::Footing};
+
+/// Rows that are known at once.
+const MOST: usize = 16_384;
+/// A database's clock is counted on from a look for so long: two clocks that lose a thousandth of
+/// a second in ten of them are within what is allowed for then.
+const COUNTED_ON: Duration = Duration::from_secs(60);
+/// A statement may run so much before the moment it was made for, and so much after it beside the time
+/// that the last look took.
+const EARLIER_MS: i64 = 50;
+const LATER_MS: i64 = 100;
+/// What a look that took longer says of the clock is of no use.
+const LONGEST_LOOK: Duration = Duration::from_millis(500);
+
+/// Rows as this process left them, and the clock and footing that it last saw.
+#[derive(Debug, Default)]
+pub(crate) struct Known(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    rows: HashMap<(String, i32), Row>,
+    /// The id that a holder of a pool gave back last.
+    former: HashMap<(String, String), i32>,
+    seen: Option<Seen>,
+}
+
+#[derive(Debug)]
+struct Row {
+    row: Model,
+    era: u64,
+}
+
+/// What a look saw.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    footing: Option<Footing>,
+    era: u64,
+    /// The database's clock (Unix ms), and when.
+    now_ms: i64,
+    at: Instant,
+    took: Duration,
+}
+
+/// The database's clock (Unix ms) while a statement runs, as far as it can be known before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Moment {
+    pub(crate) earliest_ms: i64,
+    pub(crate) latest_ms: i64,
+}
+
+impl Moment {
+    /// The database's clock minus ours.
+    pub(crate) fn skew_ms(self, ours_ms: i64) -> i64 {
+        let about_ms = self.earliest_ms.saturating_add(EARLIER_MS);
+        about_ms.saturating_sub(ours_ms)
+    }
+}
+
+impl Known {
+    /// The database has said that a row is so.
+    pub(crate) fn note(&self, row: Model, era: u64) {
+        let mut state = self.0.lock();
+        if state.rows.len() >= MOST || state.former.len() >= MOST {
+            state.rows.clear();
+            state.former.clear();
+        }
+        let id = (row.pool.clone(), row.worker);
+        let known = state.rows.get(&id);
+        if known.is_some_and(|known| (known.era, known.row.version) > (era, row.version)) {
+            return;
+        }
+        if row.ended {
+            let holder = (row.pool.clone(), row.holder.clone());
+            state.former.insert(holder, row.worker);
+        }
+        state.rows.insert(id, Row { row, era });
+    }
+
+    /// A row is not as it was known.
+    pub(crate) fn forget(&self, pool: &str, worker: i32, version: i64) {
+        let mut state = self.0.lock();
+        let id = (pool.to_owned(), worker);
+        if state
+            .rows
+            .get(&id)
+            .is_some_and(|known| known.row.version <= version)
+        {
+            state.rows.remove(&id);
+        }
+    }
+
+    /// The row of a lease that is held, as of an era, if it is known.
+    pub(crate) fn held(&self, pool: String, worker: i32, era: u64) -> Option<Model> {
+        let state = self.0.lock();
+        let known = state.rows.get(&(pool, worker))?;
+        (known.era == era && !known.row.ended).then(|| known.row.clone())
+    }
+
+    /// The row of the id that a holder gave back last, as of an era, if it is known.
+    pub(crate) fn former(&self, pool: &str, holder: &str, era: u64) -> Option<Model> {
+        let state = self.0.lock();
+        let worker = *state.former.get(&(pool.to_owned(), holder.to_owned()))?;
+        let known = state.rows.get(&(pool.to_owned(), worker))?;
+        let is_its = known.era == era && known.row.ended && known.row.holder == holder;
+        is_its.then(|| known.row.clone())
+    }
+
+    /// Pools with ids of at most so many bits, one of which was given here, as far as is known, and not
+    /// given back; at most so many pools, chosen at random.
+    pub(crate) fn pools(&self, most_bits: i32, most: usize) -> Vec<String> {
+        let state = self.0.lock();
+        let rows = state.rows.values().map(|known| &known.row);
+        let held = rows.filter(|row| !row.ended && row.bits <= most_bits);
+        let pools: HashSet<&str> = held.map(|row| row.pool.as_str()).collect();
+        pools.into_iter().take(most).map(str::to_owned).collect()
+    }
+
+    /// A look saw the database's clock `since` it began, and a footing if it looked for it.
+    pub(crate) fn saw(&self, now_ms: i64, since: Instant, era: u64, footing: Option<Footing>) {
+        let took = since.elapsed();
+        if took > LONGEST_LOOK {
+            return;
+        }
+        let mut state = self.0.lock();
+        let footing = footing.or_else(|| {
+            let seen = state.seen.filter(|seen| seen.era == era)?;
+            seen.footing
+        });
+        state.seen = Some(Seen {
+            footing,
+            era,
+            now_ms,
+            at: since + took / 2,
+            took,
+        });
+    }
+
+    /// The database's clock for a statement that is sent now, if it is known.
+    pub(crate) fn moment(&self, sent: Instant) -> Option<Moment> {
+        let seen = self.0.lock().seen?;
+        let since = sent.saturating_duration_since(seen.at);
+        if since > COUNTED_ON {
+            return None;
+        }
+        let since_ms = i64::try_from(since.as_millis()).ok()?;
+        let now_ms = seen.now_ms.checked_add(since_ms)?;
+        Some(Moment {
+            earliest_ms: now_ms.checked_sub(EARLIER_MS)?,
+            latest_ms: now_ms.checked_add(LATER_MS + millis(seen.took))?,
+        })
+    }
+
+    /// What the last recovery said, as of an era, if it is known.
+    pub(crate) fn footing(&self, era: u64) -> Option<Footing> {
+        let seen = self.0.lock().seen?;
+        seen.footing.filter(|_| seen.era == era)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
+mod tests {
+    use super::*;
+
+    fn row(worker: i32, version: i64, ended: bool) -> Model {
+        Model {
+            pool: "billing".into(),
+            worker,
+            bits: 10,
+            holder: "billing-7".into(),
+            token_hash: "0f".repeat(32),
+            expires_at: 2000,
+            reserved_until: 2000,
+            version,
+            reserved_from: 1000,
+            ttl_ms: 1000,
+            ended,
+        }
+    }
+
+    fn known(rows: impl IntoIterator<Item = (Model, u64)>) -> Known {
+        let known = Known::default();
+        for (row, era) in rows {
+            known.note(row, era);
+        }
+        known
+    }
+
+    #[test]
+    fn a_row_is_known_as_it_was_last_written() {
+        let known = known([(row(3, 7, false), 0), (row(3, 6, true), 0)]);
+        assert_eq!(known.held("billing".into(), 3, 0), Some(row(3, 7, false)));
+        assert_eq!(known.former("billing", "billing-7", 0), None);
+        known.note(row(3, 8, true), 0);
+        assert_eq!(known.held("billing".into(), 3, 0), None);
+        let former = known.former("billing", "billing-7", 0);
+        assert_eq!(former, Some(row(3, 8, true)));
+        assert_eq!(known.former("billing", "billing-8", 0), None);
+        assert_eq!(known.former("invoices", "billing-7", 0), None);
+    }
+
+    #[test]
+    fn an_id_that_somebody_else_took_is_nobodys_former_one() {
+        let mut others = row(3, 9, false);
+        others.holder = "billing-8".into();
+        let known = known([(row(3, 8, true), 0), (others.clone(), 0)]);
+        assert_eq!(known.former("billing", "billing-7", 0), None);
+        others.ended = true;
+        others.version = 10;
+        known.note(others, 0);
+        assert_eq!(known.former("billing", "billing-7", 0), None);
+    }
+
+    #[test]
+    fn what_is_not_as_it_was_known_is_forgotten_and_what_came_since_is_not() {
+        let known = known([(row(3, 8, true), 0)]);
+        known.forget("billing", 3, 7);
+        assert!(known.former("billing", "billing-7", 0).is_some());
+        known.forget("billing", 3, 8);
+        assert!(known.former("billing", "billing-7", 0).is_none());
+    }
+
+    #[test]
+    fn a_recovery_voids_all_that_was_known() {
+        let footing = Footing {
+            recovered_at: None,
+            leases_from: 0,
+        };
+        let known = known([(row(3, 8, true), 0), (row(4, 2, false), 0)]);
+        known.saw(1000, Instant::now(), 0, Some(footing));
+        assert_eq!(known.footing(0), Some(footing));
+        assert!(known.footing(1).is_none());
+        assert!(known.former("billing", "billing-7", 1).is_none());
+        assert!(known.held("billing".into(), 4, 1).is_none());
+        known.saw(1000, Instant::now(), 1, None);
+        assert!(known.footing(1).is_none(), "that of an earlier era is void");
+        known.note(row(3, 1, true), 1);
+        assert!(known.former("billing", "billing-7", 1).is_some());
+        known.note(row(3, 9, true), 0);
+        let former = known.former("billing", "billing-7", 1);
+        assert_eq!(former, Some(row(3, 1, true)), "late word of an earlier era");
+    }
+
+    #[test]
+    fn the_clock_of_a_look_is_counted_on_for_a_minute() {
+        let known = Known::default();
+        let sent = Instant::now();
+        assert_eq!(known.moment(sent), None);
+        known.saw(1_000_000, sent, 0, None);
+        let at = |seconds| known.moment(sent + Duration::from_secs(seconds));
+        let moment = at(10).unwrap();
+        let rest = moment.latest_ms - moment.earliest_ms;
+        assert!((EARLIER_MS + LATER_MS..=EARLIER_MS + LATER_MS + 500).contains(&rest));
+        let about = 1_010_000 - EARLIER_MS;
+        assert!(
+            (about - 1..=about).contains(&moment.earliest_ms),
+            "{moment:?}"
+        );
+        assert!(at(59).is_some());
+        assert_eq!(at(61), None);
+    }
+
+    #[test]
+    fn no_more_rows_are_known_than_allowed() {
+        let most = i32::try_from(MOST).unwrap();
+        let known = known((0..most).map(|worker| (row(worker, 1, true), 0)));
+        assert_eq!(known.0.lock().rows.len(), MOST);
+        known.note(row(most, 1, true), 0);
+        assert_eq!(known.0.lock().rows.len(), 1);
+    }
+}

@@ -1,0 +1,312 @@
+//! One database leases a worker id: it is looked at, where that is not known, then written on
+//! condition that it is still so, and looked at again where it is not.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use entity::worker_lease;
+use migration::WORKER_LEASES;
+use odometer_database::{
+    backoff::Backoff,
+    failure::{Cause, StatementFailure},
+};
+
+use super::{
+    choice,
+    lease::{
+        LeaseError, LeaseKey, LeaseWanted, MOST_POOLS, Pool, Share, WorkerLease, millis, workers,
+    },
+    look::{self, Found, Head, Look, Question},
+    statements::{self, Ground, Written},
+    token::Token,
+    uncertainty::{Clocks, Doubt, Stop, certain, unsigned},
+};
+use crate::{database::Database, heartbeat::HeartbeatGuard};
+
+/// An id that an attempt may have got, and where its time would begin.
+#[derive(Clone, Copy)]
+struct Uncertain {
+    worker: u32,
+    from_ms: i64,
+    era: u64,
+}
+
+/// A lease on its way.
+pub(crate) struct Asking {
+    pub(crate) wanted: LeaseWanted,
+    /// The store's place in the configuration.
+    pub(crate) store: usize,
+    /// The same in all attempts, so that each knows what another one got.
+    pub(crate) token: Token,
+    uncertain: Vec<Uncertain>,
+    pub(crate) doubt: Doubt,
+    n_conflicts: u32,
+    pub(crate) until: Instant,
+}
+
+impl Asking {
+    pub(crate) fn new(wanted: LeaseWanted, store: usize, until: Instant) -> Self {
+        Self {
+            wanted,
+            store,
+            token: Token::draw(),
+            uncertain: Vec::new(),
+            doubt: Doubt::default(),
+            n_conflicts: 0,
+            until,
+        }
+    }
+
+    /// Whether nothing was tried before that may have been done, or met others.
+    pub(crate) fn is_first(&self) -> bool {
+        self.uncertain.is_empty() && self.n_conflicts == 0
+    }
+
+    fn question(&self, share: Share, clocks: Clocks, witness: &HeartbeatGuard) -> Question {
+        let wanted = &self.wanted;
+        Question {
+            pool: wanted.pool.key(),
+            holder: wanted.holder.to_string(),
+            token_hash: self.token.hash(),
+            share,
+            workers: workers(wanted.bits),
+            choice: wanted.choice,
+            usable_by_ms: wanted.usable_by_ms,
+            is_named: matches!(wanted.pool, Pool::Named(_)),
+            uncertain: self.uncertain.iter().map(|it| it.worker).collect(),
+            clocks,
+            ttl: wanted.ttl,
+            n_conflicts: self.n_conflicts,
+            witness: witness.clone(),
+        }
+    }
+
+    fn key(&self, worker: u32, version: i64, era: u64) -> LeaseKey {
+        LeaseKey {
+            pool: self.wanted.pool.clone(),
+            worker,
+            token: self.token.clone(),
+            version,
+            era,
+            store: self.store,
+        }
+    }
+
+    /// An earlier attempt, whose answer was lost, had done it. Its lease ends when its row says, which
+    /// is counted from before this look.
+    fn found_again(
+        &self,
+        clocks: Clocks,
+        head: &Head,
+        row: &worker_lease::Model,
+        era: u64,
+    ) -> WorkerLease {
+        let ttl = self.wanted.ttl;
+        let left_ms = row.expires_at.saturating_sub(head.clock.now_ms);
+        let left = Duration::from_millis(u64::try_from(left_ms).unwrap_or(0));
+        WorkerLease {
+            key: self.key(unsigned(row.worker), row.version, era),
+            from_ms: row.reserved_from,
+            until_ms: row.reserved_until,
+            expires: clocks.sent + left.min(ttl),
+            ttl,
+            skew_ms: clocks.skew_ms(head.clock.now_ms),
+        }
+    }
+}
+
+impl Database {
+    /// Leases one of this database's ids in time. What an attempt may have got beside it is
+    /// taken back in the background.
+    pub(crate) async fn lease(
+        self: &Arc<Self>,
+        mut asking: Asking,
+    ) -> Result<WorkerLease, LeaseError> {
+        let leased = self.lease_within(&mut asking).await;
+        let got = leased.as_ref().ok().map(|lease| lease.key.worker);
+        self.take_back_uncertain(&asking, got);
+        leased
+    }
+
+    /// Takes back what attempts may have got, but for the id that was got for certain.
+    pub(crate) fn take_back_uncertain(self: &Arc<Self>, asking: &Asking, got: Option<u32>) {
+        for left in &asking.uncertain {
+            if got != Some(left.worker) {
+                let key = asking.key(left.worker, 0, left.era);
+                self.take_back(key, left.from_ms, asking.wanted.ttl);
+            }
+        }
+    }
+
+    async fn lease_within(
+        self: &Arc<Self>,
+        asking: &mut Asking,
+    ) -> Result<WorkerLease, LeaseError> {
+        let mut backoff = Backoff::new(&self.settings.statement);
+        let mut n_attempts = 0;
+        loop {
+            n_attempts += 1;
+            match self.attempt(asking).await {
+                Ok(lease) => {
+                    self.given.note(&lease.key, &self.beat);
+                    return Ok(lease);
+                }
+                Err(Stop::Conflict) => asking.n_conflicts += 1,
+                Err(Stop::Told(error)) => return Err(asking.doubt.told(error)),
+                Err(Stop::Failed(failure)) => self.judge(&failure, &mut asking.doubt)?,
+            }
+            if n_attempts >= self.settings.attempts || Instant::now() >= asking.until {
+                return Err(asking.doubt.told(LeaseError::Deadline));
+            }
+            backoff.wait(asking.until).await;
+        }
+    }
+
+    async fn attempt(self: &Arc<Self>, asking: &mut Asking) -> Result<WorkerLease, Stop> {
+        if let Some(lease) = self.lease_at_once(asking).await? {
+            return Ok(lease);
+        }
+        let clocks = Clocks::read();
+        let witness = self.witness()?;
+        let wanted = asking.wanted.clone();
+        let question = asking.question(Share::of(self.identity.stripe), clocks, &witness);
+        let looking = self
+            .connection
+            .run(asking.until, |database| choice::look(database, question));
+        let Look { head, found } = looking.await.map_err(certain)?;
+        let seen = (head.clock, Some(head.footing));
+        self.check_clock(seen, &witness, clocks)?;
+        clocks.check(head.clock.now_ms)?;
+        if let Some(bits) = head.bits.filter(|bits| *bits != wanted.bits) {
+            return Err(LeaseError::OtherWidth { bits }.into());
+        }
+        let (worker, row) = match found {
+            Found::Ours(row) => {
+                let id = (&wanted.pool, unsigned(row.worker));
+                self.check_given(id, row.version, &witness, clocks)?;
+                return Ok(asking.found_again(clocks, &head, &row, witness.era()));
+            }
+            Found::Free(row) => (unsigned(row.worker), Some(row)),
+            Found::New(worker) => {
+                if head.bits.is_none() && head.n_pools >= MOST_POOLS {
+                    return Err(LeaseError::TooManyPools { limit: MOST_POOLS }.into());
+                }
+                (worker, None)
+            }
+            Found::Held(worker) => return Err(LeaseError::Held { worker }.into()),
+            Found::Late(from_ms) => return Err(LeaseError::NoneUsable { from_ms }.into()),
+            Found::None => {
+                let workers = workers(wanted.bits);
+                return Err(LeaseError::NoneFree { workers }.into());
+            }
+        };
+        let version = row.as_ref().map_or(0, |row| row.version);
+        self.check_given((&wanted.pool, worker), version, &witness, clocks)?;
+        if head.compatible_from < WORKER_LEASES {
+            let raising = self
+                .connection
+                .run(asking.until, statements::keep_older_programs_out);
+            raising.await.map_err(certain)?;
+        }
+        let written = self.as_written(asking, clocks, &head, (worker, row.as_ref()), witness);
+        let ground = Ground {
+            stripe: self.identity.stripe,
+            recovered_at: head.footing.recovered_at,
+        };
+        let skew_ms = clocks.skew_ms(head.clock.now_ms);
+        let statement = (written, ground);
+        self.write(asking, clocks, skew_ms, statement, row.is_none())
+            .await
+    }
+
+    /// The row of the id that was chosen, as it is to be.
+    fn as_written(
+        &self,
+        asking: &Asking,
+        clocks: Clocks,
+        head: &Head,
+        (worker, row): (u32, Option<&worker_lease::Model>),
+        witness: HeartbeatGuard,
+    ) -> Written {
+        let (wanted, ttl) = (&asking.wanted, asking.wanted.ttl);
+        let is_named = matches!(wanted.pool, Pool::Named(_));
+        let from_ms = head
+            .footing
+            .unused_from_ms(is_named, row, head.clock.now_ms);
+        Written {
+            pool: wanted.pool.key(),
+            worker,
+            bits: wanted.bits,
+            holder: wanted.holder.to_string(),
+            token_hash: asking.token.hash(),
+            from_ms,
+            // The look has seen to it that this is later.
+            until_ms: clocks.until(head.clock.now_ms, ttl).max(from_ms),
+            expires_ms: head.clock.now_ms.saturating_add(millis(ttl)),
+            ttl_ms: millis(ttl),
+            version: row.map_or(head.version, |row| row.version),
+            ours_ms: clocks.ours_ms,
+            moment: None,
+            witness,
+        }
+    }
+
+    /// Takes the id that was chosen, as it was seen or is known.
+    pub(crate) async fn write(
+        &self,
+        asking: &mut Asking,
+        clocks: Clocks,
+        skew_ms: i64,
+        (written, ground): (Written, Ground),
+        is_new: bool,
+    ) -> Result<WorkerLease, Stop> {
+        let era = written.witness.era();
+        let statement = written.clone();
+        let writing = self.connection.run(asking.until, |database| async move {
+            if is_new {
+                statements::bear(database, statement, ground).await
+            } else {
+                statements::take(database, statement, ground).await
+            }
+        });
+        match writing.await {
+            Ok(true) => {}
+            Ok(false) | Err(StatementFailure::NotCommitted(Cause::Duplicate)) => {
+                return Err(Stop::Conflict);
+            }
+            Err(failure) => {
+                if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
+                    asking.uncertain.push(Uncertain {
+                        worker: written.worker,
+                        from_ms: written.from_ms,
+                        era,
+                    });
+                }
+                return Err(failure.into());
+            }
+        }
+        self.known.note(written.row(), era);
+        Ok(WorkerLease {
+            key: asking.key(written.worker, written.version_after(), era),
+            from_ms: written.from_ms,
+            until_ms: written.until_ms,
+            expires: clocks.sent + asking.wanted.ttl,
+            ttl: asking.wanted.ttl,
+            skew_ms,
+        })
+    }
+
+    /// Whether this holder had an id here that is free now; false also where that is not known.
+    pub(crate) async fn has_former(&self, wanted: &LeaseWanted, until: Instant) -> bool {
+        if self.know_leases(until).await.is_err() {
+            return false;
+        }
+        let (pool, holder) = (wanted.pool.key(), wanted.holder.to_string());
+        let reading = self
+            .connection
+            .run(until, |database| look::has_former(database, pool, holder));
+        reading.await.unwrap_or(false)
+    }
+}

@@ -1,0 +1,333 @@
+//! What is read before a worker id is leased, renewed or given back.
+
+use std::time::Duration;
+
+use entity::{meta, replica, worker_lease};
+use odometer_database::{database_clock, session::DatabaseConnection};
+use odometer_process::faults::{self, Fault};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, JoinType, Order,
+    QueryFilter, QueryOrder, QueryResult, QuerySelect,
+    sea_query::{Alias, Expr, ExprTrait, Query, SelectStatement},
+};
+
+use super::{
+    lease::{Choice, Share},
+    uncertainty::Clocks,
+};
+use crate::{heartbeat::HeartbeatGuard, rows::creation_baseline::version_at};
+
+/// Pools that nobody used for so long do not count.
+const OF_LATE_MS: i64 = 86_400_000;
+
+/// What one lease asks of a database.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    pub(crate) pool: String,
+    pub(crate) holder: String,
+    /// Of the token that is to be written.
+    pub(crate) token_hash: String,
+    pub(crate) share: Share,
+    /// How many ids there are, in all databases together.
+    pub(crate) workers: u32,
+    pub(crate) choice: Choice,
+    pub(crate) usable_by_ms: Option<i64>,
+    /// Whether the pool is one of those that are bounded.
+    pub(crate) is_named: bool,
+    /// The ids that earlier attempts of this lease may have got.
+    pub(crate) uncertain: Vec<u32>,
+    /// Our clock, and so far ahead of both time is wanted.
+    pub(crate) clocks: Clocks,
+    pub(crate) ttl: Duration,
+    /// Conflicts so far: whoever met others looks elsewhere.
+    pub(crate) n_conflicts: u32,
+    pub(crate) witness: HeartbeatGuard,
+}
+
+/// A database's clock and ground, and the id that is best, as they stood at one moment.
+#[derive(Debug)]
+pub(crate) struct Look {
+    pub(crate) head: Head,
+    pub(crate) found: Found,
+}
+
+/// What is read in one statement.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) clock: Clock,
+    pub(crate) footing: Footing,
+    /// The oldest program that can work with the database, by its schema.
+    pub(crate) compatible_from: i32,
+    /// What the versions of new rows lie above.
+    pub(crate) version: i64,
+    /// The width of the pool's ids; `None` where it has none yet.
+    pub(crate) bits: Option<u32>,
+    pub(crate) lowest: Option<u32>,
+    pub(crate) highest: Option<u32>,
+    /// A free id that this holder had.
+    pub(crate) former: Option<u32>,
+    /// Other pools that were used of late, where this one is new and they are bounded.
+    pub(crate) n_pools: u64,
+}
+
+/// What the last recovery of a database says of all its leases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Footing {
+    pub(crate) recovered_at: Option<i64>,
+    /// Before this no id's time begins, whatever its row says: an older program's recovery does not
+    /// raise the rows.
+    pub(crate) leases_from: i64,
+}
+
+/// A database's clock, and what bears out that it has not gone back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    /// Unix ms.
+    pub(crate) now_ms: i64,
+    /// `None` where this replica's row is gone.
+    pub(crate) beat: Option<i64>,
+}
+
+/// Which id may be had.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Found {
+    /// An earlier attempt got it.
+    Ours(worker_lease::Model),
+    Free(worker_lease::Model),
+    /// It has no row yet.
+    New(u32),
+    /// The one that was asked for is taken.
+    Held(u32),
+    /// There are free ones, whose unused time begins too late: then first.
+    Late(i64),
+    None,
+}
+
+pub(crate) async fn read_head(
+    database: &DatabaseConnection,
+    asked: &Question,
+) -> Result<Head, DbErr> {
+    let backend = database.get_database_backend();
+    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(asked.witness.holder());
+    let lowest = of_the_pool(&asked.pool)
+        .column(worker_lease::Column::Bits)
+        .order_by(worker_lease::Column::Worker, Order::Asc)
+        .limit(1)
+        .to_owned();
+    let worker = || Expr::col(worker_lease::Column::Worker);
+    let former = former(backend, &asked.pool, &asked.holder);
+    let query = Query::select()
+        .expr_as(database_clock::now(backend), "now_ms")
+        .columns([
+            (meta::Entity, meta::Column::LeasesFrom),
+            (meta::Entity, meta::Column::RecoveredAt),
+            (meta::Entity, meta::Column::CompatibleFrom),
+        ])
+        .column((replica::Entity, replica::Column::Beat))
+        .expr_as(scalar(lowest), "bits")
+        .expr_as(
+            scalar(of_the_pool(&asked.pool).expr(worker().min()).to_owned()),
+            "lowest",
+        )
+        .expr_as(
+            scalar(of_the_pool(&asked.pool).expr(worker().max()).to_owned()),
+            "highest",
+        )
+        .expr_as(scalar(former), "former")
+        .from(meta::Entity)
+        .join(JoinType::LeftJoin, replica::Entity, own_row)
+        .and_where(Expr::col((meta::Entity, meta::Column::Id)).eq(1))
+        .to_owned();
+    let Some(row) = database.query_one(&query).await? else {
+        return Err(DbErr::RecordNotFound("meta".to_owned()));
+    };
+    head_of(&row)
+}
+
+/// The clock, for whoever has an id already.
+pub(crate) async fn read_clock(
+    database: &DatabaseConnection,
+    witness: &HeartbeatGuard,
+) -> Result<Clock, DbErr> {
+    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(witness.holder());
+    let query = Query::select()
+        .expr_as(
+            database_clock::now(database.get_database_backend()),
+            "now_ms",
+        )
+        .column((replica::Entity, replica::Column::Beat))
+        .from(meta::Entity)
+        .join(JoinType::LeftJoin, replica::Entity, own_row)
+        .and_where(Expr::col((meta::Entity, meta::Column::Id)).eq(1))
+        .to_owned();
+    let Some(row) = database.query_one(&query).await? else {
+        return Err(DbErr::RecordNotFound("meta".to_owned()));
+    };
+    Ok(Clock {
+        now_ms: row.try_get("", "now_ms")?,
+        beat: row.try_get("", "beat")?,
+    })
+}
+
+/// Whether a holder had an id that is free.
+pub(crate) async fn has_former(
+    database: DatabaseConnection,
+    pool: String,
+    holder: String,
+) -> Result<bool, DbErr> {
+    let backend = database.get_database_backend();
+    let query = former(backend, &pool, &holder);
+    Ok(database.query_one(&query).await?.is_some())
+}
+
+/// The free id of a holder whose unused time begins first.
+fn former(backend: DbBackend, pool: &str, holder: &str) -> SelectStatement {
+    of_the_pool(pool)
+        .column(worker_lease::Column::Worker)
+        .and_where(worker_lease::Column::Holder.eq(holder))
+        .cond_where(free(backend))
+        .order_by(worker_lease::Column::ReservedUntil, Order::Asc)
+        .limit(1)
+        .to_owned()
+}
+
+fn head_of(row: &QueryResult) -> Result<Head, DbErr> {
+    let id = |column: &str| -> Result<Option<u32>, DbErr> {
+        let read: Option<i32> = row.try_get("", column)?;
+        Ok(read.and_then(|read| u32::try_from(read).ok()))
+    };
+    let leases_from: Option<i64> = row.try_get("", "leases_from")?;
+    let recovered_at: Option<i64> = row.try_get("", "recovered_at")?;
+    Ok(Head {
+        clock: Clock {
+            now_ms: row.try_get("", "now_ms")?,
+            beat: row.try_get("", "beat")?,
+        },
+        footing: Footing {
+            recovered_at,
+            leases_from: leases_from.unwrap_or(0),
+        },
+        compatible_from: row.try_get("", "compatible_from")?,
+        version: recovered_at.map_or(0, version_at),
+        bits: id("bits")?,
+        lowest: id("lowest")?,
+        highest: id("highest")?,
+        former: id("former")?,
+        n_pools: 0,
+    })
+}
+
+fn of_the_pool(pool: &str) -> SelectStatement {
+    Query::select()
+        .from(worker_lease::Entity)
+        .and_where(worker_lease::Column::Pool.eq(pool))
+        .to_owned()
+}
+
+fn scalar(query: SelectStatement) -> Expr {
+    Expr::SubQuery(None, Box::new(query.into()))
+}
+
+/// That nobody holds it, by the database's clock.
+pub(crate) fn free(backend: DbBackend) -> Condition {
+    if faults::is(Fault::NoLeaseConditions) {
+        return Condition::all();
+    }
+    Condition::any()
+        .add(worker_lease::Column::Ended.eq(true))
+        .add(Expr::col(worker_lease::Column::ExpiresAt).lte(database_clock::now(backend)))
+}
+
+pub(crate) async fn read_row(
+    database: &impl ConnectionTrait,
+    pool: &str,
+    worker: u32,
+) -> Result<Option<worker_lease::Model>, DbErr> {
+    let Ok(worker) = i32::try_from(worker) else {
+        return Ok(None);
+    };
+    worker_lease::Entity::find_by_id((pool.to_owned(), worker))
+        .one(database)
+        .await
+}
+
+/// Free ids, those first whose unused time begins first.
+pub(crate) async fn free_rows(
+    database: &DatabaseConnection,
+    asked: &Question,
+    most: u32,
+) -> Result<Vec<worker_lease::Model>, DbErr> {
+    let end = i32::try_from(asked.workers).unwrap_or(i32::MAX);
+    worker_lease::Entity::find()
+        .filter(worker_lease::Column::Pool.eq(asked.pool.as_str()))
+        .filter(worker_lease::Column::Worker.lt(end))
+        .filter(free(database.get_database_backend()))
+        .order_by_asc(worker_lease::Column::ReservedUntil)
+        .limit(u64::from(most))
+        .all(database)
+        .await
+}
+
+/// The lowest id that has no row, below one that has.
+pub(crate) async fn find_gap(
+    database: &DatabaseConnection,
+    asked: &Question,
+    head: &Head,
+) -> Result<Option<u32>, DbErr> {
+    let Share { k, n } = asked.share;
+    if head.lowest.is_some_and(|lowest| lowest > k) {
+        return Ok(Some(k));
+    }
+    let (low, high) = (Alias::new("low"), Alias::new("high"));
+    let step = i32::try_from(n).unwrap_or(i32::MAX);
+    let end = i32::try_from(asked.workers).unwrap_or(i32::MAX);
+    let column = |of: &Alias, column| Expr::col((of.clone(), column));
+    let next = || column(&low, worker_lease::Column::Worker).add(step);
+    let is_next = column(&high, worker_lease::Column::Pool)
+        .eq(asked.pool.as_str())
+        .and(column(&high, worker_lease::Column::Worker).eq(next()));
+    let query = Query::select()
+        .expr_as(next(), "gap")
+        .from_as(worker_lease::Entity, low.clone())
+        .join_as(
+            JoinType::LeftJoin,
+            worker_lease::Entity,
+            high.clone(),
+            is_next,
+        )
+        .and_where(column(&low, worker_lease::Column::Pool).eq(asked.pool.as_str()))
+        .and_where(column(&low, worker_lease::Column::Worker).lt(end.saturating_sub(step)))
+        .and_where(column(&high, worker_lease::Column::Worker).is_null())
+        .order_by((low.clone(), worker_lease::Column::Worker), Order::Asc)
+        .limit(1)
+        .to_owned();
+    let Some(row) = database.query_one(&query).await? else {
+        return Ok(None);
+    };
+    let gap: i64 = match database.get_database_backend() {
+        // The sum of integers is wider only there.
+        DbBackend::MySql | DbBackend::Sqlite => row.try_get("", "gap")?,
+        DbBackend::Postgres | _ => i64::from(row.try_get::<i32>("", "gap")?),
+    };
+    Ok(u32::try_from(gap).ok())
+}
+
+/// How many pools of other programs were used of late; those of sequences sort before them.
+pub(crate) async fn count_pools(database: &DatabaseConnection) -> Result<u64, DbErr> {
+    let pool = Expr::col(worker_lease::Column::Pool);
+    let since = || database_clock::now(database.get_database_backend()).sub(OF_LATE_MS);
+    let is_of_late = Expr::col(worker_lease::Column::ReservedUntil)
+        .gt(since())
+        .or(Expr::col(worker_lease::Column::ExpiresAt).gt(since()));
+    let query = Query::select()
+        .expr_as(pool.clone().count_distinct(), "n")
+        .from(worker_lease::Entity)
+        .and_where(pool.gte("0"))
+        .and_where(is_of_late)
+        .to_owned();
+    let Some(row) = database.query_one(&query).await? else {
+        return Ok(0);
+    };
+    let n: i64 = row.try_get("", "n")?;
+    Ok(u64::try_from(n).unwrap_or(0))
+}

@@ -1,0 +1,271 @@
+//! The statements that give, renew and end a lease: each does all of it or nothing.
+//!
+//! Whatever a statement says, it says it of the row as it was seen: it names the row's version, so
+//! one that arrives late, behind another writer, does nothing.
+
+use entity::{meta, worker_lease};
+use migration::WORKER_LEASES;
+use odometer_core::definition::Stripe;
+use odometer_database::{database_clock, session::DatabaseConnection};
+use odometer_process::faults::{self, Fault};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
+    sea_query::{Expr, ExprTrait, Query},
+};
+
+use super::{known::Moment, lease::MOST_AHEAD_MS, look, uncertainty::signed};
+use crate::{heartbeat::HeartbeatGuard, meta_row};
+
+/// A lease as it is written.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(crate) pool: String,
+    pub(crate) worker: u32,
+    pub(crate) bits: u32,
+    pub(crate) holder: String,
+    pub(crate) token_hash: String,
+    pub(crate) from_ms: i64,
+    pub(crate) until_ms: i64,
+    pub(crate) expires_ms: i64,
+    pub(crate) ttl_ms: i64,
+    /// What the row's was, or what that of a new row lies above.
+    pub(crate) version: i64,
+    /// Our clock, which may not be too far ahead.
+    pub(crate) ours_ms: i64,
+    /// When it may be written, by the database's clock; `None` where that was looked at.
+    pub(crate) moment: Option<Moment>,
+    pub(crate) witness: HeartbeatGuard,
+}
+
+/// What `meta` says that a lease is written on the strength of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ground {
+    /// Which of the databases it is.
+    pub(crate) stripe: Stripe,
+    /// The last recovery that was seen.
+    pub(crate) recovered_at: Option<i64>,
+}
+
+impl Ground {
+    /// That `meta`'s row says so, and lets leases begin then, as a condition on it.
+    fn is_its(self, from_ms: i64) -> Condition {
+        let leases_from = || Expr::col((meta::Entity, meta::Column::LeasesFrom));
+        let recovered_at = Expr::col((meta::Entity, meta::Column::RecoveredAt));
+        Condition::all()
+            .add(meta::Column::Id.eq(1))
+            .add(meta::Column::StripeK.eq(i32::from(self.stripe.k())))
+            .add(meta::Column::StripeN.eq(i32::from(self.stripe.n())))
+            .add(match self.recovered_at {
+                Some(at) => recovered_at.eq(at),
+                None => recovered_at.is_null(),
+            })
+            .add(leases_from().is_null().or(leases_from().lte(from_ms)))
+    }
+
+    /// The same, as a condition of any statement.
+    fn holds(self, from_ms: i64) -> Expr {
+        let row = Query::select()
+            .expr(Expr::val(1))
+            .from(meta::Entity)
+            .cond_where(self.is_its(from_ms))
+            .to_owned();
+        Expr::exists(row)
+    }
+}
+
+impl Written {
+    /// The version of the row once it is written.
+    pub(crate) fn version_after(&self) -> i64 {
+        self.version.saturating_add(1)
+    }
+
+    /// The row once it is written.
+    pub(crate) fn row(&self) -> worker_lease::Model {
+        worker_lease::Model {
+            pool: self.pool.clone(),
+            worker: self.id(),
+            bits: self.bits(),
+            holder: self.holder.clone(),
+            token_hash: self.token_hash.clone(),
+            expires_at: self.expires_ms,
+            reserved_until: self.until_ms,
+            version: self.version_after(),
+            reserved_from: self.from_ms,
+            ttl_ms: self.ttl_ms,
+            ended: false,
+        }
+    }
+
+    fn id(&self) -> i32 {
+        signed(self.worker)
+    }
+
+    fn bits(&self) -> i32 {
+        i32::try_from(self.bits).unwrap_or(i32::MAX)
+    }
+}
+
+/// That our clock is not too far ahead of the database's, and that it is the moment that the lease was
+/// made for.
+fn keeps_time(backend: DbBackend, lease: &Written) -> Expr {
+    let least_ms = match faults::is(Fault::AnyClock) {
+        true => 0,
+        false => lease.ours_ms.saturating_sub(MOST_AHEAD_MS),
+    };
+    let now = database_clock::now(backend);
+    match lease.moment {
+        Some(moment) => now.between(Ord::max(least_ms, moment.earliest_ms), moment.latest_ms),
+        None => now.gte(least_ms),
+    }
+}
+
+/// Takes an id that nobody holds; false where somebody was faster.
+pub(crate) async fn take(
+    database: DatabaseConnection,
+    lease: Written,
+    ground: Ground,
+) -> Result<bool, DbErr> {
+    use worker_lease::Column;
+    let backend = database.get_database_backend();
+    let mut is_as_seen = Condition::all();
+    if !faults::is(Fault::NoLeaseConditions) {
+        is_as_seen = is_as_seen
+            .add(Column::Version.eq(lease.version))
+            .add(look::free(backend));
+    }
+    if !faults::is(Fault::NoReservedUntil) && !faults::is(Fault::NoLeaseConditions) {
+        is_as_seen = is_as_seen.add(Column::ReservedUntil.lte(lease.from_ms));
+    }
+    let taken = worker_lease::Entity::update_many()
+        .col_expr(Column::Bits, Expr::val(lease.bits()))
+        .col_expr(Column::Holder, Expr::val(lease.holder.as_str()))
+        .col_expr(Column::TokenHash, Expr::val(lease.token_hash.as_str()))
+        .col_expr(Column::ExpiresAt, Expr::val(lease.expires_ms))
+        .col_expr(Column::ReservedFrom, Expr::val(lease.from_ms))
+        .col_expr(Column::ReservedUntil, Expr::val(lease.until_ms))
+        .col_expr(Column::TtlMs, Expr::val(lease.ttl_ms))
+        .col_expr(Column::Ended, Expr::val(false))
+        .col_expr(Column::Version, Expr::val(lease.version_after()))
+        .filter(Column::Pool.eq(lease.pool.as_str()))
+        .filter(Column::Worker.eq(lease.id()))
+        .filter(is_as_seen)
+        .filter(ground.holds(lease.from_ms))
+        .filter(keeps_time(backend, &lease))
+        .filter(lease.witness.holds())
+        .exec(&database)
+        .await?;
+    Ok(taken.rows_affected == 1)
+}
+
+/// Makes the row of an id that was never used. Two that do so at once meet at the primary key.
+///
+/// `meta`'s row is [held](meta_row) meanwhile, so that no recovery passes between what was read and the row.
+pub(crate) async fn bear(
+    database: DatabaseConnection,
+    lease: Written,
+    ground: Ground,
+) -> Result<bool, DbErr> {
+    use worker_lease::Column;
+    let backend = database.get_database_backend();
+    let mut row = Query::select();
+    row.expr(Expr::val(lease.pool.as_str()))
+        .expr(Expr::val(lease.id()))
+        .expr(Expr::val(lease.bits()))
+        .expr(Expr::val(lease.holder.as_str()))
+        .expr(Expr::val(lease.token_hash.as_str()))
+        .expr(Expr::val(lease.expires_ms))
+        .expr(Expr::val(lease.from_ms))
+        .expr(Expr::val(lease.until_ms))
+        .expr(Expr::val(lease.ttl_ms))
+        .expr(Expr::val(false))
+        .expr(Expr::val(lease.version_after()))
+        .from(meta::Entity)
+        .cond_where(ground.is_its(lease.from_ms))
+        .and_where(keeps_time(backend, &lease))
+        .and_where(lease.witness.holds());
+    meta_row::hold_for_birth(&mut row, backend);
+    let mut insert = Query::insert();
+    insert.into_table(worker_lease::Entity).columns([
+        Column::Pool,
+        Column::Worker,
+        Column::Bits,
+        Column::Holder,
+        Column::TokenHash,
+        Column::ExpiresAt,
+        Column::ReservedFrom,
+        Column::ReservedUntil,
+        Column::TtlMs,
+        Column::Ended,
+        Column::Version,
+    ]);
+    insert
+        .select_from(row)
+        .map_err(|error| DbErr::Custom(error.to_string()))?;
+    Ok(database.execute(&insert).await?.rows_affected() == 1)
+}
+
+/// Programs that know of no worker ids recover a database without voiding leases.
+pub(crate) async fn keep_older_programs_out(database: DatabaseConnection) -> Result<(), DbErr> {
+    meta::Entity::update_many()
+        .col_expr(meta::Column::CompatibleFrom, Expr::val(WORKER_LEASES))
+        .filter(meta::Column::Id.eq(1))
+        .filter(meta::Column::CompatibleFrom.lt(WORKER_LEASES))
+        .exec(&database)
+        .await?;
+    Ok(())
+}
+
+/// Raises what is reserved, for whoever has the token; false where the row is not as it was seen.
+pub(crate) async fn renew(database: DatabaseConnection, lease: Written) -> Result<bool, DbErr> {
+    use worker_lease::Column;
+    let backend = database.get_database_backend();
+    let renewed = worker_lease::Entity::update_many()
+        .col_expr(Column::ExpiresAt, Expr::val(lease.expires_ms))
+        .col_expr(Column::ReservedUntil, Expr::val(lease.until_ms))
+        .col_expr(Column::TtlMs, Expr::val(lease.ttl_ms))
+        .col_expr(Column::Version, Expr::val(lease.version_after()))
+        .filter(Column::Pool.eq(lease.pool.as_str()))
+        .filter(Column::Worker.eq(lease.id()))
+        .filter(Column::Version.eq(lease.version))
+        .filter(Column::TokenHash.eq(lease.token_hash.as_str()))
+        .filter(Column::Ended.eq(false))
+        .filter(Column::ReservedUntil.lte(lease.until_ms))
+        .filter(keeps_time(backend, &lease))
+        .filter(lease.witness.holds())
+        .exec(&database)
+        .await?;
+    Ok(renewed.rows_affected == 1)
+}
+
+/// An end as it is written.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    /// The lease's row as it was seen.
+    pub(crate) row: worker_lease::Model,
+    /// Nothing was stamped at or past it.
+    pub(crate) unused_from_ms: i64,
+    pub(crate) witness: HeartbeatGuard,
+}
+
+/// Ends a lease; false where the row is not as it was seen: a renewal came in between, say, after
+/// which what is called unused may be used.
+pub(crate) async fn end(database: DatabaseConnection, end: End) -> Result<bool, DbErr> {
+    use worker_lease::Column;
+    let (row, expires_at) = (end.row, Expr::col(Column::ExpiresAt));
+    let now = database_clock::now(database.get_database_backend());
+    let ended_at = Expr::case(expires_at.clone().lte(now.clone()), expires_at).finally(now);
+    let ended = worker_lease::Entity::update_many()
+        .col_expr(Column::Ended, Expr::val(true))
+        .col_expr(Column::ExpiresAt, ended_at.into())
+        .col_expr(Column::ReservedUntil, Expr::val(end.unused_from_ms))
+        .col_expr(Column::Version, Expr::val(row.version.saturating_add(1)))
+        .filter(Column::Pool.eq(row.pool.as_str()))
+        .filter(Column::Worker.eq(row.worker))
+        .filter(Column::Version.eq(row.version))
+        .filter(Column::TokenHash.eq(row.token_hash.as_str()))
+        .filter(Column::ReservedUntil.eq(row.reserved_until))
+        .filter(end.witness.holds())
+        .exec(&database)
+        .await?;
+    Ok(ended.rows_affected == 1)
+}
