@@ -167,7 +167,7 @@ impl Target {
         })
     }
 
-    /// What the driver of PostgreSQL connects by; `longest` as in [`Target::options`].
+    /// What the driver of PostgreSQL connects by; `longest` as in `Target::options`.
     ///
     /// # Errors
     /// The driver cannot read the URL.
