@@ -1,7 +1,16 @@
-//! The store: blocks that are durably reserved before anybody sees a number of them.
+//! Blocks that are durably reserved before anybody sees a number of them, in one database or in
+//! several that share their sequences.
 //!
-//! The only user of SeaORM and of `entity`. It knows rows and statements; who
-//! issues from a block, and to whom, is the `sequence` layer's.
+//! It owns every row and every statement about sequences. It knows neither HTTP nor actors: who
+//! issues from a block, and to whom, is decided above it.
+//!
+//! Read first:
+//!
+//! - `stores.rs`: all stores, as the rest of the program has them.
+//! - `reservation/attempts.rs`: one reservation, and what is done about each way it can fail.
+//! - `reservation/raise.rs`: the conditional update that takes a block.
+//! - `heartbeat.rs`: how a database that forgot commits is found out.
+//! - `change/transaction.rs`: changes of definitions, floors and lives.
 
 mod change;
 mod claim;
