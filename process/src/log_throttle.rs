@@ -143,60 +143,60 @@ mod tests {
 
     /// How many more than one a line stands for, if there is one.
     fn n_to_tell<K: Ord + Clone>(
-        seldom: &LogThrottle<K>,
+        throttle: &LogThrottle<K>,
         key: K,
         what: impl Into<Cow<'static, str>>,
         now: Instant,
     ) -> Option<u64> {
-        seldom.line(key, what, now).map(|line| line.n_untold)
+        throttle.line(key, what, now).map(|line| line.n_untold)
     }
 
     #[test]
     fn of_each_thing_one_is_told_now_and_then_and_how_many_were_not() {
-        let seldom = LogThrottle::default();
+        let throttle = LogThrottle::default();
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        assert_eq!(n_to_tell(&seldom, "default", "", at(0)), Some(0));
+        assert_eq!(n_to_tell(&throttle, "default", "", at(0)), Some(0));
         for ms in 1..=1000 {
-            assert_eq!(n_to_tell(&seldom, "default", "", at(ms)), None);
+            assert_eq!(n_to_tell(&throttle, "default", "", at(ms)), None);
         }
-        assert_eq!(n_to_tell(&seldom, "other", "", at(1000)), Some(0));
-        assert_eq!(n_to_tell(&seldom, "default", "", at(9_999)), None);
-        assert_eq!(n_to_tell(&seldom, "default", "", at(10_000)), Some(1001));
-        assert_eq!(n_to_tell(&seldom, "default", "", at(19_999)), None);
-        assert_eq!(n_to_tell(&seldom, "default", "", at(60_000)), Some(1));
-        assert_eq!(n_to_tell(&seldom, "default", "", at(70_000)), Some(0));
+        assert_eq!(n_to_tell(&throttle, "other", "", at(1000)), Some(0));
+        assert_eq!(n_to_tell(&throttle, "default", "", at(9_999)), None);
+        assert_eq!(n_to_tell(&throttle, "default", "", at(10_000)), Some(1001));
+        assert_eq!(n_to_tell(&throttle, "default", "", at(19_999)), None);
+        assert_eq!(n_to_tell(&throttle, "default", "", at(60_000)), Some(1));
+        assert_eq!(n_to_tell(&throttle, "default", "", at(70_000)), Some(0));
     }
 
     #[test]
     fn the_rest_of_a_burst_is_told_although_nothing_more_happens() {
-        let seldom = LogThrottle::default();
+        let throttle = LogThrottle::default();
         let start = Instant::now();
         for n in 0..7 {
-            let _ = n_to_tell(&seldom, "burst", n.to_string(), start);
+            let _ = n_to_tell(&throttle, "burst", n.to_string(), start);
         }
-        assert_eq!(n_to_tell(&seldom, "once", "", start), Some(0));
-        assert_eq!(seldom.rest(start), []);
+        assert_eq!(n_to_tell(&throttle, "once", "", start), Some(0));
+        assert_eq!(throttle.rest(start), []);
         let later = start + PAUSE;
         let rest = Line {
             key: Some("burst"),
             what: "6".into(),
             n_untold: 5,
         };
-        assert_eq!(seldom.rest(later), [rest]);
-        assert!(!seldom.told.lock().contains_key(&Some("once")));
+        assert_eq!(throttle.rest(later), [rest]);
+        assert!(!throttle.told.lock().contains_key(&Some("once")));
         // The line of the rest begins a pause as any other.
-        assert_eq!(n_to_tell(&seldom, "burst", "7", later), None);
-        assert_eq!(seldom.rest(later), []);
-        let whole_rest = seldom.whole_rest(later);
+        assert_eq!(n_to_tell(&throttle, "burst", "7", later), None);
+        assert_eq!(throttle.rest(later), []);
+        let whole_rest = throttle.whole_rest(later);
         let n_untold: Vec<u64> = whole_rest.iter().map(|rest| rest.n_untold).collect();
         assert_eq!(n_untold, [0]);
-        assert_eq!(seldom.whole_rest(later), []);
+        assert_eq!(throttle.whole_rest(later), []);
     }
 
     #[test]
     fn lines_and_what_they_say_had_none_are_how_often_it_happened() {
-        let seldom = LogThrottle::default();
+        let throttle = LogThrottle::default();
         let start = Instant::now();
         let (mut n_lines, mut n_untold) = (0, 0);
         let mut tell = |untold: u64| {
@@ -207,14 +207,17 @@ mod tests {
             let now = start + Duration::from_millis(ms);
             // More things than are kept apart, and each of them in bursts.
             let key = ms % 600 * (ms / 11_000 % 2);
-            if let Some(untold) = n_to_tell(&seldom, key, "", now) {
+            if let Some(untold) = n_to_tell(&throttle, key, "", now) {
                 tell(untold);
             }
             if ms % 1000 == 0 {
-                seldom.rest(now).iter().for_each(|rest| tell(rest.n_untold));
+                throttle
+                    .rest(now)
+                    .iter()
+                    .for_each(|rest| tell(rest.n_untold));
             }
         }
-        let rest = seldom.whole_rest(start);
+        let rest = throttle.whole_rest(start);
         rest.iter().for_each(|rest| tell(rest.n_untold));
         assert_eq!(n_lines + n_untold, 50_000);
         assert!(n_lines < 3000, "{n_lines}");
@@ -222,24 +225,24 @@ mod tests {
 
     #[test]
     fn more_things_than_are_kept_apart_count_together_until_there_is_room() {
-        let seldom = LogThrottle::default();
+        let throttle = LogThrottle::default();
         let now = Instant::now();
         let n_lines = (0..5000)
-            .filter(|n| n_to_tell(&seldom, *n, "", now).is_some())
+            .filter(|n| n_to_tell(&throttle, *n, "", now).is_some())
             .count();
         assert_eq!(n_lines, MAX_KEYS + 1);
         // Each of them happened again, without a line.
         for n in 0..5000 {
-            assert_eq!(n_to_tell(&seldom, n, "", now), None);
+            assert_eq!(n_to_tell(&throttle, n, "", now), None);
         }
         // A line for many of them names none.
         let later = now + PAUSE;
-        let line = seldom.line(4999, "", later);
+        let line = throttle.line(4999, "", later);
         assert!(line.is_some_and(|line| line.key.is_none() && line.n_untold > 0));
-        assert_eq!(seldom.rest(later).len(), MAX_KEYS);
-        assert_eq!(seldom.rest(later + PAUSE), []);
-        assert_eq!(n_to_tell(&seldom, 5000, "", later + PAUSE), Some(0));
-        assert_eq!(n_to_tell(&seldom, 5001, "", later + PAUSE), Some(0));
-        assert_eq!(seldom.told.lock().len(), 2);
+        assert_eq!(throttle.rest(later).len(), MAX_KEYS);
+        assert_eq!(throttle.rest(later + PAUSE), []);
+        assert_eq!(n_to_tell(&throttle, 5000, "", later + PAUSE), Some(0));
+        assert_eq!(n_to_tell(&throttle, 5001, "", later + PAUSE), Some(0));
+        assert_eq!(throttle.told.lock().len(), 2);
     }
 }

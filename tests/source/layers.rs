@@ -144,7 +144,7 @@ fn violations(source: &str, forbidden: &[&str]) -> Vec<String> {
     paths
 }
 
-fn sources_below(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn sources_below(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

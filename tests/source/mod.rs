@@ -3,4 +3,5 @@
 mod builds;
 mod layers;
 mod shipped;
+mod targets;
 mod use_tree;
