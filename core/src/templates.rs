@@ -15,7 +15,7 @@ pub struct Templates(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    rules: Vec<Rule>,
+    rules: Vec<TemplateRule>,
     /// What a name gets that fits no template, and what a definition leaves out that fits none.
     default: Arc<Definition>,
     /// Whether a name that fits no template is created by the first call for a number.
@@ -24,7 +24,7 @@ struct Inner {
 
 /// One template: for which names, and what.
 #[derive(Clone, Debug)]
-pub struct Rule {
+pub struct TemplateRule {
     pub glob: Glob,
     pub template: Template,
 }
@@ -40,9 +40,9 @@ pub enum Template {
 
 /// What decided about a name.
 #[derive(Clone, Copy, Debug)]
-pub enum Choice<'a> {
+pub enum TemplateChoice<'a> {
     /// The first template that fits, and its place, counted from 0.
-    Rule(usize, &'a Rule),
+    Rule(usize, &'a TemplateRule),
     /// No template fits: `[default]`.
     Default,
     /// No template fits, but a template names it in `share`: `[default]`, in any case.
@@ -107,7 +107,7 @@ impl Templates {
     /// # Errors
     /// Two equal globs, a `share` of what is shared out itself, or too many.
     pub fn new(
-        rules: Vec<Rule>,
+        rules: Vec<TemplateRule>,
         default: Arc<Definition>,
         creates_others: bool,
     ) -> Result<Self, TemplatesError> {
@@ -143,7 +143,7 @@ impl Templates {
             let Template::Share(target) = &rule.template else {
                 return None;
             };
-            let Choice::Rule(by, found) = self.choice(target) else {
+            let TemplateChoice::Rule(by, found) = self.choice(target) else {
                 return None;
             };
             let Template::Share(further) = &found.template else {
@@ -163,31 +163,30 @@ impl Templates {
     ///
     /// A `share` does not apply to the sequence that it names: that one is looked for in the
     /// templates behind it, and is created also where names that fit none are rejected.
-    pub fn choice(&self, name: &SequenceName) -> Choice<'_> {
+    pub fn choice(&self, name: &SequenceName) -> TemplateChoice<'_> {
         let inner = &*self.0;
-        let names_it =
-            |rule: &Rule| matches!(&rule.template, Template::Share(target) if target == name);
+        let names_it = |rule: &TemplateRule| matches!(&rule.template, Template::Share(target) if target == name);
         let rules = inner.rules.iter().enumerate();
         let mut fitting = rules.filter(|(_, rule)| !names_it(rule) && rule.glob.fits(name));
         if let Some((index, rule)) = fitting.next() {
-            return Choice::Rule(index, rule);
+            return TemplateChoice::Rule(index, rule);
         }
         let is_shared = inner.rules.iter().any(names_it);
         match (inner.creates_others, is_shared) {
-            (true, _) => Choice::Default,
-            (false, true) => Choice::Shared,
-            (false, false) => Choice::Refused,
+            (true, _) => TemplateChoice::Default,
+            (false, true) => TemplateChoice::Shared,
+            (false, false) => TemplateChoice::Refused,
         }
     }
 
     /// What a name never seen gets; `None` where it is refused.
     pub fn of(&self, name: &SequenceName) -> Option<Template> {
         match self.choice(name) {
-            Choice::Rule(_, rule) => Some(rule.template.clone()),
-            Choice::Default | Choice::Shared => {
+            TemplateChoice::Rule(_, rule) => Some(rule.template.clone()),
+            TemplateChoice::Default | TemplateChoice::Shared => {
                 Some(Template::Definition(Arc::clone(&self.0.default)))
             }
-            Choice::Refused => None,
+            TemplateChoice::Refused => None,
         }
     }
 
@@ -249,21 +248,24 @@ mod tests {
         })
     }
 
-    fn counted(glob: &str, start: i64) -> Rule {
-        Rule {
+    fn counted(glob: &str, start: i64) -> TemplateRule {
+        TemplateRule {
             glob: Glob::parse(glob).unwrap(),
             template: Template::Definition(definition(start)),
         }
     }
 
-    fn sharing(glob: &str, target: &str) -> Rule {
-        Rule {
+    fn sharing(glob: &str, target: &str) -> TemplateRule {
+        TemplateRule {
             glob: Glob::parse(glob).unwrap(),
             template: Template::Share(name(target)),
         }
     }
 
-    fn templates(rules: Vec<Rule>, creates_others: bool) -> Result<Templates, TemplatesError> {
+    fn templates(
+        rules: Vec<TemplateRule>,
+        creates_others: bool,
+    ) -> Result<Templates, TemplatesError> {
         Templates::new(rules, definition(7), creates_others)
     }
 
@@ -303,7 +305,7 @@ mod tests {
 
     #[test]
     fn what_is_shared_is_created_from_what_comes_after() {
-        let small = |more: Vec<Rule>, creates_others| {
+        let small = |more: Vec<TemplateRule>, creates_others| {
             let mut rules = vec![sharing("small-*", "small-all"), sharing("x*", "misc")];
             rules.extend(more);
             templates(rules, creates_others).unwrap()

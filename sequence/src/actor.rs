@@ -21,21 +21,21 @@ use odometer_process::{
     metrics::AbandonedCause,
 };
 use odometer_store::{
-    BlockFate, Course, ReserveRequest, Reserved, Resolved, SeenCounter, StoreError, Unpublished,
-    Want,
+    BlockFate, ReservationProgress, ReserveRequest, Reserved, Resolved, SeenCounter, StoreError,
+    Unpublished, Want,
 };
 use tokio::sync::{Notify, oneshot};
 use tracing::Span;
 
 use crate::{
-    apart::{self, Apart, ApartQueue},
+    dedicated::{self, DedicatedQueue, DedicatedRequest},
     error::SequenceError,
-    issuer::Link,
-    leasing::Leasing,
-    messages::{Answer, Unload},
+    issuer::ActorLink,
+    messages::{ReplySender, Unload},
     ownership::Ownership,
     queue::{Queue, Waiter},
     shared::Shared,
+    snowflake_lease::Leasing,
 };
 
 /// The first wait before a prefetch is tried again.
@@ -48,12 +48,12 @@ const LATE: Duration = Duration::from_millis(1500);
 pub(crate) struct SequenceActor {
     pub(crate) issuer: Ownership,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) state: State,
+    pub(crate) state: ActorState,
     /// Callers that wait for a refill.
     pub(crate) queue: Queue,
     /// Callers that wait for a range of their own, straight from the store.
-    pub(crate) apart: ApartQueue,
-    pub(crate) in_flight: Option<InFlight>,
+    pub(crate) apart: DedicatedQueue,
+    pub(crate) in_flight: Option<PendingWork>,
     /// Rung when somebody waits for a refill that was started ahead of time.
     pub(crate) urgency: Arc<Notify>,
     backoff: Duration,
@@ -76,7 +76,7 @@ pub(crate) struct SequenceActor {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ActorState {
     /// Nothing in memory, nothing under way.
     Empty,
     /// Nothing in memory, a block on its way.
@@ -90,10 +90,10 @@ pub(crate) enum State {
 }
 
 /// What the reservation under way is for.
-pub(crate) enum InFlight {
+pub(crate) enum PendingWork {
     Refill,
     /// Callers who each get a range of their own out of one write.
-    Apart(Vec<Apart>),
+    Dedicated(Vec<DedicatedRequest>),
     /// Callers of a sequence with strict order, who share one write.
     Group(Vec<Waiter>),
     /// A worker id.
@@ -113,7 +113,7 @@ impl Actor for SequenceActor {
         // The one before may have died with a change half done.
         self.enforce();
         if self.issuer.remaining() > 0 {
-            self.state = State::Serving;
+            self.state = ActorState::Serving;
         }
         self.advance(context);
     }
@@ -130,9 +130,9 @@ impl SequenceActor {
         Self {
             issuer,
             shared,
-            state: State::Empty,
+            state: ActorState::Empty,
             queue: Queue::default(),
-            apart: ApartQueue::default(),
+            apart: DedicatedQueue::default(),
             in_flight: None,
             urgency: Arc::default(),
             backoff: BACKOFF_MIN,
@@ -150,7 +150,7 @@ impl SequenceActor {
 
     /// Starts the next reservation, if one is needed and none is under way.
     pub(crate) fn advance(&mut self, context: &mut Context<Self>) {
-        if self.state == State::Draining || self.shared.is_drained() {
+        if self.state == ActorState::Draining || self.shared.is_drained() {
             return;
         }
         if let Some(timed) = self.issuer.timed() {
@@ -171,12 +171,12 @@ impl SequenceActor {
             Some(apart)
         } else if !self.queue.is_empty() {
             self.is_turn_of_apart = true;
-            Some(InFlight::Refill)
+            Some(PendingWork::Refill)
         } else if self.retry.is_none()
             && !self.is_refused
             && (self.issuer.wants_prefetch() || self.wants_load())
         {
-            Some(InFlight::Refill)
+            Some(PendingWork::Refill)
         } else {
             None
         };
@@ -187,20 +187,20 @@ impl SequenceActor {
         let request = self.request(&next);
         self.in_flight = Some(next);
         self.state = match self.issuer.cursor.remaining() {
-            0 => State::Reserving,
-            _ => State::Prefetching,
+            0 => ActorState::Reserving,
+            _ => ActorState::Prefetching,
         };
         self.reserve(request, context);
     }
 
     /// The callers whose turn it is to get ranges of their own.
-    pub(crate) fn next_apart(&mut self) -> Option<InFlight> {
+    pub(crate) fn next_apart(&mut self) -> Option<PendingWork> {
         let is_turn_of_apart = self.queue.is_empty() || self.is_turn_of_apart;
         if self.apart.is_empty() || !is_turn_of_apart {
             return None;
         }
         self.is_turn_of_apart = false;
-        Some(InFlight::Apart(
+        Some(PendingWork::Dedicated(
             self.apart.take_group(self.issuer.left_to_share()),
         ))
     }
@@ -224,25 +224,25 @@ impl SequenceActor {
             |timed| timed.is_serving(),
         );
         self.state = match has_numbers {
-            false => State::Empty,
-            true => State::Serving,
+            false => ActorState::Empty,
+            true => ActorState::Serving,
         };
     }
 
-    pub(crate) fn request(&mut self, purpose: &InFlight) -> ReserveRequest {
+    pub(crate) fn request(&mut self, purpose: &PendingWork) -> ReserveRequest {
         let earlier = self.shared.forgotten(&self.issuer.key);
         let memory = self.issuer.memory.lock();
         let adopt_from = match (purpose, &earlier) {
-            (InFlight::Refill, Ok(earlier)) if memory.adopts => {
+            (PendingWork::Refill, Ok(earlier)) if memory.adopts => {
                 let all_below = earlier.map_or(0, |earlier| earlier.all_below);
                 Some(memory.all_below.max(all_below))
             }
             (
-                InFlight::Refill
-                | InFlight::Apart(_)
-                | InFlight::Group(_)
-                | InFlight::Lease
-                | InFlight::Renewal,
+                PendingWork::Refill
+                | PendingWork::Dedicated(_)
+                | PendingWork::Group(_)
+                | PendingWork::Lease
+                | PendingWork::Renewal,
                 _,
             ) => None,
         };
@@ -265,11 +265,11 @@ impl SequenceActor {
             counted_by: self.counted_by(),
             known,
             want: match purpose {
-                InFlight::Refill | InFlight::Lease | InFlight::Renewal => {
+                PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal => {
                     Want::Refill(self.issuer.demand(self.queue.waited_for()))
                 }
-                InFlight::Apart(group) => apart::want_of(group),
-                InFlight::Group(group) => self.want_of(group),
+                PendingWork::Dedicated(group) => dedicated::want_of(group),
+                PendingWork::Group(group) => self.want_of(group),
             },
             adopt_from,
             // None, too, for a name that shares another sequence: it gets none of its own.
@@ -283,22 +283,22 @@ impl SequenceActor {
         }
     }
 
-    fn course_of(&self, purpose: &InFlight) -> Course {
+    fn course_of(&self, purpose: &PendingWork) -> ReservationProgress {
         let key = &self.issuer.key;
         let (sequence, period) = (key.sequence.as_str(), key.period.shown());
         let call = self.call_of(purpose);
-        Course::of(log::reservation(call, sequence, period))
+        ReservationProgress::of(log::reservation(call, sequence, period))
     }
 
     /// The call that has waited longest for it; none where it is done ahead of time.
-    pub(crate) fn call_of(&self, purpose: &InFlight) -> Span {
+    pub(crate) fn call_of(&self, purpose: &PendingWork) -> Span {
         let answer = match purpose {
-            InFlight::Refill | InFlight::Lease | InFlight::Renewal => {
+            PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal => {
                 let waiter = self.queue.first().map(|waiter| &waiter.answer);
                 waiter.or(self.apart.first().map(|caller| &caller.answer))
             }
-            InFlight::Apart(group) => group.first().map(|caller| &caller.answer),
-            InFlight::Group(group) => group.first().map(|waiter| &waiter.answer),
+            PendingWork::Dedicated(group) => group.first().map(|caller| &caller.answer),
+            PendingWork::Group(group) => group.first().map(|waiter| &waiter.answer),
         };
         answer.map_or_else(Span::none, |answer| answer.call.clone())
     }
@@ -365,17 +365,17 @@ impl SequenceActor {
                 self.resume_waiting(purpose);
                 self.learn_order(*known, rate);
             }
-            (Err(error), Some(InFlight::Refill)) if self.issuer.timed().is_some() => {
+            (Err(error), Some(PendingWork::Refill)) if self.issuer.timed().is_some() => {
                 self.look_failed(&error, context);
             }
-            (Ok(block), Some(InFlight::Group(group))) => self.serve_group(block, group),
-            (Err(error), Some(InFlight::Group(group))) => self.fail_group(&error, group),
-            (Ok(block), Some(InFlight::Apart(group))) if block.is_strict() => {
+            (Ok(block), Some(PendingWork::Group(group))) => self.serve_group(block, group),
+            (Err(error), Some(PendingWork::Group(group))) => self.fail_group(&error, group),
+            (Ok(block), Some(PendingWork::Dedicated(group))) if block.is_strict() => {
                 self.hand_over_strict(block, group);
             }
-            (Ok(block), Some(InFlight::Apart(group))) => self.hand_over(block, group),
+            (Ok(block), Some(PendingWork::Dedicated(group))) => self.hand_over(block, group),
             (Ok(block), _) => self.refill(block),
-            (Err(error), Some(InFlight::Apart(group))) => self.fail_apart(&error, group),
+            (Err(error), Some(PendingWork::Dedicated(group))) => self.fail_apart(&error, group),
             (Err(error), _) => {
                 if self.fail(&error) {
                     if matches!(error, StoreError::Retired) {
@@ -388,7 +388,10 @@ impl SequenceActor {
                         StoreError::Unavailable | StoreError::Deadline | StoreError::WentBack
                     );
                     self.is_refused = !may_pass;
-                    if may_pass && self.state != State::Draining && self.issuer.wants_prefetch() {
+                    if may_pass
+                        && self.state != ActorState::Draining
+                        && self.issuer.wants_prefetch()
+                    {
                         self.try_again_later(context);
                         if self.apart.is_empty() {
                             return;
@@ -407,7 +410,7 @@ impl SequenceActor {
             // Whoever waits no longer does not need to know.
             let _gone = done.send(());
         }
-        if self.state == State::Draining {
+        if self.state == ActorState::Draining {
             self.finish_draining(context);
             return;
         }
@@ -488,7 +491,7 @@ impl SequenceActor {
     }
 
     /// A block has arrived for callers who each get a range of it.
-    fn hand_over(&mut self, block: Unpublished, mut group: Vec<Apart>) {
+    fn hand_over(&mut self, block: Unpublished, mut group: Vec<DedicatedRequest>) {
         let Some(reserved) = self.issuer.publish(block) else {
             return;
         };
@@ -504,7 +507,7 @@ impl SequenceActor {
             self.enforce();
             return;
         }
-        let (shares, rest) = apart::deal(&reserved, group);
+        let (shares, rest) = dedicated::deal(&reserved, group);
         for (share, caller) in shares {
             let count = share.block.count();
             if caller.answer.send(Ok(vec![share.block])).is_ok() {
@@ -526,7 +529,7 @@ impl SequenceActor {
     }
 
     /// Nothing was written for callers who want ranges of their own.
-    fn fail_apart(&mut self, error: &StoreError, group: Vec<Apart>) {
+    fn fail_apart(&mut self, error: &StoreError, group: Vec<DedicatedRequest>) {
         let is_too_much = matches!(
             error,
             StoreError::Exhausted { .. } | StoreError::TooLarge { .. }
@@ -688,16 +691,16 @@ impl SequenceActor {
             && self.queue.is_empty()
             && self.apart.is_empty()
             && self.learning.is_empty()
-            && self.state != State::Draining
+            && self.state != ActorState::Draining
     }
 
     /// Whether a caller gets nothing here.
-    pub(crate) fn refuses(&self, answer: &Answer) -> bool {
-        self.state == State::Draining || answer.is_closed()
+    pub(crate) fn refuses(&self, answer: &ReplySender) -> bool {
+        self.state == ActorState::Draining || answer.is_closed()
     }
 
     /// Dropped unanswered, a caller looks the name up again; where all is drained it is told so.
-    pub(crate) fn refuse(&self, answer: Answer) {
+    pub(crate) fn refuse(&self, answer: ReplySender) {
         if !self.is_unloading {
             let _gone = answer.send(Err(SequenceError::Draining));
         }
@@ -709,7 +712,7 @@ impl SequenceActor {
         let n_returned = self.give_back();
         self.close_timed();
         let returning = self.returned();
-        *self.issuer.actor.lock() = Link::Gone;
+        *self.issuer.actor.lock() = ActorLink::Gone;
         let answers = std::mem::take(&mut self.draining);
         let tell = move || {
             for answer in answers {

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     directory::BETWEEN_TWO_ACTORS,
-    issuer::{Issuer, Link},
+    issuer::{ActorLink, Issuer},
     messages::Change,
     shared::Shared,
 };
@@ -152,7 +152,7 @@ impl Shared {
             let is_done = waiting.await.is_ok();
             // Where the name is unloaded there is nothing in memory either, and after a drain
             // nothing leaves it.
-            let is_gone = self.is_drained() || matches!(&*issuer.actor.lock(), Link::Gone);
+            let is_gone = self.is_drained() || matches!(&*issuer.actor.lock(), ActorLink::Gone);
             if is_done || is_gone {
                 return;
             }

@@ -4,10 +4,10 @@ use std::{sync::Arc, time::SystemTime};
 
 use odometer_core::{definition::Definition, name::SequenceName, period::Period, runway::Runway};
 
-pub use crate::history::Moment;
+pub use crate::history::UsageSecond;
 pub use odometer_store::{
-    Condition, JournalBlock, Listed, Page, Serving, ServingDatabase, ServingRedis, StoreHealth,
-    StoreKind,
+    Condition, JournalBlock, Page, SequenceSummary, Serving, ServingDatabase, ServingRedis,
+    StoreHealth, StoreKind,
 };
 
 /// What a definition has become.
@@ -33,7 +33,7 @@ pub struct Rehearsed {
 
 /// How a sequence stands after a change of its floor or of its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct LifecycleOutcome {
     /// Whether it stood otherwise before.
     pub changed: bool,
     /// Nothing below it is issued.
@@ -52,7 +52,7 @@ pub struct Description {
     pub definition: Arc<Definition>,
     /// `None` where the store did not answer.
     pub is_retired: Option<bool>,
-    pub state: State,
+    pub state: CounterStatus,
     /// `None` where its store is not in the configuration.
     pub serving: Option<Serving>,
     /// Rows of the journal of all replicas: of the periods that sort last, the highest first.
@@ -73,7 +73,7 @@ pub struct LiveSequence {
     pub period_until_ms: Option<i64>,
     /// Numbers in memory.
     pub n_remaining: u64,
-    pub state: State,
+    pub state: CounterStatus,
 }
 
 /// A page of what memory knows.
@@ -89,12 +89,12 @@ pub struct LivePage {
 pub struct Watched {
     pub sequence: LiveSequence,
     /// One a second, the oldest first.
-    pub moments: Vec<Moment>,
+    pub moments: Vec<UsageSecond>,
 }
 
 /// How a sequence stands on this replica.
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub struct CounterStatus {
     /// The period that all this is said of.
     pub period: Period,
     /// The first number that nobody has reserved; `None` where the store did not answer.

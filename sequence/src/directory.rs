@@ -29,13 +29,12 @@ use crate::{
     changes,
     description::{Description, Page},
     error::SequenceError,
-    face::{Issued, Shown},
-    issuer::{Issuer, Link},
-    loading,
-    messages::{Answer, Drain, HandOver, LowWater, Outcome, Take},
-    periods::Periods,
+    issued::{Issued, IssuedBy},
+    issuer::{ActorLink, Issuer},
+    messages::{Drain, HandOver, LowWater, Outcome, ReplySender, Take},
+    period_directory::PeriodDirectory,
     shared::Shared,
-    sweep,
+    sweep, warm_up,
 };
 
 /// Actors that are drained at once.
@@ -60,7 +59,7 @@ impl Directory {
         let arbiter = Arbiter::new();
         let shared = Arc::new(Shared::new(store, settings, metrics, arbiter.handle()));
         arbiter.spawn(sweep::run(Arc::downgrade(&shared)));
-        arbiter.spawn(loading::run(Arc::downgrade(&shared)));
+        arbiter.spawn(warm_up::run(Arc::downgrade(&shared)));
         if let Some(following) = shared.store.news() {
             arbiter.spawn(changes::follow(following, Arc::downgrade(&shared)));
         }
@@ -74,7 +73,7 @@ impl Directory {
         &self,
         name: &str,
         period: Option<&str>,
-        reply: impl FnOnce(Shown<'_>, i64) -> R,
+        reply: impl FnOnce(IssuedBy<'_>, i64) -> R,
     ) -> Option<R> {
         let take = |issuer: &Arc<Issuer>| {
             let Some(taken) = issuer.cursor.take() else {
@@ -94,7 +93,7 @@ impl Directory {
         name: &str,
         period: Option<&str>,
         (count, contiguous): (u64, bool),
-        reply: impl FnOnce(Shown<'_>, &[Block]) -> R,
+        reply: impl FnOnce(IssuedBy<'_>, &[Block]) -> R,
     ) -> Option<R> {
         let take = |issuer: &Arc<Issuer>| {
             let Some(taken) = issuer.cursor.take_batch(count, contiguous) else {
@@ -150,7 +149,7 @@ impl Directory {
         name: &str,
         period: Option<&str>,
         take: impl Fn(&Arc<Issuer>) -> Option<T>,
-        reply: impl FnOnce(Shown<'_>, T) -> R,
+        reply: impl FnOnce(IssuedBy<'_>, T) -> R,
     ) -> Option<R> {
         let issuers = self.shared.issuers.pin();
         let head = match issuers.get(name) {
@@ -227,7 +226,7 @@ impl Directory {
     ) -> Result<Issued, SequenceError>
     where
         M: Message<Result = ()> + Send + 'static,
-        F: Fn(Answer) -> M,
+        F: Fn(ReplySender) -> M,
         SequenceActor: Handler<M>,
         <SequenceActor as Actor>::Context: ToEnvelope<SequenceActor, M>,
     {
@@ -251,9 +250,9 @@ impl Directory {
             if self.shared.is_drained() {
                 return Err(SequenceError::Draining);
             }
-            let (answer, receiver) = Answer::channel();
+            let (answer, receiver) = ReplySender::channel();
             self.shared.tell(&issuer, message(answer));
-            let mut waiting = Waiting {
+            let mut waiting = PendingAnswer {
                 receiver,
                 metrics: &self.shared.metrics,
             };
@@ -479,7 +478,7 @@ impl Directory {
             self.shared.tell(&issuer, Drain { answer });
             match waiting.await {
                 Ok(n_returned) => return n_returned,
-                Err(_) if matches!(&*issuer.actor.lock(), Link::Gone) => return 0,
+                Err(_) if matches!(&*issuer.actor.lock(), ActorLink::Gone) => return 0,
                 Err(_) => tokio::time::sleep(BETWEEN_TWO_ACTORS).await,
             }
         }
@@ -520,7 +519,7 @@ pub(crate) fn asked_for(
     period: Option<&Period>,
     definition: &Arc<Definition>,
 ) -> Result<CounterKey, SequenceError> {
-    let periods = Periods::of(definition);
+    let periods = PeriodDirectory::of(definition);
     let period = match (period, periods) {
         (None, None) => Period::none(),
         (None, Some(periods)) => periods.now(clock::now_ms()).unwrap_or_else(Period::none),
@@ -543,12 +542,12 @@ impl Drop for Directory {
 }
 
 /// A caller's end of the way to its actor: what arrives after the caller has gone is counted.
-struct Waiting<'a> {
+struct PendingAnswer<'a> {
     receiver: oneshot::Receiver<Outcome>,
     metrics: &'a Metrics,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PendingAnswer<'_> {
     fn drop(&mut self) {
         self.receiver.close();
         if let Ok(Ok(unwanted)) = self.receiver.try_recv() {

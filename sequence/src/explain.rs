@@ -14,10 +14,13 @@ use odometer_core::{
     templates::Template,
 };
 use odometer_process::faults::{self, Fault};
-use odometer_store::{Holder, JournalBlock, JournalRow, SeenCounter, StoreError, Trace, Traced};
+use odometer_store::{
+    Holder, JournalBlock, JournalRow, NumberTrace, SeenCounter, StoreError, Traced,
+};
 
 use crate::{
-    directory::Directory, error::SequenceError, issuer::Issuer, periods::Periods, stamps::Stamp,
+    directory::Directory, error::SequenceError, explain_snowflake::SnowflakeParts, issuer::Issuer,
+    period_directory::PeriodDirectory,
 };
 
 /// What is known of one number.
@@ -27,14 +30,14 @@ pub struct Explanation {
     pub value: i64,
     pub fate: NumberFate,
     /// The block that says so; `None` where no row does.
-    pub block: Option<Origin>,
+    pub block: Option<NumberOrigin>,
     /// Who reserved it, if that is known.
     pub holder: Option<String>,
 }
 
 /// Where a number comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct NumberOrigin {
     pub first: i64,
     pub last: i64,
     pub step: i64,
@@ -139,10 +142,10 @@ impl Directory {
         &self,
         name: &SequenceName,
         id: &str,
-    ) -> Result<(CounterKey, i64, Option<Stamp>), SequenceError> {
+    ) -> Result<(CounterKey, i64, Option<SnowflakeParts>), SequenceError> {
         let (sequence, definition) = self.definition_behind(name).await?;
         let (period, value) = read_by(&definition, id)?;
-        let stamp = Stamp::of(&definition, value);
+        let stamp = SnowflakeParts::of(&definition, value);
         Ok((CounterKey { sequence, period }, value, stamp))
     }
 
@@ -193,9 +196,9 @@ impl Directory {
     }
 
     /// Of a block in memory, whose row may not be written yet.
-    fn origin_of(&self, row: &JournalRow) -> Origin {
+    fn origin_of(&self, row: &JournalRow) -> NumberOrigin {
         let reserved_at = u64::try_from(row.reserved_at).unwrap_or_default();
-        Origin {
+        NumberOrigin {
             first: row.block.first(),
             last: row.block.last(),
             step: row.block.step(),
@@ -207,7 +210,8 @@ impl Directory {
 
 fn read_by(definition: &Arc<Definition>, id: &str) -> Result<(Period, i64), InvalidId> {
     let (period, value) = definition.read(id)?;
-    let is_one = Periods::of(definition).is_none_or(|periods| periods.check(&period).is_ok());
+    let is_one =
+        PeriodDirectory::of(definition).is_none_or(|periods| periods.check(&period).is_ok());
     if is_one {
         return Ok((period, value));
     }
@@ -240,7 +244,7 @@ fn taken() -> NumberFate {
 }
 
 /// What the journal says of a number, and the row that says it.
-fn in_journal(value: i64, trace: &Trace) -> (NumberFate, Option<Origin>) {
+fn in_journal(value: i64, trace: &NumberTrace) -> (NumberFate, Option<NumberOrigin>) {
     // The oldest first, so that of two that say the same the youngest is named.
     let said = trace.rows.iter().rev().filter_map(|row| {
         let fate = of_row(value, row, trace.was_recovered)?;
@@ -248,10 +252,13 @@ fn in_journal(value: i64, trace: &Trace) -> (NumberFate, Option<Origin>) {
     });
     // Two rows that both answer for a number are a fault; then the one that claims less is believed.
     if let Some((fate, row)) = said.max_by_key(|(fate, _)| *fate) {
-        return (fate, Some(Origin::from(&row.block)));
+        return (fate, Some(NumberOrigin::from(&row.block)));
     }
     if let Some(youngest) = trace.rows.first() {
-        return (NumberFate::Adopted, Some(Origin::from(&youngest.block)));
+        return (
+            NumberFate::Adopted,
+            Some(NumberOrigin::from(&youngest.block)),
+        );
     }
     let is_guessed = faults::is(Fault::ExplainGuesses);
     let fate = if is_guessed || was_never_reserved(value, &trace.definition, trace.first_free) {
@@ -287,7 +294,7 @@ fn was_never_reserved(value: i64, definition: &Definition, first_free: i64) -> b
     !is_on_grid || value >= first_free
 }
 
-impl From<&JournalBlock> for Origin {
+impl From<&JournalBlock> for NumberOrigin {
     fn from(block: &JournalBlock) -> Self {
         Self {
             first: block.first,
@@ -321,7 +328,7 @@ mod tests {
 
     /// What is said of `value` in a sequence that is reserved up to 100, and of which block.
     fn said(value: i64, rows: Vec<Traced>, was_recovered: bool) -> (NumberFate, Option<i64>) {
-        let trace = Trace {
+        let trace = NumberTrace {
             definition: Arc::default(),
             seen: SeenCounter {
                 next_value: 101,

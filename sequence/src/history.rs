@@ -24,7 +24,7 @@ const MOST: usize = 1000;
 
 /// One second of a counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Moment {
+pub struct UsageSecond {
     /// Numbers issued a second.
     pub rate: f32,
     /// For how many seconds what was in memory would have lasted; `None` where that is not known.
@@ -68,11 +68,11 @@ impl Histories {
     }
 
     /// The last seconds of a counter, the oldest first; none where it has not been in use.
-    pub(crate) fn of(&self, key: &CounterKey) -> Vec<Moment> {
+    pub(crate) fn of(&self, key: &CounterKey) -> Vec<UsageSecond> {
         let histories = self.0.lock();
         let moments = histories.get(key).into_iter().flat_map(|of| &of.moments);
         moments
-            .map(|(rate, reserve)| Moment {
+            .map(|(rate, reserve)| UsageSecond {
                 rate: *rate,
                 reserve_seconds: reserve.is_finite().then_some(*reserve),
             })

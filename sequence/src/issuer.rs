@@ -34,11 +34,11 @@ use parking_lot::Mutex;
 
 use crate::{
     actor::SequenceActor,
-    description::{BlockState, State},
-    face::Shown,
+    description::{BlockState, CounterStatus},
+    issued::IssuedBy,
     ownership::Terms,
-    periods::{Periods, Span},
-    timed::Timed,
+    period_directory::{PeriodDirectory, PeriodSpan},
+    snowflake_issuer::SnowflakeIssuer,
 };
 
 /// Below every version of a definition.
@@ -56,16 +56,16 @@ const TIME_RESERVED: &str = "time-ordered ids keep no block: time is reserved ah
 pub(crate) struct Issuer {
     pub(crate) key: CounterKey,
     /// When its calendar period is.
-    pub(crate) span: Option<Span>,
+    pub(crate) span: Option<PeriodSpan>,
     /// Where the numbers come from, if the sequence counts in periods and this is its head.
-    periods: ArcSwapOption<Periods>,
+    periods: ArcSwapOption<PeriodDirectory>,
     /// Held by who decides which periods these are.
     learning: Mutex<()>,
     /// How its numbers are printed; nothing where just as they are.
     printer: ArcSwapOption<Printer>,
     pub(crate) cursor: Cursor,
     /// What issues instead of the cursor, where the sequence is time-ordered.
-    timed: ArcSwapOption<Timed>,
+    timed: ArcSwapOption<SnowflakeIssuer>,
     /// Whether it is, which costs a caller less to look at.
     is_timed: AtomicBool,
     /// Numbers that the actor gave to waiters past the cursor.
@@ -75,16 +75,16 @@ pub(crate) struct Issuer {
     /// What the counter of issued numbers in the metrics has been told of.
     n_published: AtomicU64,
     n_slots_reused_published: AtomicU64,
-    pub(crate) memory: Mutex<Memory>,
+    pub(crate) memory: Mutex<IssuerState>,
     pub(crate) terms: Terms,
-    pub(crate) actor: Mutex<Link>,
+    pub(crate) actor: Mutex<ActorLink>,
     /// Whether the sweep looks at it each second.
     pub(crate) is_active: AtomicBool,
 }
 
 /// The way to the actor of a name.
 #[derive(Default)]
-pub(crate) enum Link {
+pub(crate) enum ActorLink {
     /// No actor runs; one is started when needed.
     #[default]
     Parked,
@@ -94,7 +94,7 @@ pub(crate) enum Link {
 }
 
 /// What outlives an actor.
-pub(crate) struct Memory {
+pub(crate) struct IssuerState {
     /// As last seen in the store; `None` before the first reservation.
     pub(crate) known: Option<Resolved>,
     /// Nothing below it is issued.
@@ -124,7 +124,7 @@ pub(crate) struct Memory {
     pub(crate) all_below: i64,
     /// The previous block's size, when its reservation met two or more conflicts.
     double_of: Option<u64>,
-    last_refill: Option<Refill>,
+    last_refill: Option<LastRefill>,
     /// For tests: whether the first reservation was made to fail.
     pub(crate) failed_once: bool,
 }
@@ -139,7 +139,7 @@ pub(crate) struct Sampled {
 
 /// How the last refill went.
 #[derive(Clone, Copy)]
-struct Refill {
+struct LastRefill {
     at: SystemTime,
     size: u64,
     why: Option<Why>,
@@ -161,7 +161,7 @@ impl Issuer {
             n_handed_over: AtomicU64::new(0),
             n_published: AtomicU64::new(0),
             n_slots_reused_published: AtomicU64::new(0),
-            memory: Mutex::new(Memory {
+            memory: Mutex::new(IssuerState {
                 known: None,
                 floor: 0,
                 is_retired: false,
@@ -183,13 +183,17 @@ impl Issuer {
                 failed_once: false,
             }),
             terms: Terms::default(),
-            actor: Mutex::new(Link::Parked),
+            actor: Mutex::new(ActorLink::Parked),
             is_active: AtomicBool::new(false),
         }
     }
 
     /// The issuer of one period. `like` is one of the same sequence that was in use before.
-    pub(crate) fn of_period(key: CounterKey, span: Option<Span>, like: Option<&Self>) -> Self {
+    pub(crate) fn of_period(
+        key: CounterKey,
+        span: Option<PeriodSpan>,
+        like: Option<&Self>,
+    ) -> Self {
         let issuer = Self {
             span,
             ..Self::new(key)
@@ -202,9 +206,9 @@ impl Issuer {
     }
 
     /// What a reply shows beside a number of it.
-    pub(crate) fn show<R>(&self, reply: impl FnOnce(Shown<'_>) -> R) -> R {
+    pub(crate) fn show<R>(&self, reply: impl FnOnce(IssuedBy<'_>) -> R) -> R {
         let printer = self.printer.load();
-        reply(Shown {
+        reply(IssuedBy {
             key: &self.key,
             printer: printer.as_ref(),
         })
@@ -214,7 +218,7 @@ impl Issuer {
         self.printer.load_full()
     }
 
-    pub(crate) fn periods(&self) -> Option<Arc<Periods>> {
+    pub(crate) fn periods(&self) -> Option<Arc<PeriodDirectory>> {
         self.periods.load_full()
     }
 
@@ -232,7 +236,7 @@ impl Issuer {
     }
 
     /// What issues its ids, if it is known to be time-ordered.
-    pub(crate) fn timed(&self) -> Option<Arc<Timed>> {
+    pub(crate) fn timed(&self) -> Option<Arc<SnowflakeIssuer>> {
         self.timed.load_full()
     }
 
@@ -244,14 +248,18 @@ impl Issuer {
 
     /// As [`Issuer::timed`], for the warm path.
     #[inline]
-    pub(crate) fn with_timed<R>(&self, work: impl FnOnce(&Timed) -> Option<R>) -> Option<R> {
+    pub(crate) fn with_timed<R>(
+        &self,
+        work: impl FnOnce(&SnowflakeIssuer) -> Option<R>,
+    ) -> Option<R> {
         work(self.timed.load().as_ref()?)
     }
 
     /// Learns that it is time-ordered. Ids that were issued are counted on.
     pub(crate) fn learn_layout(&self, layout: &Layout) {
         if self.timed.load().is_none() {
-            self.timed.store(Some(Arc::new(Timed::new(layout))));
+            self.timed
+                .store(Some(Arc::new(SnowflakeIssuer::new(layout))));
         }
         self.is_timed.store(true, Ordering::Relaxed);
     }
@@ -274,7 +282,11 @@ impl Issuer {
             earlier.redefine(definition);
             return true;
         }
-        let periods = self.key.period.is_none().then(|| Periods::of(definition));
+        let periods = self
+            .key
+            .period
+            .is_none()
+            .then(|| PeriodDirectory::of(definition));
         let periods = periods.flatten().map(Arc::new);
         let is_head = periods.is_some();
         self.periods.store(periods);
@@ -291,7 +303,7 @@ impl Issuer {
     }
 
     /// Prints as its definition says that is known now; before a number of it can be seen.
-    pub(crate) fn catch_up(&self, memory: &mut Memory) {
+    pub(crate) fn catch_up(&self, memory: &mut IssuerState) {
         let Some(known) = &memory.known else {
             return;
         };
@@ -345,7 +357,7 @@ impl Issuer {
 
     /// Whether it is on its way out of memory.
     pub(crate) fn is_leaving(&self) -> bool {
-        matches!(&*self.actor.lock(), Link::Gone)
+        matches!(&*self.actor.lock(), ActorLink::Gone)
     }
 
     /// Whether its period has not begun.
@@ -531,7 +543,7 @@ impl Issuer {
         self.reserve_of(&self.memory.lock(), remaining)
     }
 
-    fn reserve_of(&self, memory: &Memory, remaining: u64) -> Option<f64> {
+    fn reserve_of(&self, memory: &IssuerState, remaining: u64) -> Option<f64> {
         match self.timed() {
             // Of one whose lease has ended it is nobody's reserve: it may rest.
             Some(timed) => timed.is_serving().then(|| timed.left().as_secs_f64()),
@@ -565,7 +577,7 @@ impl Issuer {
     }
 
     /// How it stands, as far as memory knows.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> CounterStatus {
         let memory = self.memory.lock();
         let mut rest = self.cursor.rest();
         rest.extend(memory.spare.iter().copied());
@@ -580,13 +592,13 @@ impl Issuer {
             None if is_strict => Some(NO_BLOCK.to_owned()),
             None => memory.last_refill.map(|refill| refill.describe()),
         };
-        State {
+        CounterStatus {
             period: self.key.period.clone(),
             high_water_mark: counted.map(|known| known.seen.next_value),
             block: blocks.next(),
             next_block: blocks.next(),
             rate: memory.rates.average(),
-            lease: timed.as_deref().and_then(Timed::state),
+            lease: timed.as_deref().and_then(SnowflakeIssuer::state),
             reserve_seconds,
             last_refill: memory.last_refill.map(|refill| refill.at),
             why,
@@ -599,7 +611,7 @@ impl Issuer {
     }
 }
 
-impl Memory {
+impl IssuerState {
     /// Notes what a reservation brought, but for the block itself.
     pub(crate) fn note_reserved(&mut self, reserved: &Reserved) {
         self.know(reserved.known.clone(), reserved.stored_rate);
@@ -609,7 +621,7 @@ impl Memory {
         // Few, and of a name that rests they are all it has: no room for more is kept.
         self.held.reserve_exact(1);
         self.held.push(reserved.row());
-        self.last_refill = Some(Refill {
+        self.last_refill = Some(LastRefill {
             at: SystemTime::now(),
             size: reserved.block.count(),
             why: reserved.why,
@@ -729,7 +741,7 @@ impl Memory {
     }
 }
 
-impl Refill {
+impl LastRefill {
     fn describe(self) -> String {
         match self.why {
             Some(why) => format!("{} numbers: {why}", self.size),

@@ -24,10 +24,10 @@ use tracing::Instrument as _;
 use crate::{
     audit::{self, Author},
     changes::{Concerns, Removed},
-    description::{Condition, Defined, Rehearsed, Standing},
+    description::{Condition, Defined, LifecycleOutcome, Rehearsed},
     directory::{Directory, asked_for},
     error::SequenceError,
-    periods::Periods,
+    period_directory::PeriodDirectory,
 };
 
 /// Numbers that a rehearsal shows.
@@ -136,12 +136,12 @@ impl Directory {
         (floor, confirm): (i64, bool),
         condition: Condition,
         author: Author,
-    ) -> Result<Standing, SequenceError> {
+    ) -> Result<LifecycleOutcome, SequenceError> {
         if let Some(period) = period {
             let whole = CounterKey::whole(name.clone());
             let found = self.shared.store.look_up(&whole).await;
             let (listed, _seen) = found.map_err(|error| SequenceError::from_store(name, error))?;
-            let periods = Periods::of(&listed.definition);
+            let periods = PeriodDirectory::of(&listed.definition);
             let periods = periods.ok_or_else(|| SequenceError::NoPeriods { name: name.clone() })?;
             periods.choose(Some(period), clock::now_ms())?;
         }
@@ -164,7 +164,7 @@ impl Directory {
         period: Period,
         condition: Condition,
         author: Author,
-    ) -> Result<Standing, SequenceError> {
+    ) -> Result<LifecycleOutcome, SequenceError> {
         let act = Act::RemovePeriod { period };
         let altered = self.change(name, act, condition, author).await?;
         Ok(standing(&altered))
@@ -179,7 +179,7 @@ impl Directory {
         name: &SequenceName,
         condition: Condition,
         author: Author,
-    ) -> Result<Standing, SequenceError> {
+    ) -> Result<LifecycleOutcome, SequenceError> {
         let altered = self.change(name, Act::Retire, condition, author).await?;
         Ok(standing(&altered))
     }
@@ -193,7 +193,7 @@ impl Directory {
         name: &SequenceName,
         condition: Condition,
         author: Author,
-    ) -> Result<Standing, SequenceError> {
+    ) -> Result<LifecycleOutcome, SequenceError> {
         let altered = self.change(name, Act::Restore, condition, author).await?;
         Ok(standing(&altered))
     }
@@ -272,9 +272,9 @@ fn changed(name: SequenceName, altered: &Altered) -> Changed {
     }
 }
 
-fn standing(altered: &Altered) -> Standing {
+fn standing(altered: &Altered) -> LifecycleOutcome {
     let before = altered.before.as_ref();
-    Standing {
+    LifecycleOutcome {
         changed: before.is_some_and(|before| {
             before.floor != altered.after.floor || before.is_live != altered.after.is_live
         }),

@@ -7,9 +7,9 @@ use odometer_process::metrics::AbandonedCause;
 use odometer_store::Contact;
 
 use crate::{
-    actor::{SequenceActor, State, UNLOAD_PATIENCE},
-    apart::Apart,
-    issuer::Link,
+    actor::{ActorState, SequenceActor, UNLOAD_PATIENCE},
+    dedicated::DedicatedRequest,
+    issuer::ActorLink,
     messages::{Change, Drain, HandOver, Learn, Load, LowWater, Park, Take, Unload},
     queue::Waiter,
 };
@@ -41,7 +41,8 @@ impl Handler<Take> for SequenceActor {
                     .increment(take.count);
             }
         } else if take.contiguous && !self.issuer.is_strict() {
-            self.apart.push(Apart::new(take.count, false, take.answer));
+            self.apart
+                .push(DedicatedRequest::new(take.count, false, take.answer));
         } else {
             self.queue.push(Waiter {
                 count: take.count,
@@ -60,7 +61,8 @@ impl Handler<HandOver> for SequenceActor {
             self.refuse(asked.answer);
             return;
         }
-        self.apart.push(Apart::new(asked.size, true, asked.answer));
+        self.apart
+            .push(DedicatedRequest::new(asked.size, true, asked.answer));
         self.advance_for_caller(context);
     }
 }
@@ -92,7 +94,7 @@ impl Handler<Load> for SequenceActor {
     type Result = ();
 
     fn handle(&mut self, load: Load, context: &mut Self::Context) {
-        if self.issuer.remaining() == 0 && self.state != State::Draining {
+        if self.issuer.remaining() == 0 && self.state != ActorState::Draining {
             self.loading.push(load.done);
         }
         self.advance(context);
@@ -121,7 +123,7 @@ impl Handler<Park> for SequenceActor {
         let may_park = self.is_idle() && (wants_none || !self.issuer.wants_prefetch());
         if may_park {
             self.settle();
-            *self.issuer.actor.lock() = Link::Parked;
+            *self.issuer.actor.lock() = ActorLink::Parked;
             context.stop();
         }
     }
@@ -144,10 +146,10 @@ impl Handler<Unload> for SequenceActor {
             // It leads to issuers in use.
             return;
         }
-        self.state = State::Draining;
+        self.state = ActorState::Draining;
         self.is_unloading = true;
         // Whoever finds the issuer from here on looks the name up again.
-        *self.issuer.actor.lock() = Link::Gone;
+        *self.issuer.actor.lock() = ActorLink::Gone;
         let n_returned = self.give_back();
         self.close_timed();
         let returning = self.returned();
@@ -184,7 +186,7 @@ impl Handler<Drain> for SequenceActor {
 
     fn handle(&mut self, drain: Drain, context: &mut Self::Context) {
         self.draining.push(drain.answer);
-        self.state = State::Draining;
+        self.state = ActorState::Draining;
         self.is_unloading = false;
         if self.in_flight.is_none() {
             self.finish_draining(context);

@@ -17,13 +17,13 @@ use crate::error::SequenceError;
 pub(crate) type Outcome = Result<Vec<Block>, SequenceError>;
 
 /// Where numbers for one caller go.
-pub(crate) struct Answer {
+pub(crate) struct ReplySender {
     sender: oneshot::Sender<Outcome>,
     /// The call, as the log names it.
     pub(crate) call: Span,
 }
 
-impl Answer {
+impl ReplySender {
     /// Of the call that is being answered.
     pub(crate) fn channel() -> (Self, oneshot::Receiver<Outcome>) {
         let (sender, receiver) = oneshot::channel();
@@ -49,7 +49,7 @@ pub(crate) struct Take {
     pub(crate) count: u64,
     /// As one unbroken range.
     pub(crate) contiguous: bool,
-    pub(crate) answer: Answer,
+    pub(crate) answer: ReplySender,
 }
 
 /// A block is wanted for a client that counts by itself.
@@ -57,7 +57,7 @@ pub(crate) struct Take {
 #[rtype(result = "()")]
 pub(crate) struct HandOver {
     pub(crate) size: u64,
-    pub(crate) answer: Answer,
+    pub(crate) answer: ReplySender,
 }
 
 /// The definition is wanted, as it is stored or as the template of the name has it.

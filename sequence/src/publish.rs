@@ -6,7 +6,7 @@ use odometer_core::{runway::Runway, sizing};
 use odometer_process::{clock, metrics::AbandonedCause};
 
 use crate::{
-    description::{BlockState, State, to_float},
+    description::{BlockState, CounterStatus, to_float},
     issuer::Issuer,
     shared::Shared,
 };
@@ -80,7 +80,7 @@ impl Shared {
         self.metrics.worker_lease_seconds.set(shortest);
     }
 
-    pub(crate) fn publish_issuer(&self, issuer: &Issuer) -> State {
+    pub(crate) fn publish_issuer(&self, issuer: &Issuer) -> CounterStatus {
         let state = issuer.state();
         // A name that was never reserved from takes no label from one that was.
         if !issuer.is_known() {
@@ -145,7 +145,7 @@ fn numbers_to_share(issuer: &Issuer, runway: &Runway, seconds: Option<f64>) -> f
 
 /// What part of what it should have a sequence has in memory; `None` where it should have nothing, or
 /// its range allows no more.
-fn part_of_hold(issuer: &Issuer, state: &State) -> Option<f64> {
+fn part_of_hold(issuer: &Issuer, state: &CounterStatus) -> Option<f64> {
     // Of several databases each has a part of what is left; of what was adopted nobody says why.
     if issuer.has_its_share_of_what_is_left() {
         return None;
@@ -168,7 +168,7 @@ fn part(remaining: u64, rate: f64, seconds: f64, left: u64) -> Option<f64> {
 }
 
 /// Of what is retired nothing runs out.
-fn runway_of<'a>(issuer: &Issuer, state: &'a State) -> Option<&'a Runway> {
+fn runway_of<'a>(issuer: &Issuer, state: &'a CounterStatus) -> Option<&'a Runway> {
     let runway = state.runway.as_ref();
     runway.filter(|_| !is_retired(issuer))
 }

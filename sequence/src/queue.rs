@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use odometer_core::block::Block;
 
-use crate::messages::Answer;
+use crate::messages::ReplySender;
 
 /// A caller that waits for numbers.
 pub(crate) struct Waiter {
     pub(crate) count: u64,
-    pub(crate) answer: Answer,
+    pub(crate) answer: ReplySender,
 }
 
 /// Callers in the order in which they came.
@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn wait(queue: &mut Queue, count: u64) -> Receiver {
-        let (answer, receiver) = Answer::channel();
+        let (answer, receiver) = ReplySender::channel();
         queue.push(Waiter { count, answer });
         receiver
     }

@@ -27,12 +27,12 @@ use crate::{
     error::SequenceError,
     history::Histories,
     index::Index,
-    issuer::{Issuer, Link},
+    issuer::{ActorLink, Issuer},
     messages::{Learn, Unload},
-    near::Allowance,
     ownership::Ownership,
-    periods::{Admission, BETWEEN_TWO_LOOKS, Chosen, Periods, Place},
-    slow::SlowRefills,
+    period_directory::{Admission, BETWEEN_TWO_LOOKS, Chosen, PeriodDirectory, Place},
+    slow_refills::SlowRefills,
+    suggestions::RateLimit,
 };
 
 /// By which the log calls what happens here.
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     /// Issuers with an actor, for the sweep.
     pub(crate) active: parking_lot::Mutex<Vec<Arc<Issuer>>>,
     /// For names like one that does not exist.
-    pub(crate) searches: Allowance,
+    pub(crate) searches: RateLimit,
     /// For those who watch.
     pub(crate) histories: Histories,
     pub(crate) index: Index,
@@ -109,7 +109,7 @@ impl Shared {
             is_draining: AtomicBool::new(false),
             is_drained: AtomicBool::new(false),
             active: parking_lot::Mutex::new(Vec::new()),
-            searches: Allowance::new(),
+            searches: RateLimit::new(),
             histories: Histories::default(),
             index: Index::default(),
             arbiter,
@@ -143,7 +143,7 @@ impl Shared {
     pub(crate) fn member(
         self: &Arc<Self>,
         head: &Arc<Issuer>,
-        periods: &Periods,
+        periods: &PeriodDirectory,
         chosen: Chosen,
     ) -> Result<Arc<Issuer>, SequenceError> {
         if let Some(issuer) = periods.member(chosen.period.as_str()) {
@@ -159,7 +159,7 @@ impl Shared {
     pub(crate) async fn member_in_time(
         self: &Arc<Self>,
         head: &Arc<Issuer>,
-        periods: &Periods,
+        periods: &PeriodDirectory,
         chosen: Chosen,
         until: Instant,
     ) -> Result<Arc<Issuer>, SequenceError> {
@@ -206,7 +206,7 @@ impl Shared {
     fn admit_member(
         self: &Arc<Self>,
         head: &Arc<Issuer>,
-        periods: &Periods,
+        periods: &PeriodDirectory,
         chosen: Chosen,
         place: Place,
     ) -> Result<Arc<Issuer>, SequenceError> {
@@ -256,7 +256,7 @@ impl Shared {
         aliases.insert(name.clone(), target);
         // What stood for it while that was not known leads nowhere.
         if let Some(stranger) = self.issuers.pin().remove(name) {
-            *stranger.actor.lock() = Link::Gone;
+            *stranger.actor.lock() = ActorLink::Gone;
             self.n_live.fetch_sub(1, Ordering::Relaxed);
         }
         true
@@ -292,7 +292,7 @@ impl Shared {
         self: &Arc<Self>,
         head: &Arc<Issuer>,
         until: Instant,
-    ) -> Result<Arc<Periods>, SequenceError> {
+    ) -> Result<Arc<PeriodDirectory>, SequenceError> {
         let (answer, waiting) = oneshot::channel();
         self.tell(head, Learn { answer });
         let left = until.saturating_duration_since(Instant::now());
@@ -336,10 +336,10 @@ impl Shared {
     {
         let mut link = issuer.actor.lock();
         match &*link {
-            Link::Gone => {}
-            Link::Live(address) if address.connected() => address.do_send(message),
-            Link::Live(_) | Link::Parked => {
-                if matches!(&*link, Link::Live(_)) {
+            ActorLink::Gone => {}
+            ActorLink::Live(address) if address.connected() => address.do_send(message),
+            ActorLink::Live(_) | ActorLink::Parked => {
+                if matches!(&*link, ActorLink::Live(_)) {
                     self.metrics.actor_restarts.increment(1);
                     tracing::error!(
                         target: TARGET,
@@ -354,7 +354,7 @@ impl Shared {
                 let actor = SequenceActor::new(ownership, Arc::clone(self));
                 let address = SequenceActor::start_in_arbiter(&self.arbiter, |_| actor);
                 address.do_send(message);
-                *link = Link::Live(address);
+                *link = ActorLink::Live(address);
                 drop(link);
                 self.enter_active(issuer);
             }

@@ -16,8 +16,8 @@ use odometer_process::{
 use odometer_store::{BlockFate, Resolved, StoreError, Unpublished, Want};
 
 use crate::{
-    actor::{InFlight, SequenceActor, State},
-    apart::{self, Apart},
+    actor::{ActorState, PendingWork, SequenceActor},
+    dedicated::{self, DedicatedRequest},
     error::SequenceError,
     queue::Waiter,
 };
@@ -35,17 +35,17 @@ impl SequenceActor {
         let next = match self.next_apart() {
             Some(group) => group,
             None if self.queue.is_empty() => {
-                self.state = State::Empty;
+                self.state = ActorState::Empty;
                 return;
             }
             None => {
                 self.is_turn_of_apart = true;
-                InFlight::Group(self.queue.take_up_to(MAX_COUNT))
+                PendingWork::Group(self.queue.take_up_to(MAX_COUNT))
             }
         };
         let request = self.request(&next);
         self.in_flight = Some(next);
-        self.state = State::Reserving;
+        self.state = ActorState::Reserving;
         self.reserve(request, context);
     }
 
@@ -106,7 +106,7 @@ impl SequenceActor {
 
     /// Ranges of their own have arrived for callers. Those of callers who have gone are lost, because
     /// all who could use them came later.
-    pub(crate) fn hand_over_strict(&mut self, block: Unpublished, group: Vec<Apart>) {
+    pub(crate) fn hand_over_strict(&mut self, block: Unpublished, group: Vec<DedicatedRequest>) {
         let Some(reserved) = self.issuer.publish(block) else {
             return;
         };
@@ -118,7 +118,7 @@ impl SequenceActor {
             self.enforce();
             return;
         }
-        let (shares, _none) = apart::deal(&reserved, group);
+        let (shares, _none) = dedicated::deal(&reserved, group);
         for (share, caller) in shares {
             let count = share.block.count();
             if caller.answer.send(Ok(vec![share.block])).is_err() {
@@ -143,11 +143,11 @@ impl SequenceActor {
     }
 
     /// What was asked of the store has to be asked in another way: its callers wait on, in front.
-    pub(crate) fn resume_waiting(&mut self, purpose: Option<InFlight>) {
+    pub(crate) fn resume_waiting(&mut self, purpose: Option<PendingWork>) {
         match purpose {
-            Some(InFlight::Group(group)) => self.queue.put_back(group),
-            Some(InFlight::Apart(group)) => self.apart.put_back(group),
-            Some(InFlight::Refill | InFlight::Lease | InFlight::Renewal) | None => {}
+            Some(PendingWork::Group(group)) => self.queue.put_back(group),
+            Some(PendingWork::Dedicated(group)) => self.apart.put_back(group),
+            Some(PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal) | None => {}
         }
     }
 
@@ -228,13 +228,13 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::messages::{Answer, Outcome};
+    use crate::messages::{Outcome, ReplySender};
 
     type Receiver = oneshot::Receiver<Outcome>;
 
     fn group(counts: &[u64]) -> (Vec<Waiter>, Vec<Receiver>) {
         let both = counts.iter().map(|count| {
-            let (answer, receiver) = Answer::channel();
+            let (answer, receiver) = ReplySender::channel();
             let count = *count;
             (Waiter { count, answer }, receiver)
         });

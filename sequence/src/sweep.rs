@@ -15,7 +15,7 @@ use odometer_process::{
 use tokio::{sync::oneshot, time::MissedTickBehavior};
 
 use crate::{
-    issuer::{Issuer, Link},
+    issuer::{ActorLink, Issuer},
     messages::{Load, LowWater, Park, Unload},
     shared::Shared,
 };
@@ -60,10 +60,10 @@ fn look_at_active(shared: &Arc<Shared>, now: Instant) {
         if sampled.n_issued > 0 {
             shared.histories.begin(&issuer, sampled);
         }
-        if !matches!(&*issuer.actor.lock(), Link::Live(address) if address.connected()) {
+        if !matches!(&*issuer.actor.lock(), ActorLink::Live(address) if address.connected()) {
             // Whoever starts an actor for it again enters it again.
             issuer.is_active.store(false, Ordering::Release);
-            if matches!(&*issuer.actor.lock(), Link::Live(address) if address.connected()) {
+            if matches!(&*issuer.actor.lock(), ActorLink::Live(address) if address.connected()) {
                 shared.enter_active(&issuer);
             }
             continue;
@@ -88,7 +88,7 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
             // The actors live on this thread too.
             tokio::task::yield_now().await;
         }
-        let is_parked = matches!(&*issuer.actor.lock(), Link::Parked);
+        let is_parked = matches!(&*issuer.actor.lock(), ActorLink::Parked);
         let sampled = is_parked.then(|| issuer.sample(now));
         let sampled = sampled.filter(|sampled| sampled.n_issued > 0);
         let is_used = sampled.is_some();

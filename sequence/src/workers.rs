@@ -8,7 +8,8 @@ use std::{
 };
 
 use odometer_core::{definition::DEFAULT_STORE, name::SequenceName};
-use odometer_store::{Choice, LeaseError, LeaseKey, LeaseWanted, Pool, WorkerLease};
+use odometer_store::{LeaseError, LeaseKey, LeaseWanted};
+use odometer_store::{LeaseGrant, WorkerChoice, WorkerPool};
 use thiserror::Error;
 
 use crate::directory::Directory;
@@ -29,7 +30,7 @@ pub struct WorkerWanted {
 
 /// A worker id as its holder shows it.
 #[derive(Clone, Debug)]
-pub struct Shown<'a> {
+pub struct LeaseProof<'a> {
     pub pool: SequenceName,
     pub worker: u32,
     /// Secret.
@@ -50,7 +51,7 @@ pub struct WorkerHeld {
 }
 
 impl WorkerHeld {
-    fn of(pool: SequenceName, lease: &WorkerLease) -> Self {
+    fn of(pool: SequenceName, lease: &LeaseGrant) -> Self {
         Self {
             pool,
             worker: lease.key.worker,
@@ -142,11 +143,11 @@ impl Directory {
         self.serves_workers()?;
         let pool = wanted.pool;
         let wanted = LeaseWanted {
-            pool: Pool::Named(pool.clone()),
+            pool: WorkerPool::Named(pool.clone()),
             bits: wanted.bits,
             holder: wanted.holder,
             ttl: wanted.ttl,
-            choice: Choice::Any,
+            choice: WorkerChoice::Any,
             usable_by_ms: None,
         };
         let lease = self.shared.store.lease(DEFAULT_STORE, wanted).await?;
@@ -159,7 +160,7 @@ impl Directory {
     /// It stands as it stood, but with `MayHaveHappened`.
     pub async fn renew_worker(
         &self,
-        shown: &Shown<'_>,
+        shown: &LeaseProof<'_>,
         ttl: Option<Duration>,
     ) -> Result<WorkerHeld, WorkerError> {
         let key = self.worker_key(shown)?;
@@ -173,7 +174,7 @@ impl Directory {
     /// It stands as it stood, but with `MayHaveHappened`.
     pub async fn give_back_worker(
         &self,
-        shown: &Shown<'_>,
+        shown: &LeaseProof<'_>,
         unused_from_ms: Option<i64>,
     ) -> Result<(), WorkerError> {
         let key = self.worker_key(shown)?;
@@ -192,15 +193,15 @@ impl Directory {
         limit: u64,
     ) -> Result<Vec<LeaseRow>, WorkerError> {
         let store = &self.shared.store;
-        let pool = Pool::Named(pool.clone());
+        let pool = WorkerPool::Named(pool.clone());
         Ok(store
             .leases_after(DEFAULT_STORE, &pool, after, limit)
             .await?)
     }
 
-    fn worker_key(&self, shown: &Shown<'_>) -> Result<LeaseKey, WorkerError> {
+    fn worker_key(&self, shown: &LeaseProof<'_>) -> Result<LeaseKey, WorkerError> {
         self.serves_workers()?;
-        let pool = Pool::Named(shown.pool.clone());
+        let pool = WorkerPool::Named(shown.pool.clone());
         let store = &self.shared.store;
         Ok(store.lease_by_token(DEFAULT_STORE, &pool, shown.worker, shown.token)?)
     }

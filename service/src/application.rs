@@ -52,12 +52,12 @@ const LINGER: Duration = Duration::from_millis(250);
 /// Why a command ended without having done what it should, in one line, and with which exit code.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{sentence}")]
-pub struct Failure {
+pub struct CommandFailure {
     exit_code: u8,
     sentence: String,
 }
 
-impl Failure {
+impl CommandFailure {
     /// An operator has to change something.
     pub const CONFIGURATION: u8 = 78;
     /// Another process holds the SQLite file.
@@ -86,13 +86,13 @@ impl Failure {
     }
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for CommandFailure {
     fn from(error: ConfigError) -> Self {
         Self::configuration(error.to_string())
     }
 }
 
-impl From<StartError> for Failure {
+impl From<StartError> for CommandFailure {
     fn from(error: StartError) -> Self {
         let (exit_code, sentence) = match error {
             StartError::Configuration(sentence) => (Self::CONFIGURATION, sentence),
@@ -119,7 +119,7 @@ pub struct Application {
 }
 
 /// What ended the serving.
-enum End {
+enum ServingEnd {
     Signal(&'static str),
     Fatal(StartError),
     Server(String),
@@ -132,13 +132,13 @@ impl Application {
     ///
     /// # Errors
     /// What waiting does not mend, before anything listens.
-    pub async fn start(config: &Config) -> Result<Self, Failure> {
+    pub async fn start(config: &Config) -> Result<Self, CommandFailure> {
         let metrics = Arc::new(Metrics::with_sequence_labels(
             config.metrics.sequence_labels,
         ));
         let store = Stores::connect(stores_settings(config), Arc::clone(&metrics)).await?;
         let listener = bind(config.listen, config.http.backlog).map_err(|error| {
-            Failure::other(format!(
+            CommandFailure::other(format!(
                 "listen: {} cannot be listened on ({error}); \
                  choose another address with --listen or ODOMETER_LISTEN",
                 config.listen
@@ -187,22 +187,23 @@ impl Application {
     /// # Errors
     /// The store turned out to be unusable, or stopping took longer than `shutdown.deadline`, or
     /// was cut short.
-    pub async fn run(self, mut signals: Receiver<&'static str>) -> Result<(), Failure> {
+    pub async fn run(self, mut signals: Receiver<&'static str>) -> Result<(), CommandFailure> {
         let handle = self.server.handle();
         let mut server = rt::spawn(self.server);
         let end = tokio::select! {
-            Some(signal) = signals.recv() => End::Signal(signal),
-            error = self.store.fatal() => End::Fatal(error),
-            ended = &mut server => End::Server(format!("{ended:?}")),
+            Some(signal) = signals.recv() => ServingEnd::Signal(signal),
+            error = self.store.fatal() => ServingEnd::Fatal(error),
+            ended = &mut server => ServingEnd::Server(format!("{ended:?}")),
         };
         let (ready_wait, outcome) = match end {
-            End::Signal(signal) => {
+            ServingEnd::Signal(signal) => {
                 tracing::info!(signal, "Stopping: not ready from now on");
                 (self.ready_wait, Ok(()))
             }
-            End::Fatal(error) => (Duration::ZERO, Err(error.into())),
-            End::Server(how) => {
-                let failure = Failure::other(format!("the HTTP server ended by itself: {how}"));
+            ServingEnd::Fatal(error) => (Duration::ZERO, Err(error.into())),
+            ServingEnd::Server(how) => {
+                let failure =
+                    CommandFailure::other(format!("the HTTP server ended by itself: {how}"));
                 (Duration::ZERO, Err(failure))
             }
         };
@@ -216,11 +217,11 @@ impl Application {
         };
         let stopped = tokio::select! {
             stopped = tokio::time::timeout_at(stopping.until, stopping.run()) => {
-                stopped.map_err(|_| Failure::other(
+                stopped.map_err(|_| CommandFailure::other(
                     "shutdown.deadline has passed; what was not given back by then is a gap",
                 ))
             }
-            Some(signal) = signals.recv() => Err(Failure::other(format!(
+            Some(signal) = signals.recv() => Err(CommandFailure::other(format!(
                 "stopped at once by a second signal ({signal}); what was not given back is a gap"
             ))),
         };
@@ -265,7 +266,7 @@ impl Stopping<'_> {
 ///
 /// # Errors
 /// A database cannot be reached or changed.
-pub async fn migrate(config: &Config) -> Result<(), Failure> {
+pub async fn migrate(config: &Config) -> Result<(), CommandFailure> {
     let mut tell = |line: String| tracing::info!("{line}");
     odometer_store::migrate(&stores_settings(config), &mut tell).await?;
     Ok(())
@@ -276,7 +277,7 @@ pub async fn migrate(config: &Config) -> Result<(), Failure> {
 ///
 /// # Errors
 /// What would keep `serve` from starting, or from issuing.
-pub async fn check(config: &Config, tell: &mut impl FnMut(String)) -> Result<(), Failure> {
+pub async fn check(config: &Config, tell: &mut impl FnMut(String)) -> Result<(), CommandFailure> {
     tell(format!(
         "configuration: good; `odometer serve` would listen on {}",
         config.listen
@@ -299,9 +300,9 @@ pub async fn recover(
     skip: Option<u64>,
     is_dry_run: bool,
     tell: &mut impl FnMut(String),
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let Some(skip) = skip.filter(|skip| *skip > 0) else {
-        return Err(Failure::configuration(
+        return Err(CommandFailure::configuration(
             "--skip: give N, more numbers than any sequence can have reserved since the state \
              that was restored, what replicas hold ahead included; too many only cost a gap, too \
              few repeat numbers",
@@ -348,13 +349,13 @@ fn closing_lines(config: &Config, is_dry_run: bool) -> [String; 2] {
     }
 }
 
-fn not_all_recovered(failed: Vec<StartError>, n_databases: usize) -> Result<(), Failure> {
+fn not_all_recovered(failed: Vec<StartError>, n_databases: usize) -> Result<(), CommandFailure> {
     let n_failed = failed.len();
     let sentences: Vec<String> = failed.iter().map(ToString::to_string).collect();
     match failed.into_iter().next() {
         None => Ok(()),
         Some(error) if n_databases == 1 => Err(error.into()),
-        Some(_) => Err(Failure::other(format!(
+        Some(_) => Err(CommandFailure::other(format!(
             "{n_failed} of {n_databases} databases were not recovered: {}; run it again when they \
              answer, which only costs the others of the same --store a further gap",
             sentences.join("; ")
@@ -420,8 +421,8 @@ fn bind(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     socket.listen(backlog)?.into_std()
 }
 
-fn not_served(error: io::Error) -> Failure {
-    Failure::other(format!("HTTP cannot be served: {error}"))
+fn not_served(error: io::Error) -> CommandFailure {
+    CommandFailure::other(format!("HTTP cannot be served: {error}"))
 }
 
 fn announce(config: &Config, address: SocketAddr) {
@@ -579,11 +580,11 @@ mod tests {
     fn each_failure_has_the_exit_code_of_the_contract() {
         let configuration = ConfigError::new("listen (command line)", "is wrong");
         for (failure, exit_code) in [
-            (Failure::from(configuration), 78),
+            (CommandFailure::from(configuration), 78),
             (StartError::Configuration("schema".into()).into(), 78),
             (StartError::Held("file".into()).into(), 75),
             (StartError::Other("else".into()).into(), 1),
-            (Failure::other("else"), 1),
+            (CommandFailure::other("else"), 1),
         ] {
             assert_eq!(failure.exit_code(), exit_code, "{failure}");
         }

@@ -18,9 +18,9 @@ use odometer_store::{Act, Altered, CommandStores, Condition, Snapshot, StartErro
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::application::{Failure, stores_settings};
+use crate::application::{CommandFailure, stores_settings};
 use crate::config::Config;
-use crate::config::definitions::{self, Wanted};
+use crate::config::definitions::{self, WantedDefinition};
 
 /// What became, or would become, of the definitions of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub async fn apply(
     file: &Path,
     how: How,
     tell: &mut impl FnMut(String),
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let wanted = definitions::read(file)?;
     let store = Box::pin(CommandStores::open(stores_settings(config), how.dry_run)).await;
     let store = store.map_err(not_opened)?;
@@ -116,7 +116,7 @@ pub async fn apply(
 }
 
 /// A SQLite file has one process, and this is another one than the one that serves.
-fn not_opened(error: StartError) -> Failure {
+fn not_opened(error: StartError) -> CommandFailure {
     match error {
         StartError::Held(sentence) => StartError::Held(format!(
             "{sentence}; what serves from it takes definitions by `PUT /v1/sequences/NAME`"
@@ -129,10 +129,10 @@ fn not_opened(error: StartError) -> Failure {
 async fn apply_to(
     store: &CommandStores,
     config: &Config,
-    wanted: &[Wanted],
+    wanted: &[WantedDefinition],
     how: How,
     tell: &mut impl FnMut(String),
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let planned = plan(store, config, wanted, how).await?;
     let counts = Counts::of(&planned);
     for (wanted, outcome) in wanted.iter().zip(&planned) {
@@ -143,7 +143,7 @@ async fn apply_to(
         }
     }
     if counts.n_refused > 0 && !faults::is(Fault::ApplyUnchecked) {
-        return Err(Failure::other(format!(
+        return Err(CommandFailure::other(format!(
             "{} of {} definitions cannot be made so; nothing was changed",
             counts.n_refused,
             counts.n_sequences()
@@ -175,7 +175,7 @@ async fn apply_to(
 async fn plan(
     store: &CommandStores,
     config: &Config,
-    wanted: &[Wanted],
+    wanted: &[WantedDefinition],
     how: How,
 ) -> Result<Vec<Result<Altered, StoreError>>, StartError> {
     let mut planned = Vec::with_capacity(wanted.len());
@@ -196,11 +196,11 @@ async fn plan(
 async fn carry_out(
     store: &CommandStores,
     config: &Config,
-    wanted: &[Wanted],
+    wanted: &[WantedDefinition],
     planned: &[Result<Altered, StoreError>],
     quiet: bool,
     tell: &mut impl FnMut(String),
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let author = Author {
         who: "command line",
         peer: "odometer apply".to_owned(),
@@ -236,7 +236,7 @@ async fn carry_out(
                     audit::note_uncertain(&author, &wanted.name, &act);
                 }
                 tell(refusal(wanted, &error));
-                return Err(Failure::other(format!(
+                return Err(CommandFailure::other(format!(
                     "{} stopped it; the definitions before it in the file are made so, those \
                      after it are not: do it again",
                     wanted.name
@@ -247,7 +247,7 @@ async fn carry_out(
     Ok(())
 }
 
-fn define(config: &Config, wanted: &Wanted, dry_run: bool) -> Act {
+fn define(config: &Config, wanted: &WantedDefinition, dry_run: bool) -> Act {
     Act::Define {
         change: Box::new(wanted.change.clone()),
         template: config.templates.behind(&wanted.name),
@@ -260,7 +260,7 @@ fn is_changed(altered: &Altered) -> bool {
     before.is_none_or(|before| before.definition != altered.after.definition)
 }
 
-fn refusal(wanted: &Wanted, error: &StoreError) -> String {
+fn refusal(wanted: &WantedDefinition, error: &StoreError) -> String {
     let name = &wanted.name;
     let sentence = if let StoreError::Broken(text) = error {
         text.clone()
@@ -284,7 +284,12 @@ fn refusal(wanted: &Wanted, error: &StoreError) -> String {
 }
 
 /// What is told of a sequence that can be as it is wanted.
-fn lines(wanted: &Wanted, altered: &Altered, is_dry_run: bool, tell: &mut impl FnMut(String)) {
+fn lines(
+    wanted: &WantedDefinition,
+    altered: &Altered,
+    is_dry_run: bool,
+    tell: &mut impl FnMut(String),
+) {
     let name = &wanted.name;
     if !is_changed(altered) {
         tell(format!("  {name}: unchanged"));

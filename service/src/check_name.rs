@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use odometer_core::{
     definition::Definition,
     name::SequenceName,
-    templates::{Choice, Template},
+    templates::{Template, TemplateChoice},
 };
 use serde::Serialize;
 
-use crate::application::Failure;
+use crate::application::CommandFailure;
 use crate::config::Config;
 
 /// A file of definitions.
@@ -22,9 +22,9 @@ struct Definitions<'a> {
 ///
 /// # Errors
 /// `name` is none.
-pub fn check_name(config: &Config, name: &str) -> Result<Vec<String>, Failure> {
+pub fn check_name(config: &Config, name: &str) -> Result<Vec<String>, CommandFailure> {
     let name = SequenceName::parse(name)
-        .map_err(|error| Failure::configuration(format!("--name: {error}")))?;
+        .map_err(|error| CommandFailure::configuration(format!("--name: {error}")))?;
     let templates = &config.templates;
     let mut lines = vec![format!("# {name}: {}", said(templates.choice(&name)))];
     let mut created = name;
@@ -38,9 +38,9 @@ pub fn check_name(config: &Config, name: &str) -> Result<Vec<String>, Failure> {
     Ok(lines)
 }
 
-fn said(choice: Choice<'_>) -> String {
+fn said(choice: TemplateChoice<'_>) -> String {
     match choice {
-        Choice::Rule(index, rule) => {
+        TemplateChoice::Rule(index, rule) => {
             let template = format!("template[{index}], match \"{}\"", rule.glob);
             match &rule.template {
                 Template::Definition(_) => format!("the first call creates it from {template}"),
@@ -49,20 +49,24 @@ fn said(choice: Choice<'_>) -> String {
                 }
             }
         }
-        Choice::Default => "no template fits; the first call creates it from [default]".to_owned(),
-        Choice::Shared => "no template fits, but one names it in `share`; the first call creates \
+        TemplateChoice::Default => {
+            "no template fits; the first call creates it from [default]".to_owned()
+        }
+        TemplateChoice::Shared => {
+            "no template fits, but one names it in `share`; the first call creates \
                            it from [default]"
-            .to_owned(),
-        Choice::Refused => {
+                .to_owned()
+        }
+        TemplateChoice::Refused => {
             "no template fits; 404 until it is defined, as unknown = \"reject\"".to_owned()
         }
     }
 }
 
-fn as_toml(name: &SequenceName, definition: &Definition) -> Result<String, Failure> {
+fn as_toml(name: &SequenceName, definition: &Definition) -> Result<String, CommandFailure> {
     let definitions = Definitions {
         sequences: BTreeMap::from([(name.as_str(), definition)]),
     };
     toml_edit::ser::to_string_pretty(&definitions)
-        .map_err(|error| Failure::other(format!("{name} cannot be shown: {error}")))
+        .map_err(|error| CommandFailure::other(format!("{name} cannot be shown: {error}")))
 }

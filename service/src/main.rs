@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use actix_web::rt::System;
+use application::CommandFailure;
 use clap::{Parser, Subcommand};
 use rustix::fs::Mode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, Receiver};
 
-use odometer::application::{self, Application, Failure};
+use odometer::application::{self, Application};
 use odometer::apply::{self, How};
 use odometer::config::{Config, Environment, Flags};
 use odometer::telemetry::Exporting;
@@ -85,7 +86,7 @@ fn main() -> ExitCode {
             return if asked_for {
                 ExitCode::SUCCESS
             } else {
-                ExitCode::from(Failure::CONFIGURATION)
+                ExitCode::from(CommandFailure::CONFIGURATION)
             };
         }
     };
@@ -105,14 +106,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn start_logging(flags: &Flags, environment: &Environment) -> Result<(Config, Exporting), Failure> {
+fn start_logging(
+    flags: &Flags,
+    environment: &Environment,
+) -> Result<(Config, Exporting), CommandFailure> {
     let config = Config::load(flags, environment)?;
     let endpoint = config.telemetry.otlp_endpoint.as_deref();
-    let exporting = telemetry::init(&config.log, endpoint).map_err(Failure::configuration)?;
+    let exporting =
+        telemetry::init(&config.log, endpoint).map_err(CommandFailure::configuration)?;
     Ok((config, exporting))
 }
 
-async fn run(command: Command, config: Config) -> Result<(), Failure> {
+async fn run(command: Command, config: Config) -> Result<(), CommandFailure> {
     let mut tell = |line| print(vec![line]);
     let outcome = match command {
         Command::Serve => serve(&config).await,
@@ -156,9 +161,9 @@ async fn ask_to_recover(
     store: Option<&str>,
     skip: Option<u64>,
     tell: &mut impl FnMut(String),
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::configuration(
+        return Err(CommandFailure::configuration(
             "--yes: a recovery cannot be undone, and standard input is no terminal on which you \
              could be asked; look with --dry-run, then give --yes",
         ));
@@ -176,17 +181,19 @@ async fn ask_to_recover(
     if typed.trim().eq_ignore_ascii_case("yes") {
         Ok(())
     } else {
-        Err(Failure::other("not confirmed: nothing was changed"))
+        Err(CommandFailure::other("not confirmed: nothing was changed"))
     }
 }
 
 /// What ends by itself, or at the first signal, wherever it is: as the first process of a container
 /// it would else not notice one. What a statement of it has done stays, as after a kill.
-async fn until_signal(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+async fn until_signal(
+    command: impl Future<Output = Result<(), CommandFailure>>,
+) -> Result<(), CommandFailure> {
     let mut signals = received()?;
     tokio::select! {
         outcome = command => outcome,
-        Some(signal) = signals.recv() => Err(Failure::other(format!(
+        Some(signal) = signals.recv() => Err(CommandFailure::other(format!(
             "ended by {signal} before it was done; what it had done by then stays: look before you \
              run it again"
         ))),
@@ -202,14 +209,14 @@ fn print(lines: Vec<String>) {
     }
 }
 
-async fn serve(config: &Config) -> Result<(), Failure> {
+async fn serve(config: &Config) -> Result<(), CommandFailure> {
     // Taken before anything starts: a signal during the start stops it in order, too.
     let signals = received()?;
     Application::start(config).await?.run(signals).await
 }
 
-fn received() -> Result<Receiver<&'static str>, Failure> {
-    signals().map_err(|error| Failure::other(format!("signals cannot be received: {error}")))
+fn received() -> Result<Receiver<&'static str>, CommandFailure> {
+    signals().map_err(|error| CommandFailure::other(format!("signals cannot be received: {error}")))
 }
 
 /// SIGTERM and SIGINT, by name.

@@ -16,7 +16,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::config::{Log, LogFormat};
+use crate::config::{LogConfig, LogFormat};
 #[cfg(feature = "otlp")]
 use crate::otlp::Export;
 
@@ -49,7 +49,7 @@ pub struct Exporting {
 ///
 /// # Errors
 /// A sentence for a level that is none, or when the process logs already.
-pub fn init(log: &Log, endpoint: Option<&str>) -> Result<Exporting, String> {
+pub fn init(log: &LogConfig, endpoint: Option<&str>) -> Result<Exporting, String> {
     let terminal = io::stderr().is_terminal();
     let json = match log.format {
         LogFormat::Auto => !terminal,
@@ -116,7 +116,7 @@ where
 {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         if let Some(span) = context.span(id) {
-            let mut fields = Fields::default();
+            let mut fields = LogFields::default();
             attributes.record(&mut fields);
             span.extensions_mut().insert(fields);
         }
@@ -124,20 +124,20 @@ where
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         if let Some(span) = context.span(id)
-            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+            && let Some(fields) = span.extensions_mut().get_mut::<LogFields>()
         {
             values.record(fields);
         }
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut fields = Fields::default();
+        let mut fields = LogFields::default();
         for span in context
             .event_scope(event)
             .into_iter()
             .flat_map(|scope| scope.from_root())
         {
-            if let Some(of_span) = span.extensions().get::<Fields>() {
+            if let Some(of_span) = span.extensions().get::<LogFields>() {
                 for (name, value) in &of_span.named {
                     fields.set(name, value.clone());
                 }
@@ -156,12 +156,12 @@ where
 
 /// The fields of one event or span, in the order they were given.
 #[derive(Default)]
-struct Fields {
+struct LogFields {
     message: String,
     named: Vec<(&'static str, Value)>,
 }
 
-impl Fields {
+impl LogFields {
     /// The innermost value of a name is the one that counts.
     fn set(&mut self, name: &'static str, value: Value) {
         match self.named.iter_mut().find(|(known, _)| *known == name) {
@@ -211,7 +211,7 @@ impl Fields {
     }
 }
 
-impl Visit for Fields {
+impl Visit for LogFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             self.message = format!("{value:?}");

@@ -17,7 +17,7 @@ use crate::{
     heartbeat::HeartbeatGuard,
     identity::DatabaseIdentity,
     outcome::LocalPlacement,
-    reservation::look,
+    reservation::counter_read,
     rows::{
         catalog::{self, CatalogEntry, ELSEWHERE},
         creation_baseline::CreationBaseline,
@@ -51,7 +51,7 @@ impl Database {
             Err(error) => return Err(error),
         };
         let looking = self.several_times(name, |database| {
-            look::look(database, witness.clone(), CounterKey::whole(name.clone()))
+            counter_read::look(database, witness.clone(), CounterKey::whole(name.clone()))
         });
         let look = looking.await?;
         match look.standing {

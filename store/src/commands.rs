@@ -16,7 +16,7 @@ use crate::{
     redis::agreement::{Agreement, check_servers},
     schema,
     settings::{DatabaseSettings, StoresSettings},
-    striped::stamping,
+    striped::assign_installation,
 };
 
 /// Brings the schemas of all databases up to this program; `tell` gets a line for each.
@@ -58,7 +58,7 @@ async fn migrate_store(
     if failed.len() > n_failed {
         return;
     }
-    match Box::pin(stamping::stamp(databases)).await {
+    match Box::pin(assign_installation::stamp(databases)).await {
         Ok(0) => {}
         Ok(n) => tell(format!(
             "{n} of {} databases of the store `{}` are stamped: from now on their number and \

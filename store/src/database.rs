@@ -42,8 +42,8 @@ use crate::{
     settings::{DatabaseSettings, Process, StoreLimits},
     worker_lease::{
         fullness,
-        given::{self, Given},
-        known::Known,
+        row_cache::LeaseRowCache,
+        unconfirmed::{self, UnconfirmedLeases},
     },
 };
 
@@ -79,9 +79,9 @@ pub(crate) struct Database {
     /// What is not known of writes that got no answer.
     pub(crate) doubts: UncertainWrites,
     /// Worker ids that were leased of late.
-    pub(crate) given: Given,
+    pub(crate) given: UnconfirmedLeases,
     /// Rows of worker ids as this process left them.
-    pub(crate) known: Known,
+    pub(crate) known: LeaseRowCache,
     /// Turns of reservations that nobody waits for: they leave connections to those of callers.
     pub(crate) ahead: Semaphore,
     pub(crate) in_flight: AtomicUsize,
@@ -104,7 +104,7 @@ impl Database {
         let database = connecting
             .await
             .map_err(|error| error.of(&identity.label))?;
-        let watching = given::watch(Arc::downgrade(&database), between);
+        let watching = unconfirmed::watch(Arc::downgrade(&database), between);
         database.handle().spawn(watching);
         let counting = fullness::watch_fullness(Arc::downgrade(&database), between);
         database.handle().spawn(counting);
@@ -175,8 +175,8 @@ impl Database {
             n_sequences: AtomicU64::new(0),
             n_claims: AtomicU64::new(0),
             doubts: UncertainWrites::default(),
-            given: Given::default(),
-            known: Known::default(),
+            given: UnconfirmedLeases::default(),
+            known: LeaseRowCache::default(),
             in_flight: AtomicUsize::new(0),
             peak_in_flight: AtomicUsize::new(0),
             lock,

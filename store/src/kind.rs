@@ -13,8 +13,9 @@ use tokio::{
 };
 
 use crate::{
-    Act, Altered, BlockFate, Condition, JournalBlock, JournalRow, Listed, News, Page,
-    ReserveRequest, SeenCounter, Serving, StartError, StoreError, StoreKind, Trace, Unpublished,
+    Act, Altered, BlockFate, Condition, JournalBlock, JournalRow, News, NumberTrace, Page,
+    ReserveRequest, SeenCounter, SequenceSummary, Serving, StartError, StoreError, StoreKind,
+    Unpublished,
     database::Database,
     outcome::{Contact, LocalPlacement},
     redis::{agreement::connect, store::RedisStore},
@@ -266,7 +267,7 @@ impl Store {
     pub(crate) async fn look_up(
         &self,
         key: &CounterKey,
-    ) -> Result<(Listed, Option<SeenCounter>), StoreError> {
+    ) -> Result<(SequenceSummary, Option<SeenCounter>), StoreError> {
         match self.databases() {
             One(database) => database.look_up(key).await,
             Several(striped) => striped.look_up(key).await,
@@ -290,7 +291,11 @@ impl Store {
         }
     }
 
-    pub(crate) async fn trace(&self, key: &CounterKey, value: i64) -> Result<Trace, StoreError> {
+    pub(crate) async fn trace(
+        &self,
+        key: &CounterKey,
+        value: i64,
+    ) -> Result<NumberTrace, StoreError> {
         match self.databases() {
             One(database) => database.trace(key, value).await,
             Several(striped) => striped.trace(key, value).await,

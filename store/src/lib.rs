@@ -26,10 +26,9 @@ mod installation_id;
 mod journal;
 mod kind;
 mod meta_row;
-mod near;
 mod outcome;
 mod placement;
-mod reading;
+mod queries;
 mod redis;
 mod removal;
 mod repeat;
@@ -39,6 +38,7 @@ mod schema;
 mod settings;
 mod stores;
 mod striped;
+mod suggestions;
 mod worker_lease;
 
 pub use change::act::Act;
@@ -46,16 +46,16 @@ pub use change::by_command::CommandStores;
 pub use change::recover::Recovered;
 pub use commands::{check, migrate, recover};
 pub use error::StoreError;
-pub use journal::trace::{Holder, Trace, Traced};
+pub use journal::trace::{Holder, NumberTrace, Traced};
 pub use odometer_database::{settings::StatementBounds, start_error::StartError};
 pub use outcome::{
-    Altered, Changed, Condition, Following, JournalBlock, Listed, News, Page, SeenRecovery,
-    Serving, ServingDatabase, ServingRedis, Snapshot, StoreKind,
+    Altered, Changed, Condition, Following, JournalBlock, News, Page, SeenRecovery,
+    SequenceSummary, Serving, ServingDatabase, ServingRedis, Snapshot, StoreKind,
 };
 pub use outcome::{Contact, Resolved};
 pub use outcome::{DatabaseHealth, RedisHealth, StoreHealth};
 pub use reservation::{
-    course::Course,
+    progress::ReservationProgress,
     request::{ReserveRequest, Reserved, Unpublished, Want},
 };
 pub use rows::block::{BlockFate, JournalRow};
@@ -64,6 +64,6 @@ pub use rows::counter::SeenCounter;
 pub use settings::{Durability, Fallback, Source, StoreLimits, StoreSettings, StoresSettings};
 pub use stores::Stores;
 pub use worker_lease::lease::{
-    Choice, LONGEST_TTL, LeaseError, LeaseKey, LeaseRow, LeaseWanted, MOST_BITS, MOST_LISTED, Pool,
-    WorkerLease,
+    LONGEST_TTL, LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, MOST_BITS, MOST_LISTED,
+    WorkerChoice, WorkerPool,
 };

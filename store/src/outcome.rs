@@ -53,7 +53,7 @@ pub struct Altered {
 
 /// One line of a listing.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct SequenceSummary {
     pub name: SequenceName,
     /// `live` or `retired`.
     pub state: String,
@@ -64,7 +64,7 @@ pub struct Listed {
 /// A page of a listing, in the byte order of names.
 #[derive(Clone, Debug)]
 pub struct Page {
-    pub sequences: Vec<Listed>,
+    pub sequences: Vec<SequenceSummary>,
     /// The last name of this page, where another page follows.
     pub next: Option<SequenceName>,
 }
@@ -72,7 +72,7 @@ pub struct Page {
 impl Page {
     /// The first `limit` of these definitions, which are in their order; `has_more` where others
     /// are known to follow them.
-    pub(crate) fn of(mut sequences: Vec<Listed>, limit: u64, has_more: bool) -> Self {
+    pub(crate) fn of(mut sequences: Vec<SequenceSummary>, limit: u64, has_more: bool) -> Self {
         let shown = usize::try_from(limit).unwrap_or(usize::MAX);
         let has_more = has_more || sequences.len() > shown;
         sequences.truncate(shown);

@@ -33,7 +33,7 @@ const MOST_HOMES: usize = 65_536;
 const LOOKS: u32 = 4;
 
 /// What all stores together say of a name.
-enum Whereabouts {
+enum Placement {
     In(usize),
     /// In this store, where it may be unborn yet: it is to be born with the definition.
     Claimed(usize, Arc<Definition>),
@@ -74,30 +74,30 @@ impl Stores {
     /// `NotFound`, or why it is not known.
     pub(crate) async fn home(&self, name: &SequenceName) -> Result<&Store, StoreError> {
         match self.whereabouts(name).await? {
-            Whereabouts::In(index) | Whereabouts::Claimed(index, _) => Ok(self.at(index)),
-            Whereabouts::Unborn => Err(StoreError::NotFound),
+            Placement::In(index) | Placement::Claimed(index, _) => Ok(self.at(index)),
+            Placement::Unborn => Err(StoreError::NotFound),
         }
     }
 
     /// As it is remembered; what is born or changed asks anew.
-    async fn whereabouts(&self, name: &SequenceName) -> Result<Whereabouts, StoreError> {
+    async fn whereabouts(&self, name: &SequenceName) -> Result<Placement, StoreError> {
         match self.homes.get(name) {
-            Some(index) => Ok(Whereabouts::In(index)),
+            Some(index) => Ok(Placement::In(index)),
             None => self.ask(name).await,
         }
     }
 
-    async fn ask(&self, name: &SequenceName) -> Result<Whereabouts, StoreError> {
+    async fn ask(&self, name: &SequenceName) -> Result<Placement, StoreError> {
         if self.has_one() {
-            return Ok(Whereabouts::In(0));
+            return Ok(Placement::In(0));
         }
         if faults::is(Fault::NoClaims) {
-            return Ok(Whereabouts::Unborn);
+            return Ok(Placement::Unborn);
         }
         match self.at(0).home_of(name).await {
-            Ok(LocalPlacement::Here(_)) => Ok(Whereabouts::In(0)),
+            Ok(LocalPlacement::Here(_)) => Ok(Placement::In(0)),
             Ok(LocalPlacement::Elsewhere(definition)) => match self.index_of(&definition.store) {
-                Some(index) => Ok(Whereabouts::Claimed(index, definition)),
+                Some(index) => Ok(Placement::Claimed(index, definition)),
                 // Its store may only be called something else by now.
                 None => match self.among_others(name, false).await? {
                     Some((index, _)) => Ok(self.found(name, index)),
@@ -107,7 +107,7 @@ impl Stores {
             Ok(LocalPlacement::Astray) => Err(StoreError::Unavailable),
             Ok(LocalPlacement::Nowhere) => match self.among_others(name, false).await? {
                 Some((index, definition)) => self.claim_found(name, index, definition).await,
-                None => Ok(Whereabouts::Unborn),
+                None => Ok(Placement::Unborn),
             },
             // What is not found elsewhere now may live there, and what was in another store before
             // they were joined may be in both.
@@ -118,9 +118,9 @@ impl Stores {
         }
     }
 
-    fn found(&self, name: &SequenceName, index: usize) -> Whereabouts {
+    fn found(&self, name: &SequenceName, index: usize) -> Placement {
         self.homes.note(name, index);
-        Whereabouts::In(index)
+        Placement::In(index)
     }
 
     /// Claims a name for the store that it was found in, so that nobody who does not have that
@@ -130,7 +130,7 @@ impl Stores {
         name: &SequenceName,
         index: usize,
         mut definition: Arc<Definition>,
-    ) -> Result<Whereabouts, StoreError> {
+    ) -> Result<Placement, StoreError> {
         if let Some(store) = self.names.get(index)
             && definition.store != **store
         {
@@ -221,18 +221,18 @@ impl Stores {
         let asked = request.template.take();
         for _look in 0..LOOKS {
             let found = self.whereabouts(&name).await?;
-            let was_there = matches!(found, Whereabouts::In(_));
+            let was_there = matches!(found, Placement::In(_));
             let (index, template) = match found {
-                Whereabouts::In(0) => {
+                Placement::In(0) => {
                     let is_of_it =
                         |template: &Arc<Definition>| self.index_of(&template.store) == Some(0);
                     (0, asked.clone().filter(is_of_it))
                 }
-                Whereabouts::In(index) => (index, None),
-                Whereabouts::Claimed(index, definition) => {
+                Placement::In(index) => (index, None),
+                Placement::Claimed(index, definition) => {
                     (index, asked.as_ref().map(|_may_be_born| definition))
                 }
-                Whereabouts::Unborn => match self.place_to_be_born(&name, asked.as_ref()).await? {
+                Placement::Unborn => match self.place_to_be_born(&name, asked.as_ref()).await? {
                     Some(index) => (index, asked.clone()),
                     None => continue,
                 },
@@ -294,16 +294,16 @@ impl Stores {
     ) -> Result<Altered, StoreError> {
         for _look in 0..LOOKS {
             let altered = match self.ask(name).await.map_err(not_changed)? {
-                Whereabouts::In(index) => {
+                Placement::In(index) => {
                     let act = self.aimed_at(index, &act);
                     self.at(index).alter(name, act, condition, last_seen).await
                 }
-                Whereabouts::Claimed(index, _) => {
+                Placement::Claimed(index, _) => {
                     let act = self.aimed_at(index, &act);
                     let altered = self.at(index).alter(name, act, condition, last_seen).await;
                     altered.inspect(|_| self.homes.note(name, index))
                 }
-                Whereabouts::Unborn => {
+                Placement::Unborn => {
                     let creating = self.create(name, act.clone(), condition, last_seen);
                     Box::pin(creating).await
                 }

@@ -21,8 +21,9 @@ use tokio::{
 use tracing::Instrument as _;
 
 use crate::{
-    Act, Altered, BlockFate, Condition, JournalBlock, JournalRow, Listed, Page, ReserveRequest,
-    SeenCounter, Serving, Source, StartError, StoreError, Trace, Unpublished,
+    Act, Altered, BlockFate, Condition, JournalBlock, JournalRow, NumberTrace, Page,
+    ReserveRequest, SeenCounter, SequenceSummary, Serving, Source, StartError, StoreError,
+    Unpublished,
     journal::recent,
     kind::Store,
     outcome::{Contact, Following},
@@ -306,7 +307,7 @@ impl Stores {
     pub async fn look_up(
         &self,
         key: &CounterKey,
-    ) -> Result<(Listed, Option<SeenCounter>), StoreError> {
+    ) -> Result<(SequenceSummary, Option<SeenCounter>), StoreError> {
         let found = self.home(&key.sequence).await?.look_up(key).await;
         if matches!(found, Err(StoreError::NotFound)) {
             self.homes.forget(&key.sequence);
@@ -335,7 +336,7 @@ impl Stores {
     ///
     /// # Errors
     /// `NotFound`, `HasPeriods`, `NoPeriods`, `PeriodRemoved`, or why the store did not answer.
-    pub async fn trace(&self, key: &CounterKey, value: i64) -> Result<Trace, StoreError> {
+    pub async fn trace(&self, key: &CounterKey, value: i64) -> Result<NumberTrace, StoreError> {
         self.home(&key.sequence).await?.trace(key, value).await
     }
 
@@ -373,7 +374,8 @@ impl Stores {
 /// One page of pages that begin behind the same name.
 fn merged(pages: Vec<Page>, limit: u64) -> Page {
     let has_more = pages.iter().any(|page| page.next.is_some());
-    let mut sequences: Vec<Listed> = pages.into_iter().flat_map(|page| page.sequences).collect();
+    let mut sequences: Vec<SequenceSummary> =
+        pages.into_iter().flat_map(|page| page.sequences).collect();
     sequences.sort_by(|one, other| one.name.cmp(&other.name));
     sequences.dedup_by(|one, other| one.name == other.name);
     Page::of(sequences, limit, has_more)
@@ -396,7 +398,7 @@ mod tests {
     }
 
     fn page(names: &[&str], more: bool) -> Page {
-        let listed = |text: &&str| Listed {
+        let listed = |text: &&str| SequenceSummary {
             name: name(text),
             state: "live".to_owned(),
             definition: Arc::default(),

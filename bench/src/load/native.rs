@@ -35,7 +35,7 @@ pub(crate) trait Tool {
     ///
     /// # Panics
     /// When it cannot be started, fails, or does not say what it saw.
-    async fn run(&mut self, cores: &Cores, amount: Amount) -> Outcome;
+    async fn run(&mut self, cores: &Cores, amount: Amount) -> NativeOutcome;
 }
 
 /// How much a run asks.
@@ -48,7 +48,7 @@ pub(crate) enum Amount {
 
 /// What a run saw.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct NativeOutcome {
     /// Requests a second, the time to connect not counted.
     pub(crate) rate: f64,
     pub(crate) n_requests: u64,
@@ -69,7 +69,7 @@ impl Native {
     }
 
     /// What the server does after a run is part of its work, and must not disturb who is next.
-    async fn run(&mut self, amount: Amount) -> (Outcome, Used) {
+    async fn run(&mut self, amount: Amount) -> (NativeOutcome, Used) {
         let servers = [self.process];
         let meter = Meter::start(&servers, &[]);
         let outcome = self.tool.run(&self.cores, amount).await;

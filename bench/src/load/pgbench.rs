@@ -9,7 +9,7 @@ use odometer_tests::{
 };
 use tokio::process::Command;
 
-use super::native::{Amount, Outcome, Tool, number_after, output, whole_seconds};
+use super::native::{Amount, NativeOutcome, Tool, number_after, output, whole_seconds};
 use crate::{cores::Cores, reading::Latency};
 
 /// The part of requests of which it writes how long they took.
@@ -40,7 +40,7 @@ impl Pgbench {
 
 #[async_trait(?Send)]
 impl Tool for Pgbench {
-    async fn run(&mut self, cores: &Cores, amount: Amount) -> Outcome {
+    async fn run(&mut self, cores: &Cores, amount: Amount) -> NativeOutcome {
         let directory = directory("pgbench");
         let script = directory.path().join("statement.sql");
         std::fs::write(&script, format!("{};\n", self.statement)).expect("our directory");
@@ -63,7 +63,7 @@ impl Tool for Pgbench {
         let text = output(cores, command.arg(&self.database)).await;
         let of_whole = "number of transactions actually processed:";
         let processed = text.replace('/', " ");
-        Outcome {
+        NativeOutcome {
             rate: number_after(&text, "tps ="),
             n_requests: number_after(&processed, of_whole) as u64,
             n_failed: number_after(&text, "number of failed transactions:") as u64,

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use odometer_tests::{keeper, ports};
 use tokio::process::Command;
 
-use super::native::{Amount, Native, Outcome, Tool, number_after, output};
+use super::native::{Amount, Native, NativeOutcome, Tool, number_after, output};
 use crate::{
     cores::{Cores, Side},
     process::Process,
@@ -75,7 +75,7 @@ struct RedisBenchmark {
 
 #[async_trait(?Send)]
 impl Tool for RedisBenchmark {
-    async fn run(&mut self, cores: &Cores, amount: Amount) -> Outcome {
+    async fn run(&mut self, cores: &Cores, amount: Amount) -> NativeOutcome {
         let n_requests = match amount {
             Amount::OneEach => N_CONNECTIONS * self.depth,
             Amount::For(length) => requests_in(length, self.rate).max(N_CONNECTIONS * self.depth),
@@ -92,7 +92,7 @@ impl Tool for RedisBenchmark {
         if let Amount::For(_) = amount {
             self.rate = rate;
         }
-        Outcome {
+        NativeOutcome {
             rate,
             n_requests,
             // It ends at the first.

@@ -9,7 +9,7 @@ use odometer_tests::{
 };
 use tokio::process::Command;
 
-use super::native::{Amount, Outcome, Tool, number_after, output, whole_seconds};
+use super::native::{Amount, NativeOutcome, Tool, number_after, output, whole_seconds};
 use crate::{cores::Cores, reading::Latency};
 
 pub(crate) struct Sysbench {
@@ -37,7 +37,7 @@ impl Sysbench {
 
 #[async_trait(?Send)]
 impl Tool for Sysbench {
-    async fn run(&mut self, cores: &Cores, amount: Amount) -> Outcome {
+    async fn run(&mut self, cores: &Cores, amount: Amount) -> NativeOutcome {
         let directory = directory("sysbench");
         let script = directory.path().join("statement.lua");
         std::fs::write(&script, include_str!("sysbench.lua")).expect("our directory");
@@ -60,7 +60,7 @@ impl Tool for Sysbench {
         };
         let text = output(cores, command.arg("run")).await;
         let n_requests = number_after(&text, "total number of events:");
-        Outcome {
+        NativeOutcome {
             rate: n_requests / number_after(&text, "total time:"),
             n_requests: n_requests as u64,
             n_failed: number_after(&text, "ignored errors:") as u64,

@@ -29,7 +29,7 @@ pub(crate) struct Wrk {
 
 /// What it saw.
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub(crate) struct Outcome {
+pub(crate) struct WrkOutcome {
     /// That were answered, in whatever way.
     pub(crate) requests: u64,
     pub(crate) micros: u64,
@@ -54,7 +54,7 @@ impl Wrk {
     }
 
     /// Asks for `length`, by one thread.
-    pub(crate) async fn run(&self, cores: &Cores, length: Duration) -> Outcome {
+    pub(crate) async fn run(&self, cores: &Cores, length: Duration) -> WrkOutcome {
         let directory = odometer_tests::directory("wrk");
         let script = directory.path().join("wrk.lua");
         std::fs::write(&script, include_str!("wrk.lua")).expect("our directory");

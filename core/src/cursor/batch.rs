@@ -27,7 +27,7 @@ enum Held {
 
 /// A filled generation, and how many of its numbers are taken.
 #[derive(Clone, Copy)]
-pub(crate) struct Part {
+pub(crate) struct TakenPart {
     pub(crate) generation: u64,
     pub(crate) from: u64,
     pub(crate) view: View,
@@ -65,7 +65,7 @@ impl Cursor {
             // Only where the word has gone on: its own slot is never written.
             return Attempt::Missed;
         };
-        let current = Part {
+        let current = TakenPart {
             generation: generation(word),
             from: offset(word),
             view,
@@ -103,7 +103,7 @@ impl Cursor {
         }
     }
 
-    fn take_within(&self, word: u64, part: &Part, count: u64) -> Attempt {
+    fn take_within(&self, word: u64, part: &TakenPart, count: u64) -> Attempt {
         let end = part.from + count;
         if !self.word.advance(word, pack(part.generation, end)) {
             return Attempt::Missed;
@@ -116,7 +116,7 @@ impl Cursor {
     }
 
     /// All that is left of `part`, and `more` of `next`.
-    fn take_across(&self, word: u64, part: &Part, next: &Part, more: u64) -> Attempt {
+    fn take_across(&self, word: u64, part: &TakenPart, next: &TakenPart, more: u64) -> Attempt {
         if !self.word.advance(word, pack(next.generation, more)) {
             return Attempt::Missed;
         }

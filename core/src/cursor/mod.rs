@@ -56,11 +56,11 @@ mod tests;
 pub use batch::{Ranges, TakenBatch};
 pub use owner::CursorFull;
 
-use self::batch::Part;
+use self::batch::TakenPart;
 use self::guess::{Guess, live, spent};
 use self::owner::AHEAD;
 use self::slot::{Slot, View, number};
-use self::word::{Word, after, generation, offset, pack};
+use self::word::{CursorWord, after, generation, offset, pack};
 use crate::block::Block;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -77,7 +77,7 @@ const RING: usize = 4;
 /// next must order the two, as a lock or a channel does. All are lock-free.
 #[derive(Debug)]
 pub struct Cursor {
-    word: Word,
+    word: CursorWord,
     slots: [Slot; RING],
     guess: Guess,
     /// The newest generation written to a slot. The owner's.
@@ -89,7 +89,7 @@ pub struct Cursor {
 
 /// One number taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Taken {
+pub struct TakenNumber {
     /// The number.
     pub value: i64,
     /// Whether this take reached the low-water mark of its block: told to one taker a block.
@@ -98,7 +98,7 @@ pub struct Taken {
 
 /// What a claim turned out to be.
 enum Claim {
-    Issued(Taken),
+    Issued(TakenNumber),
     /// The block was used up before.
     Overshot,
     /// The slot was written again before it could be read.
@@ -124,7 +124,7 @@ impl Cursor {
     pub fn starting_at_generation(generation: u32) -> Self {
         let generation = after(u64::from(generation), 0);
         let cursor = Self {
-            word: Word::new(pack(generation, 0)),
+            word: CursorWord::new(pack(generation, 0)),
             slots: std::array::from_fn(|_| Slot::unused()),
             guess: Guess::new(spent(generation)),
             top: AtomicU64::new(generation),
@@ -139,7 +139,7 @@ impl Cursor {
     ///
     /// Neither waits nor allocates.
     #[inline]
-    pub fn take(&self) -> Option<Taken> {
+    pub fn take(&self) -> Option<TakenNumber> {
         let Some(guessed) = self.guess.worth_a_claim() else {
             return self.take_at_edge(None);
         };
@@ -151,7 +151,7 @@ impl Cursor {
         if taken >= slot.edge {
             return self.take_at_edge(Some(claimed));
         }
-        Some(Taken {
+        Some(TakenNumber {
             value: number(slot.first, slot.step, taken),
             low_water: false,
         })
@@ -200,7 +200,7 @@ impl Cursor {
     /// [`take`](Self::take) where the guess is spent, or the claim made met the low-water mark, the
     /// block's end or another generation.
     #[cold]
-    fn take_at_edge(&self, claimed: Option<u64>) -> Option<Taken> {
+    fn take_at_edge(&self, claimed: Option<u64>) -> Option<TakenNumber> {
         let mut claimed = claimed;
         loop {
             if let Some(word) = claimed.take() {
@@ -240,7 +240,7 @@ impl Cursor {
             return Claim::Overshot;
         }
         self.guess.learn(live(current));
-        let part = Part {
+        let part = TakenPart {
             generation: current,
             from: 0,
             view,
@@ -248,15 +248,15 @@ impl Cursor {
         Claim::Issued(self.taken(&part, offset(claimed)))
     }
 
-    fn taken(&self, part: &Part, at: u64) -> Taken {
-        Taken {
+    fn taken(&self, part: &TakenPart, at: u64) -> TakenNumber {
+        TakenNumber {
             value: part.view.number(at),
             low_water: self.signal(part, at),
         }
     }
 
     /// Whether the taker of the number at offset `taken` is to give the low-water signal.
-    fn signal(&self, part: &Part, taken: u64) -> bool {
+    fn signal(&self, part: &TakenPart, taken: u64) -> bool {
         self.slot(part.generation)
             .signal(part.generation, part.view.count, taken)
     }
@@ -272,10 +272,10 @@ impl Cursor {
     }
 
     /// The block after a generation's, if it is filled. The empty one of a close under way is not.
-    fn filled_after(&self, current: u64) -> Option<Part> {
+    fn filled_after(&self, current: u64) -> Option<TakenPart> {
         let next = after(current, 1);
         let view = self.slot(next).read(next)?;
-        (view.count > 0).then_some(Part {
+        (view.count > 0).then_some(TakenPart {
             generation: next,
             from: 0,
             view,

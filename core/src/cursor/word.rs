@@ -21,9 +21,9 @@ pub(crate) const NO_GENERATION: u64 = u64::MAX;
 /// There is no plain store: each change is a read-modify-write that acquires and releases.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(crate) struct Word(AtomicU64);
+pub(crate) struct CursorWord(AtomicU64);
 
-impl Word {
+impl CursorWord {
     /// A word to begin with.
     pub(crate) fn new(word: u64) -> Self {
         Self(AtomicU64::new(word))

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::snowflake::{DEFAULT_EPOCH_MS, High, Parts, Unit};
+use crate::snowflake::{DEFAULT_EPOCH_MS, High, LayoutUnit, Parts};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -65,7 +65,7 @@ fn what_a_layout_leaves_out_is_as_in_the_default_one() {
         layout(json!({"high": "worker", "unit": "10ms"})),
         Layout {
             high: High::Worker,
-            unit: Unit::TenMilliseconds,
+            unit: LayoutUnit::TenMilliseconds,
             ..Layout::default()
         }
     );
@@ -73,7 +73,7 @@ fn what_a_layout_leaves_out_is_as_in_the_default_one() {
         layout(json!({"epoch": "1970-01-01T01:00:00.5+01:00", "unit": "1s", "worker": 1})),
         Layout {
             epoch_ms: 500,
-            unit: Unit::Second,
+            unit: LayoutUnit::Second,
             worker: 1,
             ..Layout::default()
         }

@@ -189,7 +189,7 @@ fn shown(number: f64) -> String {
 mod tests {
     use super::super::{BlockPolicy, Kind, Span};
     use super::*;
-    use crate::snowflake::{DEFAULT_EPOCH_MS, Unit};
+    use crate::snowflake::{DEFAULT_EPOCH_MS, LayoutUnit};
 
     const NO_RATE: f64 = 0.0;
     const NOW_MS: i64 = DEFAULT_EPOCH_MS;
@@ -333,7 +333,7 @@ mod tests {
         let told = only(&of(Layout::default()), 1, NO_RATE);
         assert!(told.contains("above 9007199254740991"), "{told}");
         let short = of(Layout {
-            unit: Unit::Millisecond,
+            unit: LayoutUnit::Millisecond,
             ..Layout::preset_53_bit()
         });
         let told = only(&short, 1, NO_RATE);

@@ -2,7 +2,7 @@
 
 use super::Format;
 use super::charset::CharSet;
-use super::parse::Part;
+use super::parse::FormatPart;
 use crate::period::PeriodKind;
 
 const KEY_CHARACTERS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._:-";
@@ -39,14 +39,16 @@ impl Format {
     fn outline(&self) -> Outline {
         let lengths = || self.parts.iter().map(|part| self.length(part));
         let has_always = self.parts.iter().flat_map(|part| match part {
-            Part::Text(text) => text.as_bytes(),
-            Part::Period if self.kind == PeriodKind::Week => b"W",
-            Part::Period | Part::Value | Part::Date(_) | Part::Check(_) => b"",
+            FormatPart::Text(text) => text.as_bytes(),
+            FormatPart::Period if self.kind == PeriodKind::Week => b"W",
+            FormatPart::Period | FormatPart::Value | FormatPart::Date(_) | FormatPart::Check(_) => {
+                b""
+            }
         });
         // Each character of a text is a part of its own here.
         let may_have = self.parts.iter().flat_map(|part| match part {
-            Part::Text(text) => text.bytes().map(|byte| (CharSet::one(byte), 1)).collect(),
-            Part::Period | Part::Value | Part::Date(_) | Part::Check(_) => {
+            FormatPart::Text(text) => text.bytes().map(|byte| (CharSet::one(byte), 1)).collect(),
+            FormatPart::Period | FormatPart::Value | FormatPart::Date(_) | FormatPart::Check(_) => {
                 vec![(self.characters(part), self.length(part).most)]
             }
         });
@@ -63,13 +65,13 @@ impl Format {
     /// What may stand at each place, up to the first one that can be of two parts.
     fn places<'a>(
         &'a self,
-        parts: impl Iterator<Item = &'a Part>,
+        parts: impl Iterator<Item = &'a FormatPart>,
         backwards: bool,
     ) -> Vec<CharSet> {
         let mut places = Vec::new();
         for part in parts {
             let length = self.length(part);
-            if let Part::Text(text) = part {
+            if let FormatPart::Text(text) = part {
                 let at = places.len();
                 places.extend(text.bytes().map(CharSet::one));
                 if backwards && let Some(text) = places.get_mut(at..) {
@@ -86,13 +88,13 @@ impl Format {
     }
 
     /// What a part may print.
-    fn characters(&self, part: &Part) -> CharSet {
+    fn characters(&self, part: &FormatPart) -> CharSet {
         match part {
-            Part::Text(text) => CharSet::of(text.as_bytes()),
-            Part::Value => self.digits(),
-            Part::Date(_) => CharSet::DIGITS,
-            Part::Check(check) => check.charset(),
-            Part::Period => match self.kind {
+            FormatPart::Text(text) => CharSet::of(text.as_bytes()),
+            FormatPart::Value => self.digits(),
+            FormatPart::Date(_) => CharSet::DIGITS,
+            FormatPart::Check(check) => check.charset(),
+            FormatPart::Period => match self.kind {
                 PeriodKind::Week => CharSet::DIGITS.or(CharSet::one(b'W')),
                 PeriodKind::Keyed => CharSet::of(KEY_CHARACTERS),
                 PeriodKind::None | PeriodKind::Day | PeriodKind::Month | PeriodKind::Year => {

@@ -34,12 +34,12 @@ pub use print::Printer;
 use crate::definition::Definition;
 use crate::period::{Period, PeriodKind};
 use base::MOST_DIGITS;
-use parse::{MAX_PATTERN, Number, Part, Pattern};
+use parse::{FormatPart, MAX_PATTERN, Number, Pattern};
 
 /// How the numbers of a definition are printed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Format {
-    parts: Vec<Part>,
+    parts: Vec<FormatPart>,
     number: Number,
     overflow: Overflow,
     kind: PeriodKind,

@@ -10,7 +10,7 @@ pub(crate) const MAX_PATTERN: usize = 128;
 
 /// A part of a pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
+pub(crate) enum FormatPart {
     /// Printed as it stands: at least one character, no other text beside it.
     Text(String),
     /// The number.
@@ -35,7 +35,7 @@ pub(crate) struct Number {
 /// A pattern taken apart; exactly one part is the value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Pattern {
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<FormatPart>,
     pub(crate) number: Number,
 }
 
@@ -130,16 +130,16 @@ impl Pattern {
 /// What has been read of a pattern.
 #[derive(Default)]
 struct Found {
-    parts: Vec<Part>,
+    parts: Vec<FormatPart>,
     number: Option<Number>,
 }
 
 impl Found {
     fn text(&mut self, literal: char) {
-        if let Some(Part::Text(text)) = self.parts.last_mut() {
+        if let Some(FormatPart::Text(text)) = self.parts.last_mut() {
             text.push(literal);
         } else {
-            self.parts.push(Part::Text(literal.to_string()));
+            self.parts.push(FormatPart::Text(literal.to_string()));
         }
     }
 
@@ -157,13 +157,13 @@ impl Found {
                 if self.number.replace(number).is_some() {
                     return Err(FormatError::SecondValue { at });
                 }
-                Part::Value
+                FormatPart::Value
             }
-            ("check", [check]) => Part::Check(Check::named(check).ok_or_else(unknown)?),
-            ("period", []) => Part::Period,
+            ("check", [check]) => FormatPart::Check(Check::named(check).ok_or_else(unknown)?),
+            ("period", []) => FormatPart::Period,
             (name, []) => {
                 let part = DatePart::ALL.into_iter().find(|part| part.name() == name);
-                Part::Date(part.ok_or_else(unknown)?)
+                FormatPart::Date(part.ok_or_else(unknown)?)
             }
             _ => return Err(unknown()),
         };
@@ -200,13 +200,13 @@ mod tests {
     #[test]
     fn a_pattern_is_taken_apart() {
         let pattern = Pattern::parse("A--{{{yyyy}}}/{value:b62:06}{check:mod97}").unwrap();
-        let text = |text: &str| Part::Text(text.to_owned());
+        let text = |text: &str| FormatPart::Text(text.to_owned());
         let expected = [
             text("A--{"),
-            Part::Date(DatePart::Year),
+            FormatPart::Date(DatePart::Year),
             text("}/"),
-            Part::Value,
-            Part::Check(Check::Mod97),
+            FormatPart::Value,
+            FormatPart::Check(Check::Mod97),
         ];
         assert_eq!(pattern.parts, expected);
         assert_eq!(pattern.number.field(), "value:b62:06");

@@ -4,7 +4,7 @@ use super::Format;
 use super::base::Base;
 use super::check_digit::Check;
 use super::date;
-use super::parse::{Number, Part};
+use super::parse::{FormatPart, Number};
 use crate::period::Period;
 
 /// Prints the numbers of one period. What does not change from number to number is made once.
@@ -31,20 +31,20 @@ impl Format {
         let mut text = String::new();
         for part in &self.parts {
             let piece = match part {
-                Part::Text(literal) => {
+                FormatPart::Text(literal) => {
                     text.push_str(literal);
                     continue;
                 }
-                Part::Period => {
+                FormatPart::Period => {
                     text.push_str(period);
                     continue;
                 }
-                Part::Date(part) => {
+                FormatPart::Date(part) => {
                     text.push_str(&part.of(period));
                     continue;
                 }
-                Part::Value => Piece::Value,
-                Part::Check(check) => Piece::Check(*check),
+                FormatPart::Value => Piece::Value,
+                FormatPart::Check(check) => Piece::Check(*check),
             };
             if !text.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut text)));

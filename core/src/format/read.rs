@@ -3,7 +3,7 @@
 use super::Format;
 use super::date::{self, DatePart};
 use super::error::InvalidId;
-use super::parse::Part;
+use super::parse::FormatPart;
 use crate::definition::Definition;
 use crate::period::{Period, PeriodKind};
 
@@ -55,18 +55,18 @@ impl Format {
         let mut at = 0;
         for (part, text) in self.parts.iter().zip(cut) {
             match part {
-                Part::Text(expected) if text == expected => {}
-                Part::Text(expected) => {
+                FormatPart::Text(expected) if text == expected => {}
+                FormatPart::Text(expected) => {
                     return Err(InvalidId::Literal {
                         expected: expected.clone(),
                         at: at + 1,
                         found: text.to_owned(),
                     });
                 }
-                Part::Value => number = Some(self.number(text, at)?),
-                Part::Period => told.period = Some(text),
-                Part::Date(part) => told.note(*part, text),
-                Part::Check(check) => {
+                FormatPart::Value => number = Some(self.number(text, at)?),
+                FormatPart::Period => told.period = Some(text),
+                FormatPart::Date(part) => told.note(*part, text),
+                FormatPart::Check(check) => {
                     let before = id.as_bytes().get(..at).unwrap_or_default();
                     let expected = format!("{:0width$}", check.of(before), width = check.length());
                     if text != expected {
@@ -110,7 +110,7 @@ impl Format {
         for (part, bounds) in self.parts.iter().zip(lengths) {
             let wanted = match (bounds.fixed(), part) {
                 (Some(length), _) => length,
-                (None, Part::Value) => for_value,
+                (None, FormatPart::Value) => for_value,
                 (None, _) => for_key,
             };
             if !(bounds.least..=bounds.most).contains(&wanted) {
@@ -133,9 +133,15 @@ impl Format {
     /// ends, or starts, where it must, without the check digits right behind it.
     fn run_of_digits(&self, id: &str) -> usize {
         let digits = self.digits();
-        let fixed = |part: &Part| self.length(part).fixed();
-        let value = self.parts.iter().position(|part| *part == Part::Value);
-        let key = self.parts.iter().position(|part| *part == Part::Period);
+        let fixed = |part: &FormatPart| self.length(part).fixed();
+        let value = self
+            .parts
+            .iter()
+            .position(|part| *part == FormatPart::Value);
+        let key = self
+            .parts
+            .iter()
+            .position(|part| *part == FormatPart::Period);
         let value_at = value.unwrap_or_default();
         let bytes = id.as_bytes();
         if key < value {
@@ -148,7 +154,7 @@ impl Format {
         let from = bytes.get(before..).unwrap_or_default();
         let run = from.iter().take_while(|c| digits.has(**c)).count();
         let behind = self.parts.iter().skip(value_at + 1);
-        let checks = behind.take_while(|part| matches!(part, Part::Check(_)));
+        let checks = behind.take_while(|part| matches!(part, FormatPart::Check(_)));
         run.saturating_sub(checks.filter_map(fixed).sum())
     }
 

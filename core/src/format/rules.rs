@@ -18,7 +18,7 @@ use super::Format;
 use super::charset::CharSet;
 use super::date::{self, DatePart};
 use super::error::FormatError;
-use super::parse::Part;
+use super::parse::FormatPart;
 use crate::{
     format::Overflow,
     period::{Period, PeriodKind},
@@ -69,19 +69,19 @@ impl Format {
     }
 
     /// How many characters a part prints.
-    pub(crate) fn length(&self, part: &Part) -> Length {
+    pub(crate) fn length(&self, part: &FormatPart) -> Length {
         match part {
-            Part::Text(text) => Length::always(text.len()),
-            Part::Date(part) => Length::always(part.length()),
-            Part::Check(check) => Length::always(check.length()),
-            Part::Period => match date::length(self.kind) {
+            FormatPart::Text(text) => Length::always(text.len()),
+            FormatPart::Date(part) => Length::always(part.length()),
+            FormatPart::Check(check) => Length::always(check.length()),
+            FormatPart::Period => match date::length(self.kind) {
                 Some(length) => Length::always(length),
                 None => Length {
                     least: 1,
                     most: Period::MAX_LENGTH,
                 },
             },
-            Part::Value => {
+            FormatPart::Value => {
                 let (base, width) = (self.number.base, self.number.width);
                 let may_grow = self.highest_printable() == i64::MAX;
                 Length {
@@ -100,8 +100,12 @@ impl Format {
     fn check_neighbours(&self) -> Result<(), FormatError> {
         let digits = self.digits();
         let beside = self.parts.windows(2).find_map(|pair| match pair {
-            [Part::Text(text), Part::Value] => text.bytes().last().filter(|c| digits.has(*c)),
-            [Part::Value, Part::Text(text)] => text.bytes().next().filter(|c| digits.has(*c)),
+            [FormatPart::Text(text), FormatPart::Value] => {
+                text.bytes().last().filter(|c| digits.has(*c))
+            }
+            [FormatPart::Value, FormatPart::Text(text)] => {
+                text.bytes().next().filter(|c| digits.has(*c))
+            }
             _ => None,
         });
         match beside {
@@ -118,22 +122,22 @@ impl Format {
         let mut is_behind_value = false;
         for part in &self.parts {
             match part {
-                Part::Text(_) => {}
-                Part::Value => is_behind_value = true,
-                Part::Check(_) if is_behind_value => {}
-                Part::Check(check) => {
+                FormatPart::Text(_) => {}
+                FormatPart::Value => is_behind_value = true,
+                FormatPart::Check(_) if is_behind_value => {}
+                FormatPart::Check(check) => {
                     let check = check.name();
                     return Err(FormatError::CheckBeforeValue { check });
                 }
-                Part::Period if self.kind == PeriodKind::None => {
+                FormatPart::Period if self.kind == PeriodKind::None => {
                     return Err(FormatError::NotOfThePeriod {
                         field: "period",
                         why: "and counts without periods: leave it out or set `period`",
                     });
                 }
-                Part::Period => {}
-                Part::Date(part) if part.is_told_by(self.kind) => {}
-                Part::Date(part) => {
+                FormatPart::Period => {}
+                FormatPart::Date(part) if part.is_told_by(self.kind) => {}
+                FormatPart::Date(part) => {
                     return Err(FormatError::NotOfThePeriod {
                         field: part.name(),
                         why: why_not(self.kind),
@@ -146,8 +150,8 @@ impl Format {
 
     /// Whether the parts tell the period.
     fn check_period(&self) -> Result<(), FormatError> {
-        let has = |part: DatePart| self.parts.contains(&Part::Date(part));
-        if self.kind == PeriodKind::None || self.parts.contains(&Part::Period) {
+        let has = |part: DatePart| self.parts.contains(&FormatPart::Date(part));
+        if self.kind == PeriodKind::None || self.parts.contains(&FormatPart::Period) {
             return Ok(());
         }
         let (is_told, needed) = match self.kind {
@@ -172,31 +176,40 @@ impl Format {
 
     /// Whether there is one way to cut an id into its parts.
     fn check_cut(&self) -> Result<(), FormatError> {
-        let varies = |part: &Part| self.length(part).fixed().is_none();
-        let keys = self.parts.iter().filter(|part| **part == Part::Period);
+        let varies = |part: &FormatPart| self.length(part).fixed().is_none();
+        let keys = self
+            .parts
+            .iter()
+            .filter(|part| **part == FormatPart::Period);
         if keys.filter(|part| varies(part)).count() > 1 {
             return Err(FormatError::SecondKey);
         }
         if self.parts.iter().filter(|part| varies(part)).count() < 2 {
             return Ok(());
         }
-        let at = |wanted: &Part| self.parts.iter().position(|part| part == wanted);
-        let (value, key) = (at(&Part::Value), at(&Part::Period));
+        let at = |wanted: &FormatPart| self.parts.iter().position(|part| part == wanted);
+        let (value, key) = (at(&FormatPart::Value), at(&FormatPart::Period));
         let (Some(value), Some(key)) = (value, key) else {
             return Ok(());
         };
         let beside = if key < value {
             let before = value.checked_sub(1).and_then(|at| self.parts.get(at));
             before.and_then(|part| match part {
-                Part::Text(text) => text.bytes().last(),
-                Part::Value | Part::Period | Part::Date(_) | Part::Check(_) => None,
+                FormatPart::Text(text) => text.bytes().last(),
+                FormatPart::Value
+                | FormatPart::Period
+                | FormatPart::Date(_)
+                | FormatPart::Check(_) => None,
             })
         } else {
             let behind = self.parts.iter().skip(value + 1);
-            let mut behind = behind.skip_while(|part| matches!(part, Part::Check(_)));
+            let mut behind = behind.skip_while(|part| matches!(part, FormatPart::Check(_)));
             behind.next().and_then(|part| match part {
-                Part::Text(text) => text.bytes().next(),
-                Part::Value | Part::Period | Part::Date(_) | Part::Check(_) => None,
+                FormatPart::Text(text) => text.bytes().next(),
+                FormatPart::Value
+                | FormatPart::Period
+                | FormatPart::Date(_)
+                | FormatPart::Check(_) => None,
             })
         };
         match beside {

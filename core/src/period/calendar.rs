@@ -11,7 +11,7 @@ use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use super::{
     InvalidPeriod, Period,
     cutover::{Cutover, END_MS},
-    unit::Unit,
+    unit::CalendarUnit,
     year_start::YearStart,
     zone,
 };
@@ -23,7 +23,7 @@ use crate::{
 /// The calendar of a sequence that counts by days, weeks, months or years. Cloning shares the zone.
 #[derive(Clone, Debug)]
 pub struct Calendar {
-    unit: Unit,
+    unit: CalendarUnit,
     cutover: Cutover,
     zone: TimeZone,
 }
@@ -47,10 +47,10 @@ impl Calendar {
     pub fn of(definition: &Definition) -> Option<Self> {
         let unit = match definition.period {
             PeriodKind::None | PeriodKind::Keyed => return None,
-            PeriodKind::Day => Unit::Day,
-            PeriodKind::Week => Unit::Week,
-            PeriodKind::Month => Unit::Month,
-            PeriodKind::Year => Unit::Year(YearStart::parse(&definition.year_starts).ok()?),
+            PeriodKind::Day => CalendarUnit::Day,
+            PeriodKind::Week => CalendarUnit::Week,
+            PeriodKind::Month => CalendarUnit::Month,
+            PeriodKind::Year => CalendarUnit::Year(YearStart::parse(&definition.year_starts).ok()?),
         };
         Some(Self {
             unit,

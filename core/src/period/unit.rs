@@ -16,14 +16,14 @@ const FIRST_YEAR: i16 = 1970;
 
 /// How many days a period has, and how it is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unit {
+pub(crate) enum CalendarUnit {
     Day,
     Week,
     Month,
     Year(YearStart),
 }
 
-impl Unit {
+impl CalendarUnit {
     /// The first day of the stretch that `date` lies in.
     pub(crate) fn holding(self, date: Date) -> Date {
         match self {
@@ -135,15 +135,15 @@ mod tests {
 
     use super::*;
 
-    fn units() -> [Unit; 5] {
+    fn units() -> [CalendarUnit; 5] {
         let fiscal = YearStart::parse("04-06").unwrap();
         let calendar = YearStart::parse("01-01").unwrap();
         [
-            Unit::Day,
-            Unit::Week,
-            Unit::Month,
-            Unit::Year(calendar),
-            Unit::Year(fiscal),
+            CalendarUnit::Day,
+            CalendarUnit::Week,
+            CalendarUnit::Month,
+            CalendarUnit::Year(calendar),
+            CalendarUnit::Year(fiscal),
         ]
     }
 
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(printed, ["20260405", "2026W14", "202604", "2026", "2025"]);
         // The last days of a year may lie in the first week of the next, and the other way round.
         let weeks = [date(2024, 12, 30), date(2027, 1, 3), date(2020, 12, 31)]
-            .map(|day| Unit::Week.label(Unit::Week.holding(day)));
+            .map(|day| CalendarUnit::Week.label(CalendarUnit::Week.holding(day)));
         assert_eq!(weeks, ["2025W01", "2026W53", "2020W53"]);
     }
 

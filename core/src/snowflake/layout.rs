@@ -24,7 +24,7 @@ pub struct Layout {
     #[serde(rename = "epoch", with = "epoch")]
     pub epoch_ms: i64,
     /// How long a tick lasts.
-    pub unit: Unit,
+    pub unit: LayoutUnit,
     /// Bits of the time.
     pub time: u32,
     /// Bits of the worker id.
@@ -48,7 +48,7 @@ pub enum High {
 
 /// How long a tick lasts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub enum Unit {
+pub enum LayoutUnit {
     /// 1 ms.
     #[default]
     #[serde(rename = "1ms")]
@@ -77,7 +77,7 @@ impl Default for Layout {
         Self {
             high: High::Time,
             epoch_ms: DEFAULT_EPOCH_MS,
-            unit: Unit::Millisecond,
+            unit: LayoutUnit::Millisecond,
             time: 41,
             worker: 10,
             sequence: 12,
@@ -85,7 +85,7 @@ impl Default for Layout {
     }
 }
 
-impl Unit {
+impl LayoutUnit {
     /// Its length in milliseconds.
     #[must_use]
     pub fn ms(self) -> i64 {
@@ -102,7 +102,7 @@ impl Layout {
     #[must_use]
     pub fn preset_53_bit() -> Self {
         Self {
-            unit: Unit::TenMilliseconds,
+            unit: LayoutUnit::TenMilliseconds,
             time: 38,
             worker: 6,
             sequence: 9,

@@ -18,9 +18,9 @@ fn layouts() -> impl Strategy<Value = Layout> {
     });
     let high = prop_oneof![Just(High::Time), Just(High::Worker)];
     let unit = prop_oneof![
-        Just(Unit::Millisecond),
-        Just(Unit::TenMilliseconds),
-        Just(Unit::Second)
+        Just(LayoutUnit::Millisecond),
+        Just(LayoutUnit::TenMilliseconds),
+        Just(LayoutUnit::Second)
     ];
     let epoch_ms = 0_i64..2_000_000_000_000;
     (widths, high, unit, epoch_ms).prop_map(|((time, worker, sequence), high, unit, epoch_ms)| {

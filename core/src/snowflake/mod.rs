@@ -25,5 +25,5 @@ mod layout_tests;
 mod ticker;
 
 pub use epoch::{DEFAULT_EPOCH_MS, epoch_from_text, epoch_to_text};
-pub use layout::{HEADROOM, High, Layout, Parts, Unit};
+pub use layout::{HEADROOM, High, Layout, LayoutUnit, Parts};
 pub use ticker::{Closed, Moment, NotOpened, Refused, Stamped, Stamps, Ticker};

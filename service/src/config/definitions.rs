@@ -12,7 +12,7 @@ use super::fields;
 
 /// What a file says of one sequence; what it leaves out stays as it is, or comes from a template.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wanted {
+pub struct WantedDefinition {
     pub name: SequenceName,
     pub change: DefinitionChange,
 }
@@ -21,7 +21,7 @@ pub struct Wanted {
 ///
 /// # Errors
 /// What cannot be used, with its key and its line.
-pub fn read(path: &Path) -> Result<Vec<Wanted>, ConfigError> {
+pub fn read(path: &Path) -> Result<Vec<WantedDefinition>, ConfigError> {
     let content = fs::read_to_string(path).map_err(|error| {
         let problem = format!("the file of definitions cannot be read ({error}); mend its path");
         ConfigError::new(path.display().to_string(), problem)
@@ -48,7 +48,7 @@ struct Wrong {
     problem: String,
 }
 
-fn parse(content: &str) -> Result<Vec<Wanted>, Wrong> {
+fn parse(content: &str) -> Result<Vec<WantedDefinition>, Wrong> {
     let document = ImDocument::parse(content).map_err(|error| Wrong {
         key: None,
         line: error.span().map(|span| line_at(content, span.start)),
@@ -84,7 +84,7 @@ fn parse(content: &str) -> Result<Vec<Wanted>, Wrong> {
             let path: Vec<&str> = of_name.into_iter().chain(inner).collect();
             at(&path, wrong.problem)
         })?;
-        wanted.push(Wanted { name, change });
+        wanted.push(WantedDefinition { name, change });
     }
     Ok(wanted)
 }

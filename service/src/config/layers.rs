@@ -98,14 +98,14 @@ fn text(name: &str, value: &OsString) -> Result<String, ConfigError> {
 
 /// Who a layer is read from; decides how its keys are named in a sentence.
 #[derive(Clone)]
-enum Origin {
+enum ConfigLayer {
     File(PathBuf),
     DatabaseUrl,
     Environment,
     Flags,
 }
 
-impl Origin {
+impl ConfigLayer {
     fn name(&self, key: &[&str]) -> String {
         let dotted = key.join(".");
         match self {
@@ -122,14 +122,14 @@ impl Origin {
 
 /// All values of one origin.
 struct Layer {
-    origin: Origin,
+    origin: ConfigLayer,
     values: Dict,
     /// Keys whose values were read from files of their own.
     read_from_files: Vec<String>,
 }
 
 impl Layer {
-    fn new(origin: Origin, values: Dict) -> Self {
+    fn new(origin: ConfigLayer, values: Dict) -> Self {
         Self {
             origin,
             values,
@@ -142,8 +142,8 @@ impl Provider for Layer {
     fn metadata(&self) -> Metadata {
         let (origin, from_files) = (self.origin.clone(), self.read_from_files.clone());
         let name = match self.origin {
-            Origin::DatabaseUrl => PLATFORM,
-            Origin::File(_) | Origin::Environment | Origin::Flags => "layer",
+            ConfigLayer::DatabaseUrl => PLATFORM,
+            ConfigLayer::File(_) | ConfigLayer::Environment | ConfigLayer::Flags => "layer",
         };
         Metadata::named(name).interpolater(move |_: &Profile, key: &[&str]| {
             let dotted = key.join(".");
@@ -201,7 +201,7 @@ fn file_layer(flags: &Flags, environment: &Environment) -> Result<Layer, ConfigE
         .map_err(|error| refused(without_excerpt(&error.to_string())))?
         .remove(&Profile::Default)
         .unwrap_or_default();
-    Ok(Layer::new(Origin::File(path), values))
+    Ok(Layer::new(ConfigLayer::File(path), values))
 }
 
 /// What is wrong with a TOML file, without the line it stands in: that line may hold a secret.
@@ -226,7 +226,7 @@ fn database_url_layer(environment: &Environment) -> Result<Layer, ConfigError> {
     if let Some(url) = environment.text("DATABASE_URL")? {
         values.insert("database_url".into(), Value::from(url));
     }
-    Ok(Layer::new(Origin::DatabaseUrl, values))
+    Ok(Layer::new(ConfigLayer::DatabaseUrl, values))
 }
 
 fn environment_layer(environment: &Environment) -> Result<Layer, ConfigError> {
@@ -238,7 +238,7 @@ fn environment_layer(environment: &Environment) -> Result<Layer, ConfigError> {
             ConfigError::new(format!("environment variable {PREFIX}{variable}"), problem)
         })?;
     }
-    Ok(Layer::new(Origin::Environment, values))
+    Ok(Layer::new(ConfigLayer::Environment, values))
 }
 
 fn flags_layer(flags: &Flags) -> Result<Layer, ConfigError> {
@@ -269,7 +269,7 @@ fn flags_layer(flags: &Flags) -> Result<Layer, ConfigError> {
                 .map_err(|problem| ConfigError::new(format!("--{}", path.join("-")), problem))?;
         }
     }
-    Ok(Layer::new(Origin::Flags, values))
+    Ok(Layer::new(ConfigLayer::Flags, values))
 }
 
 /// Puts `value` where `path` leads, making the sections on the way.

@@ -31,8 +31,9 @@ use url::Url;
 pub use layers::Environment;
 pub use secret::Secret;
 pub use sections::{
-    Http, Idle, Journal, Limits, Log, LogFormat, MetricsSection, Pool, Refill, Shutdown, Snowflake,
-    StoreSection, Telemetry, Unknown,
+    HttpConfig, IdleConfig, JournalConfig, LimitsConfig, LogConfig, LogFormat, MetricsConfig,
+    PoolConfig, RefillConfig, ShutdownConfig, SnowflakeConfig, StoreSection, TelemetryConfig,
+    Unknown,
 };
 pub use stores::{StoreConfig, StoresConfig};
 
@@ -149,18 +150,18 @@ pub struct Config {
     /// `template` say.
     #[serde(skip)]
     pub templates: Templates,
-    pub limits: Limits,
-    pub http: Http,
-    pub refill: Refill,
-    pub pool: Pool,
+    pub limits: LimitsConfig,
+    pub http: HttpConfig,
+    pub refill: RefillConfig,
+    pub pool: PoolConfig,
     pub store: StoreSection,
-    pub metrics: MetricsSection,
-    pub shutdown: Shutdown,
-    pub idle: Idle,
-    pub journal: Journal,
-    pub snowflake: Snowflake,
-    pub log: Log,
-    pub telemetry: Telemetry,
+    pub metrics: MetricsConfig,
+    pub shutdown: ShutdownConfig,
+    pub idle: IdleConfig,
+    pub journal: JournalConfig,
+    pub snowflake: SnowflakeConfig,
+    pub log: LogConfig,
+    pub telemetry: TelemetryConfig,
 }
 
 /// A token with fewer characters is warned of.
@@ -186,18 +187,18 @@ impl Default for Config {
             default: ReadApart,
             template: ReadApart,
             templates: Templates::default(),
-            limits: Limits::default(),
-            http: Http::default(),
-            refill: Refill::default(),
-            pool: Pool::default(),
+            limits: LimitsConfig::default(),
+            http: HttpConfig::default(),
+            refill: RefillConfig::default(),
+            pool: PoolConfig::default(),
             store: StoreSection::default(),
-            metrics: MetricsSection::default(),
-            shutdown: Shutdown::default(),
-            idle: Idle::default(),
-            journal: Journal::default(),
-            snowflake: Snowflake::default(),
-            log: Log::default(),
-            telemetry: Telemetry::default(),
+            metrics: MetricsConfig::default(),
+            shutdown: ShutdownConfig::default(),
+            idle: IdleConfig::default(),
+            journal: JournalConfig::default(),
+            snowflake: SnowflakeConfig::default(),
+            log: LogConfig::default(),
+            telemetry: TelemetryConfig::default(),
         }
     }
 }
@@ -403,7 +404,7 @@ impl Config {
         } else if idle.park > idle.unload {
             let problem = "it is above idle.unload; give at most that";
             Some(("idle.park", problem.to_owned()))
-        } else if self.snowflake.wait > Snowflake::default().wait
+        } else if self.snowflake.wait > SnowflakeConfig::default().wait
             && self.snowflake.wait >= refill.deadline
         {
             let problem = "callers have gone by then, after refill.deadline; give less than that";

@@ -20,7 +20,7 @@ pub enum Unknown {
 /// Bounds of what is held at once.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Limits {
+pub struct LimitsConfig {
     /// Callers held until refills are done, over all names.
     #[serde(deserialize_with = "value::number")]
     pub waiters: usize,
@@ -41,7 +41,7 @@ pub struct Limits {
     pub body: usize,
 }
 
-impl Default for Limits {
+impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             waiters: 16_384,
@@ -57,7 +57,7 @@ impl Default for Limits {
 /// How connections are served.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Http {
+pub struct HttpConfig {
     /// How long the head of a request may take to arrive.
     #[serde(deserialize_with = "value::duration")]
     pub head: Duration,
@@ -81,7 +81,7 @@ pub struct Http {
     pub workers: Option<usize>,
 }
 
-impl Default for Http {
+impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             head: Duration::from_secs(5),
@@ -98,7 +98,7 @@ impl Default for Http {
 /// How a block is reserved.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Refill {
+pub struct RefillConfig {
     /// Attempts of one reservation, conflicts included.
     #[serde(deserialize_with = "value::number")]
     pub attempts: u32,
@@ -113,7 +113,7 @@ pub struct Refill {
     pub backoff_max: Duration,
 }
 
-impl Default for Refill {
+impl Default for RefillConfig {
     fn default() -> Self {
         Self {
             attempts: 100,
@@ -127,7 +127,7 @@ impl Default for Refill {
 /// Connections to the database.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Pool {
+pub struct PoolConfig {
     /// Open at once, at most. SQLite has one writer whatever is said here.
     #[serde(deserialize_with = "value::number")]
     pub max: u32,
@@ -136,7 +136,7 @@ pub struct Pool {
     pub acquire: Duration,
 }
 
-impl Default for Pool {
+impl Default for PoolConfig {
     fn default() -> Self {
         Self {
             max: 8,
@@ -168,13 +168,13 @@ impl Default for StoreSection {
 /// What is counted by name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct MetricsSection {
+pub struct MetricsConfig {
     /// Names with a label of their own; the others count together.
     #[serde(deserialize_with = "value::number")]
     pub sequence_labels: usize,
 }
 
-impl Default for MetricsSection {
+impl Default for MetricsConfig {
     fn default() -> Self {
         Self {
             sequence_labels: odometer_process::metrics::SEQUENCE_LABELS,
@@ -185,7 +185,7 @@ impl Default for MetricsSection {
 /// How the program ends.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Shutdown {
+pub struct ShutdownConfig {
     /// How long to go on serving after `/readyz` says no, so that balancers notice.
     #[serde(deserialize_with = "value::duration")]
     pub ready_wait: Duration,
@@ -194,7 +194,7 @@ pub struct Shutdown {
     pub deadline: Duration,
 }
 
-impl Default for Shutdown {
+impl Default for ShutdownConfig {
     fn default() -> Self {
         Self {
             ready_wait: Duration::ZERO,
@@ -206,7 +206,7 @@ impl Default for Shutdown {
 /// What becomes of names nobody asks for.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Idle {
+pub struct IdleConfig {
     /// After this long the actor is stopped; the block is kept.
     #[serde(deserialize_with = "value::duration")]
     pub park: Duration,
@@ -215,7 +215,7 @@ pub struct Idle {
     pub unload: Duration,
 }
 
-impl Default for Idle {
+impl Default for IdleConfig {
     fn default() -> Self {
         Self {
             park: Duration::from_secs(60),
@@ -227,7 +227,7 @@ impl Default for Idle {
 /// The journal of blocks.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Journal {
+pub struct JournalConfig {
     /// Rows that may wait to be written; more are given up and counted.
     #[serde(deserialize_with = "value::number")]
     pub queue: usize,
@@ -236,7 +236,7 @@ pub struct Journal {
     pub retain: Duration,
 }
 
-impl Default for Journal {
+impl Default for JournalConfig {
     fn default() -> Self {
         Self {
             queue: 65_536,
@@ -248,13 +248,13 @@ impl Default for Journal {
 /// Time-ordered sequences.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Snowflake {
+pub struct SnowflakeConfig {
     /// How long a clock that was set back is waited for, before another worker id is taken.
     #[serde(deserialize_with = "value::duration")]
     pub wait: Duration,
 }
 
-impl Default for Snowflake {
+impl Default for SnowflakeConfig {
     fn default() -> Self {
         Self {
             wait: Duration::from_secs(1),
@@ -265,7 +265,7 @@ impl Default for Snowflake {
 /// What is logged on standard error.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Log {
+pub struct LogConfig {
     /// Text for people or JSON for machines.
     pub format: LogFormat,
     /// The least level, or a filter as in `info,odometer=debug`.
@@ -275,7 +275,7 @@ pub struct Log {
     pub slow_refill: Duration,
 }
 
-impl Default for Log {
+impl Default for LogConfig {
     fn default() -> Self {
         Self {
             format: LogFormat::Auto,
@@ -288,7 +288,7 @@ impl Default for Log {
 /// What is sent elsewhere of what the program does.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Telemetry {
+pub struct TelemetryConfig {
     /// Where a collector of OpenTelemetry takes spans, over HTTP; none are sent where none is given.
     pub otlp_endpoint: Option<String>,
 }

@@ -7,7 +7,7 @@ use odometer_core::{
     definition::{Definition, DefinitionChange, DefinitionError, Order},
     glob::Glob,
     name::SequenceName,
-    templates::{Rule, Template, Templates},
+    templates::{Template, TemplateRule, Templates},
 };
 use odometer_process::faults::{self, Fault};
 use serde_json::{Map, Value};
@@ -122,7 +122,7 @@ fn rule(
     section: &Map<String, Value>,
     default: &Definition,
     stores: &StoresConfig,
-) -> Result<Rule, WrongField> {
+) -> Result<TemplateRule, WrongField> {
     // Unknown keys first: who writes `mach` does not lack a `match`.
     let change = fields::change(section, &OWN_KEYS)?;
     let glob = match section.get("match") {
@@ -139,7 +139,7 @@ fn rule(
         Some(share) => Template::Share(shared(share, section)?),
         None => Template::Definition(created(&change, default, stores)?),
     };
-    Ok(Rule { glob, template })
+    Ok(TemplateRule { glob, template })
 }
 
 /// The sequence that a template gives the numbers of.

@@ -16,13 +16,13 @@ use odometer_core::duration::exact;
 use odometer_process::faults::{self, Fault};
 use serde_json::Value;
 
-use super::edge::{Body, Progress};
+use super::edge::{Body, ConnectionProgress};
 use super::keeping::keeping;
 use super::problem::{Code, Problem};
 
 /// How much of a body is read, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct BodyLimits {
     /// Bytes.
     pub(crate) limit: usize,
     /// From the head of the request to the end of its body.
@@ -36,7 +36,7 @@ pub(crate) struct Bounds {
 pub(crate) async fn json(
     request: &HttpRequest,
     payload: Payload,
-    bounds: Bounds,
+    bounds: BodyLimits,
 ) -> Result<Bytes, Problem> {
     if !is_json(request) {
         return Err(not_json());
@@ -51,7 +51,7 @@ pub(crate) async fn json(
 pub(crate) async fn nothing(
     request: &HttpRequest,
     payload: Payload,
-    bounds: Bounds,
+    bounds: BodyLimits,
 ) -> Result<(), Problem> {
     let body = json_or_nothing(request, payload, bounds).await?;
     if body.is_empty() {
@@ -67,7 +67,7 @@ pub(crate) async fn nothing(
 pub(crate) async fn json_or_nothing(
     request: &HttpRequest,
     payload: Payload,
-    bounds: Bounds,
+    bounds: BodyLimits,
 ) -> Result<Bytes, Problem> {
     let foreign = request.headers().contains_key(header::CONTENT_TYPE) && !is_json(request);
     if foreign && announced(request)?.is_some_and(|length| length > 0) {
@@ -116,13 +116,13 @@ pub(crate) fn behind(head: &RequestHead) -> Body {
 /// is left of the body, or the connection would go on reading it without end.
 pub(crate) async fn read_chunked(
     request: &mut ServiceRequest,
-    bounds: Bounds,
+    bounds: BodyLimits,
 ) -> Result<(), HttpResponse> {
     let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
     if !is_chunked || faults::is(Fault::NoConnectionGuard) {
         return Ok(());
     }
-    let progress = request.conn_data::<Rc<Progress>>().cloned();
+    let progress = request.conn_data::<Rc<ConnectionProgress>>().cloned();
     // What stands around a sixteenth of the chunks' bytes is theirs. More of it counts as body.
     let n_raw = bounds.limit.saturating_add(bounds.limit / 16);
     let mut payload = request.take_payload();
@@ -144,7 +144,11 @@ pub(crate) async fn read_chunked(
     }
 }
 
-async fn read(request: &HttpRequest, payload: Payload, bounds: Bounds) -> Result<Bytes, Problem> {
+async fn read(
+    request: &HttpRequest,
+    payload: Payload,
+    bounds: BodyLimits,
+) -> Result<Bytes, Problem> {
     if announced(request)?.is_some_and(|length| length > bounds.limit) {
         return Err(too_large(bounds.limit));
     }
@@ -152,7 +156,7 @@ async fn read(request: &HttpRequest, payload: Payload, bounds: Bounds) -> Result
 }
 
 async fn within(
-    bounds: Bounds,
+    bounds: BodyLimits,
     chunks: impl Stream<Item = Result<Bytes, PayloadError>> + Unpin,
 ) -> Result<Bytes, Problem> {
     match tokio::time::timeout(bounds.timeout, collect(chunks, bounds.limit)).await {
@@ -227,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    const BOUNDS: Bounds = Bounds {
+    const BOUNDS: BodyLimits = BodyLimits {
         limit: 64,
         timeout: Duration::from_secs(5),
     };

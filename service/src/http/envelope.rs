@@ -15,7 +15,7 @@ use odometer_core::name::SequenceName;
 use odometer_process::metrics::Route;
 use tracing::Instrument as _;
 
-use super::edge::{Answering, Progress, Watch};
+use super::edge::{Answering, ConnectionProgress, Watch};
 use super::problem::Code;
 use super::request_id::{REQUEST_ID, RequestId};
 use super::state::Http;
@@ -30,7 +30,7 @@ pub(crate) async fn envelope(
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let (mut request, started) = (request, Instant::now());
-    let progress = request.conn_data::<Rc<Progress>>().cloned();
+    let progress = request.conn_data::<Rc<ConnectionProgress>>().cloned();
     let answering = progress.map(|progress| progress.answer(body::behind(request.head())));
     let id = request_id::of(request.headers().get(REQUEST_ID));
     let (span, trace) = trace::enter(request.headers(), id.to_str().unwrap_or_default());

@@ -2,7 +2,7 @@
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
-use odometer_sequence::explain::{Explanation, NumberFate, Origin};
+use odometer_sequence::explain::{Explanation, NumberFate, NumberOrigin};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -13,12 +13,12 @@ use super::payload::{
 use super::problem::Problem;
 use super::state::Http;
 use super::text::rfc_3339;
-use super::{near, parse};
+use super::{parse, suggestions};
 
 /// What is known of one number, never more.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ExplainedNumber)]
-pub(crate) struct Explained {
+pub(crate) struct ExplainReply {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     /// The period of the number; null if the sequence counts without periods.
@@ -27,7 +27,7 @@ pub(crate) struct Explained {
     /// The bare number.
     #[schema(value_type = values::NumberString, example = "42")]
     value: String,
-    fate: Fate,
+    fate: FateReply,
     /// The start of the program that reserved the block; null if the journal has no row of it.
     #[schema(example = "host-4711-f27ed21c")]
     holder: Option<String>,
@@ -59,7 +59,7 @@ pub(crate) struct ExplainedBlock {
 #[derive(Serialize, ToSchema)]
 #[schema(as = NumberFate, example = "issued_or_lost")]
 #[serde(rename_all = "snake_case")]
-enum Fate {
+enum FateReply {
     NotReserved,
     Held,
     Issued,
@@ -77,7 +77,7 @@ enum Fate {
     operation_id = "explainNumber",
     tag = "sequences",
     params(SequencePath, ExplainQuery),
-    responses((status = 200, description = "What is known of the number.", body = Explained))
+    responses((status = 200, description = "What is known of the number.", body = ExplainReply))
 )]
 pub(crate) async fn explain(
     request: HttpRequest,
@@ -89,11 +89,11 @@ pub(crate) async fn explain(
     let explanation = directory
         .explain(&name, &asked.id, asked.period.as_ref())
         .await;
-    let explanation = near::or_refused(&http, explanation).await?;
-    Ok(HttpResponse::Ok().json(Explained::from(explanation)))
+    let explanation = suggestions::or_refused(&http, explanation).await?;
+    Ok(HttpResponse::Ok().json(ExplainReply::from(explanation)))
 }
 
-impl From<Explanation> for Explained {
+impl From<Explanation> for ExplainReply {
     fn from(explanation: Explanation) -> Self {
         let block = explanation.block;
         Self {
@@ -108,8 +108,8 @@ impl From<Explanation> for Explained {
     }
 }
 
-impl From<Origin> for ExplainedBlock {
-    fn from(block: Origin) -> Self {
+impl From<NumberOrigin> for ExplainedBlock {
+    fn from(block: NumberOrigin) -> Self {
         Self {
             first: block.first.to_string(),
             last: block.last.to_string(),
@@ -118,7 +118,7 @@ impl From<Origin> for ExplainedBlock {
     }
 }
 
-impl From<NumberFate> for Fate {
+impl From<NumberFate> for FateReply {
     fn from(fate: NumberFate) -> Self {
         match fate {
             NumberFate::NotReserved => Self::NotReserved,

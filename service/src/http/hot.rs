@@ -25,10 +25,13 @@ use odometer_process::metrics::{Metrics, Route};
 use odometer_sequence::Directory;
 
 use super::edge::Watch;
-use super::parse::Wanted;
 use super::state::Http;
 use super::trace::{TRACEPARENT, Trace};
-use super::{large_replies, parse, reply, request_id};
+use super::{
+    large_replies,
+    parse::{self, MediaType},
+    reply, request_id,
+};
 
 /// One warm call in so many is timed: reading the clock twice costs as much as the number.
 const SAMPLE: u32 = 64;
@@ -156,7 +159,7 @@ struct Plain<'a> {
     /// As it stands in the path. What no name can hold is in no directory either.
     name: &'a str,
     asked: parse::Next,
-    wanted: Wanted,
+    wanted: MediaType,
     request_id: Option<&'a HeaderValue>,
     traceparent: Option<&'a HeaderValue>,
 }
@@ -168,7 +171,7 @@ impl<'a> Plain<'a> {
         }
         let name = head.uri.path().strip_prefix("/v1/sequences/")?;
         let name = name.strip_suffix("/next")?;
-        let mut wanted = Wanted::Json;
+        let mut wanted = MediaType::Json;
         let mut request_id = None;
         let mut traceparent = None;
         for (header, value) in head.headers() {
@@ -277,11 +280,11 @@ mod tests {
         let plain = Plain::read(request.head()).unwrap();
         assert_eq!(plain.asked.count.map(parse::Count::get), Some(7));
         assert!(!plain.asked.ids && !plain.asked.contiguous);
-        assert_eq!(plain.wanted, Wanted::Text);
+        assert_eq!(plain.wanted, MediaType::Text);
         let browser = post(NEXT).insert_header(("accept", "application/json, text/plain, */*"));
         let browser = browser.to_srv_request();
         let plain = Plain::read(browser.head()).unwrap();
-        assert_eq!((plain.asked.count, plain.wanted), (None, Wanted::Json));
+        assert_eq!((plain.asked.count, plain.wanted), (None, MediaType::Json));
     }
 
     #[test]

@@ -16,12 +16,12 @@ use super::payload::{
 use super::problem::Problem;
 use super::state::Http;
 use super::text::{entity_tag, rfc_3339};
-use super::{body, near, parse};
+use super::{body, parse, suggestions};
 
 /// What a floor has become.
 #[derive(Serialize, ToSchema)]
 #[schema(as = AdvancedSequence)]
-pub(crate) struct Advanced {
+pub(crate) struct AdvancedReply {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     /// Nothing below this number of the sequence is issued any more.
@@ -40,7 +40,7 @@ pub(crate) struct Advanced {
 /// A sequence that goes on.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RestoredSequence)]
-pub(crate) struct Restored {
+pub(crate) struct RestoredReply {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     /// `false` if the sequence was not retired.
@@ -61,7 +61,7 @@ pub(crate) struct Restored {
     tag = "sequences",
     params(SequencePath, IfMatch),
     request_body = AdvanceRequest,
-    responses((status = 200, description = "Advanced, or as high already.", body = Advanced,
+    responses((status = 200, description = "Advanced, or as high already.", body = AdvancedReply,
         headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
     security((), ("adminToken" = []))
 )]
@@ -87,10 +87,10 @@ pub(crate) async fn advance(
             author,
         )
         .await;
-    let stands = near::or_refused(&http, stands).await?;
+    let stands = suggestions::or_refused(&http, stands).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(stands.version)))
-        .json(Advanced {
+        .json(AdvancedReply {
             sequence: name.to_string(),
             floor: stands.floor.to_string(),
             advanced: stands.changed,
@@ -121,7 +121,7 @@ pub(crate) async fn retire(
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
     let stands = http.directory.retire(&name, condition, author).await;
-    near::or_refused(&http, stands).await?;
+    suggestions::or_refused(&http, stands).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -132,7 +132,7 @@ pub(crate) async fn retire(
     operation_id = "restoreSequence",
     tag = "sequences",
     params(SequencePath, IfMatch),
-    responses((status = 200, description = "Restored, or not retired at all.", body = Restored,
+    responses((status = 200, description = "Restored, or not retired at all.", body = RestoredReply,
         headers(("ETag" = values::EntityTag, description = "The version of the definition.")))),
     security((), ("adminToken" = []))
 )]
@@ -148,10 +148,10 @@ pub(crate) async fn restore(
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
     let stands = http.directory.restore(&name, condition, author).await;
-    let stands = near::or_refused(&http, stands).await?;
+    let stands = suggestions::or_refused(&http, stands).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(stands.version)))
-        .json(Restored {
+        .json(RestoredReply {
             sequence: name.to_string(),
             restored: stands.changed,
             high_water_mark: stands.high_water_mark.to_string(),
@@ -183,7 +183,7 @@ pub(crate) async fn remove_period(
     body::nothing(&request, payload, http.body).await?;
     let directory = &http.directory;
     let stands = directory.remove_period(&name, key, condition, author).await;
-    let stands = near::or_refused(&http, stands).await?;
+    let stands = suggestions::or_refused(&http, stands).await?;
     Ok(HttpResponse::NoContent()
         .insert_header((header::ETAG, entity_tag(stands.version)))
         .finish())

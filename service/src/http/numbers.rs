@@ -15,12 +15,12 @@ use super::payload::{
 };
 use super::problem::Problem;
 use super::state::Http;
-use super::{body, near, parse, reply};
+use super::{body, parse, reply, suggestions};
 
 /// A range reserved for a caller who counts by itself.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ReservedBlock)]
-pub(crate) struct Reserved {
+pub(crate) struct ReservedReply {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     /// The period of the numbers; null if the sequence counts without periods.
@@ -75,7 +75,7 @@ pub(crate) async fn next(
     let issued = directory
         .take(&name, asked.period.as_ref(), count, asked.contiguous)
         .await;
-    let issued = near::or_refused(&http, issued).await?;
+    let issued = suggestions::or_refused(&http, issued).await?;
     let (shown, ranges) = (issued.shown(), issued.ranges.as_slice());
     let reply = match (asked.count, ranges) {
         (None, [one]) => reply::one(shown, one.first(), wanted),
@@ -91,7 +91,7 @@ pub(crate) async fn next(
     operation_id = "reserveBlock",
     tag = "numbers",
     params(AnySequencePath, BlocksQuery),
-    responses((status = 200, description = "A range that nobody else gets.", body = Reserved))
+    responses((status = 200, description = "A range that nobody else gets.", body = ReservedReply))
 )]
 pub(crate) async fn blocks(
     request: HttpRequest,
@@ -106,10 +106,10 @@ pub(crate) async fn blocks(
     let issued = directory
         .reserve(&name, asked.period.as_ref(), asked.size.get())
         .await;
-    let issued = near::or_refused(&http, issued).await?;
+    let issued = suggestions::or_refused(&http, issued).await?;
     let block: Block = *issued.ranges.first().ok_or(SequenceError::Internal)?;
     let key = issued.key;
-    Ok(HttpResponse::Ok().json(Reserved {
+    Ok(HttpResponse::Ok().json(ReservedReply {
         sequence: key.sequence.to_string(),
         period: key.period.shown().map(ToOwned::to_owned),
         first: block.first().to_string(),

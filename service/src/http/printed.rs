@@ -9,12 +9,12 @@ use super::payload::{bodies::ParseRequest, parameters::SequencePath, values};
 use super::problem::Problem;
 use super::state::Http;
 use super::text::moment;
-use super::{body, near, parse};
+use super::{body, parse, suggestions};
 
 /// What a printed number says.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ParsedNumber)]
-pub(crate) struct Parsed {
+pub(crate) struct ParsedReply {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     /// The period of the number; null if the sequence counts without periods.
@@ -49,7 +49,7 @@ pub(crate) struct Parsed {
     params(SequencePath),
     request_body = ParseRequest,
     responses((status = 200, description = "What the id says; check digits were right.",
-        body = Parsed))
+        body = ParsedReply))
 )]
 pub(crate) async fn parse(
     request: HttpRequest,
@@ -61,8 +61,8 @@ pub(crate) async fn parse(
     let body = body::json(&request, payload, http.body).await?;
     let id = parse::printed(&body)?;
     let read = http.directory.read(&name, &id).await;
-    let (key, value, stamp) = near::or_refused(&http, read).await?;
-    Ok(HttpResponse::Ok().json(Parsed {
+    let (key, value, stamp) = suggestions::or_refused(&http, read).await?;
+    Ok(HttpResponse::Ok().json(ParsedReply {
         sequence: key.sequence.to_string(),
         period: key.period.shown().map(ToOwned::to_owned),
         value: value.to_string(),

@@ -106,7 +106,7 @@ pub(crate) struct Problem {
 
 /// The JSON of a problem.
 #[derive(Serialize)]
-struct Body<'a> {
+struct ProblemBody<'a> {
     r#type: &'a str,
     title: &'a str,
     status: u16,
@@ -185,7 +185,7 @@ impl ResponseError for Problem {
             let scheme = HeaderValue::from_static("Bearer");
             response.insert_header((header::WWW_AUTHENTICATE, scheme));
         }
-        let mut response = response.json(Body {
+        let mut response = response.json(ProblemBody {
             r#type: &format!("urn:odometer:problem:{}", self.code.as_str()),
             title: self.code.title(),
             status: status.as_u16(),

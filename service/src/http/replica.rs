@@ -7,7 +7,9 @@ use odometer_core::{
     definition::{Kind, Order},
     period::PeriodKind,
 };
-use odometer_sequence::description::{BlockState, LivePage, LiveSequence, Moment, StoreHealth};
+use odometer_sequence::description::{
+    BlockState, LivePage, LiveSequence, StoreHealth, UsageSecond,
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -17,7 +19,7 @@ use super::payload::{
     values,
 };
 use super::problem::Problem;
-use super::sequences::{HeldBlock, WorkerLease};
+use super::sequences::{HeldBlock, LeaseReply};
 use super::state::Http;
 use super::text::{moment, rfc_3339};
 use super::{health, parse, serving};
@@ -45,27 +47,27 @@ pub(crate) struct Replica {
     /// Whether changes need `Authorization: Bearer` here.
     token_needed: bool,
     /// The stores, in the order of the configuration.
-    stores: Vec<Store>,
+    stores: Vec<StoreReply>,
 }
 
 /// A store, as this replica sees it now.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ReplicaStore)]
-pub(crate) struct Store {
+pub(crate) struct StoreReply {
     #[schema(value_type = values::StoreName)]
     name: String,
     #[schema(value_type = values::StoreKind)]
     kind: &'static str,
     /// The databases, in the order of the configuration.
-    databases: Vec<Database>,
+    databases: Vec<DatabaseReply>,
     /// The Redis servers, in the order of the configuration; empty if Redis does not count.
-    redis: Vec<Server>,
+    redis: Vec<RedisReply>,
 }
 
 /// A database of a store.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ReplicaDatabase)]
-pub(crate) struct Database {
+pub(crate) struct DatabaseReply {
     /// The URL without user, password and parameters.
     #[schema(example = "postgres://db.example:5432/odometer")]
     database: String,
@@ -78,7 +80,7 @@ pub(crate) struct Database {
 /// A Redis server of a store.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ReplicaRedis)]
-pub(crate) struct Server {
+pub(crate) struct RedisReply {
     /// The URL without user, password and parameters.
     #[schema(example = "redis://redis.example:6379")]
     server: String,
@@ -89,9 +91,9 @@ pub(crate) struct Server {
 /// A page of the names in this replica's memory.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LiveSequencePage)]
-pub(crate) struct LiveListing {
+pub(crate) struct LivePageReply {
     /// The sequences, in the byte order of their names.
-    sequences: Vec<Live>,
+    sequences: Vec<LiveSequenceReply>,
     /// The `after` of the next page; null on the last page. A page may be short, even empty, and
     /// not be the last.
     #[schema(value_type = Option<values::SequenceName>)]
@@ -101,7 +103,7 @@ pub(crate) struct LiveListing {
 /// A sequence, as this replica's memory knows it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LiveSequence)]
-pub(crate) struct Live {
+pub(crate) struct LiveSequenceReply {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     #[schema(value_type = values::SequenceKind)]
@@ -137,7 +139,7 @@ pub(crate) struct Live {
     next_block: Option<HeldBlock>,
     /// The worker id in the ids that this replica makes, for kind `snowflake`; null if it holds
     /// none.
-    lease: Option<WorkerLease>,
+    lease: Option<LeaseReply>,
     /// Numbers a second, averaged over five minutes. With keys, over all of them.
     #[schema(example = 12.5)]
     rate: f64,
@@ -159,20 +161,20 @@ pub(crate) struct Live {
 /// What this replica's memory knows of one name, with its last minutes.
 #[derive(Serialize, ToSchema)]
 #[schema(as = WatchedSequence)]
-pub(crate) struct Watched {
+pub(crate) struct WatchedReply {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     /// The sequence; null if it is not in memory, though it may exist.
-    live: Option<Live>,
+    live: Option<LiveSequenceReply>,
     /// At most the last 300 seconds that this replica has watched the sequence, the oldest first;
     /// empty if it was not used in them, or if 1000 others were in use before.
-    history: Vec<Second>,
+    history: Vec<UsageSecondReply>,
 }
 
 /// The use of a sequence in one second.
 #[derive(Serialize, ToSchema)]
 #[schema(as = UsageSecond)]
-pub(crate) struct Second {
+pub(crate) struct UsageSecondReply {
     /// Numbers issued a second.
     #[schema(example = 12.5)]
     rate: f32,
@@ -204,7 +206,11 @@ pub(crate) async fn replica(
         why: why.map(|(_, sentence)| sentence),
         live_sequences: directory.n_live(),
         token_needed: !http.administration.is_open(),
-        stores: directory.health().into_iter().map(Store::from).collect(),
+        stores: directory
+            .health()
+            .into_iter()
+            .map(StoreReply::from)
+            .collect(),
     }))
 }
 
@@ -216,14 +222,14 @@ pub(crate) async fn replica(
     tag = "operation",
     params(LiveSequencesQuery),
     responses((status = 200, description = "A page, from memory alone; names that came in the last \
-        moments may be missing.", body = LiveListing))
+        moments may be missing.", body = LivePageReply))
 )]
 pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let asked = parse::live(request.uri().query())?;
     let limit = usize::try_from(asked.limit).unwrap_or(usize::MAX);
     let directory = &http.directory;
     let page = directory.live(&asked.contains, &asked.after, limit).await;
-    Ok(HttpResponse::Ok().json(LiveListing::from(page)))
+    Ok(HttpResponse::Ok().json(LivePageReply::from(page)))
 }
 
 /// Shows what this replica's memory knows of one name, with its last minutes.
@@ -233,38 +239,41 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     operation_id = "getLiveSequence",
     tag = "operation",
     params(SequencePath, ShownPeriodQuery),
-    responses((status = 200, description = "The name, from memory alone.", body = Watched))
+    responses((status = 200, description = "The name, from memory alone.", body = WatchedReply))
 )]
 pub(crate) async fn watch(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let name = parse::live_name(request.uri().path())?;
     let period = parse::period(request.uri().query())?;
     let watched = http.directory.watch(&name, period.as_ref())?;
     let (live, moments) = match watched {
-        Some(watched) => (Some(Live::from(watched.sequence)), watched.moments),
+        Some(watched) => (
+            Some(LiveSequenceReply::from(watched.sequence)),
+            watched.moments,
+        ),
         None => (None, Vec::new()),
     };
-    Ok(HttpResponse::Ok().json(Watched {
+    Ok(HttpResponse::Ok().json(WatchedReply {
         sequence: name.to_string(),
         live,
-        history: moments.into_iter().map(Second::from).collect(),
+        history: moments.into_iter().map(UsageSecondReply::from).collect(),
     }))
 }
 
-impl From<StoreHealth> for Store {
+impl From<StoreHealth> for StoreReply {
     fn from(health: StoreHealth) -> Self {
         let (databases, redis) = (health.databases.into_iter(), health.redis.into_iter());
         Self {
             name: health.store,
             kind: serving::word_of(health.kind),
             databases: databases
-                .map(|one| Database {
+                .map(|one| DatabaseReply {
                     database: one.database,
                     up: one.is_up,
                     went_back: one.went_back,
                 })
                 .collect(),
             redis: redis
-                .map(|one| Server {
+                .map(|one| RedisReply {
                     server: one.server,
                     up: one.is_up,
                 })
@@ -273,16 +282,20 @@ impl From<StoreHealth> for Store {
     }
 }
 
-impl From<LivePage> for LiveListing {
+impl From<LivePage> for LivePageReply {
     fn from(page: LivePage) -> Self {
         Self {
-            sequences: page.sequences.into_iter().map(Live::from).collect(),
+            sequences: page
+                .sequences
+                .into_iter()
+                .map(LiveSequenceReply::from)
+                .collect(),
             next: page.next.map(|name| name.to_string()),
         }
     }
 }
 
-impl From<LiveSequence> for Live {
+impl From<LiveSequence> for LiveSequenceReply {
     fn from(sequence: LiveSequence) -> Self {
         let (definition, state) = (sequence.definition, sequence.state);
         Self {
@@ -299,7 +312,7 @@ impl From<LiveSequence> for Live {
             utilization: state.block.and_then(BlockState::utilization),
             block: state.block.map(HeldBlock::from),
             next_block: state.next_block.map(HeldBlock::from),
-            lease: state.lease.map(WorkerLease::from),
+            lease: state.lease.map(LeaseReply::from),
             rate: state.rate,
             reserve_seconds: state.reserve_seconds,
             hold_seconds: definition.block.hold.seconds(),
@@ -309,8 +322,8 @@ impl From<LiveSequence> for Live {
     }
 }
 
-impl From<Moment> for Second {
-    fn from(moment: Moment) -> Self {
+impl From<UsageSecond> for UsageSecondReply {
+    fn from(moment: UsageSecond) -> Self {
         Self {
             rate: moment.rate,
             reserve_seconds: moment.reserve_seconds,

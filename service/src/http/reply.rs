@@ -13,10 +13,10 @@ use actix_web::web::Bytes;
 use odometer_core::block::Block;
 use odometer_core::format::{Format, Printer};
 use odometer_core::period::Period;
-use odometer_sequence::{Directory, face::Shown};
+use odometer_sequence::{Directory, issued::IssuedBy};
 
 use super::large_replies;
-use super::parse::{self, Wanted};
+use super::parse::{self, MediaType};
 
 /// Media type of a number.
 const JSON: &str = "application/json";
@@ -40,9 +40,9 @@ pub(crate) fn most_bytes(
     directory: &Directory,
     name: &str,
     asked: &parse::Next,
-    wanted: Wanted,
+    wanted: MediaType,
 ) -> u64 {
-    let prints_ids = asked.ids || wanted == Wanted::Text;
+    let prints_ids = asked.ids || wanted == MediaType::Text;
     let count = asked.count.map_or(1, parse::Count::get);
     let n_ids = if prints_ids { count } else { 0 };
     let with_ids_of = |room: usize| n_ids.saturating_mul((room + FRAME_OF_AN_ID) as u64);
@@ -56,7 +56,7 @@ pub(crate) fn most_bytes(
 }
 
 /// The JSON of one number.
-fn one_json(shown: Shown<'_>, value: i64) -> Bytes {
+fn one_json(shown: IssuedBy<'_>, value: i64) -> Bytes {
     let mut digits = itoa::Buffer::new();
     let digits = digits.format(value);
     let id_room = shown.printer.map_or(digits.len(), |printer| printer.room());
@@ -77,18 +77,23 @@ fn one_json(shown: Shown<'_>, value: i64) -> Bytes {
 }
 
 /// The reply for one number.
-pub(crate) fn one(shown: Shown<'_>, value: i64, wanted: Wanted) -> HttpResponse {
+pub(crate) fn one(shown: IssuedBy<'_>, value: i64, wanted: MediaType) -> HttpResponse {
     match wanted {
-        Wanted::Json => ok(JSON, one_json(shown, value)),
-        Wanted::Text => text(shown, std::iter::once(value), 1),
+        MediaType::Json => ok(JSON, one_json(shown, value)),
+        MediaType::Text => text(shown, std::iter::once(value), 1),
     }
 }
 
 /// The reply for a batch; `ids` says whether the printed ids stand beside the ranges.
-pub(crate) fn batch(shown: Shown<'_>, ranges: &[Block], ids: bool, wanted: Wanted) -> HttpResponse {
+pub(crate) fn batch(
+    shown: IssuedBy<'_>,
+    ranges: &[Block],
+    ids: bool,
+    wanted: MediaType,
+) -> HttpResponse {
     match wanted {
-        Wanted::Json => ok(JSON, batch_json(shown, ranges, ids)),
-        Wanted::Text => text(
+        MediaType::Json => ok(JSON, batch_json(shown, ranges, ids)),
+        MediaType::Text => text(
             shown,
             ranges.iter().flat_map(Block::values),
             n_numbers(ranges),
@@ -105,7 +110,7 @@ fn ok(media_type: &'static str, body: Bytes) -> HttpResponse {
 }
 
 /// One id a line, the last ended too.
-fn text(shown: Shown<'_>, values: impl Iterator<Item = i64>, count: usize) -> HttpResponse {
+fn text(shown: IssuedBy<'_>, values: impl Iterator<Item = i64>, count: usize) -> HttpResponse {
     let mut body = String::with_capacity(count.saturating_mul(room_of(shown.printer) + 1));
     for value in values {
         push_id(&mut body, shown, value);
@@ -119,7 +124,7 @@ fn text(shown: Shown<'_>, values: impl Iterator<Item = i64>, count: usize) -> Ht
     response
 }
 
-fn batch_json(shown: Shown<'_>, ranges: &[Block], ids: bool) -> Bytes {
+fn batch_json(shown: IssuedBy<'_>, ranges: &[Block], ids: bool) -> Bytes {
     let count: u64 = ranges.iter().map(Block::count).sum();
     let n_ids = if ids { n_numbers(ranges) } else { 0 };
     let mut body =
@@ -163,7 +168,7 @@ fn batch_json(shown: Shown<'_>, ranges: &[Block], ids: bool) -> Bytes {
 }
 
 /// What every reply begins with: which sequence it was, and which period of it.
-fn push_head(body: &mut String, shown: Shown<'_>) {
+fn push_head(body: &mut String, shown: IssuedBy<'_>) {
     body.push_str("{\"sequence\":\"");
     body.push_str(shown.key.sequence.as_str());
     match shown.key.period.shown() {
@@ -177,7 +182,7 @@ fn push_head(body: &mut String, shown: Shown<'_>) {
 }
 
 /// A number as the sequence prints it; no printed id has a character that JSON escapes.
-fn push_id(body: &mut String, shown: Shown<'_>, value: i64) {
+fn push_id(body: &mut String, shown: IssuedBy<'_>, value: i64) {
     match shown.printer {
         None => push(body, value),
         Some(printer) => printer.print(value, body),
@@ -229,8 +234,8 @@ mod tests {
         }
     }
 
-    fn plain(key: &CounterKey) -> Shown<'_> {
-        Shown { key, printer: None }
+    fn plain(key: &CounterKey) -> IssuedBy<'_> {
+        IssuedBy { key, printer: None }
     }
 
     fn batch_of(of: &[(i64, u64, i64)], ids: bool) -> Value {
@@ -288,7 +293,7 @@ mod tests {
     #[test]
     fn text_has_one_id_a_line_the_last_ended_too() {
         let ranges = ranges(&[(9, 2, 1), (20, 1, 1)]);
-        let response = batch(plain(&key("")), &ranges, true, Wanted::Text);
+        let response = batch(plain(&key("")), &ranges, true, MediaType::Text);
         assert!(!response.headers().contains_key("odometer-period"));
         assert_eq!(body_of(response), "9\n10\n20\n");
     }
@@ -302,14 +307,14 @@ mod tests {
             ..Definition::default()
         };
         let printer = Arc::new(Format::of(&definition).unwrap().printer(&key.period));
-        let shown = Shown {
+        let shown = IssuedBy {
             key: &key,
             printer: Some(&printer),
         };
         let expected =
             r#"{"sequence":"orders","period":"20261120","id":"20261120/0042","value":"42"}"#;
         assert_eq!(one_json(shown, 42), expected);
-        let text = one(shown, 42, Wanted::Text);
+        let text = one(shown, 42, MediaType::Text);
         assert_eq!(text.headers().get("odometer-period").unwrap(), "20261120");
         assert_eq!(body_of(text), "20261120/0042\n");
         let batch: Value =

@@ -9,7 +9,7 @@ use odometer_core::definition::{ChangeError, Definition, DefinitionChange};
 use odometer_core::runway::Runway;
 use odometer_sequence::{
     description::{
-        BlockState, Description, JournalBlock, LeaseState, Page, Rehearsed, Serving, State,
+        BlockState, CounterStatus, Description, JournalBlock, LeaseState, Page, Rehearsed, Serving,
     },
     error::SequenceError,
 };
@@ -27,7 +27,7 @@ use super::problem::{Code, Problem};
 use super::serving::ServingStore;
 use super::state::Http;
 use super::text::{entity_tag, moment, rfc_3339};
-use super::{body, near, parse};
+use super::{body, parse, suggestions};
 
 /// A sequence, as one replica sees it.
 #[derive(Serialize, ToSchema)]
@@ -40,7 +40,7 @@ pub(crate) struct Sequence {
     state: SequenceState,
     /// At most 100 blocks of the journal, those of all replicas: of the periods that sort last,
     /// the highest numbers first. With keys, those that sort first may be missing.
-    blocks: Vec<JournalRow>,
+    blocks: Vec<JournalBlockReply>,
 }
 
 /// How a sequence stands on the replica that was asked.
@@ -65,7 +65,7 @@ pub(crate) struct SequenceState {
     #[schema(value_type = Option<values::WorkerId>)]
     worker: Option<u32>,
     /// The lease of that worker id; null if this replica holds none.
-    lease: Option<WorkerLease>,
+    lease: Option<LeaseReply>,
     /// Numbers a second, averaged over five minutes.
     #[schema(example = 12.5)]
     rate: f64,
@@ -89,7 +89,7 @@ pub(crate) struct SequenceState {
 /// A worker id that this replica holds, and the time that is reserved with it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SnowflakeLease)]
-pub(crate) struct WorkerLease {
+pub(crate) struct LeaseReply {
     #[schema(value_type = values::WorkerId)]
     worker: u32,
     /// The first time that ids may have.
@@ -129,7 +129,7 @@ pub(crate) struct HeldBlock {
 /// A block in the journal.
 #[derive(Serialize, ToSchema)]
 #[schema(as = JournalBlock)]
-pub(crate) struct JournalRow {
+pub(crate) struct JournalBlockReply {
     /// The period of the numbers; null if the sequence counts without periods.
     #[schema(value_type = Option<values::Period>)]
     period: Option<String>,
@@ -158,9 +158,9 @@ pub(crate) struct JournalRow {
 /// A page of definitions.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SequencePage)]
-pub(crate) struct Listing {
+pub(crate) struct SequencePageReply {
     /// The sequences, in the byte order of their names.
-    sequences: Vec<ListedSequence>,
+    sequences: Vec<SequenceSummaryReply>,
     /// The `after` of the next page; null on the last page.
     #[schema(value_type = Option<values::SequenceName>)]
     next: Option<String>,
@@ -169,7 +169,7 @@ pub(crate) struct Listing {
 /// One sequence of a page.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SequenceSummary)]
-pub(crate) struct ListedSequence {
+pub(crate) struct SequenceSummaryReply {
     #[schema(value_type = values::SequenceName)]
     sequence: String,
     #[schema(value_type = values::SequenceStatus)]
@@ -182,7 +182,7 @@ pub(crate) struct ListedSequence {
 /// What a definition has become. With `dry_run=true`, what it would become.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DefinedSequence)]
-pub(crate) struct Written {
+pub(crate) struct DefinedReply {
     #[serde(serialize_with = "definition")]
     #[schema(value_type = payload::definition::Definition)]
     definition: Arc<Definition>,
@@ -211,7 +211,7 @@ pub(crate) struct Written {
     operation_id = "listSequences",
     tag = "sequences",
     params(SequencesQuery),
-    responses((status = 200, description = "A page of definitions.", body = Listing))
+    responses((status = 200, description = "A page of definitions.", body = SequencePageReply))
 )]
 pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let asked = parse::listing(request.uri().query())?;
@@ -219,7 +219,7 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     let page = directory
         .list(&asked.prefix, &asked.after, asked.limit)
         .await?;
-    Ok(HttpResponse::Ok().json(Listing::from(page)))
+    Ok(HttpResponse::Ok().json(SequencePageReply::from(page)))
 }
 
 /// Shows the definition and the state of a sequence.
@@ -237,7 +237,7 @@ pub(crate) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     let period = parse::period(request.uri().query())?;
     let directory = &http.directory;
     let description = directory.describe(&name, period.as_ref()).await;
-    let description = near::or_refused(&http, description).await?;
+    let description = suggestions::or_refused(&http, description).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(description.version)))
         .json(Sequence::from(description)))
@@ -253,9 +253,9 @@ pub(crate) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     request_body = payload::definition::DefinitionChange,
     responses(
         (status = 200, description = "Changed, or already as you asked. With `dry_run=true`, what \
-            would come of it; nothing was changed.", body = Written,
+            would come of it; nothing was changed.", body = DefinedReply,
             headers(("ETag" = values::EntityTag, description = "The version of the definition."))),
-        (status = 201, description = "Created.", body = Written,
+        (status = 201, description = "Created.", body = DefinedReply,
             headers(("ETag" = values::EntityTag, description = "The version of the definition."))),
     ),
     security((), ("adminToken" = []))
@@ -275,7 +275,7 @@ pub(crate) async fn define(
     if dry_run {
         let rehearsed = directory.rehearse(&name, change, condition).await;
         let rehearsed = rehearsed.map_err(not_defined)?;
-        return Ok(HttpResponse::Ok().json(Written::from(rehearsed)));
+        return Ok(HttpResponse::Ok().json(DefinedReply::from(rehearsed)));
     }
     let defined = directory.define(&name, change, condition, author).await;
     let defined = defined.map_err(not_defined)?;
@@ -286,7 +286,7 @@ pub(crate) async fn define(
     };
     Ok(response
         .insert_header((header::ETAG, entity_tag(defined.version)))
-        .json(Written {
+        .json(DefinedReply {
             definition: defined.definition,
             warnings: defined.warnings,
             samples: None,
@@ -331,14 +331,14 @@ impl From<Description> for Sequence {
             blocks: description
                 .blocks
                 .into_iter()
-                .map(JournalRow::from)
+                .map(JournalBlockReply::from)
                 .collect(),
         }
     }
 }
 
 impl SequenceState {
-    fn new(is_retired: Option<bool>, state: State, serving: Option<Serving>) -> Self {
+    fn new(is_retired: Option<bool>, state: CounterStatus, serving: Option<Serving>) -> Self {
         Self {
             retired: is_retired,
             period: state.period.shown().map(ToOwned::to_owned),
@@ -346,7 +346,7 @@ impl SequenceState {
             block: state.block.map(HeldBlock::from),
             next_block: state.next_block.map(HeldBlock::from),
             worker: state.lease.as_ref().map(|lease| lease.worker),
-            lease: state.lease.map(WorkerLease::from),
+            lease: state.lease.map(LeaseReply::from),
             rate: state.rate,
             reserve_seconds: state.reserve_seconds,
             last_refill: state.last_refill.and_then(rfc_3339),
@@ -357,7 +357,7 @@ impl SequenceState {
     }
 }
 
-impl From<LeaseState> for WorkerLease {
+impl From<LeaseState> for LeaseReply {
     fn from(lease: LeaseState) -> Self {
         Self {
             worker: lease.worker,
@@ -381,7 +381,7 @@ impl From<BlockState> for HeldBlock {
     }
 }
 
-impl From<JournalBlock> for JournalRow {
+impl From<JournalBlock> for JournalBlockReply {
     fn from(block: JournalBlock) -> Self {
         Self {
             period: block.period.shown().map(ToOwned::to_owned),
@@ -396,7 +396,7 @@ impl From<JournalBlock> for JournalRow {
     }
 }
 
-impl From<Rehearsed> for Written {
+impl From<Rehearsed> for DefinedReply {
     fn from(rehearsed: Rehearsed) -> Self {
         Self {
             definition: rehearsed.definition,
@@ -407,13 +407,16 @@ impl From<Rehearsed> for Written {
     }
 }
 
-impl From<Page> for Listing {
+impl From<Page> for SequencePageReply {
     fn from(page: Page) -> Self {
-        let sequences = page.sequences.into_iter().map(|listed| ListedSequence {
-            sequence: listed.name.to_string(),
-            state: listed.state,
-            definition: listed.definition,
-        });
+        let sequences = page
+            .sequences
+            .into_iter()
+            .map(|listed| SequenceSummaryReply {
+                sequence: listed.name.to_string(),
+                state: listed.state,
+                definition: listed.definition,
+            });
         Self {
             sequences: sequences.collect(),
             next: page.next.map(|name| name.to_string()),
@@ -436,7 +439,7 @@ mod tests {
 
     use super::*;
 
-    fn described(state: State) -> Value {
+    fn described(state: CounterStatus) -> Value {
         let description = Description {
             name: SequenceName::parse("orders").unwrap(),
             version: 3,
@@ -480,13 +483,13 @@ mod tests {
             remaining: 400,
             size: 1000,
         };
-        let shown = described(State {
+        let shown = described(CounterStatus {
             high_water_mark: Some(i64::MAX - 1),
             block: Some(block),
             rate: 2.5,
             last_refill: Some(UNIX_EPOCH),
             runway: Some(Runway::of(&Definition::default(), EXACT - 6, 0.0, 0)),
-            ..State::default()
+            ..CounterStatus::default()
         });
         assert_eq!(shown["sequence"], "orders");
         assert_eq!(shown["definition"]["max"], "9007199254740991");

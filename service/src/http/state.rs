@@ -20,7 +20,7 @@ pub(crate) struct Http {
     pub(crate) directory: Arc<Directory>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) exposition: Exposition,
-    pub(crate) body: body::Bounds,
+    pub(crate) body: body::BodyLimits,
     pub(crate) administration: Administration,
     pub(crate) hosts: Hosts,
     pub(crate) repeated_lines: RepeatedLines,
@@ -54,7 +54,7 @@ impl Http {
             directory,
             metrics,
             exposition,
-            body: body::Bounds {
+            body: body::BodyLimits {
                 limit: settings.body_limit,
                 timeout: settings.body_timeout,
             },

@@ -124,7 +124,7 @@ impl Trace {
 }
 
 /// What a header says, each id in its hexadecimal digits.
-struct Given<'a> {
+struct TraceHeader<'a> {
     trace: &'a [u8],
     #[cfg(feature = "otlp")]
     span: &'a [u8],
@@ -134,7 +134,7 @@ struct Given<'a> {
 /// Reads a header; `None` where it is not one.
 ///
 /// Of a version that is not known yet, what stands where version 00 has it.
-fn read(given: &[u8]) -> Option<Given<'_>> {
+fn read(given: &[u8]) -> Option<TraceHeader<'_>> {
     let (whole, more) = given.split_at_checked(WHOLE)?;
     let is_known = whole.starts_with(b"00-");
     if whole.starts_with(b"ff") || !(more.is_empty() || (!is_known && more.starts_with(b"-"))) {
@@ -156,7 +156,7 @@ fn read(given: &[u8]) -> Option<Given<'_>> {
     } else {
         flags - b'a' + 10
     };
-    Some(Given {
+    Some(TraceHeader {
         trace,
         #[cfg(feature = "otlp")]
         span,

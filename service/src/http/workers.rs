@@ -3,7 +3,7 @@
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use odometer_core::name::SequenceName;
-use odometer_sequence::workers::{LeaseRow, Shown, WorkerHeld};
+use odometer_sequence::workers::{LeaseProof, LeaseRow, WorkerHeld};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -68,7 +68,7 @@ pub(crate) struct WorkerReturnRequest {
 /// A worker id that you hold. Use only ticks that lie wholly in [`from_ms`, `until_ms`).
 #[derive(Serialize, ToSchema)]
 #[schema(as = WorkerLease)]
-pub(crate) struct LeasedWorker {
+pub(crate) struct LeasedWorkerReply {
     /// The pool of the worker id.
     #[schema(value_type = values::SequenceName, example = "billing")]
     pool: String,
@@ -91,7 +91,7 @@ pub(crate) struct LeasedWorker {
 /// The worker ids of a pool that were ever leased.
 #[derive(Serialize, ToSchema)]
 #[schema(as = WorkerPage)]
-pub(crate) struct Workers {
+pub(crate) struct WorkerPageReply {
     /// The pool.
     #[schema(value_type = values::SequenceName, example = "billing")]
     pool: String,
@@ -133,7 +133,7 @@ pub(crate) struct Worker {
     operation_id = "leaseWorker",
     tag = "workers",
     request_body = WorkerLeaseRequest,
-    responses((status = 201, description = "Leased.", body = LeasedWorker))
+    responses((status = 201, description = "Leased.", body = LeasedWorkerReply))
 )]
 pub(crate) async fn lease(
     request: HttpRequest,
@@ -145,7 +145,7 @@ pub(crate) async fn lease(
     let body = body::json(&request, payload, http.body).await?;
     let wanted = parse::workers::lease(&body)?;
     let held = http.directory.lease_worker(wanted).await?;
-    Ok(HttpResponse::Created().json(LeasedWorker::from(held)))
+    Ok(HttpResponse::Created().json(LeasedWorkerReply::from(held)))
 }
 
 /// Renews a lease: `from_ms` stays, `until_ms` rises and never falls.
@@ -158,7 +158,7 @@ pub(crate) async fn lease(
     request_body(content = WorkerRenewalRequest, content_type = "application/json",
         description = "Nothing, or for how long."),
     responses((status = 200, description = "Renewed; the token stays the same.",
-        body = LeasedWorker))
+        body = LeasedWorkerReply))
 )]
 pub(crate) async fn renew(
     request: HttpRequest,
@@ -170,13 +170,13 @@ pub(crate) async fn renew(
     parse::no_query(request.uri().query())?;
     let body = body::json_or_nothing(&request, payload, http.body).await?;
     let ttl = parse::workers::renewal(&body)?;
-    let shown = Shown {
+    let shown = LeaseProof {
         pool,
         worker,
         token,
     };
     let held = http.directory.renew_worker(&shown, ttl).await?;
-    Ok(HttpResponse::Ok().json(LeasedWorker::from(held)))
+    Ok(HttpResponse::Ok().json(LeasedWorkerReply::from(held)))
 }
 
 /// Gives a worker id back. Without `unused_from_ms` it rests until `until_ms`.
@@ -202,7 +202,7 @@ pub(crate) async fn give_back(
     parse::no_query(request.uri().query())?;
     let body = body::json_or_nothing(&request, payload, http.body).await?;
     let unused_from_ms = parse::workers::end(&body)?;
-    let shown = Shown {
+    let shown = LeaseProof {
         pool,
         worker,
         token,
@@ -219,7 +219,7 @@ pub(crate) async fn give_back(
     operation_id = "listWorkers",
     tag = "workers",
     params(PoolPath, WorkersQuery),
-    responses((status = 200, description = "The ids, the lowest first.", body = Workers))
+    responses((status = 200, description = "The ids, the lowest first.", body = WorkerPageReply))
 )]
 pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpResponse, Problem> {
     let pool = parse::name(request.uri().path())?;
@@ -231,7 +231,7 @@ pub(crate) async fn list(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     let shown = usize::try_from(asked.limit).unwrap_or(usize::MAX);
     let has_more = rows.len() > shown;
     rows.truncate(shown);
-    Ok(HttpResponse::Ok().json(Workers {
+    Ok(HttpResponse::Ok().json(WorkerPageReply {
         pool: pool.to_string(),
         bits: rows.first().map(|row| row.bits),
         next: rows.last().map(|row| row.worker).filter(|_| has_more),
@@ -244,7 +244,7 @@ fn path(request: &HttpRequest) -> Result<(SequenceName, u32), Problem> {
     Ok((parse::name(path)?, parse::workers::worker(path)?))
 }
 
-impl From<WorkerHeld> for LeasedWorker {
+impl From<WorkerHeld> for LeasedWorkerReply {
     fn from(held: WorkerHeld) -> Self {
         let renew_after = held.ttl / 3;
         Self {

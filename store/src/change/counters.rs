@@ -28,7 +28,7 @@ use crate::rows::{
 };
 
 /// What the act is about.
-pub(crate) struct Found {
+pub(crate) struct ChangeTarget {
     pub(crate) counter: CounterRow,
     pub(crate) used: Used,
 }
@@ -80,7 +80,7 @@ pub(crate) async fn found(
         is_so_already,
     }: WholeSequence<'_>,
     version: &mut ChangeVersion,
-) -> Result<Result<Found, StoreError>, DbErr> {
+) -> Result<Result<ChangeTarget, StoreError>, DbErr> {
     let Some(standing) = catalog::read(transaction, key.sequence.as_str(), &key.period).await?
     else {
         return Ok(Err(StoreError::NotFound));
@@ -112,7 +112,7 @@ pub(crate) async fn found(
         used.issued = !standing.periods_removed_through.is_empty()
             || is_any_made(transaction, &key.sequence).await?;
     }
-    Ok(Ok(Found { counter, used }))
+    Ok(Ok(ChangeTarget { counter, used }))
 }
 
 /// Whether the act's period is one of the sequence's, and not gone.

@@ -32,12 +32,12 @@ const FIRST_NAME: &str = "0";
 
 /// Both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clocks {
+pub(crate) struct ClockPair {
     pub(crate) ours_ms: i64,
     database_ms: i64,
 }
 
-impl Clocks {
+impl ClockPair {
     pub(crate) async fn read(transaction: &DatabaseTransaction) -> Result<Self, DbErr> {
         let now = database_clock::now(transaction.get_database_backend());
         let query = Query::select().expr_as(now, "now_ms").to_owned();
@@ -87,7 +87,7 @@ pub(crate) struct Voided {
 /// longest lease that may be had may have been forgotten.
 pub(crate) async fn void(
     transaction: &DatabaseTransaction,
-    clocks: Clocks,
+    clocks: ClockPair,
     hold: Duration,
     meta: &meta::Model,
     recovered_at: i64,
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn clocks_that_are_far_apart_decide_nothing() {
-        let apart = |ms: i64| Clocks {
+        let apart = |ms: i64| ClockPair {
             ours_ms: 1_000_000,
             database_ms: 1_000_000 + ms,
         };

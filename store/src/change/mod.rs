@@ -6,7 +6,7 @@ pub(crate) mod by_command;
 pub(crate) mod counters;
 pub(crate) mod direct;
 pub(crate) mod leases;
-pub(crate) mod leg;
+pub(crate) mod participant;
 pub(crate) mod recover;
 pub(crate) mod refresh;
 pub(crate) mod transaction;

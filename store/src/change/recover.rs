@@ -27,7 +27,7 @@ use sea_orm::{
 };
 
 use crate::{
-    change::leases::{self, Clocks},
+    change::leases::{self, ClockPair},
     fitness, heartbeat,
     identity::DatabaseIdentity,
     installation_id, meta_row,
@@ -160,7 +160,7 @@ async fn recover_once(
 ) -> Result<Result<Recovered, StartError>, DbErr> {
     let transaction = database.begin_read_committed().await?;
     let meta = meta_row::hold_alone(&transaction).await?;
-    let clocks = Clocks::read(&transaction).await?;
+    let clocks = ClockPair::read(&transaction).await?;
     if let Err(error) = clocks.check() {
         transaction.rollback().await?;
         return Ok(Err(error));

@@ -25,7 +25,7 @@ use sea_orm::{
 };
 use uuid::Uuid;
 
-use crate::journal::pairs::{Pair, is_of_before, overlap, sweep};
+use crate::journal::pairs::{OverlapPair, is_of_before, overlap, sweep};
 
 /// By which the log calls what happens here.
 const TARGET: &str = "odometer::store::journal::overlap";
@@ -57,7 +57,7 @@ pub(crate) struct Overlaps {
     n_overlaps: Gauge,
     has_index: bool,
     /// The last row that was looked at in this pass.
-    position: Option<Position>,
+    position: Option<RangePosition>,
     /// Of the rows of the same sequence up to there, the one that reaches highest.
     highest: Option<block::Model>,
     pass: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Overlaps {
 }
 
 #[derive(Clone, Debug)]
-struct Position {
+struct RangePosition {
     sequence: String,
     period: String,
     first: i64,
@@ -125,7 +125,7 @@ impl Overlaps {
             let position = self.position.clone();
             let rows = self.query(|database| page(database, position)).await?;
             let is_last = rows.len() < PAGE;
-            let next = rows.last().map(Position::of);
+            let next = rows.last().map(RangePosition::of);
             let mut highest = self.highest.clone();
             let suspects = sweep(&mut highest, rows);
             self.judge(suspects).await?;
@@ -164,7 +164,7 @@ impl Overlaps {
     }
 
     /// Reads suspects again, both in one statement: they may have come from two moments.
-    async fn judge(&mut self, mut suspects: Vec<Pair>) -> Result<(), StatementFailure> {
+    async fn judge(&mut self, mut suspects: Vec<OverlapPair>) -> Result<(), StatementFailure> {
         suspects.truncate(MOST_PAIRS_A_PAGE);
         if suspects.is_empty() {
             return Ok(());
@@ -222,7 +222,7 @@ impl Overlaps {
     }
 }
 
-impl Position {
+impl RangePosition {
     fn of(row: &block::Model) -> Self {
         Self {
             sequence: row.sequence.clone(),
@@ -256,7 +256,7 @@ fn in_order() -> Select<block::Entity> {
 /// database finds its way into one by an `OR` of them.
 async fn page(
     database: DatabaseConnection,
-    after: Option<Position>,
+    after: Option<RangePosition>,
 ) -> Result<Vec<block::Model>, DbErr> {
     let Some(after) = after else {
         return in_order().limit(limit(0)).all(&database).await;

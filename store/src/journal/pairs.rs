@@ -4,7 +4,7 @@ use entity::block;
 use odometer_process::faults::{self, Fault};
 
 /// Two blocks that seem to overlap, the lower first.
-pub(crate) type Pair = (block::Model, block::Model);
+pub(crate) type OverlapPair = (block::Model, block::Model);
 
 /// The last number that a row answers for: of what was given back, another row does.
 ///
@@ -25,7 +25,7 @@ fn last_counted(row: &block::Model) -> i64 {
 pub(crate) fn sweep(
     highest: &mut Option<block::Model>,
     rows: impl IntoIterator<Item = block::Model>,
-) -> Vec<Pair> {
+) -> Vec<OverlapPair> {
     let mut pairs = Vec::new();
     for row in rows {
         if last_counted(&row) < row.first {

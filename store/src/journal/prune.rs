@@ -46,13 +46,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Pruner {
     connection: Arc<Connection>,
     metrics: Arc<Metrics>,
-    rule: Rule,
+    rule: RetentionRule,
     has_warned: bool,
 }
 
 /// What is kept.
 #[derive(Clone, Debug)]
-struct Rule {
+struct RetentionRule {
     /// Blocks of this process are never taken for those of a dead one.
     holder: String,
     retain: Duration,
@@ -61,16 +61,16 @@ struct Rule {
 
 /// A row that was looked at, in the order of age.
 #[derive(Clone, Copy, Debug)]
-struct Position {
+struct AgePosition {
     reserved_at: i64,
     id: Uuid,
 }
 
 /// What one step came to.
-struct Step {
+struct PruneStep {
     n_removed: u64,
     /// Where the next one goes on; `None` at the end.
-    next: Option<Position>,
+    next: Option<AgePosition>,
 }
 
 impl Pruner {
@@ -84,7 +84,7 @@ impl Pruner {
         let pruner = Self {
             connection: Arc::clone(&connection),
             metrics,
-            rule: Rule {
+            rule: RetentionRule {
                 holder,
                 retain: settings.journal_retain,
                 silence: holders::longest_silence(settings.definition_refresh),
@@ -146,10 +146,10 @@ impl Pruner {
 
 async fn step(
     database: DatabaseConnection,
-    rule: Rule,
-    after: Option<Position>,
-) -> Result<Step, DbErr> {
-    let mut step = Step {
+    rule: RetentionRule,
+    after: Option<AgePosition>,
+) -> Result<PruneStep, DbErr> {
+    let mut step = PruneStep {
         n_removed: 0,
         next: None,
     };
@@ -160,7 +160,7 @@ async fn step(
     let retain = i64::try_from(rule.retain.as_millis()).unwrap_or(i64::MAX);
     let rows = oldest(&database, now_ms().saturating_sub(retain), after).await?;
     let more = u64::try_from(rows.len()) == Ok(STEP);
-    step.next = rows.last().filter(|_| more).map(|row| Position {
+    step.next = rows.last().filter(|_| more).map(|row| AgePosition {
         reserved_at: row.reserved_at,
         id: row.id,
     });
@@ -189,7 +189,7 @@ async fn step(
 /// Whether nothing can come of a row's block any more.
 fn is_over(
     row: &block::Model,
-    rule: &Rule,
+    rule: &RetentionRule,
     living: &HashSet<String>,
     floors: &HashMap<(String, String), i64>,
 ) -> bool {
@@ -212,7 +212,7 @@ fn is_over(
 async fn oldest(
     database: &DatabaseConnection,
     before: i64,
-    after: Option<Position>,
+    after: Option<AgePosition>,
 ) -> Result<Vec<block::Model>, DbErr> {
     let mut find = block::Entity::find()
         .filter(block::Column::ReservedAt.lt(before))
@@ -232,7 +232,7 @@ async fn oldest(
 
 async fn living(
     database: &DatabaseConnection,
-    rule: &Rule,
+    rule: &RetentionRule,
     rows: &[block::Model],
 ) -> Result<HashSet<String>, DbErr> {
     let holders = rows

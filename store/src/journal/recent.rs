@@ -28,7 +28,7 @@ const OF_A_SEQUENCE: char = '/';
 const BEHIND_SEQUENCES: &str = "0";
 
 /// A sequence and a period of it.
-type Pair = (String, String);
+type NameAndPeriod = (String, String);
 
 /// At most `limit` live counters that are in use, those used most recently first of each kind.
 pub(crate) async fn used(
@@ -82,7 +82,7 @@ async fn live(
 
 /// At most `limit` live counters with a rate, those with the youngest blocks first.
 async fn counters(database: DatabaseConnection, limit: usize) -> Result<Vec<CounterKey>, DbErr> {
-    let rows: Vec<Pair> = block::Entity::find()
+    let rows: Vec<NameAndPeriod> = block::Entity::find()
         .select_only()
         .column(block::Column::Sequence)
         .column(block::Column::Period)
@@ -92,7 +92,7 @@ async fn counters(database: DatabaseConnection, limit: usize) -> Result<Vec<Coun
         .all(&database)
         .await?;
     let mut met = HashSet::new();
-    let recent: Vec<Pair> = rows
+    let recent: Vec<NameAndPeriod> = rows
         .into_iter()
         .filter(|pair| met.insert(pair.clone()))
         .take(limit)
@@ -103,7 +103,7 @@ async fn counters(database: DatabaseConnection, limit: usize) -> Result<Vec<Coun
     let names: HashSet<&str> = recent.iter().map(|(name, _)| name.as_str()).collect();
     let periods: HashSet<&str> = recent.iter().map(|(_, period)| period.as_str()).collect();
     let live = live(&database, names.iter().copied()).await?;
-    let busy: HashSet<Pair> = counter::Entity::find()
+    let busy: HashSet<NameAndPeriod> = counter::Entity::find()
         .select_only()
         .column(counter::Column::Sequence)
         .column(counter::Column::Period)
@@ -111,7 +111,7 @@ async fn counters(database: DatabaseConnection, limit: usize) -> Result<Vec<Coun
         .filter(counter::Column::Period.is_in(periods))
         .filter(counter::Column::State.eq(LIVE))
         .filter(counter::Column::Rate.gte(LEAST_RATE))
-        .into_tuple::<Pair>()
+        .into_tuple::<NameAndPeriod>()
         .all(&database)
         .await?
         .into_iter()

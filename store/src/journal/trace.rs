@@ -14,9 +14,9 @@ use crate::error::StoreError;
 use crate::heartbeat::HeartbeatGuard;
 use crate::journal::holders;
 use crate::outcome::JournalBlock;
-use crate::reading;
+use crate::queries;
 use crate::reservation::{
-    look::{self, CounterRead},
+    counter_read::{self, CounterRead},
     period,
 };
 use crate::rows::{counter::SeenCounter, creation_baseline::CreationBaseline};
@@ -27,7 +27,7 @@ const ROWS_BELOW: u64 = 200;
 
 /// What the store knows of one number.
 #[derive(Clone, Debug)]
-pub struct Trace {
+pub struct NumberTrace {
     pub definition: Arc<Definition>,
     /// What is to be compared with what was seen before.
     pub seen: SeenCounter,
@@ -58,7 +58,7 @@ pub enum Holder {
     Gone,
 }
 
-struct Found {
+struct TraceRows {
     look: CounterRead,
     ground: Option<CreationBaseline>,
     rows: Vec<block::Model>,
@@ -67,7 +67,11 @@ struct Found {
 
 impl Database {
     /// Looks a number up; `NotFound` where there is no such sequence.
-    pub(crate) async fn trace(&self, key: &CounterKey, value: i64) -> Result<Trace, StoreError> {
+    pub(crate) async fn trace(
+        &self,
+        key: &CounterKey,
+        value: i64,
+    ) -> Result<NumberTrace, StoreError> {
         let witness = self.beat.witness()?;
         let silence = holders::longest_silence(self.settings.definition_refresh);
         let found = self
@@ -106,9 +110,9 @@ impl Database {
             } else {
                 Holder::Gone
             },
-            block: reading::journal_block(row),
+            block: queries::journal_block(row),
         });
-        Ok(Trace {
+        Ok(NumberTrace {
             definition,
             seen,
             first_free: seen.next_value,
@@ -126,7 +130,7 @@ async fn find(
     key: CounterKey,
     value: i64,
     silence: Duration,
-) -> Result<Found, DbErr> {
+) -> Result<TraceRows, DbErr> {
     let mut rows = block::Entity::find()
         .filter(block::Column::Sequence.eq(key.sequence.as_str()))
         .filter(block::Column::Period.eq(key.period.as_str()))
@@ -146,8 +150,8 @@ async fn find(
     let living = holders::living(&database, others, silence).await?;
     // What is not marked as recovered now was not when the rows were read.
     let meta = meta::Entity::find_by_id(1_i16).one(&database).await?;
-    let look = look::look(database, witness, key).await?;
-    Ok(Found {
+    let look = counter_read::look(database, witness, key).await?;
+    Ok(TraceRows {
         look,
         ground: meta.as_ref().map(CreationBaseline::of),
         rows,

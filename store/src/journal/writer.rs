@@ -57,7 +57,7 @@ const BACKOFF: Duration = Duration::from_millis(250);
 /// For one transaction and its turn; whoever waits for the end of the journal has a deadline of their own.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-enum Entry {
+enum JournalEntry {
     Write(JournalRow, BlockFate),
     /// Answered when everything queued before it is in the database.
     Flush(oneshot::Sender<()>),
@@ -65,7 +65,7 @@ enum Entry {
 
 /// The sending end of the queue.
 pub(crate) struct Journal {
-    entries: mpsc::UnboundedSender<Entry>,
+    entries: mpsc::UnboundedSender<JournalEntry>,
     queue: Arc<Queue>,
     metrics: Arc<Metrics>,
 }
@@ -101,7 +101,7 @@ impl Journal {
     pub(crate) fn write(&self, row: JournalRow, fate: BlockFate) {
         let n_numbers = n_returned(&row, fate);
         let is_in = self.queue.enter(fate, n_numbers);
-        if is_in && self.entries.send(Entry::Write(row, fate)).is_ok() {
+        if is_in && self.entries.send(JournalEntry::Write(row, fate)).is_ok() {
             return;
         }
         self.metrics.journal_rows_dropped.increment(1);
@@ -128,7 +128,7 @@ impl Journal {
         }
         let (done, waiting) = oneshot::channel();
         // The writer is gone only when the runtime is, and then nothing is left to wait for.
-        if self.entries.send(Entry::Flush(done)).is_ok() {
+        if self.entries.send(JournalEntry::Flush(done)).is_ok() {
             let _gone = waiting.await;
         } else {
             self.queue.leave_mark();
@@ -149,7 +149,7 @@ struct Writer {
 }
 
 impl Writer {
-    async fn write(self, mut receiver: mpsc::UnboundedReceiver<Entry>) {
+    async fn write(self, mut receiver: mpsc::UnboundedReceiver<JournalEntry>) {
         let mut entries = Vec::with_capacity(ROWS_AT_ONCE);
         let mut pace = Pace::new();
         while receiver.recv_many(&mut entries, ROWS_AT_ONCE).await > 0 {
@@ -157,8 +157,8 @@ impl Writer {
             let mut backlog = Backlog::default();
             for entry in entries.drain(..) {
                 match entry {
-                    Entry::Write(row, fate) => backlog.push(row, fate),
-                    Entry::Flush(done) => flushed.push(done),
+                    JournalEntry::Write(row, fate) => backlog.push(row, fate),
+                    JournalEntry::Flush(done) => flushed.push(done),
                 }
             }
             self.write_all(backlog, &mut pace).await;
@@ -180,7 +180,7 @@ impl Writer {
                 return;
             }
             let n_numbers = rows.iter().map(|(row, fate)| n_returned(row, *fate)).sum();
-            let batch = Arc::new(Batch::of(&rows, &self.holder));
+            let batch = Arc::new(JournalBatch::of(&rows, &self.holder));
             let failure = match self.attempt(&batch, is_in_doubt).await {
                 Ok(outcome) => {
                     self.count(&batch, outcome);
@@ -214,7 +214,7 @@ impl Writer {
     /// Writes the batch once; a store that went back gets nothing of it.
     async fn attempt(
         &self,
-        batch: &Arc<Batch>,
+        batch: &Arc<JournalBatch>,
         is_in_doubt: bool,
     ) -> Result<Outcome, StatementFailure> {
         let witness = match self.beat.witness() {
@@ -235,7 +235,7 @@ impl Writer {
         Ok(batch.forgotten())
     }
 
-    fn count(&self, batch: &Batch, outcome: Outcome) {
+    fn count(&self, batch: &JournalBatch, outcome: Outcome) {
         let Outcome {
             n_rows_dropped,
             n_lost,
@@ -271,29 +271,29 @@ struct Outcome {
 
 /// Rows of one turn, sorted by how they are written.
 #[derive(Default)]
-struct Batch {
+struct JournalBatch {
     /// Rows that the database has not seen; those spent meanwhile have that fate.
-    fresh: Vec<Line>,
+    fresh: Vec<JournalLine>,
     /// Ids whose row was written in an earlier turn, spent since.
-    spent: Vec<Line>,
+    spent: Vec<JournalLine>,
     /// Those returned since, whenever they were written.
-    returned: Vec<Line>,
+    returned: Vec<JournalLine>,
     /// Nobody waits for the attempt any more, and another one may have been made since.
     is_given_up: AtomicBool,
 }
 
 /// A row, and the last recovery that was seen before its block was reserved.
-struct Line {
+struct JournalLine {
     row: block::Model,
     recovered_at: Option<i64>,
 }
 
-impl Batch {
+impl JournalBatch {
     fn of(rows: &[&(JournalRow, BlockFate)], holder: &str) -> Self {
         let mut batch = Self::default();
         let mut fresh: HashMap<Uuid, usize> = HashMap::new();
         for &&(ref row, fate) in rows {
-            let line = Line {
+            let line = JournalLine {
                 row: model(row, fate, holder),
                 recovered_at: row.recovered_at,
             };
@@ -367,10 +367,10 @@ impl Batch {
 
     /// What was reserved since the last recovery, and what becomes of the rest.
     fn reserved_since(&self, recovered_at: Option<i64>) -> (Rows, Outcome) {
-        let is_current = |line: &Line| {
+        let is_current = |line: &JournalLine| {
             line.recovered_at == recovered_at || faults::is(Fault::RecoveryKeepsMemory)
         };
-        let pick = |lines: &[Line]| -> Vec<block::Model> {
+        let pick = |lines: &[JournalLine]| -> Vec<block::Model> {
             let current = lines.iter().filter(|line| is_current(line));
             current.map(|line| line.row.clone()).collect()
         };

@@ -16,23 +16,23 @@ use odometer_process::{
 };
 
 use super::{
-    flight::Flight,
-    opening::{granted, length_of},
-    row::{self, Row},
-    scripts::{self, Answer},
-    server::Server,
+    new_window::{granted, length_of},
+    row::{self, GuardedCounter},
+    scripts::{self, ScriptAnswer},
+    server::RedisServer,
     store::RedisStore,
-    window::{Counter, Turn, Window},
+    strict_reservation::StrictReservation,
+    window::{OpenWindow, WindowEntry, WindowTask},
 };
 use crate::error::StoreError;
 
 /// A ceiling that is to be raised.
 pub(crate) struct Extension {
     store: Arc<RedisStore>,
-    server: Arc<Server>,
-    counter: Arc<Counter>,
+    server: Arc<RedisServer>,
+    counter: Arc<WindowEntry>,
     redis_key: String,
-    row: Row,
+    row: GuardedCounter,
     window: i64,
     base: i64,
     step: i64,
@@ -55,10 +55,10 @@ pub(crate) enum Extended {
     Away,
 }
 
-impl Flight<'_> {
+impl StrictReservation<'_> {
     pub(crate) fn extension(
         &self,
-        window: &Window,
+        window: &OpenWindow,
         demand: &Demand,
         count: u64,
     ) -> Result<Extension, StoreError> {
@@ -81,7 +81,7 @@ impl Flight<'_> {
     }
 
     /// Raises the ceiling in the background where what is below it does not last for `block.hold`.
-    pub(crate) fn extend_ahead(&self, window: Window) {
+    pub(crate) fn extend_ahead(&self, window: OpenWindow) {
         let demand = self.demand(None);
         let definition = &window.known.definition;
         let low_water = sizing::low_water(
@@ -132,13 +132,13 @@ impl Flight<'_> {
     }
 }
 
-impl Flight<'_> {
+impl StrictReservation<'_> {
     /// The row was raised, and Redis was not heard of it: it may be told as often as one likes.
     pub(crate) async fn tell(&self, window: i64, cap: u64) {
         tell(&self.server, &self.counter, &self.redis_key, (window, cap)).await;
     }
 
-    fn tell_ahead(&self, window: i64, cap: u64, turn: Turn) {
+    fn tell_ahead(&self, window: i64, cap: u64, turn: WindowTask) {
         let (server, counter) = (Arc::clone(&self.server), Arc::clone(&self.counter));
         let key = self.redis_key.clone();
         self.store.handle().spawn(async move {
@@ -148,11 +148,20 @@ impl Flight<'_> {
     }
 }
 
-async fn tell(server: &Arc<Server>, counter: &Counter, key: &str, (window, cap): (i64, u64)) {
+async fn tell(
+    server: &Arc<RedisServer>,
+    counter: &WindowEntry,
+    key: &str,
+    (window, cap): (i64, u64),
+) {
     let mut raise = scripts::RAISE.key(key);
     raise.arg(window).arg(cap).arg(scripts::KEPT_MS);
-    match server.run::<(i64, u64, u64)>(&raise).await.map(Answer::of) {
-        Ok(Some(Answer::Done { used, cap })) => counter.note(window, used, cap),
+    match server
+        .run::<(i64, u64, u64)>(&raise)
+        .await
+        .map(ScriptAnswer::of)
+    {
+        Ok(Some(ScriptAnswer::Done { used, cap })) => counter.note(window, used, cap),
         // The next step says the same.
         Ok(_) => counter.owe(window, 0),
         Err(_) => {}
@@ -186,12 +195,14 @@ impl Extension {
         let mut raise = scripts::RAISE.key(&self.redis_key);
         raise.arg(window).arg(cap).arg(scripts::KEPT_MS);
         Ok(match self.server.run::<(i64, u64, u64)>(&raise).await {
-            Ok(raw) => match Answer::of(raw) {
-                Some(Answer::Done { used, cap } | Answer::Full { used, cap }) => {
+            Ok(raw) => match ScriptAnswer::of(raw) {
+                Some(ScriptAnswer::Done { used, cap } | ScriptAnswer::Full { used, cap }) => {
                     self.counter.note(window, used, cap);
                     Extended::Raised
                 }
-                Some(Answer::Gone | Answer::Foreign | Answer::Other) | None => Extended::Lost,
+                Some(ScriptAnswer::Gone | ScriptAnswer::Foreign | ScriptAnswer::Other) | None => {
+                    Extended::Lost
+                }
             },
             Err(_) => Extended::Away,
         })

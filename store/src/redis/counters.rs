@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use odometer_core::{name::SequenceName, period::CounterKey};
 use parking_lot::Mutex;
 
-use super::window::Counter;
+use super::window::WindowEntry;
 
 /// Counters known at once; of those above, all are looked at anew.
 const MOST_COUNTERS: usize = 100_000;
@@ -18,12 +18,12 @@ pub(crate) struct Counters {
 
 #[derive(Default)]
 struct ByName {
-    all: HashMap<SequenceName, HashMap<String, Arc<Counter>>>,
+    all: HashMap<SequenceName, HashMap<String, Arc<WindowEntry>>>,
     n_counters: usize,
 }
 
 impl Counters {
-    pub(crate) fn of(&self, key: &CounterKey) -> Arc<Counter> {
+    pub(crate) fn of(&self, key: &CounterKey) -> Arc<WindowEntry> {
         let mut by_name = self.by_name.lock();
         let period = key.period.as_str();
         let known = by_name.all.get(&key.sequence);
@@ -34,7 +34,7 @@ impl Counters {
             // Each that is in use comes in again, with a look at Redis and at its row.
             *by_name = ByName::default();
         }
-        let counter = Arc::<Counter>::default();
+        let counter = Arc::<WindowEntry>::default();
         let periods = by_name.all.entry(key.sequence.clone()).or_default();
         periods.insert(period.to_owned(), Arc::clone(&counter));
         by_name.n_counters += 1;
@@ -42,7 +42,7 @@ impl Counters {
     }
 
     /// What is known of one counter, if anything is.
-    pub(crate) fn find(&self, key: &CounterKey) -> Option<Arc<Counter>> {
+    pub(crate) fn find(&self, key: &CounterKey) -> Option<Arc<WindowEntry>> {
         let by_name = self.by_name.lock();
         let periods = by_name.all.get(&key.sequence)?;
         periods.get(key.period.as_str()).cloned()
@@ -56,7 +56,7 @@ impl Counters {
         }
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Counter>> {
+    pub(crate) fn all(&self) -> Vec<Arc<WindowEntry>> {
         let by_name = self.by_name.lock();
         let periods = by_name.all.values();
         periods.flat_map(HashMap::values).cloned().collect()

@@ -15,13 +15,13 @@ use odometer_database::failure::StatementFailure;
 use odometer_process::faults::{self, Fault};
 
 use super::{
-    flight::{Flight, Next},
     row,
-    window::{LEASE_MS, Window},
+    strict_reservation::{StepOutcome, StrictReservation},
+    window::{LEASE_MS, OpenWindow},
 };
 use crate::{
     error::StoreError,
-    reservation::{attempts::Reservation, look::StrictIn},
+    reservation::{attempts::Reservation, counter_read::StrictIn},
 };
 
 /// After so many failures of Redis in one flight its window is closed although it answers.
@@ -29,9 +29,9 @@ const FALLS: u32 = 2;
 /// After so many leases that came too late in one flight the row counts, in one statement.
 const LATE: u32 = 2;
 
-impl Flight<'_> {
+impl StrictReservation<'_> {
     /// Whether this replica may step in the window now; leases it where it does not yet.
-    pub(crate) async fn lease(&mut self, window: &Window) -> Result<bool, StoreError> {
+    pub(crate) async fn lease(&mut self, window: &OpenWindow) -> Result<bool, StoreError> {
         if faults::is(Fault::NoLease) {
             return Ok(true);
         }
@@ -149,17 +149,17 @@ impl Flight<'_> {
     }
 
     /// Counts in the row.
-    pub(crate) async fn in_row(&mut self) -> Result<Next, StoreError> {
+    pub(crate) async fn in_row(&mut self) -> Result<StepOutcome, StoreError> {
         if !self.counter.row_is_free() {
             let looked = self.look().await?;
             if looked.window.is_open {
                 if self.server.is_up() && self.n_falls < FALLS {
                     // Another replica went back to Redis.
                     self.counter.follow();
-                    return Ok(Next::Again);
+                    return Ok(StepOutcome::Again);
                 }
                 self.close(looked.window.number).await?;
-                return Ok(Next::Again);
+                return Ok(StepOutcome::Again);
             }
             self.wait_for_leases(looked.window.number).await?;
             self.counter.set_row_is_free(true);
@@ -168,12 +168,12 @@ impl Flight<'_> {
             .with_strict_in(StrictIn::RowBesideRedis);
         reservation.until = self.until;
         match Box::pin(reservation.run()).await {
-            Ok(reserved) => Ok(Next::Done(Box::new(reserved))),
+            Ok(reserved) => Ok(StepOutcome::Done(Box::new(reserved))),
             Err(StoreError::OtherOrder { known, .. })
                 if known.definition.order == Order::Strict =>
             {
                 self.counter.set_row_is_free(false);
-                Ok(Next::Again)
+                Ok(StepOutcome::Again)
             }
             Err(error) => Err(error),
         }

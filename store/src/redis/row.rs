@@ -26,12 +26,12 @@ const STRIPE_COUNT: i32 = 1;
 
 /// The counter that a statement is about, and on whose strength.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct GuardedCounter {
     pub(crate) key: CounterKey,
     pub(crate) witness: HeartbeatGuard,
 }
 
-impl Row {
+impl GuardedCounter {
     /// An update of the row, which counts as a write of it.
     fn update(&self) -> UpdateMany<counter::Entity> {
         counter::Entity::update_many()

@@ -36,7 +36,7 @@ fn script(body: &str) -> Script {
 
 /// What a step, or a raised ceiling, came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum ScriptAnswer {
     /// Done; so many of the window's numbers are used now, of so many.
     Done { used: u64, cap: u64 },
     /// So many do not fit below the ceiling; nothing was changed.
@@ -49,7 +49,7 @@ pub(crate) enum Answer {
     Other,
 }
 
-impl Answer {
+impl ScriptAnswer {
     pub(crate) fn of((code, used, cap): (i64, u64, u64)) -> Option<Self> {
         match code {
             1 => Some(Self::Done { used, cap }),
@@ -64,7 +64,7 @@ impl Answer {
 
 /// A window as it stands in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct WindowState {
     pub(crate) window: i64,
     /// Its first number.
     pub(crate) base: i64,
@@ -77,7 +77,7 @@ pub(crate) struct Standing {
 /// As `look.lua` answers.
 pub(crate) type RawStanding = (i64, i64, String, u64, u64, i64);
 
-impl Standing {
+impl WindowState {
     /// `None` where nothing stands there, or nothing that can be read.
     pub(crate) fn of((there, window, base, used, cap, ours): &RawStanding) -> Option<Self> {
         if *there != 1 {

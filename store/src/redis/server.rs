@@ -173,7 +173,7 @@ fn without_authorities(url: &str) -> Result<(String, Option<Vec<u8>>), StartErro
 
 /// Why a script has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum ScriptFailure {
     /// The server is away: nothing was sent.
     Away,
     /// The server refused it: nothing was changed.
@@ -182,17 +182,17 @@ pub(crate) enum Failure {
     Uncertain,
 }
 
-pub(crate) struct Server {
+pub(crate) struct RedisServer {
     pub(crate) address: Address,
     probe_key: String,
-    link: Mutex<Link>,
+    link: Mutex<RedisLink>,
     is_up: watch::Sender<bool>,
     /// 1 while it takes steps.
     shown: Gauge,
     handle: Handle,
 }
 
-struct Link {
+struct RedisLink {
     connection: Option<MultiplexedConnection>,
     /// How many connections there were.
     generation: u64,
@@ -200,7 +200,7 @@ struct Link {
     lost_at: Instant,
 }
 
-impl Server {
+impl RedisServer {
     /// Starts to reach for the server, which may be away.
     pub(crate) fn start(
         address: Address,
@@ -215,7 +215,7 @@ impl Server {
         let server = Arc::new(Self {
             address,
             probe_key: format!("odometer:probe:{holder}"),
-            link: Mutex::new(Link {
+            link: Mutex::new(RedisLink {
                 connection: None,
                 generation: 0,
                 lost_at: Instant::now(),
@@ -262,25 +262,25 @@ impl Server {
     pub(crate) async fn run<T: FromRedisValue>(
         self: &Arc<Self>,
         script: &ScriptInvocation<'_>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, ScriptFailure> {
         let Some((mut connection, generation)) = self.connection().await else {
-            return Err(Failure::Away);
+            return Err(ScriptFailure::Away);
         };
         match timeout(COMMAND, script.invoke_async::<T>(&mut connection)).await {
             Ok(Ok(answer)) => Ok(answer),
             // The others of this server are well.
-            Ok(Err(error)) if is_about_a_key(&error) => Err(Failure::Refused),
+            Ok(Err(error)) if is_about_a_key(&error) => Err(ScriptFailure::Refused),
             Ok(Err(error)) => {
                 self.trip(generation, &describe(&error));
                 Err(if matches!(error.kind(), ErrorKind::Server(_)) {
-                    Failure::Refused
+                    ScriptFailure::Refused
                 } else {
-                    Failure::Uncertain
+                    ScriptFailure::Uncertain
                 })
             }
             Err(_) => {
                 self.trip(generation, "it does not answer in time");
-                Err(Failure::Uncertain)
+                Err(ScriptFailure::Uncertain)
             }
         }
     }

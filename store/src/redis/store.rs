@@ -22,13 +22,13 @@ use tokio::{
 };
 
 use super::counters::Counters;
-use super::flight::Flight;
-use super::scripts::Standing;
-use super::server::{Address, Server};
+use super::scripts::WindowState;
+use super::server::{Address, RedisServer};
+use super::strict_reservation::StrictReservation;
 use crate::database::Database;
 pub(crate) use crate::redis::agreement::connect;
 use crate::redis::{rendezvous, row};
-use crate::reservation::{attempts::Reservation, look::StrictIn, request::Reserved};
+use crate::reservation::{attempts::Reservation, counter_read::StrictIn, request::Reserved};
 use crate::rows::counter::WindowRow as InRow;
 use crate::settings::{DatabaseSettings, Process};
 use crate::{
@@ -45,7 +45,7 @@ const AGREES_WITHIN: Duration = Duration::from_millis(500);
 
 pub(crate) struct RedisStore {
     pub(crate) database: Arc<Database>,
-    servers: Vec<Arc<Server>>,
+    servers: Vec<Arc<RedisServer>>,
     pub(crate) fallback: Fallback,
     pub(crate) counters: Counters,
     /// Which installation the database is of, and how many recoveries had been seen when it said so;
@@ -75,7 +75,7 @@ impl RedisStore {
             let up = process
                 .metrics
                 .redis_up(&identity.label.store, &address.label);
-            Server::start(address, &process.holder, database.handle(), up)
+            RedisServer::start(address, &process.holder, database.handle(), up)
         };
         let servers = addresses.into_iter().map(start).collect();
         let store = Arc::new(Self {
@@ -151,7 +151,11 @@ impl RedisStore {
         }
         self.agree().await?;
         let again = (!is_strict).then(|| request.clone());
-        match Flight::new(self, request, count).await?.run().await {
+        match StrictReservation::new(self, request, count)
+            .await?
+            .run()
+            .await
+        {
             Err(StoreError::OtherOrder { known, rate }) => match again {
                 Some(request) => self.reserve_relaxed(request).await,
                 None => Err(StoreError::OtherOrder { known, rate }),
@@ -187,7 +191,7 @@ impl RedisStore {
     }
 
     /// The server that has a sequence.
-    pub(crate) fn server_of(&self, name: &SequenceName) -> Result<Arc<Server>, StoreError> {
+    pub(crate) fn server_of(&self, name: &SequenceName) -> Result<Arc<RedisServer>, StoreError> {
         let labels = self
             .servers
             .iter()
@@ -243,7 +247,7 @@ impl RedisStore {
     }
 
     /// Counts a window that is about to be opened, by what became of the one before.
-    pub(crate) fn note_opening(&self, standing: Option<Standing>, before: InRow, is_full: bool) {
+    pub(crate) fn note_opening(&self, standing: Option<WindowState>, before: InRow, is_full: bool) {
         let counted = if standing.is_none() && before.number == 0 {
             &self.metrics().windows_first
         } else if is_full {

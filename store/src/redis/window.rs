@@ -35,7 +35,7 @@ const FOLLOWS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A window in which this replica may step.
 #[derive(Clone, Debug)]
-pub(crate) struct Window {
+pub(crate) struct OpenWindow {
     pub(crate) number: i64,
     /// Its first number.
     pub(crate) base: i64,
@@ -50,7 +50,7 @@ pub(crate) struct Window {
     pub(crate) generation: u64,
 }
 
-impl Window {
+impl OpenWindow {
     /// The first number above its range, which is the row's high-water mark while it is open.
     pub(crate) fn ceiling(&self) -> Result<i64, StoreError> {
         self.at(self.cap)
@@ -89,15 +89,15 @@ impl Window {
 
 /// What this replica knows of one counter.
 #[derive(Default)]
-pub(crate) struct Counter {
-    memory: Mutex<Memory>,
+pub(crate) struct WindowEntry {
+    memory: Mutex<WindowMemory>,
     is_extending: AtomicBool,
     is_leasing: AtomicBool,
 }
 
 #[derive(Default)]
-struct Memory {
-    window: Option<Window>,
+struct WindowMemory {
+    window: Option<OpenWindow>,
     /// Raised with every word of a change, so that nothing read before it is kept.
     epoch: u64,
     /// How many recoveries had been seen when this was last used.
@@ -123,7 +123,7 @@ struct Memory {
     row_is_free: bool,
 }
 
-impl Memory {
+impl WindowMemory {
     fn forget_window(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         self.window = None;
@@ -131,18 +131,18 @@ impl Memory {
     }
 }
 
-impl Counter {
-    pub(crate) fn window(&self) -> Option<Window> {
+impl WindowEntry {
+    pub(crate) fn window(&self) -> Option<OpenWindow> {
         self.memory.lock().window.clone()
     }
 
-    /// To be read before the row is, for [`Counter::keep`].
+    /// To be read before the row is, for [`WindowEntry::keep`].
     pub(crate) fn epoch(&self) -> u64 {
         self.memory.lock().epoch
     }
 
     /// Keeps a window that was found or opened, unless something changed meanwhile.
-    pub(crate) fn keep(&self, window: &Window, epoch: u64) {
+    pub(crate) fn keep(&self, window: &OpenWindow, epoch: u64) {
         let mut memory = self.memory.lock();
         memory.last = Some((window.number, window.known.definition_version));
         memory.fallen_until = None;
@@ -317,12 +317,12 @@ impl Counter {
     }
 
     /// A turn to raise the ceiling ahead of time; only one has it.
-    pub(crate) fn turn_to_extend(self: &Arc<Self>) -> Option<Turn> {
+    pub(crate) fn turn_to_extend(self: &Arc<Self>) -> Option<WindowTask> {
         let is_soon = |at: Instant| at.elapsed() < BETWEEN_EXTENSIONS;
         if self.memory.lock().extended_at.is_some_and(is_soon) {
             return None;
         }
-        let turn = Turn::take(self, |counter| &counter.is_extending)?;
+        let turn = WindowTask::take(self, |counter| &counter.is_extending)?;
         self.memory.lock().extended_at = Some(Instant::now());
         Some(turn)
     }
@@ -361,8 +361,8 @@ impl Counter {
     }
 
     /// A turn to renew the lease; only one has it.
-    pub(crate) fn turn_to_lease(self: &Arc<Self>) -> Option<Turn> {
-        Turn::take(self, |counter| &counter.is_leasing)
+    pub(crate) fn turn_to_lease(self: &Arc<Self>) -> Option<WindowTask> {
+        WindowTask::take(self, |counter| &counter.is_leasing)
     }
 }
 
@@ -378,13 +378,13 @@ pub(crate) enum Fallen {
 }
 
 /// What only one task does at a time.
-pub(crate) struct Turn {
-    counter: Arc<Counter>,
-    flag: fn(&Counter) -> &AtomicBool,
+pub(crate) struct WindowTask {
+    counter: Arc<WindowEntry>,
+    flag: fn(&WindowEntry) -> &AtomicBool,
 }
 
-impl Turn {
-    fn take(counter: &Arc<Counter>, flag: fn(&Counter) -> &AtomicBool) -> Option<Self> {
+impl WindowTask {
+    fn take(counter: &Arc<WindowEntry>, flag: fn(&WindowEntry) -> &AtomicBool) -> Option<Self> {
         let is_taken = flag(counter).swap(true, Ordering::AcqRel);
         (!is_taken).then(|| Self {
             counter: Arc::clone(counter),
@@ -393,7 +393,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for WindowTask {
     fn drop(&mut self) {
         (self.flag)(&self.counter).store(false, Ordering::Release);
     }
@@ -410,8 +410,8 @@ mod tests {
     use super::*;
     use crate::SeenCounter;
 
-    fn window(number: i64) -> Window {
-        Window {
+    fn window(number: i64) -> OpenWindow {
+        OpenWindow {
             number,
             base: 101,
             used: 4,
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_window_of_the_time_before_a_recovery_is_forgotten() {
-        let counter = Counter::default();
+        let counter = WindowEntry::default();
         counter.keep(&window(1), counter.epoch());
         counter.forget_before(0);
         assert!(counter.window().is_some());
@@ -468,7 +468,7 @@ mod tests {
 
     #[test]
     fn what_was_read_before_a_change_is_not_kept() {
-        let counter = Counter::default();
+        let counter = WindowEntry::default();
         let epoch = counter.epoch();
         counter.keep(&window(1), epoch);
         assert!(counter.window().is_some());
@@ -483,7 +483,7 @@ mod tests {
 
     #[test]
     fn only_a_step_of_the_same_window_is_noted() {
-        let counter = Counter::default();
+        let counter = WindowEntry::default();
         counter.keep(&window(2), counter.epoch());
         counter.note(1, 9, 90);
         assert_eq!(counter.window().unwrap().used, 4);
@@ -501,7 +501,7 @@ mod tests {
 
     #[test]
     fn a_lease_counts_from_before_it_was_asked_for_and_for_its_window_only() {
-        let counter = Counter::default();
+        let counter = WindowEntry::default();
         let now = Instant::now();
         assert!(!counter.is_leased(1));
         let long_ago = now
@@ -520,7 +520,7 @@ mod tests {
 
     #[test]
     fn who_falls_again_and_again_stays_longer_with_the_row() {
-        let counter = Counter::default();
+        let counter = WindowEntry::default();
         assert_eq!(counter.has_fallen(), Fallen::No);
         for expected in [500, 1000, 2000, 4000, 8000, 16000, 30000, 30000] {
             counter.fall();
@@ -533,7 +533,7 @@ mod tests {
 
     #[test]
     fn one_task_at_a_time_raises_a_ceiling() {
-        let counter = Arc::new(Counter::default());
+        let counter = Arc::new(WindowEntry::default());
         let turn = counter.turn_to_lease().unwrap();
         assert!(counter.turn_to_lease().is_none());
         drop(turn);

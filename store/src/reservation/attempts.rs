@@ -32,9 +32,9 @@ use crate::error::StoreError;
 use crate::heartbeat::HeartbeatGuard;
 use crate::reservation::{
     attempt_error::{AttemptError, survive},
-    guide::Guide,
-    look::{self, Looked, StrictIn},
+    counter_read::{self, Looked, StrictIn},
     one_row, period,
+    stripe_constraints::StripeConstraints,
     uncertain_writes::UncertainCounter,
 };
 use crate::rows::{
@@ -48,7 +48,7 @@ const TARGET: &str = "odometer::store::reservation";
 pub(crate) struct Reservation<'a> {
     pub(crate) database: &'a Database,
     pub(crate) request: ReserveRequest,
-    pub(crate) guide: Guide,
+    pub(crate) guide: StripeConstraints,
     /// The counter that is asked for.
     pub(crate) counter: CounterKey,
     pub(crate) until: Instant,
@@ -82,7 +82,7 @@ impl<'a> Reservation<'a> {
             is_shared: false,
             doubt: database.doubts.take(&request.key),
             counter: one_row::counter_of(&request.key),
-            guide: Guide::default(),
+            guide: StripeConstraints::default(),
             strict: StrictIn::Row,
             window: counter::WindowRow::default(),
             recovered_at: None,
@@ -135,7 +135,7 @@ impl<'a> Reservation<'a> {
     }
 
     /// The same, as one of several databases.
-    pub(crate) fn guided(mut self, guide: Guide) -> Self {
+    pub(crate) fn guided(mut self, guide: StripeConstraints) -> Self {
         self.until = guide
             .until
             .map_or(self.until, |until| until.min(self.until));
@@ -232,7 +232,9 @@ impl<'a> Reservation<'a> {
         let look = self
             .database
             .connection
-            .run(self.until, |database| look::look(database, borne_out, key))
+            .run(self.until, |database| {
+                counter_read::look(database, borne_out, key)
+            })
             .await
             .map_err(AttemptError::Failed)?;
         if !witness.is_borne_out_by(look.beat) {

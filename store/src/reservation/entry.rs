@@ -10,8 +10,8 @@ use tracing::Instrument as _;
 
 use super::{
     attempts::Reservation,
-    guide::Guide,
     request::{ReserveRequest, Reserved, Unpublished},
+    stripe_constraints::StripeConstraints,
 };
 use crate::{database::Database, error::StoreError};
 
@@ -65,7 +65,7 @@ impl Database {
     pub(crate) async fn reserve_guided(
         &self,
         request: ReserveRequest,
-        guide: Guide,
+        guide: StripeConstraints,
     ) -> Result<Reserved, StoreError> {
         let _flight = ReservationGauge::enter(self);
         Reservation::new(self, request).guided(guide).run().await

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::Source;
 use crate::heartbeat::Heartbeat;
 use crate::outcome::Resolved;
-use crate::reservation::course::Course;
+use crate::reservation::progress::ReservationProgress;
 use crate::rows::{block::JournalRow, counter::SeenCounter};
 
 /// By which the log calls what happens here.
@@ -43,7 +43,7 @@ pub struct ReserveRequest {
     pub template: Option<Arc<Definition>>,
     /// Rung when somebody waits for what was asked for ahead of time.
     pub urgency: Arc<Notify>,
-    pub course: Arc<Course>,
+    pub course: Arc<ReservationProgress>,
 }
 
 /// How many numbers are wanted.

@@ -26,7 +26,7 @@ use crate::outcome::Resolved;
 use crate::reservation::{
     attempt_error::AttemptError,
     attempts::Reservation,
-    look::StrictIn,
+    counter_read::StrictIn,
     request::{Reserved, Want},
 };
 use crate::rows::{

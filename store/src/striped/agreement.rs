@@ -13,7 +13,7 @@ use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::{
     heartbeat::Heartbeat,
-    reservation::guide::{Agreed, counts_alike},
+    reservation::stripe_constraints::{Agreed, counts_alike},
     rows::catalog::{CatalogEntry, ELSEWHERE, LIVE},
 };
 
@@ -25,7 +25,7 @@ const MOST_NAMES: usize = 262_144;
 
 /// What one database has of a name.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct MemberEntry {
     pub(crate) k: usize,
     pub(crate) standing: CatalogEntry,
     pub(crate) definition: Arc<Definition>,
@@ -34,7 +34,7 @@ pub(crate) struct Found {
     pub(crate) has_used_periods: bool,
 }
 
-impl Found {
+impl MemberEntry {
     pub(crate) fn version(&self) -> i64 {
         self.standing.definition_version
     }
@@ -71,20 +71,20 @@ impl Found {
 pub(crate) struct Answers {
     /// Those that answered, whatever they have.
     pub(crate) answered: Vec<usize>,
-    pub(crate) found: Vec<Found>,
+    pub(crate) found: Vec<MemberEntry>,
     /// Whether one of them went back to an earlier state.
     pub(crate) went_back: bool,
 }
 
 /// What follows from it.
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum MajorityAnswer {
     /// The newest of what was decided.
-    Decided(Found),
+    Decided(MemberEntry),
     /// More than half have it not.
     Unborn,
     /// Some have it: it is to be brought to more than half.
-    Begun(Found),
+    Begun(MemberEntry),
     /// Too few answered, or what they have cannot be told apart.
     Unknown,
 }
@@ -93,11 +93,11 @@ pub(crate) enum Verdict {
 /// all of it: what was decided may be lost.
 pub(crate) struct Agreements {
     beats: Vec<Arc<Heartbeat>>,
-    known: Mutex<Remembered>,
+    known: Mutex<RememberedAgreement>,
 }
 
 #[derive(Default)]
-struct Remembered {
+struct RememberedAgreement {
     /// How many recoveries of all the databases had been seen.
     n_recoveries: u64,
     by_name: HashMap<SequenceName, Agreed>,
@@ -117,7 +117,7 @@ impl Agreements {
         let mut known = self.known.lock();
         let n_recoveries = self.beats.iter().map(|beat| beat.era()).sum();
         if known.n_recoveries != n_recoveries {
-            *known = Remembered {
+            *known = RememberedAgreement {
                 n_recoveries,
                 by_name: HashMap::new(),
             };
@@ -166,10 +166,10 @@ impl Agreements {
 }
 
 /// What follows from what `n` databases have said.
-pub(crate) fn verdict(answers: &Answers, n: usize) -> Verdict {
+pub(crate) fn verdict(answers: &Answers, n: usize) -> MajorityAnswer {
     let is_most = |count: usize| count * 2 > n;
     let is_loose = faults::is(Fault::LooseBirth);
-    let mut groups: Vec<Vec<&Found>> = Vec::new();
+    let mut groups: Vec<Vec<&MemberEntry>> = Vec::new();
     for found in &answers.found {
         let alike = groups.iter_mut().find(|group| {
             let first = group.first();
@@ -180,7 +180,7 @@ pub(crate) fn verdict(answers: &Answers, n: usize) -> Verdict {
             None => groups.push(vec![found]),
         }
     }
-    let newest = |group: &Vec<&Found>| {
+    let newest = |group: &Vec<&MemberEntry>| {
         let best = group
             .iter()
             .max_by_key(|found| (found.version(), std::cmp::Reverse(found.k)));
@@ -196,14 +196,14 @@ pub(crate) fn verdict(answers: &Answers, n: usize) -> Verdict {
             "databases of a store count one name in two ways, so nothing is given of it: was one of \
              them restored? A PUT decides it"
         );
-        return Verdict::Unknown;
+        return MajorityAnswer::Unknown;
     }
     if let Some(found) = first.and_then(newest) {
-        return Verdict::Decided(found);
+        return MajorityAnswer::Decided(found);
     }
     let is_enough = is_most(answers.answered.len()) || (is_loose && !answers.answered.is_empty());
     if !is_enough {
-        return Verdict::Unknown;
+        return MajorityAnswer::Unknown;
     }
     let n_without = answers.answered.len() - answers.found.len();
     let leading = groups.iter().max_by_key(|group| {
@@ -212,23 +212,28 @@ pub(crate) fn verdict(answers: &Answers, n: usize) -> Verdict {
         (group.len(), newest, std::cmp::Reverse(lowest))
     });
     match leading {
-        None => Verdict::Unborn,
+        None => MajorityAnswer::Unborn,
         Some(group) if is_most(group.len() + n_without) => {
-            newest(group).map_or(Verdict::Unknown, Verdict::Begun)
+            newest(group).map_or(MajorityAnswer::Unknown, MajorityAnswer::Begun)
         }
-        Some(_) => Verdict::Unknown,
+        Some(_) => MajorityAnswer::Unknown,
     }
 }
 
 /// Whether what was decided by one reading was so at one moment: by a number that was reserved, or
 /// because more than half of the rows were the same in a reading that began after the first ended.
-pub(crate) fn is_steady(earlier: &Answers, later: &Answers, decided: &Found, n: usize) -> bool {
+pub(crate) fn is_steady(
+    earlier: &Answers,
+    later: &Answers,
+    decided: &MemberEntry,
+    n: usize,
+) -> bool {
     let alike = earlier
         .found
         .iter()
         .filter(|found| counts_alike(&found.definition, &decided.definition));
-    let is_unchanged = |found: &&Found| later.found.iter().any(|now| now.is_unchanged(found));
-    alike.clone().any(Found::was_used) || alike.filter(is_unchanged).count() * 2 > n
+    let is_unchanged = |found: &&MemberEntry| later.found.iter().any(|now| now.is_unchanged(found));
+    alike.clone().any(MemberEntry::was_used) || alike.filter(is_unchanged).count() * 2 > n
 }
 
 #[cfg(test)]
@@ -236,12 +241,12 @@ pub(crate) fn is_steady(earlier: &Answers, later: &Answers, decided: &Found, n: 
 mod tests {
     use super::*;
 
-    fn found(k: usize, start: i64, version: i64, used: bool) -> Found {
+    fn found(k: usize, start: i64, version: i64, used: bool) -> MemberEntry {
         let definition = Definition {
             start,
             ..Definition::default()
         };
-        Found {
+        MemberEntry {
             k,
             standing: CatalogEntry::for_tests(&definition.to_stored(), version, i64::from(used)),
             definition: Arc::new(definition),
@@ -249,17 +254,17 @@ mod tests {
         }
     }
 
-    fn said(answered: &[usize], found: Vec<Found>, n: usize) -> String {
+    fn said(answered: &[usize], found: Vec<MemberEntry>, n: usize) -> String {
         let answers = Answers {
             answered: answered.to_vec(),
             found,
             went_back: false,
         };
         match verdict(&answers, n) {
-            Verdict::Decided(found) => format!("decided {}", found.k),
-            Verdict::Begun(found) => format!("begun {}", found.k),
-            Verdict::Unborn => "unborn".to_owned(),
-            Verdict::Unknown => "unknown".to_owned(),
+            MajorityAnswer::Decided(found) => format!("decided {}", found.k),
+            MajorityAnswer::Begun(found) => format!("begun {}", found.k),
+            MajorityAnswer::Unborn => "unborn".to_owned(),
+            MajorityAnswer::Unknown => "unknown".to_owned(),
         }
     }
 

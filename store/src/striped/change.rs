@@ -20,7 +20,7 @@ use super::{decision::Decision, health::Member, store::Striped};
 use crate::{
     Act, Altered, Condition, SeenCounter,
     change::{
-        leg::{self, Part, Plan, Word},
+        participant::{self, CommitSignals, PlannedWrite, Prepared},
         transaction::ChangeRequest,
     },
     error::StoreError,
@@ -33,10 +33,10 @@ const TARGET: &str = "odometer::store::striped::change";
 const HOLD_PART: f64 = 0.8;
 
 /// A change on its way in one database.
-struct Leg {
+struct Participant {
     member: Arc<Member>,
     task: JoinHandle<Result<bool, StatementFailure>>,
-    plan: Option<oneshot::Sender<Plan>>,
+    plan: Option<oneshot::Sender<PlannedWrite>>,
     written: Option<oneshot::Receiver<()>>,
     commit: Option<oneshot::Sender<()>>,
 }
@@ -184,11 +184,11 @@ impl Striped {
     /// Writes everywhere, and then commits everywhere.
     async fn carry_out(
         &self,
-        mut legs: Vec<Leg>,
+        mut legs: Vec<Participant>,
         decision: &Decision,
         until: Instant,
     ) -> Result<(), Stop> {
-        let plan = Plan {
+        let plan = PlannedWrite {
             after: decision.after.clone(),
             removed_through: decision.removed_through.clone(),
         };
@@ -233,7 +233,7 @@ impl Striped {
     }
 }
 
-impl Leg {
+impl Participant {
     /// Why it said nothing.
     async fn why(self) -> Stop {
         match self.task.await {
@@ -293,12 +293,12 @@ fn open(
     member: &Arc<Member>,
     change: ChangeRequest,
     until: Instant,
-) -> (Leg, oneshot::Receiver<Result<Part, StoreError>>) {
+) -> (Participant, oneshot::Receiver<Result<Prepared, StoreError>>) {
     let (found, finding) = oneshot::channel();
     let (plan, planned) = oneshot::channel();
     let (written, writing) = oneshot::channel();
     let (commit, committing) = oneshot::channel();
-    let word = Word {
+    let word = CommitSignals {
         found,
         plan: planned,
         written,
@@ -309,10 +309,12 @@ fn open(
     identity.stripe = database.stripe;
     let connection = Arc::clone(&database.connection);
     let task = database.handle().spawn(async move {
-        let part = connection.run(until, |database| leg::run(database, change, identity, word));
+        let part = connection.run(until, |database| {
+            participant::run(database, change, identity, word)
+        });
         part.await
     });
-    let leg = Leg {
+    let leg = Participant {
         member: Arc::clone(member),
         task,
         plan: Some(plan),
@@ -323,7 +325,7 @@ fn open(
 }
 
 /// The first that did not write what it should; waits for all.
-async fn first_unwritten(legs: &mut [Leg], until: Instant) -> Option<usize> {
+async fn first_unwritten(legs: &mut [Participant], until: Instant) -> Option<usize> {
     for (at, leg) in legs.iter_mut().enumerate() {
         let has_written = match leg.written.take() {
             Some(writing) => {

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Instant};
 use odometer_core::{definition::Definition, name::SequenceName};
 
 use super::{
-    agreement::{Answers, Found, Verdict, verdict},
+    agreement::{Answers, MajorityAnswer, MemberEntry, verdict},
     store::Striped,
 };
 use crate::{Serving, StoreKind, claim, error::StoreError, outcome::LocalPlacement};
@@ -36,10 +36,10 @@ impl Striped {
         let until = Instant::now() + self.bounds.deadline;
         let answers = self.ask_all(name, until).await;
         match verdict(&answers, self.members.len()) {
-            Verdict::Decided(found) | Verdict::Begun(found) => self.home(&found),
-            Verdict::Unborn => Ok(LocalPlacement::Nowhere),
-            Verdict::Unknown if answers.went_back => Err(StoreError::WentBack),
-            Verdict::Unknown => Err(StoreError::Unavailable),
+            MajorityAnswer::Decided(found) | MajorityAnswer::Begun(found) => self.home(&found),
+            MajorityAnswer::Unborn => Ok(LocalPlacement::Nowhere),
+            MajorityAnswer::Unknown if answers.went_back => Err(StoreError::WentBack),
+            MajorityAnswer::Unknown => Err(StoreError::Unavailable),
         }
     }
 
@@ -54,14 +54,14 @@ impl Striped {
         for _round in 0..ROUNDS {
             let answers = self.ask_all(name, until).await;
             match verdict(&answers, self.members.len()) {
-                Verdict::Decided(found) => return self.home(&found),
-                Verdict::Begun(found) if !found.is_claim() => return self.home(&found),
-                Verdict::Begun(found) => {
+                MajorityAnswer::Decided(found) => return self.home(&found),
+                MajorityAnswer::Begun(found) if !found.is_claim() => return self.home(&found),
+                MajorityAnswer::Begun(found) => {
                     self.claim_in(name, &found.definition, &answers).await?;
                 }
-                Verdict::Unborn => self.claim_in(name, definition, &answers).await?,
-                Verdict::Unknown if answers.went_back => return Err(StoreError::WentBack),
-                Verdict::Unknown => return Err(StoreError::Unavailable),
+                MajorityAnswer::Unborn => self.claim_in(name, definition, &answers).await?,
+                MajorityAnswer::Unknown if answers.went_back => return Err(StoreError::WentBack),
+                MajorityAnswer::Unknown => return Err(StoreError::Unavailable),
             }
             if Instant::now() >= until {
                 break;
@@ -89,7 +89,7 @@ impl Striped {
         Ok(())
     }
 
-    fn home(&self, found: &Found) -> Result<LocalPlacement, StoreError> {
+    fn home(&self, found: &MemberEntry) -> Result<LocalPlacement, StoreError> {
         claim::home(&found.standing, &self.member(found.k)?.database.identity)
     }
 }

@@ -14,11 +14,11 @@ use crate::{
     Act, Condition, Snapshot,
     change::{
         counters::Used,
-        leg::{self, Part, PartRow},
+        participant::{self, Prepared, PreparedRow},
         transaction,
     },
     error::StoreError,
-    reservation::{guide::counts_alike, period},
+    reservation::{period, stripe_constraints::counts_alike},
     rows::catalog::{self, LIVE},
 };
 
@@ -38,7 +38,7 @@ impl Striped {
         name: &SequenceName,
         act: &Act,
         condition: Condition,
-        parts: &[Part],
+        parts: &[Prepared],
     ) -> Result<Decision, StoreError> {
         let Some(newest) = newest(parts) else {
             return self.creation(act, condition, parts);
@@ -84,7 +84,11 @@ impl Striped {
         })
     }
 
-    fn admit_new_period(&self, definition: &Definition, parts: &[Part]) -> Result<(), StoreError> {
+    fn admit_new_period(
+        &self,
+        definition: &Definition,
+        parts: &[Prepared],
+    ) -> Result<(), StoreError> {
         let limit = self.bounds.keyed_periods;
         let rows = parts.iter().filter_map(|part| part.row.as_ref());
         let most = rows.map(|row| row.n_other_periods).max().unwrap_or(0);
@@ -98,7 +102,7 @@ impl Striped {
         &self,
         act: &Act,
         condition: Condition,
-        parts: &[Part],
+        parts: &[Prepared],
     ) -> Result<Decision, StoreError> {
         let Act::Define {
             change,
@@ -143,7 +147,7 @@ impl Striped {
 }
 
 /// One above all of them, so that it is new to whoever polls any of them.
-fn next_version(parts: &[Part]) -> i64 {
+fn next_version(parts: &[Prepared]) -> i64 {
     let highest = parts.iter().map(|part| {
         let row = part.row.as_ref().map(|row| row.model.version);
         part.definitions_version.max(row.unwrap_or(0))
@@ -153,14 +157,14 @@ fn next_version(parts: &[Part]) -> i64 {
 
 /// The row that counts: of the definition that more than half have, else of the newest; of that, the
 /// newest.
-fn newest(parts: &[Part]) -> Option<&PartRow> {
+fn newest(parts: &[Prepared]) -> Option<&PreparedRow> {
     let rows = || parts.iter().filter_map(|part| part.row.as_ref());
-    let n_alike = |row: &PartRow| {
+    let n_alike = |row: &PreparedRow| {
         rows()
             .filter(|other| counts_alike(&row.definition, &other.definition))
             .count()
     };
-    let was_used = |row: &PartRow| {
+    let was_used = |row: &PreparedRow| {
         parts.iter().any(|part| {
             let other = part.row.as_ref();
             let of_it = other.filter(|other| counts_alike(&row.definition, &other.definition));
@@ -170,7 +174,7 @@ fn newest(parts: &[Part]) -> Option<&PartRow> {
                 || counter.is_some_and(|counter| counter.seen.version > counter.revision)
         })
     };
-    let weight = |row: &PartRow| {
+    let weight = |row: &PreparedRow| {
         let has_most = n_alike(row) * 2 > parts.len();
         (has_most, was_used(row), row.model.version)
     };
@@ -179,7 +183,7 @@ fn newest(parts: &[Part]) -> Option<&PartRow> {
 }
 
 /// Whether a database has exactly the row that counts.
-fn is_as(part: &Part, newest: &PartRow) -> bool {
+fn is_as(part: &Prepared, newest: &PreparedRow) -> bool {
     part.row.as_ref().is_some_and(|row| {
         row.model.version == newest.model.version
             && row.model.state == newest.model.state
@@ -199,7 +203,7 @@ struct Together {
 }
 
 impl Together {
-    fn of(parts: &[Part], definition: &Arc<Definition>, period: &Period) -> Self {
+    fn of(parts: &[Prepared], definition: &Arc<Definition>, period: &Period) -> Self {
         let mut together = Self {
             next_value: definition.start,
             floor: definition.start,
@@ -215,7 +219,7 @@ impl Together {
             let reached = |next_value| part.stripe.reached(definition, next_value);
             let Some(counter) = part.counter.filter(|_| is_of_it) else {
                 let counted = part.stripe.view(definition);
-                let first = leg::first_in(part, &counted, period);
+                let first = participant::first_in(part, &counted, period);
                 together.next_value = together.next_value.max(reached(first));
                 continue;
             };
@@ -230,7 +234,7 @@ impl Together {
 
     /// Whether a database has what earlier acts of this kind made of the counter, which one that
     /// stopped between two commits need not have brought to all.
-    fn is_as_in(&self, part: &Part, act: &Act, definition: &Definition) -> bool {
+    fn is_as_in(&self, part: &Prepared, act: &Act, definition: &Definition) -> bool {
         let is_of_counters = matches!(act, Act::Advance { .. } | Act::RemovePeriod { .. });
         match part.counter {
             _ if !is_of_counters => true,
@@ -245,7 +249,7 @@ impl Together {
 ///
 /// Ids count as issued also where none is: a change may end half committed, and until a replica
 /// hears of it it prints by the definition before.
-fn used(parts: &[Part], definition: &Arc<Definition>, counter: &Together) -> Used {
+fn used(parts: &[Prepared], definition: &Arc<Definition>, counter: &Together) -> Used {
     if !catalog::has_periods(definition) {
         return Used {
             highest: counter.next_value,
@@ -270,7 +274,7 @@ fn admit_period(
     definition: &Arc<Definition>,
     version: i64,
     counter: &Together,
-    parts: &[Part],
+    parts: &[Prepared],
 ) -> Result<(), StoreError> {
     match act {
         Act::Advance { period, .. } => {
@@ -299,7 +303,7 @@ mod tests {
         creation_baseline::CreationBaseline,
     };
 
-    fn part(k: u16, counter: Option<(i64, bool)>) -> Part {
+    fn part(k: u16, counter: Option<(i64, bool)>) -> Prepared {
         let counter = counter.map(|(floor, is_removed)| CounterRow {
             seen: SeenCounter {
                 next_value: floor,
@@ -311,7 +315,7 @@ mod tests {
             is_removed,
             window: WindowRow::default(),
         });
-        Part {
+        Prepared {
             stripe: Stripe::new(k, 2).unwrap_or(Stripe::WHOLE),
             row: None,
             counter,

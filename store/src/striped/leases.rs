@@ -14,14 +14,14 @@ use super::store::Striped;
 use crate::{
     database::Database,
     worker_lease::{
-        lease::{Choice, LeaseError, LeaseWanted, Share, WorkerLease, workers},
-        leasing::Asking,
+        grant::Asking,
+        lease::{LeaseError, LeaseGrant, LeaseWanted, Share, WorkerChoice, workers},
     },
 };
 
 /// What the databases have refused.
 #[derive(Default)]
-struct Refused {
+struct LeaseRefusals {
     went_back: bool,
     is_late: bool,
     /// One may have leased an id, which it takes back by itself.
@@ -33,7 +33,7 @@ struct Refused {
     here: Option<LeaseError>,
 }
 
-impl Refused {
+impl LeaseRefusals {
     fn note(&mut self, error: LeaseError) {
         match error {
             LeaseError::WentBack => self.went_back = true,
@@ -89,9 +89,9 @@ impl Striped {
         &self,
         wanted: &LeaseWanted,
         store: usize,
-    ) -> Result<WorkerLease, LeaseError> {
+    ) -> Result<LeaseGrant, LeaseError> {
         let until = Instant::now() + self.bounds.deadline;
-        if let Choice::Exact(worker) = wanted.choice {
+        if let WorkerChoice::Exact(worker) = wanted.choice {
             return self
                 .owner_of(worker)?
                 .lease(Asking::new(wanted.clone(), store, until))
@@ -115,8 +115,8 @@ impl Striped {
         order: &[usize],
         store: usize,
         until: Instant,
-    ) -> Result<WorkerLease, LeaseError> {
-        let mut refused = Refused::default();
+    ) -> Result<LeaseGrant, LeaseError> {
+        let mut refused = LeaseRefusals::default();
         for k in order {
             if Instant::now() >= until {
                 return Err(LeaseError::Deadline);
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     fn reason(errors: Vec<LeaseError>) -> LeaseError {
-        let mut refused = Refused::default();
+        let mut refused = LeaseRefusals::default();
         for error in errors {
             refused.note(error);
         }

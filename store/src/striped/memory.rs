@@ -15,7 +15,7 @@ const MOST_COUNTERS: usize = 262_144;
 
 /// One counter in one database.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct CounterView {
     /// As this process last saw it; it never falls below.
     pub(crate) seen: Option<SeenCounter>,
     pub(crate) revision: i64,
@@ -30,7 +30,7 @@ pub(crate) struct Spot {
     pub(crate) levelled: Option<(u64, i64)>,
 }
 
-impl Default for Spot {
+impl Default for CounterView {
     fn default() -> Self {
         Self {
             seen: None,
@@ -44,22 +44,22 @@ impl Default for Spot {
 }
 
 /// What is remembered of one counter.
-struct Remembered {
+struct CounterEntry {
     /// In each database.
-    spots: Box<[Spot]>,
+    spots: Box<[CounterView]>,
     /// Whose turn it was last.
     turn: usize,
 }
 
 /// What is remembered of all counters.
-pub(crate) struct Memory {
-    counters: Mutex<HashMap<CounterKey, Remembered>>,
+pub(crate) struct CounterMemory {
+    counters: Mutex<HashMap<CounterKey, CounterEntry>>,
     n_databases: usize,
     /// With whom the next counter begins.
     next: AtomicUsize,
 }
 
-impl Memory {
+impl CounterMemory {
     pub(crate) fn new(n_databases: usize) -> Self {
         Self {
             counters: Mutex::default(),
@@ -82,26 +82,26 @@ impl Memory {
     /// Begins to remember a counter.
     fn remember<'a>(
         &self,
-        counters: &'a mut HashMap<CounterKey, Remembered>,
+        counters: &'a mut HashMap<CounterKey, CounterEntry>,
         key: &CounterKey,
-    ) -> &'a mut Remembered {
+    ) -> &'a mut CounterEntry {
         if !counters.contains_key(key) {
             make_room(counters);
         }
-        counters.entry(key.clone()).or_insert_with(|| Remembered {
-            spots: vec![Spot::default(); self.n_databases].into_boxed_slice(),
+        counters.entry(key.clone()).or_insert_with(|| CounterEntry {
+            spots: vec![CounterView::default(); self.n_databases].into_boxed_slice(),
             turn: self.next.fetch_add(1, Ordering::Relaxed),
         })
     }
 
     /// A counter in all databases.
-    pub(crate) fn all(&self, key: &CounterKey) -> Vec<Spot> {
+    pub(crate) fn all(&self, key: &CounterKey) -> Vec<CounterView> {
         let counters = self.counters.lock();
         let known = counters.get(key).map(|known| known.spots.to_vec());
-        known.unwrap_or_else(|| vec![Spot::default(); self.n_databases])
+        known.unwrap_or_else(|| vec![CounterView::default(); self.n_databases])
     }
 
-    pub(crate) fn spot(&self, key: &CounterKey, k: usize) -> Spot {
+    pub(crate) fn spot(&self, key: &CounterKey, k: usize) -> CounterView {
         let counters = self.counters.lock();
         let known = counters.get(key);
         known
@@ -110,7 +110,7 @@ impl Memory {
     }
 
     /// Changes what is remembered of a counter in one database.
-    pub(crate) fn change(&self, key: &CounterKey, k: usize, change: impl FnOnce(&mut Spot)) {
+    pub(crate) fn change(&self, key: &CounterKey, k: usize, change: impl FnOnce(&mut CounterView)) {
         let mut counters = self.counters.lock();
         let remembered = self.remember(&mut counters, key);
         if let Some(spot) = remembered.spots.get_mut(k) {
@@ -137,7 +137,7 @@ impl Memory {
 
 /// What is forgotten costs a read; by itself no safety hangs on it, because each database's beat
 /// tells one that went back.
-fn make_room(counters: &mut HashMap<CounterKey, Remembered>) {
+fn make_room(counters: &mut HashMap<CounterKey, CounterEntry>) {
     if counters.len() >= MOST_COUNTERS {
         let some = counters.keys().take(MOST_COUNTERS / 64).cloned();
         for key in some.collect::<Vec<_>>() {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn names_used_in_turn_go_round_the_databases_each() {
-        let memory = Memory::new(3);
+        let memory = CounterMemory::new(3);
         let names: Vec<CounterKey> = ["a", "b", "c"]
             .into_iter()
             .map(|name| CounterKey::whole(SequenceName::parse(name).unwrap()))

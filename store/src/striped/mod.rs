@@ -1,15 +1,15 @@
 //! A store of several databases that share their sequences.
 
 pub(crate) mod agreement;
-pub(crate) mod birth;
+pub(crate) mod assign_installation;
 pub(crate) mod change;
 pub(crate) mod claims;
+pub(crate) mod create;
 pub(crate) mod decision;
 pub(crate) mod health;
 pub(crate) mod leases;
 pub(crate) mod memory;
-pub(crate) mod mend;
-pub(crate) mod reading;
+pub(crate) mod queries;
 pub(crate) mod refill;
-pub(crate) mod stamping;
+pub(crate) mod repair;
 pub(crate) mod store;

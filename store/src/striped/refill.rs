@@ -15,11 +15,11 @@ use tracing::Instrument as _;
 
 use odometer_core::{definition::Definition, name::SequenceName, period::CounterKey};
 
-use super::{memory::Spot, store::Striped};
+use super::{memory::CounterView, store::Striped};
 use crate::{
     ReserveRequest, Reserved, Resolved, SeenCounter, Unpublished,
     error::StoreError,
-    reservation::guide::{Agreed, Guide},
+    reservation::stripe_constraints::{Agreed, StripeConstraints},
 };
 
 /// This part of the time that is left is the most that a database may take while there are others.
@@ -31,7 +31,7 @@ const TURNS: usize = 4;
 
 /// What the databases have refused.
 #[derive(Default)]
-struct Refused {
+struct Refusals {
     /// Numbers left in those that have too few.
     left: u64,
     is_exhausted: bool,
@@ -44,7 +44,7 @@ struct Refused {
     here: Option<StoreError>,
 }
 
-impl Refused {
+impl Refusals {
     /// Notes why a database gave nothing.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl Striped {
             // It was asked for anew: at the end of the sequence, or after an unload.
             self.memory.look_for_returned(&request.key);
         }
-        let mut refused = Refused::default();
+        let mut refused = Refusals::default();
         let first = self.memory.turn(&request.key);
         for k in self.order(first) {
             let now = Instant::now();
@@ -200,7 +200,7 @@ impl Striped {
             let level = self
                 .level(k, request, agreed, is_level, self.part_of(k, until))
                 .await?;
-            let guide = Guide {
+            let guide = StripeConstraints {
                 agreed: Some(agreed.clone()),
                 level,
                 gives_way: self.has_others(k),
@@ -236,7 +236,12 @@ impl Striped {
     }
 
     /// What is asked of one database: what is known is what is known of it.
-    fn request_of(&self, request: &ReserveRequest, agreed: &Agreed, spot: Spot) -> ReserveRequest {
+    fn request_of(
+        &self,
+        request: &ReserveRequest,
+        agreed: &Agreed,
+        spot: CounterView,
+    ) -> ReserveRequest {
         let mut asked = request.clone();
         asked.template = None;
         asked.last_seen = spot.seen;
@@ -329,7 +334,7 @@ impl Striped {
         let (seen, revision, trusted) = (known.seen, known.revision, known.trusted);
         let (more, is_adopted) = (reserved.more_to_adopt, reserved.adopted);
         self.memory.change(key, k, |spot| {
-            *spot = Spot {
+            *spot = CounterView {
                 seen: Some(seen),
                 revision,
                 definition_version: version,
@@ -399,7 +404,7 @@ mod tests {
 
     #[test]
     fn what_one_database_cannot_give_is_asked_of_the_others() {
-        let mut refused = Refused::default();
+        let mut refused = Refusals::default();
         let broken = StoreError::Broken("a row is gone".to_owned());
         assert!(refused.note(broken).is_ok());
         assert!(
@@ -408,7 +413,7 @@ mod tests {
                 .is_ok()
         );
         assert!(matches!(refused.reason(), StoreError::Broken(_)));
-        let mut refused = Refused::default();
+        let mut refused = Refusals::default();
         assert!(refused.note(StoreError::PeriodRemoved).is_err());
     }
 }

@@ -16,12 +16,12 @@ use odometer_database::{connection::Health, start_error::StartError, target::Tar
 use odometer_process::metrics::Metrics;
 use tokio::{runtime::Handle, sync::mpsc};
 
-use super::{agreement::Agreements, health::Member, memory::Memory};
+use super::{agreement::Agreements, health::Member, memory::CounterMemory};
 use crate::database::Database;
 use crate::error::StoreError;
 use crate::outcome::Contact;
 use crate::settings::{DatabaseSettings, Process};
-use crate::striped::stamping;
+use crate::striped::assign_installation;
 use crate::{BlockFate, JournalRow, News, StoreLimits};
 
 /// By which the log calls what happens here.
@@ -36,7 +36,7 @@ pub(crate) struct Striped {
     pub(crate) name: Arc<str>,
     /// In their order.
     pub(crate) members: Vec<Arc<Member>>,
-    pub(crate) memory: Memory,
+    pub(crate) memory: CounterMemory,
     pub(crate) agreements: Arc<Agreements>,
     /// Held by whoever changes a sequence.
     pub(crate) changing: tokio::sync::Mutex<()>,
@@ -58,7 +58,7 @@ impl Striped {
         process: &Process,
         tell: mpsc::Sender<News>,
     ) -> Result<Arc<Self>, StartError> {
-        stamping::check_count(&settings)?;
+        assign_installation::check_count(&settings)?;
         stamp_at_start(&settings).await?;
         let first = settings.first();
         let name_and_bounds =
@@ -81,7 +81,7 @@ impl Striped {
         handle.spawn(hear(news, tell, Arc::clone(&agreements)));
         Ok(Arc::new(Self {
             name,
-            memory: Memory::new(members.len()),
+            memory: CounterMemory::new(members.len()),
             members,
             agreements,
             changing: tokio::sync::Mutex::new(()),
@@ -212,7 +212,7 @@ async fn stamp_at_start(settings: &[DatabaseSettings]) -> Result<(), StartError>
             Err(error) => return Err(error),
         }
     }
-    match Box::pin(stamping::stamp(settings)).await {
+    match Box::pin(assign_installation::stamp(settings)).await {
         Ok(_) => Ok(()),
         Err(StartError::Other(reason)) => {
             tracing::warn!(target: TARGET, "the databases cannot be stamped now: {reason}");

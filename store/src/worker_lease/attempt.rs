@@ -11,14 +11,14 @@ use odometer_database::{
 };
 
 use super::{
-    given::Verdict,
-    lease::{LeaseError, MOST_AHEAD_MS, Pool},
-    look::{Clock, Footing},
+    lease::{LeaseError, MOST_AHEAD_MS, WorkerPool},
+    look::{Clock, LeaseRecoveryMark},
+    unconfirmed::LeaseRowCheck,
 };
 use crate::database::Database;
 use crate::error::StoreError;
 use crate::heartbeat::HeartbeatGuard;
-use crate::worker_lease::uncertainty::{Clocks, Doubt, Stop, certain};
+use crate::worker_lease::uncertainty::{LeaseAttemptError, SentAt, UncertainCall, certain};
 
 /// By which the log calls what happens here.
 const TARGET: &str = "odometer::store::worker_lease::attempt";
@@ -28,7 +28,7 @@ impl Database {
     pub(crate) fn judge(
         &self,
         failure: &StatementFailure,
-        doubt: &mut Doubt,
+        doubt: &mut UncertainCall,
     ) -> Result<(), LeaseError> {
         // Whatever the cause: what may be in the database is told first.
         doubt.note(failure);
@@ -55,7 +55,7 @@ impl Database {
     }
 
     /// That the database answers and its schema has leases, which is asked until it has.
-    pub(crate) async fn know_leases(&self, until: Instant) -> Result<(), Stop> {
+    pub(crate) async fn know_leases(&self, until: Instant) -> Result<(), LeaseAttemptError> {
         if self.health() != Health::Up {
             return Err(LeaseError::Unavailable.into());
         }
@@ -89,9 +89,9 @@ impl Database {
     /// was looked at, too.
     pub(crate) fn check_clock(
         &self,
-        (clock, footing): (Clock, Option<Footing>),
+        (clock, footing): (Clock, Option<LeaseRecoveryMark>),
         witness: &HeartbeatGuard,
-        clocks: Clocks,
+        clocks: SentAt,
     ) -> Result<(), LeaseError> {
         self.note_clock(clocks.skew_ms(clock.now_ms));
         if witness.is_borne_out_by(clock.beat) {
@@ -124,17 +124,17 @@ impl Database {
     /// A conflict where it may have been written since it was read.
     pub(crate) fn check_given(
         &self,
-        (pool, worker): (&Pool, u32),
+        (pool, worker): (&WorkerPool, u32),
         version: i64,
         witness: &HeartbeatGuard,
-        clocks: Clocks,
-    ) -> Result<(), Stop> {
+        clocks: SentAt,
+    ) -> Result<(), LeaseAttemptError> {
         let id = (pool, worker);
         let given = &self.given;
         match given.judge(id, version, witness.era(), clocks.sent) {
-            Verdict::Fits => Ok(()),
-            Verdict::ReadTooEarly => Err(Stop::Conflict),
-            Verdict::WentBack => {
+            LeaseRowCheck::Fits => Ok(()),
+            LeaseRowCheck::ReadTooEarly => Err(LeaseAttemptError::Conflict),
+            LeaseRowCheck::WentBack => {
                 self.note_lease_went_back(witness.era());
                 Err(LeaseError::WentBack.into())
             }
@@ -159,8 +159,8 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(30);
 
-    fn clocks(ours_ms: i64) -> Clocks {
-        Clocks {
+    fn clocks(ours_ms: i64) -> SentAt {
+        SentAt {
             sent: Instant::now(),
             ours_ms,
         }
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn after_an_attempt_that_may_have_been_done_no_failure_is_certain() {
-        let mut doubt = Doubt::default();
+        let mut doubt = UncertainCall::default();
         let away = || LeaseError::Unavailable;
         doubt.note(&StatementFailure::NotCommitted(Cause::Silent));
         assert!(matches!(doubt.told(away()), LeaseError::Unavailable));

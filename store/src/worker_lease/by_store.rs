@@ -8,8 +8,8 @@ use std::{
 use futures_util::future::try_join_all;
 
 use super::{
-    lease::{LeaseError, LeaseKey, LeaseRow, LeaseWanted, Pool, WorkerLease},
-    leasing::Asking,
+    grant::Asking,
+    lease::{LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, WorkerPool},
 };
 use crate::{
     database::Database,
@@ -30,14 +30,14 @@ impl Store {
     pub(crate) async fn lease_first(
         &self,
         asking: &mut Asking,
-    ) -> Result<Option<WorkerLease>, LeaseError> {
+    ) -> Result<Option<LeaseGrant>, LeaseError> {
         match self.databases() {
             Databases::One(database) => database.lease_first(asking).await,
             Databases::Several(_) => Ok(None),
         }
     }
 
-    pub(crate) async fn lease(&self, asking: Asking) -> Result<WorkerLease, LeaseError> {
+    pub(crate) async fn lease(&self, asking: Asking) -> Result<LeaseGrant, LeaseError> {
         let leased = match self.databases() {
             Databases::One(database) => database.lease(asking).await,
             Databases::Several(striped) => striped.lease(&asking.wanted, asking.store).await,
@@ -71,7 +71,7 @@ impl Store {
 
     pub(crate) async fn lease_rows(
         &self,
-        pool: &Pool,
+        pool: &WorkerPool,
         after: Option<u32>,
         limit: u64,
     ) -> Result<Vec<LeaseRow>, LeaseError> {
@@ -90,7 +90,7 @@ impl Store {
 
     pub(crate) async fn lease_row(
         &self,
-        pool: &Pool,
+        pool: &WorkerPool,
         worker: u32,
     ) -> Result<Option<LeaseRow>, LeaseError> {
         self.database_of(worker)?.lease_row(pool, worker).await

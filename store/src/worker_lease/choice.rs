@@ -7,51 +7,57 @@ use rand::distr::uniform::SampleUniform;
 use sea_orm::DbErr;
 
 use super::{
-    lease::{Choice, LONGEST_TTL, MOST_AHEAD_MS, Share, millis},
-    look::{self, Footing, Found, Head, Look, Question},
+    lease::{LONGEST_TTL, MOST_AHEAD_MS, Share, WorkerChoice, millis},
+    look::{self, LeaseCandidate, LeaseRead, LeaseRecoveryMark, PoolSummary, Question},
 };
 
 /// The most ids that are chosen among after conflicts.
 const MOST_SPREAD: u32 = 64;
 
-pub(crate) async fn look(database: DatabaseConnection, asked: Question) -> Result<Look, DbErr> {
+pub(crate) async fn look(
+    database: DatabaseConnection,
+    asked: Question,
+) -> Result<LeaseRead, DbErr> {
     let mut head = look::read_head(&database, &asked).await?;
     if head.bits.is_none() && asked.is_named {
         head.n_pools = look::count_pools(&database).await?;
     }
     let found = find(&database, &asked, &head).await?;
-    Ok(Look { head, found })
+    Ok(LeaseRead { head, found })
 }
 
 async fn find(
     database: &DatabaseConnection,
     asked: &Question,
-    head: &Head,
-) -> Result<Found, DbErr> {
+    head: &PoolSummary,
+) -> Result<LeaseCandidate, DbErr> {
     for worker in &asked.uncertain {
         let row = look::read_row(database, &asked.pool, *worker).await?;
         let ours = row.filter(|row| row.token_hash == asked.token_hash && is_held(row, head));
         if let Some(row) = ours {
-            return Ok(Found::Ours(row));
+            return Ok(LeaseCandidate::Ours(row));
         }
     }
     let found = match asked.choice {
-        Choice::Exact(worker) => find_exactly(database, asked, head, worker).await?,
-        Choice::Any => find_any(database, asked, head).await?,
+        WorkerChoice::Exact(worker) => find_exactly(database, asked, head, worker).await?,
+        WorkerChoice::Any => find_any(database, asked, head).await?,
     };
     let from_ms = match &found {
-        Found::Free(row) => begins(asked, head, Some(row)),
-        Found::New(_) => begins(asked, head, None),
-        Found::Ours(_) | Found::Held(_) | Found::Late(_) | Found::None => return Ok(found),
+        LeaseCandidate::Free(row) => begins(asked, head, Some(row)),
+        LeaseCandidate::New(_) => begins(asked, head, None),
+        LeaseCandidate::Ours(_)
+        | LeaseCandidate::Held(_)
+        | LeaseCandidate::Late(_)
+        | LeaseCandidate::None => return Ok(found),
     };
     if !is_usable(asked, head, from_ms) {
-        return Ok(Found::Late(from_ms));
+        return Ok(LeaseCandidate::Late(from_ms));
     }
     Ok(found)
 }
 
 /// Whether a lease whose time begins then has any, and in time.
-fn is_usable(asked: &Question, head: &Head, from_ms: i64) -> bool {
+fn is_usable(asked: &Question, head: &PoolSummary, from_ms: i64) -> bool {
     let until_ms = asked.clocks.until(head.clock.now_ms, asked.ttl);
     from_ms < until_ms && asked.usable_by_ms.is_none_or(|by| from_ms <= by)
 }
@@ -64,7 +70,7 @@ pub(crate) fn named_from(recovered_at: Option<i64>) -> i64 {
     recovered_at.map_or(0, |at| at.saturating_add(rest))
 }
 
-impl Footing {
+impl LeaseRecoveryMark {
     /// From when on the time of a pool's id is unused, at a moment of the database's clock.
     pub(crate) fn unused_from_ms(
         self,
@@ -84,7 +90,7 @@ impl Footing {
     }
 }
 
-fn begins(asked: &Question, head: &Head, row: Option<&worker_lease::Model>) -> i64 {
+fn begins(asked: &Question, head: &PoolSummary, row: Option<&worker_lease::Model>) -> i64 {
     head.footing
         .unused_from_ms(asked.is_named, row, head.clock.now_ms)
 }
@@ -92,24 +98,24 @@ fn begins(asked: &Question, head: &Head, row: Option<&worker_lease::Model>) -> i
 async fn find_exactly(
     database: &DatabaseConnection,
     asked: &Question,
-    head: &Head,
+    head: &PoolSummary,
     worker: u32,
-) -> Result<Found, DbErr> {
+) -> Result<LeaseCandidate, DbErr> {
     if worker >= asked.workers || !asked.share.has(worker) {
-        return Ok(Found::None);
+        return Ok(LeaseCandidate::None);
     }
     Ok(match look::read_row(database, &asked.pool, worker).await? {
-        None => Found::New(worker),
-        Some(row) if is_free(&row, head) => Found::Free(row),
-        Some(_) => Found::Held(worker),
+        None => LeaseCandidate::New(worker),
+        Some(row) if is_free(&row, head) => LeaseCandidate::Free(row),
+        Some(_) => LeaseCandidate::Held(worker),
     })
 }
 
 async fn find_any(
     database: &DatabaseConnection,
     asked: &Question,
-    head: &Head,
-) -> Result<Found, DbErr> {
+    head: &PoolSummary,
+) -> Result<LeaseCandidate, DbErr> {
     let begins_at = |row: &worker_lease::Model| begins(asked, head, Some(row));
     let now_ms = head.clock.now_ms;
     if let Some(former) = head.former.filter(|_| asked.n_conflicts == 0)
@@ -117,12 +123,12 @@ async fn find_any(
         && is_free(&row, head)
         && is_usable(asked, head, begins_at(&row))
     {
-        return Ok(Found::Free(row));
+        return Ok(LeaseCandidate::Free(row));
     }
     let fresh_ms = begins(asked, head, None);
     let is_fresh_good = fresh_ms <= now_ms && is_usable(asked, head, fresh_ms);
     if is_fresh_good && let Some(fresh) = above_all(asked, head) {
-        return Ok(Found::New(fresh));
+        return Ok(LeaseCandidate::New(fresh));
     }
     let mut free = look::free_rows(database, asked, spread(asked)).await?;
     let first_ms = free.first().map(begins_at);
@@ -130,7 +136,7 @@ async fn find_any(
     let is_first_best = first_ms
         .is_some_and(|first_ms| first_ms < fresh_ms || (first_ms <= now_ms && is_first_usable));
     if !is_first_best && let Some(fresh) = fresh(database, asked, head).await? {
-        return Ok(Found::New(fresh));
+        return Ok(LeaseCandidate::New(fresh));
     }
     if is_first_usable {
         free.retain(|row| is_usable(asked, head, begins_at(row)));
@@ -138,19 +144,19 @@ async fn find_any(
         free.truncate(1);
     }
     if free.is_empty() {
-        return Ok(Found::None);
+        return Ok(LeaseCandidate::None);
     }
     let among = usize::try_from(spread(asked)).unwrap_or(1);
     let at = random_below(Ord::min(among, free.len()));
     let chosen = free.into_iter().nth(at);
-    Ok(chosen.map_or(Found::None, Found::Free))
+    Ok(chosen.map_or(LeaseCandidate::None, LeaseCandidate::Free))
 }
 
 /// An id that has no row.
 async fn fresh(
     database: &DatabaseConnection,
     asked: &Question,
-    head: &Head,
+    head: &PoolSummary,
 ) -> Result<Option<u32>, DbErr> {
     match above_all(asked, head) {
         Some(above) => Ok(Some(above)),
@@ -158,17 +164,17 @@ async fn fresh(
     }
 }
 
-fn is_held(row: &worker_lease::Model, head: &Head) -> bool {
+fn is_held(row: &worker_lease::Model, head: &PoolSummary) -> bool {
     !row.ended && row.expires_at > head.clock.now_ms
 }
 
 /// Whether somebody may take it, as far as the look can say.
-fn is_free(row: &worker_lease::Model, head: &Head) -> bool {
+fn is_free(row: &worker_lease::Model, head: &PoolSummary) -> bool {
     !is_held(row, head) || faults::is(Fault::NoLeaseConditions)
 }
 
 /// An id above all that have a row; a little further up after conflicts.
-fn above_all(asked: &Question, head: &Head) -> Option<u32> {
+fn above_all(asked: &Question, head: &PoolSummary) -> Option<u32> {
     let Share { k, n } = asked.share;
     let next = head.highest.map_or(k, |highest| highest.saturating_add(n));
     let further = next.saturating_add(random_below(spread(asked)).saturating_mul(n));

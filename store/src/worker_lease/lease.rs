@@ -29,14 +29,14 @@ pub const MOST_LISTED: u64 = 10_000;
 /// Where worker ids are leased from: 128 bytes of a name, with a `/` before those of sequences in the
 /// table's key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Pool {
+pub enum WorkerPool {
     /// For other programs.
     Named(SequenceName),
     /// For the replicas that issue a sequence.
     Sequence(SequenceName),
 }
 
-impl Pool {
+impl WorkerPool {
     /// As the table has it.
     pub(crate) fn key(&self) -> String {
         match self {
@@ -48,7 +48,7 @@ impl Pool {
 
 /// Which worker id is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Choice {
+pub enum WorkerChoice {
     /// The best of all: the former one of this holder, else one that was never used, else that whose
     /// unused time begins first.
     Any,
@@ -59,14 +59,14 @@ pub enum Choice {
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct LeaseWanted {
-    pub pool: Pool,
+    pub pool: WorkerPool,
     /// Width of the ids: 1 to [`MOST_BITS`].
     pub bits: u32,
     /// Who: stays the same over restarts, so that a restarted one gets its former id back.
     pub holder: Arc<str>,
     /// So far ahead of the later one of both clocks time is reserved, and so long the lease lasts.
     pub ttl: Duration,
-    pub choice: Choice,
+    pub choice: WorkerChoice,
     /// Only an id whose unused time begins at or before this moment of our clock (Unix ms).
     pub usable_by_ms: Option<i64>,
 }
@@ -74,7 +74,7 @@ pub struct LeaseWanted {
 /// A lease that is held: the only way to renew or give back.
 #[derive(Clone, Debug)]
 pub struct LeaseKey {
-    pub pool: Pool,
+    pub pool: WorkerPool,
     pub worker: u32,
     pub(crate) token: Token,
     /// The row's, as it was last seen; 0 where it was not.
@@ -100,7 +100,7 @@ impl LeaseKey {
 
 /// A worker id, and the time that its holder may stamp with it.
 #[derive(Clone, Debug)]
-pub struct WorkerLease {
+pub struct LeaseGrant {
     pub key: LeaseKey,
     /// Stamp only times in [`from_ms`, `until_ms`), Unix ms.
     pub from_ms: i64,
@@ -212,7 +212,10 @@ mod tests {
     #[test]
     fn pools_of_sequences_and_of_other_programs_never_meet() {
         let name = SequenceName::parse(&"a".repeat(128)).unwrap();
-        let (named, own) = (Pool::Named(name.clone()).key(), Pool::Sequence(name).key());
+        let (named, own) = (
+            WorkerPool::Named(name.clone()).key(),
+            WorkerPool::Sequence(name).key(),
+        );
         assert_ne!(named, own);
         assert_eq!((named.len(), own.len()), (128, 129));
         // No name begins so, and every one sorts behind it.
@@ -223,7 +226,7 @@ mod tests {
     #[test]
     fn a_lease_says_nothing_of_its_row_after_a_recovery() {
         let key = LeaseKey {
-            pool: Pool::Named(SequenceName::parse("billing").unwrap()),
+            pool: WorkerPool::Named(SequenceName::parse("billing").unwrap()),
             worker: 3,
             token: Token::draw(),
             version: 7,

@@ -10,9 +10,9 @@ use sea_orm::{
 };
 
 use super::{
-    lease::{LeaseError, LeaseRow, Pool},
+    lease::{LeaseError, LeaseRow, WorkerPool},
     look,
-    uncertainty::Stop,
+    uncertainty::LeaseAttemptError,
 };
 use crate::{database::Database, repeat::Repeat};
 
@@ -21,7 +21,7 @@ const TARGET: &str = "odometer::store::worker_lease::listing";
 
 /// A row without its secret, judged by the database's clock.
 #[derive(Debug, FromQueryResult)]
-struct Listed {
+struct ListedLease {
     worker: i32,
     bits: i32,
     holder: String,
@@ -36,7 +36,7 @@ impl Database {
     /// The ids behind `after` that were ever leased, the lowest first.
     pub(crate) async fn lease_rows(
         &self,
-        pool: &Pool,
+        pool: &WorkerPool,
         after: Option<u32>,
         limit: u64,
     ) -> Result<Vec<LeaseRow>, LeaseError> {
@@ -52,7 +52,7 @@ impl Database {
 
     pub(crate) async fn lease_row(
         &self,
-        pool: &Pool,
+        pool: &WorkerPool,
         worker: u32,
     ) -> Result<Option<LeaseRow>, LeaseError> {
         self.know_lease_rows().await?;
@@ -72,8 +72,10 @@ impl Database {
         let until = Instant::now() + self.settings.deadline;
         match self.know_leases(until).await {
             Ok(()) => Ok(()),
-            Err(Stop::Told(error)) => Err(error),
-            Err(Stop::Conflict | Stop::Failed(_)) => Err(LeaseError::Unavailable),
+            Err(LeaseAttemptError::Told(error)) => Err(error),
+            Err(LeaseAttemptError::Conflict | LeaseAttemptError::Failed(_)) => {
+                Err(LeaseError::Unavailable)
+            }
         }
     }
 }
@@ -83,7 +85,7 @@ async fn rows(
     pool: String,
     which: Expr,
     limit: u64,
-) -> Result<Vec<Listed>, DbErr> {
+) -> Result<Vec<ListedLease>, DbErr> {
     use worker_lease::Column;
     let backend = database.get_database_backend();
     let is_free = Expr::case(look::free(backend), 1).finally(0);
@@ -102,11 +104,11 @@ async fn rows(
         .order_by_asc(Column::Worker)
         .limit(limit);
     QueryTrait::query(&mut find).expr_as(is_free, "is_free");
-    find.into_model::<Listed>().all(&database).await
+    find.into_model::<ListedLease>().all(&database).await
 }
 
-impl From<Listed> for LeaseRow {
-    fn from(row: Listed) -> Self {
+impl From<ListedLease> for LeaseRow {
+    fn from(row: ListedLease) -> Self {
         let unsigned = |number: i32| u32::try_from(number).unwrap_or(0);
         Self {
             worker: unsigned(row.worker),

@@ -12,8 +12,8 @@ use sea_orm::{
 };
 
 use super::{
-    lease::{Choice, Share},
-    uncertainty::Clocks,
+    lease::{Share, WorkerChoice},
+    uncertainty::SentAt,
 };
 use crate::{heartbeat::HeartbeatGuard, rows::creation_baseline::version_at};
 
@@ -30,14 +30,14 @@ pub(crate) struct Question {
     pub(crate) share: Share,
     /// How many ids there are, in all databases together.
     pub(crate) workers: u32,
-    pub(crate) choice: Choice,
+    pub(crate) choice: WorkerChoice,
     pub(crate) usable_by_ms: Option<i64>,
     /// Whether the pool is one of those that are bounded.
     pub(crate) is_named: bool,
     /// The ids that earlier attempts of this lease may have got.
     pub(crate) uncertain: Vec<u32>,
     /// Our clock, and so far ahead of both time is wanted.
-    pub(crate) clocks: Clocks,
+    pub(crate) clocks: SentAt,
     pub(crate) ttl: Duration,
     /// Conflicts so far: whoever met others looks elsewhere.
     pub(crate) n_conflicts: u32,
@@ -46,16 +46,16 @@ pub(crate) struct Question {
 
 /// A database's clock and ground, and the id that is best, as they stood at one moment.
 #[derive(Debug)]
-pub(crate) struct Look {
-    pub(crate) head: Head,
-    pub(crate) found: Found,
+pub(crate) struct LeaseRead {
+    pub(crate) head: PoolSummary,
+    pub(crate) found: LeaseCandidate,
 }
 
 /// What is read in one statement.
 #[derive(Clone, Debug)]
-pub(crate) struct Head {
+pub(crate) struct PoolSummary {
     pub(crate) clock: Clock,
-    pub(crate) footing: Footing,
+    pub(crate) footing: LeaseRecoveryMark,
     /// The oldest program that can work with the database, by its schema.
     pub(crate) compatible_from: i32,
     /// What the versions of new rows lie above.
@@ -72,7 +72,7 @@ pub(crate) struct Head {
 
 /// What the last recovery of a database says of all its leases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Footing {
+pub(crate) struct LeaseRecoveryMark {
     pub(crate) recovered_at: Option<i64>,
     /// Before this no id's time begins, whatever its row says: an older program's recovery does not
     /// raise the rows.
@@ -90,7 +90,7 @@ pub(crate) struct Clock {
 
 /// Which id may be had.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Found {
+pub(crate) enum LeaseCandidate {
     /// An earlier attempt got it.
     Ours(worker_lease::Model),
     Free(worker_lease::Model),
@@ -106,7 +106,7 @@ pub(crate) enum Found {
 pub(crate) async fn read_head(
     database: &DatabaseConnection,
     asked: &Question,
-) -> Result<Head, DbErr> {
+) -> Result<PoolSummary, DbErr> {
     let backend = database.get_database_backend();
     let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(asked.witness.holder());
     let lowest = of_the_pool(&asked.pool)
@@ -191,19 +191,19 @@ fn former(backend: DbBackend, pool: &str, holder: &str) -> SelectStatement {
         .to_owned()
 }
 
-fn head_of(row: &QueryResult) -> Result<Head, DbErr> {
+fn head_of(row: &QueryResult) -> Result<PoolSummary, DbErr> {
     let id = |column: &str| -> Result<Option<u32>, DbErr> {
         let read: Option<i32> = row.try_get("", column)?;
         Ok(read.and_then(|read| u32::try_from(read).ok()))
     };
     let leases_from: Option<i64> = row.try_get("", "leases_from")?;
     let recovered_at: Option<i64> = row.try_get("", "recovered_at")?;
-    Ok(Head {
+    Ok(PoolSummary {
         clock: Clock {
             now_ms: row.try_get("", "now_ms")?,
             beat: row.try_get("", "beat")?,
         },
-        footing: Footing {
+        footing: LeaseRecoveryMark {
             recovered_at,
             leases_from: leases_from.unwrap_or(0),
         },
@@ -272,7 +272,7 @@ pub(crate) async fn free_rows(
 pub(crate) async fn find_gap(
     database: &DatabaseConnection,
     asked: &Question,
-    head: &Head,
+    head: &PoolSummary,
 ) -> Result<Option<u32>, DbErr> {
     let Share { k, n } = asked.share;
     if head.lowest.is_some_and(|lowest| lowest > k) {

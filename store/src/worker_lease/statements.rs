@@ -13,12 +13,12 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait, Query},
 };
 
-use super::{known::Moment, lease::MOST_AHEAD_MS, look, uncertainty::signed};
+use super::{lease::MOST_AHEAD_MS, look, row_cache::ClockEstimate, uncertainty::signed};
 use crate::{heartbeat::HeartbeatGuard, meta_row};
 
 /// A lease as it is written.
 #[derive(Clone, Debug)]
-pub(crate) struct Written {
+pub(crate) struct LeaseWrite {
     pub(crate) pool: String,
     pub(crate) worker: u32,
     pub(crate) bits: u32,
@@ -33,20 +33,20 @@ pub(crate) struct Written {
     /// Our clock, which may not be too far ahead.
     pub(crate) ours_ms: i64,
     /// When it may be written, by the database's clock; `None` where that was looked at.
-    pub(crate) moment: Option<Moment>,
+    pub(crate) moment: Option<ClockEstimate>,
     pub(crate) witness: HeartbeatGuard,
 }
 
 /// What `meta` says that a lease is written on the strength of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ground {
+pub(crate) struct LeaseBaseline {
     /// Which of the databases it is.
     pub(crate) stripe: Stripe,
     /// The last recovery that was seen.
     pub(crate) recovered_at: Option<i64>,
 }
 
-impl Ground {
+impl LeaseBaseline {
     /// That `meta`'s row says so, and lets leases begin then, as a condition on it.
     fn is_its(self, from_ms: i64) -> Condition {
         let leases_from = || Expr::col((meta::Entity, meta::Column::LeasesFrom));
@@ -73,7 +73,7 @@ impl Ground {
     }
 }
 
-impl Written {
+impl LeaseWrite {
     /// The version of the row once it is written.
     pub(crate) fn version_after(&self) -> i64 {
         self.version.saturating_add(1)
@@ -107,7 +107,7 @@ impl Written {
 
 /// That our clock is not too far ahead of the database's, and that it is the moment that the lease was
 /// made for.
-fn keeps_time(backend: DbBackend, lease: &Written) -> Expr {
+fn keeps_time(backend: DbBackend, lease: &LeaseWrite) -> Expr {
     let least_ms = match faults::is(Fault::AnyClock) {
         true => 0,
         false => lease.ours_ms.saturating_sub(MOST_AHEAD_MS),
@@ -122,8 +122,8 @@ fn keeps_time(backend: DbBackend, lease: &Written) -> Expr {
 /// Takes an id that nobody holds; false where somebody was faster.
 pub(crate) async fn take(
     database: DatabaseConnection,
-    lease: Written,
-    ground: Ground,
+    lease: LeaseWrite,
+    ground: LeaseBaseline,
 ) -> Result<bool, DbErr> {
     use worker_lease::Column;
     let backend = database.get_database_backend();
@@ -162,8 +162,8 @@ pub(crate) async fn take(
 /// `meta`'s row is [held](meta_row) meanwhile, so that no recovery passes between what was read and the row.
 pub(crate) async fn bear(
     database: DatabaseConnection,
-    lease: Written,
-    ground: Ground,
+    lease: LeaseWrite,
+    ground: LeaseBaseline,
 ) -> Result<bool, DbErr> {
     use worker_lease::Column;
     let backend = database.get_database_backend();
@@ -216,7 +216,7 @@ pub(crate) async fn keep_older_programs_out(database: DatabaseConnection) -> Res
 }
 
 /// Raises what is reserved, for whoever has the token; false where the row is not as it was seen.
-pub(crate) async fn renew(database: DatabaseConnection, lease: Written) -> Result<bool, DbErr> {
+pub(crate) async fn renew(database: DatabaseConnection, lease: LeaseWrite) -> Result<bool, DbErr> {
     use worker_lease::Column;
     let backend = database.get_database_backend();
     let renewed = worker_lease::Entity::update_many()
@@ -239,7 +239,7 @@ pub(crate) async fn renew(database: DatabaseConnection, lease: Written) -> Resul
 
 /// An end as it is written.
 #[derive(Clone, Debug)]
-pub(crate) struct End {
+pub(crate) struct LeaseEnd {
     /// The lease's row as it was seen.
     pub(crate) row: worker_lease::Model,
     /// Nothing was stamped at or past it.
@@ -249,7 +249,7 @@ pub(crate) struct End {
 
 /// Ends a lease; false where the row is not as it was seen: a renewal came in between, say, after
 /// which what is called unused may be used.
-pub(crate) async fn end(database: DatabaseConnection, end: End) -> Result<bool, DbErr> {
+pub(crate) async fn end(database: DatabaseConnection, end: LeaseEnd) -> Result<bool, DbErr> {
     use worker_lease::Column;
     let (row, expires_at) = (end.row, Expr::col(Column::ExpiresAt));
     let now = database_clock::now(database.get_database_backend());

@@ -12,10 +12,10 @@ use tracing::Instrument as _;
 use crate::Stores;
 use crate::kind::Store;
 use crate::worker_lease::{
-    at_once::First,
-    lease::{LeaseError, LeaseKey, LeaseRow, LeaseWanted, MOST_LISTED, Pool, WorkerLease},
+    lease::{LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, MOST_LISTED, WorkerPool},
+    optimistic::First,
     token::Token,
-    uncertainty::Doubt,
+    uncertainty::UncertainCall,
 };
 
 /// By which the log calls what happens here.
@@ -31,7 +31,7 @@ impl Stores {
         self: &Arc<Self>,
         store: &str,
         wanted: LeaseWanted,
-    ) -> Result<WorkerLease, LeaseError> {
+    ) -> Result<LeaseGrant, LeaseError> {
         let index = self.index_of(store).ok_or(LeaseError::Unavailable)?;
         let mut asking = self.at(index).ask(wanted, index);
         let stores = Arc::clone(self);
@@ -65,12 +65,12 @@ impl Stores {
         self: &Arc<Self>,
         key: &LeaseKey,
         ttl: impl Into<Option<Duration>>,
-    ) -> Result<WorkerLease, LeaseError> {
+    ) -> Result<LeaseGrant, LeaseError> {
         let database = Arc::clone(self.at(key.store).database_of(key.worker)?);
         let (key, ttl) = (key.clone(), ttl.into());
         to_its_end(async move {
             let until = Instant::now() + database.settings.deadline;
-            let mut doubt = Doubt::default();
+            let mut doubt = UncertainCall::default();
             if let Some(lease) = database.renew_first(&key, ttl, until, &mut doubt).await? {
                 return Ok(lease);
             }
@@ -95,7 +95,7 @@ impl Stores {
         let key = key.clone();
         to_its_end(async move {
             let until = Instant::now() + database.settings.deadline;
-            let mut doubt = Doubt::default();
+            let mut doubt = UncertainCall::default();
             let began = Instant::now();
             let first = database.end_first(&key, unused_from_ms, until, &mut doubt);
             let met_since = match first.await? {
@@ -121,7 +121,7 @@ impl Stores {
     pub fn lease_by_token(
         &self,
         store: &str,
-        pool: &Pool,
+        pool: &WorkerPool,
         worker: u32,
         token: &str,
     ) -> Result<LeaseKey, LeaseError> {
@@ -139,7 +139,11 @@ impl Stores {
     ///
     /// # Errors
     /// Why the store did not answer.
-    pub async fn leases(&self, store: &str, pool: &Pool) -> Result<Vec<LeaseRow>, LeaseError> {
+    pub async fn leases(
+        &self,
+        store: &str,
+        pool: &WorkerPool,
+    ) -> Result<Vec<LeaseRow>, LeaseError> {
         self.leases_after(store, pool, None, MOST_LISTED).await
     }
 
@@ -150,7 +154,7 @@ impl Stores {
     pub async fn leases_after(
         &self,
         store: &str,
-        pool: &Pool,
+        pool: &WorkerPool,
         after: Option<u32>,
         limit: u64,
     ) -> Result<Vec<LeaseRow>, LeaseError> {
@@ -167,7 +171,7 @@ impl Stores {
     pub async fn lease_row(
         &self,
         store: &str,
-        pool: &Pool,
+        pool: &WorkerPool,
         worker: u32,
     ) -> Result<Option<LeaseRow>, LeaseError> {
         self.store_of_leases(store)?.lease_row(pool, worker).await
@@ -176,8 +180,8 @@ impl Stores {
     /// Tells who asked for a lease; where nobody waits for it any more it is given back.
     fn tell(
         &self,
-        answer: oneshot::Sender<Result<WorkerLease, LeaseError>>,
-        leased: Result<WorkerLease, LeaseError>,
+        answer: oneshot::Sender<Result<LeaseGrant, LeaseError>>,
+        leased: Result<LeaseGrant, LeaseError>,
     ) {
         if let Err(Ok(lease)) = answer.send(leased) {
             tracing::debug!(target: TARGET, "a lease that nobody waits for any more is given back");

@@ -11,7 +11,7 @@ use odometer_process::{
 use crate::worker_lease::lease::{LeaseError, MOST_AHEAD_MS, millis};
 
 /// Why an attempt came to nothing.
-pub(crate) enum Stop {
+pub(crate) enum LeaseAttemptError {
     /// It is not to be tried again.
     Told(LeaseError),
     /// Somebody else was faster.
@@ -19,13 +19,13 @@ pub(crate) enum Stop {
     Failed(StatementFailure),
 }
 
-impl From<LeaseError> for Stop {
+impl From<LeaseError> for LeaseAttemptError {
     fn from(error: LeaseError) -> Self {
         Self::Told(error)
     }
 }
 
-impl From<StatementFailure> for Stop {
+impl From<StatementFailure> for LeaseAttemptError {
     fn from(failure: StatementFailure) -> Self {
         Self::Failed(failure)
     }
@@ -33,12 +33,12 @@ impl From<StatementFailure> for Stop {
 
 /// Our clocks before anything is sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clocks {
+pub(crate) struct SentAt {
     pub(crate) sent: Instant,
     pub(crate) ours_ms: i64,
 }
 
-impl Clocks {
+impl SentAt {
     pub(crate) fn read() -> Self {
         Self {
             sent: Instant::now(),
@@ -74,12 +74,12 @@ impl Clocks {
 
 /// What one call knows after its attempts so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Doubt {
+pub(crate) struct UncertainCall {
     /// Whether one of them may have been done: then nothing else is told of any later failure.
     may_have_happened: bool,
 }
 
-impl Doubt {
+impl UncertainCall {
     /// What is told of a call that ends without having been done for certain.
     pub(crate) fn told(self, error: LeaseError) -> LeaseError {
         if self.may_have_happened {

@@ -10,7 +10,7 @@
 mod model;
 mod threads;
 
-use super::{Cursor, CursorFull, Taken};
+use super::{Cursor, CursorFull, TakenNumber};
 use crate::block::{Block, MAX_COUNT};
 
 /// So that the third block is the first one after the wrap.
@@ -208,7 +208,7 @@ fn the_largest_block_is_used_to_its_last_number() {
     cursor.fill(block(1, MAX_COUNT), 0).unwrap();
     let batch = take_batch(&cursor, MAX_COUNT - 1, false);
     assert_eq!(batch, Some(vec![(first, MAX_COUNT - 1)]));
-    let last = Taken {
+    let last = TakenNumber {
         value: i64::MAX - 1,
         low_water: true,
     };

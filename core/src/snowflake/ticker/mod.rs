@@ -77,7 +77,7 @@ pub use owner::Closed;
 pub use refused::{Moment, NotOpened, Refused};
 pub use stamped::{Stamped, Stamps};
 
-use self::shape::{CLOSED, SPENT, Shape, Word, is_closed, is_spent};
+use self::shape::{CLOSED, SPENT, Shape, TickerWord, is_closed, is_spent};
 use super::layout::{High, Layout};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
@@ -88,7 +88,7 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 /// [`close`](Self::close) may be, too; they wait for one another, for some instructions.
 #[derive(Debug)]
 pub struct Ticker {
-    word: Word,
+    word: TickerWord,
     limit: AtomicU64,
     opening: AtomicU64,
     layout: Layout,
@@ -108,7 +108,7 @@ impl Ticker {
     #[must_use]
     pub fn new(layout: &Layout) -> Self {
         Self {
-            word: Word::new(CLOSED),
+            word: TickerWord::new(CLOSED),
             limit: AtomicU64::new(SPENT),
             opening: AtomicU64::new(0),
             layout: *layout,

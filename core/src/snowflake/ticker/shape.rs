@@ -21,7 +21,7 @@ pub(crate) struct Shape {
 /// There is no plain store: each change is a read-modify-write that acquires and releases.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(crate) struct Word(AtomicU64);
+pub(crate) struct TickerWord(AtomicU64);
 
 impl Shape {
     /// The shape for a layout. Of one that no definition has, it is some shape.
@@ -76,7 +76,7 @@ impl Shape {
     }
 }
 
-impl Word {
+impl TickerWord {
     /// A word to begin with.
     pub(crate) fn new(word: u64) -> Self {
         Self(AtomicU64::new(word))

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::progress::{Cut, Progress};
+use super::progress::{ConnectionProgress, Cut};
 use super::watch::Watch;
 
 /// Bytes that are read at once: the buffer is cleared for as many each time.
@@ -26,12 +26,12 @@ pub(crate) struct Guarded<T> {
     kept: Vec<u8>,
     is_turn_over: bool,
     end_of_head: EndOfHead,
-    progress: Rc<Progress>,
+    progress: Rc<ConnectionProgress>,
     watch: Rc<Watch>,
 }
 
 impl<T> Guarded<T> {
-    pub(crate) fn new(io: T, progress: Rc<Progress>, watch: Rc<Watch>) -> Self {
+    pub(crate) fn new(io: T, progress: Rc<ConnectionProgress>, watch: Rc<Watch>) -> Self {
         Self {
             io,
             kept: Vec::new(),
@@ -43,7 +43,7 @@ impl<T> Guarded<T> {
     }
 
     /// What moved on it.
-    pub(crate) fn progress(&self) -> &Rc<Progress> {
+    pub(crate) fn progress(&self) -> &Rc<ConnectionProgress> {
         &self.progress
     }
 

@@ -15,5 +15,5 @@ mod watch;
 pub(crate) use bounds::ConnectionBounds;
 pub(crate) use descriptors::make_room;
 pub(crate) use guarded::Guarded;
-pub(crate) use progress::{Answering, Body, Progress};
+pub(crate) use progress::{Answering, Body, ConnectionProgress};
 pub(crate) use watch::Watch;

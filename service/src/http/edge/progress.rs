@@ -69,7 +69,7 @@ pub(crate) enum Body {
 }
 
 /// A request is being answered, until this is dropped.
-pub(crate) struct Answering(Rc<Progress>);
+pub(crate) struct Answering(Rc<ConnectionProgress>);
 
 impl Answering {
     /// If the body is chunked, it was read to its end.
@@ -88,7 +88,7 @@ impl Drop for Answering {
 
 /// One connection, shared by its guard, the tick of its worker and who answers its requests.
 #[derive(Default)]
-pub(crate) struct Progress {
+pub(crate) struct ConnectionProgress {
     /// Bytes read since something was written last, or since an answer was begun.
     unread: Cell<usize>,
     /// When the first of the head came.
@@ -105,7 +105,7 @@ pub(crate) struct Progress {
     waker: RefCell<Option<Waker>>,
 }
 
-impl Progress {
+impl ConnectionProgress {
     pub(crate) fn new(now: u32) -> Self {
         let progress = Self::default();
         progress.moved.set(now);
@@ -300,7 +300,11 @@ mod tests {
     };
 
     /// The first cut at a tick from then on.
-    fn first_cut(progress: &Progress, from: u32, is_draining: bool) -> Option<(u32, Cut)> {
+    fn first_cut(
+        progress: &ConnectionProgress,
+        from: u32,
+        is_draining: bool,
+    ) -> Option<(u32, Cut)> {
         let deadlines = Deadlines::of(&BOUNDS);
         (from..1000).find_map(|now| {
             let cut = progress.verdict(&deadlines, now, is_draining)?;
@@ -310,18 +314,18 @@ mod tests {
 
     #[test]
     fn each_state_has_its_deadline_and_a_tick_more() {
-        let idle = Progress::new(0);
+        let idle = ConnectionProgress::new(0);
         assert_eq!(first_cut(&idle, 0, false), Some((76, Cut::Idle)));
-        let asking = Progress::new(0);
+        let asking = ConnectionProgress::new(0);
         asking.note_read(1, 3);
         assert_eq!(first_cut(&asking, 3, false), Some((9, Cut::Request)));
-        let asked = Rc::new(Progress::new(0));
+        let asked = Rc::new(ConnectionProgress::new(0));
         asked.note_read(1, 3);
         let answering = asked.answer(Body::Announced(100));
         asked.note_read(1, 7);
         assert_eq!(first_cut(&asked, 3, false), Some((24, Cut::Request)));
         drop(answering);
-        let stuck = Progress::new(0);
+        let stuck = ConnectionProgress::new(0);
         stuck.note_read(40, 1);
         stuck.note_not_written(5);
         assert_eq!(first_cut(&stuck, 5, false), Some((16, Cut::Reply)));
@@ -330,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_byte_more_is_no_progress_and_a_reply_is() {
-        let progress = Progress::new(0);
+        let progress = ConnectionProgress::new(0);
         for now in 0..5 {
             progress.note_read(1, now);
         }
@@ -342,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_reply_that_is_taken_slowly_is_not_cut_for_six_times_as_long() {
-        let progress = Progress::new(0);
+        let progress = ConnectionProgress::new(0);
         let deadlines = Deadlines::of(&BOUNDS);
         for now in (0..60).step_by(10) {
             progress.note_written(now);

@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::bounds::ConnectionBounds;
 use super::guarded::Guarded;
-use super::progress::{Cut, Deadlines, Progress};
+use super::progress::{ConnectionProgress, Cut, Deadlines};
 
 /// How often connections are looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ pub(crate) struct Watch {
     is_off: bool,
     now: Cell<u32>,
     is_crowded: Cell<bool>,
-    connections: RefCell<Vec<Rc<Progress>>>,
+    connections: RefCell<Vec<Rc<ConnectionProgress>>>,
     metrics: ConnectionsMetrics,
 }
 
@@ -62,7 +62,7 @@ impl Watch {
 
     /// Takes a new connection under guard.
     pub(crate) fn guard<T>(self: &Rc<Self>, io: T) -> Guarded<T> {
-        let progress = Rc::new(Progress::new(self.now.get()));
+        let progress = Rc::new(ConnectionProgress::new(self.now.get()));
         self.connections.borrow_mut().push(Rc::clone(&progress));
         self.metrics.open.increment(1.0);
         Guarded::new(io, progress, Rc::clone(self))
@@ -118,12 +118,17 @@ impl Watch {
         self.is_crowded.set(n_open * 20 >= self.limit * 19);
         let n_kept = self.limit * 9 / 10;
         if n_open > n_kept {
-            let idle = longest(&connections, now, n_open - n_kept, Progress::idle_since);
+            let idle = longest(
+                &connections,
+                now,
+                n_open - n_kept,
+                ConnectionProgress::idle_since,
+            );
             for progress in &idle {
                 progress.end(Cut::Crowded);
             }
             let n_more = n_open - n_kept - idle.len();
-            for progress in longest(&connections, now, n_more, Progress::asking_since) {
+            for progress in longest(&connections, now, n_more, ConnectionProgress::asking_since) {
                 self.count(Cut::Request);
                 progress.end(Cut::Request);
             }
@@ -134,12 +139,12 @@ impl Watch {
 /// Those `n` connections of which it has been so longest, for a tick at least; fewer where it is so
 /// of fewer.
 fn longest(
-    connections: &[Rc<Progress>],
+    connections: &[Rc<ConnectionProgress>],
     now: u32,
     n: usize,
-    since: impl Fn(&Progress) -> Option<u32>,
-) -> Vec<&Progress> {
-    let mut found: Vec<(u32, &Progress)> = connections
+    since: impl Fn(&ConnectionProgress) -> Option<u32>,
+) -> Vec<&ConnectionProgress> {
+    let mut found: Vec<(u32, &ConnectionProgress)> = connections
         .iter()
         .filter_map(|progress| {
             let ticks = now.wrapping_sub(since(progress)?);

@@ -157,7 +157,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use odometer_core::name::SequenceName;
-    use odometer_core::snowflake::{High, Layout, Unit};
+    use odometer_core::snowflake::{High, Layout, LayoutUnit};
     use odometer_core::{
         definition::{Definition, Kind, Order},
         format::Overflow,
@@ -374,7 +374,7 @@ mod tests {
             ("PeriodKind", words::<PeriodKind>()),
             ("Overflow", words::<Overflow>()),
             ("LayoutHigh", words::<High>()),
-            ("LayoutUnit", words::<Unit>()),
+            ("LayoutUnit", words::<LayoutUnit>()),
         ] {
             let described = schemas[name]["enum"].as_array().unwrap().iter();
             let described: BTreeSet<String> = described

@@ -99,7 +99,7 @@ pub(crate) struct Listing {
 
 /// The media types a number can be given in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum MediaType {
     Json,
     Text,
 }
@@ -139,7 +139,7 @@ const NOT_UTF_8: &str = "The name in the path is not UTF-8. A name is 1 to 128 o
 
 /// Reads the query of `next`.
 pub(crate) fn next(query: Option<&str>) -> Result<Next, Problem> {
-    let given = Given::read(query, &["count", "period", "contiguous", "ids"])?;
+    let given = Parameters::read(query, &["count", "period", "contiguous", "ids"])?;
     let period = given.period()?;
     let count = given.get("count").map(count).transpose()?;
     Ok(Next {
@@ -152,7 +152,7 @@ pub(crate) fn next(query: Option<&str>) -> Result<Next, Problem> {
 
 /// Reads the query of `blocks`.
 pub(crate) fn blocks(query: Option<&str>) -> Result<Blocks, Problem> {
-    let given = Given::read(query, &["size", "period"])?;
+    let given = Parameters::read(query, &["size", "period"])?;
     let period = given.period()?;
     let size = given.get("size").and_then(digits).filter(|size| *size > 0);
     let size = size.map(BlockSize).ok_or_else(|| {
@@ -164,7 +164,7 @@ pub(crate) fn blocks(query: Option<&str>) -> Result<Blocks, Problem> {
 
 /// Reads the query of the list of sequences.
 pub(crate) fn listing(query: Option<&str>) -> Result<Listing, Problem> {
-    let given = Given::read(query, &["prefix", "after", "limit"])?;
+    let given = Parameters::read(query, &["prefix", "after", "limit"])?;
     Ok(Listing {
         prefix: given.beginning("prefix")?,
         after: given.beginning("after")?,
@@ -185,7 +185,7 @@ pub(crate) struct LiveQuery {
 
 /// Reads the query of the list of names in memory.
 pub(crate) fn live(query: Option<&str>) -> Result<LiveQuery, Problem> {
-    let given = Given::read(query, &["contains", "after", "limit"])?;
+    let given = Parameters::read(query, &["contains", "after", "limit"])?;
     Ok(LiveQuery {
         contains: given.middle("contains")?,
         after: given.beginning("after")?,
@@ -204,7 +204,7 @@ pub(crate) struct Explain {
 
 /// Reads the query of `explain`.
 pub(crate) fn explain(query: Option<&str>) -> Result<Explain, Problem> {
-    let given = Given::read(query, &["id", "period"])?;
+    let given = Parameters::read(query, &["id", "period"])?;
     let period = given.period()?;
     let id = given.get("id").ok_or_else(|| {
         let detail = "`id` says which number is asked about, as in `?id=42`.";
@@ -216,17 +216,17 @@ pub(crate) fn explain(query: Option<&str>) -> Result<Explain, Problem> {
 
 /// Reads the query of a call that takes a period alone.
 pub(crate) fn period(query: Option<&str>) -> Result<Option<Period>, Problem> {
-    Given::read(query, &["period"])?.period()
+    Parameters::read(query, &["period"])?.period()
 }
 
 /// Refuses a query where a call takes none.
 pub(crate) fn no_query(query: Option<&str>) -> Result<(), Problem> {
-    Given::read(query, &[]).map(|_| ())
+    Parameters::read(query, &[]).map(|_| ())
 }
 
 /// Reads the query of a change of a definition: whether it is only to be checked.
 pub(crate) fn dry_run(query: Option<&str>) -> Result<bool, Problem> {
-    let given = Given::read(query, &["dry_run"])?;
+    let given = Parameters::read(query, &["dry_run"])?;
     Ok(given.flag("dry_run")?.unwrap_or(false))
 }
 
@@ -359,7 +359,7 @@ pub(crate) fn printed(body: &[u8]) -> Result<String, Problem> {
 
 /// Whether the caller wants text rather than JSON: only where `text/plain` is named, and neither
 /// JSON nor the rest is preferred to it.
-pub(crate) fn wanted(headers: &HeaderMap) -> Wanted {
+pub(crate) fn wanted(headers: &HeaderMap) -> MediaType {
     let mut text = 0;
     let mut json = 0;
     let mut any = 0;
@@ -378,9 +378,9 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Wanted {
         *seen = weight.max(*seen);
     }
     if text > json && text >= any {
-        Wanted::Text
+        MediaType::Text
     } else {
-        Wanted::Json
+        MediaType::Json
     }
 }
 
@@ -460,9 +460,9 @@ fn digits(text: &str) -> Option<u64> {
 }
 
 /// Parameters that are known, each given once.
-struct Given<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+struct Parameters<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
-impl<'a> Given<'a> {
+impl<'a> Parameters<'a> {
     fn read(query: Option<&'a str>, known: &[&str]) -> Result<Self, Problem> {
         let mut given = Vec::new();
         for (key, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {

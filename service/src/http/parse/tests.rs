@@ -255,20 +255,20 @@ fn a_part_of_a_name_is_what_a_name_can_hold() {
 #[test]
 fn text_is_given_where_it_is_preferred() {
     for (accept, expected) in [
-        ("text/plain", Wanted::Text),
-        ("Text/Plain; charset=utf-8", Wanted::Text),
-        ("text/plain, */*", Wanted::Text),
-        ("text/plain;q=0.9, application/json;q=0.1", Wanted::Text),
-        ("*/*", Wanted::Json),
-        ("", Wanted::Json),
-        ("text/*", Wanted::Json),
-        ("text/html", Wanted::Json),
-        ("application/json", Wanted::Json),
-        ("application/json, text/plain, */*", Wanted::Json),
-        ("text/plain, application/json", Wanted::Json),
-        ("text/plain;q=0", Wanted::Json),
-        ("text/plain;q=0.1, */*", Wanted::Json),
-        ("text/plain;q=abc", Wanted::Json),
+        ("text/plain", MediaType::Text),
+        ("Text/Plain; charset=utf-8", MediaType::Text),
+        ("text/plain, */*", MediaType::Text),
+        ("text/plain;q=0.9, application/json;q=0.1", MediaType::Text),
+        ("*/*", MediaType::Json),
+        ("", MediaType::Json),
+        ("text/*", MediaType::Json),
+        ("text/html", MediaType::Json),
+        ("application/json", MediaType::Json),
+        ("application/json, text/plain, */*", MediaType::Json),
+        ("text/plain, application/json", MediaType::Json),
+        ("text/plain;q=0", MediaType::Json),
+        ("text/plain;q=0.1, */*", MediaType::Json),
+        ("text/plain;q=abc", MediaType::Json),
     ] {
         assert_eq!(
             wanted(&headers(&[("accept", accept)])),
@@ -276,9 +276,9 @@ fn text_is_given_where_it_is_preferred() {
             "{accept}"
         );
     }
-    assert_eq!(wanted(&headers(&[])), Wanted::Json);
+    assert_eq!(wanted(&headers(&[])), MediaType::Json);
     let twice = headers(&[("accept", "text/html"), ("accept", "text/plain")]);
-    assert_eq!(wanted(&twice), Wanted::Text);
+    assert_eq!(wanted(&twice), MediaType::Text);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use odometer_sequence::workers::{LONGEST_TTL, MOST_BITS, MOST_LISTED, WorkerWant
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{Code, Given, Problem, Whole, cut, digits, single};
+use super::{Code, Parameters, Problem, Whole, cut, digits, single};
 
 /// What a holder shows.
 const TOKEN: HeaderName = HeaderName::from_static("odometer-lease");
@@ -95,7 +95,7 @@ pub(crate) fn end(body: &[u8]) -> Result<Option<i64>, Problem> {
 
 /// Reads the query of a listing.
 pub(crate) fn listed(query: Option<&str>) -> Result<Listed, Problem> {
-    let given = Given::read(query, &["after", "limit"])?;
+    let given = Parameters::read(query, &["after", "limit"])?;
     let limit = match given.get("limit") {
         None => MOST_LISTED,
         Some(text) => digits(text)

@@ -14,12 +14,12 @@ use odometer_core::{
 };
 
 use super::{
-    agreement::{Found, Verdict, verdict},
+    agreement::{MajorityAnswer, MemberEntry, verdict},
     store::Striped,
 };
 use crate::{
-    JournalBlock, Listed, Page, SeenCounter, Trace, database::Database, error::StoreError,
-    journal::recent, outcome::BLOCKS_SHOWN,
+    JournalBlock, NumberTrace, Page, SeenCounter, SequenceSummary, database::Database,
+    error::StoreError, journal::recent, outcome::BLOCKS_SHOWN,
 };
 
 impl Striped {
@@ -78,10 +78,10 @@ impl Striped {
             .each(|database| async move { database.list(prefix, after, limit).await })
             .await?;
         let has_more = pages.iter().any(|page| page.next.is_some());
-        let mut merged: BTreeMap<String, Listed> = BTreeMap::new();
+        let mut merged: BTreeMap<String, SequenceSummary> = BTreeMap::new();
         for listed in pages.into_iter().flat_map(|page| page.sequences) {
             let name = listed.name.as_str().to_owned();
-            let is_newer = |known: &Listed| listed.version > known.version;
+            let is_newer = |known: &SequenceSummary| listed.version > known.version;
             if merged.get(&name).is_none_or(is_newer) {
                 merged.insert(name, listed);
             }
@@ -94,7 +94,7 @@ impl Striped {
     pub(crate) async fn look_up(
         &self,
         key: &CounterKey,
-    ) -> Result<(Listed, Option<SeenCounter>), StoreError> {
+    ) -> Result<(SequenceSummary, Option<SeenCounter>), StoreError> {
         let (newest, alike) = self.look(key).await?;
         if is_removed(&alike, &key.period) {
             return Err(StoreError::PeriodRemoved);
@@ -109,7 +109,7 @@ impl Striped {
             next_value: remembered.map_or(read, |remembered| read.max(remembered)),
             version: 0,
         });
-        let listed = Listed {
+        let listed = SequenceSummary {
             name: key.sequence.clone(),
             state: newest.standing.state.clone(),
             version: newest.version(),
@@ -130,25 +130,25 @@ impl Striped {
     }
 
     /// The newest that the databases have of a name, and what is of the same sequence.
-    async fn look(&self, key: &CounterKey) -> Result<(Found, Vec<Found>), StoreError> {
+    async fn look(&self, key: &CounterKey) -> Result<(MemberEntry, Vec<MemberEntry>), StoreError> {
         let until = Instant::now() + self.bounds.deadline;
         let answers = self.ask_all_of(key, until).await;
         let known = self.agreements.get(&key.sequence);
         let decided = match verdict(&answers, self.members.len()) {
-            Verdict::Decided(found) => Some(found),
-            Verdict::Unborn => return Err(StoreError::NotFound),
-            Verdict::Begun(_) if known.is_none() => return Err(StoreError::NotFound),
-            Verdict::Begun(_) | Verdict::Unknown => None,
+            MajorityAnswer::Decided(found) => Some(found),
+            MajorityAnswer::Unborn => return Err(StoreError::NotFound),
+            MajorityAnswer::Begun(_) if known.is_none() => return Err(StoreError::NotFound),
+            MajorityAnswer::Begun(_) | MajorityAnswer::Unknown => None,
         };
-        let is_of_it = |found: &&Found| match (&decided, &known) {
+        let is_of_it = |found: &&MemberEntry| match (&decided, &known) {
             (Some(decided), _) => {
                 let agreed = &decided.definition;
-                crate::reservation::guide::counts_alike(agreed, &found.definition)
+                crate::reservation::stripe_constraints::counts_alike(agreed, &found.definition)
             }
             (None, Some(known)) => known.is_like(&found.definition),
             (None, None) => false,
         };
-        let alike: Vec<Found> = answers.found.iter().filter(is_of_it).cloned().collect();
+        let alike: Vec<MemberEntry> = answers.found.iter().filter(is_of_it).cloned().collect();
         let newest = alike.iter().max_by_key(|found| found.version()).cloned();
         match newest {
             Some(newest) if newest.is_claim() => {
@@ -178,7 +178,11 @@ impl Striped {
     }
 
     /// What is known of one number, by the database that has it.
-    pub(crate) async fn trace(&self, key: &CounterKey, value: i64) -> Result<Trace, StoreError> {
+    pub(crate) async fn trace(
+        &self,
+        key: &CounterKey,
+        value: i64,
+    ) -> Result<NumberTrace, StoreError> {
         let (newest, _alike) = self.look(&CounterKey::whole(key.sequence.clone())).await?;
         let stripe = self.member(0)?.database.identity.stripe;
         // One that nobody has was reserved nowhere, as any of them can tell.
@@ -202,6 +206,6 @@ impl Striped {
 }
 
 /// Whether one of the databases has removed a period.
-fn is_removed(alike: &[Found], period: &Period) -> bool {
+fn is_removed(alike: &[MemberEntry], period: &Period) -> bool {
     alike.iter().any(|found| found.standing.has_removed(period))
 }

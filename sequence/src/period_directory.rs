@@ -29,8 +29,8 @@ const PART: usize = 8;
 pub(crate) const BETWEEN_TWO_LOOKS: Duration = Duration::from_millis(5);
 
 /// Where the numbers of a sequence with periods come from.
-pub(crate) struct Periods {
-    rule: Rule,
+pub(crate) struct PeriodDirectory {
+    rule: PeriodRule,
     definition: ArcSwap<Definition>,
     /// That of the present, as it last was; only with a calendar.
     current: ArcSwapOption<Issuer>,
@@ -48,7 +48,7 @@ pub(crate) type Place = OwnedSemaphorePermit;
 pub(crate) type Looker = OwnedSemaphorePermit;
 
 /// What a caller's period is judged by.
-enum Rule {
+enum PeriodRule {
     Calendar(Box<Calendar>),
     Keyed,
 }
@@ -79,12 +79,12 @@ struct Member {
 pub(crate) struct Chosen {
     pub(crate) period: Period,
     /// When it is; `None` for a caller's key.
-    pub(crate) span: Option<Span>,
+    pub(crate) span: Option<PeriodSpan>,
 }
 
 /// From one millisecond of the Unix epoch on, up to but without another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct PeriodSpan {
     pub(crate) from_ms: i64,
     pub(crate) until_ms: i64,
 }
@@ -135,7 +135,7 @@ impl Members {
     }
 }
 
-impl Span {
+impl PeriodSpan {
     pub(crate) fn contains(self, now_ms: i64) -> bool {
         (self.from_ms..self.until_ms).contains(&now_ms)
     }
@@ -154,7 +154,7 @@ impl From<CalendarPeriod> for Chosen {
     fn from(of: CalendarPeriod) -> Self {
         Self {
             period: of.period,
-            span: Some(Span {
+            span: Some(PeriodSpan {
                 from_ms: of.from_ms,
                 until_ms: of.until_ms,
             }),
@@ -162,14 +162,14 @@ impl From<CalendarPeriod> for Chosen {
     }
 }
 
-impl Periods {
+impl PeriodDirectory {
     /// `None` for a sequence that counts without periods.
     pub(crate) fn of(definition: &Arc<Definition>) -> Option<Self> {
         let rule = match definition.period {
             PeriodKind::None => return None,
-            PeriodKind::Keyed => Rule::Keyed,
+            PeriodKind::Keyed => PeriodRule::Keyed,
             PeriodKind::Day | PeriodKind::Week | PeriodKind::Month | PeriodKind::Year => {
-                Rule::Calendar(Box::new(Calendar::of(definition)?))
+                PeriodRule::Calendar(Box::new(Calendar::of(definition)?))
             }
         };
         Some(Self {
@@ -203,13 +203,13 @@ impl Periods {
         now_ms: i64,
     ) -> Result<Chosen, SequenceError> {
         match (&self.rule, asked) {
-            (Rule::Keyed, None) => Err(SequenceError::PeriodNeeded),
-            (Rule::Keyed, Some(key)) => Ok(Chosen {
+            (PeriodRule::Keyed, None) => Err(SequenceError::PeriodNeeded),
+            (PeriodRule::Keyed, Some(key)) => Ok(Chosen {
                 period: key.clone(),
                 span: None,
             }),
-            (Rule::Calendar(calendar), None) => Ok(calendar.at(now_ms).into()),
-            (Rule::Calendar(calendar), Some(label)) => {
+            (PeriodRule::Calendar(calendar), None) => Ok(calendar.at(now_ms).into()),
+            (PeriodRule::Calendar(calendar), Some(label)) => {
                 let named = calendar.named(label.as_str())?;
                 let definition = self.definition.load();
                 let (back, ahead) = (definition.period_back, definition.period_ahead);
@@ -229,14 +229,14 @@ impl Periods {
     /// The period of the present; `None` for callers' keys.
     pub(crate) fn now(&self, now_ms: i64) -> Option<Period> {
         match &self.rule {
-            Rule::Calendar(calendar) => Some(calendar.at(now_ms).period),
-            Rule::Keyed => None,
+            PeriodRule::Calendar(calendar) => Some(calendar.at(now_ms).period),
+            PeriodRule::Keyed => None,
         }
     }
 
     /// Refuses what is no period of the sequence, whenever that is.
     pub(crate) fn check(&self, period: &Period) -> Result<(), SequenceError> {
-        if let Rule::Calendar(calendar) = &self.rule {
+        if let PeriodRule::Calendar(calendar) = &self.rule {
             calendar.named(period.as_str())?;
         }
         Ok(())
@@ -245,8 +245,8 @@ impl Periods {
     /// The period after the one that ends then; `None` for callers' keys.
     pub(crate) fn next(&self, until_ms: i64) -> Option<Chosen> {
         match &self.rule {
-            Rule::Calendar(calendar) => Some(calendar.at(until_ms).into()),
-            Rule::Keyed => None,
+            PeriodRule::Calendar(calendar) => Some(calendar.at(until_ms).into()),
+            PeriodRule::Keyed => None,
         }
     }
 
@@ -257,7 +257,7 @@ impl Periods {
         if let Some(issuer) = self.current.load_full().filter(is_present) {
             return Some(issuer);
         }
-        let Rule::Calendar(calendar) = &self.rule else {
+        let PeriodRule::Calendar(calendar) = &self.rule else {
             return None;
         };
         let period = calendar.at(now_ms).period;
@@ -395,12 +395,12 @@ impl Periods {
 mod tests {
     use odometer_core::{name::SequenceName, period::CounterKey};
 
-    use super::*;
+    use crate::period_directory::*;
 
     const LIMIT: usize = 16;
 
-    fn keyed() -> Periods {
-        Periods::of(&Arc::new(Definition {
+    fn keyed() -> PeriodDirectory {
+        PeriodDirectory::of(&Arc::new(Definition {
             period: PeriodKind::Keyed,
             ..Definition::default()
         }))
@@ -408,7 +408,7 @@ mod tests {
     }
 
     /// Lets a key in, and says which should leave.
-    fn admit(periods: &Periods, key: usize) -> Vec<String> {
+    fn admit(periods: &PeriodDirectory, key: usize) -> Vec<String> {
         let period = Period::parse(&format!("key-{key:03}")).unwrap();
         let key = CounterKey {
             sequence: SequenceName::parse("many").unwrap(),

@@ -16,10 +16,10 @@ use crate::{
     database::Database,
     error::StoreError,
     journal::recent,
-    near,
-    outcome::{BLOCKS_SHOWN, JournalBlock, Listed, Page},
+    outcome::{BLOCKS_SHOWN, JournalBlock, Page, SequenceSummary},
     repeat::Repeat,
     rows::{catalog, counter::SeenCounter},
+    suggestions,
 };
 
 /// By which the log calls what happens here.
@@ -29,7 +29,7 @@ impl Database {
     /// Names of live sequences that a caller of `name` may have meant, found in bounded time.
     pub(crate) async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
         let name = name.clone();
-        let search = |database| async move { near::search(&database, name.as_str()).await };
+        let search = |database| async move { suggestions::search(&database, name.as_str()).await };
         let until = Instant::now() + patience;
         // A suggestion is a courtesy: without the database there is none.
         self.connection.run(until, search).await.unwrap_or_default()
@@ -71,14 +71,14 @@ impl Database {
     pub(crate) async fn look_up(
         &self,
         key: &CounterKey,
-    ) -> Result<(Listed, Option<SeenCounter>), StoreError> {
+    ) -> Result<(SequenceSummary, Option<SeenCounter>), StoreError> {
         let standing = self.standing_of(key).await?;
         let definition = self.definition_of(&standing)?;
         if standing.has_removed(&key.period) {
             return Err(StoreError::PeriodRemoved);
         }
         let seen = standing.counter().map(|counter| counter.seen);
-        let listed = Listed {
+        let listed = SequenceSummary {
             name: key.sequence.clone(),
             state: standing.state,
             definition: Arc::new(definition),
@@ -148,9 +148,9 @@ fn not_listed(failure: &StatementFailure) -> StoreError {
     StoreError::Unavailable
 }
 
-fn listed(row: entity::sequence::Model, store: &str) -> Result<Listed, StoreError> {
+fn listed(row: entity::sequence::Model, store: &str) -> Result<SequenceSummary, StoreError> {
     let broken = |error: String| StoreError::Broken(format!("sequence `{}`: {error}", row.name));
-    Ok(Listed {
+    Ok(SequenceSummary {
         name: SequenceName::parse(&row.name).map_err(|error| broken(error.to_string()))?,
         definition: Arc::new(
             catalog::read_definition(&row.definition, store)

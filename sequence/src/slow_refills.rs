@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use odometer_process::log_throttle::LogThrottle;
-use odometer_store::{Course, StoreError, Unpublished};
+use odometer_store::{ReservationProgress, StoreError, Unpublished};
 
 use crate::actor::SequenceActor;
 #[cfg(feature = "otlp")]
@@ -35,7 +35,11 @@ impl SlowRefills {
 
 impl SequenceActor {
     /// Says in the log what took long, while its callers still wait; a collector is told of all.
-    pub(crate) fn tell_of(&self, course: &Course, outcome: &Result<Unpublished, StoreError>) {
+    pub(crate) fn tell_of(
+        &self,
+        course: &ReservationProgress,
+        outcome: &Result<Unpublished, StoreError>,
+    ) {
         let (lasted, slow) = (course.lasted(), &self.shared.slow_refills);
         #[cfg(feature = "otlp")]
         {
@@ -85,7 +89,7 @@ fn in_words(outcome: &Result<Unpublished, StoreError>) -> (&'static str, Option<
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::slow_refills::*;
 
     #[test]
     fn what_lasts_as_long_as_the_threshold_is_slow() {

@@ -9,7 +9,7 @@ use odometer_core::{
 use odometer_store::StoreHealth;
 
 use crate::{
-    description::{LivePage, LiveSequence, State, Watched},
+    description::{CounterStatus, LivePage, LiveSequence, Watched},
     directory::{Directory, asked_for},
     error::SequenceError,
     issuer::Issuer,
@@ -117,7 +117,7 @@ impl Shared {
             // Of keys none is the present one: these are the sums of all.
             (Some(members), _) if key.period.is_none() => sum_of(members),
             (_, Some(issuer)) => (issuer.state(), issuer.remaining()),
-            (_, None) => (State::default(), 0),
+            (_, None) => (CounterStatus::default(), 0),
         };
         state.period = key.period;
         Ok(Some(LiveSequence {
@@ -132,13 +132,13 @@ impl Shared {
     }
 }
 
-fn sum_of(members: &[Arc<Issuer>]) -> (State, u64) {
+fn sum_of(members: &[Arc<Issuer>]) -> (CounterStatus, u64) {
     let n_remaining = members
         .iter()
         .fold(0_u64, |sum, member| sum.saturating_add(member.remaining()));
-    let state = State {
+    let state = CounterStatus {
         rate: members.iter().map(|member| member.rate()).sum(),
-        ..State::default()
+        ..CounterStatus::default()
     };
     (state, n_remaining)
 }

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     lease::{LeaseError, LeaseKey},
-    uncertainty::Doubt,
+    uncertainty::UncertainCall,
 };
 use crate::database::Database;
 
@@ -42,7 +42,8 @@ async fn take_back_within(database: Weak<Database>, key: LeaseKey, from_ms: i64,
         };
         let grace = alive.settings.statement.timeout * GRACE;
         let until = Instant::now() + alive.settings.deadline;
-        let ending = alive.give_back_lease(&key, Some(from_ms), until, Doubt::default(), None);
+        let ending =
+            alive.give_back_lease(&key, Some(from_ms), until, UncertainCall::default(), None);
         match ending.await {
             Ok(()) => return,
             Err(LeaseError::Lost) if since.elapsed() >= grace => return,

@@ -9,25 +9,25 @@ use odometer_core::{
 use odometer_process::metrics::AbandonedCause;
 
 use super::{
-    flight::{FULL_AGAIN, Flight, Next},
     row::Opening,
-    scripts::{self, Standing},
-    window::{Fallen, Window},
+    scripts::{self, WindowState},
+    strict_reservation::{FULL_AGAIN, StepOutcome, StrictReservation},
+    window::{Fallen, OpenWindow},
 };
-use crate::{error::StoreError, reservation::look::Looked};
+use crate::{error::StoreError, reservation::counter_read::Looked};
 
 /// How long a window that is in the row and not in Redis may be on its way there.
 const ON_ITS_WAY: Duration = Duration::from_millis(30);
 
-impl Flight<'_> {
+impl StrictReservation<'_> {
     /// The row's window is not one to step in.
     pub(crate) async fn next_window(
         &mut self,
-        standing: Option<Standing>,
+        standing: Option<WindowState>,
         looked: Looked,
         generation: u64,
         epoch: u64,
-    ) -> Result<Next, StoreError> {
+    ) -> Result<StepOutcome, StoreError> {
         let in_row = looked.window;
         let was_installed = standing.is_some_and(|there| there.window == in_row.number)
             || self.counter.has_used(in_row.number);
@@ -36,20 +36,20 @@ impl Flight<'_> {
             self.awaited = Some(in_row.number);
             self.sleep(ON_ITS_WAY.mul_f64(rand::random_range(0.7..1.3)))
                 .await;
-            return Ok(Next::Again);
+            return Ok(StepOutcome::Again);
         }
         if self.is_leased() {
             if in_row.is_open {
                 self.close(in_row.number).await?;
                 self.fall("the open window is not in Redis");
-                return Ok(Next::Again);
+                return Ok(StepOutcome::Again);
             }
             let version = looked.known.definition_version;
             let was_closed_by_another = self.counter.has_fallen() == Fallen::No
                 && self.counter.was_last(in_row.number, version);
             if was_closed_by_another {
                 self.fall("another replica closed the window");
-                return Ok(Next::Again);
+                return Ok(StepOutcome::Again);
             }
             self.wait_for_leases(in_row.number).await?;
         }
@@ -66,7 +66,7 @@ impl Flight<'_> {
         looked: Looked,
         generation: u64,
         epoch: u64,
-    ) -> Result<Next, StoreError> {
+    ) -> Result<StepOutcome, StoreError> {
         let known = looked.known;
         let left = known.definition.left(known.seen.next_value);
         self.check_limit(left)?;
@@ -89,7 +89,7 @@ impl Flight<'_> {
             .run(self.until, |connection| row.open(connection, opening));
         let after = match opening.await {
             Ok(Some(after)) => after,
-            Ok(None) => return Ok(Next::AfterPause),
+            Ok(None) => return Ok(StepOutcome::AfterPause),
             Err(failure) => return self.failed(&failure, count),
         };
         database.metrics.reserved.increment(1);
@@ -99,7 +99,7 @@ impl Flight<'_> {
         let mut known = known;
         known.seen = after;
         known.revision = known.revision.saturating_add(1);
-        let window = Window {
+        let window = OpenWindow {
             number: looked.window.number.saturating_add(1),
             base,
             used: 0,
@@ -112,7 +112,7 @@ impl Flight<'_> {
     }
 
     /// Sent once: a window of which it is not known that it was installed is never stepped in.
-    async fn install(&mut self, window: Window, epoch: u64) -> Result<Next, StoreError> {
+    async fn install(&mut self, window: OpenWindow, epoch: u64) -> Result<StepOutcome, StoreError> {
         let mut install = scripts::INSTALL.key(&self.redis_key);
         install
             .arg(window.number)
@@ -127,7 +127,7 @@ impl Flight<'_> {
             }
             Ok(_) => {
                 self.abandon(AbandonedCause::Window, window.cap);
-                Ok(Next::AfterPause)
+                Ok(StepOutcome::AfterPause)
             }
             Err(_) => {
                 self.abandon(AbandonedCause::Window, window.cap);
@@ -153,7 +153,7 @@ impl Flight<'_> {
 
 /// Numbers of the row's last window that nobody will have once the next one is open, as far as what
 /// stands in Redis can be believed.
-fn rest_of(there: Standing, looked: &Looked) -> Option<u64> {
+fn rest_of(there: WindowState, looked: &Looked) -> Option<u64> {
     let in_row = looked.window;
     if !there.is_ours || there.window != in_row.number {
         return None;

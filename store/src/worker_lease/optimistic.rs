@@ -11,11 +11,11 @@ use std::{
 use entity::worker_lease;
 
 use super::{
-    holding::Renewal,
-    lease::{Choice, LeaseError, LeaseKey, Pool, WorkerLease, millis},
-    leasing::Asking,
-    statements::{Ground, Written},
-    uncertainty::{Clocks, Doubt, Stop, signed, unsigned},
+    grant::Asking,
+    lease::{LeaseError, LeaseGrant, LeaseKey, WorkerChoice, WorkerPool, millis},
+    renewal::Renewal,
+    statements::{LeaseBaseline, LeaseWrite},
+    uncertainty::{LeaseAttemptError, SentAt, UncertainCall, signed, unsigned},
 };
 use crate::database::Database;
 
@@ -33,7 +33,7 @@ impl Database {
     pub(crate) async fn lease_first(
         self: &Arc<Self>,
         asking: &mut Asking,
-    ) -> Result<Option<WorkerLease>, LeaseError> {
+    ) -> Result<Option<LeaseGrant>, LeaseError> {
         let first = self.lease_at_once(asking).await;
         let leased = self.followed(first, &mut asking.doubt);
         match &leased {
@@ -50,8 +50,8 @@ impl Database {
         key: &LeaseKey,
         ttl: Option<Duration>,
         until: Instant,
-        doubt: &mut Doubt,
-    ) -> Result<Option<WorkerLease>, LeaseError> {
+        doubt: &mut UncertainCall,
+    ) -> Result<Option<LeaseGrant>, LeaseError> {
         let renewed = self.renew_at_once(key, ttl, until).await;
         let renewed = self.followed(renewed, doubt)?;
         if let Some(lease) = &renewed {
@@ -66,7 +66,7 @@ impl Database {
         key: &LeaseKey,
         unused_from_ms: Option<i64>,
         until: Instant,
-        doubt: &mut Doubt,
+        doubt: &mut UncertainCall,
     ) -> Result<First, LeaseError> {
         let ended = self.end_at_once(key, unused_from_ms, until).await;
         let ended = self.followed(ended.map(Some), doubt)?;
@@ -76,14 +76,14 @@ impl Database {
     /// What a first attempt came to; `None` where others follow it.
     fn followed<T>(
         &self,
-        first: Result<Option<T>, Stop>,
-        doubt: &mut Doubt,
+        first: Result<Option<T>, LeaseAttemptError>,
+        doubt: &mut UncertainCall,
     ) -> Result<Option<T>, LeaseError> {
         match first {
             Ok(done) => Ok(done),
-            Err(Stop::Conflict) => Ok(None),
-            Err(Stop::Told(error)) => Err(error),
-            Err(Stop::Failed(failure)) => self.judge(&failure, doubt).map(|()| None),
+            Err(LeaseAttemptError::Conflict) => Ok(None),
+            Err(LeaseAttemptError::Told(error)) => Err(error),
+            Err(LeaseAttemptError::Failed(failure)) => self.judge(&failure, doubt).map(|()| None),
         }
     }
 
@@ -91,13 +91,13 @@ impl Database {
     pub(crate) async fn lease_at_once(
         self: &Arc<Self>,
         asking: &mut Asking,
-    ) -> Result<Option<WorkerLease>, Stop> {
+    ) -> Result<Option<LeaseGrant>, LeaseAttemptError> {
         self.know_leases(asking.until).await?;
         let wanted = &asking.wanted;
-        if !asking.is_first() || wanted.choice != Choice::Any {
+        if !asking.is_first() || wanted.choice != WorkerChoice::Any {
             return Ok(None);
         }
-        let (clocks, witness, pool) = (Clocks::read(), self.witness()?, wanted.pool.key());
+        let (clocks, witness, pool) = (SentAt::read(), self.witness()?, wanted.pool.key());
         let era = witness.era();
         let former = self.known.former(&pool, &wanted.holder, era);
         let (Some(row), Some(moment), Some(footing)) = (
@@ -107,7 +107,7 @@ impl Database {
         ) else {
             return Ok(None);
         };
-        let is_named = matches!(wanted.pool, Pool::Named(_));
+        let is_named = matches!(wanted.pool, WorkerPool::Named(_));
         let from_ms = footing.unused_from_ms(is_named, Some(&row), moment.earliest_ms);
         let until_ms = clocks.until(moment.latest_ms, wanted.ttl);
         // One that rests still may not be the best, and one without time is none.
@@ -117,7 +117,7 @@ impl Database {
         if unsigned(row.bits) != wanted.bits || !is_usable {
             return Ok(None);
         }
-        let written = Written {
+        let written = LeaseWrite {
             pool,
             worker: unsigned(row.worker),
             bits: wanted.bits,
@@ -132,7 +132,7 @@ impl Database {
             moment: Some(moment),
             witness,
         };
-        let ground = Ground {
+        let ground = LeaseBaseline {
             stripe: self.identity.stripe,
             recovered_at: footing.recovered_at,
         };
@@ -140,7 +140,7 @@ impl Database {
         let taking = self.write(asking, clocks, skew_ms, (written, ground), false);
         match taking.await {
             Ok(lease) => Ok(Some(lease)),
-            Err(Stop::Conflict) => {
+            Err(LeaseAttemptError::Conflict) => {
                 self.known.forget(&row.pool, row.worker, row.version);
                 Ok(None)
             }
@@ -154,9 +154,9 @@ impl Database {
         key: &LeaseKey,
         ttl: Option<Duration>,
         until: Instant,
-    ) -> Result<Option<WorkerLease>, Stop> {
+    ) -> Result<Option<LeaseGrant>, LeaseAttemptError> {
         self.know_leases(until).await?;
-        let (clocks, witness) = (Clocks::read(), self.witness()?);
+        let (clocks, witness) = (SentAt::read(), self.witness()?);
         let row = self.held(key, witness.era());
         let (Some(row), Some(moment)) = (row, self.known.moment(clocks.sent)) else {
             return Ok(None);
@@ -175,7 +175,7 @@ impl Database {
         key: &LeaseKey,
         unused_from_ms: Option<i64>,
         until: Instant,
-    ) -> Result<First, Stop> {
+    ) -> Result<First, LeaseAttemptError> {
         self.know_leases(until).await?;
         let witness = self.witness()?;
         let Some(row) = self.held(key, witness.era()) else {
@@ -203,11 +203,11 @@ impl Database {
         &self,
         key: &LeaseKey,
         version: i64,
-        outcome: Result<T, Stop>,
-    ) -> Result<Option<T>, Stop> {
+        outcome: Result<T, LeaseAttemptError>,
+    ) -> Result<Option<T>, LeaseAttemptError> {
         match outcome {
             Ok(done) => Ok(Some(done)),
-            Err(Stop::Conflict) => {
+            Err(LeaseAttemptError::Conflict) => {
                 let (pool, worker) = (key.pool.key(), signed(key.worker));
                 self.known.forget(&pool, worker, version);
                 Ok(None)

@@ -16,12 +16,13 @@ use odometer_database::{
 use super::{
     choice,
     lease::{
-        LeaseError, LeaseKey, LeaseWanted, MOST_POOLS, Pool, Share, WorkerLease, millis, workers,
+        LeaseError, LeaseGrant, LeaseKey, LeaseWanted, MOST_POOLS, Share, WorkerPool, millis,
+        workers,
     },
-    look::{self, Found, Head, Look, Question},
-    statements::{self, Ground, Written},
+    look::{self, LeaseCandidate, LeaseRead, PoolSummary, Question},
+    statements::{self, LeaseBaseline, LeaseWrite},
     token::Token,
-    uncertainty::{Clocks, Doubt, Stop, certain, unsigned},
+    uncertainty::{LeaseAttemptError, SentAt, UncertainCall, certain, unsigned},
 };
 use crate::{database::Database, heartbeat::HeartbeatGuard};
 
@@ -41,7 +42,7 @@ pub(crate) struct Asking {
     /// The same in all attempts, so that each knows what another one got.
     pub(crate) token: Token,
     uncertain: Vec<Uncertain>,
-    pub(crate) doubt: Doubt,
+    pub(crate) doubt: UncertainCall,
     n_conflicts: u32,
     pub(crate) until: Instant,
 }
@@ -53,7 +54,7 @@ impl Asking {
             store,
             token: Token::draw(),
             uncertain: Vec::new(),
-            doubt: Doubt::default(),
+            doubt: UncertainCall::default(),
             n_conflicts: 0,
             until,
         }
@@ -64,7 +65,7 @@ impl Asking {
         self.uncertain.is_empty() && self.n_conflicts == 0
     }
 
-    fn question(&self, share: Share, clocks: Clocks, witness: &HeartbeatGuard) -> Question {
+    fn question(&self, share: Share, clocks: SentAt, witness: &HeartbeatGuard) -> Question {
         let wanted = &self.wanted;
         Question {
             pool: wanted.pool.key(),
@@ -74,7 +75,7 @@ impl Asking {
             workers: workers(wanted.bits),
             choice: wanted.choice,
             usable_by_ms: wanted.usable_by_ms,
-            is_named: matches!(wanted.pool, Pool::Named(_)),
+            is_named: matches!(wanted.pool, WorkerPool::Named(_)),
             uncertain: self.uncertain.iter().map(|it| it.worker).collect(),
             clocks,
             ttl: wanted.ttl,
@@ -98,15 +99,15 @@ impl Asking {
     /// is counted from before this look.
     fn found_again(
         &self,
-        clocks: Clocks,
-        head: &Head,
+        clocks: SentAt,
+        head: &PoolSummary,
         row: &worker_lease::Model,
         era: u64,
-    ) -> WorkerLease {
+    ) -> LeaseGrant {
         let ttl = self.wanted.ttl;
         let left_ms = row.expires_at.saturating_sub(head.clock.now_ms);
         let left = Duration::from_millis(u64::try_from(left_ms).unwrap_or(0));
-        WorkerLease {
+        LeaseGrant {
             key: self.key(unsigned(row.worker), row.version, era),
             from_ms: row.reserved_from,
             until_ms: row.reserved_until,
@@ -123,7 +124,7 @@ impl Database {
     pub(crate) async fn lease(
         self: &Arc<Self>,
         mut asking: Asking,
-    ) -> Result<WorkerLease, LeaseError> {
+    ) -> Result<LeaseGrant, LeaseError> {
         let leased = self.lease_within(&mut asking).await;
         let got = leased.as_ref().ok().map(|lease| lease.key.worker);
         self.take_back_uncertain(&asking, got);
@@ -140,10 +141,7 @@ impl Database {
         }
     }
 
-    async fn lease_within(
-        self: &Arc<Self>,
-        asking: &mut Asking,
-    ) -> Result<WorkerLease, LeaseError> {
+    async fn lease_within(self: &Arc<Self>, asking: &mut Asking) -> Result<LeaseGrant, LeaseError> {
         let mut backoff = Backoff::new(&self.settings.statement);
         let mut n_attempts = 0;
         loop {
@@ -153,9 +151,11 @@ impl Database {
                     self.given.note(&lease.key, &self.beat);
                     return Ok(lease);
                 }
-                Err(Stop::Conflict) => asking.n_conflicts += 1,
-                Err(Stop::Told(error)) => return Err(asking.doubt.told(error)),
-                Err(Stop::Failed(failure)) => self.judge(&failure, &mut asking.doubt)?,
+                Err(LeaseAttemptError::Conflict) => asking.n_conflicts += 1,
+                Err(LeaseAttemptError::Told(error)) => return Err(asking.doubt.told(error)),
+                Err(LeaseAttemptError::Failed(failure)) => {
+                    self.judge(&failure, &mut asking.doubt)?
+                }
             }
             if n_attempts >= self.settings.attempts || Instant::now() >= asking.until {
                 return Err(asking.doubt.told(LeaseError::Deadline));
@@ -164,18 +164,21 @@ impl Database {
         }
     }
 
-    async fn attempt(self: &Arc<Self>, asking: &mut Asking) -> Result<WorkerLease, Stop> {
+    async fn attempt(
+        self: &Arc<Self>,
+        asking: &mut Asking,
+    ) -> Result<LeaseGrant, LeaseAttemptError> {
         if let Some(lease) = self.lease_at_once(asking).await? {
             return Ok(lease);
         }
-        let clocks = Clocks::read();
+        let clocks = SentAt::read();
         let witness = self.witness()?;
         let wanted = asking.wanted.clone();
         let question = asking.question(Share::of(self.identity.stripe), clocks, &witness);
         let looking = self
             .connection
             .run(asking.until, |database| choice::look(database, question));
-        let Look { head, found } = looking.await.map_err(certain)?;
+        let LeaseRead { head, found } = looking.await.map_err(certain)?;
         let seen = (head.clock, Some(head.footing));
         self.check_clock(seen, &witness, clocks)?;
         clocks.check(head.clock.now_ms)?;
@@ -183,21 +186,21 @@ impl Database {
             return Err(LeaseError::OtherWidth { bits }.into());
         }
         let (worker, row) = match found {
-            Found::Ours(row) => {
+            LeaseCandidate::Ours(row) => {
                 let id = (&wanted.pool, unsigned(row.worker));
                 self.check_given(id, row.version, &witness, clocks)?;
                 return Ok(asking.found_again(clocks, &head, &row, witness.era()));
             }
-            Found::Free(row) => (unsigned(row.worker), Some(row)),
-            Found::New(worker) => {
+            LeaseCandidate::Free(row) => (unsigned(row.worker), Some(row)),
+            LeaseCandidate::New(worker) => {
                 if head.bits.is_none() && head.n_pools >= MOST_POOLS {
                     return Err(LeaseError::TooManyPools { limit: MOST_POOLS }.into());
                 }
                 (worker, None)
             }
-            Found::Held(worker) => return Err(LeaseError::Held { worker }.into()),
-            Found::Late(from_ms) => return Err(LeaseError::NoneUsable { from_ms }.into()),
-            Found::None => {
+            LeaseCandidate::Held(worker) => return Err(LeaseError::Held { worker }.into()),
+            LeaseCandidate::Late(from_ms) => return Err(LeaseError::NoneUsable { from_ms }.into()),
+            LeaseCandidate::None => {
                 let workers = workers(wanted.bits);
                 return Err(LeaseError::NoneFree { workers }.into());
             }
@@ -211,7 +214,7 @@ impl Database {
             raising.await.map_err(certain)?;
         }
         let written = self.as_written(asking, clocks, &head, (worker, row.as_ref()), witness);
-        let ground = Ground {
+        let ground = LeaseBaseline {
             stripe: self.identity.stripe,
             recovered_at: head.footing.recovered_at,
         };
@@ -225,17 +228,17 @@ impl Database {
     fn as_written(
         &self,
         asking: &Asking,
-        clocks: Clocks,
-        head: &Head,
+        clocks: SentAt,
+        head: &PoolSummary,
         (worker, row): (u32, Option<&worker_lease::Model>),
         witness: HeartbeatGuard,
-    ) -> Written {
+    ) -> LeaseWrite {
         let (wanted, ttl) = (&asking.wanted, asking.wanted.ttl);
-        let is_named = matches!(wanted.pool, Pool::Named(_));
+        let is_named = matches!(wanted.pool, WorkerPool::Named(_));
         let from_ms = head
             .footing
             .unused_from_ms(is_named, row, head.clock.now_ms);
-        Written {
+        LeaseWrite {
             pool: wanted.pool.key(),
             worker,
             bits: wanted.bits,
@@ -257,11 +260,11 @@ impl Database {
     pub(crate) async fn write(
         &self,
         asking: &mut Asking,
-        clocks: Clocks,
+        clocks: SentAt,
         skew_ms: i64,
-        (written, ground): (Written, Ground),
+        (written, ground): (LeaseWrite, LeaseBaseline),
         is_new: bool,
-    ) -> Result<WorkerLease, Stop> {
+    ) -> Result<LeaseGrant, LeaseAttemptError> {
         let era = written.witness.era();
         let statement = written.clone();
         let writing = self.connection.run(asking.until, |database| async move {
@@ -274,7 +277,7 @@ impl Database {
         match writing.await {
             Ok(true) => {}
             Ok(false) | Err(StatementFailure::NotCommitted(Cause::Duplicate)) => {
-                return Err(Stop::Conflict);
+                return Err(LeaseAttemptError::Conflict);
             }
             Err(failure) => {
                 if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
@@ -288,7 +291,7 @@ impl Database {
             }
         }
         self.known.note(written.row(), era);
-        Ok(WorkerLease {
+        Ok(LeaseGrant {
             key: asking.key(written.worker, written.version_after(), era),
             from_ms: written.from_ms,
             until_ms: written.until_ms,

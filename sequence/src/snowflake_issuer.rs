@@ -22,7 +22,7 @@ use odometer_process::{
     clock,
     faults::{self, Fault},
 };
-use odometer_store::{LeaseKey, WorkerLease};
+use odometer_store::{LeaseGrant, LeaseKey};
 use parking_lot::Mutex;
 
 use crate::description::LeaseState;
@@ -43,7 +43,7 @@ const LONGEST_MARGIN: Duration = Duration::from_secs(1);
 static ANCHOR: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// What issues the ids of one name.
-pub(crate) struct Timed {
+pub(crate) struct SnowflakeIssuer {
     ticker: Ticker,
     /// When the lease ends and when it is to be renewed, as [`nanos`] of an instant; the first is 0
     /// where there is none.
@@ -88,7 +88,7 @@ pub(crate) struct Unused {
 
 /// What a taker got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Taken<T> {
+pub(crate) struct TakenIds<T> {
     pub(crate) ids: T,
     /// Whether the actor is to renew the lease; one taker is told so.
     pub(crate) is_due: bool,
@@ -96,7 +96,7 @@ pub(crate) struct Taken<T> {
 
 /// Why no id was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NotTaken {
+pub(crate) enum NoIds {
     /// There is no worker id, or its lease has ended.
     NoLease,
     /// The clock stands before the layout's epoch, by so long.
@@ -105,7 +105,7 @@ pub(crate) enum NotTaken {
     Refused(Refused),
 }
 
-impl Timed {
+impl SnowflakeIssuer {
     pub(crate) fn new(layout: &Layout) -> Self {
         Self {
             ticker: Ticker::new(layout),
@@ -126,12 +126,12 @@ impl Timed {
 
     /// Takes the next id: no await, no lock, no allocation.
     #[inline]
-    pub(crate) fn take(&self) -> Result<Taken<i64>, NotTaken> {
+    pub(crate) fn take(&self) -> Result<TakenIds<i64>, NoIds> {
         let now = self.in_lease()?;
         let moment = self.moment(AHEAD)?;
-        let id = self.ticker.take(|| moment).map_err(NotTaken::Refused)?;
+        let id = self.ticker.take(|| moment).map_err(NoIds::Refused)?;
         self.n_issued.fetch_add(1, Ordering::Relaxed);
-        Ok(Taken {
+        Ok(TakenIds {
             ids: id,
             is_due: self.tell_once(now),
         })
@@ -142,7 +142,7 @@ impl Timed {
         &self,
         count: u64,
         contiguous: bool,
-    ) -> Result<Taken<Vec<Block>>, NotTaken> {
+    ) -> Result<TakenIds<Vec<Block>>, NoIds> {
         let now = self.in_lease()?;
         // A tick that is all for one caller is begun no further ahead than one that others share.
         let batch_ahead = match contiguous {
@@ -154,16 +154,16 @@ impl Timed {
         let is_bounded = !contiguous || self.ticker.layout().high == High::Worker;
         if count > most && is_bounded {
             // The ticker would take some of them now and then, as its counter stands.
-            return Err(NotTaken::Refused(Refused::TooMany { most }));
+            return Err(NoIds::Refused(Refused::TooMany { most }));
         }
         let stamped = if contiguous {
             self.ticker.take_unbroken(count, || moment)
         } else {
             self.ticker.take_batch(count, || moment)
         };
-        let stamped = stamped.map_err(NotTaken::Refused)?;
+        let stamped = stamped.map_err(NoIds::Refused)?;
         self.n_issued.fetch_add(stamped.count(), Ordering::Relaxed);
-        Ok(Taken {
+        Ok(TakenIds {
             ids: blocks(&stamped),
             is_due: self.tell_once(now),
         })
@@ -171,18 +171,18 @@ impl Timed {
 
     /// That the lease lasts; the instant by which it does.
     #[inline]
-    fn in_lease(&self) -> Result<u64, NotTaken> {
+    fn in_lease(&self) -> Result<u64, NoIds> {
         let now = nanos(Instant::now());
         if now < self.ends.load(Ordering::Acquire) || faults::is(Fault::NoLeaseCheck) {
             Ok(now)
         } else {
-            Err(NotTaken::NoLease)
+            Err(NoIds::NoLease)
         }
     }
 
     /// What the clock says to a layout that keeps to it; any moment for another one.
     #[inline]
-    fn moment(&self, batch_ahead: u64) -> Result<Moment, NotTaken> {
+    fn moment(&self, batch_ahead: u64) -> Result<Moment, NoIds> {
         let layout = self.ticker.layout();
         let tick = match layout.high {
             High::Worker => 0,
@@ -190,7 +190,7 @@ impl Timed {
                 let now_ms = clock::now_ms();
                 layout
                     .tick_at(now_ms)
-                    .ok_or_else(|| NotTaken::BeforeEpoch(before_epoch(layout, now_ms)))?
+                    .ok_or_else(|| NoIds::BeforeEpoch(before_epoch(layout, now_ms)))?
             }
         };
         Ok(Moment {
@@ -314,7 +314,7 @@ impl Timed {
     /// Why nothing can be issued under it; it is to be given back.
     pub(crate) fn open(
         &self,
-        lease: WorkerLease,
+        lease: LeaseGrant,
         hold: Duration,
     ) -> Result<(), (NotOpened, Unused)> {
         let layout = self.ticker.layout();
@@ -341,7 +341,7 @@ impl Timed {
 
     /// Goes on under a lease that was renewed; says whether it is still the one that ids are issued
     /// under.
-    pub(crate) fn extend(&self, lease: WorkerLease, hold: Duration) -> bool {
+    pub(crate) fn extend(&self, lease: LeaseGrant, hold: Duration) -> bool {
         let (_, until_tick) = whole_ticks(self.ticker.layout(), lease.from_ms, lease.until_ms);
         if !self.ticker.extend(lease.key.worker, until_tick) {
             return false;
@@ -350,7 +350,7 @@ impl Timed {
         true
     }
 
-    fn note(&self, lease: WorkerLease, hold: Duration) {
+    fn note(&self, lease: LeaseGrant, hold: Duration) {
         let now = Instant::now();
         let margin = (hold / MARGIN_PART).min(LONGEST_MARGIN);
         let ends = lease.expires.checked_sub(margin).unwrap_or(now);

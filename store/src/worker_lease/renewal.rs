@@ -11,10 +11,10 @@ use odometer_database::backoff::Backoff;
 use odometer_process::faults::{self, Fault};
 
 use super::{
-    lease::{LeaseError, LeaseKey, WorkerLease, millis},
+    lease::{LeaseError, LeaseGrant, LeaseKey, millis},
     look::{self, Clock},
-    statements::{self, End, Written},
-    uncertainty::{Clocks, Doubt, Stop, certain, unsigned},
+    statements::{self, LeaseEnd, LeaseWrite},
+    uncertainty::{LeaseAttemptError, SentAt, UncertainCall, certain, unsigned},
 };
 use crate::{database::Database, heartbeat::HeartbeatGuard};
 
@@ -28,7 +28,7 @@ struct Attempt {
 
 /// A renewal as it is written.
 pub(crate) struct Renewal {
-    pub(crate) written: Written,
+    pub(crate) written: LeaseWrite,
     ttl: Duration,
 }
 
@@ -37,13 +37,13 @@ impl Renewal {
     pub(crate) fn of(
         row: worker_lease::Model,
         ttl: Option<Duration>,
-        clocks: Clocks,
+        clocks: SentAt,
         now_ms: i64,
         witness: HeartbeatGuard,
     ) -> Self {
         let former = Duration::from_millis(u64::try_from(row.ttl_ms).unwrap_or(0));
         let ttl = ttl.unwrap_or(former);
-        let written = Written {
+        let written = LeaseWrite {
             worker: unsigned(row.worker),
             bits: unsigned(row.bits),
             from_ms: row.reserved_from,
@@ -80,8 +80,8 @@ impl Database {
         key: &LeaseKey,
         ttl: Option<Duration>,
         until: Instant,
-        doubt: Doubt,
-    ) -> Result<WorkerLease, LeaseError> {
+        doubt: UncertainCall,
+    ) -> Result<LeaseGrant, LeaseError> {
         let renewed = self
             .repeated(until, doubt, |attempt| {
                 self.try_to_renew(key, ttl, attempt.until)
@@ -96,11 +96,11 @@ impl Database {
         key: &LeaseKey,
         ttl: Option<Duration>,
         until: Instant,
-    ) -> Result<WorkerLease, Stop> {
+    ) -> Result<LeaseGrant, LeaseAttemptError> {
         if let Some(lease) = self.renew_at_once(key, ttl, until).await? {
             return Ok(lease);
         }
-        let clocks = Clocks::read();
+        let clocks = SentAt::read();
         let (clock, row, witness) = self.look_at(key, clocks, until).await?;
         if row.ended {
             return Err(LeaseError::Lost.into());
@@ -116,21 +116,21 @@ impl Database {
         &self,
         key: &LeaseKey,
         Renewal { written, ttl }: Renewal,
-        clocks: Clocks,
+        clocks: SentAt,
         skew_ms: i64,
         until: Instant,
-    ) -> Result<WorkerLease, Stop> {
+    ) -> Result<LeaseGrant, LeaseAttemptError> {
         let (statement, era) = (written.clone(), written.witness.era());
         let renewing = self
             .connection
             .run(until, |database| statements::renew(database, statement));
         if !renewing.await? {
-            return Err(Stop::Conflict);
+            return Err(LeaseAttemptError::Conflict);
         }
         self.known.note(written.row(), era);
         let mut key = key.clone();
         (key.version, key.era) = (written.version_after(), era);
-        Ok(WorkerLease {
+        Ok(LeaseGrant {
             key,
             from_ms: written.from_ms,
             until_ms: written.until_ms,
@@ -149,7 +149,7 @@ impl Database {
         key: &LeaseKey,
         unused_from_ms: Option<i64>,
         until: Instant,
-        doubt: Doubt,
+        doubt: UncertainCall,
         met_since: Option<Instant>,
     ) -> Result<(), LeaseError> {
         self.repeated(until, doubt, |attempt| {
@@ -164,8 +164,8 @@ impl Database {
         unused_from_ms: Option<i64>,
         met_since: Option<Instant>,
         attempt: Attempt,
-    ) -> Result<(), Stop> {
-        let looking = self.look_at(key, Clocks::read(), attempt.until);
+    ) -> Result<(), LeaseAttemptError> {
+        let looking = self.look_at(key, SentAt::read(), attempt.until);
         let (clock, row, witness) = looking.await?;
         if row.ended {
             // An earlier attempt did it, and what it said of the time stands.
@@ -191,9 +191,9 @@ impl Database {
         unused_from_ms: Option<i64>,
         witness: HeartbeatGuard,
         until: Instant,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), LeaseAttemptError> {
         let (unused_from_ms, era) = (unused_from_ms.unwrap_or(row.reserved_until), witness.era());
-        let end = End {
+        let end = LeaseEnd {
             row: row.clone(),
             unused_from_ms,
             witness,
@@ -202,7 +202,7 @@ impl Database {
             .connection
             .run(until, |database| statements::end(database, end));
         if !ending.await? {
-            return Err(Stop::Conflict);
+            return Err(LeaseAttemptError::Conflict);
         }
         (row.ended, row.reserved_until) = (true, unused_from_ms);
         row.version = row.version.saturating_add(1);
@@ -214,9 +214,9 @@ impl Database {
     async fn look_at(
         &self,
         key: &LeaseKey,
-        clocks: Clocks,
+        clocks: SentAt,
         until: Instant,
-    ) -> Result<(Clock, worker_lease::Model, HeartbeatGuard), Stop> {
+    ) -> Result<(Clock, worker_lease::Model, HeartbeatGuard), LeaseAttemptError> {
         self.know_leases(until).await?;
         let witness = self.witness()?;
         let (pool, worker) = (key.pool.key(), key.worker);
@@ -244,12 +244,12 @@ impl Database {
     async fn repeated<T, F, Fut>(
         &self,
         until: Instant,
-        mut doubt: Doubt,
+        mut doubt: UncertainCall,
         attempt: F,
     ) -> Result<T, LeaseError>
     where
         F: Fn(Attempt) -> Fut,
-        Fut: Future<Output = Result<T, Stop>>,
+        Fut: Future<Output = Result<T, LeaseAttemptError>>,
     {
         let mut backoff = Backoff::new(&self.settings.statement);
         let (mut n_attempts, mut has_met) = (0, false);
@@ -257,9 +257,9 @@ impl Database {
             n_attempts += 1;
             match attempt(Attempt { until, has_met }).await {
                 Ok(done) => return Ok(done),
-                Err(Stop::Conflict) => has_met = true,
-                Err(Stop::Told(error)) => return Err(doubt.answered(error)),
-                Err(Stop::Failed(failure)) => self.judge(&failure, &mut doubt)?,
+                Err(LeaseAttemptError::Conflict) => has_met = true,
+                Err(LeaseAttemptError::Told(error)) => return Err(doubt.answered(error)),
+                Err(LeaseAttemptError::Failed(failure)) => self.judge(&failure, &mut doubt)?,
             }
             if n_attempts >= self.settings.attempts || Instant::now() >= until {
                 return Err(doubt.told(LeaseError::Deadline));

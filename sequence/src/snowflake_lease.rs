@@ -26,15 +26,17 @@ use odometer_process::{
     clock,
     faults::{self, Fault},
 };
-use odometer_store::{Choice, LeaseError, LeaseWanted, Pool, Resolved, StoreError, WorkerLease};
+use odometer_store::{
+    LeaseError, LeaseGrant, LeaseWanted, Resolved, StoreError, WorkerChoice, WorkerPool,
+};
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
 use crate::{
-    actor::{InFlight, SequenceActor, State},
+    actor::{ActorState, PendingWork, SequenceActor},
     error::SequenceError,
-    stamping::clock_behind,
-    timed::{Timed, Unused},
+    snowflake_issuer::{SnowflakeIssuer, Unused},
+    snowflake_queue::clock_behind,
 };
 
 /// By which the log calls what happens here.
@@ -106,7 +108,11 @@ impl SequenceActor {
     ///
     /// A renewal brings as much time as has passed since the one before, so that ids which are
     /// counted faster than time goes by need a worker id that has time to spare.
-    pub(crate) fn reserve_time(&mut self, timed: &Arc<Timed>, context: &mut Context<Self>) {
+    pub(crate) fn reserve_time(
+        &mut self,
+        timed: &Arc<SnowflakeIssuer>,
+        context: &mut Context<Self>,
+    ) {
         let Some(held) = timed.held() else {
             self.seek(timed, Purpose::First, context);
             return;
@@ -145,7 +151,7 @@ impl SequenceActor {
         })
     }
 
-    pub(crate) fn renew(&mut self, timed: &Arc<Timed>, context: &mut Context<Self>) {
+    pub(crate) fn renew(&mut self, timed: &Arc<SnowflakeIssuer>, context: &mut Context<Self>) {
         let Some(held) = timed.held() else {
             return;
         };
@@ -153,8 +159,8 @@ impl SequenceActor {
             self.seek(timed, Purpose::Anew, context);
             return;
         }
-        self.in_flight = Some(InFlight::Renewal);
-        self.state = State::Prefetching;
+        self.in_flight = Some(PendingWork::Renewal);
+        self.state = ActorState::Prefetching;
         let (store, hold) = (Arc::clone(&self.shared.store), self.hold());
         let renewing = async move { store.renew_lease(&held.key, hold).await };
         let timed = Arc::clone(timed);
@@ -170,8 +176,8 @@ impl SequenceActor {
 
     fn renewed(
         &mut self,
-        timed: &Arc<Timed>,
-        outcome: Result<WorkerLease, LeaseError>,
+        timed: &Arc<SnowflakeIssuer>,
+        outcome: Result<LeaseGrant, LeaseError>,
         hold: Duration,
         context: &mut Context<Self>,
     ) {
@@ -214,7 +220,7 @@ impl SequenceActor {
     /// where that was just told others.
     pub(crate) fn seek(
         &mut self,
-        timed: &Arc<Timed>,
+        timed: &Arc<SnowflakeIssuer>,
         purpose: Purpose,
         context: &mut Context<Self>,
     ) {
@@ -242,9 +248,9 @@ impl SequenceActor {
                     // It does not show in the request that somebody waits.
                     self.urgency.notify_one();
                 }
-                let request = self.request(&InFlight::Refill);
-                self.in_flight = Some(InFlight::Refill);
-                self.state = State::Reserving;
+                let request = self.request(&PendingWork::Refill);
+                self.in_flight = Some(PendingWork::Refill);
+                self.state = ActorState::Reserving;
                 self.reserve(request, context);
             }
             Purpose::Instead(wait) if self.shared.settings.worker.is_some() => {
@@ -276,13 +282,18 @@ impl SequenceActor {
         looked_at.is_some_and(|at| at.elapsed() < LOOKED_FOR)
     }
 
-    fn lease(&mut self, timed: &Arc<Timed>, purpose: Purpose, context: &mut Context<Self>) {
+    fn lease(
+        &mut self,
+        timed: &Arc<SnowflakeIssuer>,
+        purpose: Purpose,
+        context: &mut Context<Self>,
+    ) {
         let hold = self.hold();
         let wanted = self.wanted(timed.layout(), hold);
-        self.in_flight = Some(InFlight::Lease);
-        self.state = State::Reserving;
+        self.in_flight = Some(PendingWork::Lease);
+        self.state = ActorState::Reserving;
         let (shared, of) = (Arc::clone(&self.shared), self.issuer.store());
-        let call = self.call_of(&InFlight::Lease);
+        let call = self.call_of(&PendingWork::Lease);
         let leasing = async move { shared.store.lease(&of, wanted).await };
         let timed = Arc::clone(timed);
         let leasing = leasing.instrument(call.clone());
@@ -309,11 +320,13 @@ impl SequenceActor {
         };
         let ahead_ms = i64::try_from(ahead.as_millis()).unwrap_or(i64::MAX);
         LeaseWanted {
-            pool: Pool::Sequence(self.issuer.key.sequence.clone()),
+            pool: WorkerPool::Sequence(self.issuer.key.sequence.clone()),
             bits: layout.worker,
             holder: Arc::clone(&settings.holder),
             ttl: hold,
-            choice: settings.worker.map_or(Choice::Any, Choice::Exact),
+            choice: settings
+                .worker
+                .map_or(WorkerChoice::Any, WorkerChoice::Exact),
             usable_by_ms: (!faults::is(Fault::NoReservedUntil))
                 .then(|| clock::now_ms().saturating_add(ahead_ms)),
         }
@@ -321,14 +334,15 @@ impl SequenceActor {
 
     fn leased(
         &mut self,
-        timed: &Arc<Timed>,
-        lease: WorkerLease,
+        timed: &Arc<SnowflakeIssuer>,
+        lease: LeaseGrant,
         hold: Duration,
         context: &mut Context<Self>,
     ) {
         self.reset_backoff();
         self.forget_refusal();
-        let is_unwanted = self.state == State::Draining || self.issuer.memory.lock().is_retired();
+        let is_unwanted =
+            self.state == ActorState::Draining || self.issuer.memory.lock().is_retired();
         if is_unwanted {
             let (key, from_ms) = (lease.key, lease.from_ms);
             self.return_id(Unused { key, from_ms });
@@ -376,7 +390,7 @@ impl SequenceActor {
     /// A lease was not had, or not renewed: `purpose` is what it was asked for.
     fn not_leased(
         &mut self,
-        timed: &Arc<Timed>,
+        timed: &Arc<SnowflakeIssuer>,
         error: LeaseError,
         purpose: Option<Purpose>,
         context: &mut Context<Self>,
@@ -393,7 +407,7 @@ impl SequenceActor {
         self.refuse_unserved(timed, &told, context);
         self.tell_loading();
         let is_kept = matches!(purpose, None | Some(Purpose::Anew));
-        if is_kept && self.state != State::Draining {
+        if is_kept && self.state != ActorState::Draining {
             self.try_again_later(context);
         }
     }
@@ -466,7 +480,7 @@ impl SequenceActor {
 
     /// What has ended is dealt with; what comes next is done.
     fn go_on(&mut self, context: &mut Context<Self>) {
-        if self.state == State::Draining {
+        if self.state == ActorState::Draining {
             self.finish_draining(context);
         } else {
             self.advance(context);
@@ -478,7 +492,7 @@ impl SequenceActor {
         let Some(unused) = self.issuer.timed().and_then(|timed| timed.close()) else {
             return;
         };
-        if matches!(self.in_flight, Some(InFlight::Renewal)) {
+        if matches!(self.in_flight, Some(PendingWork::Renewal)) {
             // What comes back then is given back.
             self.leasing.parting = Some(unused);
         } else {

@@ -10,13 +10,13 @@ use odometer_core::{
     snowflake::{Layout, Parts},
 };
 use odometer_process::clock;
-use odometer_store::{LeaseError, LeaseRow, Pool, StoreError};
+use odometer_store::{LeaseError, LeaseRow, StoreError, WorkerPool};
 
 use crate::{
     directory::Directory,
     error::SequenceError,
     explain::{Explanation, NumberFate},
-    timed::{Held, Timed},
+    snowflake_issuer::{Held, SnowflakeIssuer},
 };
 
 /// Later than now by so much nobody can have stamped, wherever nothing is known of a worker id.
@@ -24,7 +24,7 @@ const LONG_AFTER_MS: i64 = 86_400_000;
 
 /// What a time-ordered id is composed of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stamp {
+pub struct SnowflakeParts {
     /// When its tick began, in Unix milliseconds.
     pub time_ms: i64,
     /// Whose id it is.
@@ -40,7 +40,7 @@ struct Here {
     next_tick: u64,
 }
 
-impl Stamp {
+impl SnowflakeParts {
     /// Takes an id apart; `None` where its sequence is not time-ordered.
     pub(crate) fn of(definition: &Definition, value: i64) -> Option<Self> {
         let layout = definition.layout.as_ref()?;
@@ -73,13 +73,13 @@ impl Directory {
             return Ok(told(NumberFate::NotReserved, None));
         };
         let find = || self.shared.find(&CounterKey::whole(name.clone()))?.timed();
-        let held = |timed: Option<Arc<Timed>>| {
-            let held = timed.as_deref().and_then(Timed::held);
+        let held = |timed: Option<Arc<SnowflakeIssuer>>| {
+            let held = timed.as_deref().and_then(SnowflakeIssuer::held);
             held.filter(|held| held.key.worker == parts.worker && !held.is_lost)
         };
         // Before the store is asked: while it is held its row can only say more.
         let before = held(find());
-        let pool = Pool::Sequence(name.clone());
+        let pool = WorkerPool::Sequence(name.clone());
         let store = &self.shared.store;
         let row = store
             .lease_row(&definition.store, &pool, parts.worker)
@@ -108,7 +108,7 @@ impl Directory {
     }
 }
 
-fn here(timed: &Timed, parts: &Parts) -> Option<Here> {
+fn here(timed: &SnowflakeIssuer, parts: &Parts) -> Option<Here> {
     let is_its = || timed.worker() == Some(parts.worker);
     if !is_its() {
         return None;
@@ -155,7 +155,7 @@ fn fate(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::explain_snowflake::*;
 
     const FROM_MS: i64 = 1_800_000_000_000;
     const UNTIL_MS: i64 = FROM_MS + 10_000;

@@ -12,14 +12,14 @@ use tracing::Span;
 
 /// What is known of a reservation beside its outcome, also while it is under way.
 #[derive(Debug)]
-pub struct Course {
+pub struct ReservationProgress {
     call: Span,
     asked: Instant,
     turn: OnceLock<Instant>,
     n_attempts: AtomicU32,
 }
 
-impl Course {
+impl ReservationProgress {
     /// Of a reservation for this call, which is asked for now.
     pub fn of(call: Span) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Course {
     }
 }
 
-impl Default for Course {
+impl Default for ReservationProgress {
     /// For nobody.
     fn default() -> Self {
         Self::of(Span::none())

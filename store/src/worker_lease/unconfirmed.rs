@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
 use super::{
-    lease::{LeaseKey, Pool},
+    lease::{LeaseKey, WorkerPool},
     uncertainty::signed,
 };
 use crate::{database::Database, heartbeat::Heartbeat};
@@ -32,8 +32,8 @@ const AT_ONCE: usize = 500;
 
 /// Leases given and renewed of late.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
-    leases: Mutex<HashMap<(String, i32), Remembered>>,
+pub(crate) struct UnconfirmedLeases {
+    leases: Mutex<HashMap<(String, i32), UnconfirmedLease>>,
     /// Whether the schema was seen to have leases.
     knows_schema: AtomicBool,
     /// Whether it was said that the database's clock is far ahead of ours.
@@ -42,7 +42,7 @@ pub(crate) struct Given {
 
 /// What a row that was read says of what is remembered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum LeaseRowCheck {
     Fits,
     /// What is remembered may have been written after the row was read: it is to be read again.
     ReadTooEarly,
@@ -51,7 +51,7 @@ pub(crate) enum Verdict {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Remembered {
+struct UnconfirmedLease {
     version: i64,
     /// The last beat that was sent before.
     beat: i64,
@@ -61,7 +61,7 @@ struct Remembered {
     noted: Instant,
 }
 
-impl Given {
+impl UnconfirmedLeases {
     pub(crate) fn knows_schema(&self) -> bool {
         self.knows_schema.load(Ordering::Acquire)
     }
@@ -82,7 +82,7 @@ impl Given {
 
     /// The database has said that it has this lease.
     pub(crate) fn note(&self, key: &LeaseKey, beat: &Heartbeat) {
-        let remembered = Remembered {
+        let remembered = UnconfirmedLease {
             version: key.version,
             beat: beat.last_sent(),
             era: key.era,
@@ -104,23 +104,23 @@ impl Given {
     /// from before the question was.
     pub(crate) fn judge(
         &self,
-        (pool, worker): (&Pool, u32),
+        (pool, worker): (&WorkerPool, u32),
         version: i64,
         era: u64,
         sent: Instant,
-    ) -> Verdict {
+    ) -> LeaseRowCheck {
         let leases = self.leases.lock();
         match leases.get(&(pool.key(), signed(worker))) {
             Some(known) if known.era == era && known.version > version => {
                 if faults::is(Fault::NoWentBackChecks) {
-                    Verdict::Fits
+                    LeaseRowCheck::Fits
                 } else if known.noted < sent {
-                    Verdict::WentBack
+                    LeaseRowCheck::WentBack
                 } else {
-                    Verdict::ReadTooEarly
+                    LeaseRowCheck::ReadTooEarly
                 }
             }
-            Some(_) | None => Verdict::Fits,
+            Some(_) | None => LeaseRowCheck::Fits,
         }
     }
 
@@ -215,11 +215,11 @@ mod tests {
     use ::metrics::Gauge;
     use odometer_core::name::SequenceName;
 
-    use crate::worker_lease::{given::*, token::Token};
+    use crate::worker_lease::{token::Token, unconfirmed::*};
 
     fn key(worker: u32, version: i64, era: u64) -> LeaseKey {
         LeaseKey {
-            pool: Pool::Named(SequenceName::parse("billing").unwrap()),
+            pool: WorkerPool::Named(SequenceName::parse("billing").unwrap()),
             worker,
             token: Token::draw(),
             version,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     /// What is remembered of an id.
-    fn version(given: &Given, worker: u32, era: u64) -> i64 {
+    fn version(given: &UnconfirmedLeases, worker: u32, era: u64) -> i64 {
         let leases = given.leases.lock();
         let known = leases.get(&(key(worker, 0, era).pool.key(), signed(worker)));
         known
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_lease_is_remembered_until_a_later_beat_is_confirmed() {
         let beat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
-        let given = Given::default();
+        let given = UnconfirmedLeases::default();
         given.note(&key(3, 7, 0), &beat);
         assert_eq!(version(&given, 3, 0), 7);
         assert!(given.due(&beat).is_empty(), "no beat was confirmed since");
@@ -259,25 +259,29 @@ mod tests {
     #[test]
     fn what_was_written_after_a_row_was_read_is_no_reason_to_distrust_it() {
         let beat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
-        let given = Given::default();
+        let given = UnconfirmedLeases::default();
         let billing = key(3, 0, 0).pool;
         let before = Instant::now();
         given.note(&key(3, 7, 0), &beat);
         let after = Instant::now() + Duration::from_millis(1);
         let judge = |version, era, sent| given.judge((&billing, 3), version, era, sent);
-        assert_eq!(judge(6, 0, before), Verdict::ReadTooEarly);
-        assert_eq!(judge(6, 0, after), Verdict::WentBack);
-        assert_eq!(judge(0, 0, after), Verdict::WentBack);
-        assert_eq!(judge(7, 0, after), Verdict::Fits);
-        assert_eq!(judge(0, 1, after), Verdict::Fits, "a recovery voids it");
+        assert_eq!(judge(6, 0, before), LeaseRowCheck::ReadTooEarly);
+        assert_eq!(judge(6, 0, after), LeaseRowCheck::WentBack);
+        assert_eq!(judge(0, 0, after), LeaseRowCheck::WentBack);
+        assert_eq!(judge(7, 0, after), LeaseRowCheck::Fits);
+        assert_eq!(
+            judge(0, 1, after),
+            LeaseRowCheck::Fits,
+            "a recovery voids it"
+        );
         let other = given.judge((&billing, 4), 0, 0, after);
-        assert_eq!(other, Verdict::Fits);
+        assert_eq!(other, LeaseRowCheck::Fits);
     }
 
     #[test]
     fn what_an_older_era_says_late_hides_nothing_of_a_newer_one() {
         let beat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
-        let given = Given::default();
+        let given = UnconfirmedLeases::default();
         given.note(&key(3, 2, 1), &beat);
         given.note(&key(3, 9, 0), &beat);
         assert_eq!(version(&given, 3, 1), 2);
@@ -296,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_clock_far_ahead_is_said_once_until_it_is_right_again() {
-        let given = Given::default();
+        let given = UnconfirmedLeases::default();
         let said = [true, true, false, true].map(|is_ahead| given.note_ahead(is_ahead));
         assert_eq!(said, [true, false, false, true]);
     }

@@ -12,7 +12,7 @@ use odometer_process::faults::{self, Fault};
 use odometer_store::{JournalRow, Reserved};
 
 use crate::{
-    issuer::Memory,
+    issuer::IssuerState,
     ownership::Ownership,
     queue::{Queue, Waiter},
 };
@@ -142,13 +142,13 @@ impl Ownership {
     }
 
     /// What is left in the cursor lies below all that is spare.
-    fn close_into_spare(&self, memory: &mut Memory) {
+    fn close_into_spare(&self, memory: &mut IssuerState) {
         for block in self.cursor.close().into_iter().rev() {
             memory.spare.push_front(block);
         }
     }
 
-    fn fill_from_spare(&self, memory: &mut Memory, low_water: u64) {
+    fn fill_from_spare(&self, memory: &mut IssuerState, low_water: u64) {
         while self.cursor.room() > 0
             && let Some(block) = memory.spare.pop_front()
         {
@@ -180,7 +180,7 @@ fn clipped(block: Block, floor: i64) -> (Option<Block>, u64) {
     reason = "tests may fail loudly"
 )]
 mod tests {
-    use super::*;
+    use crate::held_blocks::*;
 
     #[test]
     fn a_block_is_clipped_to_the_floor() {

@@ -6,7 +6,7 @@ use odometer_core::{block::Block, format::Printer, period::CounterKey};
 
 /// What a reply shows beside the number, read where the number was taken.
 #[derive(Clone, Copy)]
-pub struct Shown<'a> {
+pub struct IssuedBy<'a> {
     /// The sequence that gave it, which may be another one than was asked, and its period.
     pub key: &'a CounterKey,
     /// How its numbers are printed; `None` where just as they are.
@@ -23,8 +23,8 @@ pub struct Issued {
 }
 
 impl Issued {
-    pub fn shown(&self) -> Shown<'_> {
-        Shown {
+    pub fn shown(&self) -> IssuedBy<'_> {
+        IssuedBy {
             key: &self.key,
             printer: self.printer.as_ref(),
         }

@@ -19,13 +19,13 @@ use odometer_process::{
 };
 
 use crate::{
-    actor::{SequenceActor, State},
-    apart::Apart,
+    actor::{ActorState, SequenceActor},
+    dedicated::DedicatedRequest,
     error::SequenceError,
-    leasing::{PACE, Purpose},
-    messages::Answer,
+    messages::ReplySender,
     queue::Waiter,
-    timed::{NotTaken, Timed},
+    snowflake_issuer::{NoIds, SnowflakeIssuer},
+    snowflake_lease::{PACE, Purpose},
 };
 
 /// Clocks are looked at again at least so often: they may be set.
@@ -52,7 +52,7 @@ struct Caller {
     count: u64,
     /// Of those who want one unbroken range.
     contiguous: bool,
-    answer: Answer,
+    answer: ReplySender,
 }
 
 /// Why a waiter was not served.
@@ -65,7 +65,11 @@ enum Unserved {
 
 impl SequenceActor {
     /// Serves who waits, and does the next step for those that it cannot serve.
-    pub(crate) fn advance_timed(&mut self, timed: &Arc<Timed>, context: &mut Context<Self>) {
+    pub(crate) fn advance_timed(
+        &mut self,
+        timed: &Arc<SnowflakeIssuer>,
+        context: &mut Context<Self>,
+    ) {
         let need = self.serve(timed);
         if let Need::Turn(pause) = need {
             self.look_again(pause, context);
@@ -93,7 +97,7 @@ impl SequenceActor {
     }
 
     /// Answers those who wait, in order, as far as there are ids.
-    fn serve(&mut self, timed: &Timed) -> Need {
+    fn serve(&mut self, timed: &SnowflakeIssuer) -> Need {
         self.queue.forget_gone();
         self.apart.forget_gone();
         self.refuse_blocks();
@@ -140,7 +144,7 @@ impl SequenceActor {
             });
         }
         // Those who want blocks were refused before.
-        let Apart { count, answer, .. } = self.apart.pop()?;
+        let DedicatedRequest { count, answer, .. } = self.apart.pop()?;
         Some(Caller {
             count,
             contiguous: true,
@@ -157,19 +161,20 @@ impl SequenceActor {
         } = caller;
         self.is_turn_of_apart = contiguous;
         if contiguous {
-            self.apart.put_back(vec![Apart::new(count, false, answer)]);
+            self.apart
+                .put_back(vec![DedicatedRequest::new(count, false, answer)]);
         } else {
             self.queue.put_back(vec![Waiter { count, answer }]);
         }
     }
 
-    fn unserved(&self, timed: &Timed, refused: NotTaken) -> Unserved {
+    fn unserved(&self, timed: &SnowflakeIssuer, refused: NoIds) -> Unserved {
         let told = |error| Unserved::Told(error);
         match refused {
-            NotTaken::NoLease | NotTaken::Refused(Refused::Closed) => Unserved::Needs(Need::Lease),
-            NotTaken::BeforeEpoch(wait) => told(clock_behind(wait)),
-            NotTaken::Refused(Refused::Limit) => Unserved::Needs(Need::Time),
-            NotTaken::Refused(Refused::Ahead { ticks }) => {
+            NoIds::NoLease | NoIds::Refused(Refused::Closed) => Unserved::Needs(Need::Lease),
+            NoIds::BeforeEpoch(wait) => told(clock_behind(wait)),
+            NoIds::Refused(Refused::Limit) => Unserved::Needs(Need::Time),
+            NoIds::Refused(Refused::Ahead { ticks }) => {
                 let wait = until_later(timed.layout(), ticks);
                 if faults::is(Fault::ClockNotWaitedFor) {
                     return told(clock_behind(wait));
@@ -182,8 +187,8 @@ impl SequenceActor {
                     Need::Another(wait)
                 })
             }
-            NotTaken::Refused(Refused::TimeEnds) => told(self.time_ended()),
-            NotTaken::Refused(Refused::TooMany { most }) => {
+            NoIds::Refused(Refused::TimeEnds) => told(self.time_ended()),
+            NoIds::Refused(Refused::TooMany { most }) => {
                 told(SequenceError::BatchTooLarge { most })
             }
         }
@@ -200,11 +205,11 @@ impl SequenceActor {
         gone.increment(count);
     }
 
-    fn rest_timed(&mut self, timed: &Timed) {
+    fn rest_timed(&mut self, timed: &SnowflakeIssuer) {
         self.tell_loading();
         self.state = match timed.is_serving() {
-            true => State::Serving,
-            false => State::Empty,
+            true => ActorState::Serving,
+            false => ActorState::Empty,
         };
     }
 
@@ -237,7 +242,7 @@ impl SequenceActor {
     /// Tells whom nothing is left for why that is so; whoever needs only the clock waits on.
     pub(crate) fn refuse_unserved(
         &mut self,
-        timed: &Arc<Timed>,
+        timed: &Arc<SnowflakeIssuer>,
         told: &SequenceError,
         context: &mut Context<Self>,
     ) {

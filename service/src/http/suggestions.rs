@@ -43,7 +43,7 @@ fn suggestion(names: &[String]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::http::suggestions::*;
 
     #[test]
     fn a_suggestion_names_all() {

@@ -51,7 +51,7 @@ fn beginnings(name: &str) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::suggestions::*;
 
     #[test]
     fn what_is_read_is_bounded() {

@@ -9,25 +9,25 @@ use odometer_core::block::Block;
 use odometer_process::faults::{self, Fault};
 use odometer_store::{Reserved, Want};
 
-use crate::messages::Answer;
+use crate::messages::ReplySender;
 
 /// A group asks for at most this part of what is left. A single block may have 1/4096; of a database
 /// that shares the sequence with others the part is as much smaller as they are many, up to sixteen.
 const PART_OF_LEFT: u64 = 65_536;
 
 /// A caller that gets a range of its own.
-pub(crate) struct Apart {
+pub(crate) struct DedicatedRequest {
     /// How many numbers.
     pub(crate) count: u64,
     /// Whether it is a block, for a client that counts by itself; otherwise an unbroken batch.
     pub(crate) is_block: bool,
     /// Whether it gets a write of its own, because a group that it was in asked for too much.
     pub(crate) is_alone: bool,
-    pub(crate) answer: Answer,
+    pub(crate) answer: ReplySender,
 }
 
-impl Apart {
-    pub(crate) fn new(count: u64, is_block: bool, answer: Answer) -> Self {
+impl DedicatedRequest {
+    pub(crate) fn new(count: u64, is_block: bool, answer: ReplySender) -> Self {
         Self {
             count,
             is_block,
@@ -39,12 +39,12 @@ impl Apart {
 
 /// Callers in the order in which they came.
 #[derive(Default)]
-pub(crate) struct ApartQueue {
-    callers: VecDeque<Apart>,
+pub(crate) struct DedicatedQueue {
+    callers: VecDeque<DedicatedRequest>,
 }
 
-impl ApartQueue {
-    pub(crate) fn push(&mut self, caller: Apart) {
+impl DedicatedQueue {
+    pub(crate) fn push(&mut self, caller: DedicatedRequest) {
         self.callers.push_back(caller);
     }
 
@@ -53,7 +53,7 @@ impl ApartQueue {
     }
 
     /// The caller that has waited longest.
-    pub(crate) fn first(&self) -> Option<&Apart> {
+    pub(crate) fn first(&self) -> Option<&DedicatedRequest> {
         self.callers.front()
     }
 
@@ -63,13 +63,13 @@ impl ApartQueue {
     }
 
     /// Takes out the caller that has waited longest.
-    pub(crate) fn pop(&mut self) -> Option<Apart> {
+    pub(crate) fn pop(&mut self) -> Option<DedicatedRequest> {
         self.callers.pop_front()
     }
 
     /// Takes out the caller that has waited longest, and those of its kind who can share its write
     /// if `left` numbers are left; nobody overtakes one of the same kind.
-    pub(crate) fn take_group(&mut self, left: u64) -> Vec<Apart> {
+    pub(crate) fn take_group(&mut self, left: u64) -> Vec<DedicatedRequest> {
         let Some(first) = self.pop() else {
             return Vec::new();
         };
@@ -99,14 +99,14 @@ impl ApartQueue {
     }
 
     /// Puts callers before all who came since.
-    pub(crate) fn put_back(&mut self, earlier: Vec<Apart>) {
+    pub(crate) fn put_back(&mut self, earlier: Vec<DedicatedRequest>) {
         for caller in earlier.into_iter().rev() {
             self.callers.push_front(caller);
         }
     }
 
     /// Puts callers before all who came since, each to be served alone.
-    pub(crate) fn put_back_alone(&mut self, mut earlier: Vec<Apart>) {
+    pub(crate) fn put_back_alone(&mut self, mut earlier: Vec<DedicatedRequest>) {
         for caller in &mut earlier {
             caller.is_alone = true;
         }
@@ -114,20 +114,20 @@ impl ApartQueue {
     }
 
     /// Takes out those who want a block.
-    pub(crate) fn take_blocks(&mut self) -> VecDeque<Apart> {
+    pub(crate) fn take_blocks(&mut self) -> VecDeque<DedicatedRequest> {
         let (blocks, others) = self.take_all().partition(|caller| caller.is_block);
         self.callers = others;
         blocks
     }
 
     /// Takes out everyone, in order.
-    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Apart> {
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = DedicatedRequest> {
         std::mem::take(&mut self.callers).into_iter()
     }
 }
 
 /// What a group asks of the store: just as many numbers as its callers.
-pub(crate) fn want_of(group: &[Apart]) -> Want {
+pub(crate) fn want_of(group: &[DedicatedRequest]) -> Want {
     let counts = group.iter().map(|caller| caller.count);
     let count = counts.fold(0, u64::saturating_add);
     match group.first().is_some_and(|first| first.is_block) {
@@ -140,8 +140,8 @@ pub(crate) fn want_of(group: &[Apart]) -> Want {
 /// own. Also what is left, if callers have gone since.
 pub(crate) fn deal(
     reserved: &Reserved,
-    group: Vec<Apart>,
-) -> (Vec<(Reserved, Apart)>, Option<Reserved>) {
+    group: Vec<DedicatedRequest>,
+) -> (Vec<(Reserved, DedicatedRequest)>, Option<Reserved>) {
     let mut rest: Option<Block> = Some(reserved.block);
     let mut shares = Vec::with_capacity(group.len());
     for caller in group {
@@ -164,25 +164,25 @@ mod tests {
     use odometer_store::Unpublished;
     use tokio::sync::oneshot;
 
-    use super::*;
+    use crate::dedicated::*;
     use crate::messages::Outcome;
 
     /// More than all callers here want together.
     const PLENTY: u64 = 1_000 * PART_OF_LEFT;
 
-    fn call(queue: &mut ApartQueue, count: u64, is_block: bool) -> oneshot::Receiver<Outcome> {
-        let (answer, receiver) = Answer::channel();
-        queue.push(Apart::new(count, is_block, answer));
+    fn call(queue: &mut DedicatedQueue, count: u64, is_block: bool) -> oneshot::Receiver<Outcome> {
+        let (answer, receiver) = ReplySender::channel();
+        queue.push(DedicatedRequest::new(count, is_block, answer));
         receiver
     }
 
-    fn counts(group: &[Apart]) -> Vec<u64> {
+    fn counts(group: &[DedicatedRequest]) -> Vec<u64> {
         group.iter().map(|caller| caller.count).collect()
     }
 
     #[test]
     fn those_who_want_the_same_share_a_write_in_their_order() {
-        let mut queue = ApartQueue::default();
+        let mut queue = DedicatedQueue::default();
         let wanted = [(3, true), (5, false), (4, true), (6, false)];
         let _receivers = wanted.map(|(count, is_block)| call(&mut queue, count, is_block));
         let group = queue.take_group(PLENTY);
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_group_is_small_beside_what_is_left_and_nobody_overtakes() {
-        let mut queue = ApartQueue::default();
+        let mut queue = DedicatedQueue::default();
         let _receivers = [9, 2, 1].map(|count| call(&mut queue, count, true));
         assert_eq!(counts(&queue.take_group(10 * PART_OF_LEFT)), [9]);
         assert_eq!(counts(&queue.take_group(2 * PART_OF_LEFT)), [2]);
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn those_put_back_alone_share_no_write_again() {
-        let mut queue = ApartQueue::default();
+        let mut queue = DedicatedQueue::default();
         let _receivers = [1, 2].map(|count| call(&mut queue, count, true));
         let group = queue.take_group(PLENTY);
         let _later = [3, 4].map(|count| call(&mut queue, count, true));
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn each_gets_a_block_of_its_own_and_what_nobody_wants_is_left() {
-        let mut queue = ApartQueue::default();
+        let mut queue = DedicatedQueue::default();
         let _receivers = [2, 3].map(|count| call(&mut queue, count, true));
         let group = queue.take_group(PLENTY);
         let key = CounterKey::whole(SequenceName::parse("orders").unwrap());

@@ -18,9 +18,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The searches that may still be made.
 #[derive(Debug)]
-pub(crate) struct Allowance(Mutex<(Instant, u32)>);
+pub(crate) struct RateLimit(Mutex<(Instant, u32)>);
 
-impl Allowance {
+impl RateLimit {
     pub(crate) fn new() -> Self {
         Self(Mutex::new((Instant::now(), SEARCHES_A_SECOND)))
     }
@@ -86,7 +86,7 @@ fn letters(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::suggestions::*;
 
     fn of(wanted: &str, names: &[&str]) -> Vec<String> {
         nearest(wanted, names.iter().map(ToString::to_string).collect())
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn searches_are_few() {
-        let allowance = Allowance::new();
+        let allowance = RateLimit::new();
         let now = Instant::now();
         let n_made = (0..100).filter(|_| allowance.take(now)).count();
         assert_eq!(n_made, 3);

@@ -20,11 +20,11 @@ use uuid::Uuid;
 
 use super::{
     ahead::Extended,
-    row::Row,
-    scripts::{self, Answer, RawStanding, Standing},
-    server::{Failure, Server},
+    row::GuardedCounter,
+    scripts::{self, RawStanding, ScriptAnswer, WindowState},
+    server::{RedisServer, ScriptFailure},
     store::RedisStore,
-    window::{Counter, Fallen, Window},
+    window::{Fallen, OpenWindow, WindowEntry},
 };
 use crate::{
     Fallback,
@@ -32,7 +32,7 @@ use crate::{
     reservation::{
         attempt_error::survive,
         attempts::Reservation,
-        look::{Looked, StrictIn},
+        counter_read::{Looked, StrictIn},
         request::{ReserveRequest, Reserved, Want},
     },
 };
@@ -44,7 +44,7 @@ const TARGET: &str = "odometer::store::redis::flight";
 pub(crate) const FULL_AGAIN: u32 = 3;
 
 /// How an attempt ended.
-pub(crate) enum Next {
+pub(crate) enum StepOutcome {
     Done(Box<Reserved>),
     /// Something was learnt: at once.
     Again,
@@ -52,11 +52,11 @@ pub(crate) enum Next {
     AfterPause,
 }
 
-pub(crate) struct Flight<'a> {
+pub(crate) struct StrictReservation<'a> {
     pub(crate) store: &'a Arc<RedisStore>,
     pub(crate) request: ReserveRequest,
-    pub(crate) counter: Arc<Counter>,
-    pub(crate) server: Arc<Server>,
+    pub(crate) counter: Arc<WindowEntry>,
+    pub(crate) server: Arc<RedisServer>,
     /// In Redis.
     pub(crate) redis_key: String,
     pub(crate) until: Instant,
@@ -78,7 +78,7 @@ pub(crate) struct Flight<'a> {
     recovered_at: Option<i64>,
 }
 
-impl<'a> Flight<'a> {
+impl<'a> StrictReservation<'a> {
     /// # Errors
     /// Why nothing can be said of the counter yet.
     pub(crate) async fn new(
@@ -118,9 +118,9 @@ impl<'a> Flight<'a> {
         for _attempt in 0..self.store.database.settings.attempts.max(1) {
             self.request.course.count_attempt();
             match self.attempt().await? {
-                Next::Done(reserved) => return Ok(*reserved),
-                Next::Again => {}
-                Next::AfterPause => {
+                StepOutcome::Done(reserved) => return Ok(*reserved),
+                StepOutcome::Again => {}
+                StepOutcome::AfterPause => {
                     self.n_conflicts = self.n_conflicts.saturating_add(1);
                     self.backoff.wait(self.until).await;
                 }
@@ -137,7 +137,7 @@ impl<'a> Flight<'a> {
         self.store.fallback == Fallback::Database
     }
 
-    async fn attempt(&mut self) -> Result<Next, StoreError> {
+    async fn attempt(&mut self) -> Result<StepOutcome, StoreError> {
         if self.is_leased() {
             match self.counter.has_fallen() {
                 Fallen::No => {}
@@ -160,7 +160,7 @@ impl<'a> Flight<'a> {
     }
 
     /// Redis cannot be used now.
-    pub(crate) async fn away(&mut self) -> Result<Next, StoreError> {
+    pub(crate) async fn away(&mut self) -> Result<StepOutcome, StoreError> {
         if !self.is_leased() {
             return Err(StoreError::Unavailable);
         }
@@ -174,11 +174,11 @@ impl<'a> Flight<'a> {
     ///
     /// Redis is looked at first: what it shows then was installed, and is so only once; so if the
     /// row still names it after that, no later window was in use yet.
-    async fn establish(&mut self, generation: u64) -> Result<Next, StoreError> {
+    async fn establish(&mut self, generation: u64) -> Result<StepOutcome, StoreError> {
         let epoch = self.counter.epoch();
         let look = scripts::LOOK.key(&self.redis_key);
         let standing = match self.server.run::<RawStanding>(&look).await {
-            Ok(raw) => Standing::of(&raw),
+            Ok(raw) => WindowState::of(&raw),
             Err(_) => return self.away().await,
         };
         let looked = self.look().await?;
@@ -191,7 +191,7 @@ impl<'a> Flight<'a> {
             there.is_ours && (is_named || faults::is(Fault::NoRowCheck))
         });
         if let Some(there) = there {
-            let window = Window {
+            let window = OpenWindow {
                 number: there.window,
                 base: there.base,
                 used: there.used,
@@ -220,10 +220,10 @@ impl<'a> Flight<'a> {
     /// Nobody is told that they are used up while a ceiling may still be on its way to Redis.
     async fn use_up(
         &mut self,
-        window: Window,
+        window: OpenWindow,
         epoch: u64,
         left_in_row: u64,
-    ) -> Result<Next, StoreError> {
+    ) -> Result<StepOutcome, StoreError> {
         if window.rest() >= self.count {
             self.counter.keep(&window, epoch);
             return self.step(window).await;
@@ -233,7 +233,7 @@ impl<'a> Flight<'a> {
             let left = window.rest().max(left_in_row);
             return Err(StoreError::Exhausted { left });
         }
-        Ok(Next::AfterPause)
+        Ok(StepOutcome::AfterPause)
     }
 
     /// Reads the row and the definition.
@@ -252,7 +252,11 @@ impl<'a> Flight<'a> {
     }
 
     /// What Redis knows of a counter was in the row before: a row that says less has gone back.
-    fn check_forward(&self, standing: Option<Standing>, looked: &Looked) -> Result<(), StoreError> {
+    fn check_forward(
+        &self,
+        standing: Option<WindowState>,
+        looked: &Looked,
+    ) -> Result<(), StoreError> {
         let Some(there) = standing else {
             return Ok(());
         };
@@ -271,13 +275,13 @@ impl<'a> Flight<'a> {
     }
 
     /// Takes the numbers that are wanted.
-    pub(crate) async fn step(&mut self, mut window: Window) -> Result<Next, StoreError> {
+    pub(crate) async fn step(&mut self, mut window: OpenWindow) -> Result<StepOutcome, StoreError> {
         if let Want::Handover(_) = self.request.want {
             self.check_limit(window.rest().saturating_add(window.left_in_row()?))?;
         }
         if self.is_leased() && !self.lease(&window).await? {
             self.counter.lose(window.number);
-            return Ok(Next::Again);
+            return Ok(StepOutcome::Again);
         }
         let mut step = scripts::STEP.key(&self.redis_key);
         step.arg(window.number).arg(self.count);
@@ -288,48 +292,48 @@ impl<'a> Flight<'a> {
             .step_duration
             .record(started.elapsed().as_secs_f64());
         let answer = match answer {
-            Ok(raw) => Answer::of(raw),
+            Ok(raw) => ScriptAnswer::of(raw),
             Err(failure) => {
-                if failure == Failure::Uncertain {
+                if failure == ScriptFailure::Uncertain {
                     self.abandon(AbandonedCause::Uncertain, self.count);
                 }
                 return if self.is_leased() {
-                    Ok(Next::Again)
+                    Ok(StepOutcome::Again)
                 } else {
                     self.retry_once_back().await
                 };
             }
         };
         match answer {
-            Some(Answer::Done { used, cap }) => {
+            Some(ScriptAnswer::Done { used, cap }) => {
                 self.store.metrics().steps.increment(1);
                 (window.used, window.cap) = (used, cap);
                 self.counter.note(window.number, used, cap);
                 let reserved = self.reserved(&window)?;
                 self.extend_ahead(window);
-                Ok(Next::Done(Box::new(reserved)))
+                Ok(StepOutcome::Done(Box::new(reserved)))
             }
-            Some(Answer::Full { used, cap }) => {
+            Some(ScriptAnswer::Full { used, cap }) => {
                 (window.used, window.cap) = (used, cap);
                 self.counter.note(window.number, used, cap);
                 self.extend_now(window).await
             }
-            Some(Answer::Gone | Answer::Foreign | Answer::Other) | None => {
+            Some(ScriptAnswer::Gone | ScriptAnswer::Foreign | ScriptAnswer::Other) | None => {
                 self.n_lost = self.counter.lose(window.number);
-                Ok(Next::Again)
+                Ok(StepOutcome::Again)
             }
         }
     }
 
     /// A connection that broke beside a server that lives is replaced within a moment.
-    async fn retry_once_back(&mut self) -> Result<Next, StoreError> {
+    async fn retry_once_back(&mut self) -> Result<StepOutcome, StoreError> {
         match self.server.generation().await {
-            Some(_) => Ok(Next::Again),
+            Some(_) => Ok(StepOutcome::Again),
             None => Err(StoreError::Unavailable),
         }
     }
 
-    fn reserved(&self, window: &Window) -> Result<Reserved, StoreError> {
+    fn reserved(&self, window: &OpenWindow) -> Result<Reserved, StoreError> {
         let mut known = window.known.clone();
         known.seen.next_value = known.seen.next_value.max(window.ceiling()?);
         Ok(Reserved {
@@ -349,7 +353,7 @@ impl<'a> Flight<'a> {
     }
 
     /// So many do not fit below the ceiling.
-    async fn extend_now(&mut self, window: Window) -> Result<Next, StoreError> {
+    async fn extend_now(&mut self, window: OpenWindow) -> Result<StepOutcome, StoreError> {
         let left = window.left_in_row()?;
         let missing = self.count.saturating_sub(window.rest());
         if missing > left {
@@ -363,11 +367,11 @@ impl<'a> Flight<'a> {
             }
             // `max` may have been raised elsewhere: look before refusing.
             self.counter.forget();
-            return Ok(Next::Again);
+            return Ok(StepOutcome::Again);
         }
         if let Some(cap) = self.counter.owed(window.number, window.cap) {
             self.tell(window.number, cap).await;
-            return Ok(Next::Again);
+            return Ok(StepOutcome::Again);
         }
         self.n_full = self.n_full.saturating_add(1);
         let demand = self.demand(window.rate);
@@ -376,11 +380,11 @@ impl<'a> Flight<'a> {
         match extension.run(self.until).await {
             Ok(Extended::Raised) => {
                 self.n_full = 0;
-                Ok(Next::Again)
+                Ok(StepOutcome::Again)
             }
             Ok(Extended::Lost) => {
                 self.n_lost = self.counter.lose(window.number).saturating_add(count);
-                Ok(Next::Again)
+                Ok(StepOutcome::Again)
             }
             // Redis is told again when it is back.
             Ok(Extended::Away) => Box::pin(self.away()).await,
@@ -389,7 +393,7 @@ impl<'a> Flight<'a> {
                     // Nobody tells Redis of what was raised: the next window.
                     self.counter.forget();
                 }
-                Ok(Next::AfterPause)
+                Ok(StepOutcome::AfterPause)
             }
             Err(failure) => self.failed(&failure, count),
         }
@@ -418,8 +422,8 @@ impl<'a> Flight<'a> {
         self.counter.demand(told, stored)
     }
 
-    pub(crate) fn row(&self) -> Result<Row, StoreError> {
-        Ok(Row {
+    pub(crate) fn row(&self) -> Result<GuardedCounter, StoreError> {
+        Ok(GuardedCounter {
             key: self.request.key.clone(),
             witness: self.store.database.beat.witness()?,
         })
@@ -430,12 +434,12 @@ impl<'a> Flight<'a> {
         &self,
         failure: &StatementFailure,
         count: u64,
-    ) -> Result<Next, StoreError> {
+    ) -> Result<StepOutcome, StoreError> {
         if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
             self.abandon(AbandonedCause::Uncertain, count);
         }
         survive(&self.request.key.sequence, failure)?;
-        Ok(Next::AfterPause)
+        Ok(StepOutcome::AfterPause)
     }
 
     pub(crate) fn abandon(&self, cause: AbandonedCause, count: u64) {

@@ -12,7 +12,7 @@ use std::{
 use entity::worker_lease::Model;
 use parking_lot::Mutex;
 
-use super::{lease::millis, look::Footing};
+use super::{lease::millis, look::LeaseRecoveryMark};
 
 /// Rows that are known at once.
 const MOST: usize = 16_384;
@@ -28,26 +28,26 @@ const LONGEST_LOOK: Duration = Duration::from_millis(500);
 
 /// Rows as this process left them, and the clock and footing that it last saw.
 #[derive(Debug, Default)]
-pub(crate) struct Known(Mutex<State>);
+pub(crate) struct LeaseRowCache(Mutex<CachedRows>);
 
 #[derive(Debug, Default)]
-struct State {
-    rows: HashMap<(String, i32), Row>,
+struct CachedRows {
+    rows: HashMap<(String, i32), CachedLease>,
     /// The id that a holder of a pool gave back last.
     former: HashMap<(String, String), i32>,
-    seen: Option<Seen>,
+    seen: Option<SeenClock>,
 }
 
 #[derive(Debug)]
-struct Row {
+struct CachedLease {
     row: Model,
     era: u64,
 }
 
 /// What a look saw.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
-    footing: Option<Footing>,
+struct SeenClock {
+    footing: Option<LeaseRecoveryMark>,
     era: u64,
     /// The database's clock (Unix ms), and when.
     now_ms: i64,
@@ -57,12 +57,12 @@ struct Seen {
 
 /// The database's clock (Unix ms) while a statement runs, as far as it can be known before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct ClockEstimate {
     pub(crate) earliest_ms: i64,
     pub(crate) latest_ms: i64,
 }
 
-impl Moment {
+impl ClockEstimate {
     /// The database's clock minus ours.
     pub(crate) fn skew_ms(self, ours_ms: i64) -> i64 {
         let about_ms = self.earliest_ms.saturating_add(EARLIER_MS);
@@ -70,7 +70,7 @@ impl Moment {
     }
 }
 
-impl Known {
+impl LeaseRowCache {
     /// The database has said that a row is so.
     pub(crate) fn note(&self, row: Model, era: u64) {
         let mut state = self.0.lock();
@@ -87,7 +87,7 @@ impl Known {
             let holder = (row.pool.clone(), row.holder.clone());
             state.former.insert(holder, row.worker);
         }
-        state.rows.insert(id, Row { row, era });
+        state.rows.insert(id, CachedLease { row, era });
     }
 
     /// A row is not as it was known.
@@ -130,7 +130,13 @@ impl Known {
     }
 
     /// A look saw the database's clock `since` it began, and a footing if it looked for it.
-    pub(crate) fn saw(&self, now_ms: i64, since: Instant, era: u64, footing: Option<Footing>) {
+    pub(crate) fn saw(
+        &self,
+        now_ms: i64,
+        since: Instant,
+        era: u64,
+        footing: Option<LeaseRecoveryMark>,
+    ) {
         let took = since.elapsed();
         if took > LONGEST_LOOK {
             return;
@@ -140,7 +146,7 @@ impl Known {
             let seen = state.seen.filter(|seen| seen.era == era)?;
             seen.footing
         });
-        state.seen = Some(Seen {
+        state.seen = Some(SeenClock {
             footing,
             era,
             now_ms,
@@ -150,7 +156,7 @@ impl Known {
     }
 
     /// The database's clock for a statement that is sent now, if it is known.
-    pub(crate) fn moment(&self, sent: Instant) -> Option<Moment> {
+    pub(crate) fn moment(&self, sent: Instant) -> Option<ClockEstimate> {
         let seen = self.0.lock().seen?;
         let since = sent.saturating_duration_since(seen.at);
         if since > COUNTED_ON {
@@ -158,14 +164,14 @@ impl Known {
         }
         let since_ms = i64::try_from(since.as_millis()).ok()?;
         let now_ms = seen.now_ms.checked_add(since_ms)?;
-        Some(Moment {
+        Some(ClockEstimate {
             earliest_ms: now_ms.checked_sub(EARLIER_MS)?,
             latest_ms: now_ms.checked_add(LATER_MS + millis(seen.took))?,
         })
     }
 
     /// What the last recovery said, as of an era, if it is known.
-    pub(crate) fn footing(&self, era: u64) -> Option<Footing> {
+    pub(crate) fn footing(&self, era: u64) -> Option<LeaseRecoveryMark> {
         let seen = self.0.lock().seen?;
         seen.footing.filter(|_| seen.era == era)
     }
@@ -174,7 +180,7 @@ impl Known {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 mod tests {
-    use super::*;
+    use crate::worker_lease::row_cache::*;
 
     fn row(worker: i32, version: i64, ended: bool) -> Model {
         Model {
@@ -192,8 +198,8 @@ mod tests {
         }
     }
 
-    fn known(rows: impl IntoIterator<Item = (Model, u64)>) -> Known {
-        let known = Known::default();
+    fn known(rows: impl IntoIterator<Item = (Model, u64)>) -> LeaseRowCache {
+        let known = LeaseRowCache::default();
         for (row, era) in rows {
             known.note(row, era);
         }
@@ -236,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_recovery_voids_all_that_was_known() {
-        let footing = Footing {
+        let footing = LeaseRecoveryMark {
             recovered_at: None,
             leases_from: 0,
         };
@@ -257,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_clock_of_a_look_is_counted_on_for_a_minute() {
-        let known = Known::default();
+        let known = LeaseRowCache::default();
         let sent = Instant::now();
         assert_eq!(known.moment(sent), None);
         known.saw(1_000_000, sent, 0, None);

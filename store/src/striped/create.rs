@@ -26,14 +26,14 @@ use sea_orm::{
 };
 
 use super::{
-    agreement::{Answers, Found, Verdict, is_steady, verdict},
+    agreement::{Answers, MajorityAnswer, MemberEntry, is_steady, verdict},
     store::Striped,
 };
 use crate::creation;
 use crate::creation::Creation;
 use crate::error::StoreError;
 use crate::heartbeat::HeartbeatGuard;
-use crate::reservation::{attempt_error::AttemptError, guide::Agreed, look};
+use crate::reservation::{attempt_error::AttemptError, counter_read, stripe_constraints::Agreed};
 use crate::rows::catalog::{self, CatalogEntry, NO_PERIOD};
 
 /// By which the log calls what happens here.
@@ -58,14 +58,14 @@ impl Striped {
         for _round in 0..ROUNDS {
             let answers = self.ask_all(name, until).await;
             match verdict(&answers, self.members.len()) {
-                Verdict::Decided(found) => {
+                MajorityAnswer::Decided(found) => {
                     if self.was_at_once(name, &answers, &found, until).await {
                         return self.live(name, &found);
                     }
                 }
-                Verdict::Unknown if answers.went_back => return Err(StoreError::WentBack),
-                Verdict::Unknown => return Err(StoreError::Unavailable),
-                Verdict::Unborn => {
+                MajorityAnswer::Unknown if answers.went_back => return Err(StoreError::WentBack),
+                MajorityAnswer::Unknown => return Err(StoreError::Unavailable),
+                MajorityAnswer::Unborn => {
                     let template = template.ok_or(StoreError::NotFound)?;
                     self.admit_birth(template, &answers, until).await?;
                     if self.bear(name, template, &answers, until).await? {
@@ -75,7 +75,7 @@ impl Striped {
                         continue;
                     }
                 }
-                Verdict::Begun(found) => self.go_on(name, &found, &answers, until).await,
+                MajorityAnswer::Begun(found) => self.go_on(name, &found, &answers, until).await,
             }
             if let Some(agreed) = self.agreements.get(name) {
                 return Ok(agreed);
@@ -98,7 +98,7 @@ impl Striped {
         &self,
         name: &SequenceName,
         answers: &Answers,
-        found: &Found,
+        found: &MemberEntry,
         until: Instant,
     ) -> bool {
         let n = self.members.len();
@@ -107,7 +107,11 @@ impl Striped {
     }
 
     /// What was found as decided, where numbers are issued of it.
-    pub(crate) fn live(&self, name: &SequenceName, found: &Found) -> Result<Agreed, StoreError> {
+    pub(crate) fn live(
+        &self,
+        name: &SequenceName,
+        found: &MemberEntry,
+    ) -> Result<Agreed, StoreError> {
         if found.is_claim() {
             return Err(StoreError::Elsewhere(Arc::clone(&found.definition)));
         }
@@ -153,7 +157,7 @@ impl Striped {
         k: usize,
         key: &CounterKey,
         until: Instant,
-    ) -> Result<Option<Found>, StoreError> {
+    ) -> Result<Option<MemberEntry>, StoreError> {
         let member = self.member(k)?;
         if !member.is_well() {
             let went_back = member.database.beat.has_gone_back();
@@ -187,7 +191,7 @@ impl Striped {
             return Ok(None);
         };
         let definition = catalog::definition_in(&self.name, &standing.state, &standing.definition)?;
-        Ok(Some(Found {
+        Ok(Some(MemberEntry {
             k,
             definition,
             has_used_periods,
@@ -289,7 +293,13 @@ impl Striped {
     }
 
     /// Brings a name that somebody began to make to the databases that answered and have it not.
-    async fn go_on(&self, name: &SequenceName, found: &Found, answers: &Answers, until: Instant) {
+    async fn go_on(
+        &self,
+        name: &SequenceName,
+        found: &MemberEntry,
+        answers: &Answers,
+        until: Instant,
+    ) {
         if found.is_claim() {
             // What comes of it is looked at.
             let _seen_next = self.claim_in(name, &found.definition, answers).await;
@@ -311,9 +321,9 @@ async fn look_whole(
     database: DatabaseConnection,
     witness: HeartbeatGuard,
     key: CounterKey,
-) -> Result<(look::CounterRead, bool), DbErr> {
+) -> Result<(counter_read::CounterRead, bool), DbErr> {
     let whole = key.period.is_none().then(|| key.sequence.clone());
-    let look = look::look(database.clone(), witness, key).await?;
+    let look = counter_read::look(database.clone(), witness, key).await?;
     let head = look.standing.as_ref().and_then(CatalogEntry::counter);
     let is_unused = head.is_some_and(|head| head.seen.version <= head.revision);
     let (Some(name), true) = (whole, is_unused) else {

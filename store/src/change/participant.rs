@@ -29,10 +29,10 @@ use crate::rows::{
 
 /// What one database has of what is to be changed.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct Prepared {
     pub(crate) stripe: Stripe,
     /// `None` where it has no such sequence.
-    pub(crate) row: Option<PartRow>,
+    pub(crate) row: Option<PreparedRow>,
     /// The counter of the act's period.
     pub(crate) counter: Option<CounterRow>,
     pub(crate) ground: CreationBaseline,
@@ -42,7 +42,7 @@ pub(crate) struct Part {
 
 /// A sequence as one database has it.
 #[derive(Clone, Debug)]
-pub(crate) struct PartRow {
+pub(crate) struct PreparedRow {
     pub(crate) model: sequence::Model,
     pub(crate) definition: Arc<Definition>,
     /// The highest high-water mark of its periods; `None` where none is in use.
@@ -53,15 +53,15 @@ pub(crate) struct PartRow {
 
 /// What is to be written, the same everywhere.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct PlannedWrite {
     pub(crate) after: Snapshot,
     pub(crate) removed_through: String,
 }
 
 /// The ends of the way between a change and its part in one database. Dropped, it is undone.
-pub(crate) struct Word {
-    pub(crate) found: oneshot::Sender<Result<Part, StoreError>>,
-    pub(crate) plan: oneshot::Receiver<Plan>,
+pub(crate) struct CommitSignals {
+    pub(crate) found: oneshot::Sender<Result<Prepared, StoreError>>,
+    pub(crate) plan: oneshot::Receiver<PlannedWrite>,
     pub(crate) written: oneshot::Sender<()>,
     pub(crate) commit: oneshot::Receiver<()>,
 }
@@ -71,7 +71,7 @@ pub(crate) async fn run(
     database: DatabaseConnection,
     change: ChangeRequest,
     identity: DatabaseIdentity,
-    word: Word,
+    word: CommitSignals,
 ) -> Result<bool, DbErr> {
     let transaction = database.begin().await?;
     let found = find(&transaction, &change, &identity).await?;
@@ -101,7 +101,7 @@ async fn find(
     transaction: &DatabaseTransaction,
     change: &ChangeRequest,
     identity: &DatabaseIdentity,
-) -> Result<Result<Part, StoreError>, DbErr> {
+) -> Result<Result<Prepared, StoreError>, DbErr> {
     let is_dry_run = change.act.is_dry_run();
     let mut find = sequence::Entity::find_by_id(change.name.as_str().to_owned());
     if !is_dry_run {
@@ -138,7 +138,7 @@ async fn find(
     if seen.is_some_and(|seen| change.went_back(seen.next_value, Some(seen.version))) {
         return Ok(Err(StoreError::WentBack));
     }
-    Ok(Ok(Part {
+    Ok(Ok(Prepared {
         stripe: identity.stripe,
         n_sequences: match row {
             Some(_) => 0,
@@ -156,7 +156,7 @@ async fn found_row(
     key: &CounterKey,
     store: &str,
     (model, ground): (sequence::Model, CreationBaseline),
-) -> Result<Result<(PartRow, Option<CounterRow>), StoreError>, DbErr> {
+) -> Result<Result<(PreparedRow, Option<CounterRow>), StoreError>, DbErr> {
     let mut definition = match catalog::definition_in(store, &model.state, &model.definition) {
         Ok(definition) => definition,
         Err(error) => return Ok(Err(error)),
@@ -170,7 +170,7 @@ async fn found_row(
         return Ok(Err(error::without_counter(&key.sequence)));
     }
     let has_periods = catalog::has_periods(&definition);
-    let mut row = PartRow {
+    let mut row = PreparedRow {
         highest_of_periods: None,
         has_periods_made: !model.periods_removed_through.is_empty(),
         n_other_periods: 0,
@@ -190,14 +190,18 @@ async fn found_row(
 /// What is written in this database, and over what.
 struct Writing<'a> {
     transaction: &'a DatabaseTransaction,
-    part: &'a Part,
-    plan: &'a Plan,
+    part: &'a Prepared,
+    plan: &'a PlannedWrite,
     /// What the definition comes to here.
     counted: Cow<'a, Definition>,
 }
 
 impl<'a> Writing<'a> {
-    fn new(transaction: &'a DatabaseTransaction, part: &'a Part, plan: &'a Plan) -> Self {
+    fn new(
+        transaction: &'a DatabaseTransaction,
+        part: &'a Prepared,
+        plan: &'a PlannedWrite,
+    ) -> Self {
         Self {
             transaction,
             part,
@@ -302,7 +306,7 @@ impl<'a> Writing<'a> {
 }
 
 /// Where a counter begins that is born now.
-pub(crate) fn first_in(part: &Part, counted: &Definition, period: &Period) -> i64 {
+pub(crate) fn first_in(part: &Prepared, counted: &Definition, period: &Period) -> i64 {
     if period.is_none() {
         part.ground.first(counted)
     } else {

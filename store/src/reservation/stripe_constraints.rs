@@ -12,7 +12,7 @@ use crate::{
 
 /// What a reservation goes by that is one of several databases.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Guide {
+pub(crate) struct StripeConstraints {
     /// Nothing is reserved where this database has it otherwise.
     pub(crate) agreed: Option<Agreed>,
     /// The block begins at this number or above, so that a database that was away does not go on

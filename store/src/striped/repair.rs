@@ -14,12 +14,12 @@ use odometer_core::{
 use odometer_database::session::{DatabaseConnection, DatabaseTransaction};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 
-use super::{agreement::Found, store::Striped};
+use super::{agreement::MemberEntry, store::Striped};
 use crate::change::counters;
 use crate::error;
 use crate::error::StoreError;
 use crate::heartbeat::HeartbeatGuard;
-use crate::reservation::guide::counts_alike;
+use crate::reservation::stripe_constraints::counts_alike;
 use crate::rows::{
     catalog::{self, NO_PERIOD},
     creation_baseline::CreationBaseline,
@@ -31,7 +31,7 @@ use crate::rows::{
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a database is to have of a name.
-struct Mend {
+struct Repair {
     name: SequenceName,
     stripe: Stripe,
     definition: Arc<Definition>,
@@ -49,7 +49,7 @@ struct Mend {
 }
 
 /// What became of it.
-enum Mended {
+enum Repaired {
     Done,
     /// The database went back.
     Contradicted,
@@ -66,7 +66,7 @@ impl Striped {
         &self,
         k: usize,
         name: &SequenceName,
-        found: &Found,
+        found: &MemberEntry,
         until: Instant,
     ) -> Result<(), StoreError> {
         self.give(k, name, found, true, until).await
@@ -80,7 +80,7 @@ impl Striped {
         &self,
         k: usize,
         name: &SequenceName,
-        found: &Found,
+        found: &MemberEntry,
         until: Instant,
     ) -> Result<(), StoreError> {
         self.give(k, name, found, false, until).await
@@ -90,7 +90,7 @@ impl Striped {
         &self,
         k: usize,
         name: &SequenceName,
-        found: &Found,
+        found: &MemberEntry,
         is_decided: bool,
         until: Instant,
     ) -> Result<(), StoreError> {
@@ -99,7 +99,7 @@ impl Striped {
         let seen = self.memory.spot(&key, k).seen;
         let counter = found.standing.counter();
         let witness = member.database.beat.witness()?;
-        let mend = Mend {
+        let mend = Repair {
             name: name.clone(),
             stripe: member.database.stripe,
             definition: Arc::clone(&found.definition),
@@ -118,26 +118,26 @@ impl Striped {
             .connection
             .run(until, |database| mend.run(database));
         match mending.await {
-            Ok(Mended::Done) => Ok(()),
-            Ok(Mended::Contradicted) => {
+            Ok(Repaired::Done) => Ok(()),
+            Ok(Repaired::Contradicted) => {
                 member.database.beat.contradicted(&witness);
                 Err(StoreError::WentBack)
             }
-            Ok(Mended::TooLow) => {
+            Ok(Repaired::TooLow) => {
                 member.database.beat.note_name_went_back(name);
                 Err(StoreError::WentBack)
             }
-            Ok(Mended::Headless) => Err(error::without_counter(name)),
+            Ok(Repaired::Headless) => Err(error::without_counter(name)),
             Err(failure) => Err(error::unexpected(name, &failure)),
         }
     }
 }
 
-impl Mend {
-    async fn run(self, database: DatabaseConnection) -> Result<Mended, DbErr> {
+impl Repair {
+    async fn run(self, database: DatabaseConnection) -> Result<Repaired, DbErr> {
         let transaction = database.begin().await?;
         let outcome = self.within(&transaction).await?;
-        if matches!(outcome, Mended::Done) {
+        if matches!(outcome, Repaired::Done) {
             transaction.commit().await?;
         } else {
             transaction.rollback().await?;
@@ -145,19 +145,19 @@ impl Mend {
         Ok(outcome)
     }
 
-    async fn within(&self, transaction: &DatabaseTransaction) -> Result<Mended, DbErr> {
+    async fn within(&self, transaction: &DatabaseTransaction) -> Result<Repaired, DbErr> {
         let find = sequence::Entity::find_by_id(self.name.as_str().to_owned());
         let row = transaction.holding(find).one(transaction).await?;
         if self.version > 0 {
             self.announce(transaction).await?;
         }
         let Some(ground) = CreationBaseline::hold(transaction, &self.witness).await? else {
-            return Ok(Mended::Contradicted);
+            return Ok(Repaired::Contradicted);
         };
         match row {
             None => self.insert(transaction, ground).await,
             Some(row) if self.is_decided => self.update(transaction, row).await,
-            Some(_) => Ok(Mended::Done),
+            Some(_) => Ok(Repaired::Done),
         }
     }
 
@@ -176,11 +176,11 @@ impl Mend {
         &self,
         transaction: &DatabaseTransaction,
         ground: CreationBaseline,
-    ) -> Result<Mended, DbErr> {
+    ) -> Result<Repaired, DbErr> {
         let counted = self.stripe.view(&self.definition);
         let first = ground.first(&counted);
         if first < self.above {
-            return Ok(Mended::TooLow);
+            return Ok(Repaired::TooLow);
         }
         self.row(self.version, &self.removed_through)
             .insert(transaction)
@@ -192,7 +192,7 @@ impl Mend {
         newborn
             .insert(transaction, &CounterKey::whole(self.name.clone()))
             .await?;
-        Ok(Mended::Done)
+        Ok(Repaired::Done)
     }
 
     /// Nothing that was reserved here was of another definition than the one that was decided, so
@@ -201,16 +201,16 @@ impl Mend {
         &self,
         transaction: &DatabaseTransaction,
         row: sequence::Model,
-    ) -> Result<Mended, DbErr> {
+    ) -> Result<Repaired, DbErr> {
         let is_alike = catalog::read_definition(&row.definition, &self.definition.store)
             .is_ok_and(|definition| counts_alike(&definition, &self.definition));
         if is_alike && row.version > self.version {
-            return Ok(Mended::Done);
+            return Ok(Repaired::Done);
         }
         let head = (self.name.as_str().to_owned(), NO_PERIOD.to_owned());
         let find = transaction.holding(counter::Entity::find_by_id(head));
         let Some(counter) = find.one(transaction).await? else {
-            return Ok(Mended::Headless);
+            return Ok(Repaired::Headless);
         };
         let whole = CounterKey::whole(self.name.clone());
         counters::raise(transaction, &whole).await?;
@@ -226,14 +226,14 @@ impl Mend {
         let floor = self.floor.max(counter.floor);
         let reached = counter.next_value.max(floor);
         let Some(next_value) = counted.on_grid(reached) else {
-            return Ok(Mended::Headless);
+            return Ok(Repaired::Headless);
         };
         counters::update(&whole)
             .col_expr(counter::Column::Floor, Expr::val(floor))
             .col_expr(counter::Column::NextValue, Expr::val(next_value))
             .exec(transaction)
             .await?;
-        Ok(Mended::Done)
+        Ok(Repaired::Done)
     }
 
     fn row<'a>(&'a self, version: i64, removed_through: &'a str) -> SequenceRow<'a> {
