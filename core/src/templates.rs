@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::{definition::Definition, glob::Glob, name::SequenceName};
 
 /// Templates at most: each new name is compared with them one by one.
-const MOST: usize = 1000;
+const MAX: usize = 1000;
 
 /// The templates in their order, and what is behind them. Cloning shares them.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub enum TemplateChoice<'a> {
 /// Templates that cannot stand together.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TemplatesError {
-    #[error("there are {n_templates}; give at most {MOST}, with globs for names that are alike")]
+    #[error("there are {n_templates}; give at most {MAX}, with globs for names that are alike")]
     TooMany { n_templates: usize },
     #[error(
         "template[{first}] has the glob \"{glob}\", too, so template[{second}] would never be \
@@ -112,7 +112,7 @@ impl Templates {
         creates_others: bool,
     ) -> Result<Self, TemplatesError> {
         let n_templates = rules.len();
-        if n_templates > MOST {
+        if n_templates > MAX {
             return Err(TemplatesError::TooMany { n_templates });
         }
         for (second, rule) in rules.iter().enumerate() {
@@ -375,12 +375,12 @@ mod tests {
         let mended = vec![sharing("a*", "b"), counted("b", 1), sharing("b*", "c")];
         assert!(templates(mended, true).is_ok());
 
-        let many = (0..=MOST).map(|n| counted(&format!("a{n}"), 1)).collect();
+        let many = (0..=MAX).map(|n| counted(&format!("a{n}"), 1)).collect();
         let refused = templates(many, true).unwrap_err();
         assert_eq!(
             refused,
             TemplatesError::TooMany {
-                n_templates: MOST + 1
+                n_templates: MAX + 1
             }
         );
     }

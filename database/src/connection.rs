@@ -44,7 +44,7 @@ const TARGET: &str = "odometer::store::connection";
 const SUSPICIOUS_PART: u32 = 5;
 /// How long statements that outlived an outage may still take: a server that was only stopped
 /// answers them now, one whose connections are dead never will.
-const LAST_PATIENCE: Duration = Duration::from_millis(500);
+const LAST_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What is known of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,12 +165,12 @@ impl Connection {
         F: FnOnce(DatabaseConnection) -> Fut,
         Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
     {
-        let (pool, turn) = self.turn(until).await?;
+        let (pool, permit) = self.permit(until).await?;
         let generation = pool.generation;
         let operation = operation(pool.database);
         let statement = async move {
             let outcome = operation.await;
-            drop(turn);
+            drop(permit);
             outcome
         };
         let mut task = match pool.runtime.handle() {
@@ -182,8 +182,8 @@ impl Connection {
         };
         drop(pool.runtime);
         let sent = Instant::now();
-        let patience = until.saturating_duration_since(sent).min(self.timeout);
-        let failure = match self.outcome(&mut task, patience, generation).await {
+        let timeout_left = until.saturating_duration_since(sent).min(self.timeout);
+        let failure = match self.outcome(&mut task, timeout_left, generation).await {
             Some(Ok(Ok(value))) => return Ok(value),
             Some(Ok(Err(error))) => StatementFailure::from(error),
             Some(Err(_stopped)) => {
@@ -203,10 +203,10 @@ impl Connection {
     async fn outcome<T>(
         &self,
         task: &mut JoinHandle<T>,
-        patience: Duration,
+        timeout_left: Duration,
         generation: u64,
     ) -> Option<Result<T, JoinError>> {
-        let unsuspicious = patience.min(self.timeout / SUSPICIOUS_PART);
+        let unsuspicious = timeout_left.min(self.timeout / SUSPICIOUS_PART);
         if let Ok(ended) = timeout(unsuspicious, &mut *task).await {
             return Some(ended);
         }
@@ -215,13 +215,13 @@ impl Connection {
         tokio::select! {
             biased;
             ended = task => Some(ended),
-            () = sleep(patience.saturating_sub(unsuspicious)) => None,
+            () = sleep(timeout_left.saturating_sub(unsuspicious)) => None,
             _ = given_up.wait_for(|below| generation < *below) => None,
         }
     }
 
-    /// Waits for a turn on the pool, and on its successor where it is replaced meanwhile.
-    async fn turn(
+    /// Waits for a permit of the pool, and on its successor where it is replaced meanwhile.
+    async fn permit(
         &self,
         until: Instant,
     ) -> Result<(ConnectionPool, ConnectionPermit), StatementFailure> {
@@ -232,18 +232,18 @@ impl Connection {
                 self.replace_pool(pool.generation, "a pooler is in between");
                 pool = self.pool.lock().clone();
             }
-            let turn = timeout(
+            let acquired = timeout(
                 until.saturating_duration_since(Instant::now()),
                 Arc::clone(&pool.permits).acquire_owned(),
             );
-            match turn.await {
+            match acquired.await {
                 Ok(Ok(permit)) => {
                     drop(pending);
-                    let turn = ConnectionPermit {
+                    let permit = ConnectionPermit {
                         _permit: permit,
                         _counted: self.counted.one_is_active(),
                     };
-                    return Ok((pool, turn));
+                    return Ok((pool, permit));
                 }
                 Ok(Err(_replaced)) if !self.is_closed.load(Ordering::Acquire) => {}
                 Ok(Err(_)) | Err(_) => return Err(StatementFailure::NotCommitted(Cause::Busy)),
@@ -285,7 +285,7 @@ impl Connection {
         }
         let connection = Arc::clone(self);
         self.handle.spawn(async move {
-            sleep(LAST_PATIENCE).await;
+            sleep(LAST_TIMEOUT).await;
             connection
                 .given_up
                 .send_modify(|below| *below = generation.saturating_add(1).max(*below));
@@ -336,23 +336,23 @@ impl Connection {
             return;
         };
         let old = std::mem::replace(&mut *pool, fresh);
-        // Whoever waits for a turn on it waits on the new one.
+        // Whoever waits for a permit of it waits on the new one.
         old.permits.close();
-        let patience = self.timeout + LAST_PATIENCE;
+        let timeout_left = self.timeout + LAST_TIMEOUT;
         self.handle.spawn(async move {
             // Statements under way may end. What is silent still has been given up by all then,
             // and ends with its runtime.
-            let _ended = timeout(patience, old.database.clone().close()).await;
+            let _ended = timeout(timeout_left, old.database.clone().close()).await;
             drop(old);
         });
     }
 
-    /// Closes the pool, waiting at most `patience` for statements in flight, and ends the runtime.
-    pub async fn close(&self, patience: Duration) {
+    /// Closes the pool, waiting at most `timeout_left` for statements in flight, and ends the runtime.
+    pub async fn close(&self, timeout_left: Duration) {
         self.is_closed.store(true, Ordering::Release);
         let database = self.pool.lock().database.clone();
         let closing = self.handle.spawn(async move { database.close().await });
-        if timeout(patience, closing).await.is_err() {
+        if timeout(timeout_left, closing).await.is_err() {
             tracing::warn!(target: TARGET, "statements were still in flight when the pool was closed");
         }
         let runtime = self.runtime.lock().take();

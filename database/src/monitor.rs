@@ -343,9 +343,9 @@ impl<T: Tables> Monitor<T> {
             return fitness_of(&failure);
         }
         let doors = self.target.looking_doors(&self.settings);
-        let patience = self.settings.acquire + self.settings.timeout;
+        let time_limit = self.settings.acquire + self.settings.timeout;
         let look = |database| self.tables.inspect(database);
-        match pool::once(&doors, patience, look).await {
+        match pool::once(&doors, time_limit, look).await {
             Ok(Some(verdict)) => verdict,
             Ok(None) => DatabaseFitness::Away("it got no reply".to_owned()),
             Err(error) => fitness_of(&error.into()),

@@ -19,11 +19,11 @@ use tokio::{
 use crate::{route::Doors, session::DatabaseConnection};
 
 /// The most threads that a pool's connections, or a store's tasks, live on.
-const MOST_THREADS: usize = 2;
+const MAX_THREADS: usize = 2;
 /// How long the connections of a new pool may be on their way, whatever `pool.acquire` is.
 const LONGEST_CONNECTING: Duration = Duration::from_secs(10);
 /// For the end of a connection that was used once.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
 pub struct ConnectionPool {
@@ -47,7 +47,7 @@ pub struct PoolRuntime(Option<Runtime>);
 /// would only hand it to each other.
 pub fn n_threads() -> usize {
     let n_cores = thread::available_parallelism().map_or(1, NonZero::get);
-    n_cores.min(MOST_THREADS)
+    n_cores.min(MAX_THREADS)
 }
 
 impl PoolRuntime {
@@ -144,14 +144,14 @@ impl ConnectionPool {
     }
 }
 
-/// Runs one operation on a connection of its own, for at most `patience`; `None` when it took
+/// Runs one operation on a connection of its own, for at most `time_limit`; `None` when it took
 /// longer. Nothing of it is left afterwards.
 ///
 /// # Errors
 /// How it failed.
 pub async fn once<T, F, Fut>(
     doors: &Doors,
-    patience: Duration,
+    time_limit: Duration,
     operation: F,
 ) -> Result<Option<T>, DbErr>
 where
@@ -164,10 +164,10 @@ where
         .runtime
         .handle()?
         .spawn(operation(pool.database.clone()));
-    match timeout(patience, task).await {
+    match timeout(time_limit, task).await {
         Ok(Ok(outcome)) => {
             // So that the server need not find out by itself.
-            let _in_time = timeout(CLOSE_PATIENCE, pool.database.clone().close()).await;
+            let _in_time = timeout(CLOSE_TIMEOUT, pool.database.clone().close()).await;
             outcome.map(Some)
         }
         Ok(Err(stopped)) => Err(DbErr::Custom(stopped.to_string())),

@@ -20,9 +20,9 @@ use crate::{
 /// Connects once, notes where a pooler is in between, and hangs up.
 ///
 /// # Errors
-/// Why there was no connection within `patience`, or none that can be used.
-pub async fn reach(target: &Target, patience: Duration) -> Result<(), StatementFailure> {
-    let Err(unreached) = reach_expected(target, patience).await else {
+/// Why there was no connection within `time_limit`, or none that can be used.
+pub async fn reach(target: &Target, time_limit: Duration) -> Result<(), StatementFailure> {
+    let Err(unreached) = reach_expected(target, time_limit).await else {
         target.was_met.store(true, Ordering::Release);
         return Ok(());
     };
@@ -58,28 +58,28 @@ impl Unreached {
     }
 }
 
-async fn reach_expected(target: &Target, patience: Duration) -> Result<(), Unreached> {
+async fn reach_expected(target: &Target, time_limit: Duration) -> Result<(), Unreached> {
     match target.backend {
         DbBackend::Postgres => {
             let was_pooled = target.route.is_pooled();
-            let first = within(patience, postgres(target)).await;
+            let first = within(time_limit, postgres(target)).await;
             if first.is_ok() || target.route.is_pooled() == was_pooled {
                 return first;
             }
             // What the pooler refused was only the way of a server.
-            within(patience, postgres(target)).await
+            within(time_limit, postgres(target)).await
         }
-        DbBackend::MySql => within(patience, mysql(target)).await,
+        DbBackend::MySql => within(time_limit, mysql(target)).await,
         // A file is opened by its pool.
         DbBackend::Sqlite | _ => Ok(()),
     }
 }
 
 async fn within(
-    patience: Duration,
+    time_limit: Duration,
     attempt: impl Future<Output = Result<(), SqlxError>>,
 ) -> Result<(), Unreached> {
-    match timeout(patience, Box::pin(attempt)).await {
+    match timeout(time_limit, Box::pin(attempt)).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(Unreached::of(&error)),
         Err(_) => Err(Unreached {

@@ -19,7 +19,7 @@ use sea_orm::{
 };
 use sea_query_sqlx::SqlxValues;
 
-/// A pool of SeaORM's, and those of its connections that wait here, each for its turn: one that was
+/// A pool of SeaORM's, and those of its connections that wait here, each for its connection: one that was
 /// never used would be forgotten by what lies in between.
 #[derive(Clone)]
 pub struct ReusedPool {
@@ -66,39 +66,39 @@ impl ReusedPool {
     }
 
     pub async fn execute(&self, statement: Statement) -> Result<ExecResult, DbErr> {
-        let mut turn = self.turn().await?;
-        let done = query(&statement).execute(&mut *turn).await;
-        self.keep_if(turn, done)
+        let mut connection = self.checkout().await?;
+        let done = query(&statement).execute(&mut *connection).await;
+        self.keep_if(connection, done)
             .map(Into::into)
             .map_err(not_executed)
     }
 
     pub async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
-        let mut turn = self.turn().await?;
-        let done = turn.execute(AssertSqlSafe(sql.to_owned())).await;
-        self.keep_if(turn, done)
+        let mut connection = self.checkout().await?;
+        let done = connection.execute(AssertSqlSafe(sql.to_owned())).await;
+        self.keep_if(connection, done)
             .map(Into::into)
             .map_err(not_executed)
     }
 
     pub async fn query_all(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
-        let mut turn = self.turn().await?;
-        let rows = query(&statement).fetch_all(&mut *turn).await;
-        let rows: Vec<PgRow> = self.keep_if(turn, rows).map_err(not_queried)?;
+        let mut connection = self.checkout().await?;
+        let rows = query(&statement).fetch_all(&mut *connection).await;
+        let rows: Vec<PgRow> = self.keep_if(connection, rows).map_err(not_queried)?;
         Ok(rows.into_iter().map(QueryResult::from).collect())
     }
 
     pub async fn query_one(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
-        let mut turn = self.turn().await?;
-        let row = query(&statement).fetch_optional(&mut *turn).await;
-        let row: Option<PgRow> = self.keep_if(turn, row).map_err(not_queried)?;
+        let mut connection = self.checkout().await?;
+        let row = query(&statement).fetch_optional(&mut *connection).await;
+        let row: Option<PgRow> = self.keep_if(connection, row).map_err(not_queried)?;
         Ok(row.map(QueryResult::from))
     }
 
     pub async fn ping(&self) -> Result<(), DbErr> {
-        let mut turn = self.turn().await?;
-        let answered = turn.ping().await;
-        self.keep_if(turn, answered).map_err(not_queried)
+        let mut connection = self.checkout().await?;
+        let answered = connection.ping().await;
+        self.keep_if(connection, answered).map_err(not_queried)
     }
 
     /// A transaction holds a connection that the driver hands out by itself.
@@ -134,7 +134,7 @@ impl ReusedPool {
         join(join_all(spare.map(Connection::close)), others).await;
     }
 
-    async fn turn(&self) -> Result<PoolConnection<Postgres>, DbErr> {
+    async fn checkout(&self) -> Result<PoolConnection<Postgres>, DbErr> {
         match self.idle() {
             Some(connection) => Ok(connection),
             None => self.pool.acquire().await.map_err(not_acquired),
@@ -154,13 +154,13 @@ impl ReusedPool {
     /// Keeps a connection that did what it was asked.
     fn keep_if<T>(
         &self,
-        turn: PoolConnection<Postgres>,
+        connection: PoolConnection<Postgres>,
         done: Result<T, SqlxError>,
     ) -> Result<T, SqlxError> {
         let mut waiting = self.spare.0.lock();
         // Seen under the lock under which the list of a pool that was closed is emptied.
         if done.is_ok() && waiting.n_beginning == 0 && !self.pool.is_closed() {
-            waiting.connections.push_back(turn);
+            waiting.connections.push_back(connection);
         }
         done
     }

@@ -83,12 +83,12 @@ impl DatabaseConnection {
     /// serves; `options` are asked for once the way is known.
     pub async fn reach(
         target: &Target,
-        patience: Duration,
+        time_limit: Duration,
         longest: Option<Duration>,
         options: impl FnOnce(&Target) -> ConnectOptions,
     ) -> Result<Self, DatabaseFitness> {
         let verdict = |failure| fitness_of(&failure);
-        probe::reach(target, patience).await.map_err(verdict)?;
+        probe::reach(target, time_limit).await.map_err(verdict)?;
         Self::open(options(target), target.route.is_pooled(), longest)
             .await
             .map_err(|error| verdict(StatementFailure::from(error)))
@@ -114,8 +114,8 @@ impl DatabaseConnection {
             Self::ReusedPool(kept) => kept.begin().await.map(DatabaseTransaction::Prepared),
             Self::Unprepared(unprepared) => {
                 let statement = AssertSqlSafe(format!("BEGIN; {}", unprepared.bounds));
-                let turn = unprepared.turn().await?;
-                let begun = Transaction::begin(turn, Some(statement.into_sql_str())).await;
+                let connection = unprepared.checkout().await?;
+                let begun = Transaction::begin(connection, Some(statement.into_sql_str())).await;
                 let begun = begun.map_err(not_executed)?;
                 Ok(DatabaseTransaction::Unprepared(Mutex::new(begun)))
             }
@@ -155,7 +155,7 @@ impl ConnectionTrait for DatabaseConnection {
         match self {
             Self::Prepared(made) => made.execute_raw(statement).await,
             Self::ReusedPool(kept) => kept.execute(statement).await,
-            Self::Unprepared(it) => execute(&mut *it.turn().await?, it.whole(&statement)).await,
+            Self::Unprepared(it) => execute(&mut *it.checkout().await?, it.whole(&statement)).await,
         }
     }
 
@@ -164,7 +164,7 @@ impl ConnectionTrait for DatabaseConnection {
             Self::Prepared(made) => made.execute_unprepared(sql).await,
             Self::ReusedPool(kept) => kept.execute_unprepared(sql).await,
             Self::Unprepared(it) => {
-                execute(&mut *it.turn().await?, format!("{}{sql}", it.bounds)).await
+                execute(&mut *it.checkout().await?, format!("{}{sql}", it.bounds)).await
             }
         }
     }
@@ -174,7 +174,7 @@ impl ConnectionTrait for DatabaseConnection {
             Self::Prepared(made) => made.query_one_raw(statement).await,
             Self::ReusedPool(kept) => kept.query_one(statement).await,
             Self::Unprepared(it) => {
-                let rows = query(&mut *it.turn().await?, it.whole(&statement)).await?;
+                let rows = query(&mut *it.checkout().await?, it.whole(&statement)).await?;
                 Ok(rows.into_iter().next())
             }
         }
@@ -184,13 +184,13 @@ impl ConnectionTrait for DatabaseConnection {
         match self {
             Self::Prepared(made) => made.query_all_raw(statement).await,
             Self::ReusedPool(kept) => kept.query_all(statement).await,
-            Self::Unprepared(it) => query(&mut *it.turn().await?, it.whole(&statement)).await,
+            Self::Unprepared(it) => query(&mut *it.checkout().await?, it.whole(&statement)).await,
         }
     }
 }
 
 impl Unprepared {
-    async fn turn(&self) -> Result<PoolConnection<Postgres>, DbErr> {
+    async fn checkout(&self) -> Result<PoolConnection<Postgres>, DbErr> {
         self.pool.acquire().await.map_err(not_acquired)
     }
 

@@ -138,7 +138,7 @@ pub enum Fault {
     /// Each of the databases that share sequences counts as the first one does.
     NoOffset,
     /// A database that was away goes on from where it was.
-    NoLevel,
+    NoCatchUp,
     /// A birth holds nothing of what it stands on.
     BirthUnheld,
     /// A birth keeps changes of what it stands on waiting, also where it need not.
@@ -234,7 +234,7 @@ impl Fault {
         (Fault::StrictSharesLate, "strict-shares-late"),
         (Fault::StrictArrivesLate, "strict-arrives-late"),
         (Fault::NoOffset, "no-offset"),
-        (Fault::NoLevel, "no-level"),
+        (Fault::NoCatchUp, "no-catch-up"),
         (Fault::BirthUnheld, "birth-unheld"),
         (Fault::BirthHoldsMore, "birth-holds-more"),
         (Fault::LooseBirth, "loose-birth"),

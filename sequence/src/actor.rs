@@ -41,7 +41,7 @@ use crate::{
 /// The first wait before a prefetch is tried again.
 const BACKOFF_MIN: Duration = Duration::from_millis(5);
 /// How long an unloaded name waits for its row in the journal before it may be loaded again.
-pub(crate) const UNLOAD_PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const UNLOAD_TIMEOUT: Duration = Duration::from_secs(1);
 /// Under the fault that lets what was written arrive late.
 const LATE: Duration = Duration::from_millis(1500);
 
@@ -181,7 +181,7 @@ impl SequenceActor {
             None
         };
         let Some(next) = next else {
-            self.rest();
+            self.become_idle();
             return;
         };
         let request = self.request(&next);
@@ -217,7 +217,7 @@ impl SequenceActor {
         self.advance(context);
     }
 
-    fn rest(&mut self) {
+    fn become_idle(&mut self) {
         let timed = self.issuer.timed();
         let has_numbers = timed.map_or_else(
             || self.issuer.cursor.remaining() > 0,
@@ -427,12 +427,12 @@ impl SequenceActor {
         let Some(reserved) = self.issuer.publish(block) else {
             return;
         };
-        self.lay_in(&reserved);
+        self.add_block(&reserved);
     }
 
     /// Lays in a block that is published.
-    fn lay_in(&mut self, reserved: &Reserved) {
-        let n_cut = self.issuer.lay_in(reserved);
+    fn add_block(&mut self, reserved: &Reserved) {
+        let n_cut = self.issuer.add_block(reserved);
         self.count_advanced(n_cut);
         // A change may have come while the block was on its way, or have been read with it.
         if self.enforce() {
@@ -442,7 +442,7 @@ impl SequenceActor {
             self.shared.panic_now_and_then();
         }
         self.queue.forget_gone();
-        self.issuer.deal(&mut self.queue);
+        self.issuer.serve_waiters(&mut self.queue);
         self.shared
             .store
             .write_journal(reserved.row(), BlockFate::Held);
@@ -507,7 +507,7 @@ impl SequenceActor {
             self.enforce();
             return;
         }
-        let (shares, rest) = dedicated::deal(&reserved, group);
+        let (shares, rest) = dedicated::share_out(&reserved, group);
         for (share, caller) in shares {
             let count = share.block.count();
             if caller.answer.send(Ok(vec![share.block])).is_ok() {
@@ -524,7 +524,7 @@ impl SequenceActor {
         }
         if let Some(rest) = rest {
             // Callers gave up meanwhile. Their numbers lie above all that is held, and are issued.
-            self.lay_in(&rest);
+            self.add_block(&rest);
         }
     }
 
@@ -541,7 +541,7 @@ impl SequenceActor {
         }
         for caller in group {
             // Whoever gave up does not need to know.
-            let _gone = caller.answer.send(Err(self.told(error)));
+            let _gone = caller.answer.send(Err(self.caller_error(error)));
         }
     }
 
@@ -626,7 +626,7 @@ impl SequenceActor {
             self.serve_the_last();
             return true;
         }
-        let told = self.told(error);
+        let told = self.caller_error(error);
         self.refuse_all(&told);
         true
     }
@@ -648,18 +648,19 @@ impl SequenceActor {
     /// The sequence is at its end: who can be served from memory is, the others are refused.
     fn serve_the_last(&mut self) {
         let name = &self.issuer.key.sequence;
-        self.issuer.deal_the_last(&mut self.queue, |waiter, left| {
-            let refused = SequenceError::Exhausted {
-                name: name.clone(),
-                left,
-            };
-            // Whoever gave up does not need to know.
-            let _gone = waiter.answer.send(Err(refused));
-        });
+        self.issuer
+            .serve_last_waiters(&mut self.queue, |waiter, left| {
+                let refused = SequenceError::Exhausted {
+                    name: name.clone(),
+                    left,
+                };
+                // Whoever gave up does not need to know.
+                let _gone = waiter.answer.send(Err(refused));
+            });
     }
 
     /// What a caller reads of a failure of the store; what is left includes what is in memory.
-    pub(crate) fn told(&self, error: &StoreError) -> SequenceError {
+    pub(crate) fn caller_error(&self, error: &StoreError) -> SequenceError {
         let mut error = error.clone();
         if let StoreError::Exhausted { left } = &mut error {
             *left = left.saturating_add(self.issuer.remaining());
@@ -673,11 +674,11 @@ impl SequenceActor {
 
     /// A prefetch that failed is nobody's call: the actor tries it again by itself.
     pub(crate) fn try_again_later(&mut self, context: &mut Context<Self>) {
-        self.rest();
+        self.become_idle();
         if self.retry.is_some() {
             return;
         }
-        let bound = self.backoff.max(self.issuer.patience());
+        let bound = self.backoff.max(self.issuer.time_limit());
         let pause = bound.mul_f64(rand::random::<f64>());
         self.backoff = (self.backoff * 2).min(self.shared.settings.backoff_max);
         self.retry = Some(context.run_later(pause, |actor, context| {

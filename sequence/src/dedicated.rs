@@ -138,7 +138,7 @@ pub(crate) fn want_of(group: &[DedicatedRequest]) -> Want {
 
 /// Deals what was reserved for a group to its callers, in their order: each range is a block of its
 /// own. Also what is left, if callers have gone since.
-pub(crate) fn deal(
+pub(crate) fn share_out(
     reserved: &Reserved,
     group: Vec<DedicatedRequest>,
 ) -> (Vec<(Reserved, DedicatedRequest)>, Option<Reserved>) {
@@ -225,7 +225,7 @@ mod tests {
         let block = Block::new(11, 10, 2).unwrap();
         let reserved = Unpublished::for_tests(key, block, metrics);
         let reserved = reserved.publish_for(true).unwrap();
-        let (shares, rest) = deal(&reserved, group);
+        let (shares, rest) = share_out(&reserved, group);
         let ranges = |reserved: &Reserved| (reserved.block.first(), reserved.block.last());
         let dealt: Vec<_> = shares.iter().map(|(share, _)| ranges(share)).collect();
         assert_eq!(dealt, [(11, 13), (15, 19)]);

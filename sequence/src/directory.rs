@@ -438,10 +438,10 @@ impl Directory {
 
     /// Stops every actor and gives back what was not issued.
     ///
-    /// What is not in the journal after `patience` stays reserved and unissued, and counts as
+    /// What is not in the journal after `time_limit` stays reserved and unissued, and counts as
     /// abandoned.
-    pub async fn drain(&self, patience: Duration) -> Drained {
-        let until = Instant::now() + patience;
+    pub async fn drain(&self, time_limit: Duration) -> Drained {
+        let until = Instant::now() + time_limit;
         self.begin_drain();
         self.shared.is_drained.store(true, Ordering::Release);
         let issuers = self.shared.all_issuers();
@@ -451,7 +451,7 @@ impl Directory {
             .fold(0_u64, |sum, n_numbers| async move {
                 sum.saturating_add(n_numbers)
             });
-        let returned = timeout(patience, returned).await;
+        let returned = timeout(time_limit, returned).await;
         let left = until.saturating_duration_since(Instant::now());
         let _in_time = timeout(left, self.shared.store.flush_journal()).await;
         // Actors that did not end hold their numbers still.

@@ -20,7 +20,7 @@ use crate::{
 impl Ownership {
     /// Notes what a reservation brought and lays it behind what is held; the numbers below the
     /// floor, which are left out, are counted. The block's fate is open from here on.
-    pub(crate) fn lay_in(&self, reserved: &Reserved) -> u64 {
+    pub(crate) fn add_block(&self, reserved: &Reserved) -> u64 {
         let mut memory = self.memory.lock();
         memory.note_reserved(reserved);
         self.catch_up(&mut memory);
@@ -30,12 +30,12 @@ impl Ownership {
     }
 
     /// Deals what is held to those who wait, in order, and puts the rest into the cursor.
-    pub(crate) fn deal(&self, queue: &mut Queue) {
+    pub(crate) fn serve_waiters(&self, queue: &mut Queue) {
         let low_water = self.low_water();
         let mut memory = self.memory.lock();
         if !queue.is_empty() {
             self.close_into_spare(&mut memory);
-            let n_issued = queue.deal(&mut memory.spare);
+            let n_issued = queue.serve_waiters(&mut memory.spare);
             self.add_direct(n_issued);
         }
         self.fill_from_spare(&mut memory, low_water);
@@ -43,7 +43,7 @@ impl Ownership {
 
     /// The sequence is at its end: who can be served from memory is, the others get `refused`,
     /// told how many numbers are left.
-    pub(crate) fn deal_the_last(&self, queue: &mut Queue, refused: impl Fn(Waiter, u64)) {
+    pub(crate) fn serve_last_waiters(&self, queue: &mut Queue, refused: impl Fn(Waiter, u64)) {
         let low_water = self.low_water();
         let mut memory = self.memory.lock();
         self.close_into_spare(&mut memory);
@@ -55,7 +55,7 @@ impl Ownership {
             }
             let mut alone = Queue::default();
             alone.push(waiter);
-            let n_issued = alone.deal(&mut memory.spare);
+            let n_issued = alone.serve_waiters(&mut memory.spare);
             self.add_direct(n_issued);
         }
         self.fill_from_spare(&mut memory, low_water);

@@ -1,6 +1,6 @@
 //! What was issued in the last minutes, second by second, of the names that are in use.
 //!
-//! The sweep writes it, at most for [`MOST`] counters: those that came first keep their places
+//! The sweep writes it, at most for [`MAX`] counters: those that came first keep their places
 //! until they have rested for as long as their history reaches back.
 
 use std::{
@@ -20,7 +20,7 @@ use crate::{
 /// Seconds that a history reaches back.
 const REACH_S: usize = 300;
 /// Counters that have one, at 2.4 kB each.
-const MOST: usize = 1000;
+const MAX: usize = 1000;
 
 /// One second of a counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,7 +49,7 @@ impl Histories {
     /// Lets a counter have one that was just found in use.
     pub(crate) fn begin(&self, issuer: &Arc<Issuer>, sampled: Sampled) {
         let mut histories = self.0.lock();
-        if histories.len() >= MOST || histories.contains_key(&issuer.key) {
+        if histories.len() >= MAX || histories.contains_key(&issuer.key) {
             return;
         }
         let history = History {
@@ -169,11 +169,11 @@ mod tests {
     #[test]
     fn only_so_many_have_one_and_none_outlives_its_name() {
         let (histories, now) = (Histories::default(), Instant::now());
-        let all: Vec<_> = (0..=MOST).map(|n| issuer(&format!("n{n}"))).collect();
+        let all: Vec<_> = (0..=MAX).map(|n| issuer(&format!("n{n}"))).collect();
         for issuer in &all {
             histories.begin(issuer, sampled(0, now));
         }
-        assert_eq!(histories.0.lock().len(), MOST);
+        assert_eq!(histories.0.lock().len(), MAX);
         drop(all);
         histories.note(now + Duration::from_secs(1));
         assert_eq!(histories.0.lock().len(), 0);

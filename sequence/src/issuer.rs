@@ -455,7 +455,7 @@ impl Issuer {
     /// Whether the next block should be reserved now: little is left, and none is there yet.
     pub(crate) fn wants_prefetch(&self) -> bool {
         if let Some(timed) = self.timed() {
-            return timed.is_due();
+            return timed.needs_renewal();
         }
         let low_water = self.low_water();
         !faults::is(Fault::NoPrefetch)
@@ -467,7 +467,7 @@ impl Issuer {
 
     /// How long a prefetch that failed may wait for its next try: the longer the reserve lasts,
     /// the less it is to be in the way of others when the store is back.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn time_limit(&self) -> Duration {
         let reserve = match self.timed() {
             Some(timed) => Some(timed.left().as_secs_f64()),
             None => {

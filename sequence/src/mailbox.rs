@@ -7,7 +7,7 @@ use odometer_process::metrics::AbandonedCause;
 use odometer_store::Contact;
 
 use crate::{
-    actor::{ActorState, SequenceActor, UNLOAD_PATIENCE},
+    actor::{ActorState, SequenceActor, UNLOAD_TIMEOUT},
     dedicated::DedicatedRequest,
     issuer::ActorLink,
     messages::{Change, Drain, HandOver, Learn, Load, LowWater, Park, Take, Unload},
@@ -162,7 +162,7 @@ impl Handler<Unload> for SequenceActor {
                     returning.await;
                 }
             };
-            tokio::time::timeout(UNLOAD_PATIENCE, flush).await.is_ok()
+            tokio::time::timeout(UNLOAD_TIMEOUT, flush).await.is_ok()
         };
         context.spawn(
             written

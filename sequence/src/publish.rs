@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Numbers a second: what issues less is as good as at rest, and its block is for the next call.
-const LEAST_RATE: f64 = 0.1;
+const MIN_RATE: f64 = 0.1;
 
 impl Shared {
     pub(crate) fn publish_metrics(&self) {
@@ -162,7 +162,7 @@ fn part_of_hold(issuer: &Issuer, state: &CounterStatus) -> Option<f64> {
 /// numbers are nobody's yet.
 fn part(remaining: u64, rate: f64, seconds: f64, left: u64) -> Option<f64> {
     let wanted = rate * seconds;
-    let is_owed = rate >= LEAST_RATE && wanted > 0.0;
+    let is_owed = rate >= MIN_RATE && wanted > 0.0;
     let is_possible = wanted <= to_float(sizing::most_at_once(left));
     (is_owed && is_possible).then(|| to_float(remaining) / wanted)
 }

@@ -76,7 +76,7 @@ impl Queue {
     ///
     /// Says how many numbers were issued. A caller that gave up is passed over: its numbers go to
     /// the next one.
-    pub(crate) fn deal(&mut self, left: &mut VecDeque<Block>) -> u64 {
+    pub(crate) fn serve_waiters(&mut self, left: &mut VecDeque<Block>) -> u64 {
         let mut available: u64 = left.iter().map(Block::count).sum();
         let mut n_issued: u64 = 0;
         while let Some(waiter) = self.waiters.pop_front() {
@@ -166,7 +166,7 @@ mod tests {
         let mut first = wait(&mut queue, 3);
         let mut second = wait(&mut queue, 4);
         let mut left = VecDeque::from([block(1, 5), block(11, 5)]);
-        let n_issued = queue.deal(&mut left);
+        let n_issued = queue.serve_waiters(&mut left);
         assert_eq!(got(&mut first), vec![block(1, 3)]);
         assert_eq!(got(&mut second), vec![block(4, 2), block(11, 2)]);
         assert_eq!((left, n_issued), (VecDeque::from([block(13, 3)]), 7));
@@ -193,7 +193,7 @@ mod tests {
         drop(wait(&mut queue, 3));
         let mut second = wait(&mut queue, 2);
         let mut left = VecDeque::from([block(1, 5)]);
-        let n_issued = queue.deal(&mut left);
+        let n_issued = queue.serve_waiters(&mut left);
         assert_eq!(got(&mut second), vec![block(1, 2)]);
         assert_eq!((left, n_issued), (VecDeque::from([block(3, 3)]), 2));
     }
@@ -204,7 +204,7 @@ mod tests {
         let mut first = wait(&mut queue, 6);
         let mut second = wait(&mut queue, 1);
         let mut left = VecDeque::from([block(1, 5)]);
-        let n_issued = queue.deal(&mut left);
+        let n_issued = queue.serve_waiters(&mut left);
         assert_eq!((left, n_issued), (VecDeque::from([block(1, 5)]), 0));
         assert!(first.try_recv().is_err() && second.try_recv().is_err());
         assert_eq!(queue.waited_for(), 7);

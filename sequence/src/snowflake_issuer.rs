@@ -222,7 +222,7 @@ impl SnowflakeIssuer {
     }
 
     /// Whether the lease lasts and is to be renewed.
-    pub(crate) fn is_due(&self) -> bool {
+    pub(crate) fn needs_renewal(&self) -> bool {
         self.in_lease()
             .is_ok_and(|now| now >= self.due.load(Ordering::Relaxed))
             && self.held.lock().is_some()

@@ -45,9 +45,9 @@ const TARGET: &str = "odometer::sequence::leasing";
 /// Between two renewals of time that is used up.
 pub(crate) const PACE: Duration = Duration::from_millis(100);
 /// For so long what kept a lease from being had is told without asking again.
-const REFUSED_FOR: Duration = Duration::from_millis(250);
+const REFUSAL_TTL: Duration = Duration::from_millis(250);
 /// For so long it counts that the store has said that the sequence lives.
-const LOOKED_FOR: Duration = Duration::from_secs(1);
+const LOOK_TTL: Duration = Duration::from_secs(1);
 /// What kept a lease from being had is logged again after so long without it.
 const LOGGED_AGAIN: Duration = Duration::from_secs(60);
 
@@ -264,7 +264,7 @@ impl SequenceActor {
 
     /// The store did not say that the sequence lives: `error` is why.
     pub(crate) fn look_failed(&mut self, error: &StoreError, context: &mut Context<Self>) {
-        let told = self.told(error);
+        let told = self.caller_error(error);
         self.note_refusal(&told);
         if let Some(timed) = self.issuer.timed() {
             self.refuse_unserved(&timed, &told, context);
@@ -279,7 +279,7 @@ impl SequenceActor {
     /// Whether the store has just said that the sequence lives; it serves for one lease.
     fn has_looked(&mut self) -> bool {
         let looked_at = self.leasing.looked_at.take();
-        looked_at.is_some_and(|at| at.elapsed() < LOOKED_FOR)
+        looked_at.is_some_and(|at| at.elapsed() < LOOK_TTL)
     }
 
     fn lease(
@@ -441,7 +441,7 @@ impl SequenceActor {
                 "no worker id can be had for a time-ordered sequence"
             );
         }
-        self.leasing.refused = Some((Instant::now() + REFUSED_FOR, told.clone()));
+        self.leasing.refused = Some((Instant::now() + REFUSAL_TTL, told.clone()));
     }
 
     fn lease_told(&self, error: LeaseError) -> SequenceError {

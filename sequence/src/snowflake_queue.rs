@@ -77,7 +77,7 @@ impl SequenceActor {
         if self.in_flight.is_some() {
             return;
         }
-        if timed.is_due() && self.retry.is_none() {
+        if timed.needs_renewal() && self.retry.is_none() {
             self.renew(timed, context);
             if matches!(need, Need::Nothing | Need::Time) {
                 return;
@@ -87,7 +87,7 @@ impl SequenceActor {
             Need::Nothing if !self.loading.is_empty() && !timed.is_serving() => {
                 self.seek(timed, Purpose::First, context);
             }
-            Need::Nothing => self.rest_timed(timed),
+            Need::Nothing => self.become_idle_timed(timed),
             // It is looked at again.
             Need::Turn(_) => {}
             Need::Time => self.reserve_time(timed, context),
@@ -205,7 +205,7 @@ impl SequenceActor {
         gone.increment(count);
     }
 
-    fn rest_timed(&mut self, timed: &SnowflakeIssuer) {
+    fn become_idle_timed(&mut self, timed: &SnowflakeIssuer) {
         self.tell_loading();
         self.state = match timed.is_serving() {
             true => ActorState::Serving,

@@ -76,7 +76,7 @@ impl SequenceActor {
         if faults::is(Fault::StrictSharesLate) {
             group.extend(self.queue.take_all());
         }
-        let dealt = deal(reserved.block, group);
+        let dealt = share_out(reserved.block, group);
         self.issuer.add_direct(dealt.n_issued);
         self.count_caller_gone(dealt.n_unwanted);
         self.queue.put_back(dealt.left_over);
@@ -85,7 +85,7 @@ impl SequenceActor {
     /// Nothing was written for a group.
     pub(crate) fn fail_group(&mut self, error: &StoreError, group: Vec<Waiter>) {
         let StoreError::Exhausted { left } = error else {
-            let told = self.told(error);
+            let told = self.caller_error(error);
             for waiter in group {
                 // Whoever gave up does not need to know.
                 let _gone = waiter.answer.send(Err(told.clone()));
@@ -118,7 +118,7 @@ impl SequenceActor {
             self.enforce();
             return;
         }
-        let (shares, _none) = dedicated::deal(&reserved, group);
+        let (shares, _none) = dedicated::share_out(&reserved, group);
         for (share, caller) in shares {
             let count = share.block.count();
             if caller.answer.send(Ok(vec![share.block])).is_err() {
@@ -174,7 +174,7 @@ struct Dealt {
 }
 
 /// Deals the numbers in the order in which the callers came.
-fn deal(block: Block, group: Vec<Waiter>) -> Dealt {
+fn share_out(block: Block, group: Vec<Waiter>) -> Dealt {
     let mut dealt = Dealt {
         n_issued: 0,
         n_unwanted: 0,
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn callers_are_dealt_unbroken_ranges_in_their_order() {
         let (waiters, mut receivers) = group(&[1, 3, 2]);
-        let dealt = deal(block(100, 6), waiters);
+        let dealt = share_out(block(100, 6), waiters);
         let ranges: Vec<_> = receivers.iter_mut().map(got).collect();
         assert_eq!(
             ranges,
@@ -270,7 +270,7 @@ mod tests {
     fn what_was_reserved_for_a_caller_that_has_gone_goes_to_nobody_else() {
         let (waiters, mut receivers) = group(&[1, 3, 2]);
         drop(receivers.remove(1));
-        let dealt = deal(block(100, 6), waiters);
+        let dealt = share_out(block(100, 6), waiters);
         assert_eq!(got(&mut receivers[0]), [block(100, 1)]);
         assert_eq!(got(&mut receivers[1]), [block(140, 2)]);
         assert_eq!((dealt.n_issued, dealt.n_unwanted), (3, 3));

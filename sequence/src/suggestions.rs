@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use crate::directory::Directory;
 
 /// Names that are suggested at most.
-const MOST: usize = 3;
+const MAX: usize = 3;
 
 /// Searches that this replica makes in a second, so that wrong names are no load on the database.
 const SEARCHES_A_SECOND: u32 = 3;
 
 /// How long a refusal waits for its suggestion.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The searches that may still be made.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Directory {
         if !self.shared.searches.take(Instant::now()) {
             return Vec::new();
         }
-        let names = self.shared.store.names_like(name, PATIENCE).await;
+        let names = self.shared.store.names_like(name, TIMEOUT).await;
         nearest(name.as_str(), names)
     }
 }
@@ -55,7 +55,7 @@ fn nearest(wanted: &str, names: Vec<String>) -> Vec<String> {
         .filter_map(|name| Some((distance(wanted, &name)?, name)))
         .collect();
     ranked.sort();
-    ranked.truncate(MOST);
+    ranked.truncate(MAX);
     ranked.into_iter().map(|(_, name)| name).collect()
 }
 

@@ -25,7 +25,7 @@ const TARGET: &str = "odometer::sequence::loading";
 /// Names that are loaded, at most.
 const N_LOADED: usize = 100;
 /// How long readiness waits for them; they go on loading afterwards.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs until the names are loaded, or the directory is gone.
 pub(crate) async fn run(shared: Weak<Shared>) {
@@ -42,7 +42,7 @@ pub(crate) async fn run(shared: Weak<Shared>) {
             false => load(&shared).await,
         }
     };
-    match timeout(PATIENCE, loading).await {
+    match timeout(TIMEOUT, loading).await {
         Ok(0) => {}
         Ok(n_names) => {
             tracing::info!(target: TARGET, n_names, "the names used most recently are loaded")
@@ -51,7 +51,7 @@ pub(crate) async fn run(shared: Weak<Shared>) {
             target: TARGET,
             "loading the names used most recently takes longer than {}; ready without \
              some of them",
-            exact(PATIENCE)
+            exact(TIMEOUT)
         ),
     }
     shared.is_loaded.store(true, Ordering::Release);
@@ -89,7 +89,7 @@ async fn issuer(shared: &Arc<Shared>, key: CounterKey) -> Option<Arc<Issuer>> {
     if key.period.is_none() {
         return Some(head);
     }
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let periods = shared.periods(&head, until).await.ok()?;
     let chosen = periods.choose(Some(&key.period), clock::now_ms()).ok()?;
     let is_present = chosen

@@ -14,13 +14,13 @@ use thiserror::Error;
 
 use crate::directory::Directory;
 
-pub use odometer_store::{LONGEST_TTL, LeaseRow, MOST_BITS, MOST_LISTED};
+pub use odometer_store::{LONGEST_TTL, LeaseRow, MAX_BITS, MAX_LISTED};
 
 /// What a program asks for.
 #[derive(Clone, Debug)]
 pub struct WorkerWanted {
     pub pool: SequenceName,
-    /// Width of the ids: 1 to [`MOST_BITS`].
+    /// Width of the ids: 1 to [`MAX_BITS`].
     pub bits: u32,
     /// How far ahead time is reserved, and how long the lease lasts; at most [`LONGEST_TTL`].
     pub ttl: Duration,

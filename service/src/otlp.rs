@@ -23,7 +23,7 @@ const BATCH: usize = 512;
 /// Between two requests, where fewer wait.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long the collector may take for a request.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// How long what is left may take at the end.
 const LAST: Duration = Duration::from_secs(2);
 
@@ -43,7 +43,7 @@ impl Export {
             .with_http()
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(traces)
-            .with_timeout(PATIENCE)
+            .with_timeout(TIMEOUT)
             .build()
             .map_err(|error| format!("spans cannot be exported: {error}"))?;
         let config = BatchConfigBuilder::default()

@@ -56,7 +56,7 @@ impl Database {
         let look = looking.await?;
         match look.standing {
             Some(found) => home(&found, &self.identity),
-            None if witness.is_borne_out_by(look.beat) => Ok(LocalPlacement::Nowhere),
+            None if witness.is_satisfied_by(look.beat) => Ok(LocalPlacement::Nowhere),
             None => Err(self.contradicted_by(&witness)),
         }
     }

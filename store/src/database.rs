@@ -280,8 +280,8 @@ impl Database {
         self.connection.n_tasks()
     }
 
-    pub(crate) async fn close(&self, patience: Duration) {
-        let flushed = tokio::time::timeout(patience / 2, self.journal.flush()).await;
+    pub(crate) async fn close(&self, time_limit: Duration) {
+        let flushed = tokio::time::timeout(time_limit / 2, self.journal.flush()).await;
         if flushed.is_err() {
             tracing::warn!(
                 target: TARGET,
@@ -289,7 +289,7 @@ impl Database {
                 "rows of the journal could not be written before the end"
             );
         }
-        self.connection.close(patience / 2).await;
+        self.connection.close(time_limit / 2).await;
         let in_doubt = self.doubts.end();
         if in_doubt > 0 {
             tracing::warn!(

@@ -101,7 +101,7 @@ impl HeartbeatGuard {
     }
 
     /// Whether a beat that was read bears it out.
-    pub(crate) fn is_borne_out_by(&self, read: Option<i64>) -> bool {
+    pub(crate) fn is_satisfied_by(&self, read: Option<i64>) -> bool {
         read.is_some_and(|beat| beat >= self.least || aside(beat) >= self.least)
             || faults::is(Fault::NoWentBackChecks)
     }
@@ -250,11 +250,11 @@ impl Heartbeat {
     pub(crate) async fn establish(
         &self,
         connection: &Arc<Connection>,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<(), StatementFailure> {
         let (holder, next) = (Arc::clone(&self.holder), self.next());
         let write = |database| insert_or_raise(database, holder, next);
-        connection.run(Instant::now() + patience, write).await?;
+        connection.run(Instant::now() + time_limit, write).await?;
         let mut state = self.state.lock();
         state.confirmed = Some(next);
         Ok(())
@@ -267,7 +267,7 @@ impl Heartbeat {
     pub(crate) async fn raise(
         &self,
         connection: &Arc<Connection>,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<(), StatementFailure> {
         let Ok(witness) = self.witness() else {
             return Ok(());
@@ -275,7 +275,7 @@ impl Heartbeat {
         let next = self.next();
         let (holder, least) = (Arc::clone(&self.holder), witness.least);
         let write = |database| raise(database, holder, least, next);
-        if connection.run(Instant::now() + patience, write).await? {
+        if connection.run(Instant::now() + time_limit, write).await? {
             let mut state = self.state.lock();
             state.confirmed = Some(next);
         } else {
@@ -293,7 +293,7 @@ impl Heartbeat {
     pub(crate) async fn tell_last_recovery(
         &self,
         connection: &Arc<Connection>,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<(), StatementFailure> {
         let seen = {
             let state = self.state.lock();
@@ -303,7 +303,7 @@ impl Heartbeat {
             return Ok(());
         };
         let write = move |database| note_last_recovery(database, seen);
-        connection.run(Instant::now() + patience, write).await
+        connection.run(Instant::now() + time_limit, write).await
     }
 
     /// The first contact: the last recovery that there was before it.

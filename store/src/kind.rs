@@ -257,10 +257,14 @@ impl Store {
         }
     }
 
-    pub(crate) async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
+    pub(crate) async fn names_like(
+        &self,
+        name: &SequenceName,
+        time_limit: Duration,
+    ) -> Vec<String> {
         match self.databases() {
-            One(database) => database.names_like(name, patience).await,
-            Several(striped) => striped.names_like(name, patience).await,
+            One(database) => database.names_like(name, time_limit).await,
+            Several(striped) => striped.names_like(name, time_limit).await,
         }
     }
 
@@ -314,10 +318,10 @@ impl Store {
         }
     }
 
-    pub(crate) async fn close(&self, patience: Duration) {
+    pub(crate) async fn close(&self, time_limit: Duration) {
         match self.databases() {
-            One(database) => database.close(patience).await,
-            Several(striped) => striped.close(patience).await,
+            One(database) => database.close(time_limit).await,
+            Several(striped) => striped.close(time_limit).await,
         }
     }
 }

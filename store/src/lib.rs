@@ -64,6 +64,6 @@ pub use rows::counter::SeenCounter;
 pub use settings::{Durability, Fallback, Source, StoreLimits, StoreSettings, StoresSettings};
 pub use stores::Stores;
 pub use worker_lease::lease::{
-    LONGEST_TTL, LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, MOST_BITS, MOST_LISTED,
+    LONGEST_TTL, LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, MAX_BITS, MAX_LISTED,
     WorkerChoice, WorkerPool,
 };

@@ -28,7 +28,7 @@ use crate::{Act, Altered, Condition, ReserveRequest, SeenCounter, StoreError, Un
 const TARGET: &str = "odometer::store::homes";
 
 /// Names whose home is remembered; of more it is asked anew.
-const MOST_HOMES: usize = 65_536;
+const MAX_HOMES: usize = 65_536;
 /// Looks at a name: another replica that gives birth to it at once makes a second one necessary.
 const LOOKS: u32 = 4;
 
@@ -56,7 +56,7 @@ impl Homes {
             return;
         }
         let mut by_name = self.by_name.lock();
-        if by_name.len() >= MOST_HOMES {
+        if by_name.len() >= MAX_HOMES {
             by_name.clear();
         }
         by_name.insert(name.clone(), index);

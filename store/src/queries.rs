@@ -27,10 +27,14 @@ const TARGET: &str = "odometer::store::reading";
 
 impl Database {
     /// Names of live sequences that a caller of `name` may have meant, found in bounded time.
-    pub(crate) async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
+    pub(crate) async fn names_like(
+        &self,
+        name: &SequenceName,
+        time_limit: Duration,
+    ) -> Vec<String> {
         let name = name.clone();
         let search = |database| async move { suggestions::search(&database, name.as_str()).await };
-        let until = Instant::now() + patience;
+        let until = Instant::now() + time_limit;
         // A suggestion is a courtesy: without the database there is none.
         self.connection.run(until, search).await.unwrap_or_default()
     }

@@ -53,7 +53,7 @@ const PAGE: u64 = 1000;
 const STEP: u64 = 500;
 const BETWEEN_STEPS: Duration = Duration::from_millis(100);
 /// For one statement and its turn on the pool.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Remover {
     connection: Arc<Connection>,
@@ -217,7 +217,7 @@ impl Remover {
         F: FnOnce(DatabaseConnection) -> Fut,
         Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
     {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         self.connection.run(until, operation).await
     }
 }

@@ -40,7 +40,7 @@ const TARGET: &str = "odometer::store::stores";
 const NEWS_AHEAD: usize = 1;
 
 /// How much later than the first of them other stores may answer.
-const A_MOMENT: Duration = Duration::from_secs(1);
+const OTHERS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The start, beyond the time for which a schema is waited for.
 const START: Duration = Duration::from_secs(60);
@@ -180,7 +180,7 @@ impl Stores {
         let all = || self.all().map(|store| Box::pin(store.reached()));
         select_all(all()).await;
         // Whoever is later is done without.
-        let _in_time = tokio::time::timeout(A_MOMENT, join_all(all())).await;
+        let _in_time = tokio::time::timeout(OTHERS_TIMEOUT, join_all(all())).await;
     }
 
     /// At most `limit` counters that are in use, those used most recently first; also such of
@@ -294,9 +294,9 @@ impl Stores {
     }
 
     /// Names of live sequences that a caller of `name` may have meant, at most a few hundred of
-    /// each store; none where that takes longer than `patience`.
-    pub async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
-        let all = self.all().map(|store| store.names_like(name, patience));
+    /// each store; none where that takes longer than `time_limit`.
+    pub async fn names_like(&self, name: &SequenceName, time_limit: Duration) -> Vec<String> {
+        let all = self.all().map(|store| store.names_like(name, time_limit));
         join_all(all).await.concat()
     }
 
@@ -366,8 +366,8 @@ impl Stores {
     }
 
     /// Writes the rest of the journals, closes the connections and ends the stores' runtimes.
-    pub async fn close(&self, patience: Duration) {
-        join_all(self.all().map(|store| store.close(patience))).await;
+    pub async fn close(&self, time_limit: Duration) {
+        join_all(self.all().map(|store| store.close(time_limit))).await;
     }
 }
 

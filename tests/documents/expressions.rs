@@ -18,8 +18,8 @@ use crate::support::{Client, Prometheus, prometheus::Rule, run, settings, wait};
 /// Until every expression has data: a rate needs two scrapes, on a busy machine more.
 const LIMIT: Duration = Duration::from_secs(60);
 /// What no expression may be short of: fewer were not read.
-const LEAST_EXPRESSIONS: usize = 90;
-const LEAST_RULES: usize = 40;
+const MIN_EXPRESSIONS: usize = 90;
+const MIN_RULES: usize = 40;
 const RULES: [&str; 2] = ["alerts", "recording"];
 
 /// An expression, and where it stands.
@@ -163,10 +163,10 @@ fn every_expression_gives_data_on_a_real_prometheus() {
 
 /// Everything gives data but what only a failure shows.
 async fn while_all_is_well(prometheus: &Prometheus, rules: &[Rule]) {
-    assert!(rules.len() >= LEAST_RULES, "{} rules", rules.len());
+    assert!(rules.len() >= MIN_RULES, "{} rules", rules.len());
     let mut expressions = dashboards::expressions();
     let n_shown = expressions.len();
-    assert!(n_shown >= LEAST_EXPRESSIONS, "{n_shown}");
+    assert!(n_shown >= MIN_EXPRESSIONS, "{n_shown}");
     let shown = expressions.clone();
     let selectors = shown.iter().flat_map(|one| parts_of(&one.place, &one.text));
     expressions.extend(selectors);

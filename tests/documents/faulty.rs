@@ -20,7 +20,7 @@ const N_CREATED: usize = 150;
 /// scrape, then more and more up to the bound.
 const N_STALLED: usize = 10;
 const N_WAITING: usize = 150;
-const MOST_WAITING: usize = 400;
+const MAX_WAITING: usize = 400;
 
 /// More numbers than an alert takes for a few.
 const WIDE: usize = 100_000;
@@ -50,8 +50,8 @@ impl Faulty {
             .env("ODOMETER_STORE__TIMEOUT", "2s")
             .env("ODOMETER_REFILL__DEADLINE", "300s")
             .env("ODOMETER_POOL__MAX", 32)
-            .env("ODOMETER_LIMITS__WAITERS", MOST_WAITING)
-            .env("ODOMETER_HTTP__CONNECTIONS", MOST_WAITING * 6 / 5)
+            .env("ODOMETER_LIMITS__WAITERS", MAX_WAITING)
+            .env("ODOMETER_HTTP__CONNECTIONS", MAX_WAITING * 6 / 5)
             .start_ready()
             .await;
         let client = stalled.client();

@@ -17,7 +17,7 @@ use crate::support::{
 const N_CALLERS: usize = 16;
 const N_SEQUENCES: usize = 20;
 /// The most that one call asks for, as `count` and as `size`.
-const MOST_AT_ONCE: u64 = 50;
+const MAX_AT_ONCE: u64 = 50;
 const BETWEEN_KILLS: Duration = Duration::from_secs(2);
 /// Fewer of these and the run has not met what it is about.
 const MIN_RESERVATIONS: f64 = 1_000.0;
@@ -124,7 +124,7 @@ async fn chaos(database: &TestDatabase, options: &Options, size: Size) -> Outcom
         .clone()
         .database(&database.url)
         .env("ODOMETER_DEFAULT__BLOCK__MIN", 10)
-        .env("ODOMETER_DEFAULT__BLOCK__MAX", MOST_AT_ONCE);
+        .env("ODOMETER_DEFAULT__BLOCK__MAX", MAX_AT_ONCE);
     let mut programs = Vec::new();
     for _ in 0..database.backend.replicas(3) {
         programs.push(options.start_ready().await);
@@ -220,7 +220,7 @@ async fn call_until_over(stage: Arc<Stage>) -> (Ledger, Vec<String>) {
             continue;
         }
         let sequence = format!("chaos-{}", dice::roll(0..N_SEQUENCES));
-        let n = dice::roll(1..=MOST_AT_ONCE);
+        let n = dice::roll(1..=MAX_AT_ONCE);
         let (n, path) = match dice::roll(0..3) {
             0 => (1, format!("/v1/sequences/{sequence}/next")),
             1 => (n, format!("/v1/sequences/{sequence}/next?count={n}")),

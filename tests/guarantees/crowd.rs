@@ -12,7 +12,7 @@ use crate::support::{
 const N_CALLERS: usize = 1_000;
 /// A reservation for each caller would be a thousand; one for the first caller, one for all the others
 /// and those kept ahead are few.
-const MOST_RESERVATIONS: f64 = 10.0;
+const MAX_RESERVATIONS: f64 = 10.0;
 
 for_each_backend!(a_thousand_callers_of_a_new_name_share_its_refills);
 
@@ -31,7 +31,7 @@ async fn a_thousand_callers_of_a_new_name_share_its_refills(backend: Backend) {
     let scrape = Scrape::of(&client).await;
     let n_reservations = n_reservations(&scrape);
     assert!(
-        (1.0..=MOST_RESERVATIONS).contains(&n_reservations),
+        (1.0..=MAX_RESERVATIONS).contains(&n_reservations),
         "{n_reservations} reservations for {N_CALLERS} callers"
     );
     assert_eq!(scrape.n_reservations("conflict"), 0.0);
@@ -63,7 +63,7 @@ async fn a_thousand_callers_who_want_blocks_share_their_writes(backend: Backend)
     let scrape = Scrape::of(&client).await;
     let n_reservations = n_reservations(&scrape);
     assert!(
-        (1.0..=MOST_RESERVATIONS).contains(&n_reservations),
+        (1.0..=MAX_RESERVATIONS).contains(&n_reservations),
         "{n_reservations} reservations for {N_CALLERS} callers"
     );
     assert_eq!(scrape.n_abandoned(), 0.0);
@@ -136,7 +136,7 @@ async fn until_each_has_its_own(backend: Backend, fault: &str, paths: &[String])
         Duration::from_secs(60),
         async || {
             let n_reservations = n_reservations(&Scrape::of(&client).await);
-            (n_reservations > MOST_RESERVATIONS).then_some(())
+            (n_reservations > MAX_RESERVATIONS).then_some(())
         },
     )
     .await;
@@ -179,17 +179,17 @@ async fn replicas_that_use_a_new_name_at_once_create_it_once(backend: Backend) {
 for_each_server!(names_that_are_born_again_are_found_out);
 
 async fn names_that_are_born_again_are_found_out(backend: Backend) {
-    const MOST_ROUNDS: usize = 100;
+    const MAX_ROUNDS: usize = 100;
     let database = TestDatabase::prepared(backend).await;
     let options = Program::options().database(&database.url);
     let programs = replicas(&options.without_guards("birth-overwrites,no-went-back-checks")).await;
-    for round in 0..MOST_ROUNDS {
+    for round in 0..MAX_ROUNDS {
         let ledger = use_at_once(&programs, &format!("birth-{round}")).await;
         if ledger.n_duplicates() > 0 {
             return;
         }
     }
-    panic!("no number was given twice in {MOST_ROUNDS} rounds");
+    panic!("no number was given twice in {MAX_ROUNDS} rounds");
 }
 
 async fn replicas(options: &Options) -> Vec<Program> {

@@ -24,15 +24,15 @@ use crate::support::{
 const N_CALLERS: usize = 8;
 const N_SEQUENCES: usize = 4;
 /// The largest block, and the most that one call asks for.
-const MOST_AT_ONCE: u64 = 20;
+const MAX_AT_ONCE: u64 = 20;
 /// "At most two blocks a cut."
 const BLOCKS_A_CUT: u64 = 2;
 /// Numbers given between two cuts, so that every name has reserved again.
 const BETWEEN_CUTS: u64 = 400;
 /// A cut that no reservation was under is made again, so often at most.
-const MOST_TRIES: usize = 50;
+const MAX_TRIES: usize = 50;
 /// Requests until a cut, at most: some of those by which a start adopts what was returned.
-const MOST_PASSED: usize = 12;
+const MAX_PASSED: usize = 12;
 
 for_each_server!(every_number_lost_to_a_cut_is_counted);
 
@@ -138,7 +138,7 @@ impl Outcome {
         assert_eq!(self.ledger.n_duplicates(), 0, "{self}");
         assert!(self.n_met >= size(), "vacuous: {self}");
         assert!(self.n_adopted > 0, "vacuous: {self}");
-        let most = u64::try_from(self.n_cuts).expect("few") * BLOCKS_A_CUT * MOST_AT_ONCE;
+        let most = u64::try_from(self.n_cuts).expect("few") * BLOCKS_A_CUT * MAX_AT_ONCE;
         assert!(self.n_lost <= most, "{self}");
     }
 
@@ -212,10 +212,10 @@ impl Run {
             .clone()
             .database(&database.url_through(&proxy, server))
             .env("ODOMETER_DEFAULT__BLOCK__MIN", 5)
-            .env("ODOMETER_DEFAULT__BLOCK__MAX", MOST_AT_ONCE);
+            .env("ODOMETER_DEFAULT__BLOCK__MAX", MAX_AT_ONCE);
         let cuts_a_start = settings::at_size(1, 5);
         let mut outcome = Outcome::default();
-        while outcome.n_met < self.n_wanted && outcome.n_cuts < MOST_TRIES * self.n_wanted {
+        while outcome.n_met < self.n_wanted && outcome.n_cuts < MAX_TRIES * self.n_wanted {
             let n_wanted_now = (outcome.n_met + cuts_a_start).min(self.n_wanted);
             // Stopped and started in between, so that blocks are returned and adopted.
             self.start_cut_stop(&options, &proxy, n_wanted_now, &mut outcome)
@@ -238,13 +238,13 @@ impl Run {
         }
         let load = Arc::new(Load::default());
         let mut callers = Vec::new();
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MAX_TRIES {
             if outcome.n_met >= n_wanted {
                 break;
             }
             let n_before = self.n_met(&programs).await;
             let n_cuts = proxy.n_cuts();
-            proxy.cut_after(dice::roll(0..MOST_PASSED), self.point);
+            proxy.cut_after(dice::roll(0..MAX_PASSED), self.point);
             if callers.is_empty() {
                 callers.extend(call(&programs, &load));
             }
@@ -320,7 +320,7 @@ async fn call_until_over(client: Client, load: Arc<Load>) -> (Ledger, Vec<String
     while !load.over.load(Ordering::Relaxed) {
         let number = dice::roll(0..N_SEQUENCES);
         let sequence = name(number);
-        let n = dice::roll(1..=MOST_AT_ONCE);
+        let n = dice::roll(1..=MAX_AT_ONCE);
         let path = match dice::roll(0..3) {
             0 => format!("/v1/sequences/{sequence}/next"),
             1 => format!("/v1/sequences/{sequence}/next?count={n}"),

@@ -19,7 +19,7 @@ const N_SEQUENCES: usize = 4;
 /// Numbers given between two faults.
 const BETWEEN_FAULTS: u64 = 1_000;
 /// The most that one call asks for.
-const MOST_AT_ONCE: u64 = 20;
+const MAX_AT_ONCE: u64 = 20;
 /// Numbers near the high-water mark, where most of what is held and returned lies.
 const NEAR: i64 = 400;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -404,7 +404,7 @@ async fn call_until_over(stage: Arc<Stage>) -> (Ledger, Outcome) {
             continue;
         }
         let sequence = name(dice::roll(0..N_SEQUENCES));
-        let n = dice::roll(1..=MOST_AT_ONCE);
+        let n = dice::roll(1..=MAX_AT_ONCE);
         let path = match dice::roll(0..4) {
             0 | 1 => format!("/v1/sequences/{sequence}/next"),
             2 => format!("/v1/sequences/{sequence}/next?count={n}"),

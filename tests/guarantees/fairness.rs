@@ -15,7 +15,7 @@ use crate::support::{
 const N_HAMMERING: usize = 32;
 const N_COLD: usize = 500;
 /// `pool.max` of the configuration, and one connection to look at the database.
-const MOST_CONNECTIONS: usize = 9;
+const MAX_CONNECTIONS: usize = 9;
 /// Fewer numbers of the hammered name meanwhile, and nothing was in the others' way.
 const MIN_HAMMERED: u64 = 20;
 
@@ -59,7 +59,7 @@ async fn a_name_that_is_hammered_starves_no_other(backend: Backend) {
         n_hammered += caller.await.expect("no panic");
     }
     assert!(n_hammered >= MIN_HAMMERED, "vacuous: {n_hammered}");
-    assert!(most_connections <= MOST_CONNECTIONS, "{most_connections}");
+    assert!(most_connections <= MAX_CONNECTIONS, "{most_connections}");
     let scrape = Scrape::of(&client).await;
     assert_eq!(scrape.n_abandoned(), 0.0);
     program.stop().await;

@@ -18,7 +18,7 @@ use crate::support::{
 
 const N_REPLICAS: usize = 3;
 const N_CALLERS: usize = 9;
-const MOST_AT_ONCE: u64 = 20;
+const MAX_AT_ONCE: u64 = 20;
 /// How far above everything given a floor is raised: a few blocks, so that memory is met.
 const RAISE: i64 = 1_000;
 /// How soon a change holds everywhere. A replica polls twice as often, and each poll may take so much
@@ -369,7 +369,7 @@ impl Stage {
 
 async fn call_until_over(stage: Arc<Stage>, client: Client, replica: usize) {
     while !stage.over.load(Ordering::Relaxed) {
-        let n = dice::roll(1..=MOST_AT_ONCE);
+        let n = dice::roll(1..=MAX_AT_ONCE);
         let of_period = stage
             .key
             .map_or(String::new(), |key| format!("&period={key}"));

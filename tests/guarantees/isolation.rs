@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Sequences of which each has a change that waits for the birth of a period.
 const ROUNDS: usize = 3;
 /// Sequences that are tried for that: a change may overtake the first numbers after the birth.
-const MOST_ROUNDS: usize = 30;
+const MAX_ROUNDS: usize = 30;
 
 /// What became of them all.
 #[derive(Default, Debug)]
@@ -99,7 +99,7 @@ async fn changes_that_wait(
     let clients = [replicas[0].client(), replicas[1].client()];
     let mut outcome = Outcome::default();
     let mut n_waited = 0;
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let is_met = one_change_that_waits(&clients, database, &mut outcome).await;
         n_waited += usize::from(is_met);
         if n_waited == ROUNDS {

@@ -14,7 +14,7 @@ use crate::support::{Answer, Client, Ledger, Program, Range, dice, wait};
 /// The sequence that all callers use.
 pub(super) const SEQUENCE: &str = "strict";
 /// The most that one call asks for, as `count` and as `size`.
-const MOST_AT_ONCE: u64 = 20;
+const MAX_AT_ONCE: u64 = 20;
 /// How long anything that has to come may take.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long one who was refused waits until the next call.
@@ -288,7 +288,7 @@ async fn call_until_over(stage: Arc<Stage>) -> (Vec<Call>, Vec<Refusal>) {
 
 /// One of all the ways to ask for numbers; most calls ask for one.
 fn any_call() -> String {
-    let n = dice::roll(1..=MOST_AT_ONCE);
+    let n = dice::roll(1..=MAX_AT_ONCE);
     match dice::roll(0..50) {
         0 => format!("/v1/sequences/{SEQUENCE}/blocks?size={n}"),
         1..=4 => format!("/v1/sequences/{SEQUENCE}/next?count={n}"),

@@ -14,7 +14,7 @@ use crate::support::{
 const FLOOR: i64 = 1_000;
 const LIMIT: Duration = Duration::from_secs(20);
 /// Floors that are raised until one is raised in time.
-const MOST_SCENES: usize = 5;
+const MAX_SCENES: usize = 5;
 
 for_each_backend!(nothing_below_a_floor_leaves_a_strict_sequence);
 
@@ -40,7 +40,7 @@ async fn without_looking_at_the_floor_a_strict_sequence_issues_below_it(backend:
 /// The numbers before, over and after a floor that is raised while the second is on its way, and
 /// how many numbers the floor cost.
 async fn advanced(backend: Backend, options: Options, period: Option<&str>) -> ([i64; 3], f64) {
-    for _ in 0..MOST_SCENES {
+    for _ in 0..MAX_SCENES {
         if let Some(outcome) = raised_meanwhile(backend, options.clone(), period).await {
             return outcome;
         }

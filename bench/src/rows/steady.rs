@@ -14,7 +14,7 @@ const DAY_S: u64 = 86_400;
 /// In the first hour the average has yet to come up to the rate.
 const SETTLED_AFTER_S: u64 = 3_600;
 /// Looks at the low-water mark in a second, at most; a replica looks with each call.
-const MOST_LOOKS: u64 = 100;
+const MAX_LOOKS: u64 = 100;
 
 /// Minutes between two writes at a steady rate, by the sizing that the program uses.
 pub(crate) fn steady() -> Vec<Row> {
@@ -42,7 +42,7 @@ pub(crate) fn steady() -> Vec<Row> {
 fn n_writes(policy: &BlockPolicy, per_s: u64) -> u64 {
     let mut rates = Rates::new();
     let (mut current, mut next, mut n_writes) = (0_u64, 0_u64, 0_u64);
-    let n_looks = per_s.min(MOST_LOOKS);
+    let n_looks = per_s.min(MAX_LOOKS);
     for second in 0..DAY_S {
         for look in 0..n_looks {
             let this_second = per_s * look / n_looks;

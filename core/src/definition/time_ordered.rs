@@ -19,19 +19,19 @@ const LAYOUT_FIELDS: &str = "high, epoch, unit, time, worker, sequence";
 const PRESET: &str = "53-bit";
 
 /// An id is positive in 64 bits.
-const MOST_BITS: u32 = 63;
-const MOST_TIME_BITS: u32 = MOST_BITS - 2;
-const MOST_WORKER_BITS: u32 = 22;
-const MOST_SEQUENCE_BITS: u32 = 22;
+const MAX_BITS: u32 = 63;
+const MAX_TIME_BITS: u32 = MAX_BITS - 2;
+const MAX_WORKER_BITS: u32 = 22;
+const MAX_SEQUENCE_BITS: u32 = 22;
 
 /// Time and sequence together: so many that what a layout keeps free at its end is next to nothing.
-const LEAST_COUNTED_BITS: u32 = 32;
+const MIN_COUNTED_BITS: u32 = 32;
 
 /// The shortest `hold`: a lease is renewed three times in it.
-const LEAST_HOLD: Span = Span::from_seconds(2);
+const MIN_HOLD: Span = Span::from_seconds(2);
 
 /// A layout that ends earlier is not for a new sequence.
-const LEAST_YEARS: f64 = 10.0;
+const MIN_YEARS: f64 = 10.0;
 const DAYS_A_YEAR: f64 = 365.25;
 
 impl Definition {
@@ -53,7 +53,7 @@ impl Definition {
         }
         if is_short_lived(layout, now_ms) {
             let reason = format!(
-                "must last for {LEAST_YEARS} years or more: with this `epoch` and this `unit` \
+                "must last for {MIN_YEARS} years or more: with this `epoch` and this `unit` \
                  it ends at {}",
                 epoch_to_text(layout.ends_at_ms())
             );
@@ -70,7 +70,7 @@ impl Definition {
         }
         let hold = match kind {
             Kind::Block => self.block.hold,
-            Kind::Snowflake => self.block.hold.max(LEAST_HOLD),
+            Kind::Snowflake => self.block.hold.max(MIN_HOLD),
         };
         let plain = Self::default();
         Cow::Owned(Self {
@@ -92,26 +92,26 @@ impl Definition {
             return Ok(());
         };
         for (field, bits, most) in [
-            ("layout.time", layout.time, MOST_TIME_BITS),
-            ("layout.worker", layout.worker, MOST_WORKER_BITS),
-            ("layout.sequence", layout.sequence, MOST_SEQUENCE_BITS),
+            ("layout.time", layout.time, MAX_TIME_BITS),
+            ("layout.worker", layout.worker, MAX_WORKER_BITS),
+            ("layout.sequence", layout.sequence, MAX_SEQUENCE_BITS),
         ] {
             if !(1..=most).contains(&bits) {
                 return invalid(field, format!("must be 1 to {most} bits, not {bits}"));
             }
         }
         let counted = layout.time + layout.sequence;
-        if counted + layout.worker > MOST_BITS {
+        if counted + layout.worker > MAX_BITS {
             let reason = format!(
-                "must have {MOST_BITS} bits at most, those of `time`, `worker` and `sequence` \
+                "must have {MAX_BITS} bits at most, those of `time`, `worker` and `sequence` \
                  together, not {}",
                 counted + layout.worker
             );
             return invalid("layout", reason);
         }
-        if counted < LEAST_COUNTED_BITS {
+        if counted < MIN_COUNTED_BITS {
             let reason = format!(
-                "and `layout.sequence` must have {LEAST_COUNTED_BITS} bits or more together, not \
+                "and `layout.sequence` must have {MIN_COUNTED_BITS} bits or more together, not \
                  {counted}"
             );
             return invalid("layout.time", reason);
@@ -170,11 +170,10 @@ impl Definition {
     /// `block.hold` says how far ahead time is reserved.
     fn check_lease(&self) -> Result<(), DefinitionError> {
         let hold = self.block.hold;
-        if hold >= LEAST_HOLD {
+        if hold >= MIN_HOLD {
             return Ok(());
         }
-        let reason =
-            format!("must be {LEAST_HOLD} or more for a time-ordered sequence, not {hold}");
+        let reason = format!("must be {MIN_HOLD} or more for a time-ordered sequence, not {hold}");
         invalid("block.hold", reason)
     }
 
@@ -211,7 +210,7 @@ impl DefinitionChange {
 
 /// Whether less time is left of a layout than a new sequence has to have.
 pub(crate) fn is_short_lived(layout: &Layout, now_ms: i64) -> bool {
-    layout.days_left(now_ms) / DAYS_A_YEAR < LEAST_YEARS
+    layout.days_left(now_ms) / DAYS_A_YEAR < MIN_YEARS
 }
 
 /// Reads a layout; what it leaves out is as in the default one.
@@ -232,9 +231,9 @@ pub(crate) fn layout(field: &str, value: &Value) -> Result<Option<Layout>, Chang
             "high" => layout.high = choice(&path, value, "\"time\" or \"worker\"")?,
             "epoch" => layout.epoch_ms = epoch(&path, value)?,
             "unit" => layout.unit = choice(&path, value, "\"1ms\", \"10ms\" or \"1s\"")?,
-            "time" => layout.time = bits(&path, value, MOST_TIME_BITS)?,
-            "worker" => layout.worker = bits(&path, value, MOST_WORKER_BITS)?,
-            "sequence" => layout.sequence = bits(&path, value, MOST_SEQUENCE_BITS)?,
+            "time" => layout.time = bits(&path, value, MAX_TIME_BITS)?,
+            "worker" => layout.worker = bits(&path, value, MAX_WORKER_BITS)?,
+            "sequence" => layout.sequence = bits(&path, value, MAX_SEQUENCE_BITS)?,
             _ => return Err(unknown(&path, LAYOUT_FIELDS)),
         }
     }

@@ -3,7 +3,7 @@
 use super::charset::CharSet;
 
 /// Digits of 2^63 − 1 in base 10, the longest of all bases.
-pub(crate) const MOST_DIGITS: usize = 19;
+pub(crate) const MAX_DIGITS: usize = 19;
 
 /// In which digits a number is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,7 +67,7 @@ impl Base {
     /// Digits that 2^63 − 1 needs.
     pub(crate) fn most_digits(self) -> usize {
         match self {
-            Self::Decimal => MOST_DIGITS,
+            Self::Decimal => MAX_DIGITS,
             Self::Base36 | Self::Crockford => 13,
             Self::Base62 => 11,
         }
@@ -86,8 +86,8 @@ impl Base {
     pub(crate) fn print(self, value: i64, width: usize, out: &mut String) {
         let (digits, radix) = (self.digits(), self.radix());
         let mut left = value.unsigned_abs();
-        // Digits from the last one on; 2^64 − 1 would have one more than `MOST_DIGITS`.
-        let mut printed = [b'0'; MOST_DIGITS + 1];
+        // Digits from the last one on; 2^64 − 1 would have one more than `MAX_DIGITS`.
+        let mut printed = [b'0'; MAX_DIGITS + 1];
         let mut n_printed = 0;
         for place in printed.iter_mut().rev() {
             let digit = usize::try_from(left % radix).unwrap_or_default();

@@ -33,7 +33,7 @@ pub use print::Printer;
 
 use crate::definition::Definition;
 use crate::period::{Period, PeriodKind};
-use base::MOST_DIGITS;
+use base::MAX_DIGITS;
 use parse::{FormatPart, MAX_PATTERN, Number, Pattern};
 
 /// How the numbers of a definition are printed.
@@ -53,7 +53,7 @@ impl Format {
     pub const PLAIN: &str = "{value}";
 
     /// No id has more bytes: a pattern prints one key and one number at most.
-    pub const MAX_ID: usize = MAX_PATTERN + Period::MAX_LENGTH + MOST_DIGITS;
+    pub const MAX_ID: usize = MAX_PATTERN + Period::MAX_LENGTH + MAX_DIGITS;
 
     /// The pattern of a sequence with periods that was given none: numbers alone would repeat.
     pub const WITH_PERIOD: &str = "{period}-{value}";

@@ -11,7 +11,7 @@ use jiff::{
 pub(crate) const END_MS: i64 = 253_402_300_800_000;
 
 /// Transitions looked at to find the one that a gap of local time comes from.
-const MOST_TRANSITIONS: usize = 16;
+const MAX_TRANSITIONS: usize = 16;
 
 /// The time of day at which one day ends and the next begins.
 ///
@@ -71,7 +71,7 @@ fn begin(local: DateTime, zone: &TimeZone) -> Option<Timestamp> {
         AmbiguousOffset::Gap { before, after } => {
             // By the offset that comes after it, the time lies before the clock was set forward.
             zone.following(at(after)?)
-                .take(MOST_TRANSITIONS)
+                .take(MAX_TRANSITIONS)
                 .map(|transition| transition.timestamp())
                 .find(|instant| zone.to_datetime(*instant) >= local)
                 .or_else(|| at(before))

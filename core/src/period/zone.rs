@@ -9,7 +9,7 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 const LONGEST: usize = 64;
 
 /// Names that are told to who misses one.
-const MOST_NEAR: usize = 3;
+const MAX_NEAR: usize = 3;
 
 /// The zone of that name, spelled as the database spells it.
 pub(crate) fn find(name: &str) -> Option<TimeZone> {
@@ -34,7 +34,7 @@ pub(crate) fn near(missed: &str) -> Vec<String> {
         .collect();
     near.sort();
     let names = near.into_iter().map(|(.., name)| name);
-    names.take(MOST_NEAR).collect()
+    names.take(MAX_NEAR).collect()
 }
 
 /// As people mean it: "new york" is "America/New_York".
@@ -97,7 +97,7 @@ mod tests {
             ("utc", "UTC"),
         ] {
             let near = near(missed);
-            assert!(near.len() <= MOST_NEAR, "{near:?}");
+            assert!(near.len() <= MAX_NEAR, "{near:?}");
             assert!(
                 near.iter().any(|name| name == expected),
                 "{missed}: {near:?}"

@@ -168,7 +168,7 @@ pub struct Config {
 const MIN_TOKEN: usize = 16;
 
 /// A worker id has at most 22 bits.
-const MOST_WORKER: u64 = (1 << 22) - 1;
+const MAX_WORKER: u64 = (1 << 22) - 1;
 
 impl Default for Config {
     fn default() -> Self {
@@ -314,7 +314,7 @@ impl Config {
                 1024,
                 16 * 1024 * 1024,
             ),
-            ("worker", self.worker.unwrap_or(0).into(), 0, MOST_WORKER),
+            ("worker", self.worker.unwrap_or(0).into(), 0, MAX_WORKER),
             (
                 "http.connections",
                 wide(self.http.connections),

@@ -13,7 +13,7 @@ use odometer_store::{Durability, Fallback};
 use super::{ConfigError, Secret, database_problem, layers, name_of};
 
 /// Stores at most, and databases or servers of one.
-const MOST: usize = 64;
+const MAX: usize = 64;
 
 /// What a store may have; the first three also with `_file` behind them.
 const KEYS: [&str; 5] = ["databases", "database", "redis", "fallback", "durability"];
@@ -96,8 +96,8 @@ pub(crate) fn read(layers: &Figment, database_url: &Secret) -> Result<StoresConf
     for (name, section) in &given {
         stores.push(store(layers, name, section)?);
     }
-    if stores.len() > MOST {
-        let problem = format!("there are {}; give at most {MOST}", stores.len());
+    if stores.len() > MAX {
+        let problem = format!("there are {}; give at most {MAX}", stores.len());
         return Err(refused(layers, "stores", problem));
     }
     check_apart(layers, &stores)?;
@@ -199,8 +199,8 @@ fn urls(section: &Dict, key: &str) -> Result<Vec<Secret>, String> {
     if found.is_empty() || found.iter().any(String::is_empty) {
         return Err("a URL in it is empty; give one at least".to_owned());
     }
-    if found.len() > MOST {
-        return Err(format!("there are {}; give at most {MOST}", found.len()));
+    if found.len() > MAX {
+        return Err(format!("there are {}; give at most {MAX}", found.len()));
     }
     Ok(found.into_iter().map(Secret::new).collect())
 }

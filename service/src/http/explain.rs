@@ -89,7 +89,7 @@ pub(crate) async fn explain(
     let explanation = directory
         .explain(&name, &asked.id, asked.period.as_ref())
         .await;
-    let explanation = suggestions::or_refused(&http, explanation).await?;
+    let explanation = suggestions::with_suggestions(&http, explanation).await?;
     Ok(HttpResponse::Ok().json(ExplainReply::from(explanation)))
 }
 

@@ -87,7 +87,7 @@ pub(crate) async fn advance(
             author,
         )
         .await;
-    let stands = suggestions::or_refused(&http, stands).await?;
+    let stands = suggestions::with_suggestions(&http, stands).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(stands.version)))
         .json(AdvancedReply {
@@ -121,7 +121,7 @@ pub(crate) async fn retire(
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
     let stands = http.directory.retire(&name, condition, author).await;
-    suggestions::or_refused(&http, stands).await?;
+    suggestions::with_suggestions(&http, stands).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -148,7 +148,7 @@ pub(crate) async fn restore(
     let condition = parse::matching(request.headers())?;
     body::nothing(&request, payload, http.body).await?;
     let stands = http.directory.restore(&name, condition, author).await;
-    let stands = suggestions::or_refused(&http, stands).await?;
+    let stands = suggestions::with_suggestions(&http, stands).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(stands.version)))
         .json(RestoredReply {
@@ -183,7 +183,7 @@ pub(crate) async fn remove_period(
     body::nothing(&request, payload, http.body).await?;
     let directory = &http.directory;
     let stands = directory.remove_period(&name, key, condition, author).await;
-    let stands = suggestions::or_refused(&http, stands).await?;
+    let stands = suggestions::with_suggestions(&http, stands).await?;
     Ok(HttpResponse::NoContent()
         .insert_header((header::ETAG, entity_tag(stands.version)))
         .finish())

@@ -75,7 +75,7 @@ pub(crate) async fn next(
     let issued = directory
         .take(&name, asked.period.as_ref(), count, asked.contiguous)
         .await;
-    let issued = suggestions::or_refused(&http, issued).await?;
+    let issued = suggestions::with_suggestions(&http, issued).await?;
     let (shown, ranges) = (issued.shown(), issued.ranges.as_slice());
     let reply = match (asked.count, ranges) {
         (None, [one]) => reply::one(shown, one.first(), wanted),
@@ -106,7 +106,7 @@ pub(crate) async fn blocks(
     let issued = directory
         .reserve(&name, asked.period.as_ref(), asked.size.get())
         .await;
-    let issued = suggestions::or_refused(&http, issued).await?;
+    let issued = suggestions::with_suggestions(&http, issued).await?;
     let block: Block = *issued.ranges.first().ok_or(SequenceError::Internal)?;
     let key = issued.key;
     Ok(HttpResponse::Ok().json(ReservedReply {

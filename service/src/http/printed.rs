@@ -61,7 +61,7 @@ pub(crate) async fn parse(
     let body = body::json(&request, payload, http.body).await?;
     let id = parse::printed(&body)?;
     let read = http.directory.read(&name, &id).await;
-    let (key, value, stamp) = suggestions::or_refused(&http, read).await?;
+    let (key, value, stamp) = suggestions::with_suggestions(&http, read).await?;
     Ok(HttpResponse::Ok().json(ParsedReply {
         sequence: key.sequence.to_string(),
         period: key.period.shown().map(ToOwned::to_owned),

@@ -237,7 +237,7 @@ pub(crate) async fn read(request: HttpRequest, http: Data<Http>) -> Result<HttpR
     let period = parse::period(request.uri().query())?;
     let directory = &http.directory;
     let description = directory.describe(&name, period.as_ref()).await;
-    let description = suggestions::or_refused(&http, description).await?;
+    let description = suggestions::with_suggestions(&http, description).await?;
     Ok(HttpResponse::Ok()
         .insert_header((header::ETAG, entity_tag(description.version)))
         .json(Sequence::from(description)))

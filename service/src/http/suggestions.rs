@@ -9,7 +9,7 @@ use super::state::Http;
 ///
 /// # Errors
 /// The problem that the error is; where there is no such sequence, with up to three near names.
-pub(crate) async fn or_refused<T>(
+pub(crate) async fn with_suggestions<T>(
     http: &Http,
     outcome: Result<T, SequenceError>,
 ) -> Result<T, Problem> {

@@ -67,13 +67,13 @@ impl CommandStores {
         // A schema that does not fit is neither mended nor waited for: `fatal` tells of it at once.
         settings.bounds.migrate = false;
         settings.bounds.statement.schema_wait = Duration::ZERO;
-        let patience = settings.bounds.statement.acquire + settings.bounds.statement.timeout;
+        let time_limit = settings.bounds.statement.acquire + settings.bounds.statement.timeout;
         let names: Vec<String> = settings.names().into_iter().map(str::to_owned).collect();
         let connecting = Stores::connect(settings, Arc::new(Metrics::new()));
         let stores = Box::pin(connecting).await?;
         let reached = join_all(stores.all().map(|store| {
             // Each for itself, so that it is known which one is away.
-            tokio::time::timeout(patience, store.reached())
+            tokio::time::timeout(time_limit, store.reached())
         }));
         let reached = tokio::select! {
             reached = reached => reached,
@@ -86,7 +86,7 @@ impl CommandStores {
         if let Some((name, _)) = away.next() {
             return Err(StartError::Other(format!(
                 "the store `{name}` could not be used within {}; nothing was changed",
-                exact(patience)
+                exact(time_limit)
             )));
         }
         drop(reached);

@@ -93,7 +93,7 @@ pub(crate) async fn found(
         None if key.period.is_none() => {
             return Ok(Err(error::without_counter(&key.sequence)));
         }
-        None => match born(transaction, change, key, definition, version).await? {
+        None => match created(transaction, change, key, definition, version).await? {
             Ok(counter) => counter,
             Err(error) => return Ok(Err(error)),
         },
@@ -138,7 +138,7 @@ fn admit_period(
 }
 
 /// Makes the counter of a period that was never used: to be advanced, or to be a tombstone.
-async fn born(
+async fn created(
     transaction: &DatabaseTransaction,
     change: &ChangeRequest,
     key: &CounterKey,

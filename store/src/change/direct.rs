@@ -170,9 +170,9 @@ impl DirectStore {
         change: ChangeRequest,
     ) -> Result<Result<Altered, StoreError>, StatementFailure> {
         // Longer than the server lets a statement run, so that it is the one to say so.
-        let patience = self.bounds.statement.timeout + Duration::from_secs(2);
+        let time_limit = self.bounds.statement.timeout + Duration::from_secs(2);
         let work = Box::pin(super::transaction::run(database.clone(), change));
-        match tokio::time::timeout(patience, work).await {
+        match tokio::time::timeout(time_limit, work).await {
             Ok(outcome) => outcome.map_err(StatementFailure::from),
             Err(_) => Err(StatementFailure::MayHaveCommitted(Cause::Silent)),
         }

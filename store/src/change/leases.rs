@@ -22,7 +22,7 @@ use sea_orm::{
 use super::recover::VERSIONS;
 use crate::worker_lease::{
     choice::named_from,
-    lease::{LONGEST_TTL, MOST_AHEAD_MS},
+    lease::{LONGEST_TTL, MAX_AHEAD_MS},
 };
 
 /// The least time that ids rest: the longest that a lease reaches ahead where nothing says so.
@@ -53,7 +53,7 @@ impl ClockPair {
     /// They are too far apart to say from when on worker ids may be used.
     pub(crate) fn check(self) -> Result<(), StartError> {
         let apart_ms = self.ours_ms.abs_diff(self.database_ms);
-        if apart_ms <= MOST_AHEAD_MS.unsigned_abs() || faults::is(Fault::AnyClock) {
+        if apart_ms <= MAX_AHEAD_MS.unsigned_abs() || faults::is(Fault::AnyClock) {
             return Ok(());
         }
         Err(StartError::Other(format!(
@@ -68,7 +68,7 @@ impl ClockPair {
     fn after(self, rest_ms: i64) -> i64 {
         Ord::max(self.ours_ms, self.database_ms)
             .saturating_add(rest_ms)
-            .saturating_add(MOST_AHEAD_MS)
+            .saturating_add(MAX_AHEAD_MS)
     }
 }
 
@@ -167,12 +167,12 @@ mod tests {
             ours_ms: 1_000_000,
             database_ms: 1_000_000 + ms,
         };
-        for ms in [0, MOST_AHEAD_MS, -MOST_AHEAD_MS] {
+        for ms in [0, MAX_AHEAD_MS, -MAX_AHEAD_MS] {
             assert!(apart(ms).check().is_ok(), "{ms}");
         }
-        for ms in [MOST_AHEAD_MS + 1, -MOST_AHEAD_MS - 1] {
+        for ms in [MAX_AHEAD_MS + 1, -MAX_AHEAD_MS - 1] {
             assert!(apart(ms).check().is_err(), "{ms}");
         }
-        assert_eq!(apart(7).after(10), 1_000_017 + MOST_AHEAD_MS);
+        assert_eq!(apart(7).after(10), 1_000_017 + MAX_AHEAD_MS);
     }
 }

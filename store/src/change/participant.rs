@@ -220,14 +220,14 @@ impl<'a> Writing<'a> {
         self.write_row(&change.name).await?;
         let head = CounterKey::whole(change.name.clone());
         if part.row.is_none() {
-            self.bear(&head).await?;
+            self.create(&head).await?;
         }
         let key = CounterKey {
             sequence: change.name.clone(),
             period: after.period.clone(),
         };
         if !key.period.is_none() && part.counter.is_none() {
-            self.bear(&key).await?;
+            self.create(&key).await?;
         }
         if part.counter.is_some() || !key.period.is_none() {
             self.write_counter(&key).await?;
@@ -261,7 +261,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Makes a counter that this database does not have yet.
-    async fn bear(&self, key: &CounterKey) -> Result<(), DbErr> {
+    async fn create(&self, key: &CounterKey) -> Result<(), DbErr> {
         let (part, after) = (self.part, &self.plan.after);
         let first = first_in(part, &self.counted, &key.period);
         let mut newborn = NewCounter::at(first, &after.definition, part.stripe, part.ground);

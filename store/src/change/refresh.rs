@@ -41,7 +41,7 @@ const TARGET: &str = "odometer::store::change::refresh";
 /// Sequences of one statement, and of one piece of news.
 const PAGE: usize = 1000;
 /// How long whoever issues may take to make room for the next piece of news.
-const NEWS_PATIENCE: Duration = Duration::from_secs(1);
+const NEWS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Said of a recovery that this replica does not take for one.
 const OLDER_RECOVERY: &str = "the last recovery of the store is older than one that this replica \
                               has seen, so the replica goes on refusing. If `odometer recover` ran \
@@ -60,7 +60,7 @@ pub(crate) struct Refresher {
     source: Source,
     /// Between two polls.
     interval: Duration,
-    patience: Duration,
+    time_limit: Duration,
     /// Every change up to this `definitions_version` was told, or was made before the first contact.
     told_up_to: i64,
     /// Which installation this is; empty before the first contact.
@@ -89,7 +89,7 @@ impl Refresher {
             source: identity.source,
             // Twice, so that a change is known everywhere within the whole of it.
             interval: settings.definition_refresh / 2,
-            patience: settings.statement.timeout + settings.statement.acquire,
+            time_limit: settings.statement.timeout + settings.statement.acquire,
             told_up_to: 0,
             cluster_id: String::new(),
             deleted_old_at: None,
@@ -107,9 +107,12 @@ impl Refresher {
             self.heartbeat.note_went_back(how);
             self.complain_of_older_recovery(&meta);
         }
-        let raised = self.heartbeat.raise(&self.connection, self.patience).await;
+        let raised = self
+            .heartbeat
+            .raise(&self.connection, self.time_limit)
+            .await;
         self.heartbeat
-            .tell_last_recovery(&self.connection, self.patience)
+            .tell_last_recovery(&self.connection, self.time_limit)
             .await?;
         if !self.heartbeat.has_gone_back() && meta.definitions_version > self.told_up_to {
             self.tell_changes(meta.definitions_version).await?;
@@ -145,7 +148,7 @@ impl Refresher {
     /// Somebody ran `odometer recover`: from here on the store is trusted again.
     async fn recover(&mut self, meta: &meta::Model) -> Result<(), StatementFailure> {
         self.heartbeat
-            .establish(&self.connection, self.patience)
+            .establish(&self.connection, self.time_limit)
             .await?;
         // Some may have been changed since, or while this replica refused: all are told again.
         self.told_up_to = 0;
@@ -171,7 +174,7 @@ impl Refresher {
             .deleted_old_at
             .is_none_or(|deleted| deleted.elapsed() >= BETWEEN_DELETIONS);
         if is_due {
-            let until = Instant::now() + self.patience;
+            let until = Instant::now() + self.time_limit;
             self.connection.run(until, heartbeat::clear_old).await?;
             self.deleted_old_at = Some(Instant::now());
         }
@@ -181,7 +184,7 @@ impl Refresher {
     async fn read_meta(&self) -> Result<meta::Model, StatementFailure> {
         let sent = Instant::now();
         let ours_ms = now_ms();
-        let until = sent + self.patience;
+        let until = sent + self.time_limit;
         let (meta, database_ms) = self.connection.run(until, read_meta).await?;
         // Its clock was read somewhere between the question and the answer.
         let half_ms = i64::try_from(sent.elapsed().as_millis() / 2).unwrap_or(0);
@@ -198,7 +201,7 @@ impl Refresher {
     async fn tell_changes(&mut self, up_to: i64) -> Result<(), StatementFailure> {
         let mut after = (self.told_up_to, None);
         loop {
-            let until = Instant::now() + self.patience;
+            let until = Instant::now() + self.time_limit;
             let position = after.clone();
             let rows = self
                 .connection
@@ -217,7 +220,7 @@ impl Refresher {
                 n_recoveries: self.heartbeat.era(),
                 changed: changed.collect(),
             };
-            let sent = self.tell.send_timeout(news, NEWS_PATIENCE).await;
+            let sent = self.tell.send_timeout(news, NEWS_TIMEOUT).await;
             if sent.is_err() {
                 // Nobody listens, or not yet: the next poll goes on here.
                 return Ok(());
@@ -240,7 +243,7 @@ impl Refresh for Refresher {
         let meta = self.read_meta().await?;
         self.heartbeat.met(meta.recovered_at);
         self.heartbeat
-            .establish(&self.connection, self.patience)
+            .establish(&self.connection, self.time_limit)
             .await?;
         self.told_up_to = meta.definitions_version;
         self.cluster_id = meta.cluster_id;

@@ -11,12 +11,12 @@ use sea_orm::{
 
 /// A process is taken for dead after this long without a beat, at least: one that was cut off from
 /// the database for a while still issues from its memory.
-const LEAST_SILENCE: Duration = Duration::from_secs(3600);
+const MIN_SILENCE: Duration = Duration::from_secs(3600);
 
 /// How long a process may have been silent and still count as living. Replicas beat twice in
 /// `definition_refresh`.
 pub(crate) fn longest_silence(definition_refresh: Duration) -> Duration {
-    LEAST_SILENCE.max(definition_refresh.saturating_mul(2))
+    MIN_SILENCE.max(definition_refresh.saturating_mul(2))
 }
 
 /// Those of `holders` that were heard of within `silence`; whoever asks is not among those asked for.

@@ -35,7 +35,7 @@ const INTERVAL: Duration = Duration::from_secs(12);
 /// Before the first turn, at most.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 /// For one statement and its turn on the pool.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Rows of one statement: few enough to be read from a slow disk within `store.timeout`.
 const PAGE: usize = 500;
 const PAGES_A_TURN: usize = 20;
@@ -48,8 +48,8 @@ const LATELY_A_TURN: usize = 50;
 /// Neighbours below a block, adopted rests included.
 const NEIGHBOURS: u64 = 50;
 /// Pairs that are remembered, and that one page may name; beyond, they are not looked at.
-const MOST_PAIRS: usize = 1000;
-const MOST_PAIRS_A_PAGE: usize = 100;
+const MAX_PAIRS: usize = 1000;
+const MAX_PAIRS_A_PAGE: usize = 100;
 
 pub(crate) struct Overlaps {
     connection: Arc<Connection>,
@@ -165,7 +165,7 @@ impl Overlaps {
 
     /// Reads suspects again, both in one statement: they may have come from two moments.
     async fn judge(&mut self, mut suspects: Vec<OverlapPair>) -> Result<(), StatementFailure> {
-        suspects.truncate(MOST_PAIRS_A_PAGE);
+        suspects.truncate(MAX_PAIRS_A_PAGE);
         if suspects.is_empty() {
             return Ok(());
         }
@@ -185,7 +185,7 @@ impl Overlaps {
 
     fn note(&mut self, one: &block::Model, other: &block::Model) {
         let key = (Ord::min(one.id, other.id), Ord::max(one.id, other.id));
-        if self.found.len() >= MOST_PAIRS && !self.found.contains_key(&key) {
+        if self.found.len() >= MAX_PAIRS && !self.found.contains_key(&key) {
             return;
         }
         if self.found.insert(key, self.pass).is_none() {
@@ -217,7 +217,7 @@ impl Overlaps {
         F: FnOnce(DatabaseConnection) -> Fut,
         Fut: Future<Output = Result<T, DbErr>> + Send + 'static,
     {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         self.connection.run(until, operation).await
     }
 }

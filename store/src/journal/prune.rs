@@ -41,7 +41,7 @@ const BETWEEN_PASSES: Duration = Duration::from_secs(1200);
 const STEP: u64 = 500;
 const BETWEEN_STEPS: Duration = Duration::from_millis(250);
 /// For the statements of one step and their turn on the pool.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Pruner {
     connection: Arc<Connection>,
@@ -121,7 +121,7 @@ impl Pruner {
         let mut position = None;
         loop {
             let rule = self.rule.clone();
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + TIMEOUT;
             let step = self
                 .connection
                 .run(until, |database| step(database, rule, position))

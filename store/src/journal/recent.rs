@@ -19,7 +19,7 @@ use crate::rows::catalog::LIVE;
 /// Rows of the journal that are read to find them: the youngest.
 const ROWS_READ: u64 = 2_000;
 /// Numbers a second below which a counter is rare: less than one in a quarter of an hour.
-const LEAST_RATE: f64 = 0.001;
+const MIN_RATE: f64 = 0.001;
 
 /// A worker id whose time ended longer ago says nothing of a name in use.
 const USED_WITHIN_MS: i64 = 86_400_000;
@@ -110,7 +110,7 @@ async fn counters(database: DatabaseConnection, limit: usize) -> Result<Vec<Coun
         .filter(counter::Column::Sequence.is_in(names))
         .filter(counter::Column::Period.is_in(periods))
         .filter(counter::Column::State.eq(LIVE))
-        .filter(counter::Column::Rate.gte(LEAST_RATE))
+        .filter(counter::Column::Rate.gte(MIN_RATE))
         .into_tuple::<NameAndPeriod>()
         .all(&database)
         .await?

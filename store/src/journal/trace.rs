@@ -79,7 +79,7 @@ impl Database {
                 find(database, witness.clone(), key.clone(), value, silence)
             })
             .await?;
-        if !witness.is_borne_out_by(found.look.beat) {
+        if !witness.is_satisfied_by(found.look.beat) {
             self.beat.contradicted(&witness);
             return Err(StoreError::WentBack);
         }

@@ -55,7 +55,7 @@ pub(crate) const ROWS_AT_ONCE: usize = 500;
 /// Between two attempts while the database is away.
 const BACKOFF: Duration = Duration::from_millis(250);
 /// For one transaction and its turn; whoever waits for the end of the journal has a deadline of their own.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 enum JournalEntry {
     Write(JournalRow, BlockFate),
@@ -223,7 +223,7 @@ impl Writer {
             Err(_) => return Err(StatementFailure::NotCommitted(Cause::Busy)),
         };
         let (again, borne_out) = (Arc::clone(batch), witness.clone());
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let written = self.connection.run(until, |database| async move {
             again.write(&borne_out, is_in_doubt, &database).await
         });

@@ -84,21 +84,21 @@ impl Agreement {
     }
 
     /// Puts it on record. Where another one was, and replicas serve that may count by it, nobody
-    /// counts for as long as `patience`, within which all that reach the database have noticed.
+    /// counts for as long as `time_limit`, within which all that reach the database have noticed.
     ///
     /// # Errors
     /// What the database said.
     pub(crate) async fn record(
         &self,
         database: &DatabaseConnection,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<(), DbErr> {
         if Self::read(database).await? == *self {
             return Ok(());
         }
-        if does_any_serve(database, "", patience * 2).await? {
+        if does_any_serve(database, "", time_limit * 2).await? {
             Self(Some(CHANGING.to_owned())).put(database).await?;
-            tokio::time::sleep(patience).await;
+            tokio::time::sleep(time_limit).await;
         }
         self.put(database).await
     }
@@ -203,14 +203,14 @@ impl Agreement {
     ) -> Result<Self, StatementFailure> {
         let (wanted, holder) = (self.clone(), Arc::clone(&database.holder));
         let (is_file, migrates) = (database.is_file(), database.settings.migrate);
-        let patience = database.settings.definition_refresh * 2;
+        let time_limit = database.settings.definition_refresh * 2;
         let until = Instant::now() + database.settings.deadline;
         let looking = database.connection.run(until, |connection| async move {
             let recorded = Self::read(&connection).await?;
             let is_alone = is_file
                 || (migrates
                     && recorded.0.is_none()
-                    && !does_any_serve(&connection, &holder, patience).await?);
+                    && !does_any_serve(&connection, &holder, time_limit).await?);
             if recorded == wanted || !is_first || !is_alone {
                 return Ok(recorded);
             }

@@ -172,7 +172,7 @@ impl Extension {
     /// # Errors
     /// How the statement on the row failed.
     pub(crate) async fn run(self, until: Instant) -> Result<Extended, StatementFailure> {
-        if self.cap.saturating_add(self.count) >= scripts::MOST {
+        if self.cap.saturating_add(self.count) >= scripts::MAX {
             // Redis counts no further in one window.
             return Ok(Extended::Conflict);
         }

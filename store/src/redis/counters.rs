@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::window::WindowEntry;
 
 /// Counters known at once; of those above, all are looked at anew.
-const MOST_COUNTERS: usize = 100_000;
+const MAX_COUNTERS: usize = 100_000;
 
 /// The counters of which this replica knows a window.
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Counters {
         if let Some(counter) = known.and_then(|periods| periods.get(period)) {
             return Arc::clone(counter);
         }
-        if by_name.n_counters >= MOST_COUNTERS {
+        if by_name.n_counters >= MAX_COUNTERS {
             // Each that is in use comes in again, with a look at Redis and at its row.
             *by_name = ByName::default();
         }

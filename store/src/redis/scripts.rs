@@ -10,7 +10,7 @@ use odometer_process::faults::{self, Fault};
 use redis::Script;
 
 /// Counts and window numbers stay below: Lua's numbers are floating-point ones.
-pub(crate) const MOST: u64 = 1 << 53;
+pub(crate) const MAX: u64 = 1 << 53;
 /// How long a key stays that nobody raises; gone, its window is followed by the next one.
 pub(crate) const KEPT_MS: u64 = 40 * 86_400_000;
 

@@ -201,7 +201,7 @@ impl<'a> StrictReservation<'a> {
                 generation,
             };
             // Raised by one who told Redis nothing of it, it is good up to where it was.
-            let is_whole = window.ceiling()? == row_ends_at && window.cap < scripts::MOST / 2;
+            let is_whole = window.ceiling()? == row_ends_at && window.cap < scripts::MAX / 2;
             let is_given_up = self.n_full >= FULL_AGAIN || self.counter.has_given_up(window.number);
             if is_whole || !is_given_up {
                 self.counter.keep(&window, epoch);

@@ -237,7 +237,7 @@ impl<'a> Reservation<'a> {
             })
             .await
             .map_err(AttemptError::Failed)?;
-        if !witness.is_borne_out_by(look.beat) {
+        if !witness.is_satisfied_by(look.beat) {
             return Err(AttemptError::Told(self.contradicted(witness)));
         }
         let Some(standing) = look.standing else {

@@ -86,7 +86,7 @@ impl Reservation<'_> {
         definition: &Definition,
     ) -> Result<(), AttemptError> {
         let most_keys = self.database.settings.keyed_periods;
-        let birth = PeriodBirth {
+        let birth = PeriodCreation {
             key: self.counter.clone(),
             above: self.request.last_seen.map_or(0, |seen| seen.next_value),
             most_keys: (definition.period == PeriodKind::Keyed).then_some(most_keys),
@@ -99,14 +99,16 @@ impl Reservation<'_> {
             .run(self.until, |database| birth.run(database))
             .await;
         match born {
-            Ok(PeriodBorn::Contradicted) => Err(AttemptError::Told(self.contradicted(witness))),
-            Ok(PeriodBorn::TooLow) => Err(AttemptError::Told(self.went_back())),
-            Ok(PeriodBorn::TooMany { limit }) => {
+            Ok(PeriodCreated::Contradicted) => Err(AttemptError::Told(self.contradicted(witness))),
+            Ok(PeriodCreated::TooLow) => Err(AttemptError::Told(self.went_back())),
+            Ok(PeriodCreated::TooMany { limit }) => {
                 Err(AttemptError::Told(StoreError::TooManyPeriods { limit }))
             }
-            Ok(PeriodBorn::Headless) => Err(AttemptError::Told(self.without_counter())),
-            Ok(PeriodBorn::Unreadable(text)) => Err(AttemptError::Told(StoreError::Broken(text))),
-            Ok(PeriodBorn::Born) => {
+            Ok(PeriodCreated::MissingCounter) => Err(AttemptError::Told(self.without_counter())),
+            Ok(PeriodCreated::Unreadable(text)) => {
+                Err(AttemptError::Told(StoreError::Broken(text)))
+            }
+            Ok(PeriodCreated::Created) => {
                 tracing::debug!(
                     target: TARGET,
                     sequence = self.request.key.sequence.as_str(),
@@ -116,7 +118,7 @@ impl Reservation<'_> {
                 Box::pin(self.read(witness)).await
             }
             // The sequence was changed, or another replica was faster: what there is now is read.
-            Ok(PeriodBorn::Refused) | Err(StatementFailure::NotCommitted(Cause::Duplicate)) => {
+            Ok(PeriodCreated::Refused) | Err(StatementFailure::NotCommitted(Cause::Duplicate)) => {
                 Ok(())
             }
             Err(failure) => Err(AttemptError::Failed(failure)),
@@ -125,7 +127,7 @@ impl Reservation<'_> {
 }
 
 /// A period's counter that is to be made.
-struct PeriodBirth {
+struct PeriodCreation {
     key: CounterKey,
     /// What was seen of it before a recovery: where it would begin below, it is not born.
     above: i64,
@@ -136,8 +138,8 @@ struct PeriodBirth {
 }
 
 /// What became of it.
-enum PeriodBorn {
-    Born,
+enum PeriodCreated {
+    Created,
     /// The store went back.
     Contradicted,
     /// It would begin below what was seen of it.
@@ -146,19 +148,19 @@ enum PeriodBorn {
         limit: u64,
     },
     /// The counter is gone that the sequence was born with, and with it those of periods, maybe.
-    Headless,
+    MissingCounter,
     /// The sequence's definition cannot be read.
     Unreadable(String),
     /// The sequence is not there, not live, or has removed the period.
     Refused,
 }
 
-impl PeriodBirth {
+impl PeriodCreation {
     /// One transaction, which holds the sequence's row: no change, no removal passes meanwhile.
-    async fn run(self, database: DatabaseConnection) -> Result<PeriodBorn, DbErr> {
+    async fn run(self, database: DatabaseConnection) -> Result<PeriodCreated, DbErr> {
         let transaction = database.begin().await?;
         let outcome = self.within(&transaction).await?;
-        if matches!(outcome, PeriodBorn::Born) {
+        if matches!(outcome, PeriodCreated::Created) {
             transaction.commit().await?;
         } else {
             transaction.rollback().await?;
@@ -166,21 +168,21 @@ impl PeriodBirth {
         Ok(outcome)
     }
 
-    async fn within(&self, transaction: &DatabaseTransaction) -> Result<PeriodBorn, DbErr> {
+    async fn within(&self, transaction: &DatabaseTransaction) -> Result<PeriodCreated, DbErr> {
         let Some(row) = self.hold_sequence(transaction).await? else {
-            return Ok(PeriodBorn::Refused);
+            return Ok(PeriodCreated::Refused);
         };
         let definition = match Definition::from_stored(&row.definition) {
             Ok(definition) => definition,
-            Err(error) => return Ok(PeriodBorn::Unreadable(error.to_string())),
+            Err(error) => return Ok(PeriodCreated::Unreadable(error.to_string())),
         };
         let Some(ground) = CreationBaseline::hold(transaction, &self.witness).await? else {
-            return Ok(PeriodBorn::Contradicted);
+            return Ok(PeriodCreated::Contradicted);
         };
         let counted = self.stripe.view(&definition);
         let first = ground.first_in(&counted, &self.key.period);
         if first < self.above && !faults::is(Fault::NoWentBackChecks) {
-            return Ok(PeriodBorn::TooLow);
+            return Ok(PeriodCreated::TooLow);
         }
         let head = (self.key.sequence.as_str().to_owned(), NO_PERIOD.to_owned());
         if counter::Entity::find_by_id(head)
@@ -188,12 +190,12 @@ impl PeriodBirth {
             .await?
             .is_none()
         {
-            return Ok(PeriodBorn::Headless);
+            return Ok(PeriodCreated::MissingCounter);
         }
         if let Some(limit) = self.most_keys
             && n_others(transaction, &self.key).await? >= limit
         {
-            return Ok(PeriodBorn::TooMany { limit });
+            return Ok(PeriodCreated::TooMany { limit });
         }
         let newborn = NewCounter::at(first, &definition, self.stripe, ground);
         if insert(transaction, &self.key, newborn).await? {
@@ -205,9 +207,9 @@ impl PeriodBirth {
                     "a period is born exhausted: what `odometer recover` skipped is more than all of it"
                 );
             }
-            Ok(PeriodBorn::Born)
+            Ok(PeriodCreated::Created)
         } else {
-            Ok(PeriodBorn::Refused)
+            Ok(PeriodCreated::Refused)
         }
     }
 

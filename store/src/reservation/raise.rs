@@ -28,9 +28,9 @@ impl Reservation<'_> {
     pub(crate) fn place(&self, known: &Resolved) -> (i64, u64, i64) {
         let counted = self.database.stripe.view(&known.definition);
         let seen = known.seen.next_value;
-        let levelled = self.guide.level.and_then(|level| counted.first_from(level));
+        let caught_up = self.guide.level.and_then(|level| counted.first_from(level));
         // What is left of a database that lags behind is given all the same.
-        let first = levelled
+        let first = caught_up
             .filter(|first| *first > seen && !counted.exhausted(*first))
             .unwrap_or(seen);
         let left = match faults::is(Fault::NoEnd) {

@@ -15,9 +15,9 @@ use uuid::Uuid;
 use crate::rows::counter::SeenCounter;
 
 /// Ends that one suspect remembers; tries on one condition mostly want the same.
-const MOST_ENDS: usize = 64;
+const MAX_ENDS: usize = 64;
 /// Counters that may be in doubt; of more the most is taken for lost at once.
-const MOST_COUNTERS: usize = 65_536;
+const MAX_COUNTERS: usize = 65_536;
 
 /// Writes on one counter, of which at most one may have held.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl UncertainWrite {
 
     /// Adds another write on the same condition.
     pub(crate) fn add(&mut self, block: Block) {
-        let is_full = self.ends.len() >= MOST_ENDS;
+        let is_full = self.ends.len() >= MAX_ENDS;
         if !is_full && !self.ends.contains(&block.end()) {
             self.ends.push(block.end());
         }
@@ -56,7 +56,7 @@ impl UncertainWrite {
             return None;
         }
         let is_ours =
-            n_writes > 1 || self.ends.contains(&now.next_value) || self.ends.len() >= MOST_ENDS;
+            n_writes > 1 || self.ends.contains(&now.next_value) || self.ends.len() >= MAX_ENDS;
         // The mark never falls, so that a write above it was not done.
         let reached = self.ends.iter().filter(|end| **end <= now.next_value);
         let count = self.count_to(reached.max().copied());
@@ -115,7 +115,7 @@ impl UncertainWrites {
             return doubt;
         }
         let mut by_key = self.by_key.lock();
-        if by_key.contains_key(key) || by_key.len() >= MOST_COUNTERS {
+        if by_key.contains_key(key) || by_key.len() >= MAX_COUNTERS {
             return doubt;
         }
         by_key.insert(key.clone(), doubt);

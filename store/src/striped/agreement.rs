@@ -21,7 +21,7 @@ use crate::{
 const TARGET: &str = "odometer::store::striped::agreement";
 
 /// Names that are remembered; of others the databases are asked again.
-const MOST_NAMES: usize = 262_144;
+const MAX_NAMES: usize = 262_144;
 
 /// What one database has of a name.
 #[derive(Clone, Debug)]
@@ -143,8 +143,8 @@ impl Agreements {
             }
             return known.clone();
         }
-        if by_name.len() >= MOST_NAMES {
-            let some: Vec<_> = by_name.keys().take(MOST_NAMES / 64).cloned().collect();
+        if by_name.len() >= MAX_NAMES {
+            let some: Vec<_> = by_name.keys().take(MAX_NAMES / 64).cloned().collect();
             for name in some {
                 by_name.remove(&name);
             }

@@ -68,7 +68,7 @@ impl Striped {
                 MajorityAnswer::Unborn => {
                     let template = template.ok_or(StoreError::NotFound)?;
                     self.admit_birth(template, &answers, until).await?;
-                    if self.bear(name, template, &answers, until).await? {
+                    if self.create(name, template, &answers, until).await? {
                         self.metrics.sequences_created.increment(1);
                         tracing::info!(target: TARGET, sequence = name.as_str(), "a sequence was created");
                         // A change may have come between two of the rows: they are read together.
@@ -183,7 +183,7 @@ impl Striped {
                 return Err(StoreError::Unavailable);
             }
         };
-        if !witness.is_borne_out_by(look.beat) {
+        if !witness.is_satisfied_by(look.beat) {
             member.database.beat.contradicted(&witness);
             return Err(StoreError::WentBack);
         }
@@ -248,7 +248,7 @@ impl Striped {
 
     /// Makes a name in the databases that answered, in their order; whether more than half have it
     /// from here.
-    async fn bear(
+    async fn create(
         &self,
         name: &SequenceName,
         template: &Arc<Definition>,
@@ -310,7 +310,7 @@ impl Striped {
                 continue;
             }
             // What comes of it is looked at.
-            let _seen_next = self.mend_begun(*k, name, found, until).await;
+            let _seen_next = self.repair_begun(*k, name, found, until).await;
         }
     }
 }

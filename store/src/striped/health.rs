@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a look may take; what is slower than this is of no use to a caller either.
 const LOOK: Duration = Duration::from_millis(500);
 /// Doublings of the pause that are told apart.
-const MOST_DOUBLINGS: u32 = 10;
+const MAX_DOUBLINGS: u32 = 10;
 
 /// One database, and whether it is asked.
 pub(crate) struct Member {
@@ -97,7 +97,7 @@ impl Member {
 
     /// How long to wait before the next look: full jitter under a bound that doubles.
     fn pause(&self) -> Duration {
-        let n_doublings = self.n_failures.load(Ordering::Relaxed).min(MOST_DOUBLINGS);
+        let n_doublings = self.n_failures.load(Ordering::Relaxed).min(MAX_DOUBLINGS);
         let bound = self.database.settings.statement.backoff_min * (1 << n_doublings);
         bound.min(LONGEST_PAUSE).mul_f64(rand::random::<f64>())
     }

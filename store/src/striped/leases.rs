@@ -160,8 +160,8 @@ impl Striped {
         order.retain(has_ids);
         let asking = order.iter().map(async |k| {
             let member = self.members.get(*k).filter(|member| member.is_well())?;
-            let patience = Instant::now() + Duration::from_millis(500);
-            let until = self.part_of(*k, until).min(patience);
+            let time_limit = Instant::now() + Duration::from_millis(500);
+            let until = self.part_of(*k, until).min(time_limit);
             let had = member.database.has_former(wanted, until).await;
             had.then_some(*k)
         });

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::rows::counter::SeenCounter;
 
 /// Counters that are remembered; of others the next reservation reads first.
-const MOST_COUNTERS: usize = 262_144;
+const MAX_COUNTERS: usize = 262_144;
 
 /// One counter in one database.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct CounterView {
     pub(crate) adopts: bool,
     /// In which era of the database it was brought level with the others, and at which version of
     /// the definition.
-    pub(crate) levelled: Option<(u64, i64)>,
+    pub(crate) caught_up_in: Option<(u64, i64)>,
 }
 
 impl Default for CounterView {
@@ -38,7 +38,7 @@ impl Default for CounterView {
             definition_version: -1,
             trusted: false,
             adopts: true,
-            levelled: None,
+            caught_up_in: None,
         }
     }
 }
@@ -70,7 +70,7 @@ impl CounterMemory {
 
     /// Which database is asked first this time: each counter goes round them by itself, or names
     /// that are used in turn would meet the same one each time.
-    pub(crate) fn turn(&self, key: &CounterKey) -> usize {
+    pub(crate) fn round_robin(&self, key: &CounterKey) -> usize {
         let mut counters = self.counters.lock();
         if let Some(remembered) = counters.get_mut(key) {
             remembered.turn = remembered.turn.wrapping_add(1);
@@ -138,8 +138,8 @@ impl CounterMemory {
 /// What is forgotten costs a read; by itself no safety hangs on it, because each database's beat
 /// tells one that went back.
 fn make_room(counters: &mut HashMap<CounterKey, CounterEntry>) {
-    if counters.len() >= MOST_COUNTERS {
-        let some = counters.keys().take(MOST_COUNTERS / 64).cloned();
+    if counters.len() >= MAX_COUNTERS {
+        let some = counters.keys().take(MAX_COUNTERS / 64).cloned();
         for key in some.collect::<Vec<_>>() {
             counters.remove(&key);
         }
@@ -163,7 +163,10 @@ mod tests {
         let mut asked = HashMap::<&CounterKey, Vec<usize>>::new();
         for _round in 0..3 {
             for name in &names {
-                asked.entry(name).or_default().push(memory.turn(name) % 3);
+                asked
+                    .entry(name)
+                    .or_default()
+                    .push(memory.round_robin(name) % 3);
             }
         }
         for (name, mut databases) in asked {

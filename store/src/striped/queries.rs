@@ -58,9 +58,13 @@ impl Striped {
         Ok(merged)
     }
 
-    pub(crate) async fn names_like(&self, name: &SequenceName, patience: Duration) -> Vec<String> {
+    pub(crate) async fn names_like(
+        &self,
+        name: &SequenceName,
+        time_limit: Duration,
+    ) -> Vec<String> {
         let all = self
-            .each(|database| async move { Ok(database.names_like(name, patience).await) })
+            .each(|database| async move { Ok(database.names_like(name, time_limit).await) })
             .await;
         // A suggestion is a courtesy.
         let all: BTreeSet<String> = all.unwrap_or_default().into_iter().flatten().collect();

@@ -25,7 +25,7 @@ use crate::{
 /// This part of the time that is left is the most that a database may take while there are others.
 const PART: u32 = 5;
 /// The least that it gets, so that a deadline that is near is no reason to pass databases over.
-const LEAST: Duration = Duration::from_millis(100);
+const MIN: Duration = Duration::from_millis(100);
 /// Turns in one database that is behind the others.
 const TURNS: usize = 4;
 
@@ -138,7 +138,7 @@ impl Striped {
             self.memory.look_for_returned(&request.key);
         }
         let mut refused = Refusals::default();
-        let first = self.memory.turn(&request.key);
+        let first = self.memory.round_robin(&request.key);
         for k in self.order(first) {
             let now = Instant::now();
             if now >= until {
@@ -195,10 +195,10 @@ impl Striped {
             n_turns += 1;
             let era = member.era();
             let spot = self.memory.spot(&request.key, k);
-            let is_level = spot.levelled == Some((era, agreed.version));
+            let is_level = spot.caught_up_in == Some((era, agreed.version));
             // Another database may be slow to say it: that is not this one's time.
             let level = self
-                .level(k, request, agreed, is_level, self.part_of(k, until))
+                .catch_up_to(k, request, agreed, is_level, self.part_of(k, until))
                 .await?;
             let guide = StripeConstraints {
                 agreed: Some(agreed.clone()),
@@ -232,7 +232,7 @@ impl Striped {
         }
         let now = Instant::now();
         let part = until.saturating_duration_since(now) / PART;
-        (now + part.max(LEAST)).min(until)
+        (now + part.max(MIN)).min(until)
     }
 
     /// What is asked of one database: what is known is what is known of it.
@@ -271,7 +271,7 @@ impl Striped {
     ///
     /// # Errors
     /// `PeriodRemoved` where another one has removed it.
-    async fn level(
+    async fn catch_up_to(
         &self,
         k: usize,
         request: &ReserveRequest,
@@ -280,7 +280,7 @@ impl Striped {
         until: Instant,
     ) -> Result<Option<i64>, StoreError> {
         let floor = request.known.as_ref().map(|known| known.floor);
-        if is_level || faults::is(Fault::NoLevel) {
+        if is_level || faults::is(Fault::NoCatchUp) {
             return Ok(floor);
         }
         let key = &request.key;
@@ -341,8 +341,8 @@ impl Striped {
                 trusted,
                 adopts: more,
                 // What is adopted lies where it lies.
-                levelled: if is_adopted && !was_level {
-                    spot.levelled
+                caught_up_in: if is_adopted && !was_level {
+                    spot.caught_up_in
                 } else {
                     Some((era, version))
                 },
@@ -392,7 +392,7 @@ impl Striped {
             self.agreements.forget(name);
             return Err(StoreError::Retired);
         }
-        self.mend_decided(k, name, newest, until).await?;
+        self.repair_decided(k, name, newest, until).await?;
         let (definition, version) = (&newest.definition, newest.version());
         Ok(self.agreements.learn(name, definition, version))
     }

@@ -28,7 +28,7 @@ use crate::rows::{
 };
 
 /// For one transaction of a database that is well.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a database is to have of a name.
 struct Repair {
@@ -54,7 +54,7 @@ enum Repaired {
     /// The database went back.
     Contradicted,
     TooLow,
-    Headless,
+    MissingCounter,
 }
 
 impl Striped {
@@ -62,7 +62,7 @@ impl Striped {
     ///
     /// # Errors
     /// It did not take it.
-    pub(crate) async fn mend_decided(
+    pub(crate) async fn repair_decided(
         &self,
         k: usize,
         name: &SequenceName,
@@ -76,7 +76,7 @@ impl Striped {
     ///
     /// # Errors
     /// It did not take it.
-    pub(crate) async fn mend_begun(
+    pub(crate) async fn repair_begun(
         &self,
         k: usize,
         name: &SequenceName,
@@ -112,7 +112,7 @@ impl Striped {
             is_decided,
             witness: witness.clone(),
         };
-        let until = until.min(Instant::now() + PATIENCE);
+        let until = until.min(Instant::now() + TIMEOUT);
         let mending = member
             .database
             .connection
@@ -127,7 +127,7 @@ impl Striped {
                 member.database.beat.note_name_went_back(name);
                 Err(StoreError::WentBack)
             }
-            Ok(Repaired::Headless) => Err(error::without_counter(name)),
+            Ok(Repaired::MissingCounter) => Err(error::without_counter(name)),
             Err(failure) => Err(error::unexpected(name, &failure)),
         }
     }
@@ -210,7 +210,7 @@ impl Repair {
         let head = (self.name.as_str().to_owned(), NO_PERIOD.to_owned());
         let find = transaction.holding(counter::Entity::find_by_id(head));
         let Some(counter) = find.one(transaction).await? else {
-            return Ok(Repaired::Headless);
+            return Ok(Repaired::MissingCounter);
         };
         let whole = CounterKey::whole(self.name.clone());
         counters::raise(transaction, &whole).await?;
@@ -226,7 +226,7 @@ impl Repair {
         let floor = self.floor.max(counter.floor);
         let reached = counter.next_value.max(floor);
         let Some(next_value) = counted.on_grid(reached) else {
-            return Ok(Repaired::Headless);
+            return Ok(Repaired::MissingCounter);
         };
         counters::update(&whole)
             .col_expr(counter::Column::Floor, Expr::val(floor))

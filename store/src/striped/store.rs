@@ -177,12 +177,12 @@ impl Striped {
         &self.handle
     }
 
-    pub(crate) async fn close(&self, patience: Duration) {
+    pub(crate) async fn close(&self, time_limit: Duration) {
         // The first one's runtime has work of the others.
         let others = self.members.iter().skip(1);
-        join_all(others.map(|member| member.database.close(patience))).await;
+        join_all(others.map(|member| member.database.close(time_limit))).await;
         if let Some(first) = self.members.first() {
-            first.database.close(patience).await;
+            first.database.close(time_limit).await;
         }
     }
 }

@@ -11,7 +11,7 @@ use odometer_database::{
 };
 
 use super::{
-    lease::{LeaseError, MOST_AHEAD_MS, WorkerPool},
+    lease::{LeaseError, MAX_AHEAD_MS, WorkerPool},
     look::{Clock, LeaseRecoveryMark},
     unconfirmed::LeaseRowCheck,
 };
@@ -51,7 +51,7 @@ impl Database {
                 LeaseError::Unavailable
             }
         };
-        Err(doubt.told(error))
+        Err(doubt.caller_error(error))
     }
 
     /// That the database answers and its schema has leases, which is asked until it has.
@@ -94,7 +94,7 @@ impl Database {
         clocks: SentAt,
     ) -> Result<(), LeaseError> {
         self.note_clock(clocks.skew_ms(clock.now_ms));
-        if witness.is_borne_out_by(clock.beat) {
+        if witness.is_satisfied_by(clock.beat) {
             let (sent, era) = (clocks.sent, witness.era());
             self.known.saw(clock.now_ms, sent, era, footing);
             return Ok(());
@@ -106,7 +106,7 @@ impl Database {
 
     fn note_clock(&self, skew_ms: i64) {
         self.counted.note_skew(skew_ms);
-        if self.given.note_ahead(skew_ms > MOST_AHEAD_MS) {
+        if self.given.note_ahead(skew_ms > MAX_AHEAD_MS) {
             tracing::warn!(
                 target: TARGET,
                 database = %self.identity,
@@ -171,16 +171,16 @@ mod tests {
         let until = |database_ms| clocks(1_000_000).until(database_ms, TTL);
         assert_eq!(until(0), 1_030_000);
         assert_eq!(until(1_000_000), 1_030_000);
-        assert_eq!(until(1_000_000 + MOST_AHEAD_MS), 1_030_000 + MOST_AHEAD_MS);
-        for far_ms in [MOST_AHEAD_MS + 1, 86_400_000, i64::MAX - 1_000_000] {
-            assert_eq!(until(1_000_000 + far_ms), 1_030_000 + MOST_AHEAD_MS);
+        assert_eq!(until(1_000_000 + MAX_AHEAD_MS), 1_030_000 + MAX_AHEAD_MS);
+        for far_ms in [MAX_AHEAD_MS + 1, 86_400_000, i64::MAX - 1_000_000] {
+            assert_eq!(until(1_000_000 + far_ms), 1_030_000 + MAX_AHEAD_MS);
         }
     }
 
     #[test]
     fn a_clock_of_ours_that_is_far_ahead_reserves_nothing() {
-        assert!(clocks(MOST_AHEAD_MS).check(0).is_ok());
-        assert!(clocks(MOST_AHEAD_MS + 1).check(0).is_err());
+        assert!(clocks(MAX_AHEAD_MS).check(0).is_ok());
+        assert!(clocks(MAX_AHEAD_MS + 1).check(0).is_err());
     }
 
     #[test]
@@ -188,13 +188,19 @@ mod tests {
         let mut doubt = UncertainCall::default();
         let away = || LeaseError::Unavailable;
         doubt.note(&StatementFailure::NotCommitted(Cause::Silent));
-        assert!(matches!(doubt.told(away()), LeaseError::Unavailable));
+        assert!(matches!(
+            doubt.caller_error(away()),
+            LeaseError::Unavailable
+        ));
         doubt.note(&StatementFailure::MayHaveCommitted(Cause::DiskFull(
             String::new(),
         )));
         doubt.note(&StatementFailure::NotCommitted(Cause::Contention));
         for error in [away(), LeaseError::WentBack, LeaseError::Deadline] {
-            assert!(matches!(doubt.told(error), LeaseError::MayHaveHappened));
+            assert!(matches!(
+                doubt.caller_error(error),
+                LeaseError::MayHaveHappened
+            ));
         }
         let lost = doubt.answered(LeaseError::Lost);
         assert!(matches!(lost, LeaseError::Lost));

@@ -19,11 +19,11 @@ use crate::{
 impl Store {
     /// A lease on its way, from the store at this place in the configuration.
     pub(crate) fn ask(&self, wanted: LeaseWanted, place: usize) -> Asking {
-        let patience = match self.databases() {
+        let time_limit = match self.databases() {
             Databases::One(database) => database.settings.deadline,
             Databases::Several(striped) => striped.bounds.deadline,
         };
-        Asking::new(wanted, place, Instant::now() + patience)
+        Asking::new(wanted, place, Instant::now() + time_limit)
     }
 
     /// The first attempt, where one database has all ids; `None` where others have to follow.

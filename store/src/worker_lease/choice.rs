@@ -7,12 +7,12 @@ use rand::distr::uniform::SampleUniform;
 use sea_orm::DbErr;
 
 use super::{
-    lease::{LONGEST_TTL, MOST_AHEAD_MS, Share, WorkerChoice, millis},
+    lease::{LONGEST_TTL, MAX_AHEAD_MS, Share, WorkerChoice, millis},
     look::{self, LeaseCandidate, LeaseRead, LeaseRecoveryMark, PoolSummary, Question},
 };
 
 /// The most ids that are chosen among after conflicts.
-const MOST_SPREAD: u32 = 64;
+const MAX_SPREAD: u32 = 64;
 
 pub(crate) async fn look(
     database: DatabaseConnection,
@@ -66,7 +66,7 @@ fn is_usable(asked: &Question, head: &PoolSummary, from_ms: i64) -> bool {
 /// the longest lease may have been forgotten, reserved by a clock as far ahead as one may be of a
 /// database's that is as far ahead of whose the recovery names.
 pub(crate) fn named_from(recovered_at: Option<i64>) -> i64 {
-    let rest = millis(LONGEST_TTL).saturating_add(2 * MOST_AHEAD_MS);
+    let rest = millis(LONGEST_TTL).saturating_add(2 * MAX_AHEAD_MS);
     recovered_at.map_or(0, |at| at.saturating_add(rest))
 }
 
@@ -184,7 +184,7 @@ fn above_all(asked: &Question, head: &PoolSummary) -> Option<u32> {
 }
 
 fn spread(asked: &Question) -> u32 {
-    Ord::min(2_u32.saturating_pow(asked.n_conflicts), MOST_SPREAD)
+    Ord::min(2_u32.saturating_pow(asked.n_conflicts), MAX_SPREAD)
 }
 
 fn random_below<T: SampleUniform + PartialOrd + Default>(bound: T) -> T {

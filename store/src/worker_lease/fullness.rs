@@ -19,7 +19,7 @@ use super::{lease::Share, look};
 use crate::database::Database;
 
 /// Of wider ids there are enough for everybody.
-const MOST_BITS: i32 = 12;
+const MAX_BITS: i32 = 12;
 /// Pools that are counted at one time, others at the next.
 const POOLS_A_COUNT: usize = 200;
 /// Pools of one statement: 40,960 rows at most.
@@ -45,7 +45,7 @@ impl Database {
     async fn show_fullness(&self) {
         let share = Share::of(self.identity.stripe);
         let mut fullest: f64 = 0.0;
-        for pools in self.known.pools(MOST_BITS, POOLS_A_COUNT).chunks(AT_ONCE) {
+        for pools in self.known.pools(MAX_BITS, POOLS_A_COUNT).chunks(AT_ONCE) {
             let pools = pools.to_vec();
             let until =
                 Instant::now() + self.settings.statement.timeout + self.settings.statement.acquire;

@@ -16,7 +16,7 @@ use odometer_database::{
 use super::{
     choice,
     lease::{
-        LeaseError, LeaseGrant, LeaseKey, LeaseWanted, MOST_POOLS, Share, WorkerPool, millis,
+        LeaseError, LeaseGrant, LeaseKey, LeaseWanted, MAX_POOLS, Share, WorkerPool, millis,
         workers,
     },
     look::{self, LeaseCandidate, LeaseRead, PoolSummary, Question},
@@ -152,13 +152,15 @@ impl Database {
                     return Ok(lease);
                 }
                 Err(LeaseAttemptError::Conflict) => asking.n_conflicts += 1,
-                Err(LeaseAttemptError::Told(error)) => return Err(asking.doubt.told(error)),
+                Err(LeaseAttemptError::Told(error)) => {
+                    return Err(asking.doubt.caller_error(error));
+                }
                 Err(LeaseAttemptError::Failed(failure)) => {
                     self.judge(&failure, &mut asking.doubt)?
                 }
             }
             if n_attempts >= self.settings.attempts || Instant::now() >= asking.until {
-                return Err(asking.doubt.told(LeaseError::Deadline));
+                return Err(asking.doubt.caller_error(LeaseError::Deadline));
             }
             backoff.wait(asking.until).await;
         }
@@ -193,8 +195,8 @@ impl Database {
             }
             LeaseCandidate::Free(row) => (unsigned(row.worker), Some(row)),
             LeaseCandidate::New(worker) => {
-                if head.bits.is_none() && head.n_pools >= MOST_POOLS {
-                    return Err(LeaseError::TooManyPools { limit: MOST_POOLS }.into());
+                if head.bits.is_none() && head.n_pools >= MAX_POOLS {
+                    return Err(LeaseError::TooManyPools { limit: MAX_POOLS }.into());
                 }
                 (worker, None)
             }
@@ -269,7 +271,7 @@ impl Database {
         let statement = written.clone();
         let writing = self.connection.run(asking.until, |database| async move {
             if is_new {
-                statements::bear(database, statement, ground).await
+                statements::create(database, statement, ground).await
             } else {
                 statements::take(database, statement, ground).await
             }

@@ -11,20 +11,20 @@ use thiserror::Error;
 use crate::worker_lease::token::Token;
 
 /// No clock of ours may be further ahead of the database's: nothing is reserved then.
-pub(crate) const MOST_AHEAD_MS: i64 = 5 * 60 * 1000;
+pub(crate) const MAX_AHEAD_MS: i64 = 5 * 60 * 1000;
 
 /// The longest that another program may ask for a lease: after a recovery, which knows of no lease
 /// that was forgotten, the ids of its pool rest for so long.
 pub const LONGEST_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// The widest worker id, in bits.
-pub const MOST_BITS: u32 = 22;
+pub const MAX_BITS: u32 = 22;
 
 /// Pools of other programs in one database that were used of late.
-pub(crate) const MOST_POOLS: u64 = 1000;
+pub(crate) const MAX_POOLS: u64 = 1000;
 
 /// Rows that are listed at once, and one more that tells whether there are any.
-pub const MOST_LISTED: u64 = 10_000;
+pub const MAX_LISTED: u64 = 10_000;
 
 /// Where worker ids are leased from: 128 bytes of a name, with a `/` before those of sequences in the
 /// table's key.
@@ -60,7 +60,7 @@ pub enum WorkerChoice {
 #[derive(Clone, Debug)]
 pub struct LeaseWanted {
     pub pool: WorkerPool,
-    /// Width of the ids: 1 to [`MOST_BITS`].
+    /// Width of the ids: 1 to [`MAX_BITS`].
     pub bits: u32,
     /// Who: stays the same over restarts, so that a restarted one gets its former id back.
     pub holder: Arc<str>,
@@ -196,7 +196,7 @@ impl Share {
 
 /// How many ids of this width there are.
 pub(crate) fn workers(bits: u32) -> u32 {
-    1 << bits.min(MOST_BITS)
+    1 << bits.min(MAX_BITS)
 }
 
 /// Whole milliseconds of it.

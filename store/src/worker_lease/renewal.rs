@@ -262,7 +262,7 @@ impl Database {
                 Err(LeaseAttemptError::Failed(failure)) => self.judge(&failure, &mut doubt)?,
             }
             if n_attempts >= self.settings.attempts || Instant::now() >= until {
-                return Err(doubt.told(LeaseError::Deadline));
+                return Err(doubt.caller_error(LeaseError::Deadline));
             }
             backoff.wait(until).await;
         }

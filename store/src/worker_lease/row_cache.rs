@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::{lease::millis, look::LeaseRecoveryMark};
 
 /// Rows that are known at once.
-const MOST: usize = 16_384;
+const MAX: usize = 16_384;
 /// A database's clock is counted on from a look for so long: two clocks that lose a thousandth of
 /// a second in ten of them are within what is allowed for then.
 const COUNTED_ON: Duration = Duration::from_secs(60);
@@ -74,7 +74,7 @@ impl LeaseRowCache {
     /// The database has said that a row is so.
     pub(crate) fn note(&self, row: Model, era: u64) {
         let mut state = self.0.lock();
-        if state.rows.len() >= MOST || state.former.len() >= MOST {
+        if state.rows.len() >= MAX || state.former.len() >= MAX {
             state.rows.clear();
             state.former.clear();
         }
@@ -282,9 +282,9 @@ mod tests {
 
     #[test]
     fn no_more_rows_are_known_than_allowed() {
-        let most = i32::try_from(MOST).unwrap();
+        let most = i32::try_from(MAX).unwrap();
         let known = known((0..most).map(|worker| (row(worker, 1, true), 0)));
-        assert_eq!(known.0.lock().rows.len(), MOST);
+        assert_eq!(known.0.lock().rows.len(), MAX);
         known.note(row(most, 1, true), 0);
         assert_eq!(known.0.lock().rows.len(), 1);
     }

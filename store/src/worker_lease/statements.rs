@@ -13,7 +13,7 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait, Query},
 };
 
-use super::{lease::MOST_AHEAD_MS, look, row_cache::ClockEstimate, uncertainty::signed};
+use super::{lease::MAX_AHEAD_MS, look, row_cache::ClockEstimate, uncertainty::signed};
 use crate::{heartbeat::HeartbeatGuard, meta_row};
 
 /// A lease as it is written.
@@ -110,7 +110,7 @@ impl LeaseWrite {
 fn keeps_time(backend: DbBackend, lease: &LeaseWrite) -> Expr {
     let least_ms = match faults::is(Fault::AnyClock) {
         true => 0,
-        false => lease.ours_ms.saturating_sub(MOST_AHEAD_MS),
+        false => lease.ours_ms.saturating_sub(MAX_AHEAD_MS),
     };
     let now = database_clock::now(backend);
     match lease.moment {
@@ -160,7 +160,7 @@ pub(crate) async fn take(
 /// Makes the row of an id that was never used. Two that do so at once meet at the primary key.
 ///
 /// `meta`'s row is [held](meta_row) meanwhile, so that no recovery passes between what was read and the row.
-pub(crate) async fn bear(
+pub(crate) async fn create(
     database: DatabaseConnection,
     lease: LeaseWrite,
     ground: LeaseBaseline,

@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 use crate::Stores;
 use crate::kind::Store;
 use crate::worker_lease::{
-    lease::{LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, MOST_LISTED, WorkerPool},
+    lease::{LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, MAX_LISTED, WorkerPool},
     optimistic::First,
     token::Token,
     uncertainty::UncertainCall,
@@ -135,7 +135,7 @@ impl Stores {
         })
     }
 
-    /// The ids of a pool that were ever leased, the lowest first, at most [`MOST_LISTED`].
+    /// The ids of a pool that were ever leased, the lowest first, at most [`MAX_LISTED`].
     ///
     /// # Errors
     /// Why the store did not answer.
@@ -144,7 +144,7 @@ impl Stores {
         store: &str,
         pool: &WorkerPool,
     ) -> Result<Vec<LeaseRow>, LeaseError> {
-        self.leases_after(store, pool, None, MOST_LISTED).await
+        self.leases_after(store, pool, None, MAX_LISTED).await
     }
 
     /// As [`Stores::leases`], behind a worker id and at most so many.
@@ -160,7 +160,7 @@ impl Stores {
     ) -> Result<Vec<LeaseRow>, LeaseError> {
         let store = self.store_of_leases(store)?;
         store
-            .lease_rows(pool, after, limit.min(MOST_LISTED + 1))
+            .lease_rows(pool, after, limit.min(MAX_LISTED + 1))
             .await
     }
 

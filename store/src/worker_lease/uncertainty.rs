@@ -8,7 +8,7 @@ use odometer_process::{
     faults::{self, Fault},
 };
 
-use crate::worker_lease::lease::{LeaseError, MOST_AHEAD_MS, millis};
+use crate::worker_lease::lease::{LeaseError, MAX_AHEAD_MS, millis};
 
 /// Why an attempt came to nothing.
 pub(crate) enum LeaseAttemptError {
@@ -50,7 +50,7 @@ impl SentAt {
     /// `ClockAhead`.
     pub(crate) fn check(self, database_ms: i64) -> Result<(), LeaseError> {
         let by_ms = self.ours_ms.saturating_sub(database_ms);
-        if by_ms > MOST_AHEAD_MS && !faults::is(Fault::AnyClock) {
+        if by_ms > MAX_AHEAD_MS && !faults::is(Fault::AnyClock) {
             return Err(LeaseError::ClockAhead { by_ms });
         }
         Ok(())
@@ -60,7 +60,7 @@ impl SentAt {
     /// of ours as ours may be of it. One that jumped far ahead would else keep its ids from being
     /// used long after it is right again.
     pub(crate) fn until(self, database_ms: i64, ttl: Duration) -> i64 {
-        let most_ms = self.ours_ms.saturating_add(MOST_AHEAD_MS);
+        let most_ms = self.ours_ms.saturating_add(MAX_AHEAD_MS);
         let now_ms = Ord::max(self.ours_ms, Ord::min(database_ms, most_ms));
         now_ms.saturating_add(millis(ttl))
     }
@@ -81,7 +81,7 @@ pub(crate) struct UncertainCall {
 
 impl UncertainCall {
     /// What is told of a call that ends without having been done for certain.
-    pub(crate) fn told(self, error: LeaseError) -> LeaseError {
+    pub(crate) fn caller_error(self, error: LeaseError) -> LeaseError {
         if self.may_have_happened {
             LeaseError::MayHaveHappened
         } else {
@@ -94,7 +94,7 @@ impl UncertainCall {
         if matches!(error, LeaseError::Lost) {
             error
         } else {
-            self.told(error)
+            self.caller_error(error)
         }
     }
 

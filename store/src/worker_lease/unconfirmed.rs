@@ -26,7 +26,7 @@ use super::{
 use crate::{database::Database, heartbeat::Heartbeat};
 
 /// Leases that are remembered: far more than are given between two beats.
-const MOST: usize = 65_536;
+const MAX: usize = 65_536;
 /// Rows of one statement.
 const AT_ONCE: usize = 500;
 
@@ -89,7 +89,7 @@ impl UnconfirmedLeases {
             noted: Instant::now(),
         };
         let mut leases = self.leases.lock();
-        if leases.len() >= MOST {
+        if leases.len() >= MAX {
             // None of them was confirmed for long: the database is away, and nothing is given.
             leases.clear();
         }

@@ -12,7 +12,7 @@ const BITS: u32 = 6;
 /// Far longer than the test takes: none ends by itself.
 const TTL_MS: i64 = 3_600_000;
 const N_ASKERS: usize = 24;
-const MOST_ROUNDS: usize = 30;
+const MAX_ROUNDS: usize = 30;
 
 for_each_server!(what_was_leased_without_a_word_is_taken_back);
 
@@ -34,7 +34,7 @@ async fn what_was_leased_without_a_word_is_taken_back(backend: Backend) {
         take_back(&client, &Lease::of(&leased)).await;
     }
     let mut n_untold = 0;
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         n_untold += round(&client, &proxy).await;
         if n_untold >= 2 {
             break;

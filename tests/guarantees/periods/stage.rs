@@ -17,7 +17,7 @@ use crate::support::{Client, Ledger, Program, TestDatabase, clock::now_ms, dice,
 
 const CALLERS_A_REPLICA: usize = 2;
 const BETWEEN_CALLS: Duration = Duration::from_millis(1);
-const MOST_AT_ONCE: u64 = 20;
+const MAX_AT_ONCE: u64 = 20;
 /// A slow machine is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -120,7 +120,7 @@ impl Stage {
     async fn call(&self, place: usize, which: usize) {
         let (count, calendar) = &self.counts[which];
         let replica = &self.replicas[place];
-        let n = dice::roll(1..=MOST_AT_ONCE);
+        let n = dice::roll(1..=MAX_AT_ONCE);
         let path = match dice::roll(0..16) {
             0 if self.asks_for_blocks => format!("/v1/sequences/{}/blocks?size={n}", count.name),
             1..4 => format!("/v1/sequences/{}/next?count={n}", count.name),

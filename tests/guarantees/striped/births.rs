@@ -25,7 +25,7 @@ fn a_database_that_missed_a_birth_serves_at_the_level_of_the_others() {
 fn without_levelling_a_database_that_missed_a_birth_starts_far_below() {
     run(async {
         let stripes = Stripes::new().await;
-        let options = Program::options().without_guards("no-level");
+        let options = Program::options().without_guards("no-catch-up");
         let (first, level) = returned(&stripes, options, 1).await;
         assert!(
             first <= level,

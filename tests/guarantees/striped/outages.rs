@@ -16,7 +16,7 @@ const SEQUENCE: &str = "shared";
 const N_REPLICAS: usize = 2;
 const N_CALLERS: usize = 16;
 /// The most that one call asks for.
-const MOST_AT_ONCE: u64 = 50;
+const MAX_AT_ONCE: u64 = 50;
 const AFTER_A_REFUSAL: Duration = Duration::from_millis(2);
 /// Reservations in all databases by which their spread is judged.
 const N_SPREAD: i64 = 300;
@@ -289,7 +289,7 @@ async fn call_until_over(clients: Vec<Client>, notes: Arc<Notes>) -> Seen {
     let mut seen = Seen::default();
     while !notes.over.load(Ordering::Relaxed) {
         let client = &clients[dice::roll(0..clients.len())];
-        let n = dice::roll(1..=MOST_AT_ONCE);
+        let n = dice::roll(1..=MAX_AT_ONCE);
         let path = match dice::roll(0..3) {
             0 => format!("/v1/sequences/{SEQUENCE}/next"),
             1 => format!("/v1/sequences/{SEQUENCE}/next?count={n}"),

@@ -12,10 +12,10 @@ const SLOW: Duration = Duration::from_millis(700);
 /// So many calls may wait for it while it is silent: one finds out, one tries it again now and then.
 const MAX_SLOW: usize = 6;
 const N_CALLS: usize = 600;
-const MOST_CALLS: usize = 20 * N_CALLS;
+const MAX_CALLS: usize = 20 * N_CALLS;
 /// Numbers that each of the others gives meanwhile.
 const ENOUGH: usize = 100;
-const MOST_IN_MEMORY: usize = 40;
+const MAX_IN_MEMORY: usize = 40;
 
 #[test]
 fn a_silent_database_holds_up_few_calls_and_fails_none() {
@@ -39,7 +39,7 @@ fn a_silent_database_holds_up_few_calls_and_fails_none() {
                 all.all(|(other, n)| other == k || *n >= ENOUGH)
             };
             let mut n_calls = 0;
-            while n_calls < N_CALLS || (n_calls < MOST_CALLS && !give_enough(&residues)) {
+            while n_calls < N_CALLS || (n_calls < MAX_CALLS && !give_enough(&residues)) {
                 n_calls += 1;
                 let sent = Instant::now();
                 let path = "/v1/sequences/orders/next";
@@ -58,7 +58,7 @@ fn a_silent_database_holds_up_few_calls_and_fails_none() {
                 "{n_slow} of {n_calls} calls waited for {k}; others were slow {n_found_out} times"
             );
             // What it gave before may still be in memory.
-            assert!(residues[k] <= MOST_IN_MEMORY, "without {k}: {residues:?}");
+            assert!(residues[k] <= MAX_IN_MEMORY, "without {k}: {residues:?}");
             // What is in a black hole stays there.
             stripes.set(k, Link::Cut);
             stripes.set(k, Link::Whole);

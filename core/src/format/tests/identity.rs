@@ -11,7 +11,7 @@ const PERIODS: usize = 8;
 const NUMBERS: usize = 16;
 
 /// Each kind of periods is met in so many definitions at least, and each field in so many.
-const LEAST_OF_EACH: usize = 20;
+const MIN_OF_EACH: usize = 20;
 
 /// A reproducible source of random numbers: SplitMix64 (Steele, Lea and Flood, 2014).
 struct Random(u64);
@@ -223,7 +223,7 @@ fn what_is_printed_is_read_back_and_no_two_print_the_same() {
         (FIELDS.len() - 1, &findings.fields),
     ] {
         assert_eq!(met.len(), what, "{met:?}");
-        assert!(met.values().all(|n| *n >= LEAST_OF_EACH), "{met:?}");
+        assert!(met.values().all(|n| *n >= MIN_OF_EACH), "{met:?}");
     }
 }
 

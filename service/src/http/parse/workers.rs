@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix_web::http::header::{HeaderMap, HeaderName};
 use odometer_core::name::SequenceName;
-use odometer_sequence::workers::{LONGEST_TTL, MOST_BITS, MOST_LISTED, WorkerWanted};
+use odometer_sequence::workers::{LONGEST_TTL, MAX_BITS, MAX_LISTED, WorkerWanted};
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -15,7 +15,7 @@ const TOKEN: HeaderName = HeaderName::from_static("odometer-lease");
 /// The shortest lease.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 /// Characters of a holder's name.
-const MOST_OF_HOLDER: usize = 128;
+const MAX_OF_HOLDER: usize = 128;
 
 /// The body of a lease as an example.
 const LEASE: &str = r#"{"pool": "billing", "bits": 10, "ttl_ms": 30000, "holder": "billing-7"}"#;
@@ -25,7 +25,7 @@ const LEASE: &str = r#"{"pool": "billing", "bits": 10, "ttl_ms": 30000, "holder"
 pub(crate) struct Listed {
     /// Only ids above it.
     pub(crate) after: Option<u32>,
-    /// 1 to [`MOST_LISTED`].
+    /// 1 to [`MAX_LISTED`].
     pub(crate) limit: u64,
 }
 
@@ -46,15 +46,15 @@ pub(crate) fn lease(body: &[u8]) -> Result<WorkerWanted, Problem> {
     })?;
     let bits = u32::try_from(fields.bits.0).ok();
     let bits = bits
-        .filter(|bits| (1..=MOST_BITS).contains(bits))
-        .ok_or_else(|| out_of_bounds(format!("`bits` is a whole number from 1 to {MOST_BITS}.")))?;
-    let is_holder = (1..=MOST_OF_HOLDER).contains(&fields.holder.len())
+        .filter(|bits| (1..=MAX_BITS).contains(bits))
+        .ok_or_else(|| out_of_bounds(format!("`bits` is a whole number from 1 to {MAX_BITS}.")))?;
+    let is_holder = (1..=MAX_OF_HOLDER).contains(&fields.holder.len())
         && fields
             .holder
             .bytes()
             .all(|byte| matches!(byte, b' '..=b'~'));
     if !is_holder {
-        let detail = format!("`holder` is 1 to {MOST_OF_HOLDER} printable ASCII characters.");
+        let detail = format!("`holder` is 1 to {MAX_OF_HOLDER} printable ASCII characters.");
         return Err(out_of_bounds(detail));
     }
     Ok(WorkerWanted {
@@ -97,11 +97,11 @@ pub(crate) fn end(body: &[u8]) -> Result<Option<i64>, Problem> {
 pub(crate) fn listed(query: Option<&str>) -> Result<Listed, Problem> {
     let given = Parameters::read(query, &["after", "limit"])?;
     let limit = match given.get("limit") {
-        None => MOST_LISTED,
+        None => MAX_LISTED,
         Some(text) => digits(text)
-            .filter(|limit| (1..=MOST_LISTED).contains(limit))
+            .filter(|limit| (1..=MAX_LISTED).contains(limit))
             .ok_or_else(|| {
-                let detail = format!("`limit` is a whole number from 1 to {MOST_LISTED}.");
+                let detail = format!("`limit` is a whole number from 1 to {MAX_LISTED}.");
                 out_of_bounds(detail)
             })?,
     };
