@@ -28,10 +28,10 @@ use tokio::sync::{Notify, oneshot};
 use tracing::Span;
 
 use crate::{
+    command::{Command, ReplySender},
     dedicated::{self, DedicatedQueue, DedicatedRequest},
     error::SequenceError,
     issuer::ActorLink,
-    messages::{ReplySender, Unload},
     ownership::Ownership,
     queue::{Queue, Waiter},
     shared::Shared,
@@ -332,7 +332,9 @@ impl SequenceActor {
                 .into_actor(self)
                 .map(move |outcome, actor, context| {
                     course.call().in_scope(|| {
-                        actor.tell_of(&course, &outcome);
+                        let issuer = &actor.issuer;
+                        let slow = &actor.shared.slow_refills;
+                        slow.tell_of(&issuer.key, || issuer.store(), &course, &outcome);
                         actor.ended(outcome, context);
                     });
                 }),
@@ -402,7 +404,7 @@ impl SequenceActor {
                     matches!(error, StoreError::NotFound | StoreError::TooMany { .. });
                 if is_stranger && !self.issuer.is_known() {
                     // A name that does not exist takes no place from one that does.
-                    context.notify(Unload);
+                    context.notify(Command::Unload);
                 }
             }
         }

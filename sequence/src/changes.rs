@@ -14,10 +14,9 @@ use odometer_store::{Changed, Following, News, SeenRecovery, Source};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    directory::BETWEEN_TWO_ACTORS,
+    command::Command,
     issuer::{ActorLink, Issuer},
-    messages::Change,
-    shared::Shared,
+    shared::{BETWEEN_TWO_ACTORS, Shared},
 };
 
 /// Periods that are looked at in the store side by side.
@@ -148,7 +147,7 @@ impl Shared {
     async fn obey(self: &Arc<Self>, issuer: &Arc<Issuer>) {
         loop {
             let (done, waiting) = oneshot::channel();
-            self.tell(issuer, Change { done });
+            self.tell(issuer, Command::Change { done });
             let is_done = waiting.await.is_ok();
             // Where the name is unloaded there is nothing in memory either, and after a drain
             // nothing leaves it.

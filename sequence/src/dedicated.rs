@@ -9,7 +9,7 @@ use odometer_core::block::Block;
 use odometer_process::faults::{self, Fault};
 use odometer_store::{Reserved, Want};
 
-use crate::messages::ReplySender;
+use crate::command::ReplySender;
 
 /// A group asks for at most this part of what is left. A single block may have 1/4096; of a database
 /// that shares the sequence with others the part is as much smaller as they are many, up to sixteen.
@@ -164,8 +164,8 @@ mod tests {
     use odometer_store::Unpublished;
     use tokio::sync::oneshot;
 
+    use crate::command::Outcome;
     use crate::dedicated::*;
-    use crate::messages::Outcome;
 
     /// More than all callers here want together.
     const PLENTY: u64 = 1_000 * PART_OF_LEFT;

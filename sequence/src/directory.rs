@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use actix::{Actor, Arbiter, Handler, Message, dev::ToEnvelope};
+use actix::Arbiter;
 use futures_util::{StreamExt, stream};
 use odometer_core::{
     block::Block,
@@ -24,24 +24,19 @@ use odometer_store::{Contact, LIVE, SeenCounter, StoreError, Stores};
 use tokio::{sync::oneshot, time::timeout};
 
 use crate::{
-    Drained, Readiness, SequenceSettings,
-    actor::SequenceActor,
-    changes,
+    Drained, Readiness, SequenceSettings, changes,
+    command::{Command, Outcome, ReplySender},
     description::{Description, Page},
     error::SequenceError,
     issued::{Issued, IssuedBy},
     issuer::{ActorLink, Issuer},
-    messages::{Drain, HandOver, LowWater, Outcome, ReplySender, Take},
     period_directory::PeriodDirectory,
-    shared::Shared,
+    shared::{BETWEEN_TWO_ACTORS, Shared},
     sweep, warm_up,
 };
 
 /// Actors that are drained at once.
 const DRAINED_AT_ONCE: usize = 1000;
-
-/// Before an actor that was gone is asked for anew.
-pub(crate) const BETWEEN_TWO_ACTORS: Duration = Duration::from_millis(2);
 
 /// The front of this layer: every call for a number comes here.
 pub struct Directory {
@@ -80,7 +75,7 @@ impl Directory {
                 return issuer.is_timed().then(|| self.stamp(issuer)).flatten();
             };
             if taken.low_water {
-                self.shared.tell(issuer, LowWater);
+                self.shared.tell(issuer, Command::LowWater);
             }
             Some(taken.value)
         };
@@ -102,7 +97,7 @@ impl Directory {
                 return stamped.map(Ranges::Stamped);
             };
             if taken.low_water {
-                self.shared.tell(issuer, LowWater);
+                self.shared.tell(issuer, Command::LowWater);
             }
             Some(Ranges::Counted(taken.ranges))
         };
@@ -117,7 +112,7 @@ impl Directory {
     fn stamp(&self, issuer: &Arc<Issuer>) -> Option<i64> {
         let taken = issuer.with_timed(|timed| timed.take().ok())?;
         if taken.is_due {
-            self.shared.tell(issuer, LowWater);
+            self.shared.tell(issuer, Command::LowWater);
         }
         Some(taken.ids)
     }
@@ -131,7 +126,7 @@ impl Directory {
     ) -> Option<Vec<Block>> {
         let taken = issuer.with_timed(|timed| timed.take_batch(count, contiguous).ok())?;
         if taken.is_due {
-            self.shared.tell(issuer, LowWater);
+            self.shared.tell(issuer, Command::LowWater);
         }
         Some(taken.ids)
     }
@@ -193,7 +188,7 @@ impl Directory {
         if let Some(issued) = warm {
             return Ok(issued);
         }
-        self.ask(name, period, |answer| Take {
+        self.ask(name, period, |answer| Command::Take {
             count,
             contiguous,
             answer,
@@ -211,25 +206,19 @@ impl Directory {
         period: Option<&Period>,
         size: u64,
     ) -> Result<Issued, SequenceError> {
-        self.ask(name, period, |answer| HandOver { size, answer })
+        self.ask(name, period, |answer| Command::HandOver { size, answer })
             .await
     }
 
     /// Asks the actor that has the numbers and waits, at most `refill_deadline`.
     ///
     /// An actor that died or was unloaded meanwhile is asked for anew.
-    async fn ask<M, F>(
+    async fn ask(
         &self,
         name: &SequenceName,
         period: Option<&Period>,
-        message: F,
-    ) -> Result<Issued, SequenceError>
-    where
-        M: Message<Result = ()> + Send + 'static,
-        F: Fn(ReplySender) -> M,
-        SequenceActor: Handler<M>,
-        <SequenceActor as Actor>::Context: ToEnvelope<SequenceActor, M>,
-    {
+        command: impl Fn(ReplySender) -> Command,
+    ) -> Result<Issued, SequenceError> {
         let _turn = self.shared.admit_waiter()?;
         self.shared.metrics.cold_calls.increment(1);
         let until = Instant::now() + self.shared.settings.refill_deadline;
@@ -251,7 +240,7 @@ impl Directory {
                 return Err(SequenceError::Draining);
             }
             let (answer, receiver) = ReplySender::channel();
-            self.shared.tell(&issuer, message(answer));
+            self.shared.tell(&issuer, command(answer));
             let mut waiting = PendingAnswer {
                 receiver,
                 metrics: &self.shared.metrics,
@@ -475,7 +464,7 @@ impl Directory {
     async fn drain_one(&self, issuer: Arc<Issuer>) -> u64 {
         loop {
             let (answer, waiting) = oneshot::channel();
-            self.shared.tell(&issuer, Drain { answer });
+            self.shared.tell(&issuer, Command::Drain { answer });
             match waiting.await {
                 Ok(n_returned) => return n_returned,
                 Err(_) if matches!(&*issuer.actor.lock(), ActorLink::Gone) => return 0,

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use actix::Addr;
+use actix::Recipient;
 use arc_swap::ArcSwapOption;
 use odometer_core::{
     block::Block,
@@ -33,12 +33,12 @@ use odometer_store::{Changed, JournalRow, Reserved, Resolved, Source};
 use parking_lot::Mutex;
 
 use crate::{
-    actor::SequenceActor,
+    command::Command,
     description::{BlockState, CounterStatus},
     issued::IssuedBy,
-    ownership::Terms,
     period_directory::{PeriodDirectory, PeriodSpan},
     snowflake_issuer::SnowflakeIssuer,
+    terms::Terms,
 };
 
 /// Below every version of a definition.
@@ -88,7 +88,7 @@ pub(crate) enum ActorLink {
     /// No actor runs; one is started when needed.
     #[default]
     Parked,
-    Live(Addr<SequenceActor>),
+    Live(Recipient<Command>),
     /// The name was unloaded: whoever holds this issuer has to look it up again.
     Gone,
 }

@@ -1,123 +1,123 @@
-//! What each message makes the actor do; how it goes on from there is in `actor`.
+//! What each command makes the actor do; how it goes on from there is in `actor`.
 
 use std::sync::Arc;
 
-use actix::{ActorContext, AsyncContext, Handler, WrapFuture, fut::ActorFutureExt};
+use actix::{ActorContext, AsyncContext, Context, Handler, WrapFuture, fut::ActorFutureExt};
+use odometer_core::definition::Definition;
 use odometer_process::metrics::AbandonedCause;
 use odometer_store::Contact;
+use tokio::sync::oneshot;
 
 use crate::{
     actor::{ActorState, SequenceActor, UNLOAD_TIMEOUT},
+    command::{Command, ReplySender},
     dedicated::DedicatedRequest,
+    error::SequenceError,
     issuer::ActorLink,
-    messages::{Change, Drain, HandOver, Learn, Load, LowWater, Park, Take, Unload},
     queue::Waiter,
 };
 
 /// By which the log calls what happens here.
 const TARGET: &str = "odometer::sequence::mailbox";
 
-impl Handler<Take> for SequenceActor {
+impl Handler<Command> for SequenceActor {
     type Result = ();
 
-    fn handle(&mut self, take: Take, context: &mut Self::Context) {
-        if self.refuses(&take.answer) {
-            self.refuse(take.answer);
+    fn handle(&mut self, command: Command, context: &mut Self::Context) {
+        match command {
+            Command::Take {
+                count,
+                contiguous,
+                answer,
+            } => self.take_for(count, contiguous, answer, context),
+            Command::HandOver { size, answer } => self.hand_over_for(size, answer, context),
+            Command::Learn { answer } => self.learn_for(answer, context),
+            Command::LowWater => self.refill_ahead(context),
+            Command::Load { done } => self.load_for(done, context),
+            Command::Change { done } => self.obey(done, context),
+            Command::Park => self.park(context),
+            Command::Unload => self.unload(context),
+            Command::Drain { answer } => self.drain_for(answer, context),
+        }
+    }
+}
+
+impl SequenceActor {
+    fn take_for(
+        &mut self,
+        count: u64,
+        contiguous: bool,
+        answer: ReplySender,
+        context: &mut Context<Self>,
+    ) {
+        if self.refuses(&answer) {
+            self.refuse(answer);
             return;
         }
         // What was filled in since the caller looked is taken at once, unless others wait longer.
         // Of a time-ordered sequence it is served in its turn, which may be now.
         if self.queue.is_empty()
-            && let Some(batch) = self.issuer.cursor.take_batch(take.count, take.contiguous)
+            && let Some(batch) = self.issuer.cursor.take_batch(count, contiguous)
         {
-            if take
-                .answer
-                .send(Ok(batch.ranges.as_slice().to_vec()))
-                .is_err()
-            {
+            if answer.send(Ok(batch.ranges.as_slice().to_vec())).is_err() {
                 self.shared
                     .metrics
                     .abandoned(AbandonedCause::CallerGone)
-                    .increment(take.count);
+                    .increment(count);
             }
-        } else if take.contiguous && !self.issuer.is_strict() {
-            self.apart
-                .push(DedicatedRequest::new(take.count, false, take.answer));
+        } else if contiguous && !self.issuer.is_strict() {
+            self.apart.push(DedicatedRequest::new(count, false, answer));
         } else {
-            self.queue.push(Waiter {
-                count: take.count,
-                answer: take.answer,
-            });
+            self.queue.push(Waiter { count, answer });
         }
         self.advance_for_caller(context);
     }
-}
 
-impl Handler<HandOver> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, asked: HandOver, context: &mut Self::Context) {
-        if self.refuses(&asked.answer) {
-            self.refuse(asked.answer);
+    fn hand_over_for(&mut self, size: u64, answer: ReplySender, context: &mut Context<Self>) {
+        if self.refuses(&answer) {
+            self.refuse(answer);
             return;
         }
-        self.apart
-            .push(DedicatedRequest::new(asked.size, true, asked.answer));
+        self.apart.push(DedicatedRequest::new(size, true, answer));
         self.advance_for_caller(context);
     }
-}
 
-impl Handler<LowWater> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, _: LowWater, context: &mut Self::Context) {
+    fn refill_ahead(&mut self, context: &mut Context<Self>) {
         self.settle();
         // Where a try has failed, the next one is due at a time of its own, not of all names.
         if self.retry.is_none() {
             self.advance(context);
         }
     }
-}
 
-impl Handler<Learn> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, learn: Learn, context: &mut Self::Context) {
-        self.learning.push(learn.answer);
+    fn learn_for(
+        &mut self,
+        answer: oneshot::Sender<Result<Arc<Definition>, SequenceError>>,
+        context: &mut Context<Self>,
+    ) {
+        self.learning.push(answer);
         if self.learning.len() == 1 {
             self.learn(context);
         }
     }
-}
 
-impl Handler<Load> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, load: Load, context: &mut Self::Context) {
+    fn load_for(&mut self, done: oneshot::Sender<()>, context: &mut Context<Self>) {
         if self.issuer.remaining() == 0 && self.state != ActorState::Draining {
-            self.loading.push(load.done);
+            self.loading.push(done);
         }
         self.advance(context);
     }
-}
 
-impl Handler<Change> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, change: Change, context: &mut Self::Context) {
+    fn obey(&mut self, done: oneshot::Sender<()>, context: &mut Context<Self>) {
         self.is_refused = false;
         self.forget_refusal();
         self.enforce();
         // Whoever gave up does not need to know.
-        let _gone = change.done.send(());
+        let _gone = done.send(());
         self.advance(context);
     }
-}
 
-impl Handler<Park> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Park, context: &mut Self::Context) {
+    fn park(&mut self, context: &mut Context<Self>) {
         // A lease that nobody renews runs out, and whoever comes later gets another one.
         let wants_none = self.is_refused || self.issuer.timed().is_some();
         let may_park = self.is_idle() && (wants_none || !self.issuer.wants_prefetch());
@@ -127,12 +127,8 @@ impl Handler<Park> for SequenceActor {
             context.stop();
         }
     }
-}
 
-impl Handler<Unload> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Unload, context: &mut Self::Context) {
+    fn unload(&mut self, context: &mut Context<Self>) {
         let store = self.issuer.store();
         let store_answers = self.shared.store.contact_of(&store) == Contact::Up;
         if !self.is_idle() || (self.issuer.is_known() && !store_answers) {
@@ -179,13 +175,9 @@ impl Handler<Unload> for SequenceActor {
                 }),
         );
     }
-}
 
-impl Handler<Drain> for SequenceActor {
-    type Result = ();
-
-    fn handle(&mut self, drain: Drain, context: &mut Self::Context) {
-        self.draining.push(drain.answer);
+    fn drain_for(&mut self, answer: oneshot::Sender<u64>, context: &mut Context<Self>) {
+        self.draining.push(answer);
         self.state = ActorState::Draining;
         self.is_unloading = false;
         if self.in_flight.is_none() {

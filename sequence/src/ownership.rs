@@ -4,27 +4,11 @@
 //! was under way for an earlier owner cannot be published any more. What an owner does with the
 //! blocks is in `holding`.
 
-use std::{
-    ops::Deref,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{ops::Deref, sync::Arc};
 
-use crate::issuer::Issuer;
 use odometer_store::{Reserved, Unpublished};
 
-/// How often an issuer was taken over.
-#[derive(Debug, Default)]
-pub(crate) struct Terms(AtomicU64);
-
-impl Terms {
-    /// The term of the present owner.
-    pub(crate) fn current(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-}
+use crate::issuer::Issuer;
 
 /// The right to reserve for an issuer, to fill and to close its cursor, and to give back.
 pub(crate) struct Ownership {
@@ -35,15 +19,9 @@ pub(crate) struct Ownership {
 impl Ownership {
     /// Takes over from whoever owns it since `term`; `None` where another one was faster.
     pub(crate) fn take_over(issuer: &Arc<Issuer>, term: u64) -> Option<Self> {
-        let next = term.wrapping_add(1);
-        issuer
-            .terms
-            .0
-            .compare_exchange(term, next, Ordering::AcqRel, Ordering::Acquire)
-            .ok()?;
         Some(Self {
             issuer: Arc::clone(issuer),
-            term: next,
+            term: issuer.terms.begin_after(term)?,
         })
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use odometer_core::block::Block;
 
-use crate::messages::ReplySender;
+use crate::command::ReplySender;
 
 /// A caller that waits for numbers.
 pub(crate) struct Waiter {
@@ -142,7 +142,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::messages::Outcome;
+    use crate::command::Outcome;
 
     type Receiver = oneshot::Receiver<Outcome>;
 

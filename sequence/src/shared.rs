@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use actix::{Actor, ArbiterHandle, Handler, Message, dev::ToEnvelope};
+use actix::ArbiterHandle;
 use odometer_core::{
     definition::Definition, name::SequenceName, period::CounterKey, templates::Template,
 };
@@ -23,16 +23,14 @@ use tokio::{
 
 use crate::{
     SequenceSettings,
-    actor::SequenceActor,
+    command::Command,
     error::SequenceError,
     history::Histories,
     index::Index,
     issuer::{ActorLink, Issuer},
-    messages::{Learn, Unload},
-    ownership::Ownership,
     period_directory::{Admission, BETWEEN_TWO_LOOKS, Chosen, PeriodDirectory, Place},
+    rate_limit::RateLimit,
     slow_refills::SlowRefills,
-    suggestions::RateLimit,
 };
 
 /// By which the log calls what happens here.
@@ -41,6 +39,9 @@ const TARGET: &str = "odometer::sequence::shared";
 /// The longest between two looks of a caller who waits for a place whether the place is still of use;
 /// one of those who wait looks for places more often.
 const BETWEEN_TWO_CHECKS: Duration = Duration::from_millis(250);
+
+/// Before an actor that was gone is asked for again.
+pub(crate) const BETWEEN_TWO_ACTORS: Duration = Duration::from_millis(2);
 
 /// What the directory, its actors and its sweep share.
 pub(crate) struct Shared {
@@ -70,7 +71,7 @@ pub(crate) struct Shared {
     pub(crate) histories: Histories,
     pub(crate) index: Index,
     pub(crate) slow_refills: SlowRefills,
-    arbiter: ArbiterHandle,
+    pub(crate) arbiter: ArbiterHandle,
     #[cfg(feature = "sabotage")]
     n_refills: std::sync::atomic::AtomicU64,
 }
@@ -239,7 +240,7 @@ impl Shared {
     /// Sends issuers out of memory, as far as nobody waits for them.
     fn send_away(self: &Arc<Self>, leaving: Vec<Arc<Issuer>>) {
         for issuer in leaving {
-            self.tell(&issuer, Unload);
+            self.tell(&issuer, Command::Unload);
         }
     }
 
@@ -294,7 +295,7 @@ impl Shared {
         until: Instant,
     ) -> Result<Arc<PeriodDirectory>, SequenceError> {
         let (answer, waiting) = oneshot::channel();
-        self.tell(head, Learn { answer });
+        self.tell(head, Command::Learn { answer });
         let left = until.saturating_duration_since(Instant::now());
         let definition = match timeout(left, waiting).await {
             Ok(Ok(definition)) => definition?,
@@ -321,43 +322,6 @@ impl Shared {
                 created_with.ok_or_else(|| SequenceError::from_store(name, error))
             }
             Err(error) => Err(SequenceError::from_store(name, error)),
-        }
-    }
-
-    /// Sends a message to the actor of `issuer`, starting one where none runs.
-    ///
-    /// To an unloaded issuer nothing is sent: the message is dropped, and with
-    /// it the way to answer, by which the sender knows.
-    pub(crate) fn tell<M>(self: &Arc<Self>, issuer: &Arc<Issuer>, message: M)
-    where
-        M: Message<Result = ()> + Send + 'static,
-        SequenceActor: Handler<M>,
-        <SequenceActor as Actor>::Context: ToEnvelope<SequenceActor, M>,
-    {
-        let mut link = issuer.actor.lock();
-        match &*link {
-            ActorLink::Gone => {}
-            ActorLink::Live(address) if address.connected() => address.do_send(message),
-            ActorLink::Live(_) | ActorLink::Parked => {
-                if matches!(&*link, ActorLink::Live(_)) {
-                    self.metrics.actor_restarts.increment(1);
-                    tracing::error!(
-                        target: TARGET,
-                        sequence = issuer.key.sequence.as_str(),
-                        "an actor died and is started anew"
-                    );
-                }
-                let Some(ownership) = Ownership::take_over(issuer, issuer.terms.current()) else {
-                    // Another one was faster: whoever waits for an answer asks anew.
-                    return;
-                };
-                let actor = SequenceActor::new(ownership, Arc::clone(self));
-                let address = SequenceActor::start_in_arbiter(&self.arbiter, |_| actor);
-                address.do_send(message);
-                *link = ActorLink::Live(address);
-                drop(link);
-                self.enter_active(issuer);
-            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use odometer_process::log_throttle::LogThrottle;
 use odometer_store::{ReservationProgress, StoreError, Unpublished};
 
-use crate::actor::SequenceActor;
+use odometer_core::period::CounterKey;
 #[cfg(feature = "otlp")]
 use odometer_process::log;
 
@@ -31,34 +31,33 @@ impl SlowRefills {
     fn is_slow(&self, lasted: Duration) -> bool {
         lasted >= self.threshold
     }
-}
 
-impl SequenceActor {
     /// Says in the log what took long, while its callers still wait; a collector is told of all.
     pub(crate) fn tell_of(
         &self,
+        key: &CounterKey,
+        store_of_issuer: impl FnOnce() -> String,
         course: &ReservationProgress,
         outcome: &Result<Unpublished, StoreError>,
     ) {
-        let (lasted, slow) = (course.lasted(), &self.shared.slow_refills);
+        let lasted = course.lasted();
         #[cfg(feature = "otlp")]
         {
             let (word, error) = in_words(outcome);
             let attempts = course.n_attempts();
             log::note_reserved(&course.call(), word, error.as_deref(), attempts);
         }
-        if !slow.is_slow(lasted) {
+        if !self.is_slow(lasted) {
             return;
         }
         let (word, error) = in_words(outcome);
         let store = match outcome {
             Ok(block) => block.store().unwrap_or_default(),
-            Err(_) => self.issuer.store(),
+            Err(_) => store_of_issuer(),
         };
-        let Some(line) = slow.told.line(store.clone(), "", Instant::now()) else {
+        let Some(line) = self.told.line(store.clone(), "", Instant::now()) else {
             return;
         };
-        let key = &self.issuer.key;
         tracing::warn!(
             target: TARGET,
             sequence = key.sequence.as_str(),

@@ -20,9 +20,9 @@ use odometer_process::{
 
 use crate::{
     actor::{ActorState, SequenceActor},
+    command::ReplySender,
     dedicated::DedicatedRequest,
     error::SequenceError,
-    messages::ReplySender,
     queue::Waiter,
     snowflake_issuer::{NoIds, SnowflakeIssuer},
     snowflake_lease::{PACE, Purpose},

@@ -228,7 +228,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::messages::{Outcome, ReplySender};
+    use crate::command::{Outcome, ReplySender};
 
     type Receiver = oneshot::Receiver<Outcome>;
 

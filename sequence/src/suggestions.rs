@@ -3,39 +3,14 @@
 use std::time::{Duration, Instant};
 
 use odometer_core::name::SequenceName;
-use parking_lot::Mutex;
 
 use crate::directory::Directory;
 
 /// Names that are suggested at most.
 const MAX: usize = 3;
 
-/// Searches that this replica makes in a second, so that wrong names are no load on the database.
-const SEARCHES_A_SECOND: u32 = 3;
-
 /// How long a refusal waits for its suggestion.
 const TIMEOUT: Duration = Duration::from_millis(500);
-
-/// The searches that may still be made.
-#[derive(Debug)]
-pub(crate) struct RateLimit(Mutex<(Instant, u32)>);
-
-impl RateLimit {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new((Instant::now(), SEARCHES_A_SECOND)))
-    }
-
-    /// Whether one more may be made now.
-    fn take(&self, now: Instant) -> bool {
-        let mut second = self.0.lock();
-        if now.saturating_duration_since(second.0) >= Duration::from_secs(1) {
-            *second = (now, SEARCHES_A_SECOND);
-        }
-        let may = second.1 > 0;
-        second.1 = second.1.saturating_sub(1);
-        may
-    }
-}
 
 impl Directory {
     /// Names of live sequences that are much like `name`, the nearest first; none where the
@@ -113,14 +88,5 @@ mod tests {
         assert!(of("orders", &["orders", "tickets", "o", "borderless"]).is_empty());
         assert!(of("ab", &["cd", "ax", "abc-def"]).is_empty());
         assert_eq!(of("a", &["A", "b"]), ["A"]);
-    }
-
-    #[test]
-    fn searches_are_few() {
-        let allowance = RateLimit::new();
-        let now = Instant::now();
-        let n_made = (0..100).filter(|_| allowance.take(now)).count();
-        assert_eq!(n_made, 3);
-        assert!(allowance.take(now + Duration::from_secs(1)));
     }
 }

@@ -15,8 +15,8 @@ use odometer_process::{
 use tokio::{sync::oneshot, time::MissedTickBehavior};
 
 use crate::{
+    command::Command,
     issuer::{ActorLink, Issuer},
-    messages::{Load, LowWater, Park, Unload},
     shared::Shared,
 };
 
@@ -69,9 +69,9 @@ fn look_at_active(shared: &Arc<Shared>, now: Instant) {
             continue;
         }
         if issuer.idle_for(now) >= shared.settings.park_after {
-            shared.tell(&issuer, Park);
+            shared.tell(&issuer, Command::Park);
         } else if issuer.wants_prefetch() {
-            shared.tell(&issuer, LowWater);
+            shared.tell(&issuer, Command::LowWater);
         }
         shared.fetch_next_period(&issuer, now);
         still_active.push(issuer);
@@ -108,9 +108,9 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
         if issuer.is_ahead() || is_head {
             // It waits for its period, or leads to such as are in use.
         } else if idle_for >= unload_after || is_stranger {
-            shared.tell(&issuer, Unload);
+            shared.tell(&issuer, Command::Unload);
         } else if is_used && issuer.wants_prefetch() {
-            shared.tell(&issuer, LowWater);
+            shared.tell(&issuer, Command::LowWater);
         }
     }
 }
@@ -146,7 +146,7 @@ impl Shared {
         {
             // Nobody waits for it.
             let (done, _waiting) = oneshot::channel();
-            self.tell(&next, Load { done });
+            self.tell(&next, Command::Load { done });
         }
     }
 }

@@ -17,7 +17,7 @@ use odometer_process::{
 };
 use tokio::{sync::oneshot, time::timeout};
 
-use crate::{issuer::Issuer, messages::Load, shared::Shared};
+use crate::{command::Command, issuer::Issuer, shared::Shared};
 
 /// By which the log calls what happens here.
 const TARGET: &str = "odometer::sequence::loading";
@@ -77,7 +77,7 @@ async fn load_one(shared: &Arc<Shared>, key: CounterKey) {
         return;
     };
     let (done, waiting) = oneshot::channel();
-    shared.tell(&issuer, Load { done });
+    shared.tell(&issuer, Command::Load { done });
     // Dropped where the actor died or a drain began: a caller loads it then, if one comes.
     let _gone = waiting.await;
 }
