@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use actix_web::dev::{Server, ServerHandle};
 use actix_web::rt;
-use odometer_core::duration::exact;
 use odometer_process::{
     faults::{self, Fault},
     host,
@@ -18,15 +17,15 @@ use odometer_process::{
 };
 use odometer_sequence::{Directory, SequenceSettings};
 use odometer_store::{
-    Recovered, StartError, StatementBounds, StoreLimits, StoreSettings, Stores, StoresSettings,
+    StartError, StatementBounds, StoreLimits, StoreSettings, Stores, StoresSettings,
 };
-use thiserror::Error;
 use tokio::net::TcpSocket;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::config::{Config, ConfigError, Secret, StoreConfig};
+use crate::command_failure::CommandFailure;
+use crate::config::{Config, Secret, StoreConfig};
 use crate::http::edge::make_room;
 use crate::http::{self, HttpSettings, Untold};
 
@@ -48,63 +47,6 @@ const SCHEMA_WAIT: Duration = Duration::from_secs(60);
 /// How long a stopping server goes on at least: in this time connections in use are told to close
 /// with a reply, where a cold stop would cut them between two requests.
 const LINGER: Duration = Duration::from_millis(250);
-
-/// Why a command ended without having done what it should, in one line, and with which exit code.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{sentence}")]
-pub struct CommandFailure {
-    exit_code: u8,
-    sentence: String,
-}
-
-impl CommandFailure {
-    /// An operator has to change something.
-    pub const CONFIGURATION: u8 = 78;
-    /// Another process holds the SQLite file.
-    const HELD: u8 = 75;
-    const OTHER: u8 = 1;
-
-    /// What has no exit code of its own.
-    pub fn other(sentence: impl Into<String>) -> Self {
-        Self {
-            exit_code: Self::OTHER,
-            sentence: sentence.into(),
-        }
-    }
-
-    /// A configuration that cannot be used.
-    pub fn configuration(sentence: impl Into<String>) -> Self {
-        Self {
-            exit_code: Self::CONFIGURATION,
-            sentence: sentence.into(),
-        }
-    }
-
-    /// What the process says to who started it.
-    pub fn exit_code(&self) -> u8 {
-        self.exit_code
-    }
-}
-
-impl From<ConfigError> for CommandFailure {
-    fn from(error: ConfigError) -> Self {
-        Self::configuration(error.to_string())
-    }
-}
-
-impl From<StartError> for CommandFailure {
-    fn from(error: StartError) -> Self {
-        let (exit_code, sentence) = match error {
-            StartError::Configuration(sentence) => (Self::CONFIGURATION, sentence),
-            StartError::Held(sentence) => (Self::HELD, sentence),
-            StartError::Other(sentence) => (Self::OTHER, sentence),
-        };
-        Self {
-            exit_code,
-            sentence,
-        }
-    }
-}
 
 /// The running service.
 pub struct Application {
@@ -260,150 +202,6 @@ impl Stopping<'_> {
         self.store.close(left).await;
         tracing::info!("Stopped");
     }
-}
-
-/// Brings the schemas of the configured databases up to date.
-///
-/// # Errors
-/// A database cannot be reached or changed.
-pub async fn migrate(config: &Config) -> Result<(), CommandFailure> {
-    let mut tell = |line: String| tracing::info!("{line}");
-    odometer_store::migrate(&stores_settings(config), &mut tell).await?;
-    Ok(())
-}
-
-/// Looks at the configuration, which is good when it got here, and at the databases; changes
-/// nothing. `tell` gets the lines of what was found.
-///
-/// # Errors
-/// What would keep `serve` from starting, or from issuing.
-pub async fn check(config: &Config, tell: &mut impl FnMut(String)) -> Result<(), CommandFailure> {
-    tell(format!(
-        "configuration: good; `odometer serve` would listen on {}",
-        config.listen
-    ));
-    config.never_used().into_iter().for_each(&mut *tell);
-    config.short_token().into_iter().for_each(&mut *tell);
-    odometer_store::check(&stores_settings(config), tell).await?;
-    Ok(())
-}
-
-/// Lets every sequence of a store, or of all, go on `skip` steps further, after a database went back
-/// to an earlier state; changes nothing where `is_dry_run`. `tell` gets the lines of what was, or
-/// would be, done.
-///
-/// # Errors
-/// `skip` is missing or says nothing, or a database was not changed; the others are all the same.
-pub async fn recover(
-    config: &Config,
-    store: Option<&str>,
-    skip: Option<u64>,
-    is_dry_run: bool,
-    tell: &mut impl FnMut(String),
-) -> Result<(), CommandFailure> {
-    let Some(skip) = skip.filter(|skip| *skip > 0) else {
-        return Err(CommandFailure::configuration(
-            "--skip: give N, more numbers than any sequence can have reserved since the state \
-             that was restored, what replicas hold ahead included; too many only cost a gap, too \
-             few repeat numbers",
-        ));
-    };
-    let settings = stores_settings(config);
-    let outcomes = Box::pin(odometer_store::recover(&settings, store, skip, is_dry_run)).await?;
-    let n_databases = outcomes.len();
-    let mut failed = Vec::new();
-    for (database, outcome) in outcomes {
-        match outcome {
-            Ok(recovered) => {
-                if let Some(database) = database {
-                    tell(format!("{database}:"));
-                }
-                recovered_lines(&recovered, skip)
-                    .into_iter()
-                    .for_each(&mut *tell);
-            }
-            Err(error) => failed.push(error),
-        }
-    }
-    if failed.len() < n_databases {
-        closing_lines(config, is_dry_run).into_iter().for_each(tell);
-    }
-    not_all_recovered(failed, n_databases)
-}
-
-fn closing_lines(config: &Config, is_dry_run: bool) -> [String; 2] {
-    let older = "a replica of an earlier version goes on to issue what it reserved before";
-    if is_dry_run {
-        [
-            format!("{older}: stop it before the recovery"),
-            "dry run: nothing was changed".to_owned(),
-        ]
-    } else {
-        [
-            format!(
-                "replicas that run go on by themselves within {} (definition_refresh)",
-                exact(config.definition_refresh)
-            ),
-            format!("{older}: if one is running, stop it and recover again"),
-        ]
-    }
-}
-
-fn not_all_recovered(failed: Vec<StartError>, n_databases: usize) -> Result<(), CommandFailure> {
-    let n_failed = failed.len();
-    let sentences: Vec<String> = failed.iter().map(ToString::to_string).collect();
-    match failed.into_iter().next() {
-        None => Ok(()),
-        Some(error) if n_databases == 1 => Err(error.into()),
-        Some(_) => Err(CommandFailure::other(format!(
-            "{n_failed} of {n_databases} databases were not recovered: {}; run it again when they \
-             answer, which only costs the others of the same --store a further gap",
-            sentences.join("; ")
-        ))),
-    }
-}
-
-fn recovered_lines(recovered: &Recovered, skip: u64) -> Vec<String> {
-    let mut lines = vec![format!(
-        "{} sequences go on {skip} steps further",
-        recovered.n_sequences
-    )];
-    if let Some(name) = &recovered.highest_riser {
-        lines.push(format!(
-            "the highest rise is {}, of {name}",
-            recovered.highest_rise
-        ));
-    }
-    if recovered.n_at_their_end > 0 {
-        lines.push(format!(
-            "{} sequences end before that and are exhausted, unless their max is raised:",
-            recovered.n_at_their_end
-        ));
-        let named = recovered.at_their_end.iter();
-        lines.extend(named.map(|name| format!("  {name}")));
-        let n_named = u64::try_from(recovered.at_their_end.len()).unwrap_or(u64::MAX);
-        if n_named < recovered.n_at_their_end {
-            let n_others = recovered.n_at_their_end - n_named;
-            lines.push(format!("  and {n_others} more"));
-        }
-    }
-    lines.push(format!(
-        "{} returned blocks with {} numbers are given up",
-        recovered.n_blocks, recovered.n_numbers
-    ));
-    let wait_ms = recovered
-        .leases_from_ms
-        .saturating_sub(odometer_process::clock::now_ms());
-    // A time-ordered sequence may have had leases that were lost.
-    let has_leases = recovered.n_leases > 0 || recovered.n_time_ordered > 0;
-    if has_leases && wait_ms > 0 {
-        lines.push(format!(
-            "the leases of {} worker ids are void: all ids can be used again in {} minutes",
-            recovered.n_leases,
-            wait_ms.unsigned_abs().div_ceil(60_000)
-        ));
-    }
-    lines
 }
 
 /// A listener with a backlog of its own; needs a tokio runtime.
@@ -575,20 +373,6 @@ fn http_settings(config: &Config, connections: usize) -> HttpSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_failure_has_the_exit_code_of_the_contract() {
-        let configuration = ConfigError::new("listen (command line)", "is wrong");
-        for (failure, exit_code) in [
-            (CommandFailure::from(configuration), 78),
-            (StartError::Configuration("schema".into()).into(), 78),
-            (StartError::Held("file".into()).into(), 75),
-            (StartError::Other("else".into()).into(), 1),
-            (CommandFailure::other("else"), 1),
-        ] {
-            assert_eq!(failure.exit_code(), exit_code, "{failure}");
-        }
-    }
 
     #[tokio::test]
     async fn a_port_in_use_is_refused_and_port_0_picks_one() {

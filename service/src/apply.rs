@@ -18,7 +18,8 @@ use odometer_store::{Act, Altered, CommandStores, Condition, Snapshot, StartErro
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::application::{CommandFailure, stores_settings};
+use crate::application::stores_settings;
+use crate::command_failure::CommandFailure;
 use crate::config::Config;
 use crate::config::definitions::{self, WantedDefinition};
 

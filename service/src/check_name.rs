@@ -9,7 +9,7 @@ use odometer_core::{
 };
 use serde::Serialize;
 
-use crate::application::CommandFailure;
+use crate::command_failure::CommandFailure;
 use crate::config::Config;
 
 /// A file of definitions.

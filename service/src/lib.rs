@@ -15,6 +15,8 @@
 pub mod application;
 pub mod apply;
 pub mod check_name;
+pub mod command_failure;
+pub mod commands;
 pub mod config;
 pub mod http;
 #[cfg(feature = "otlp")]

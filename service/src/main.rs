@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use actix_web::rt::System;
-use application::CommandFailure;
 use clap::{Parser, Subcommand};
 use rustix::fs::Mode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, Receiver};
 
-use odometer::application::{self, Application};
+use odometer::application::Application;
 use odometer::apply::{self, How};
+use odometer::command_failure::CommandFailure;
+use odometer::commands;
 use odometer::config::{Config, Environment, Flags};
 use odometer::telemetry::Exporting;
 use odometer::{check_name, telemetry};
@@ -121,8 +122,8 @@ async fn run(command: Command, config: Config) -> Result<(), CommandFailure> {
     let mut tell = |line| print(vec![line]);
     let outcome = match command {
         Command::Serve => serve(&config).await,
-        Command::Migrate => until_signal(application::migrate(&config)).await,
-        Command::Check { name: None } => until_signal(application::check(&config, &mut tell)).await,
+        Command::Migrate => until_signal(commands::migrate(&config)).await,
+        Command::Check { name: None } => until_signal(commands::check(&config, &mut tell)).await,
         Command::Check { name: Some(name) } => check_name::check_name(&config, &name).map(print),
         Command::Apply {
             file,
@@ -144,7 +145,7 @@ async fn run(command: Command, config: Config) -> Result<(), CommandFailure> {
                 if must_ask {
                     ask_to_recover(&config, store, skip, &mut tell).await?;
                 }
-                application::recover(&config, store, skip, dry_run, &mut tell).await
+                commands::recover(&config, store, skip, dry_run, &mut tell).await
             };
             until_signal(recovering).await
         }
@@ -168,7 +169,7 @@ async fn ask_to_recover(
              could be asked; look with --dry-run, then give --yes",
         ));
     }
-    application::recover(config, store, skip, true, tell).await?;
+    commands::recover(config, store, skip, true, tell).await?;
     tell("A recovery cannot be undone. Do it? Type yes:".to_owned());
     let (sender, typed) = tokio::sync::oneshot::channel();
     // A thread of its own, which a signal need not wait for.

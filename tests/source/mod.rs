@@ -1,7 +1,10 @@
 //! What the source and the builds must look like.
 
 mod builds;
+mod circles;
 mod layers;
+mod lengths;
+mod parsed;
 mod shipped;
 mod targets;
-mod use_tree;
+mod type_names;

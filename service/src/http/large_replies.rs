@@ -33,13 +33,13 @@ const SCRAPES: &str = "Others read `/metrics` and have not taken their replies y
 
 /// The large replies of this replica.
 pub(crate) struct LargeReplies {
-    others: Room,
-    metrics: Room,
+    others: MemoryBudget,
+    metrics: MemoryBudget,
     refused: Counter,
 }
 
 /// Memory in KiB, of which there is so much.
-struct Room {
+struct MemoryBudget {
     left: Arc<Semaphore>,
     size: u32,
 }
@@ -47,7 +47,7 @@ struct Room {
 /// What one reply has of it, free again when dropped.
 pub(crate) type Part = Option<OwnedSemaphorePermit>;
 
-impl Room {
+impl MemoryBudget {
     fn new(size: u32) -> Self {
         // Semaphores count in `usize`, which is as wide wherever this runs.
         let n_permits = usize::try_from(size).unwrap_or(usize::MAX);
@@ -69,8 +69,8 @@ impl LargeReplies {
     /// None yet; `refused` counts those for which there is no room.
     pub(crate) fn new(refused: Counter) -> Self {
         Self {
-            others: Room::new(MAX_KIB),
-            metrics: Room::new(MAX_METRICS_KIB),
+            others: MemoryBudget::new(MAX_KIB),
+            metrics: MemoryBudget::new(MAX_METRICS_KIB),
             refused,
         }
     }
@@ -122,7 +122,12 @@ impl LargeReplies {
         ServiceResponse::new(request, reply)
     }
 
-    fn part(&self, room: &Room, n_bytes: u64, refusal: &'static str) -> Result<Part, Problem> {
+    fn part(
+        &self,
+        room: &MemoryBudget,
+        n_bytes: u64,
+        refusal: &'static str,
+    ) -> Result<Part, Problem> {
         if faults::is(Fault::NoConnectionGuard) {
             return Ok(None);
         }

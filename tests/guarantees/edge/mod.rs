@@ -1,14 +1,16 @@
 //! Callers that hold a connection without end: cut off, and nobody else is kept waiting.
 
-use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::task::JoinSet;
+
+use endless::{Closed, Endless, ROWS, hold_all};
 
 use crate::support::{Backend, Client, Options, Program, Scrape, TestDatabase, run, settled, wait};
+
+mod endless;
 
 const GUARD: &str = "no-connection-guard";
 
@@ -29,32 +31,6 @@ const MORE_THAN_ASKED_FOR: u32 = 10_000_000;
 /// Of ids with 19 digits, so that the kernel's buffers do not hold a reply.
 const LARGE: &str = "POST /v1/sequences/large/next?count=10000 HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// What a caller does who never ends. Of the first request there is a deadline of its own, so each
-/// has had a reply before.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Endless {
-    OneByte,
-    DrippedHead,
-    DrippedBody,
-    Chunks(&'static str),
-    LargeHead,
-    UnreadReplies,
-    ManyHeads,
-}
-
-const ROWS: [Endless; 10] = [
-    Endless::OneByte,
-    Endless::DrippedHead,
-    Endless::DrippedBody,
-    Endless::Chunks("GET /livez"),
-    Endless::Chunks("POST /v1/sequences/held/next"),
-    Endless::Chunks("PUT /v1/sequences/held"),
-    Endless::Chunks("POST /nowhere"),
-    Endless::LargeHead,
-    Endless::UnreadReplies,
-    Endless::ManyHeads,
-];
-
 async fn options() -> (TestDatabase, Options) {
     let database = TestDatabase::prepared(Backend::Sqlite).await;
     let options = Program::options()
@@ -65,123 +41,6 @@ async fn options() -> (TestDatabase, Options) {
         .env("ODOMETER_STORE__TIMEOUT", "1s")
         .env("ODOMETER_HTTP__WRITE", "1s");
     (database, options)
-}
-
-impl Endless {
-    fn start(self) -> Vec<u8> {
-        let request = match self {
-            Self::OneByte | Self::DrippedHead => "P".to_owned(),
-            Self::DrippedBody => "PUT /v1/sequences/held HTTP/1.1\r\nHost: localhost\r\n\
-                 Content-Type: application/json\r\nContent-Length: 9000\r\n\r\n"
-                .to_owned(),
-            Self::Chunks(line) => format!(
-                "{line} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
-                 Transfer-Encoding: chunked\r\n\r\n"
-            ),
-            Self::LargeHead => format!(
-                "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Large: {}\r\n\r\n",
-                "a".repeat(120_000)
-            ),
-            Self::UnreadReplies => NEXT.replace("/next", "/next?count=10000").repeat(100),
-            // Replies that nobody takes stand before them.
-            Self::ManyHeads => {
-                let large = "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
-                large.repeat(40) + &"GET / HTTP/1.1\r\nHost:\r\n\r\n".repeat(1100)
-            }
-        };
-        request.into_bytes()
-    }
-
-    fn drop(self) -> Option<&'static [u8]> {
-        match self {
-            Self::OneByte | Self::LargeHead | Self::UnreadReplies | Self::ManyHeads => None,
-            Self::DrippedHead => Some(b"O"),
-            Self::DrippedBody => Some(b" "),
-            Self::Chunks(_) => Some(b"1\r\n \r\n"),
-        }
-    }
-
-    fn reads_nothing(self) -> bool {
-        matches!(self, Self::UnreadReplies | Self::ManyHeads)
-    }
-
-    /// Holds a connection this way; what was answered if it was closed within `limit`.
-    async fn hold(self, address: String, limit: Duration) -> Option<String> {
-        let mut stream = TcpStream::connect(&address).await.expect("it listens");
-        let mut first = [0; 4096];
-        stream
-            .write_all(NEXT.as_bytes())
-            .await
-            .expect("it reads a request");
-        let n_bytes = stream.read(&mut first).await.expect("a reply");
-        let reply = first.get(..n_bytes).unwrap_or_default();
-        assert!(reply.starts_with(b"HTTP/1.1 200"), "{self:?}");
-        let mut answer = Vec::new();
-        let held = tokio::time::timeout(limit, async {
-            let (mut reader, mut writer) = stream.split();
-            let writing = async {
-                let mut is_open = writer.write_all(&self.start()).await.is_ok();
-                while is_open {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    is_open = match self.drop() {
-                        Some(drop) => writer.write_all(drop).await.is_ok(),
-                        // Who does not read learns by writing that nobody is there.
-                        None if self.reads_nothing() => {
-                            writer.write_all(NEXT.as_bytes()).await.is_ok()
-                        }
-                        None => true,
-                    };
-                }
-            };
-            let reading = async {
-                if self.reads_nothing() {
-                    std::future::pending::<()>().await;
-                }
-                let _ended_or_reset = reader.read_to_end(&mut answer).await;
-            };
-            let mut reading = pin!(reading);
-            tokio::select! {
-                () = &mut reading => {}
-                // What came before the end is there to be read.
-                () = writing => {
-                    if !self.reads_nothing() {
-                        reading.await;
-                    }
-                }
-            }
-        });
-        let is_closed = held.await.is_ok();
-        is_closed.then(|| String::from_utf8_lossy(&answer).into_owned())
-    }
-}
-
-/// A row that was cut off.
-struct Closed {
-    row: Endless,
-    answer: String,
-    after: Duration,
-}
-
-/// The rows that were not cut off within the limit, and those that were.
-async fn hold_all(program: &Program, limit: Duration) -> (Vec<Endless>, Vec<Closed>) {
-    first_of(&program.client(), "held").await;
-    let mut held = JoinSet::new();
-    for row in ROWS {
-        let address = program.address().to_owned();
-        held.spawn(async move {
-            let started = Instant::now();
-            let answer = row.hold(address, limit).await;
-            (row, answer, started.elapsed())
-        });
-    }
-    let (mut open, mut closed) = (Vec::new(), Vec::new());
-    for (row, answer, after) in held.join_all().await {
-        match answer {
-            Some(answer) => closed.push(Closed { row, answer, after }),
-            None => open.push(row),
-        }
-    }
-    (open, closed)
 }
 
 #[test]

@@ -3,20 +3,21 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use notes::{Notes, Outcome};
+
 use crate::support::{
-    Answer, Backend, Client, Dump, Ledger, Options, Program, Range, Scrape, TestDatabase,
-    for_each_backend, for_each_server, settings, wait,
+    Answer, Backend, Client, Dump, Options, Program, Scrape, TestDatabase, for_each_backend,
+    for_each_server, settings, wait,
 };
+
+mod notes;
 
 /// How long something may take that takes two polls of a second each.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -254,76 +255,6 @@ fn options(database: &TestDatabase) -> Options {
         .env("ODOMETER_IDLE__UNLOAD", "1s")
         .env("ODOMETER_DEFAULT__BLOCK__MIN", BLOCK)
         .env("ODOMETER_DEFAULT__BLOCK__MAX", 2 * BLOCK)
-}
-
-#[derive(Debug, Default)]
-struct Outcome {
-    ledger: Ledger,
-    n_went_back: u64,
-    /// Answers that are neither numbers nor the refusal, by what they were.
-    unexpected: BTreeMap<String, u64>,
-}
-
-impl Outcome {
-    /// How many numbers of each sequence were given twice, where any were.
-    fn twice(&self) -> BTreeMap<String, u64> {
-        let alone = |sequence: &str| {
-            let mut ledger = Ledger::default();
-            ledger.record(sequence, self.ledger.given(sequence));
-            ledger.n_duplicates()
-        };
-        let counted = self
-            .ledger
-            .sequences()
-            .map(|name| (name.to_owned(), alone(name)));
-        counted.filter(|(_, n_twice)| *n_twice > 0).collect()
-    }
-}
-
-/// What callers note, all of them together.
-#[derive(Default)]
-struct Notes {
-    outcome: Mutex<Outcome>,
-    n_given: AtomicU64,
-    /// While the tables are being replaced, the database may be away.
-    is_restoring: AtomicBool,
-    is_over: AtomicBool,
-}
-
-impl Notes {
-    fn given(&self, sequence: &str, ranges: &[Range]) {
-        let n_now = ranges.iter().map(|range| range.count).sum();
-        self.n_given.fetch_add(n_now, Ordering::Relaxed);
-        let mut outcome = self.outcome.lock().expect("nobody panics with it");
-        outcome.ledger.record(sequence, ranges);
-    }
-
-    async fn call(&self, client: &Client, sequence: &str, path: &str) -> Option<String> {
-        let may_be_away = self.is_restoring.load(Ordering::SeqCst);
-        let answer = client
-            .ask(&format!("/v1/sequences/{sequence}/{path}"))
-            .await;
-        let code = match answer {
-            Answer::Given(ranges) => {
-                self.given(sequence, &ranges);
-                return None;
-            }
-            Answer::Refused(reply) => reply.code().unwrap_or(reply.body),
-            Answer::NoReply(error) => error.to_string(),
-        };
-        let may_be_away = may_be_away || self.is_restoring.load(Ordering::SeqCst);
-        let mut outcome = self.outcome.lock().expect("nobody panics with it");
-        let is_away = matches!(
-            code.as_str(),
-            "store_unavailable" | "refill_timeout" | "internal"
-        );
-        if code == "store_went_back" {
-            outcome.n_went_back += 1;
-        } else if !(may_be_away && is_away) {
-            *outcome.unexpected.entry(code.clone()).or_default() += 1;
-        }
-        Some(code)
-    }
 }
 
 /// Rounds of: dump, serve on, restore under both replicas, recover, serve.

@@ -1,0 +1,82 @@
+//! Why a command failed, and the exit code that says so.
+
+use odometer_store::StartError;
+use thiserror::Error;
+
+use crate::config::ConfigError;
+
+/// Why a command ended without having done what it should, in one line, and with which exit code.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{sentence}")]
+pub struct CommandFailure {
+    exit_code: u8,
+    sentence: String,
+}
+
+impl CommandFailure {
+    /// An operator has to change something.
+    pub const CONFIGURATION: u8 = 78;
+    /// Another process holds the SQLite file.
+    const HELD: u8 = 75;
+    const OTHER: u8 = 1;
+
+    /// What has no exit code of its own.
+    pub fn other(sentence: impl Into<String>) -> Self {
+        Self {
+            exit_code: Self::OTHER,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// A configuration that cannot be used.
+    pub fn configuration(sentence: impl Into<String>) -> Self {
+        Self {
+            exit_code: Self::CONFIGURATION,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// What the process says to who started it.
+    pub fn exit_code(&self) -> u8 {
+        self.exit_code
+    }
+}
+
+impl From<ConfigError> for CommandFailure {
+    fn from(error: ConfigError) -> Self {
+        Self::configuration(error.to_string())
+    }
+}
+
+impl From<StartError> for CommandFailure {
+    fn from(error: StartError) -> Self {
+        let (exit_code, sentence) = match error {
+            StartError::Configuration(sentence) => (Self::CONFIGURATION, sentence),
+            StartError::Held(sentence) => (Self::HELD, sentence),
+            StartError::Other(sentence) => (Self::OTHER, sentence),
+        };
+        Self {
+            exit_code,
+            sentence,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_has_the_exit_code_of_the_contract() {
+        let configuration = ConfigError::new("listen (command line)", "is wrong");
+        for (failure, exit_code) in [
+            (CommandFailure::from(configuration), 78),
+            (StartError::Configuration("schema".into()).into(), 78),
+            (StartError::Held("file".into()).into(), 75),
+            (StartError::Other("else".into()).into(), 1),
+            (CommandFailure::other("else"), 1),
+        ] {
+            assert_eq!(failure.exit_code(), exit_code, "{failure}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The commands that work on the stores and end: `migrate`, `check` and `recover`.
+
+use odometer_core::duration::exact;
+use odometer_store::{Recovered, StartError};
+
+use crate::application::stores_settings;
+use crate::command_failure::CommandFailure;
+use crate::config::Config;
+
+/// Brings the schemas of the configured databases up to date.
+///
+/// # Errors
+/// A database cannot be reached or changed.
+pub async fn migrate(config: &Config) -> Result<(), CommandFailure> {
+    let mut tell = |line: String| tracing::info!("{line}");
+    odometer_store::migrate(&stores_settings(config), &mut tell).await?;
+    Ok(())
+}
+
+/// Looks at the configuration, which is good when it got here, and at the databases; changes
+/// nothing. `tell` gets the lines of what was found.
+///
+/// # Errors
+/// What would keep `serve` from starting, or from issuing.
+pub async fn check(config: &Config, tell: &mut impl FnMut(String)) -> Result<(), CommandFailure> {
+    tell(format!(
+        "configuration: good; `odometer serve` would listen on {}",
+        config.listen
+    ));
+    config.never_used().into_iter().for_each(&mut *tell);
+    config.short_token().into_iter().for_each(&mut *tell);
+    odometer_store::check(&stores_settings(config), tell).await?;
+    Ok(())
+}
+
+/// Lets every sequence of a store, or of all, go on `skip` steps further, after a database went back
+/// to an earlier state; changes nothing where `is_dry_run`. `tell` gets the lines of what was, or
+/// would be, done.
+///
+/// # Errors
+/// `skip` is missing or says nothing, or a database was not changed; the others are all the same.
+pub async fn recover(
+    config: &Config,
+    store: Option<&str>,
+    skip: Option<u64>,
+    is_dry_run: bool,
+    tell: &mut impl FnMut(String),
+) -> Result<(), CommandFailure> {
+    let Some(skip) = skip.filter(|skip| *skip > 0) else {
+        return Err(CommandFailure::configuration(
+            "--skip: give N, more numbers than any sequence can have reserved since the state \
+             that was restored, what replicas hold ahead included; too many only cost a gap, too \
+             few repeat numbers",
+        ));
+    };
+    let settings = stores_settings(config);
+    let outcomes = Box::pin(odometer_store::recover(&settings, store, skip, is_dry_run)).await?;
+    let n_databases = outcomes.len();
+    let mut failed = Vec::new();
+    for (database, outcome) in outcomes {
+        match outcome {
+            Ok(recovered) => {
+                if let Some(database) = database {
+                    tell(format!("{database}:"));
+                }
+                recovered_lines(&recovered, skip)
+                    .into_iter()
+                    .for_each(&mut *tell);
+            }
+            Err(error) => failed.push(error),
+        }
+    }
+    if failed.len() < n_databases {
+        closing_lines(config, is_dry_run).into_iter().for_each(tell);
+    }
+    not_all_recovered(failed, n_databases)
+}
+
+fn closing_lines(config: &Config, is_dry_run: bool) -> [String; 2] {
+    let older = "a replica of an earlier version goes on to issue what it reserved before";
+    if is_dry_run {
+        [
+            format!("{older}: stop it before the recovery"),
+            "dry run: nothing was changed".to_owned(),
+        ]
+    } else {
+        [
+            format!(
+                "replicas that run go on by themselves within {} (definition_refresh)",
+                exact(config.definition_refresh)
+            ),
+            format!("{older}: if one is running, stop it and recover again"),
+        ]
+    }
+}
+
+fn not_all_recovered(failed: Vec<StartError>, n_databases: usize) -> Result<(), CommandFailure> {
+    let n_failed = failed.len();
+    let sentences: Vec<String> = failed.iter().map(ToString::to_string).collect();
+    match failed.into_iter().next() {
+        None => Ok(()),
+        Some(error) if n_databases == 1 => Err(error.into()),
+        Some(_) => Err(CommandFailure::other(format!(
+            "{n_failed} of {n_databases} databases were not recovered: {}; run it again when they \
+             answer, which only costs the others of the same --store a further gap",
+            sentences.join("; ")
+        ))),
+    }
+}
+
+fn recovered_lines(recovered: &Recovered, skip: u64) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{} sequences go on {skip} steps further",
+        recovered.n_sequences
+    )];
+    if let Some(name) = &recovered.highest_riser {
+        lines.push(format!(
+            "the highest rise is {}, of {name}",
+            recovered.highest_rise
+        ));
+    }
+    if recovered.n_at_their_end > 0 {
+        lines.push(format!(
+            "{} sequences end before that and are exhausted, unless their max is raised:",
+            recovered.n_at_their_end
+        ));
+        let named = recovered.at_their_end.iter();
+        lines.extend(named.map(|name| format!("  {name}")));
+        let n_named = u64::try_from(recovered.at_their_end.len()).unwrap_or(u64::MAX);
+        if n_named < recovered.n_at_their_end {
+            let n_others = recovered.n_at_their_end - n_named;
+            lines.push(format!("  and {n_others} more"));
+        }
+    }
+    lines.push(format!(
+        "{} returned blocks with {} numbers are given up",
+        recovered.n_blocks, recovered.n_numbers
+    ));
+    let wait_ms = recovered
+        .leases_from_ms
+        .saturating_sub(odometer_process::clock::now_ms());
+    // A time-ordered sequence may have had leases that were lost.
+    let has_leases = recovered.n_leases > 0 || recovered.n_time_ordered > 0;
+    if has_leases && wait_ms > 0 {
+        lines.push(format!(
+            "the leases of {} worker ids are void: all ids can be used again in {} minutes",
+            recovered.n_leases,
+            wait_ms.unsigned_abs().div_ceil(60_000)
+        ));
+    }
+    lines
+}

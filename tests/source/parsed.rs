@@ -1,0 +1,212 @@
+//! The sources of a crate as a parser reads them: which files there are, what each imports, and
+//! which types it defines. What only tests are made of is left out.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use syn::visit::{self, Visit};
+use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
+
+use crate::support::settings;
+
+/// The crates of the program, by the folder that each has.
+pub(super) const CRATES: [&str; 8] = [
+    "core",
+    "process",
+    "database",
+    "entity",
+    "migration",
+    "store",
+    "sequence",
+    "service",
+];
+
+/// A module and those above it, from the root of its crate.
+pub(super) type ModulePath = Vec<String>;
+
+/// One file of a crate.
+#[derive(Default)]
+pub(super) struct Source {
+    /// Below the folder of the repository.
+    pub(super) file: PathBuf,
+    /// Paths that it names, as seen from the module of the file.
+    pub(super) names: Vec<ModulePath>,
+    /// What it gives other files under another path: from the name to the path.
+    pub(super) reexports: BTreeMap<String, ModulePath>,
+    pub(super) types: Vec<String>,
+}
+
+/// The files of a crate, by module.
+pub(super) fn crate_in(folder: &str) -> BTreeMap<ModulePath, Source> {
+    let source = settings::repository().join(folder).join("src");
+    let mut sources = BTreeMap::new();
+    for root in ["lib.rs", "main.rs"] {
+        let file = source.join(root);
+        if file.exists() {
+            read(&file, ModulePath::new(), &mut sources);
+        }
+    }
+    assert!(!sources.is_empty(), "vacuous: nothing in {folder}");
+    sources
+}
+
+fn read(file: &Path, module: ModulePath, sources: &mut BTreeMap<ModulePath, Source>) {
+    let text = std::fs::read_to_string(file).expect("a source can be read");
+    let parsed = syn::parse_file(&text).expect("a source can be parsed");
+    let folder = match file.file_stem().and_then(|stem| stem.to_str()) {
+        Some("lib" | "main" | "mod") | None => file.parent().map(Path::to_owned),
+        Some(stem) => file.parent().map(|parent| parent.join(stem)),
+    };
+    let folder = folder.expect("a file is in a folder");
+    for item in &parsed.items {
+        if let Item::Mod(child) = item
+            && child.content.is_none()
+            && !is_for_tests(&child.attrs)
+        {
+            let name = child.ident.to_string();
+            let files = [format!("{name}.rs"), format!("{name}/mod.rs")];
+            let mut files = files.iter().map(|file| folder.join(file));
+            let file = files.find(|file| file.exists());
+            let path = module.iter().cloned().chain([name]).collect();
+            read(&file.expect("a module has a file"), path, sources);
+        }
+    }
+    let mut source = source_of(&parsed, &module);
+    let below = file.strip_prefix(settings::repository());
+    source.file = below.unwrap_or(file).to_owned();
+    sources.insert(module, source);
+}
+
+/// What a file that is the module `module` names and defines.
+pub(super) fn source_of(parsed: &syn::File, module: &[String]) -> Source {
+    let mut reader = Reader {
+        module: module.to_vec(),
+        depth: 0,
+        source: Source::default(),
+    };
+    reader.visit_file(parsed);
+    reader.source
+}
+
+/// Whether an item is compiled for tests and models alone.
+fn is_for_tests(attributes: &[Attribute]) -> bool {
+    let conditions = attributes.iter().filter(|one| one.path().is_ident("cfg"));
+    let mut conditions = conditions.filter_map(|one| one.meta.require_list().ok());
+    conditions.any(|condition| {
+        let text = condition.tokens.to_string().replace(' ', "");
+        ["test", "loom"]
+            .iter()
+            .any(|word| text.contains(word) && !text.contains(&format!("not({word}")))
+    })
+}
+
+struct Reader {
+    module: ModulePath,
+    /// How many functions the item is in: types there are theirs alone.
+    depth: usize,
+    source: Source,
+}
+
+impl Reader {
+    /// A path that begins in this crate, from its root; `None` for one of another crate.
+    fn absolute(&self, path: &[String]) -> Option<ModulePath> {
+        let mut at = match path.first()?.as_str() {
+            "crate" => ModulePath::new(),
+            "super" | "self" => self.module.clone(),
+            // Of a child, if there is one of that name; what is none is found nowhere.
+            _ => {
+                let child = self.module.iter().chain(path).cloned().collect();
+                return Some(child);
+            }
+        };
+        for segment in path {
+            match segment.as_str() {
+                "crate" | "self" => {}
+                "super" => {
+                    at.pop()?;
+                }
+                name => at.push(name.to_owned()),
+            }
+        }
+        Some(at)
+    }
+
+    fn import(&mut self, tree: &UseTree, before: &[String], is_public: bool) {
+        let with = |name: &syn::Ident| -> Vec<String> {
+            before.iter().cloned().chain([name.to_string()]).collect()
+        };
+        let (path, name) = match tree {
+            UseTree::Path(path) => return self.import(&path.tree, &with(&path.ident), is_public),
+            UseTree::Group(group) => {
+                for tree in &group.items {
+                    self.import(tree, before, is_public);
+                }
+                return;
+            }
+            UseTree::Name(name) if name.ident == "self" => (before.to_vec(), None),
+            UseTree::Name(name) => (with(&name.ident), Some(name.ident.to_string())),
+            UseTree::Rename(rename) => (with(&rename.ident), Some(rename.rename.to_string())),
+            UseTree::Glob(_) => (before.to_vec(), None),
+        };
+        let Some(absolute) = self.absolute(&path) else {
+            return;
+        };
+        match name {
+            Some(name) if is_public => {
+                self.source.reexports.insert(name, absolute);
+            }
+            Some(_) | None => self.source.names.push(absolute),
+        }
+    }
+
+    fn define(&mut self, name: &syn::Ident, attributes: &[Attribute]) {
+        if self.depth == 0 && !is_for_tests(attributes) {
+            self.source.types.push(name.to_string());
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Reader {
+    fn visit_item(&mut self, item: &'a Item) {
+        match item {
+            Item::Struct(it) => self.define(&it.ident, &it.attrs),
+            Item::Enum(it) => self.define(&it.ident, &it.attrs),
+            Item::Union(it) => self.define(&it.ident, &it.attrs),
+            Item::Trait(it) => self.define(&it.ident, &it.attrs),
+            Item::Type(it) => self.define(&it.ident, &it.attrs),
+            _ => {}
+        }
+        visit::visit_item(self, item);
+    }
+
+    fn visit_item_mod(&mut self, module: &'a ItemMod) {
+        if !is_for_tests(&module.attrs) && module.content.is_some() {
+            self.module.push(module.ident.to_string());
+            visit::visit_item_mod(self, module);
+            self.module.pop();
+        }
+    }
+
+    fn visit_item_use(&mut self, import: &'a ItemUse) {
+        let is_public = !matches!(import.vis, Visibility::Inherited);
+        self.import(&import.tree, &[], is_public);
+    }
+
+    fn visit_block(&mut self, block: &'a syn::Block) {
+        self.depth += 1;
+        visit::visit_block(self, block);
+        self.depth -= 1;
+    }
+
+    fn visit_path(&mut self, path: &'a syn::Path) {
+        let segments = path.segments.iter();
+        let segments: Vec<String> = segments.map(|part| part.ident.to_string()).collect();
+        if segments.len() > 1
+            && path.leading_colon.is_none()
+            && let Some(absolute) = self.absolute(&segments)
+        {
+            self.source.names.push(absolute);
+        }
+        visit::visit_path(self, path);
+    }
+}
