@@ -153,8 +153,8 @@ impl SequenceActor {
         if self.state == ActorState::Draining || self.shared.is_drained() {
             return;
         }
-        if let Some(timed) = self.issuer.timed() {
-            self.advance_timed(&timed, context);
+        if let Some(snowflake) = self.issuer.snowflake() {
+            self.advance_timed(&snowflake, context);
             return;
         }
         if self.in_flight.is_some() && !faults::is(Fault::RefillForEach) {
@@ -218,10 +218,10 @@ impl SequenceActor {
     }
 
     fn become_idle(&mut self) {
-        let timed = self.issuer.timed();
-        let has_numbers = timed.map_or_else(
+        let snowflake = self.issuer.snowflake();
+        let has_numbers = snowflake.map_or_else(
             || self.issuer.cursor.remaining() > 0,
-            |timed| timed.is_serving(),
+            |snowflake| snowflake.is_serving(),
         );
         self.state = match has_numbers {
             false => ActorState::Empty,
@@ -279,7 +279,7 @@ impl SequenceActor {
                 .templates
                 .created_with(&self.issuer.key.sequence),
             urgency: Arc::clone(&self.urgency),
-            course: Arc::new(self.course_of(purpose)),
+            progress: Arc::new(self.course_of(purpose)),
         }
     }
 
@@ -316,7 +316,7 @@ impl SequenceActor {
             self.ended(Err(StoreError::Unavailable), context);
             return;
         }
-        let course = Arc::clone(&request.course);
+        let progress = Arc::clone(&request.progress);
         let is_late = faults::is(Fault::StrictArrivesLate) && self.issuer.is_strict();
         let outcome = self.shared.store.reserve(request);
         let arrival = async move {
@@ -331,10 +331,10 @@ impl SequenceActor {
             arrival
                 .into_actor(self)
                 .map(move |outcome, actor, context| {
-                    course.call().in_scope(|| {
+                    progress.call().in_scope(|| {
                         let issuer = &actor.issuer;
                         let slow = &actor.shared.slow_refills;
-                        slow.tell_of(&issuer.key, || issuer.store(), &course, &outcome);
+                        slow.tell_of(&issuer.key, || issuer.store(), &progress, &outcome);
                         actor.ended(outcome, context);
                     });
                 }),
@@ -345,7 +345,7 @@ impl SequenceActor {
     fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
         let purpose = self.in_flight.take();
         let mut loading = std::mem::take(&mut self.loading);
-        if is_of_blocks(&outcome) && self.issuer.timed().is_some() {
+        if is_of_blocks(&outcome) && self.issuer.snowflake().is_some() {
             self.leave_timed();
         }
         match (outcome, purpose) {
@@ -367,7 +367,7 @@ impl SequenceActor {
                 self.resume_waiting(purpose);
                 self.learn_order(*known, rate);
             }
-            (Err(error), Some(PendingWork::Refill)) if self.issuer.timed().is_some() => {
+            (Err(error), Some(PendingWork::Refill)) if self.issuer.snowflake().is_some() => {
                 self.look_failed(&error, context);
             }
             (Ok(block), Some(PendingWork::Group(group))) => self.serve_group(block, group),
@@ -466,7 +466,7 @@ impl SequenceActor {
                 name: self.issuer.key.sequence.clone(),
             };
             self.refuse_all(&told);
-            if self.issuer.timed().is_some() {
+            if self.issuer.snowflake().is_some() {
                 // No reservation of their own tells them.
                 self.refuse_apart(&told);
             }

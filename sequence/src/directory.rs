@@ -110,7 +110,7 @@ impl Directory {
     /// The next id of a time-ordered sequence. Kept apart, so that block sequences pay nothing for it.
     #[inline(never)]
     fn stamp(&self, issuer: &Arc<Issuer>) -> Option<i64> {
-        let taken = issuer.with_timed(|timed| timed.take().ok())?;
+        let taken = issuer.with_timed(|snowflake| snowflake.take().ok())?;
         if taken.is_due {
             self.shared.tell(issuer, Command::LowWater);
         }
@@ -124,7 +124,7 @@ impl Directory {
         count: u64,
         contiguous: bool,
     ) -> Option<Vec<Block>> {
-        let taken = issuer.with_timed(|timed| timed.take_batch(count, contiguous).ok())?;
+        let taken = issuer.with_timed(|snowflake| snowflake.take_batch(count, contiguous).ok())?;
         if taken.is_due {
             self.shared.tell(issuer, Command::LowWater);
         }

@@ -72,9 +72,13 @@ impl Directory {
         let Some(parts) = layout.read(value) else {
             return Ok(told(NumberFate::NotReserved, None));
         };
-        let find = || self.shared.find(&CounterKey::whole(name.clone()))?.timed();
-        let held = |timed: Option<Arc<SnowflakeIssuer>>| {
-            let held = timed.as_deref().and_then(SnowflakeIssuer::held);
+        let find = || {
+            self.shared
+                .find(&CounterKey::whole(name.clone()))?
+                .snowflake()
+        };
+        let held = |snowflake: Option<Arc<SnowflakeIssuer>>| {
+            let held = snowflake.as_deref().and_then(SnowflakeIssuer::held);
             held.filter(|held| held.key.worker == parts.worker && !held.is_lost)
         };
         // Before the store is asked: while it is held its row can only say more.
@@ -86,10 +90,12 @@ impl Directory {
             .await;
         let row = row.map_err(|error| not_told(&name, &error))?;
         // After it: memory is ahead of the store.
-        let timed = find();
-        let here = timed.as_deref().and_then(|timed| here(timed, &parts));
+        let snowflake = find();
+        let here = snowflake
+            .as_deref()
+            .and_then(|snowflake| here(snowflake, &parts));
         // Given back meanwhile, it may say less.
-        let after = held(timed);
+        let after = held(snowflake);
         let is_kept = |before: &Held| {
             after
                 .as_ref()
@@ -108,12 +114,12 @@ impl Directory {
     }
 }
 
-fn here(timed: &SnowflakeIssuer, parts: &Parts) -> Option<Here> {
-    let is_its = || timed.worker() == Some(parts.worker);
+fn here(snowflake: &SnowflakeIssuer, parts: &Parts) -> Option<Here> {
+    let is_its = || snowflake.worker() == Some(parts.worker);
     if !is_its() {
         return None;
     }
-    let next_tick = timed.next_tick();
+    let next_tick = snowflake.next_tick();
     // Another worker's tick would tell nothing of this one's.
     is_its().then_some(Here { next_tick })
 }

@@ -65,7 +65,7 @@ pub(crate) struct Issuer {
     printer: ArcSwapOption<Printer>,
     pub(crate) cursor: Cursor,
     /// What issues instead of the cursor, where the sequence is time-ordered.
-    timed: ArcSwapOption<SnowflakeIssuer>,
+    snowflake: ArcSwapOption<SnowflakeIssuer>,
     /// Whether it is, which costs a caller less to look at.
     is_timed: AtomicBool,
     /// Numbers that the actor gave to waiters past the cursor.
@@ -155,7 +155,7 @@ impl Issuer {
             learning: Mutex::new(()),
             printer: ArcSwapOption::empty(),
             cursor: Cursor::new(),
-            timed: ArcSwapOption::empty(),
+            snowflake: ArcSwapOption::empty(),
             is_timed: AtomicBool::new(false),
             n_direct: AtomicU64::new(0),
             n_handed_over: AtomicU64::new(0),
@@ -236,8 +236,8 @@ impl Issuer {
     }
 
     /// What issues its ids, if it is known to be time-ordered.
-    pub(crate) fn timed(&self) -> Option<Arc<SnowflakeIssuer>> {
-        self.timed.load_full()
+    pub(crate) fn snowflake(&self) -> Option<Arc<SnowflakeIssuer>> {
+        self.snowflake.load_full()
     }
 
     /// Whether it is known to be time-ordered. Whoever comes too early asks its actor.
@@ -252,13 +252,13 @@ impl Issuer {
         &self,
         work: impl FnOnce(&SnowflakeIssuer) -> Option<R>,
     ) -> Option<R> {
-        work(self.timed.load().as_ref()?)
+        work(self.snowflake.load().as_ref()?)
     }
 
     /// Learns that it is time-ordered. Ids that were issued are counted on.
     pub(crate) fn learn_layout(&self, layout: &Layout) {
-        if self.timed.load().is_none() {
-            self.timed
+        if self.snowflake.load().is_none() {
+            self.snowflake
                 .store(Some(Arc::new(SnowflakeIssuer::new(layout))));
         }
         self.is_timed.store(true, Ordering::Relaxed);
@@ -267,8 +267,8 @@ impl Issuer {
     /// The sequence is another one than it was: what it issued stays counted.
     pub(crate) fn forget_layout(&self) {
         self.is_timed.store(false, Ordering::Relaxed);
-        if let Some(timed) = self.timed.swap(None) {
-            self.add_direct(timed.n_issued());
+        if let Some(snowflake) = self.snowflake.swap(None) {
+            self.add_direct(snowflake.n_issued());
         }
     }
 
@@ -373,7 +373,7 @@ impl Issuer {
 
     /// Numbers issued one by one or in batches since this name was loaded.
     pub(crate) fn n_issued(&self) -> u64 {
-        let n_stamped = self.with_timed(|timed| Some(timed.n_issued()));
+        let n_stamped = self.with_timed(|snowflake| Some(snowflake.n_issued()));
         self.cursor
             .issued()
             .saturating_add(self.n_direct.load(Ordering::Relaxed))
@@ -454,8 +454,8 @@ impl Issuer {
 
     /// Whether the next block should be reserved now: little is left, and none is there yet.
     pub(crate) fn wants_prefetch(&self) -> bool {
-        if let Some(timed) = self.timed() {
-            return timed.needs_renewal();
+        if let Some(snowflake) = self.snowflake() {
+            return snowflake.needs_renewal();
         }
         let low_water = self.low_water();
         !faults::is(Fault::NoPrefetch)
@@ -468,8 +468,8 @@ impl Issuer {
     /// How long a prefetch that failed may wait for its next try: the longer the reserve lasts,
     /// the less it is to be in the way of others when the store is back.
     pub(crate) fn time_limit(&self) -> Duration {
-        let reserve = match self.timed() {
-            Some(timed) => Some(timed.left().as_secs_f64()),
+        let reserve = match self.snowflake() {
+            Some(snowflake) => Some(snowflake.left().as_secs_f64()),
             None => {
                 let remaining = self.remaining();
                 self.memory.lock().rates.reserve_seconds(remaining)
@@ -544,9 +544,11 @@ impl Issuer {
     }
 
     fn reserve_of(&self, memory: &IssuerState, remaining: u64) -> Option<f64> {
-        match self.timed() {
+        match self.snowflake() {
             // Of one whose lease has ended it is nobody's reserve: it may rest.
-            Some(timed) => timed.is_serving().then(|| timed.left().as_secs_f64()),
+            Some(snowflake) => snowflake
+                .is_serving()
+                .then(|| snowflake.left().as_secs_f64()),
             // Of nothing in memory nobody asks how long it lasts.
             None if memory.is_strict() => None,
             None => memory.rates.reserve_seconds(remaining),
@@ -584,10 +586,10 @@ impl Issuer {
         let remaining = rest.iter().map(Block::count).sum();
         let mut blocks = rest.iter().map(|left| memory.block_of(left));
         let is_strict = memory.is_strict();
-        let timed = self.timed();
-        let counted = memory.known.as_ref().filter(|_| timed.is_none());
+        let snowflake = self.snowflake();
+        let counted = memory.known.as_ref().filter(|_| snowflake.is_none());
         let reserve_seconds = self.reserve_of(&memory, remaining);
-        let why = match &timed {
+        let why = match &snowflake {
             Some(_) => Some(TIME_RESERVED.to_owned()),
             None if is_strict => Some(NO_BLOCK.to_owned()),
             None => memory.last_refill.map(|refill| refill.describe()),
@@ -598,7 +600,7 @@ impl Issuer {
             block: blocks.next(),
             next_block: blocks.next(),
             rate: memory.rates.average(),
-            lease: timed.as_deref().and_then(SnowflakeIssuer::state),
+            lease: snowflake.as_deref().and_then(SnowflakeIssuer::state),
             reserve_seconds,
             last_refill: memory.last_refill.map(|refill| refill.at),
             why,

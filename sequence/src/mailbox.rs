@@ -119,7 +119,7 @@ impl SequenceActor {
 
     fn park(&mut self, context: &mut Context<Self>) {
         // A lease that nobody renews runs out, and whoever comes later gets another one.
-        let wants_none = self.is_refused || self.issuer.timed().is_some();
+        let wants_none = self.is_refused || self.issuer.snowflake().is_some();
         let may_park = self.is_idle() && (wants_none || !self.issuer.wants_prefetch());
         if may_park {
             self.settle();

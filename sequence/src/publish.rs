@@ -27,9 +27,11 @@ impl Shared {
                 continue;
             }
             // How long time-ordered ones can go on has a gauge of its own.
-            if let (Some(seconds), None, false) =
-                (state.reserve_seconds, issuer.timed(), is_retired(&issuer))
-            {
+            if let (Some(seconds), None, false) = (
+                state.reserve_seconds,
+                issuer.snowflake(),
+                is_retired(&issuer),
+            ) {
                 shortest_reserve = shortest_reserve.min(seconds);
                 let ratio = part_of_hold(&issuer, &state).unwrap_or(f64::INFINITY);
                 shortest_reserve_ratio = shortest_reserve_ratio.min(ratio);
@@ -68,12 +70,12 @@ impl Shared {
         let (mut n_held, mut shortest) = (0, f64::INFINITY);
         let now = Instant::now();
         for issuer in self.all_issuers() {
-            let Some(timed) = issuer.timed() else {
+            let Some(snowflake) = issuer.snowflake() else {
                 continue;
             };
-            n_held += u64::from(timed.is_serving());
+            n_held += u64::from(snowflake.is_serving());
             if issuer.idle_for(now) < self.settings.park_after {
-                shortest = shortest.min(timed.left().as_secs_f64());
+                shortest = shortest.min(snowflake.left().as_secs_f64());
             }
         }
         self.metrics.worker_ids_held.set(to_float(n_held));
@@ -105,7 +107,7 @@ impl Shared {
         }
         if let Some(seconds) = state.reserve_seconds {
             metrics.reserve_seconds.set(seconds);
-        } else if issuer.timed().is_some() {
+        } else if issuer.snowflake().is_some() {
             metrics.reserve_seconds.set(0.0);
         }
         if let Some(runway) = runway_of(issuer, &state) {
@@ -128,7 +130,7 @@ impl Shared {
 /// where their rate does not tell when that is.
 fn numbers_to_share(issuer: &Issuer, runway: &Runway, seconds: Option<f64>) -> f64 {
     // The end of a time-ordered one comes by the clock.
-    let is_timed = issuer.timed().is_some();
+    let is_timed = issuer.snowflake().is_some();
     // The rate is that of all keys, the numbers are those of one.
     let is_keyed = !issuer.key.period.is_none() && issuer.span.is_none();
     // Without a rate of its own it may start again before.

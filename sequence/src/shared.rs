@@ -400,8 +400,11 @@ impl Shared {
 
     pub(crate) fn has_reserve(&self) -> bool {
         let all = self.all_issuers();
-        let has_time =
-            |issuer: &Arc<Issuer>| issuer.timed().is_some_and(|timed| !timed.left().is_zero());
+        let has_time = |issuer: &Arc<Issuer>| {
+            issuer
+                .snowflake()
+                .is_some_and(|snowflake| !snowflake.left().is_zero())
+        };
         all.iter()
             .any(|issuer| issuer.cursor.remaining() > 0 || has_time(issuer))
     }

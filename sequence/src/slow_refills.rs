@@ -37,15 +37,15 @@ impl SlowRefills {
         &self,
         key: &CounterKey,
         store_of_issuer: impl FnOnce() -> String,
-        course: &ReservationProgress,
+        progress: &ReservationProgress,
         outcome: &Result<Unpublished, StoreError>,
     ) {
-        let lasted = course.lasted();
+        let lasted = progress.lasted();
         #[cfg(feature = "otlp")]
         {
             let (word, error) = in_words(outcome);
-            let attempts = course.n_attempts();
-            log::note_reserved(&course.call(), word, error.as_deref(), attempts);
+            let attempts = progress.n_attempts();
+            log::note_reserved(&progress.call(), word, error.as_deref(), attempts);
         }
         if !self.is_slow(lasted) {
             return;
@@ -66,7 +66,7 @@ impl SlowRefills {
             store = Some(store.as_str()).filter(|store| !store.is_empty()),
             outcome = word,
             duration_ms = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX),
-            attempts = course.n_attempts(),
+            attempts = progress.n_attempts(),
             n_untold = line.n_untold,
             "a refill was slow"
         );

@@ -87,7 +87,7 @@ impl SequenceActor {
             // Of another sequence, from before a recovery.
             self.give_back();
         }
-        if let Some(other) = self.issuer.timed()
+        if let Some(other) = self.issuer.snowflake()
             && *other.layout() != layout
         {
             self.leave_timed();
@@ -110,28 +110,28 @@ impl SequenceActor {
     /// counted faster than time goes by need a worker id that has time to spare.
     pub(crate) fn reserve_time(
         &mut self,
-        timed: &Arc<SnowflakeIssuer>,
+        snowflake: &Arc<SnowflakeIssuer>,
         context: &mut Context<Self>,
     ) {
-        let Some(held) = timed.held() else {
-            self.seek(timed, Purpose::First, context);
+        let Some(held) = snowflake.held() else {
+            self.seek(snowflake, Purpose::First, context);
             return;
         };
         if let Some((_, error)) = self.refusal() {
-            self.refuse_unserved(timed, &error, context);
+            self.refuse_unserved(snowflake, &error, context);
             return;
         }
         let since = held.renewed.elapsed();
         if since >= PACE {
             if self.retry.is_none() || self.is_asked_for() {
-                self.renew(timed, context);
+                self.renew(snowflake, context);
             }
-        } else if timed.layout().high == High::Worker
+        } else if snowflake.layout().high == High::Worker
             && self.shared.settings.worker.is_none()
             // Where a whole lease was not enough, the next one is not either.
-            && timed.has_issued()
+            && snowflake.has_issued()
         {
-            self.seek(timed, Purpose::Instead(PACE), context);
+            self.seek(snowflake, Purpose::Instead(PACE), context);
         } else {
             self.look_again(PACE.saturating_sub(since), context);
         }
@@ -151,32 +151,32 @@ impl SequenceActor {
         })
     }
 
-    pub(crate) fn renew(&mut self, timed: &Arc<SnowflakeIssuer>, context: &mut Context<Self>) {
-        let Some(held) = timed.held() else {
+    pub(crate) fn renew(&mut self, snowflake: &Arc<SnowflakeIssuer>, context: &mut Context<Self>) {
+        let Some(held) = snowflake.held() else {
             return;
         };
         if held.is_lost {
-            self.seek(timed, Purpose::Anew, context);
+            self.seek(snowflake, Purpose::Anew, context);
             return;
         }
         self.in_flight = Some(PendingWork::Renewal);
         self.state = ActorState::Prefetching;
         let (store, hold) = (Arc::clone(&self.shared.store), self.hold());
         let renewing = async move { store.renew_lease(&held.key, hold).await };
-        let timed = Arc::clone(timed);
+        let snowflake = Arc::clone(snowflake);
         context.spawn(
             renewing
                 .into_actor(self)
                 .map(move |outcome, actor, context| {
                     actor.in_flight = None;
-                    actor.renewed(&timed, outcome, hold, context);
+                    actor.renewed(&snowflake, outcome, hold, context);
                 }),
         );
     }
 
     fn renewed(
         &mut self,
-        timed: &Arc<SnowflakeIssuer>,
+        snowflake: &Arc<SnowflakeIssuer>,
         outcome: Result<LeaseGrant, LeaseError>,
         hold: Duration,
         context: &mut Context<Self>,
@@ -195,7 +195,7 @@ impl SequenceActor {
                 self.reset_backoff();
                 let key = lease.key.clone();
                 let from_ms = lease.until_ms;
-                if !timed.extend(lease, hold) {
+                if !snowflake.extend(lease, hold) {
                     self.return_id(Unused { key, from_ms });
                 }
             }
@@ -203,15 +203,15 @@ impl SequenceActor {
                 tracing::warn!(
                     target: TARGET,
                     sequence = self.issuer.key.sequence.as_str(),
-                    worker = timed.worker(),
+                    worker = snowflake.worker(),
                     "the lease of a worker id was lost: another one is taken"
                 );
-                if !timed.lose() {
+                if !snowflake.lose() {
                     // There is nothing that could be given back.
-                    let _lost = timed.close();
+                    let _lost = snowflake.close();
                 }
             }
-            Err(error) => self.not_leased(timed, error, None, context),
+            Err(error) => self.not_leased(snowflake, error, None, context),
         }
         self.go_on(context);
     }
@@ -220,7 +220,7 @@ impl SequenceActor {
     /// where that was just told others.
     pub(crate) fn seek(
         &mut self,
-        timed: &Arc<SnowflakeIssuer>,
+        snowflake: &Arc<SnowflakeIssuer>,
         purpose: Purpose,
         context: &mut Context<Self>,
     ) {
@@ -228,21 +228,21 @@ impl SequenceActor {
             return;
         }
         if let Some((_, error)) = self.refusal() {
-            self.refuse_unserved(timed, &error, context);
+            self.refuse_unserved(snowflake, &error, context);
             self.tell_loading();
             if purpose == Purpose::Anew {
                 self.try_again_later(context);
             }
             return;
         }
-        if purpose == Purpose::First && timed.is_lost() {
+        if purpose == Purpose::First && snowflake.is_lost() {
             // It has ended meanwhile.
-            let _lost = timed.close();
+            let _lost = snowflake.close();
         }
-        let is_held = timed.held().is_some();
+        let is_held = snowflake.held().is_some();
         match purpose {
             // It has ended by our clock, and perhaps not by the database's.
-            Purpose::First if is_held => self.renew(timed, context),
+            Purpose::First if is_held => self.renew(snowflake, context),
             Purpose::First if !self.has_looked() => {
                 if self.queue.is_empty() && !self.apart.is_empty() {
                     // It does not show in the request that somebody waits.
@@ -254,10 +254,10 @@ impl SequenceActor {
                 self.reserve(request, context);
             }
             Purpose::Instead(wait) if self.shared.settings.worker.is_some() => {
-                self.refuse_unserved(timed, &clock_behind(wait), context);
+                self.refuse_unserved(snowflake, &clock_behind(wait), context);
             }
             Purpose::First | Purpose::Instead(_) | Purpose::Anew => {
-                self.lease(timed, purpose, context)
+                self.lease(snowflake, purpose, context)
             }
         }
     }
@@ -266,8 +266,8 @@ impl SequenceActor {
     pub(crate) fn look_failed(&mut self, error: &StoreError, context: &mut Context<Self>) {
         let told = self.caller_error(error);
         self.note_refusal(&told);
-        if let Some(timed) = self.issuer.timed() {
-            self.refuse_unserved(&timed, &told, context);
+        if let Some(snowflake) = self.issuer.snowflake() {
+            self.refuse_unserved(&snowflake, &told, context);
         }
     }
 
@@ -284,18 +284,18 @@ impl SequenceActor {
 
     fn lease(
         &mut self,
-        timed: &Arc<SnowflakeIssuer>,
+        snowflake: &Arc<SnowflakeIssuer>,
         purpose: Purpose,
         context: &mut Context<Self>,
     ) {
         let hold = self.hold();
-        let wanted = self.wanted(timed.layout(), hold);
+        let wanted = self.wanted(snowflake.layout(), hold);
         self.in_flight = Some(PendingWork::Lease);
         self.state = ActorState::Reserving;
         let (shared, of) = (Arc::clone(&self.shared), self.issuer.store());
         let call = self.call_of(&PendingWork::Lease);
         let leasing = async move { shared.store.lease(&of, wanted).await };
-        let timed = Arc::clone(timed);
+        let snowflake = Arc::clone(snowflake);
         let leasing = leasing.instrument(call.clone());
         context.spawn(
             leasing
@@ -303,8 +303,8 @@ impl SequenceActor {
                 .map(move |outcome, actor, context| {
                     actor.in_flight = None;
                     call.in_scope(|| match outcome {
-                        Ok(lease) => actor.leased(&timed, lease, hold, context),
-                        Err(error) => actor.not_leased(&timed, error, Some(purpose), context),
+                        Ok(lease) => actor.leased(&snowflake, lease, hold, context),
+                        Err(error) => actor.not_leased(&snowflake, error, Some(purpose), context),
                     });
                     actor.go_on(context);
                 }),
@@ -334,7 +334,7 @@ impl SequenceActor {
 
     fn leased(
         &mut self,
-        timed: &Arc<SnowflakeIssuer>,
+        snowflake: &Arc<SnowflakeIssuer>,
         lease: LeaseGrant,
         hold: Duration,
         context: &mut Context<Self>,
@@ -348,11 +348,11 @@ impl SequenceActor {
             self.return_id(Unused { key, from_ms });
             return;
         }
-        if let Some(unused) = timed.close() {
+        if let Some(unused) = snowflake.close() {
             self.return_id(unused);
         }
         let worker = lease.key.worker;
-        match timed.open(lease, hold) {
+        match snowflake.open(lease, hold) {
             Ok(()) => tracing::debug!(
                 target: TARGET,
                 sequence = self.issuer.key.sequence.as_str(),
@@ -361,9 +361,9 @@ impl SequenceActor {
             ),
             Err((refused, unused)) => {
                 self.return_id(unused);
-                let told = self.not_opened(timed.layout(), refused);
+                let told = self.not_opened(snowflake.layout(), refused);
                 self.note_refusal(&told);
-                self.refuse_unserved(timed, &told, context);
+                self.refuse_unserved(snowflake, &told, context);
             }
         }
     }
@@ -390,7 +390,7 @@ impl SequenceActor {
     /// A lease was not had, or not renewed: `purpose` is what it was asked for.
     fn not_leased(
         &mut self,
-        timed: &Arc<SnowflakeIssuer>,
+        snowflake: &Arc<SnowflakeIssuer>,
         error: LeaseError,
         purpose: Option<Purpose>,
         context: &mut Context<Self>,
@@ -404,7 +404,7 @@ impl SequenceActor {
             (_, told) => told,
         };
         self.note_refusal(&told);
-        self.refuse_unserved(timed, &told, context);
+        self.refuse_unserved(snowflake, &told, context);
         self.tell_loading();
         let is_kept = matches!(purpose, None | Some(Purpose::Anew));
         if is_kept && self.state != ActorState::Draining {
@@ -489,7 +489,11 @@ impl SequenceActor {
 
     /// Issues nothing from here on, and gives the worker id back with the time that is left.
     pub(crate) fn close_timed(&mut self) {
-        let Some(unused) = self.issuer.timed().and_then(|timed| timed.close()) else {
+        let Some(unused) = self
+            .issuer
+            .snowflake()
+            .and_then(|snowflake| snowflake.close())
+        else {
             return;
         };
         if matches!(self.in_flight, Some(PendingWork::Renewal)) {

@@ -67,48 +67,48 @@ impl SequenceActor {
     /// Serves who waits, and does the next step for those that it cannot serve.
     pub(crate) fn advance_timed(
         &mut self,
-        timed: &Arc<SnowflakeIssuer>,
+        snowflake: &Arc<SnowflakeIssuer>,
         context: &mut Context<Self>,
     ) {
-        let need = self.serve(timed);
+        let need = self.serve(snowflake);
         if let Need::Turn(pause) = need {
             self.look_again(pause, context);
         }
         if self.in_flight.is_some() {
             return;
         }
-        if timed.needs_renewal() && self.retry.is_none() {
-            self.renew(timed, context);
+        if snowflake.needs_renewal() && self.retry.is_none() {
+            self.renew(snowflake, context);
             if matches!(need, Need::Nothing | Need::Time) {
                 return;
             }
         }
         match need {
-            Need::Nothing if !self.loading.is_empty() && !timed.is_serving() => {
-                self.seek(timed, Purpose::First, context);
+            Need::Nothing if !self.loading.is_empty() && !snowflake.is_serving() => {
+                self.seek(snowflake, Purpose::First, context);
             }
-            Need::Nothing => self.become_idle_timed(timed),
+            Need::Nothing => self.become_idle_timed(snowflake),
             // It is looked at again.
             Need::Turn(_) => {}
-            Need::Time => self.reserve_time(timed, context),
-            Need::Lease => self.seek(timed, Purpose::First, context),
-            Need::Another(wait) => self.seek(timed, Purpose::Instead(wait), context),
+            Need::Time => self.reserve_time(snowflake, context),
+            Need::Lease => self.seek(snowflake, Purpose::First, context),
+            Need::Another(wait) => self.seek(snowflake, Purpose::Instead(wait), context),
         }
     }
 
     /// Answers those who wait, in order, as far as there are ids.
-    fn serve(&mut self, timed: &SnowflakeIssuer) -> Need {
+    fn serve(&mut self, snowflake: &SnowflakeIssuer) -> Need {
         self.queue.forget_gone();
         self.apart.forget_gone();
         self.refuse_blocks();
         while let Some(caller) = self.next_caller() {
-            match timed.take_batch(caller.count, caller.contiguous) {
+            match snowflake.take_batch(caller.count, caller.contiguous) {
                 Ok(taken) => {
                     if caller.answer.send(Ok(taken.ids)).is_err() {
                         self.count_gone(caller.count);
                     }
                 }
-                Err(refused) => match self.unserved(timed, refused) {
+                Err(refused) => match self.unserved(snowflake, refused) {
                     Unserved::Told(error) => {
                         let _gone = caller.answer.send(Err(error));
                     }
@@ -168,19 +168,19 @@ impl SequenceActor {
         }
     }
 
-    fn unserved(&self, timed: &SnowflakeIssuer, refused: NoIds) -> Unserved {
+    fn unserved(&self, snowflake: &SnowflakeIssuer, refused: NoIds) -> Unserved {
         let told = |error| Unserved::Told(error);
         match refused {
             NoIds::NoLease | NoIds::Refused(Refused::Closed) => Unserved::Needs(Need::Lease),
             NoIds::BeforeEpoch(wait) => told(clock_behind(wait)),
             NoIds::Refused(Refused::Limit) => Unserved::Needs(Need::Time),
             NoIds::Refused(Refused::Ahead { ticks }) => {
-                let wait = until_later(timed.layout(), ticks);
+                let wait = until_later(snowflake.layout(), ticks);
                 if faults::is(Fault::ClockNotWaitedFor) {
                     return told(clock_behind(wait));
                 }
                 let is_short =
-                    timed.is_within_a_batch(ticks) || wait <= self.shared.settings.clock_wait;
+                    snowflake.is_within_a_batch(ticks) || wait <= self.shared.settings.clock_wait;
                 Unserved::Needs(if is_short {
                     Need::Turn(wait)
                 } else {
@@ -205,9 +205,9 @@ impl SequenceActor {
         gone.increment(count);
     }
 
-    fn become_idle_timed(&mut self, timed: &SnowflakeIssuer) {
+    fn become_idle_timed(&mut self, snowflake: &SnowflakeIssuer) {
         self.tell_loading();
-        self.state = match timed.is_serving() {
+        self.state = match snowflake.is_serving() {
             true => ActorState::Serving,
             false => ActorState::Empty,
         };
@@ -242,12 +242,12 @@ impl SequenceActor {
     /// Tells whom nothing is left for why that is so; whoever needs only the clock waits on.
     pub(crate) fn refuse_unserved(
         &mut self,
-        timed: &Arc<SnowflakeIssuer>,
+        snowflake: &Arc<SnowflakeIssuer>,
         told: &SequenceError,
         context: &mut Context<Self>,
     ) {
         loop {
-            let need = self.serve(timed);
+            let need = self.serve(snowflake);
             match need {
                 Need::Nothing => return,
                 Need::Turn(pause) => {
@@ -256,7 +256,7 @@ impl SequenceActor {
                 }
                 // Its time goes on with the clock.
                 Need::Time
-                    if timed.layout().high == High::Worker
+                    if snowflake.layout().high == High::Worker
                         && matches!(told, SequenceError::ClockBehind { .. }) =>
                 {
                     self.look_again(PACE, context);

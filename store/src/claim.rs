@@ -40,29 +40,29 @@ enum Claimed {
 impl Database {
     /// What is known here of where a name lives.
     pub(crate) async fn home_of(&self, name: &SequenceName) -> Result<LocalPlacement, StoreError> {
-        let witness = match self.beat.witness() {
-            Ok(witness) => witness,
+        let guard = match self.heartbeat.guard() {
+            Ok(guard) => guard,
             Err(error @ StoreError::WentBack) => {
                 // What it still has may stand; what it has not it may have lost.
                 let found = self.several_times(name, |database| find(database, name.clone()));
                 let found = found.await?.ok_or(error)?;
-                return home(&found, &self.identity);
+                return placement(&found, &self.identity);
             }
             Err(error) => return Err(error),
         };
         let looking = self.several_times(name, |database| {
-            counter_read::look(database, witness.clone(), CounterKey::whole(name.clone()))
+            counter_read::look(database, guard.clone(), CounterKey::whole(name.clone()))
         });
         let look = looking.await?;
         match look.standing {
-            Some(found) => home(&found, &self.identity),
-            None if witness.is_satisfied_by(look.beat) => Ok(LocalPlacement::Nowhere),
-            None => Err(self.contradicted_by(&witness)),
+            Some(found) => placement(&found, &self.identity),
+            None if guard.is_satisfied_by(look.heartbeat) => Ok(LocalPlacement::Nowhere),
+            None => Err(self.contradicted_by(&guard)),
         }
     }
 
-    fn contradicted_by(&self, witness: &HeartbeatGuard) -> StoreError {
-        self.beat.contradicted(witness);
+    fn contradicted_by(&self, guard: &HeartbeatGuard) -> StoreError {
+        self.heartbeat.contradicted(guard);
         self.connection.refresh.notify_one();
         StoreError::WentBack
     }
@@ -74,7 +74,7 @@ impl Database {
         name: &SequenceName,
         definition: &Arc<Definition>,
     ) -> Result<LocalPlacement, StoreError> {
-        let witness = self.beat.witness()?;
+        let guard = self.heartbeat.guard()?;
         self.admit_claim(name).await?;
         // Done twice it finds itself.
         let claim = self.several_times(name, |database| {
@@ -83,13 +83,13 @@ impl Database {
                 name.clone(),
                 Arc::clone(definition),
                 self.identity.installation.of(&definition.store),
-                witness.clone(),
+                guard.clone(),
             )
         });
         match claim.await? {
             Claimed::Made => Ok(LocalPlacement::Elsewhere(Arc::clone(definition))),
-            Claimed::Found(found) => home(&found, &self.identity),
-            Claimed::Contradicted => Err(self.contradicted_by(&witness)),
+            Claimed::Found(found) => placement(&found, &self.identity),
+            Claimed::Contradicted => Err(self.contradicted_by(&guard)),
         }
     }
 
@@ -113,7 +113,7 @@ impl Database {
 }
 
 /// What a name's row in a database says of where the name lives.
-pub(crate) fn home(
+pub(crate) fn placement(
     found: &CatalogEntry,
     identity: &DatabaseIdentity,
 ) -> Result<LocalPlacement, StoreError> {
@@ -144,7 +144,7 @@ async fn claim(
     name: SequenceName,
     definition: Arc<Definition>,
     installation: Option<String>,
-    witness: HeartbeatGuard,
+    guard: HeartbeatGuard,
 ) -> Result<Claimed, DbErr> {
     let transaction = database.begin().await?;
     let there = catalog::read(&transaction, name.as_str(), &Period::none()).await?;
@@ -152,7 +152,7 @@ async fn claim(
         transaction.rollback().await?;
         return Ok(Claimed::Found(Box::new(found)));
     }
-    if CreationBaseline::hold(&transaction, &witness)
+    if CreationBaseline::hold(&transaction, &guard)
         .await?
         .is_none()
     {

@@ -34,21 +34,21 @@ pub(crate) async fn create(
     name: SequenceName,
     definition: Arc<Definition>,
     stripe: Stripe,
-    witness: HeartbeatGuard,
+    guard: HeartbeatGuard,
     above: i64,
 ) -> Result<Creation, DbErr> {
     let transaction = database.begin().await?;
-    let Some(ground) = CreationBaseline::hold(&transaction, &witness).await? else {
+    let Some(baseline) = CreationBaseline::hold(&transaction, &guard).await? else {
         transaction.rollback().await?;
         return Ok(Creation::Contradicted);
     };
-    if ground.first(&stripe.view(&definition)) < above && !faults::is(Fault::NoWentBackChecks) {
+    if baseline.first(&stripe.view(&definition)) < above && !faults::is(Fault::NoWentBackChecks) {
         transaction.rollback().await?;
         return Ok(Creation::TooLow);
     }
     // Nothing of it is older than the last recovery.
-    let version = ground.version();
-    insert(&transaction, &name, &definition, version, stripe, ground).await?;
+    let version = baseline.version();
+    insert(&transaction, &name, &definition, version, stripe, baseline).await?;
     transaction.commit().await?;
     Ok(Creation::Born)
 }
@@ -69,11 +69,11 @@ pub(crate) async fn insert(
     definition: &Definition,
     version: i64,
     stripe: Stripe,
-    ground: CreationBaseline,
+    baseline: CreationBaseline,
 ) -> Result<(), DbErr> {
     // That of a sequence with periods never issues, and is the one that changes are counted on.
     let counted = stripe.view(definition);
-    let next_value = ground.first(&counted);
+    let next_value = baseline.first(&counted);
     if definition.exhausted(next_value) && !has_periods(definition) && !counted.is_empty() {
         tracing::warn!(
             target: TARGET,
@@ -90,8 +90,8 @@ pub(crate) async fn insert(
         removed_through: None,
     };
     row.insert(transaction).await?;
-    let newborn = NewCounter::at(next_value, definition, stripe, ground);
-    newborn
+    let new_counter = NewCounter::at(next_value, definition, stripe, baseline);
+    new_counter
         .insert(transaction, &CounterKey::whole(name.clone()))
         .await
 }

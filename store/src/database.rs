@@ -57,7 +57,7 @@ const FIRST_LOOK: Duration = Duration::from_secs(2);
 
 pub(crate) struct Database {
     pub(crate) connection: Arc<Connection>,
-    pub(crate) beat: Arc<Heartbeat>,
+    pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) journal: Journal,
     /// This process, as the journal calls it.
     pub(crate) holder: Arc<str>,
@@ -77,7 +77,7 @@ pub(crate) struct Database {
     /// The same of names that live in other stores.
     pub(crate) n_claims: AtomicU64,
     /// What is not known of writes that got no answer.
-    pub(crate) doubts: UncertainWrites,
+    pub(crate) uncertain_writes: UncertainWrites,
     /// Worker ids that were leased of late.
     pub(crate) given: UnconfirmedLeases,
     /// Rows of worker ids as this process left them.
@@ -129,15 +129,15 @@ impl Database {
         )
         .await?;
         let (store, went_back) = (Arc::clone(&identity.label.store), counted.went_back.clone());
-        let beat = Arc::new(Heartbeat::new(Arc::clone(&holder), store, went_back));
+        let heartbeat = Arc::new(Heartbeat::new(Arc::clone(&holder), store, went_back));
         let journal = Journal::start(
             Arc::clone(&connection),
-            Arc::clone(&beat),
+            Arc::clone(&heartbeat),
             holder.to_string(),
             settings.journal_queue,
             Arc::clone(&metrics),
         );
-        tidy_up(&connection, &beat, &settings, &metrics, &counted);
+        tidy_up(&connection, &heartbeat, &settings, &metrics, &counted);
         let fatal = Monitor::start(
             Arc::clone(&connection),
             target.clone(),
@@ -147,7 +147,7 @@ impl Database {
             MonitoredTables::new(target, identity.clone(), settings.clone()),
             Refresher::new(
                 Arc::clone(&connection),
-                Arc::clone(&beat),
+                Arc::clone(&heartbeat),
                 &settings,
                 &identity,
                 (tell, process.recoveries.clone()),
@@ -160,7 +160,7 @@ impl Database {
         }
         Ok(Arc::new(Self {
             connection,
-            beat,
+            heartbeat,
             journal,
             holder,
             stripe: stripe_of(identity.stripe),
@@ -174,7 +174,7 @@ impl Database {
             agreed: watch::Sender::new(None),
             n_sequences: AtomicU64::new(0),
             n_claims: AtomicU64::new(0),
-            doubts: UncertainWrites::default(),
+            uncertain_writes: UncertainWrites::default(),
             given: UnconfirmedLeases::default(),
             known: LeaseRowCache::default(),
             in_flight: AtomicUsize::new(0),
@@ -290,7 +290,7 @@ impl Database {
             );
         }
         self.connection.close(time_limit / 2).await;
-        let in_doubt = self.doubts.end();
+        let in_doubt = self.uncertain_writes.end();
         if in_doubt > 0 {
             tracing::warn!(
                 target: TARGET,
@@ -349,7 +349,7 @@ fn n_ahead(pool_max: u32) -> usize {
 /// Starts what looks after the tables, for as long as the connection's runtime lives.
 fn tidy_up(
     connection: &Arc<Connection>,
-    beat: &Arc<Heartbeat>,
+    heartbeat: &Arc<Heartbeat>,
     settings: &StoreLimits,
     metrics: &Arc<Metrics>,
     counted: &DatabaseMetrics,
@@ -358,13 +358,13 @@ fn tidy_up(
     Overlaps::watch(Arc::clone(connection), Arc::clone(metrics), n_overlaps);
     Pruner::start(
         Arc::clone(connection),
-        beat.holder().to_owned(),
+        heartbeat.holder().to_owned(),
         settings,
         Arc::clone(metrics),
     );
     Remover::start(
         Arc::clone(connection),
-        Arc::clone(beat),
+        Arc::clone(heartbeat),
         Arc::clone(metrics),
     );
 }

@@ -38,6 +38,6 @@ fn health_of(database: &Database) -> DatabaseHealth {
     DatabaseHealth {
         database: serving.database,
         is_up: serving.is_up,
-        went_back: database.beat.has_gone_back(),
+        went_back: database.heartbeat.has_gone_back(),
     }
 }

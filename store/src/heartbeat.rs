@@ -102,7 +102,7 @@ impl HeartbeatGuard {
 
     /// Whether a beat that was read bears it out.
     pub(crate) fn is_satisfied_by(&self, read: Option<i64>) -> bool {
-        read.is_some_and(|beat| beat >= self.least || aside(beat) >= self.least)
+        read.is_some_and(|heartbeat| heartbeat >= self.least || aside(heartbeat) >= self.least)
             || faults::is(Fault::NoWentBackChecks)
     }
 
@@ -141,7 +141,7 @@ impl Heartbeat {
     ///
     /// # Errors
     /// `WentBack`, or `Unavailable` before the first contact.
-    pub(crate) fn witness(&self) -> Result<HeartbeatGuard, StoreError> {
+    pub(crate) fn guard(&self) -> Result<HeartbeatGuard, StoreError> {
         let state = self.state.lock();
         if state.went_back {
             return Err(StoreError::WentBack);
@@ -184,9 +184,9 @@ impl Heartbeat {
     }
 
     /// The store contradicts a witness: from now on nothing is reserved for any name.
-    pub(crate) fn contradicted(&self, witness: &HeartbeatGuard) {
+    pub(crate) fn contradicted(&self, guard: &HeartbeatGuard) {
         self.note_went_back_in(
-            witness.era,
+            guard.era,
             "this replica's own row is gone or older than it was",
         );
     }
@@ -269,17 +269,17 @@ impl Heartbeat {
         connection: &Arc<Connection>,
         time_limit: Duration,
     ) -> Result<(), StatementFailure> {
-        let Ok(witness) = self.witness() else {
+        let Ok(guard) = self.guard() else {
             return Ok(());
         };
         let next = self.next();
-        let (holder, least) = (Arc::clone(&self.holder), witness.least);
+        let (holder, least) = (Arc::clone(&self.holder), guard.least);
         let write = |database| raise(database, holder, least, next);
         if connection.run(Instant::now() + time_limit, write).await? {
             let mut state = self.state.lock();
             state.confirmed = Some(next);
         } else {
-            self.contradicted(&witness);
+            self.contradicted(&guard);
         }
         Ok(())
     }
@@ -411,8 +411,8 @@ async fn raise(
 }
 
 /// The beat of a row once it is set aside, below zero; of such a beat, what it was before.
-const fn aside(beat: i64) -> i64 {
-    !beat
+const fn aside(heartbeat: i64) -> i64 {
+    !heartbeat
 }
 
 /// That a row was set aside at such a beat or a higher one.
@@ -435,9 +435,9 @@ pub(crate) async fn clear_old(database: DatabaseConnection) -> Result<(), DbErr>
         .and(Expr::col(replica::Column::BeatAt).lt(now().sub(ms(KEPT))));
     let old = some_of(&database, &is_old).await?;
     if !old.is_empty() {
-        let beat = Expr::val(aside(0)).sub(Expr::col(replica::Column::Beat));
+        let heartbeat = Expr::val(aside(0)).sub(Expr::col(replica::Column::Beat));
         replica::Entity::update_many()
-            .col_expr(replica::Column::Beat, beat)
+            .col_expr(replica::Column::Beat, heartbeat)
             .col_expr(replica::Column::BeatAt, Expr::val(0_i64).sub(now()))
             .filter(replica::Column::Holder.is_in(old))
             .filter(is_old)

@@ -72,7 +72,7 @@ impl Stores {
     ///
     /// # Errors
     /// `NotFound`, or why it is not known.
-    pub(crate) async fn home(&self, name: &SequenceName) -> Result<&Store, StoreError> {
+    pub(crate) async fn placement(&self, name: &SequenceName) -> Result<&Store, StoreError> {
         match self.whereabouts(name).await? {
             Placement::In(index) | Placement::Claimed(index, _) => Ok(self.at(index)),
             Placement::Unborn => Err(StoreError::NotFound),
@@ -81,7 +81,7 @@ impl Stores {
 
     /// As it is remembered; what is born or changed asks anew.
     async fn whereabouts(&self, name: &SequenceName) -> Result<Placement, StoreError> {
-        match self.homes.get(name) {
+        match self.placements.get(name) {
             Some(index) => Ok(Placement::In(index)),
             None => self.ask(name).await,
         }
@@ -119,7 +119,7 @@ impl Stores {
     }
 
     fn found(&self, name: &SequenceName, index: usize) -> Placement {
-        self.homes.note(name, index);
+        self.placements.note(name, index);
         Placement::In(index)
     }
 
@@ -196,7 +196,7 @@ impl Stores {
                 Err(StoreError::NotFound | StoreError::Elsewhere(_)) => {}
                 outcome => return outcome,
             }
-            self.homes.forget(&request.key.sequence);
+            self.placements.forget(&request.key.sequence);
             request.known = None;
         }
         self.reserve_unknown(request).await
@@ -242,12 +242,12 @@ impl Stores {
                 Err(StoreError::Elsewhere(_)) if index == 0 => {}
                 Err(StoreError::NotFound | StoreError::Elsewhere(_)) if was_there => {}
                 Ok(block) => {
-                    self.homes.note(&name, index);
+                    self.placements.note(&name, index);
                     return Ok(block);
                 }
                 Err(error) => return Err(error),
             }
-            self.homes.forget(&name);
+            self.placements.forget(&name);
         }
         Err(StoreError::Deadline)
     }
@@ -301,7 +301,7 @@ impl Stores {
                 Placement::Claimed(index, _) => {
                     let act = self.aimed_at(index, &act);
                     let altered = self.at(index).alter(name, act, condition, last_seen).await;
-                    altered.inspect(|_| self.homes.note(name, index))
+                    altered.inspect(|_| self.placements.note(name, index))
                 }
                 Placement::Unborn => {
                     let creating = self.create(name, act.clone(), condition, last_seen);
@@ -365,7 +365,7 @@ impl Stores {
             }
         }
         let altered = store.alter(name, act, condition, last_seen).await;
-        altered.inspect(|_| self.homes.note(name, index))
+        altered.inspect(|_| self.placements.note(name, index))
     }
 
     /// The store of a definition that is new.

@@ -57,7 +57,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Remover {
     connection: Arc<Connection>,
-    beat: Arc<Heartbeat>,
+    heartbeat: Arc<Heartbeat>,
     metrics: Arc<Metrics>,
     has_warned: bool,
 }
@@ -76,10 +76,14 @@ struct Due {
 
 impl Remover {
     /// Starts it, on the connection's runtime, for as long as that lives.
-    pub(crate) fn start(connection: Arc<Connection>, beat: Arc<Heartbeat>, metrics: Arc<Metrics>) {
+    pub(crate) fn start(
+        connection: Arc<Connection>,
+        heartbeat: Arc<Heartbeat>,
+        metrics: Arc<Metrics>,
+    ) {
         let remover = Self {
             connection: Arc::clone(&connection),
-            beat,
+            heartbeat,
             metrics,
             has_warned: false,
         };
@@ -167,14 +171,14 @@ impl Remover {
     }
 
     async fn remove(&self, due: Due) -> Result<(), StatementFailure> {
-        let Ok(witness) = self.beat.witness() else {
+        let Ok(guard) = self.heartbeat.guard() else {
             // The store went back: whoever recovers it decides from when on it is trusted again.
             return Ok(());
         };
         if due.removed_through.as_str() < due.through.as_str()
             && !faults::is(Fault::RemoveUnannounced)
         {
-            let (announced, borne_out) = (due.clone(), witness.clone());
+            let (announced, borne_out) = (due.clone(), guard.clone());
             let is_announced = self
                 .query(|database| announce(database, announced, borne_out))
                 .await?;
@@ -188,10 +192,8 @@ impl Remover {
         }
         let mut n_removed: u64 = 0;
         loop {
-            let (due, witness) = (due.clone(), witness.clone());
-            let deleted = self
-                .query(|database| delete(database, due, witness))
-                .await?;
+            let (due, guard) = (due.clone(), guard.clone());
+            let deleted = self.query(|database| delete(database, due, guard)).await?;
             self.metrics.periods_removed.increment(deleted);
             n_removed = n_removed.saturating_add(deleted);
             if deleted < STEP {
@@ -324,7 +326,7 @@ async fn with_counters(
 async fn announce(
     database: DatabaseConnection,
     due: Due,
-    witness: HeartbeatGuard,
+    guard: HeartbeatGuard,
 ) -> Result<bool, DbErr> {
     let announced = sequence::Entity::update_many()
         .col_expr(
@@ -334,7 +336,7 @@ async fn announce(
         .filter(sequence::Column::Name.eq(due.name))
         .filter(sequence::Column::Version.eq(due.version))
         .filter(sequence::Column::PeriodsRemovedThrough.lt(due.through.as_str()))
-        .filter(witness.holds())
+        .filter(guard.holds())
         .exec(&database)
         .await?;
     Ok(announced.rows_affected == 1)
@@ -344,7 +346,7 @@ async fn announce(
 async fn delete(
     database: DatabaseConnection,
     due: Due,
-    witness: HeartbeatGuard,
+    guard: HeartbeatGuard,
 ) -> Result<u64, DbErr> {
     let oldest: Vec<String> = counter::Entity::find()
         .select_only()
@@ -364,7 +366,7 @@ async fn delete(
         .filter(counter::Column::Sequence.eq(due.name.as_str()))
         .filter(counter::Column::Period.gt(NO_PERIOD))
         .filter(counter::Column::Period.lte(last.as_str()))
-        .filter(witness.holds());
+        .filter(guard.holds());
     if !faults::is(Fault::RemoveUnannounced) {
         deletion = deletion.filter(is_announced(&due.name, last));
     }

@@ -52,7 +52,7 @@ pub struct Stores {
     others: Vec<Store>,
     /// What they are called, in the same order.
     pub(crate) names: Vec<Arc<str>>,
-    pub(crate) homes: Homes,
+    pub(crate) placements: Homes,
     /// This process, as the journals call it.
     holder: Arc<str>,
     started: Instant,
@@ -92,7 +92,7 @@ impl Stores {
             default,
             others: stores.collect(),
             names: settings.names().into_iter().map(Arc::from).collect(),
-            homes: Homes::default(),
+            placements: Homes::default(),
             holder: process.holder,
             started: Instant::now(),
             start,
@@ -215,7 +215,7 @@ impl Stores {
         }
         let (answer, receiver) = oneshot::channel();
         let stores = Arc::clone(self);
-        let call = request.course.call();
+        let call = request.progress.call();
         let reserving = async move {
             let outcome = stores.reserve_at_home(request).await;
             // Dropped with a block in it, the outcome counts the block as abandoned.
@@ -308,9 +308,9 @@ impl Stores {
         &self,
         key: &CounterKey,
     ) -> Result<(SequenceSummary, Option<SeenCounter>), StoreError> {
-        let found = self.home(&key.sequence).await?.look_up(key).await;
+        let found = self.placement(&key.sequence).await?.look_up(key).await;
         if matches!(found, Err(StoreError::NotFound)) {
-            self.homes.forget(&key.sequence);
+            self.placements.forget(&key.sequence);
         }
         found
     }
@@ -321,7 +321,7 @@ impl Stores {
     /// # Errors
     /// `NotFound`, or why the store did not answer.
     pub async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
-        self.home(&key.sequence).await?.floor_of(key).await
+        self.placement(&key.sequence).await?.floor_of(key).await
     }
 
     /// Rows of a sequence's journal: of the periods that sort last, the highest first.
@@ -329,7 +329,7 @@ impl Stores {
     /// # Errors
     /// Why the store did not answer.
     pub async fn blocks(&self, name: &SequenceName) -> Result<Vec<JournalBlock>, StoreError> {
-        self.home(name).await?.blocks(name).await
+        self.placement(name).await?.blocks(name).await
     }
 
     /// What is known of one number.
@@ -337,7 +337,7 @@ impl Stores {
     /// # Errors
     /// `NotFound`, `HasPeriods`, `NoPeriods`, `PeriodRemoved`, or why the store did not answer.
     pub async fn trace(&self, key: &CounterKey, value: i64) -> Result<NumberTrace, StoreError> {
-        self.home(&key.sequence).await?.trace(key, value).await
+        self.placement(&key.sequence).await?.trace(key, value).await
     }
 
     /// This process, as the journals call it.

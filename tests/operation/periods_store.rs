@@ -323,7 +323,7 @@ async fn reserve_on(
         adopt_from: None,
         template: Some(Arc::default()),
         urgency: Arc::default(),
-        course: Arc::default(),
+        progress: Arc::default(),
     };
     let outcome = store.reserve(request).await.expect("it is answered");
     Ok(outcome?.publish_for(true).expect("it is ours"))

@@ -26,9 +26,9 @@ impl Database {
         last_seen: Option<SeenCounter>,
     ) -> Result<Altered, StoreError> {
         let is_dry_run = act.is_dry_run();
-        let witness = match self.beat.witness() {
+        let guard = match self.heartbeat.guard() {
             Ok(_) if is_dry_run => None,
-            Ok(witness) => Some(witness),
+            Ok(guard) => Some(guard),
             Err(StoreError::Unavailable) => return Err(StoreError::NotChanged),
             Err(error) => return Err(error),
         };
@@ -38,7 +38,7 @@ impl Database {
             condition,
             max_sequences: self.settings.max_sequences,
             keyed_periods: self.settings.keyed_periods,
-            witness,
+            guard,
             last_seen,
             store: Arc::clone(&self.identity.label.store),
         };
@@ -50,7 +50,7 @@ impl Database {
         let altered = match outcome {
             Ok(Err(StoreError::WentBack)) => {
                 // The next poll looks whether it is all names, or is recovered already.
-                self.beat.note_name_went_back(name);
+                self.heartbeat.note_name_went_back(name);
                 self.connection.refresh.notify_one();
                 return Err(StoreError::WentBack);
             }

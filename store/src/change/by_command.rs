@@ -158,25 +158,25 @@ async fn look_at(
             return Ok(Err(StoreError::NotFound));
         }
     };
-    let mut home = None;
+    let mut placement = None;
     for store in stores {
         match store.database.has(name).await? {
             Some(Whose::Here) => {
-                home = Some(store);
+                placement = Some(store);
                 break;
             }
             Some(Whose::Of(claimed)) => {
-                home = stores.iter().find(|store| *store.name == *claimed);
+                placement = stores.iter().find(|store| *store.name == *claimed);
                 break;
             }
             None => {}
         }
     }
-    if home.is_none()
+    if placement.is_none()
         && let Ok(definition) = &wanted
     {
-        home = stores.iter().find(|store| *store.name == *definition.store);
-        let Some(store) = home else {
+        placement = stores.iter().find(|store| *store.name == *definition.store);
+        let Some(store) = placement else {
             let reason = "must be a store of the configuration".to_owned();
             let field = "store";
             return Ok(Err(StoreError::Definition(DefinitionError::Invalid {
@@ -192,15 +192,18 @@ async fn look_at(
             })));
         }
     }
-    let Some(home) = home.or_else(|| stores.first()) else {
+    let Some(placement) = placement.or_else(|| stores.first()) else {
         return Ok(Err(StoreError::NotFound));
     };
     let mut act = act;
     if let Act::Define { template, .. } = &mut act
-        && *template.store != *home.name
+        && *template.store != *placement.name
     {
         // What a definition leaves out does not send it to another store.
-        Arc::make_mut(template).store = home.name.to_string();
+        Arc::make_mut(template).store = placement.name.to_string();
     }
-    home.database.alter(name, act, condition, n_created).await
+    placement
+        .database
+        .alter(name, act, condition, n_created)
+        .await
 }

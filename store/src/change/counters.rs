@@ -153,22 +153,22 @@ async fn created(
     }
     // It holds `meta`'s row, on which the birth stands, and is made undone with all else.
     version.raised(transaction).await?;
-    let Some(ground) = super::transaction::ground(transaction, change).await? else {
+    let Some(baseline) = super::transaction::baseline(transaction, change).await? else {
         return Ok(Err(StoreError::WentBack));
     };
-    let first = ground.first_in(definition, &key.period);
+    let first = baseline.first_in(definition, &key.period);
     if change.went_back(first, None) {
         return Ok(Err(StoreError::WentBack));
     }
-    let newborn = NewCounter::at(first, definition, Stripe::WHOLE, ground);
-    newborn.insert(transaction, key).await?;
+    let new_counter = NewCounter::at(first, definition, Stripe::WHOLE, baseline);
+    new_counter.insert(transaction, key).await?;
     Ok(Ok(CounterRow {
         seen: SeenCounter {
-            next_value: newborn.next_value,
-            version: newborn.version,
+            next_value: new_counter.next_value,
+            version: new_counter.version,
         },
-        floor: newborn.floor,
-        revision: newborn.version,
+        floor: new_counter.floor,
+        revision: new_counter.version,
         rate: 0.0,
         is_removed: false,
         window: WindowRow::default(),

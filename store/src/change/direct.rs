@@ -113,7 +113,7 @@ impl DirectStore {
             condition,
             max_sequences: self.bounds.max_sequences.saturating_sub(n_created),
             keyed_periods: self.bounds.keyed_periods,
-            witness: None,
+            guard: None,
             last_seen: None,
             store: Arc::clone(&self.store),
         };

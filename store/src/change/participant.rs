@@ -35,7 +35,7 @@ pub(crate) struct Prepared {
     pub(crate) row: Option<PreparedRow>,
     /// The counter of the act's period.
     pub(crate) counter: Option<CounterRow>,
-    pub(crate) ground: CreationBaseline,
+    pub(crate) baseline: CreationBaseline,
     pub(crate) definitions_version: i64,
     pub(crate) n_sequences: u64,
 }
@@ -122,13 +122,13 @@ async fn find(
     };
     let meta = find.one(transaction).await?;
     let meta = meta.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))?;
-    let Some(ground) = super::transaction::ground(transaction, change).await? else {
+    let Some(baseline) = super::transaction::baseline(transaction, change).await? else {
         return Ok(Err(StoreError::WentBack));
     };
     let (row, counter) = match model {
         None => (None, None),
         Some(model) => {
-            match found_row(transaction, &key, &identity.label.store, (model, ground)).await? {
+            match found_row(transaction, &key, &identity.label.store, (model, baseline)).await? {
                 Ok((row, counter)) => (Some(row), counter),
                 Err(error) => return Ok(Err(error)),
             }
@@ -146,7 +146,7 @@ async fn find(
         },
         row,
         counter,
-        ground,
+        baseline,
         definitions_version: meta.definitions_version,
     }))
 }
@@ -155,14 +155,14 @@ async fn found_row(
     transaction: &DatabaseTransaction,
     key: &CounterKey,
     store: &str,
-    (model, ground): (sequence::Model, CreationBaseline),
+    (model, baseline): (sequence::Model, CreationBaseline),
 ) -> Result<Result<(PreparedRow, Option<CounterRow>), StoreError>, DbErr> {
     let mut definition = match catalog::definition_in(store, &model.state, &model.definition) {
         Ok(definition) => definition,
         Err(error) => return Ok(Err(error)),
     };
     if model.state != ELSEWHERE {
-        ground.note_forgotten_formats(Arc::make_mut(&mut definition), model.version);
+        baseline.note_forgotten_formats(Arc::make_mut(&mut definition), model.version);
     }
     let standing = catalog::read(transaction, key.sequence.as_str(), &key.period).await?;
     let counter = standing.and_then(|standing| standing.counter());
@@ -264,12 +264,12 @@ impl<'a> Writing<'a> {
     async fn create(&self, key: &CounterKey) -> Result<(), DbErr> {
         let (part, after) = (self.part, &self.plan.after);
         let first = first_in(part, &self.counted, &key.period);
-        let mut newborn = NewCounter::at(first, &after.definition, part.stripe, part.ground);
+        let mut new_counter = NewCounter::at(first, &after.definition, part.stripe, part.baseline);
         if key.period == after.period {
-            newborn.floor = newborn.floor.max(after.floor);
-            newborn.next_value = self.at_or_above(first.max(after.floor))?;
+            new_counter.floor = new_counter.floor.max(after.floor);
+            new_counter.next_value = self.at_or_above(first.max(after.floor))?;
         }
-        newborn.insert(self.transaction, key).await
+        new_counter.insert(self.transaction, key).await
     }
 
     /// The act's counter goes on from this database's own number at or above the floor.
@@ -308,8 +308,8 @@ impl<'a> Writing<'a> {
 /// Where a counter begins that is born now.
 pub(crate) fn first_in(part: &Prepared, counted: &Definition, period: &Period) -> i64 {
     if period.is_none() {
-        part.ground.first(counted)
+        part.baseline.first(counted)
     } else {
-        part.ground.first_in(counted, period)
+        part.baseline.first_in(counted, period)
     }
 }

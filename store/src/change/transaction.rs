@@ -45,7 +45,7 @@ pub(crate) struct ChangeRequest {
     /// Refuse to make the counter of a caller's key when there are as many already.
     pub(crate) keyed_periods: u64,
     /// By which the store is known not to have gone back; a dry run needs none.
-    pub(crate) witness: Option<HeartbeatGuard>,
+    pub(crate) guard: Option<HeartbeatGuard>,
     /// The counter of the act's period as this process last saw it: it never falls below.
     pub(crate) last_seen: Option<SeenCounter>,
     /// What the store is called that all this happens in.
@@ -132,7 +132,7 @@ async fn within(
     let is_written = !is_dry_run && after != before;
     if is_written {
         after.version = version.raised(transaction).await?;
-        let Some(held) = ground(transaction, &change).await? else {
+        let Some(held) = baseline(transaction, &change).await? else {
             return Ok(Err(StoreError::WentBack));
         };
         if held.recovered_at() != looked.recovered_at() {
@@ -152,11 +152,11 @@ async fn within(
 fn snapshot(
     row: &sequence::Model,
     mut definition: Arc<Definition>,
-    ground: &CreationBaseline,
+    baseline: &CreationBaseline,
     key: &CounterKey,
     counter: &CounterRow,
 ) -> Snapshot {
-    ground.note_forgotten_formats(Arc::make_mut(&mut definition), row.version);
+    baseline.note_forgotten_formats(Arc::make_mut(&mut definition), row.version);
     Snapshot {
         is_live: row.state == LIVE,
         definition,
@@ -295,11 +295,11 @@ async fn create(
     if !dry_run {
         version = raise_definitions_version(transaction).await?;
     }
-    let Some(ground) = ground(transaction, &change).await? else {
+    let Some(baseline) = baseline(transaction, &change).await? else {
         return Ok(Err(StoreError::WentBack));
     };
     // A name that was seen here and is gone is born only above what was seen of it.
-    if change.went_back(ground.first(&definition), None) {
+    if change.went_back(baseline.first(&definition), None) {
         return Ok(Err(StoreError::WentBack));
     }
     if !dry_run {
@@ -310,7 +310,7 @@ async fn create(
             &definition,
             version,
             stripe,
-            ground,
+            baseline,
         )
         .await?;
     }
@@ -322,7 +322,7 @@ async fn create(
             period: Period::none(),
             is_removed: false,
             floor: definition.start,
-            next_value: ground.first(&definition),
+            next_value: baseline.first(&definition),
             rate: 0.0,
             definition: Arc::new(definition),
         },
@@ -334,12 +334,12 @@ async fn create(
 ///
 /// Whoever is going to write has changed `meta`'s row before and so holds it: no recovery passes
 /// between this look and the end.
-pub(crate) async fn ground(
+pub(crate) async fn baseline(
     transaction: &DatabaseTransaction,
     change: &ChangeRequest,
 ) -> Result<Option<CreationBaseline>, DbErr> {
-    match &change.witness {
-        Some(witness) => CreationBaseline::hold(transaction, witness).await,
+    match &change.guard {
+        Some(guard) => CreationBaseline::hold(transaction, guard).await,
         None => CreationBaseline::read(transaction).await.map(Some),
     }
 }

@@ -60,7 +60,7 @@ pub enum Holder {
 
 struct TraceRows {
     look: CounterRead,
-    ground: Option<CreationBaseline>,
+    baseline: Option<CreationBaseline>,
     rows: Vec<block::Model>,
     living: HashSet<String>,
 }
@@ -72,15 +72,15 @@ impl Database {
         key: &CounterKey,
         value: i64,
     ) -> Result<NumberTrace, StoreError> {
-        let witness = self.beat.witness()?;
+        let guard = self.heartbeat.guard()?;
         let silence = holders::longest_silence(self.settings.definition_refresh);
         let found = self
             .several_times(&key.sequence, |database| {
-                find(database, witness.clone(), key.clone(), value, silence)
+                find(database, guard.clone(), key.clone(), value, silence)
             })
             .await?;
-        if !witness.is_satisfied_by(found.look.beat) {
-            self.beat.contradicted(&witness);
+        if !guard.is_satisfied_by(found.look.heartbeat) {
+            self.heartbeat.contradicted(&guard);
             return Err(StoreError::WentBack);
         }
         let standing = found.look.standing.ok_or(StoreError::NotFound)?;
@@ -94,10 +94,10 @@ impl Database {
         period::check(&key.period, &definition, version, counter)?;
         // A period without a counter is as it would be born.
         let unused = || {
-            let ground = found.ground.filter(|_| !key.period.is_none())?;
+            let baseline = found.baseline.filter(|_| !key.period.is_none())?;
             Some(SeenCounter {
-                next_value: ground.first_in(&self.stripe.view(&definition), &key.period),
-                version: ground.version(),
+                next_value: baseline.first_in(&self.stripe.view(&definition), &key.period),
+                version: baseline.version(),
             })
         };
         let seen = counter.map(|counter| counter.seen).or_else(unused);
@@ -116,7 +116,9 @@ impl Database {
             definition,
             seen,
             first_free: seen.next_value,
-            was_recovered: found.ground.is_none_or(|ground| ground.was_recovered()),
+            was_recovered: found
+                .baseline
+                .is_none_or(|baseline| baseline.was_recovered()),
             rows: rows.collect(),
         })
     }
@@ -126,7 +128,7 @@ impl Database {
 /// had not gone back when any of it was read.
 async fn find(
     database: DatabaseConnection,
-    witness: HeartbeatGuard,
+    guard: HeartbeatGuard,
     key: CounterKey,
     value: i64,
     silence: Duration,
@@ -144,16 +146,16 @@ async fn find(
     rows.retain(|row| holds(row, value));
     let others = rows
         .iter()
-        .filter(|row| row.fate == "held" && row.holder != witness.holder())
+        .filter(|row| row.fate == "held" && row.holder != guard.holder())
         .map(|row| row.holder.clone())
         .collect();
     let living = holders::living(&database, others, silence).await?;
     // What is not marked as recovered now was not when the rows were read.
     let meta = meta::Entity::find_by_id(1_i16).one(&database).await?;
-    let look = counter_read::look(database, witness, key).await?;
+    let look = counter_read::look(database, guard, key).await?;
     Ok(TraceRows {
         look,
-        ground: meta.as_ref().map(CreationBaseline::of),
+        baseline: meta.as_ref().map(CreationBaseline::of),
         rows,
         living,
     })

@@ -74,7 +74,7 @@ impl Journal {
     /// Starts the writer on the connection's runtime.
     pub(crate) fn start(
         connection: Arc<Connection>,
-        beat: Arc<Heartbeat>,
+        heartbeat: Arc<Heartbeat>,
         holder: String,
         capacity: usize,
         metrics: Arc<Metrics>,
@@ -83,7 +83,7 @@ impl Journal {
         let queue = Arc::new(Queue::new(capacity));
         let writer = Writer {
             connection: Arc::clone(&connection),
-            beat,
+            heartbeat,
             holder,
             queue: Arc::clone(&queue),
             metrics: Arc::clone(&metrics),
@@ -142,7 +142,7 @@ impl Journal {
 
 struct Writer {
     connection: Arc<Connection>,
-    beat: Arc<Heartbeat>,
+    heartbeat: Arc<Heartbeat>,
     holder: String,
     queue: Arc<Queue>,
     metrics: Arc<Metrics>,
@@ -217,12 +217,12 @@ impl Writer {
         batch: &Arc<JournalBatch>,
         is_in_doubt: bool,
     ) -> Result<Outcome, StatementFailure> {
-        let witness = match self.beat.witness() {
-            Ok(witness) => witness,
+        let guard = match self.heartbeat.guard() {
+            Ok(guard) => guard,
             Err(StoreError::WentBack) => return Ok(batch.forgotten()),
             Err(_) => return Err(StatementFailure::NotCommitted(Cause::Busy)),
         };
-        let (again, borne_out) = (Arc::clone(batch), witness.clone());
+        let (again, borne_out) = (Arc::clone(batch), guard.clone());
         let until = Instant::now() + TIMEOUT;
         let written = self.connection.run(until, |database| async move {
             again.write(&borne_out, is_in_doubt, &database).await
@@ -230,7 +230,7 @@ impl Writer {
         if let Some(outcome) = written.await? {
             return Ok(outcome);
         }
-        self.beat.contradicted(&witness);
+        self.heartbeat.contradicted(&guard);
         self.connection.refresh.notify_one();
         Ok(batch.forgotten())
     }
@@ -335,17 +335,17 @@ impl JournalBatch {
     /// Of the database, and if the attempt was given up before it wrote anything.
     async fn write(
         &self,
-        witness: &HeartbeatGuard,
+        guard: &HeartbeatGuard,
         is_in_doubt: bool,
         database: &DatabaseConnection,
     ) -> Result<Option<Outcome>, DbErr> {
         let transaction = database.begin_read_committed().await?;
-        let Some(ground) = CreationBaseline::hold(&transaction, witness).await? else {
+        let Some(baseline) = CreationBaseline::hold(&transaction, guard).await? else {
             transaction.rollback().await?;
             return Ok(None);
         };
         self.is_still_wanted()?;
-        let (rows, mut outcome) = self.reserved_since(ground.recovered_at());
+        let (rows, mut outcome) = self.reserved_since(baseline.recovered_at());
         if faults::is(Fault::JournalInParts) {
             transaction.rollback().await?;
             outcome.n_lost = rows.write(false, database).await?;

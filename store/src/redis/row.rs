@@ -28,7 +28,7 @@ const STRIPE_COUNT: i32 = 1;
 #[derive(Clone, Debug)]
 pub(crate) struct GuardedCounter {
     pub(crate) key: CounterKey,
-    pub(crate) witness: HeartbeatGuard,
+    pub(crate) guard: HeartbeatGuard,
 }
 
 impl GuardedCounter {
@@ -39,7 +39,7 @@ impl GuardedCounter {
             .filter(counter::Column::Sequence.eq(self.key.sequence.as_str()))
             .filter(counter::Column::Period.eq(self.key.period.as_str()))
             .filter(counter::Column::StripeCount.eq(STRIPE_COUNT))
-            .filter(self.witness.holds())
+            .filter(self.guard.holds())
     }
 
     fn update_open(&self, window: i64) -> UpdateMany<counter::Entity> {

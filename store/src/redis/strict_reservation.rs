@@ -86,8 +86,8 @@ impl<'a> StrictReservation<'a> {
         request: ReserveRequest,
         count: u64,
     ) -> Result<Self, StoreError> {
-        let beat = &store.database.beat;
-        let (recovered_at, n_recoveries) = (beat.recovered_at(), beat.era());
+        let heartbeat = &store.database.heartbeat;
+        let (recovered_at, n_recoveries) = (heartbeat.recovered_at(), heartbeat.era());
         let server = store.server_of(&request.key.sequence)?;
         let redis_key = store.key_of(&request.key, n_recoveries).await?;
         let settings = &store.database.settings;
@@ -116,7 +116,7 @@ impl<'a> StrictReservation<'a> {
     /// Tries until there are numbers or a reason why there are none.
     pub(crate) async fn run(mut self) -> Result<Reserved, StoreError> {
         for _attempt in 0..self.store.database.settings.attempts.max(1) {
-            self.request.course.count_attempt();
+            self.request.progress.count_attempt();
             match self.attempt().await? {
                 StepOutcome::Done(reserved) => return Ok(*reserved),
                 StepOutcome::Again => {}
@@ -267,8 +267,8 @@ impl<'a> StrictReservation<'a> {
         let is_behind = there.window > looked.window.number
             || set_aside_to.is_none_or(|to| to > looked.known.seen.next_value);
         if is_behind && !faults::is(Fault::NoWentBackChecks) {
-            let beat = &self.store.database.beat;
-            beat.note_name_went_back(&self.request.key.sequence);
+            let heartbeat = &self.store.database.heartbeat;
+            heartbeat.note_name_went_back(&self.request.key.sequence);
             return Err(StoreError::WentBack);
         }
         Ok(())
@@ -425,7 +425,7 @@ impl<'a> StrictReservation<'a> {
     pub(crate) fn row(&self) -> Result<GuardedCounter, StoreError> {
         Ok(GuardedCounter {
             key: self.request.key.clone(),
-            witness: self.store.database.beat.witness()?,
+            guard: self.store.database.heartbeat.guard()?,
         })
     }
 

@@ -21,9 +21,9 @@ impl Reservation<'_> {
     pub(crate) async fn adopt(
         &mut self,
         known: &Resolved,
-        witness: &HeartbeatGuard,
+        guard: &HeartbeatGuard,
     ) -> Result<Option<Reserved>, AttemptError> {
-        if let Some(adopted) = self.settle_adoption(known, witness).await? {
+        if let Some(adopted) = self.settle_adoption(known, guard).await? {
             return Ok(Some(adopted));
         }
         while let Some(from) = self.adopt_from {
@@ -52,7 +52,7 @@ impl Reservation<'_> {
                 continue;
             };
             self.adopt_from = Some(rest.end());
-            if self.mark(row.id, rest, witness).await? {
+            if self.mark(row.id, rest, guard).await? {
                 let adopted = self.reserved(known.clone(), known.seen, rest, None);
                 return Ok(Some(adopted));
             }
@@ -65,9 +65,9 @@ impl Reservation<'_> {
         &mut self,
         id: Uuid,
         rest: Block,
-        witness: &HeartbeatGuard,
+        guard: &HeartbeatGuard,
     ) -> Result<bool, AttemptError> {
-        let borne_out = witness.clone();
+        let borne_out = guard.clone();
         let adopting = self
             .database
             .connection
@@ -93,12 +93,12 @@ impl Reservation<'_> {
     async fn settle_adoption(
         &mut self,
         known: &Resolved,
-        witness: &HeartbeatGuard,
+        guard: &HeartbeatGuard,
     ) -> Result<Option<Reserved>, AttemptError> {
         let (Some(from), Some((id, rest))) = (self.request.adopt_from, self.doubt.adoption) else {
             return Ok(None);
         };
-        let is_ours = self.mark(id, rest, witness).await?;
+        let is_ours = self.mark(id, rest, guard).await?;
         // Lower numbers than were issued since would be out of order.
         if is_ours && rest.first() >= from && rest.last() >= known.floor {
             return Ok(Some(self.reserved(known.clone(), known.seen, rest, None)));
@@ -129,14 +129,14 @@ async fn lowest_returned(
 async fn mark_adopted(
     database: DatabaseConnection,
     id: Uuid,
-    witness: HeartbeatGuard,
+    guard: HeartbeatGuard,
 ) -> Result<bool, DbErr> {
     let adopted = block::Entity::update_many()
         .col_expr(block::Column::Fate, Expr::val("adopted"))
         .filter(block::Column::Id.eq(id))
         .filter(block::Column::Fate.eq("returned"))
         // In a store that went back it may have been adopted, and issued, already.
-        .filter(witness.holds())
+        .filter(guard.holds())
         .exec(&database)
         .await?;
     Ok(adopted.rows_affected == 1)

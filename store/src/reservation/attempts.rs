@@ -48,7 +48,7 @@ const TARGET: &str = "odometer::store::reservation";
 pub(crate) struct Reservation<'a> {
     pub(crate) database: &'a Database,
     pub(crate) request: ReserveRequest,
-    pub(crate) guide: StripeConstraints,
+    pub(crate) constraints: StripeConstraints,
     /// The counter that is asked for.
     pub(crate) counter: CounterKey,
     pub(crate) until: Instant,
@@ -80,9 +80,9 @@ impl<'a> Reservation<'a> {
             adopt_from: request.adopt_from,
             n_conflicts: 0,
             is_shared: false,
-            doubt: database.doubts.take(&request.key),
+            doubt: database.uncertain_writes.take(&request.key),
             counter: one_row::counter_of(&request.key),
-            guide: StripeConstraints::default(),
+            constraints: StripeConstraints::default(),
             strict: StrictIn::Row,
             window: counter::WindowRow::default(),
             recovered_at: None,
@@ -102,7 +102,10 @@ impl<'a> Reservation<'a> {
         let outcome = self.looks().await;
         // It is for the next reservation to find out.
         let doubt = std::mem::take(&mut self.doubt);
-        let lost = self.database.doubts.keep(&self.request.key, doubt);
+        let lost = self
+            .database
+            .uncertain_writes
+            .keep(&self.request.key, doubt);
         self.abandon(lost.most());
         outcome
     }
@@ -112,9 +115,9 @@ impl<'a> Reservation<'a> {
             if self.database.health() != Health::Up {
                 return Err(StoreError::Unavailable);
             }
-            let witness = self.database.beat.witness()?;
+            let guard = self.database.heartbeat.guard()?;
             self.known = None;
-            match self.read(&witness).await {
+            match self.read(&guard).await {
                 Ok(()) => {}
                 Err(AttemptError::Told(error)) => return Err(error),
                 Err(AttemptError::Failed(failure)) => self.survive(&failure)?,
@@ -135,11 +138,11 @@ impl<'a> Reservation<'a> {
     }
 
     /// The same, as one of several databases.
-    pub(crate) fn guided(mut self, guide: StripeConstraints) -> Self {
-        self.until = guide
+    pub(crate) fn guided(mut self, constraints: StripeConstraints) -> Self {
+        self.until = constraints
             .until
             .map_or(self.until, |until| until.min(self.until));
-        self.guide = guide;
+        self.constraints = constraints;
         self
     }
 
@@ -152,7 +155,9 @@ impl<'a> Reservation<'a> {
             // Nobody reads that counter again.
             doubt
         } else {
-            self.database.doubts.keep(&self.request.key, doubt)
+            self.database
+                .uncertain_writes
+                .keep(&self.request.key, doubt)
         };
         self.abandon(lost.most());
         outcome
@@ -163,10 +168,10 @@ impl<'a> Reservation<'a> {
             if self.database.health() != Health::Up {
                 return Err(StoreError::Unavailable);
             }
-            let witness = self.database.beat.witness()?;
-            self.recovered_at = witness.recovered_at();
-            self.request.course.count_attempt();
-            match self.attempt(&witness).await {
+            let guard = self.database.heartbeat.guard()?;
+            self.recovered_at = guard.recovered_at();
+            self.request.progress.count_attempt();
+            match self.attempt(&guard).await {
                 Ok(Some(reserved)) => return Ok(reserved),
                 Ok(None) => {}
                 Err(AttemptError::Told(error)) => return Err(error),
@@ -182,15 +187,12 @@ impl<'a> Reservation<'a> {
     }
 
     /// One look and one write; `None` when another one was faster.
-    async fn attempt(
-        &mut self,
-        witness: &HeartbeatGuard,
-    ) -> Result<Option<Reserved>, AttemptError> {
+    async fn attempt(&mut self, guard: &HeartbeatGuard) -> Result<Option<Reserved>, AttemptError> {
         self.reset_one_row().await?;
         // Nothing is adopted on the strength of what is only remembered.
         if self.must_look_first() || (self.adopt_from.is_some() && self.known_is_old()) {
             self.known = None;
-            self.read(witness).await?;
+            self.read(guard).await?;
         }
         let Some(known) = self.known.clone() else {
             return Ok(None);
@@ -198,9 +200,9 @@ impl<'a> Reservation<'a> {
         self.check_order(&known)?;
         if known.definition.order == Order::Strict {
             self.check_window(&known)?;
-            return Box::pin(self.add(witness, known)).await;
+            return Box::pin(self.add(guard, known)).await;
         }
-        if let Some(adopted) = self.adopt(&known, witness).await? {
+        if let Some(adopted) = self.adopt(&known, guard).await? {
             return Ok(Some(adopted));
         }
         let (first, left, step) = self.place(&known);
@@ -217,7 +219,7 @@ impl<'a> Reservation<'a> {
         };
         let block = Block::new(first, granted.count, step)
             .map_err(|error| AttemptError::Told(StoreError::Broken(error.to_string())))?;
-        self.raise(witness, known, block, granted.why).await
+        self.raise(guard, known, block, granted.why).await
     }
 
     /// Whether what is known was remembered, not read in this reservation.
@@ -227,8 +229,8 @@ impl<'a> Reservation<'a> {
 
     /// Reads definition and counter, creating both for a name never seen, and the counter for a
     /// period never seen.
-    pub(crate) async fn read(&mut self, witness: &HeartbeatGuard) -> Result<(), AttemptError> {
-        let (key, borne_out) = (self.counter.clone(), witness.clone());
+    pub(crate) async fn read(&mut self, guard: &HeartbeatGuard) -> Result<(), AttemptError> {
+        let (key, borne_out) = (self.counter.clone(), guard.clone());
         let look = self
             .database
             .connection
@@ -237,14 +239,14 @@ impl<'a> Reservation<'a> {
             })
             .await
             .map_err(AttemptError::Failed)?;
-        if !witness.is_satisfied_by(look.beat) {
-            return Err(AttemptError::Told(self.contradicted(witness)));
+        if !guard.is_satisfied_by(look.heartbeat) {
+            return Err(AttemptError::Told(self.contradicted(guard)));
         }
         let Some(standing) = look.standing else {
-            return self.create(witness).await;
+            return self.create(guard).await;
         };
         standing.check_here().map_err(AttemptError::Told)?;
-        if let Some(agreed) = &self.guide.agreed {
+        if let Some(agreed) = &self.constraints.agreed {
             agreed.check(&standing).map_err(AttemptError::Told)?;
         }
         if standing.state != LIVE {
@@ -268,7 +270,7 @@ impl<'a> Reservation<'a> {
             return Err(AttemptError::Told(StoreError::HasPeriods(Box::new(known))));
         }
         let Some(counter) = counter else {
-            return self.create_counter(witness, &definition).await;
+            return self.create_counter(guard, &definition).await;
         };
         self.stored_rate = Some(counter.rate);
         self.window = counter.window;
@@ -303,14 +305,14 @@ impl<'a> Reservation<'a> {
     /// This name went back, as far as can be told from here.
     pub(crate) fn went_back(&self) -> StoreError {
         self.database
-            .beat
+            .heartbeat
             .note_name_went_back(&self.request.key.sequence);
         StoreError::WentBack
     }
 
     /// All names went back.
-    pub(crate) fn contradicted(&self, witness: &HeartbeatGuard) -> StoreError {
-        self.database.beat.contradicted(witness);
+    pub(crate) fn contradicted(&self, guard: &HeartbeatGuard) -> StoreError {
+        self.database.heartbeat.contradicted(guard);
         // It may be recovered already.
         self.database.connection.refresh.notify_one();
         StoreError::WentBack
@@ -385,7 +387,7 @@ impl<'a> Reservation<'a> {
             failure.cause(),
             Cause::Broken(_) | Cause::Internal(_) | Cause::Silent
         );
-        if self.guide.gives_way && is_lost {
+        if self.constraints.gives_way && is_lost {
             return Err(StoreError::Unavailable);
         }
         survive(&self.request.key.sequence, failure)

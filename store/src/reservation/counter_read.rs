@@ -21,17 +21,17 @@ use sea_orm::FromQueryResult;
 #[derive(Clone, Debug)]
 pub(crate) struct CounterRead {
     /// `None` where the row is gone.
-    pub(crate) beat: Option<i64>,
+    pub(crate) heartbeat: Option<i64>,
     /// `None` where there is no sequence of that name.
     pub(crate) standing: Option<CatalogEntry>,
 }
 
 pub(crate) async fn look(
     database: DatabaseConnection,
-    witness: HeartbeatGuard,
+    guard: HeartbeatGuard,
     key: CounterKey,
 ) -> Result<CounterRead, DbErr> {
-    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(witness.holder());
+    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(guard.holder());
     let of_the_name =
         Expr::col((sequence::Entity, sequence::Column::Name)).eq(key.sequence.as_str());
     let query = catalog::standings()
@@ -53,7 +53,7 @@ pub(crate) async fn look(
     let definition: Option<String> = row.try_get("", "definition")?;
     let standing = definition.map(|_there| CatalogEntry::from_query_result(&row, ""));
     Ok(CounterRead {
-        beat: row.try_get("", "beat")?,
+        heartbeat: row.try_get("", "beat")?,
         standing: standing.transpose()?,
     })
 }

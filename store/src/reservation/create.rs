@@ -28,14 +28,14 @@ impl Reservation<'_> {
     /// A live sequence is there and the counter is not.
     pub(crate) async fn create_counter(
         &mut self,
-        witness: &HeartbeatGuard,
+        guard: &HeartbeatGuard,
         definition: &Definition,
     ) -> Result<(), AttemptError> {
         if self.request.key.period.is_none() {
             return Err(AttemptError::Told(self.without_counter()));
         }
         self.check_unborn()?;
-        self.create_period(witness, definition).await
+        self.create_period(guard, definition).await
     }
 
     /// Which is never begun anew.
@@ -49,7 +49,7 @@ impl Reservation<'_> {
     /// What was seen and is gone may be born again after a recovery only, above all that was seen.
     fn check_unborn(&self) -> Result<(), AttemptError> {
         let may_be_born = self.request.last_seen.is_none()
-            || self.database.beat.has_recovered()
+            || self.database.heartbeat.has_recovered()
             || faults::is(Fault::NoWentBackChecks);
         if may_be_born {
             Ok(())
@@ -59,8 +59,8 @@ impl Reservation<'_> {
     }
 
     /// Makes a name never seen, as its template says.
-    pub(crate) async fn create(&mut self, witness: &HeartbeatGuard) -> Result<(), AttemptError> {
-        if self.guide.agreed.is_some() {
+    pub(crate) async fn create(&mut self, guard: &HeartbeatGuard) -> Result<(), AttemptError> {
+        if self.constraints.agreed.is_some() {
             // The others have it, and it is copied from them.
             return Err(AttemptError::Told(StoreError::Behind));
         }
@@ -73,7 +73,7 @@ impl Reservation<'_> {
             .map_err(|error| AttemptError::Told(StoreError::Definition(error)))?;
         self.database.admit_one_more(self.until).await?;
         let key = &self.request.key;
-        let (name, borne_out) = (key.sequence.clone(), witness.clone());
+        let (name, borne_out) = (key.sequence.clone(), guard.clone());
         // What was seen of a period is asked of the period's birth.
         let last_seen = self.request.last_seen.filter(|_| key.period.is_none());
         let above = last_seen.map_or(0, |seen| seen.next_value);
@@ -86,7 +86,7 @@ impl Reservation<'_> {
             })
             .await;
         match birth {
-            Ok(Creation::Contradicted) => Err(AttemptError::Told(self.contradicted(witness))),
+            Ok(Creation::Contradicted) => Err(AttemptError::Told(self.contradicted(guard))),
             Ok(Creation::TooLow) => Err(AttemptError::Told(self.went_back())),
             Ok(Creation::Born) => {
                 self.database.metrics.sequences_created.increment(1);
@@ -95,7 +95,7 @@ impl Reservation<'_> {
                     sequence = self.request.key.sequence.as_str(),
                     "a sequence was created"
                 );
-                Box::pin(self.read(witness)).await
+                Box::pin(self.read(guard)).await
             }
             // Another replica was faster: the next attempt reads its row like any other.
             Err(StatementFailure::NotCommitted(Cause::Duplicate)) => Ok(()),

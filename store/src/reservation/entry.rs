@@ -41,19 +41,22 @@ impl Database {
     {
         let (answer, receiver) = oneshot::channel();
         let database = Arc::clone(self);
-        let call = request.course.call();
+        let call = request.progress.call();
         let reserving = async move {
             let started = Instant::now();
             let turn = database.turn_ahead(&request).await;
-            let flight = ReservationGauge::enter(&database);
+            let strict = ReservationGauge::enter(&database);
             let outcome = work(request).await;
-            drop((flight, turn));
+            drop((strict, turn));
             database
                 .metrics
                 .reservation_duration
                 .record(started.elapsed().as_secs_f64());
-            let (beat, metrics) = (Arc::clone(&database.beat), Arc::clone(&database.metrics));
-            let outcome = outcome.map(|reserved| Unpublished::new(reserved, beat, metrics));
+            let (heartbeat, metrics) = (
+                Arc::clone(&database.heartbeat),
+                Arc::clone(&database.metrics),
+            );
+            let outcome = outcome.map(|reserved| Unpublished::new(reserved, heartbeat, metrics));
             // Dropped with a block in it, the outcome counts the block as abandoned.
             let _gone = answer.send(outcome);
         };
@@ -65,10 +68,13 @@ impl Database {
     pub(crate) async fn reserve_guided(
         &self,
         request: ReserveRequest,
-        guide: StripeConstraints,
+        constraints: StripeConstraints,
     ) -> Result<Reserved, StoreError> {
         let _flight = ReservationGauge::enter(self);
-        Reservation::new(self, request).guided(guide).run().await
+        Reservation::new(self, request)
+            .guided(constraints)
+            .run()
+            .await
     }
 
     /// Waits for a turn where nobody waits for the numbers, until somebody does.
@@ -80,7 +86,7 @@ impl Database {
             turn = self.ahead.acquire() => turn.ok(),
             () = request.urgency.notified() => None,
         };
-        request.course.turn();
+        request.progress.turn();
         turn
     }
 }

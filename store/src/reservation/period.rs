@@ -82,7 +82,7 @@ impl Reservation<'_> {
     /// The first reservation of a period makes its counter.
     pub(crate) async fn create_period(
         &mut self,
-        witness: &HeartbeatGuard,
+        guard: &HeartbeatGuard,
         definition: &Definition,
     ) -> Result<(), AttemptError> {
         let most_keys = self.database.settings.keyed_periods;
@@ -91,7 +91,7 @@ impl Reservation<'_> {
             above: self.request.last_seen.map_or(0, |seen| seen.next_value),
             most_keys: (definition.period == PeriodKind::Keyed).then_some(most_keys),
             stripe: self.database.stripe,
-            witness: witness.clone(),
+            guard: guard.clone(),
         };
         let born = self
             .database
@@ -99,7 +99,7 @@ impl Reservation<'_> {
             .run(self.until, |database| birth.run(database))
             .await;
         match born {
-            Ok(PeriodCreated::Contradicted) => Err(AttemptError::Told(self.contradicted(witness))),
+            Ok(PeriodCreated::Contradicted) => Err(AttemptError::Told(self.contradicted(guard))),
             Ok(PeriodCreated::TooLow) => Err(AttemptError::Told(self.went_back())),
             Ok(PeriodCreated::TooMany { limit }) => {
                 Err(AttemptError::Told(StoreError::TooManyPeriods { limit }))
@@ -115,7 +115,7 @@ impl Reservation<'_> {
                     period = self.request.key.period.as_str(),
                     "a period begins"
                 );
-                Box::pin(self.read(witness)).await
+                Box::pin(self.read(guard)).await
             }
             // The sequence was changed, or another replica was faster: what there is now is read.
             Ok(PeriodCreated::Refused) | Err(StatementFailure::NotCommitted(Cause::Duplicate)) => {
@@ -134,7 +134,7 @@ struct PeriodCreation {
     /// Keys that a sequence may have; `None` where its periods are the calendar's.
     most_keys: Option<u64>,
     stripe: Stripe,
-    witness: HeartbeatGuard,
+    guard: HeartbeatGuard,
 }
 
 /// What became of it.
@@ -176,11 +176,11 @@ impl PeriodCreation {
             Ok(definition) => definition,
             Err(error) => return Ok(PeriodCreated::Unreadable(error.to_string())),
         };
-        let Some(ground) = CreationBaseline::hold(transaction, &self.witness).await? else {
+        let Some(baseline) = CreationBaseline::hold(transaction, &self.guard).await? else {
             return Ok(PeriodCreated::Contradicted);
         };
         let counted = self.stripe.view(&definition);
-        let first = ground.first_in(&counted, &self.key.period);
+        let first = baseline.first_in(&counted, &self.key.period);
         if first < self.above && !faults::is(Fault::NoWentBackChecks) {
             return Ok(PeriodCreated::TooLow);
         }
@@ -197,8 +197,8 @@ impl PeriodCreation {
         {
             return Ok(PeriodCreated::TooMany { limit });
         }
-        let newborn = NewCounter::at(first, &definition, self.stripe, ground);
-        if insert(transaction, &self.key, newborn).await? {
+        let new_counter = NewCounter::at(first, &definition, self.stripe, baseline);
+        if insert(transaction, &self.key, new_counter).await? {
             if definition.exhausted(first) && !self.stripe.view(&definition).is_empty() {
                 tracing::warn!(
                     target: TARGET,

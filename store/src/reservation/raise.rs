@@ -28,7 +28,10 @@ impl Reservation<'_> {
     pub(crate) fn place(&self, known: &Resolved) -> (i64, u64, i64) {
         let counted = self.database.stripe.view(&known.definition);
         let seen = known.seen.next_value;
-        let caught_up = self.guide.level.and_then(|level| counted.first_from(level));
+        let caught_up = self
+            .constraints
+            .level
+            .and_then(|level| counted.first_from(level));
         // What is left of a database that lags behind is given all the same.
         let first = caught_up
             .filter(|first| *first > seen && !counted.exhausted(*first))
@@ -84,12 +87,12 @@ impl Reservation<'_> {
     /// The conditional update: exactly one row, or it did not happen.
     pub(crate) async fn raise(
         &mut self,
-        witness: &HeartbeatGuard,
+        guard: &HeartbeatGuard,
         known: Resolved,
         block: Block,
         why: Why,
     ) -> Result<Option<Reserved>, AttemptError> {
-        let (key, borne_out) = (self.counter.clone(), witness.clone());
+        let (key, borne_out) = (self.counter.clone(), guard.clone());
         let stripe_count = self.database.stripe_count();
         let seen = known.seen;
         let rate = match &self.request.want {
@@ -132,7 +135,7 @@ impl Reservation<'_> {
             Err(failure) => {
                 self.count_failed_write(&failure);
                 if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
-                    self.suspect(seen, block);
+                    self.uncertain_write(seen, block);
                 }
                 self.known = None;
                 Err(AttemptError::Failed(failure))
@@ -145,7 +148,7 @@ async fn conditional_update(
     database: DatabaseConnection,
     key: CounterKey,
     stripe_count: i32,
-    witness: HeartbeatGuard,
+    guard: HeartbeatGuard,
     seen: SeenCounter,
     next_value: i64,
     rate: Option<f64>,
@@ -160,7 +163,7 @@ async fn conditional_update(
         .filter(counter::Column::Period.eq(key.period.as_str()))
         .filter(counter::Column::StripeCount.eq(stripe_count))
         // What is remembered may be what an older state of the store holds, too.
-        .filter(witness.holds());
+        .filter(guard.holds());
     if let Some(rate) = rate {
         update = update.col_expr(counter::Column::Rate, Expr::val(rate));
     }

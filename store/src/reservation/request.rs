@@ -43,7 +43,7 @@ pub struct ReserveRequest {
     pub template: Option<Arc<Definition>>,
     /// Rung when somebody waits for what was asked for ahead of time.
     pub urgency: Arc<Notify>,
-    pub course: Arc<ReservationProgress>,
+    pub progress: Arc<ReservationProgress>,
 }
 
 /// How many numbers are wanted.
@@ -122,15 +122,19 @@ impl Reserved {
 pub struct Unpublished {
     reserved: Option<Reserved>,
     /// Of the database that gave it.
-    beat: Arc<Heartbeat>,
+    heartbeat: Arc<Heartbeat>,
     metrics: Arc<Metrics>,
 }
 
 impl Unpublished {
-    pub(crate) fn new(reserved: Reserved, beat: Arc<Heartbeat>, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        reserved: Reserved,
+        heartbeat: Arc<Heartbeat>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             reserved: Some(reserved),
-            beat,
+            heartbeat,
             metrics,
         }
     }
@@ -168,7 +172,7 @@ impl Unpublished {
     /// numbers before they were lost.
     fn was_recovered_since(&self) -> bool {
         let reserved = self.reserved.as_ref();
-        reserved.is_some_and(|reserved| reserved.recovered_at != self.beat.recovered_at())
+        reserved.is_some_and(|reserved| reserved.recovered_at != self.heartbeat.recovered_at())
             && !faults::is(Fault::RecoveryKeepsMemory)
     }
 
@@ -200,8 +204,8 @@ impl Unpublished {
             recovered_at: None,
             more_to_adopt: false,
         };
-        let beat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
-        Self::new(reserved, Arc::new(beat), metrics)
+        let heartbeat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        Self::new(reserved, Arc::new(heartbeat), metrics)
     }
 }
 

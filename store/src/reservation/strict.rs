@@ -105,7 +105,7 @@ impl Reservation<'_> {
     /// One guarded add; `None` where what it was guarded by holds no longer.
     pub(crate) async fn add(
         &mut self,
-        witness: &HeartbeatGuard,
+        guard: &HeartbeatGuard,
         known: Resolved,
     ) -> Result<Option<Reserved>, AttemptError> {
         let definition = &known.definition;
@@ -117,11 +117,11 @@ impl Reservation<'_> {
         let expected = Block::new(known.seen.next_value, count, definition.step)
             .map_err(|error| broken(error.to_string()))?;
         if faults::is(Fault::NoConditions) {
-            return self.raise(witness, known, expected, Why::Waiting).await;
+            return self.raise(guard, known, expected, Why::Waiting).await;
         }
         let add = Add {
             key: self.request.key.clone(),
-            witness: witness.clone(),
+            guard: guard.clone(),
             revision: known.revision,
             seen: known.seen,
             length: expected.end().saturating_sub(expected.first()),
@@ -175,7 +175,7 @@ impl Reservation<'_> {
 /// `next_value` rises by `length`, wherever it is.
 struct Add {
     key: CounterKey,
-    witness: HeartbeatGuard,
+    guard: HeartbeatGuard,
     /// Raised by each change: the definition that is known here is the one that counts.
     revision: i64,
     /// The counter was never below.
@@ -211,7 +211,7 @@ impl Add {
             // what is above it comes later.
             .filter(counter::Column::WindowOpen.eq(false))
             .filter(counter::Column::NextValue.lte(self.end.saturating_sub(self.length)))
-            .filter(self.witness.holds());
+            .filter(self.guard.holds());
         // Other replicas may still step in a window that was closed.
         if !faults::is(Fault::NoLease) {
             update = update.filter(leases_are_over(backend));

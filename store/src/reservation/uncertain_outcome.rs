@@ -14,9 +14,9 @@ const TARGET: &str = "odometer::store::reservation::suspect";
 
 impl Reservation<'_> {
     /// Notes a write whose outcome was not told.
-    pub(crate) fn suspect(&mut self, seen: SeenCounter, block: Block) {
+    pub(crate) fn uncertain_write(&mut self, seen: SeenCounter, block: Block) {
         match &mut self.doubt.write {
-            Some(suspect) if suspect.seen == seen => suspect.add(block),
+            Some(uncertain_write) if uncertain_write.seen == seen => uncertain_write.add(block),
             earlier => {
                 let lost = earlier.replace(UncertainWrite::new(seen, block));
                 self.abandon(lost.map_or(0, |lost| lost.most()));

@@ -145,53 +145,53 @@ mod tests {
         }
     }
 
-    fn suspect(ends: &[i64]) -> UncertainWrite {
+    fn uncertain_write(ends: &[i64]) -> UncertainWrite {
         let block = |end: i64| Block::new(100, u64::try_from((end - 100) / 5).unwrap(), 5).unwrap();
-        let mut suspect = UncertainWrite::new(seen(100, 7), block(ends[0]));
+        let mut uncertain_write = UncertainWrite::new(seen(100, 7), block(ends[0]));
         for end in &ends[1..] {
-            suspect.add(block(*end));
+            uncertain_write.add(block(*end));
         }
-        suspect
+        uncertain_write
     }
 
     #[test]
     fn a_counter_that_did_not_move_leaves_it_open() {
-        assert_eq!(suspect(&[150]).lost(seen(100, 7)), None);
+        assert_eq!(uncertain_write(&[150]).lost(seen(100, 7)), None);
     }
 
     #[test]
     fn the_write_that_held_is_told_by_its_end() {
-        assert_eq!(suspect(&[150, 200]).lost(seen(150, 8)), Some(10));
-        assert_eq!(suspect(&[150, 200]).lost(seen(200, 8)), Some(20));
+        assert_eq!(uncertain_write(&[150, 200]).lost(seen(150, 8)), Some(10));
+        assert_eq!(uncertain_write(&[150, 200]).lost(seen(200, 8)), Some(20));
     }
 
     #[test]
     fn another_one_s_write_lost_nothing_of_ours() {
-        assert_eq!(suspect(&[150, 200]).lost(seen(175, 8)), Some(0));
-        assert_eq!(suspect(&[150]).lost(seen(100, 8)), Some(0));
+        assert_eq!(uncertain_write(&[150, 200]).lost(seen(175, 8)), Some(0));
+        assert_eq!(uncertain_write(&[150]).lost(seen(100, 8)), Some(0));
     }
 
     #[test]
     fn after_several_writes_it_is_the_most_that_fits_below_the_mark() {
-        assert_eq!(suspect(&[150, 200]).lost(seen(180, 9)), Some(10));
-        assert_eq!(suspect(&[150, 200]).lost(seen(900, 12)), Some(20));
-        assert_eq!(suspect(&[150]).lost(seen(120, 9)), Some(0));
+        assert_eq!(uncertain_write(&[150, 200]).lost(seen(180, 9)), Some(10));
+        assert_eq!(uncertain_write(&[150, 200]).lost(seen(900, 12)), Some(20));
+        assert_eq!(uncertain_write(&[150]).lost(seen(120, 9)), Some(0));
     }
 
     #[test]
     fn a_doubt_is_kept_for_the_next_reservation_only() {
-        let doubts = UncertainWrites::default();
+        let uncertain_writes = UncertainWrites::default();
         let key = CounterKey::whole(SequenceName::parse("orders").unwrap());
         let doubt = UncertainCounter {
-            write: Some(suspect(&[150])),
+            write: Some(uncertain_write(&[150])),
             adoption: None,
         };
-        assert_eq!(doubts.keep(&key, doubt.clone()).most(), 0);
+        assert_eq!(uncertain_writes.keep(&key, doubt.clone()).most(), 0);
         // What cannot be kept besides is lost at once.
-        assert_eq!(doubts.keep(&key, doubt.clone()).most(), 10);
-        assert_eq!(doubts.take(&key).most(), 10);
-        assert_eq!(doubts.take(&key).most(), 0);
-        doubts.keep(&key, doubt);
-        assert_eq!(doubts.end(), 10);
+        assert_eq!(uncertain_writes.keep(&key, doubt.clone()).most(), 10);
+        assert_eq!(uncertain_writes.take(&key).most(), 10);
+        assert_eq!(uncertain_writes.take(&key).most(), 0);
+        uncertain_writes.keep(&key, doubt);
+        assert_eq!(uncertain_writes.end(), 10);
     }
 }

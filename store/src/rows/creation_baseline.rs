@@ -42,9 +42,9 @@ impl CreationBaseline {
     /// the birth; `None` where the witness is contradicted.
     pub(crate) async fn hold(
         transaction: &DatabaseTransaction,
-        witness: &HeartbeatGuard,
+        guard: &HeartbeatGuard,
     ) -> Result<Option<Self>, DbErr> {
-        Self::read_where(transaction, Some(witness.holds())).await
+        Self::read_where(transaction, Some(guard.holds())).await
     }
 
     /// For a transaction that has changed `meta`'s row, and thereby holds it.

@@ -37,12 +37,12 @@ impl NewCounter {
         first: i64,
         definition: &Definition,
         stripe: Stripe,
-        ground: CreationBaseline,
+        baseline: CreationBaseline,
     ) -> Self {
         Self {
             next_value: first,
             floor: definition.start,
-            version: ground.version(),
+            version: baseline.version(),
             stripe_count: i32::from(stripe.n()),
         }
     }
@@ -108,22 +108,22 @@ pub(crate) async fn n_others(
 pub(crate) async fn insert(
     transaction: &DatabaseTransaction,
     key: &CounterKey,
-    newborn: NewCounter,
+    new_counter: NewCounter,
 ) -> Result<bool, DbErr> {
     let period = key.period.as_str();
     let row = Query::select()
         .column(sequence::Column::Name)
         .expr(Expr::val(period))
-        .expr(Expr::val(newborn.next_value))
-        .expr(Expr::val(newborn.floor))
+        .expr(Expr::val(new_counter.next_value))
+        .expr(Expr::val(new_counter.floor))
         .expr(Expr::val(LIVE))
         .expr(Expr::val(0.0_f64))
-        .expr(Expr::val(newborn.stripe_count))
-        .expr(Expr::val(newborn.version))
+        .expr(Expr::val(new_counter.stripe_count))
+        .expr(Expr::val(new_counter.version))
         .expr(Expr::val(false))
         .expr(Expr::val(0_i64))
-        .expr(Expr::val(newborn.version))
-        .expr(Expr::val(newborn.version))
+        .expr(Expr::val(new_counter.version))
+        .expr(Expr::val(new_counter.version))
         .from(sequence::Entity)
         .and_where(sequence::Column::Name.eq(key.sequence.as_str()))
         .and_where(sequence::Column::State.eq(LIVE))

@@ -115,7 +115,7 @@ impl Agreements {
     /// What was decided since the last recovery that was seen.
     fn by_name(&self) -> MappedMutexGuard<'_, HashMap<SequenceName, Agreed>> {
         let mut known = self.known.lock();
-        let n_recoveries = self.beats.iter().map(|beat| beat.era()).sum();
+        let n_recoveries = self.beats.iter().map(|heartbeat| heartbeat.era()).sum();
         if known.n_recoveries != n_recoveries {
             *known = RememberedAgreement {
                 n_recoveries,

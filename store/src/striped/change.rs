@@ -115,34 +115,34 @@ impl Striped {
             return Err(Stop::Told(missing(away)));
         }
         let until = Instant::now() + self.bounds.statement.timeout.mul_f64(HOLD_PART);
-        let mut legs = Vec::with_capacity(self.members.len());
+        let mut participants = Vec::with_capacity(self.members.len());
         let mut parts = Vec::with_capacity(self.members.len());
         for (k, member) in self.members.iter().enumerate() {
             if is_left_out(member) {
                 continue;
             }
             let change = self.change_in(k, name, act, condition)?;
-            let (leg, found) = open(member, change, until);
+            let (participant, found) = open(member, change, until);
             match tokio::time::timeout_at(until.into(), found).await {
                 Ok(Ok(Ok(part))) => {
-                    legs.push(leg);
+                    participants.push(participant);
                     parts.push(part);
                 }
                 Ok(Ok(Err(StoreError::WentBack))) => {
-                    member.database.beat.note_name_went_back(name);
+                    member.database.heartbeat.note_name_went_back(name);
                     member.database.connection.refresh.notify_one();
                     return Err(Stop::Told(StoreError::WentBack));
                 }
                 Ok(Ok(Err(error))) => return Err(Stop::Told(error)),
                 // It failed, or is silent: then it is not waited for any longer either.
-                Ok(Err(_)) | Err(_) => return Err(leg.why().await),
+                Ok(Err(_)) | Err(_) => return Err(participant.why().await),
             }
         }
         let decision = self
             .decide(name, act, condition, &parts)
             .map_err(Stop::Told)?;
         if decision.is_written {
-            self.carry_out(legs, &decision, until).await?;
+            self.carry_out(participants, &decision, until).await?;
         }
         Ok(Altered {
             before: decision.before,
@@ -163,9 +163,9 @@ impl Striped {
             sequence: name.clone(),
             period: act.period(),
         };
-        let witness = match member.database.beat.witness() {
+        let guard = match member.database.heartbeat.guard() {
             Ok(_) if act.is_dry_run() => None,
-            Ok(witness) => Some(witness),
+            Ok(guard) => Some(guard),
             Err(StoreError::Unavailable) => return Err(Stop::Told(missing(member))),
             Err(error) => return Err(Stop::Told(error)),
         };
@@ -176,15 +176,15 @@ impl Striped {
             condition,
             max_sequences: self.bounds.max_sequences,
             keyed_periods: self.bounds.keyed_periods,
-            witness,
-            last_seen: self.memory.spot(&key, k).seen,
+            guard,
+            last_seen: self.memory.view(&key, k).seen,
         })
     }
 
     /// Writes everywhere, and then commits everywhere.
     async fn carry_out(
         &self,
-        mut legs: Vec<Participant>,
+        mut participants: Vec<Participant>,
         decision: &Decision,
         until: Instant,
     ) -> Result<(), Stop> {
@@ -192,21 +192,21 @@ impl Striped {
             after: decision.after.clone(),
             removed_through: decision.removed_through.clone(),
         };
-        for leg in &mut legs {
-            if let Some(way) = leg.plan.take() {
+        for participant in &mut participants {
+            if let Some(way) = participant.plan.take() {
                 // Whether it was heard shows when it is not written.
                 let _gone = way.send(plan.clone());
             }
         }
-        if let Some(at) = first_unwritten(&mut legs, until).await {
-            let failed = legs.swap_remove(at);
+        if let Some(at) = first_unwritten(&mut participants, until).await {
+            let failed = participants.swap_remove(at);
             // The others are undone as they are dropped.
             return Err(failed.why().await);
         }
         let mut n_committed = 0;
         let mut doubt = None;
-        for leg in legs {
-            match leg.commit().await {
+        for participant in participants {
+            match participant.commit().await {
                 Ok(()) => n_committed += 1,
                 // The first one decides: nothing was committed, and nothing will be.
                 Err(StatementFailure::NotCommitted(cause))
@@ -314,20 +314,20 @@ fn open(
         });
         part.await
     });
-    let leg = Participant {
+    let participant = Participant {
         member: Arc::clone(member),
         task,
         plan: Some(plan),
         written: Some(writing),
         commit: Some(commit),
     };
-    (leg, finding)
+    (participant, finding)
 }
 
 /// The first that did not write what it should; waits for all.
-async fn first_unwritten(legs: &mut [Participant], until: Instant) -> Option<usize> {
-    for (at, leg) in legs.iter_mut().enumerate() {
-        let has_written = match leg.written.take() {
+async fn first_unwritten(participants: &mut [Participant], until: Instant) -> Option<usize> {
+    for (at, participant) in participants.iter_mut().enumerate() {
+        let has_written = match participant.written.take() {
             Some(writing) => {
                 let written = tokio::time::timeout_at(until.into(), writing).await;
                 written.is_ok_and(|written| written.is_ok())
@@ -342,7 +342,7 @@ async fn first_unwritten(legs: &mut [Participant], until: Instant) -> Option<usi
 }
 
 fn missing(member: &Member) -> StoreError {
-    if member.database.beat.has_gone_back() {
+    if member.database.heartbeat.has_gone_back() {
         return StoreError::WentBack;
     }
     StoreError::Incomplete {

@@ -36,7 +36,7 @@ impl Striped {
         let until = Instant::now() + self.bounds.deadline;
         let answers = self.ask_all(name, until).await;
         match verdict(&answers, self.members.len()) {
-            MajorityAnswer::Decided(found) | MajorityAnswer::Begun(found) => self.home(&found),
+            MajorityAnswer::Decided(found) | MajorityAnswer::Begun(found) => self.placement(&found),
             MajorityAnswer::Unborn => Ok(LocalPlacement::Nowhere),
             MajorityAnswer::Unknown if answers.went_back => Err(StoreError::WentBack),
             MajorityAnswer::Unknown => Err(StoreError::Unavailable),
@@ -54,8 +54,8 @@ impl Striped {
         for _round in 0..ROUNDS {
             let answers = self.ask_all(name, until).await;
             match verdict(&answers, self.members.len()) {
-                MajorityAnswer::Decided(found) => return self.home(&found),
-                MajorityAnswer::Begun(found) if !found.is_claim() => return self.home(&found),
+                MajorityAnswer::Decided(found) => return self.placement(&found),
+                MajorityAnswer::Begun(found) if !found.is_claim() => return self.placement(&found),
                 MajorityAnswer::Begun(found) => {
                     self.claim_in(name, &found.definition, &answers).await?;
                 }
@@ -89,7 +89,7 @@ impl Striped {
         Ok(())
     }
 
-    fn home(&self, found: &MemberEntry) -> Result<LocalPlacement, StoreError> {
-        claim::home(&found.standing, &self.member(found.k)?.database.identity)
+    fn placement(&self, found: &MemberEntry) -> Result<LocalPlacement, StoreError> {
+        claim::placement(&found.standing, &self.member(found.k)?.database.identity)
     }
 }

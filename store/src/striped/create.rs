@@ -160,15 +160,15 @@ impl Striped {
     ) -> Result<Option<MemberEntry>, StoreError> {
         let member = self.member(k)?;
         if !member.is_well() {
-            let went_back = member.database.beat.has_gone_back();
+            let went_back = member.database.heartbeat.has_gone_back();
             return Err(if went_back {
                 StoreError::WentBack
             } else {
                 StoreError::Unavailable
             });
         }
-        let witness = member.database.beat.witness()?;
-        let (key, borne_out) = (key.clone(), witness.clone());
+        let guard = member.database.heartbeat.guard()?;
+        let (key, borne_out) = (key.clone(), guard.clone());
         let until = until.min(Instant::now() + LOOK);
         let looking = member
             .database
@@ -183,8 +183,8 @@ impl Striped {
                 return Err(StoreError::Unavailable);
             }
         };
-        if !witness.is_satisfied_by(look.beat) {
-            member.database.beat.contradicted(&witness);
+        if !guard.is_satisfied_by(look.heartbeat) {
+            member.database.heartbeat.contradicted(&guard);
             return Err(StoreError::WentBack);
         }
         let Some(standing) = look.standing else {
@@ -260,20 +260,20 @@ impl Striped {
         let mut n_born = 0;
         for k in &answers.answered {
             let member = self.member(*k)?;
-            let Ok(witness) = member.database.beat.witness() else {
+            let Ok(guard) = member.database.heartbeat.guard() else {
                 continue;
             };
-            let above = self.memory.spot(&key, *k).seen;
+            let above = self.memory.view(&key, *k).seen;
             let above = above.map_or(0, |seen| seen.next_value);
             let (name, template) = (name.clone(), Arc::clone(template));
-            let (stripe, borne_out) = (member.database.stripe, witness.clone());
+            let (stripe, borne_out) = (member.database.stripe, guard.clone());
             let until = until.min(Instant::now() + LOOK);
             let bearing = member.database.connection.run(until, |database| {
                 creation::create(database, name, template, stripe, borne_out, above)
             });
             match bearing.await {
                 Ok(Creation::Born) => n_born += 1,
-                Ok(Creation::Contradicted) => member.database.beat.contradicted(&witness),
+                Ok(Creation::Contradicted) => member.database.heartbeat.contradicted(&guard),
                 Ok(Creation::TooLow) => return Err(StoreError::WentBack),
                 // Somebody else makes it, maybe in another way: what there is now is looked at.
                 Err(StatementFailure::NotCommitted(Cause::Duplicate | Cause::Contention)) => {
@@ -319,11 +319,11 @@ impl Striped {
 /// was ever reserved of one of its periods.
 async fn look_whole(
     database: DatabaseConnection,
-    witness: HeartbeatGuard,
+    guard: HeartbeatGuard,
     key: CounterKey,
 ) -> Result<(counter_read::CounterRead, bool), DbErr> {
     let whole = key.period.is_none().then(|| key.sequence.clone());
-    let look = counter_read::look(database.clone(), witness, key).await?;
+    let look = counter_read::look(database.clone(), guard, key).await?;
     let head = look.standing.as_ref().and_then(CatalogEntry::counter);
     let is_unused = head.is_some_and(|head| head.seen.version <= head.revision);
     let (Some(name), true) = (whole, is_unused) else {

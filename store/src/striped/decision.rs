@@ -125,7 +125,7 @@ impl Striped {
         let reached = parts.iter().map(|part| {
             let counted = part.stripe.view(&definition);
             part.stripe
-                .reached(&definition, part.ground.first(&counted))
+                .reached(&definition, part.baseline.first(&counted))
         });
         let next_value = reached.max().unwrap_or(definition.start);
         Ok(Decision {
@@ -319,7 +319,7 @@ mod tests {
             stripe: Stripe::new(k, 2).unwrap_or(Stripe::WHOLE),
             row: None,
             counter,
-            ground: CreationBaseline::default(),
+            baseline: CreationBaseline::default(),
             definitions_version: 0,
             n_sequences: 0,
         }

@@ -58,7 +58,7 @@ impl Member {
 
     /// Whether it answers, as far as its own monitor knows, and has not gone back.
     fn is_up(&self) -> bool {
-        self.database.health() == Health::Up && !self.database.beat.has_gone_back()
+        self.database.health() == Health::Up && !self.database.heartbeat.has_gone_back()
     }
 
     pub(crate) fn era(&self) -> u64 {

@@ -101,7 +101,7 @@ impl CounterMemory {
         known.unwrap_or_else(|| vec![CounterView::default(); self.n_databases])
     }
 
-    pub(crate) fn spot(&self, key: &CounterKey, k: usize) -> CounterView {
+    pub(crate) fn view(&self, key: &CounterKey, k: usize) -> CounterView {
         let counters = self.counters.lock();
         let known = counters.get(key);
         known
@@ -113,8 +113,8 @@ impl CounterMemory {
     pub(crate) fn change(&self, key: &CounterKey, k: usize, change: impl FnOnce(&mut CounterView)) {
         let mut counters = self.counters.lock();
         let remembered = self.remember(&mut counters, key);
-        if let Some(spot) = remembered.spots.get_mut(k) {
-            change(spot);
+        if let Some(view) = remembered.spots.get_mut(k) {
+            change(view);
         }
     }
 
@@ -122,14 +122,14 @@ impl CounterMemory {
     pub(crate) fn any_adopts(&self, key: &CounterKey) -> bool {
         let counters = self.counters.lock();
         let known = counters.get(key);
-        known.is_none_or(|known| known.spots.iter().any(|spot| spot.adopts))
+        known.is_none_or(|known| known.spots.iter().any(|view| view.adopts))
     }
 
     /// Returned blocks are looked for anew, wherever.
     pub(crate) fn look_for_returned(&self, key: &CounterKey) {
         if let Some(known) = self.counters.lock().get_mut(key) {
-            for spot in known.spots.iter_mut() {
-                spot.adopts = true;
+            for view in known.spots.iter_mut() {
+                view.adopts = true;
             }
         }
     }

@@ -193,7 +193,7 @@ impl Striped {
         let has_it = stripe.index_of(&newest.definition, value);
         let k = has_it.map_or(newest.k, usize::from);
         let mut trace = self.member(k)?.database.trace(key, value).await?;
-        let seen = self.memory.spot(key, k).seen;
+        let seen = self.memory.view(key, k).seen;
         let went_back = seen.is_some_and(|seen| {
             trace.seen.version < seen.version || trace.seen.next_value < seen.next_value
         });

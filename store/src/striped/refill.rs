@@ -102,13 +102,13 @@ impl Striped {
     ) -> oneshot::Receiver<Result<Unpublished, StoreError>> {
         let (answer, receiver) = oneshot::channel();
         let store = Arc::clone(self);
-        let call = request.course.call();
+        let call = request.progress.call();
         let reserving = async move {
             let started = Instant::now();
             let outcome = store.refill(request).await.and_then(|reserved| {
                 let member = store.member(usize::from(reserved.source.database))?;
-                let (beat, metrics) = (&member.database.beat, &store.metrics);
-                let block = Unpublished::new(reserved, Arc::clone(beat), Arc::clone(metrics));
+                let (heartbeat, metrics) = (&member.database.heartbeat, &store.metrics);
+                let block = Unpublished::new(reserved, Arc::clone(heartbeat), Arc::clone(metrics));
                 Ok(block)
             });
             let seconds = started.elapsed().as_secs_f64();
@@ -194,20 +194,20 @@ impl Striped {
         loop {
             n_turns += 1;
             let era = member.era();
-            let spot = self.memory.spot(&request.key, k);
-            let is_level = spot.caught_up_in == Some((era, agreed.version));
+            let view = self.memory.view(&request.key, k);
+            let is_level = view.caught_up_in == Some((era, agreed.version));
             // Another database may be slow to say it: that is not this one's time.
             let level = self
                 .catch_up_to(k, request, agreed, is_level, self.part_of(k, until))
                 .await?;
-            let guide = StripeConstraints {
+            let constraints = StripeConstraints {
                 agreed: Some(agreed.clone()),
                 level,
                 gives_way: self.has_others(k),
                 until: Some(self.part_of(k, until)),
             };
-            let asked = self.request_of(request, agreed, spot);
-            let error = match member.database.reserve_guided(asked, guide).await {
+            let asked = self.request_of(request, agreed, view);
+            let error = match member.database.reserve_guided(asked, constraints).await {
                 Ok(reserved) => return Ok(self.note(k, era, is_level, reserved)),
                 Err(error) => error,
             };
@@ -240,25 +240,25 @@ impl Striped {
         &self,
         request: &ReserveRequest,
         agreed: &Agreed,
-        spot: CounterView,
+        view: CounterView,
     ) -> ReserveRequest {
         let mut asked = request.clone();
         asked.template = None;
-        asked.last_seen = spot.seen;
+        asked.last_seen = view.seen;
         // Order is a trend here: only what a change forbids is not adopted.
         let floor = request.known.as_ref().map_or(i64::MIN, |known| known.floor);
-        asked.adopt_from = request.adopt_from.filter(|_| spot.adopts).map(|_| floor);
+        asked.adopt_from = request.adopt_from.filter(|_| view.adopts).map(|_| floor);
         if let Some(known) = &mut asked.known {
-            let is_current = spot.definition_version >= agreed.version;
-            let trusts = known.trusted && spot.trusted && is_current;
+            let is_current = view.definition_version >= agreed.version;
+            let trusts = known.trusted && view.trusted && is_current;
             *known = Resolved {
                 definition: Arc::clone(&agreed.definition),
                 definition_version: agreed.version,
-                seen: spot.seen.unwrap_or(SeenCounter {
+                seen: view.seen.unwrap_or(SeenCounter {
                     next_value: 0,
                     version: 0,
                 }),
-                revision: spot.revision,
+                revision: view.revision,
                 floor: known.floor,
                 trusted: trusts,
             };
@@ -320,9 +320,9 @@ impl Striped {
         let others = spots.iter().zip(&self.members).enumerate();
         others
             .filter(|(k, _)| Some(*k) != but)
-            .filter_map(|(_, (spot, member))| {
+            .filter_map(|(_, (view, member))| {
                 let stripe = member.database.identity.stripe;
-                Some(stripe.reached(definition, spot.seen?.next_value))
+                Some(stripe.reached(definition, view.seen?.next_value))
             })
             .max()
     }
@@ -333,8 +333,8 @@ impl Striped {
         let (key, version) = (&reserved.key, known.definition_version);
         let (seen, revision, trusted) = (known.seen, known.revision, known.trusted);
         let (more, is_adopted) = (reserved.more_to_adopt, reserved.adopted);
-        self.memory.change(key, k, |spot| {
-            *spot = CounterView {
+        self.memory.change(key, k, |view| {
+            *view = CounterView {
                 seen: Some(seen),
                 revision,
                 definition_version: version,
@@ -342,14 +342,14 @@ impl Striped {
                 adopts: more,
                 // What is adopted lies where it lies.
                 caught_up_in: if is_adopted && !was_level {
-                    spot.caught_up_in
+                    view.caught_up_in
                 } else {
                     Some((era, version))
                 },
             };
         });
-        let beat = self.members.get(k).map(|member| &member.database.beat);
-        if beat.is_some_and(|beat| beat.recovered_at() == reserved.recovered_at) {
+        let heartbeat = self.members.get(k).map(|member| &member.database.heartbeat);
+        if heartbeat.is_some_and(|heartbeat| heartbeat.recovered_at() == reserved.recovered_at) {
             self.agreements
                 .learn(&key.sequence, &known.definition, version);
         }

@@ -45,7 +45,7 @@ struct Repair {
     above: i64,
     /// Whether more than half of the databases hold it: then a row that is otherwise gives way.
     is_decided: bool,
-    witness: HeartbeatGuard,
+    guard: HeartbeatGuard,
 }
 
 /// What became of it.
@@ -96,9 +96,9 @@ impl Striped {
     ) -> Result<(), StoreError> {
         let member = self.member(k)?;
         let key = CounterKey::whole(name.clone());
-        let seen = self.memory.spot(&key, k).seen;
+        let seen = self.memory.view(&key, k).seen;
         let counter = found.standing.counter();
-        let witness = member.database.beat.witness()?;
+        let guard = member.database.heartbeat.guard()?;
         let mend = Repair {
             name: name.clone(),
             stripe: member.database.stripe,
@@ -110,7 +110,7 @@ impl Striped {
             floor: counter.map_or(found.definition.start, |counter| counter.floor),
             above: seen.map_or(0, |seen| seen.next_value),
             is_decided,
-            witness: witness.clone(),
+            guard: guard.clone(),
         };
         let until = until.min(Instant::now() + TIMEOUT);
         let mending = member
@@ -120,11 +120,11 @@ impl Striped {
         match mending.await {
             Ok(Repaired::Done) => Ok(()),
             Ok(Repaired::Contradicted) => {
-                member.database.beat.contradicted(&witness);
+                member.database.heartbeat.contradicted(&guard);
                 Err(StoreError::WentBack)
             }
             Ok(Repaired::TooLow) => {
-                member.database.beat.note_name_went_back(name);
+                member.database.heartbeat.note_name_went_back(name);
                 Err(StoreError::WentBack)
             }
             Ok(Repaired::MissingCounter) => Err(error::without_counter(name)),
@@ -151,11 +151,11 @@ impl Repair {
         if self.version > 0 {
             self.announce(transaction).await?;
         }
-        let Some(ground) = CreationBaseline::hold(transaction, &self.witness).await? else {
+        let Some(baseline) = CreationBaseline::hold(transaction, &self.guard).await? else {
             return Ok(Repaired::Contradicted);
         };
         match row {
-            None => self.insert(transaction, ground).await,
+            None => self.insert(transaction, baseline).await,
             Some(row) if self.is_decided => self.update(transaction, row).await,
             Some(_) => Ok(Repaired::Done),
         }
@@ -175,21 +175,21 @@ impl Repair {
     async fn insert(
         &self,
         transaction: &DatabaseTransaction,
-        ground: CreationBaseline,
+        baseline: CreationBaseline,
     ) -> Result<Repaired, DbErr> {
         let counted = self.stripe.view(&self.definition);
-        let first = ground.first(&counted);
+        let first = baseline.first(&counted);
         if first < self.above {
             return Ok(Repaired::TooLow);
         }
         self.row(self.version, &self.removed_through)
             .insert(transaction)
             .await?;
-        let mut newborn = NewCounter::at(first, &self.definition, self.stripe, ground);
-        newborn.floor = newborn.floor.max(self.floor);
-        let from_floor = counted.first_from(newborn.floor).unwrap_or(first);
-        newborn.next_value = newborn.next_value.max(from_floor);
-        newborn
+        let mut new_counter = NewCounter::at(first, &self.definition, self.stripe, baseline);
+        new_counter.floor = new_counter.floor.max(self.floor);
+        let from_floor = counted.first_from(new_counter.floor).unwrap_or(first);
+        new_counter.next_value = new_counter.next_value.max(from_floor);
+        new_counter
             .insert(transaction, &CounterKey::whole(self.name.clone()))
             .await?;
         Ok(Repaired::Done)

@@ -70,7 +70,10 @@ impl Striped {
         // All are looked at, so that it is the first of several that is complained of.
         let databases = join_all(connecting).await.into_iter();
         let databases = databases.collect::<Result<Vec<_>, _>>()?;
-        let beats = databases.iter().map(|it| Arc::clone(&it.beat)).collect();
+        let beats = databases
+            .iter()
+            .map(|it| Arc::clone(&it.heartbeat))
+            .collect();
         let agreements = Arc::new(Agreements::new(beats));
         let members: Vec<_> = databases.into_iter().map(Member::start).collect();
         let handle = members.first().map(|first| first.database.handle().clone());

@@ -75,8 +75,8 @@ impl Database {
         Ok(())
     }
 
-    pub(crate) fn witness(&self) -> Result<HeartbeatGuard, LeaseError> {
-        self.beat.witness().map_err(|error| {
+    pub(crate) fn guard(&self) -> Result<HeartbeatGuard, LeaseError> {
+        self.heartbeat.guard().map_err(|error| {
             if matches!(error, StoreError::WentBack) {
                 LeaseError::WentBack
             } else {
@@ -89,17 +89,17 @@ impl Database {
     /// was looked at, too.
     pub(crate) fn check_clock(
         &self,
-        (clock, footing): (Clock, Option<LeaseRecoveryMark>),
-        witness: &HeartbeatGuard,
+        (clock, recovery_mark): (Clock, Option<LeaseRecoveryMark>),
+        guard: &HeartbeatGuard,
         clocks: SentAt,
     ) -> Result<(), LeaseError> {
         self.note_clock(clocks.skew_ms(clock.now_ms));
-        if witness.is_satisfied_by(clock.beat) {
-            let (sent, era) = (clocks.sent, witness.era());
-            self.known.saw(clock.now_ms, sent, era, footing);
+        if guard.is_satisfied_by(clock.heartbeat) {
+            let (sent, era) = (clocks.sent, guard.era());
+            self.known.saw(clock.now_ms, sent, era, recovery_mark);
             return Ok(());
         }
-        self.beat.contradicted(witness);
+        self.heartbeat.contradicted(guard);
         self.connection.refresh.notify_one();
         Err(LeaseError::WentBack)
     }
@@ -126,16 +126,16 @@ impl Database {
         &self,
         (pool, worker): (&WorkerPool, u32),
         version: i64,
-        witness: &HeartbeatGuard,
+        guard: &HeartbeatGuard,
         clocks: SentAt,
     ) -> Result<(), LeaseAttemptError> {
         let id = (pool, worker);
         let given = &self.given;
-        match given.judge(id, version, witness.era(), clocks.sent) {
+        match given.judge(id, version, guard.era(), clocks.sent) {
             LeaseRowCheck::Fits => Ok(()),
             LeaseRowCheck::ReadTooEarly => Err(LeaseAttemptError::Conflict),
             LeaseRowCheck::WentBack => {
-                self.note_lease_went_back(witness.era());
+                self.note_lease_went_back(guard.era());
                 Err(LeaseError::WentBack.into())
             }
         }
@@ -143,7 +143,7 @@ impl Database {
 
     /// A lease is gone, as a look says that began in an era.
     pub(crate) fn note_lease_went_back(&self, era: u64) {
-        self.beat.note_went_back_in(
+        self.heartbeat.note_went_back_in(
             era,
             "a worker id that this replica leased is gone or older than it was",
         );

@@ -91,7 +91,7 @@ impl LeaseRecoveryMark {
 }
 
 fn begins(asked: &Question, head: &PoolSummary, row: Option<&worker_lease::Model>) -> i64 {
-    head.footing
+    head.recovery_mark
         .unused_from_ms(asked.is_named, row, head.clock.now_ms)
 }
 

@@ -65,7 +65,7 @@ impl Asking {
         self.uncertain.is_empty() && self.n_conflicts == 0
     }
 
-    fn question(&self, share: Share, clocks: SentAt, witness: &HeartbeatGuard) -> Question {
+    fn question(&self, share: Share, clocks: SentAt, guard: &HeartbeatGuard) -> Question {
         let wanted = &self.wanted;
         Question {
             pool: wanted.pool.key(),
@@ -80,7 +80,7 @@ impl Asking {
             clocks,
             ttl: wanted.ttl,
             n_conflicts: self.n_conflicts,
-            witness: witness.clone(),
+            guard: guard.clone(),
         }
     }
 
@@ -148,7 +148,7 @@ impl Database {
             n_attempts += 1;
             match self.attempt(asking).await {
                 Ok(lease) => {
-                    self.given.note(&lease.key, &self.beat);
+                    self.given.note(&lease.key, &self.heartbeat);
                     return Ok(lease);
                 }
                 Err(LeaseAttemptError::Conflict) => asking.n_conflicts += 1,
@@ -174,15 +174,15 @@ impl Database {
             return Ok(lease);
         }
         let clocks = SentAt::read();
-        let witness = self.witness()?;
+        let guard = self.guard()?;
         let wanted = asking.wanted.clone();
-        let question = asking.question(Share::of(self.identity.stripe), clocks, &witness);
+        let question = asking.question(Share::of(self.identity.stripe), clocks, &guard);
         let looking = self
             .connection
             .run(asking.until, |database| choice::look(database, question));
         let LeaseRead { head, found } = looking.await.map_err(certain)?;
-        let seen = (head.clock, Some(head.footing));
-        self.check_clock(seen, &witness, clocks)?;
+        let seen = (head.clock, Some(head.recovery_mark));
+        self.check_clock(seen, &guard, clocks)?;
         clocks.check(head.clock.now_ms)?;
         if let Some(bits) = head.bits.filter(|bits| *bits != wanted.bits) {
             return Err(LeaseError::OtherWidth { bits }.into());
@@ -190,8 +190,8 @@ impl Database {
         let (worker, row) = match found {
             LeaseCandidate::Ours(row) => {
                 let id = (&wanted.pool, unsigned(row.worker));
-                self.check_given(id, row.version, &witness, clocks)?;
-                return Ok(asking.found_again(clocks, &head, &row, witness.era()));
+                self.check_given(id, row.version, &guard, clocks)?;
+                return Ok(asking.found_again(clocks, &head, &row, guard.era()));
             }
             LeaseCandidate::Free(row) => (unsigned(row.worker), Some(row)),
             LeaseCandidate::New(worker) => {
@@ -208,20 +208,20 @@ impl Database {
             }
         };
         let version = row.as_ref().map_or(0, |row| row.version);
-        self.check_given((&wanted.pool, worker), version, &witness, clocks)?;
+        self.check_given((&wanted.pool, worker), version, &guard, clocks)?;
         if head.compatible_from < WORKER_LEASES {
             let raising = self
                 .connection
                 .run(asking.until, statements::keep_older_programs_out);
             raising.await.map_err(certain)?;
         }
-        let written = self.as_written(asking, clocks, &head, (worker, row.as_ref()), witness);
-        let ground = LeaseBaseline {
+        let written = self.as_written(asking, clocks, &head, (worker, row.as_ref()), guard);
+        let baseline = LeaseBaseline {
             stripe: self.identity.stripe,
-            recovered_at: head.footing.recovered_at,
+            recovered_at: head.recovery_mark.recovered_at,
         };
         let skew_ms = clocks.skew_ms(head.clock.now_ms);
-        let statement = (written, ground);
+        let statement = (written, baseline);
         self.write(asking, clocks, skew_ms, statement, row.is_none())
             .await
     }
@@ -233,12 +233,12 @@ impl Database {
         clocks: SentAt,
         head: &PoolSummary,
         (worker, row): (u32, Option<&worker_lease::Model>),
-        witness: HeartbeatGuard,
+        guard: HeartbeatGuard,
     ) -> LeaseWrite {
         let (wanted, ttl) = (&asking.wanted, asking.wanted.ttl);
         let is_named = matches!(wanted.pool, WorkerPool::Named(_));
         let from_ms = head
-            .footing
+            .recovery_mark
             .unused_from_ms(is_named, row, head.clock.now_ms);
         LeaseWrite {
             pool: wanted.pool.key(),
@@ -254,7 +254,7 @@ impl Database {
             version: row.map_or(head.version, |row| row.version),
             ours_ms: clocks.ours_ms,
             moment: None,
-            witness,
+            guard,
         }
     }
 
@@ -264,16 +264,16 @@ impl Database {
         asking: &mut Asking,
         clocks: SentAt,
         skew_ms: i64,
-        (written, ground): (LeaseWrite, LeaseBaseline),
+        (written, baseline): (LeaseWrite, LeaseBaseline),
         is_new: bool,
     ) -> Result<LeaseGrant, LeaseAttemptError> {
-        let era = written.witness.era();
+        let era = written.guard.era();
         let statement = written.clone();
         let writing = self.connection.run(asking.until, |database| async move {
             if is_new {
-                statements::create(database, statement, ground).await
+                statements::create(database, statement, baseline).await
             } else {
-                statements::take(database, statement, ground).await
+                statements::take(database, statement, baseline).await
             }
         });
         match writing.await {

@@ -41,7 +41,7 @@ pub(crate) struct Question {
     pub(crate) ttl: Duration,
     /// Conflicts so far: whoever met others looks elsewhere.
     pub(crate) n_conflicts: u32,
-    pub(crate) witness: HeartbeatGuard,
+    pub(crate) guard: HeartbeatGuard,
 }
 
 /// A database's clock and ground, and the id that is best, as they stood at one moment.
@@ -55,7 +55,7 @@ pub(crate) struct LeaseRead {
 #[derive(Clone, Debug)]
 pub(crate) struct PoolSummary {
     pub(crate) clock: Clock,
-    pub(crate) footing: LeaseRecoveryMark,
+    pub(crate) recovery_mark: LeaseRecoveryMark,
     /// The oldest program that can work with the database, by its schema.
     pub(crate) compatible_from: i32,
     /// What the versions of new rows lie above.
@@ -85,7 +85,7 @@ pub(crate) struct Clock {
     /// Unix ms.
     pub(crate) now_ms: i64,
     /// `None` where this replica's row is gone.
-    pub(crate) beat: Option<i64>,
+    pub(crate) heartbeat: Option<i64>,
 }
 
 /// Which id may be had.
@@ -108,7 +108,7 @@ pub(crate) async fn read_head(
     asked: &Question,
 ) -> Result<PoolSummary, DbErr> {
     let backend = database.get_database_backend();
-    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(asked.witness.holder());
+    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(asked.guard.holder());
     let lowest = of_the_pool(&asked.pool)
         .column(worker_lease::Column::Bits)
         .order_by(worker_lease::Column::Worker, Order::Asc)
@@ -147,9 +147,9 @@ pub(crate) async fn read_head(
 /// The clock, for whoever has an id already.
 pub(crate) async fn read_clock(
     database: &DatabaseConnection,
-    witness: &HeartbeatGuard,
+    guard: &HeartbeatGuard,
 ) -> Result<Clock, DbErr> {
-    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(witness.holder());
+    let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(guard.holder());
     let query = Query::select()
         .expr_as(
             database_clock::now(database.get_database_backend()),
@@ -165,7 +165,7 @@ pub(crate) async fn read_clock(
     };
     Ok(Clock {
         now_ms: row.try_get("", "now_ms")?,
-        beat: row.try_get("", "beat")?,
+        heartbeat: row.try_get("", "beat")?,
     })
 }
 
@@ -201,9 +201,9 @@ fn head_of(row: &QueryResult) -> Result<PoolSummary, DbErr> {
     Ok(PoolSummary {
         clock: Clock {
             now_ms: row.try_get("", "now_ms")?,
-            beat: row.try_get("", "beat")?,
+            heartbeat: row.try_get("", "beat")?,
         },
-        footing: LeaseRecoveryMark {
+        recovery_mark: LeaseRecoveryMark {
             recovered_at,
             leases_from: leases_from.unwrap_or(0),
         },

@@ -37,7 +37,7 @@ impl Database {
         let first = self.lease_at_once(asking).await;
         let leased = self.followed(first, &mut asking.doubt);
         match &leased {
-            Ok(Some(lease)) => self.given.note(&lease.key, &self.beat),
+            Ok(Some(lease)) => self.given.note(&lease.key, &self.heartbeat),
             Ok(None) => {}
             Err(_) => self.take_back_uncertain(asking, None),
         }
@@ -55,7 +55,7 @@ impl Database {
         let renewed = self.renew_at_once(key, ttl, until).await;
         let renewed = self.followed(renewed, doubt)?;
         if let Some(lease) = &renewed {
-            self.given.note(&lease.key, &self.beat);
+            self.given.note(&lease.key, &self.heartbeat);
         }
         Ok(renewed)
     }
@@ -97,18 +97,18 @@ impl Database {
         if !asking.is_first() || wanted.choice != WorkerChoice::Any {
             return Ok(None);
         }
-        let (clocks, witness, pool) = (SentAt::read(), self.witness()?, wanted.pool.key());
-        let era = witness.era();
+        let (clocks, guard, pool) = (SentAt::read(), self.guard()?, wanted.pool.key());
+        let era = guard.era();
         let former = self.known.former(&pool, &wanted.holder, era);
-        let (Some(row), Some(moment), Some(footing)) = (
+        let (Some(row), Some(moment), Some(recovery_mark)) = (
             former,
             self.known.moment(clocks.sent),
-            self.known.footing(era),
+            self.known.recovery_mark(era),
         ) else {
             return Ok(None);
         };
         let is_named = matches!(wanted.pool, WorkerPool::Named(_));
-        let from_ms = footing.unused_from_ms(is_named, Some(&row), moment.earliest_ms);
+        let from_ms = recovery_mark.unused_from_ms(is_named, Some(&row), moment.earliest_ms);
         let until_ms = clocks.until(moment.latest_ms, wanted.ttl);
         // One that rests still may not be the best, and one without time is none.
         let is_usable = from_ms <= moment.earliest_ms
@@ -130,14 +130,14 @@ impl Database {
             version: row.version,
             ours_ms: clocks.ours_ms,
             moment: Some(moment),
-            witness,
+            guard,
         };
-        let ground = LeaseBaseline {
+        let baseline = LeaseBaseline {
             stripe: self.identity.stripe,
-            recovered_at: footing.recovered_at,
+            recovered_at: recovery_mark.recovered_at,
         };
         let skew_ms = moment.skew_ms(clocks.ours_ms);
-        let taking = self.write(asking, clocks, skew_ms, (written, ground), false);
+        let taking = self.write(asking, clocks, skew_ms, (written, baseline), false);
         match taking.await {
             Ok(lease) => Ok(Some(lease)),
             Err(LeaseAttemptError::Conflict) => {
@@ -156,13 +156,13 @@ impl Database {
         until: Instant,
     ) -> Result<Option<LeaseGrant>, LeaseAttemptError> {
         self.know_leases(until).await?;
-        let (clocks, witness) = (SentAt::read(), self.witness()?);
-        let row = self.held(key, witness.era());
+        let (clocks, guard) = (SentAt::read(), self.guard()?);
+        let row = self.held(key, guard.era());
         let (Some(row), Some(moment)) = (row, self.known.moment(clocks.sent)) else {
             return Ok(None);
         };
         let version = row.version;
-        let mut renewal = Renewal::of(row, ttl, clocks, moment.latest_ms, witness);
+        let mut renewal = Renewal::of(row, ttl, clocks, moment.latest_ms, guard);
         renewal.written.moment = Some(moment);
         let skew_ms = moment.skew_ms(clocks.ours_ms);
         let renewed = self.renew(key, renewal, clocks, skew_ms, until).await;
@@ -177,8 +177,8 @@ impl Database {
         until: Instant,
     ) -> Result<First, LeaseAttemptError> {
         self.know_leases(until).await?;
-        let witness = self.witness()?;
-        let Some(row) = self.held(key, witness.era()) else {
+        let guard = self.guard()?;
+        let Some(row) = self.held(key, guard.era()) else {
             return Ok(First::Unknown);
         };
         let lease = row.reserved_from..=row.reserved_until;
@@ -186,7 +186,7 @@ impl Database {
             return Ok(First::Unknown);
         }
         let version = row.version;
-        let ended = self.end(row, unused_from_ms, witness, until).await;
+        let ended = self.end(row, unused_from_ms, guard, until).await;
         let ended = self.unless_otherwise(key, version, ended)?;
         Ok(ended.map_or(First::Otherwise, |()| First::Ended))
     }

@@ -39,7 +39,7 @@ impl Renewal {
         ttl: Option<Duration>,
         clocks: SentAt,
         now_ms: i64,
-        witness: HeartbeatGuard,
+        guard: HeartbeatGuard,
     ) -> Self {
         let former = Duration::from_millis(u64::try_from(row.ttl_ms).unwrap_or(0));
         let ttl = ttl.unwrap_or(former);
@@ -56,7 +56,7 @@ impl Renewal {
             pool: row.pool,
             holder: row.holder,
             token_hash: row.token_hash,
-            witness,
+            guard,
         };
         Self { written, ttl }
     }
@@ -87,7 +87,7 @@ impl Database {
                 self.try_to_renew(key, ttl, attempt.until)
             })
             .await?;
-        self.given.note(&renewed.key, &self.beat);
+        self.given.note(&renewed.key, &self.heartbeat);
         Ok(renewed)
     }
 
@@ -101,12 +101,12 @@ impl Database {
             return Ok(lease);
         }
         let clocks = SentAt::read();
-        let (clock, row, witness) = self.look_at(key, clocks, until).await?;
+        let (clock, row, guard) = self.look_at(key, clocks, until).await?;
         if row.ended {
             return Err(LeaseError::Lost.into());
         }
         clocks.check(clock.now_ms)?;
-        let renewal = Renewal::of(row, ttl, clocks, clock.now_ms, witness);
+        let renewal = Renewal::of(row, ttl, clocks, clock.now_ms, guard);
         let skew_ms = clocks.skew_ms(clock.now_ms);
         self.renew(key, renewal, clocks, skew_ms, until).await
     }
@@ -120,7 +120,7 @@ impl Database {
         skew_ms: i64,
         until: Instant,
     ) -> Result<LeaseGrant, LeaseAttemptError> {
-        let (statement, era) = (written.clone(), written.witness.era());
+        let (statement, era) = (written.clone(), written.guard.era());
         let renewing = self
             .connection
             .run(until, |database| statements::renew(database, statement));
@@ -166,7 +166,7 @@ impl Database {
         attempt: Attempt,
     ) -> Result<(), LeaseAttemptError> {
         let looking = self.look_at(key, SentAt::read(), attempt.until);
-        let (clock, row, witness) = looking.await?;
+        let (clock, row, guard) = looking.await?;
         if row.ended {
             // An earlier attempt did it, and what it said of the time stands.
             return Ok(());
@@ -181,7 +181,7 @@ impl Database {
             attempt.has_met || met_since.is_some_and(|at| may_be_later(&row, clock, at, call));
         // What was unused may be used by whoever renewed it.
         let unused_from_ms = unused_from_ms.filter(|_| !has_met);
-        self.end(row, unused_from_ms, witness, attempt.until).await
+        self.end(row, unused_from_ms, guard, attempt.until).await
     }
 
     /// Writes the end of a row as it was seen or is known.
@@ -189,14 +189,14 @@ impl Database {
         &self,
         mut row: worker_lease::Model,
         unused_from_ms: Option<i64>,
-        witness: HeartbeatGuard,
+        guard: HeartbeatGuard,
         until: Instant,
     ) -> Result<(), LeaseAttemptError> {
-        let (unused_from_ms, era) = (unused_from_ms.unwrap_or(row.reserved_until), witness.era());
+        let (unused_from_ms, era) = (unused_from_ms.unwrap_or(row.reserved_until), guard.era());
         let end = LeaseEnd {
             row: row.clone(),
             unused_from_ms,
-            witness,
+            guard,
         };
         let ending = self
             .connection
@@ -218,24 +218,24 @@ impl Database {
         until: Instant,
     ) -> Result<(Clock, worker_lease::Model, HeartbeatGuard), LeaseAttemptError> {
         self.know_leases(until).await?;
-        let witness = self.witness()?;
+        let guard = self.guard()?;
         let (pool, worker) = (key.pool.key(), key.worker);
-        let borne_out = witness.clone();
+        let borne_out = guard.clone();
         let looking = self.connection.run(until, |database| async move {
             let clock = look::read_clock(&database, &borne_out).await?;
             let row = look::read_row(&database, &pool, worker).await?;
             Ok((clock, row))
         });
         let (clock, row) = looking.await.map_err(certain)?;
-        self.check_clock((clock, None), &witness, clocks)?;
+        self.check_clock((clock, None), &guard, clocks)?;
         let version = row.as_ref().map_or(0, |row| row.version);
-        if version < key.least_version(witness.era()) {
-            self.note_lease_went_back(witness.era());
+        if version < key.least_version(guard.era()) {
+            self.note_lease_went_back(guard.era());
             return Err(LeaseError::WentBack.into());
         }
-        self.check_given((&key.pool, worker), version, &witness, clocks)?;
+        self.check_given((&key.pool, worker), version, &guard, clocks)?;
         match row.filter(|row| row.token_hash == key.token.hash()) {
-            Some(row) => Ok((clock, row, witness)),
+            Some(row) => Ok((clock, row, guard)),
             None => Err(LeaseError::Lost.into()),
         }
     }

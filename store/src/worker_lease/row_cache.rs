@@ -47,7 +47,7 @@ struct CachedLease {
 /// What a look saw.
 #[derive(Clone, Copy, Debug)]
 struct SeenClock {
-    footing: Option<LeaseRecoveryMark>,
+    recovery_mark: Option<LeaseRecoveryMark>,
     era: u64,
     /// The database's clock (Unix ms), and when.
     now_ms: i64,
@@ -135,19 +135,19 @@ impl LeaseRowCache {
         now_ms: i64,
         since: Instant,
         era: u64,
-        footing: Option<LeaseRecoveryMark>,
+        recovery_mark: Option<LeaseRecoveryMark>,
     ) {
         let took = since.elapsed();
         if took > LONGEST_LOOK {
             return;
         }
         let mut state = self.0.lock();
-        let footing = footing.or_else(|| {
+        let recovery_mark = recovery_mark.or_else(|| {
             let seen = state.seen.filter(|seen| seen.era == era)?;
-            seen.footing
+            seen.recovery_mark
         });
         state.seen = Some(SeenClock {
-            footing,
+            recovery_mark,
             era,
             now_ms,
             at: since + took / 2,
@@ -171,9 +171,9 @@ impl LeaseRowCache {
     }
 
     /// What the last recovery said, as of an era, if it is known.
-    pub(crate) fn footing(&self, era: u64) -> Option<LeaseRecoveryMark> {
+    pub(crate) fn recovery_mark(&self, era: u64) -> Option<LeaseRecoveryMark> {
         let seen = self.0.lock().seen?;
-        seen.footing.filter(|_| seen.era == era)
+        seen.recovery_mark.filter(|_| seen.era == era)
     }
 }
 
@@ -242,18 +242,21 @@ mod tests {
 
     #[test]
     fn a_recovery_voids_all_that_was_known() {
-        let footing = LeaseRecoveryMark {
+        let recovery_mark = LeaseRecoveryMark {
             recovered_at: None,
             leases_from: 0,
         };
         let known = known([(row(3, 8, true), 0), (row(4, 2, false), 0)]);
-        known.saw(1000, Instant::now(), 0, Some(footing));
-        assert_eq!(known.footing(0), Some(footing));
-        assert!(known.footing(1).is_none());
+        known.saw(1000, Instant::now(), 0, Some(recovery_mark));
+        assert_eq!(known.recovery_mark(0), Some(recovery_mark));
+        assert!(known.recovery_mark(1).is_none());
         assert!(known.former("billing", "billing-7", 1).is_none());
         assert!(known.held("billing".into(), 4, 1).is_none());
         known.saw(1000, Instant::now(), 1, None);
-        assert!(known.footing(1).is_none(), "that of an earlier era is void");
+        assert!(
+            known.recovery_mark(1).is_none(),
+            "that of an earlier era is void"
+        );
         known.note(row(3, 1, true), 1);
         assert!(known.former("billing", "billing-7", 1).is_some());
         known.note(row(3, 9, true), 0);

@@ -34,7 +34,7 @@ pub(crate) struct LeaseWrite {
     pub(crate) ours_ms: i64,
     /// When it may be written, by the database's clock; `None` where that was looked at.
     pub(crate) moment: Option<ClockEstimate>,
-    pub(crate) witness: HeartbeatGuard,
+    pub(crate) guard: HeartbeatGuard,
 }
 
 /// What `meta` says that a lease is written on the strength of.
@@ -123,7 +123,7 @@ fn keeps_time(backend: DbBackend, lease: &LeaseWrite) -> Expr {
 pub(crate) async fn take(
     database: DatabaseConnection,
     lease: LeaseWrite,
-    ground: LeaseBaseline,
+    baseline: LeaseBaseline,
 ) -> Result<bool, DbErr> {
     use worker_lease::Column;
     let backend = database.get_database_backend();
@@ -149,9 +149,9 @@ pub(crate) async fn take(
         .filter(Column::Pool.eq(lease.pool.as_str()))
         .filter(Column::Worker.eq(lease.id()))
         .filter(is_as_seen)
-        .filter(ground.holds(lease.from_ms))
+        .filter(baseline.holds(lease.from_ms))
         .filter(keeps_time(backend, &lease))
-        .filter(lease.witness.holds())
+        .filter(lease.guard.holds())
         .exec(&database)
         .await?;
     Ok(taken.rows_affected == 1)
@@ -163,7 +163,7 @@ pub(crate) async fn take(
 pub(crate) async fn create(
     database: DatabaseConnection,
     lease: LeaseWrite,
-    ground: LeaseBaseline,
+    baseline: LeaseBaseline,
 ) -> Result<bool, DbErr> {
     use worker_lease::Column;
     let backend = database.get_database_backend();
@@ -180,9 +180,9 @@ pub(crate) async fn create(
         .expr(Expr::val(false))
         .expr(Expr::val(lease.version_after()))
         .from(meta::Entity)
-        .cond_where(ground.is_its(lease.from_ms))
+        .cond_where(baseline.is_its(lease.from_ms))
         .and_where(keeps_time(backend, &lease))
-        .and_where(lease.witness.holds());
+        .and_where(lease.guard.holds());
     meta_row::hold_for_birth(&mut row, backend);
     let mut insert = Query::insert();
     insert.into_table(worker_lease::Entity).columns([
@@ -231,7 +231,7 @@ pub(crate) async fn renew(database: DatabaseConnection, lease: LeaseWrite) -> Re
         .filter(Column::Ended.eq(false))
         .filter(Column::ReservedUntil.lte(lease.until_ms))
         .filter(keeps_time(backend, &lease))
-        .filter(lease.witness.holds())
+        .filter(lease.guard.holds())
         .exec(&database)
         .await?;
     Ok(renewed.rows_affected == 1)
@@ -244,7 +244,7 @@ pub(crate) struct LeaseEnd {
     pub(crate) row: worker_lease::Model,
     /// Nothing was stamped at or past it.
     pub(crate) unused_from_ms: i64,
-    pub(crate) witness: HeartbeatGuard,
+    pub(crate) guard: HeartbeatGuard,
 }
 
 /// Ends a lease; false where the row is not as it was seen: a renewal came in between, say, after
@@ -264,7 +264,7 @@ pub(crate) async fn end(database: DatabaseConnection, end: LeaseEnd) -> Result<b
         .filter(Column::Version.eq(row.version))
         .filter(Column::TokenHash.eq(row.token_hash.as_str()))
         .filter(Column::ReservedUntil.eq(row.reserved_until))
-        .filter(end.witness.holds())
+        .filter(end.guard.holds())
         .exec(&database)
         .await?;
     Ok(ended.rows_affected == 1)

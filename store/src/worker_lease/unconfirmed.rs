@@ -54,7 +54,7 @@ pub(crate) enum LeaseRowCheck {
 struct UnconfirmedLease {
     version: i64,
     /// The last beat that was sent before.
-    beat: i64,
+    heartbeat: i64,
     /// Of which recovery on: one voids all leases before it.
     era: u64,
     /// When it was known: whatever was sent later meets it.
@@ -81,10 +81,10 @@ impl UnconfirmedLeases {
     }
 
     /// The database has said that it has this lease.
-    pub(crate) fn note(&self, key: &LeaseKey, beat: &Heartbeat) {
+    pub(crate) fn note(&self, key: &LeaseKey, heartbeat: &Heartbeat) {
         let remembered = UnconfirmedLease {
             version: key.version,
-            beat: beat.last_sent(),
+            heartbeat: heartbeat.last_sent(),
             era: key.era,
             noted: Instant::now(),
         };
@@ -125,13 +125,13 @@ impl UnconfirmedLeases {
     }
 
     /// Those that a beat was confirmed after; what is older than a recovery is forgotten.
-    fn due(&self, beat: &Heartbeat) -> Vec<((String, i32), i64)> {
-        let (era, confirmed) = (beat.era(), beat.last_confirmed());
+    fn due(&self, heartbeat: &Heartbeat) -> Vec<((String, i32), i64)> {
+        let (era, confirmed) = (heartbeat.era(), heartbeat.last_confirmed());
         let mut leases = self.leases.lock();
         leases.retain(|_, known| known.era == era);
         leases
             .iter()
-            .filter(|(_, known)| confirmed.is_some_and(|confirmed| confirmed > known.beat))
+            .filter(|(_, known)| confirmed.is_some_and(|confirmed| confirmed > known.heartbeat))
             .map(|(id, known)| (id.clone(), known.version))
             .collect()
     }
@@ -152,7 +152,7 @@ pub(crate) async fn watch(database: Weak<Database>, between: Duration) {
         let Some(alive) = database.upgrade() else {
             return;
         };
-        if alive.health() == Health::Up && !alive.beat.has_gone_back() {
+        if alive.health() == Health::Up && !alive.heartbeat.has_gone_back() {
             look_for(&alive).await;
         }
     }
@@ -160,7 +160,10 @@ pub(crate) async fn watch(database: Weak<Database>, between: Duration) {
 
 /// Whether all that was given is there.
 async fn look_for(database: &Arc<Database>) {
-    let (era, due) = (database.beat.era(), database.given.due(&database.beat));
+    let (era, due) = (
+        database.heartbeat.era(),
+        database.given.due(&database.heartbeat),
+    );
     let mut by_pool: HashMap<String, Vec<(i32, i64)>> = HashMap::new();
     for ((pool, worker), version) in due {
         by_pool.entry(pool).or_default().push((worker, version));
@@ -239,30 +242,33 @@ mod tests {
 
     #[test]
     fn a_lease_is_remembered_until_a_later_beat_is_confirmed() {
-        let beat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        let heartbeat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
         let given = UnconfirmedLeases::default();
-        given.note(&key(3, 7, 0), &beat);
+        given.note(&key(3, 7, 0), &heartbeat);
         assert_eq!(version(&given, 3, 0), 7);
-        assert!(given.due(&beat).is_empty(), "no beat was confirmed since");
-        given.note(&key(3, 6, 0), &beat);
+        assert!(
+            given.due(&heartbeat).is_empty(),
+            "no beat was confirmed since"
+        );
+        given.note(&key(3, 6, 0), &heartbeat);
         assert_eq!(version(&given, 3, 0), 7, "an older one says nothing");
         let id = (key(3, 0, 0).pool.key(), 3);
         given.forget(&id, 6);
         assert_eq!(version(&given, 3, 0), 7, "it was renewed meanwhile");
         given.forget(&id, 7);
         assert_eq!(version(&given, 3, 0), 0);
-        given.note(&key(4, 1, 0), &beat);
-        beat.recovered(Some(1));
-        assert!(given.due(&beat).is_empty(), "a recovery voids it");
+        given.note(&key(4, 1, 0), &heartbeat);
+        heartbeat.recovered(Some(1));
+        assert!(given.due(&heartbeat).is_empty(), "a recovery voids it");
     }
 
     #[test]
     fn what_was_written_after_a_row_was_read_is_no_reason_to_distrust_it() {
-        let beat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        let heartbeat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
         let given = UnconfirmedLeases::default();
         let billing = key(3, 0, 0).pool;
         let before = Instant::now();
-        given.note(&key(3, 7, 0), &beat);
+        given.note(&key(3, 7, 0), &heartbeat);
         let after = Instant::now() + Duration::from_millis(1);
         let judge = |version, era, sent| given.judge((&billing, 3), version, era, sent);
         assert_eq!(judge(6, 0, before), LeaseRowCheck::ReadTooEarly);
@@ -280,22 +286,22 @@ mod tests {
 
     #[test]
     fn what_an_older_era_says_late_hides_nothing_of_a_newer_one() {
-        let beat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        let heartbeat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
         let given = UnconfirmedLeases::default();
-        given.note(&key(3, 2, 1), &beat);
-        given.note(&key(3, 9, 0), &beat);
+        given.note(&key(3, 2, 1), &heartbeat);
+        given.note(&key(3, 9, 0), &heartbeat);
         assert_eq!(version(&given, 3, 1), 2);
     }
 
     #[test]
     fn a_look_from_before_a_recovery_says_nothing_of_the_time_after_it() {
-        let beat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
-        let era = beat.era();
-        beat.recovered(Some(1));
-        beat.note_went_back_in(era, "a lease is gone");
-        assert!(!beat.has_gone_back());
-        beat.note_went_back_in(beat.era(), "a lease is gone");
-        assert!(beat.has_gone_back());
+        let heartbeat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
+        let era = heartbeat.era();
+        heartbeat.recovered(Some(1));
+        heartbeat.note_went_back_in(era, "a lease is gone");
+        assert!(!heartbeat.has_gone_back());
+        heartbeat.note_went_back_in(heartbeat.era(), "a lease is gone");
+        assert!(heartbeat.has_gone_back());
     }
 
     #[test]
