@@ -168,13 +168,13 @@ impl Reader {
 
 impl<'a> Visit<'a> for Reader {
     fn visit_item(&mut self, item: &'a Item) {
-        match item {
-            Item::Struct(it) => self.define(&it.ident, &it.attrs),
-            Item::Enum(it) => self.define(&it.ident, &it.attrs),
-            Item::Union(it) => self.define(&it.ident, &it.attrs),
-            Item::Trait(it) => self.define(&it.ident, &it.attrs),
-            Item::Type(it) => self.define(&it.ident, &it.attrs),
-            _ => {}
+        if let Item::Struct(syn::ItemStruct { ident, attrs, .. })
+        | Item::Enum(syn::ItemEnum { ident, attrs, .. })
+        | Item::Union(syn::ItemUnion { ident, attrs, .. })
+        | Item::Trait(syn::ItemTrait { ident, attrs, .. })
+        | Item::Type(syn::ItemType { ident, attrs, .. }) = item
+        {
+            self.define(ident, attrs);
         }
         visit::visit_item(self, item);
     }

@@ -51,6 +51,9 @@ pub(crate) enum Extended {
     Conflict,
     /// The row was raised, and the window is not in Redis any more.
     Lost,
+    /// The row was raised, and another window is in Redis: the replica that opened it found the
+    /// row raised, and counts what is lost.
+    Replaced,
     /// The row was raised, and Redis does not answer.
     Away,
 }
@@ -125,7 +128,7 @@ impl StrictReservation<'_> {
                     metrics.abandoned(AbandonedCause::Window).increment(count);
                 }
                 // Its numbers are in the window's range: Redis is told again.
-                Ok(Extended::Away) => {}
+                Ok(Extended::Away | Extended::Replaced) => {}
             }
             drop(turn);
         });
@@ -200,9 +203,8 @@ impl Extension {
                     self.counter.note(window, used, cap);
                     Extended::Raised
                 }
-                Some(ScriptAnswer::Gone | ScriptAnswer::Foreign | ScriptAnswer::Other) | None => {
-                    Extended::Lost
-                }
+                Some(ScriptAnswer::Other) => Extended::Replaced,
+                Some(ScriptAnswer::Gone | ScriptAnswer::Foreign) | None => Extended::Lost,
             },
             Err(_) => Extended::Away,
         })

@@ -53,8 +53,7 @@ impl StrictReservation<'_> {
             }
             self.wait_for_leases(in_row.number).await?;
         }
-        let rest = standing.and_then(|there| rest_of(there, &looked));
-        self.n_lost = self.n_lost.max(rest.unwrap_or(0));
+        self.left_behind = left_behind(standing, self.lost.as_ref(), &looked);
         self.store
             .note_opening(standing, in_row, self.n_full >= FULL_AGAIN);
         self.open(looked, generation, epoch).await
@@ -93,8 +92,6 @@ impl StrictReservation<'_> {
             Err(failure) => return self.failed(&failure, count),
         };
         database.metrics.reserved.increment(1);
-        let n_lost = std::mem::take(&mut self.n_lost);
-        self.abandon(AbandonedCause::Window, n_lost);
         let base = after.next_value.saturating_sub(length);
         let mut known = known;
         known.seen = after;
@@ -119,18 +116,24 @@ impl StrictReservation<'_> {
             .arg(window.base)
             .arg(window.cap)
             .arg(scripts::KEPT_MS);
+        self.lost = None;
+        let before = std::mem::take(&mut self.left_behind);
         match self.server.run::<(i64, u64, u64)>(&install).await {
-            Ok((1, ..)) => {
+            Ok((1, left, _)) => {
+                self.abandon(AbandonedCause::Window, left.saturating_add(before.unseen));
                 self.n_full = 0;
                 self.counter.keep(&window, epoch);
                 self.step(window).await
             }
+            // The replica that put a later window there counts what it replaced.
             Ok(_) => {
-                self.abandon(AbandonedCause::Window, window.cap);
+                let lost = window.cap.saturating_add(before.unseen);
+                self.abandon(AbandonedCause::Window, lost);
                 Ok(StepOutcome::AfterPause)
             }
             Err(_) => {
-                self.abandon(AbandonedCause::Window, window.cap);
+                let lost = window.cap.saturating_add(before.unseen);
+                self.abandon(AbandonedCause::Window, lost.saturating_add(before.seen));
                 self.away().await
             }
         }
@@ -151,22 +154,44 @@ impl StrictReservation<'_> {
     }
 }
 
-/// Numbers of the row's last window that nobody will have once the next one is open, as far as what
-/// stands in Redis can be believed.
-fn rest_of(there: WindowState, looked: &Looked) -> Option<u64> {
+/// Numbers of the windows before the next one that no step can take once that one is installed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftBehind {
+    /// Those that stood in Redis when it was looked at. Installing the next window tells how many of
+    /// them were left, so they count only if that has no answer.
+    seen: u64,
+    /// Those that Redis does not know of: set aside in the row and not told, or of a window that is
+    /// not in Redis any more.
+    unseen: u64,
+}
+
+/// What the next window leaves behind, by what stood in Redis, or by what this replica knows of a
+/// window that it lost.
+fn left_behind(
+    standing: Option<WindowState>,
+    lost: Option<&OpenWindow>,
+    looked: &Looked,
+) -> LeftBehind {
     let in_row = looked.window;
-    if !there.is_ours || there.window != in_row.number {
-        return None;
-    }
-    let cap = if in_row.is_open {
-        // Also what was set aside and Redis was not told of.
-        let length = looked.known.seen.next_value.checked_sub(there.base)?;
-        u64::try_from(length.checked_div(looked.known.definition.step)?).ok()?
-    } else {
-        // The row may have counted since.
-        there.cap
+    // How far the row's window goes, where it is open; else the row may have counted since.
+    let whole = |number: i64, base: i64, cap: u64| {
+        let is_open = in_row.is_open && number == in_row.number;
+        let length = looked.known.seen.next_value.checked_sub(base);
+        let count = length.and_then(|length| length.checked_div(looked.known.definition.step));
+        let count = count.and_then(|count| u64::try_from(count).ok());
+        count.filter(|_| is_open).unwrap_or(cap).max(cap)
     };
-    cap.checked_sub(there.used)
+    if let Some(there) = standing.filter(|there| there.is_ours) {
+        let whole = whole(there.window, there.base, there.cap);
+        return LeftBehind {
+            seen: there.cap.saturating_sub(there.used),
+            unseen: whole.saturating_sub(there.cap),
+        };
+    }
+    let unseen = lost.map_or(0, |lost| {
+        whole(lost.number, lost.base, lost.cap).saturating_sub(lost.used)
+    });
+    LeftBehind { seen: 0, unseen }
 }
 
 /// How many numbers are set aside at once for such a demand.

@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::{
     ahead::Extended,
+    new_window::LeftBehind,
     row::GuardedCounter,
     scripts::{self, RawStanding, ScriptAnswer, WindowState},
     server::{RedisServer, ScriptFailure},
@@ -68,8 +69,10 @@ pub(crate) struct StrictReservation<'a> {
     /// Whether the definition was read in this flight.
     pub(crate) is_fresh: bool,
     n_conflicts: u32,
-    /// Numbers of a window that was lost; counted by who opens the next one.
-    pub(crate) n_lost: u64,
+    /// A window that is not in Redis any more.
+    pub(crate) lost: Option<OpenWindow>,
+    /// What the window that is being opened leaves behind.
+    pub(crate) left_behind: LeftBehind,
     /// Leases that were over when they came.
     pub(crate) n_late: u32,
     /// Times that Redis failed in this flight.
@@ -106,7 +109,8 @@ impl<'a> StrictReservation<'a> {
             n_full: 0,
             is_fresh: false,
             n_conflicts: 0,
-            n_lost: 0,
+            lost: None,
+            left_behind: LeftBehind::default(),
             n_late: 0,
             n_falls: 0,
             recovered_at,
@@ -318,8 +322,13 @@ impl<'a> StrictReservation<'a> {
                 self.counter.note(window.number, used, cap);
                 self.extend_now(window).await
             }
-            Some(ScriptAnswer::Gone | ScriptAnswer::Foreign | ScriptAnswer::Other) | None => {
-                self.n_lost = self.counter.lose(window.number);
+            Some(ScriptAnswer::Gone | ScriptAnswer::Foreign) | None => {
+                self.lost = self.counter.lose(window.number);
+                Ok(StepOutcome::Again)
+            }
+            // The replica that put another one there counts what is left of this one.
+            Some(ScriptAnswer::Other) => {
+                self.counter.lose(window.number);
                 Ok(StepOutcome::Again)
             }
         }
@@ -383,7 +392,12 @@ impl<'a> StrictReservation<'a> {
                 Ok(StepOutcome::Again)
             }
             Ok(Extended::Lost) => {
-                self.n_lost = self.counter.lose(window.number).saturating_add(count);
+                self.abandon(AbandonedCause::Window, count);
+                self.lost = self.counter.lose(window.number);
+                Ok(StepOutcome::Again)
+            }
+            Ok(Extended::Replaced) => {
+                self.counter.lose(window.number);
                 Ok(StepOutcome::Again)
             }
             // Redis is told again when it is back.
