@@ -1,21 +1,16 @@
-//! The arithmetic of Odometer: what must be right, with nothing around it.
+//! The arithmetic of Odometer: all that must be right, with nothing around it.
 //!
-//! No I/O, no async and no clock of its own: what varies is an argument.
+//! This crate owns names, definitions, blocks, the cursor that issues their numbers, block sizes,
+//! periods, formats and snowflake layouts. It knows no I/O, no async code and no time of day: a
+//! caller gives them as arguments.
 //!
-//! | Module | Owns |
-//! |---|---|
-//! | [`name`] | which names a sequence may have |
-//! | [`definition`] | what a sequence is, what may be set, what may be changed |
-//! | [`glob`] | patterns over names |
-//! | [`templates`] | what a sequence is created from that nobody has defined |
-//! | [`period`] | in what a sequence counts from its start again, and what names a counter |
-//! | [`format`](mod@format) | how a number is printed with its period, and read back |
-//! | [`runway`] | how long the numbers of a sequence last |
-//! | [`block`] | contiguous numbers reserved by one store write |
-//! | [`cursor`] | handing numbers out of blocks in memory, none of them twice |
-//! | [`snowflake`] | time-ordered ids: how their bits are divided, and issuing them |
-//! | [`duration`] | how durations are written and read |
-//! | [`sizing`] | how large the next block is, and when it is fetched |
+//! Read first:
+//!
+//! - `cursor/mod.rs`: issues the numbers of blocks, none of them twice, with the proof.
+//! - `block.rs`: contiguous numbers that one write reserved.
+//! - `sizing/mod.rs`: decides how large the next block is, and when it is fetched.
+//! - `definition/mod.rs`: says what a sequence is, and what a caller may set.
+//! - `snowflake/ticker/mod.rs`: issues time-ordered ids, none of them twice, with the proof.
 
 pub mod block;
 pub mod cursor;

@@ -1,7 +1,15 @@
-//! The schema of Odometer: one file a step, run under a lock of the database.
+//! The schema of Odometer: one file for each step, run under a lock of the database.
 //!
-//! [`run`] is safe to call from several processes at once and as often as one
-//! likes. It knows tables and columns, neither entities nor the service.
+//! This crate owns tables, columns and indexes as they came about. It knows neither the entities nor
+//! any other crate. [`run`] is safe to call from several processes at once, and as often as you like.
+//!
+//! Read first:
+//!
+//! - `lib.rs`: lists the steps and the versions of the schema.
+//! - `lock.rs`: lets one process at a time change the schema.
+//! - `column.rs`: names the types of columns on each database.
+//! - `m0003_counter.rs`: makes the table that counts.
+//! - `next.rs`: stands for the schema of a later version in tests.
 
 #![allow(
     elided_lifetimes_in_paths,

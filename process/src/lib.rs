@@ -1,15 +1,15 @@
-//! What a process of Odometer has once: its clock, its name, its metrics, the targets of its log,
-//! and the faults that a test gives it.
+//! Everything that a process of Odometer has once.
 //!
-//! It knows no SQL and no actors, and not what a metric counts.
+//! This crate owns the clock, the host name, the metrics, the targets of the log, and the faults
+//! that a test switches on. It knows no SQL and no actors, and never knows what a metric counts.
 //!
 //! Read first:
 //!
-//! - [`metrics`]: all metrics are registered there, and handed out as handles.
-//! - [`faults`]: which guards a test can take out.
-//! - [`log`]: what is logged under a name of its own.
-//! - [`log_throttle`]: what is logged now and then, however often it happens.
-//! - [`clock`]: the time of day; [`host`]: what this machine is called.
+//! - `metrics/declared.rs`: declares each metric with its unit and its help text.
+//! - `metrics/mod.rs`: registers the metrics and hands them out.
+//! - `faults.rs`: lists the guards that a test can take out.
+//! - `log.rs`: names the targets of the log and its spans.
+//! - `log_throttle.rs`: repeats a line of the log only now and then.
 
 pub mod clock;
 pub mod faults;

@@ -1,15 +1,15 @@
-//! Who issues: the directory of names, what a caller touches, and the actor behind it.
+//! Issues numbers: the directory of names, the issuers, and the actors behind them.
 //!
-//! It owns every block in memory. It knows neither HTTP nor SQL: routes call [`Directory`], and
-//! actors call the store.
+//! This crate owns every block in memory. It knows neither HTTP nor SQL: routes call [`Directory`],
+//! and actors call the store.
 //!
 //! Read first:
 //!
-//! - `directory.rs`: from a name to who issues its numbers.
-//! - `issuer.rs`: what outlives an actor, with the numbers in memory.
-//! - `actor.rs`: what one name does next; it alone reserves, fills and gives back.
-//! - `ownership.rs`: which actor an issuer belongs to.
-//! - `changes.rs`: how a change reaches the numbers in memory.
+//! - `directory.rs`: leads from a name to the issuer of its numbers.
+//! - `issuer.rs`: holds the numbers of one counter, and all that outlives an actor.
+//! - `actor.rs`: decides what one counter does next; it alone reserves, fills and returns.
+//! - `ownership.rs`: decides which actor an issuer belongs to.
+//! - `changes.rs`: makes memory obey a change.
 
 mod actor;
 pub mod audit;

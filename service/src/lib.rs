@@ -1,16 +1,16 @@
-//! The program: what is spoken over HTTP, the configuration, the log, the commands, and the order in
-//! which all of it starts and stops.
+//! The program: HTTP, the page, the configuration, the log, the commands, start and stop.
 //!
-//! It knows no SQL, and its HTTP layer does not know the store either. `main.rs` is the command
-//! line; this library is what it and the tests are made of.
+//! This crate owns the contract with callers and operators. It knows no SQL, and its folder `http`
+//! never knows the store. `main.rs` is the command line; this library is what the command line and
+//! the tests use.
 //!
 //! Read first:
 //!
-//! - [`application`]: what is started in which order, and stopped in which.
-//! - [`config`]: flags over environment over file over defaults.
-//! - `http/urls.rs`: which path leads to which route.
-//! - `http/hot.rs`: how a number in memory is answered before any routing.
-//! - `http/problem.rs`: which status a refusal has.
+//! - `application.rs`: starts the parts in order, and stops them in reverse.
+//! - `config/mod.rs`: reads flags over environment over file over defaults.
+//! - `http/urls.rs`: maps each path to its route.
+//! - `http/hot.rs`: answers a number from memory before any routing.
+//! - `http/problem.rs`: gives each refusal its code and status.
 
 pub mod application;
 pub mod apply;

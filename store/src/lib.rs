@@ -1,16 +1,15 @@
-//! Blocks that are durably reserved before anybody sees a number of them, in one database or in
-//! several that share their sequences.
+//! Reserves blocks durably, in one database or in several that share their sequences.
 //!
-//! It owns every row and every statement about sequences. It knows neither HTTP nor actors: who
-//! issues from a block, and to whom, is decided above it.
+//! This crate owns every row and every statement about sequences. It knows neither HTTP nor actors:
+//! the crate above decides who issues from a block, and to whom.
 //!
 //! Read first:
 //!
-//! - `stores.rs`: all stores, as the rest of the program has them.
-//! - `reservation/attempts.rs`: one reservation, and what is done about each way it can fail.
-//! - `reservation/raise.rs`: the conditional update that takes a block.
-//! - `heartbeat.rs`: how a database that forgot commits is found out.
-//! - `change/transaction.rs`: changes of definitions, floors and lives.
+//! - `stores.rs`: offers all stores to the rest of the program.
+//! - `reservation/attempts.rs`: makes one reservation, and handles each way in which it can fail.
+//! - `reservation/raise.rs`: has the conditional update that takes a block.
+//! - `heartbeat.rs`: notices a database that lost commits.
+//! - `change/transaction.rs`: changes definitions, floors and states.
 
 mod change;
 mod claim;

@@ -7,6 +7,7 @@ mod dashboards;
 mod expressions;
 mod failures;
 mod faulty;
+mod map;
 pub(crate) mod markdown;
 mod metrics;
 mod names;

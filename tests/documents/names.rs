@@ -27,7 +27,7 @@ const CRATES: [&str; 10] = [
 ];
 
 /// Every source of the workspace, with its text.
-static SOURCES: LazyLock<Vec<(PathBuf, String)>> = LazyLock::new(|| {
+pub(super) static SOURCES: LazyLock<Vec<(PathBuf, String)>> = LazyLock::new(|| {
     let root = settings::repository();
     let mut found = Vec::new();
     for folder in CRATES {
@@ -134,7 +134,7 @@ fn every_test_that_the_documents_name_exists() {
 #[test]
 fn every_invariant_and_every_promise_has_a_test() {
     for (document, columns) in [
-        ("ARCHITECTURE.md", ["#", "Invariant", "Held by the test"]),
+        ("docs/invariants.md", ["#", "Invariant", "Held by the test"]),
         ("GUARANTEES.md", ["#", "Promise", "Test"]),
     ] {
         let rows = Document::read(document).rows_of(&columns);
@@ -224,31 +224,4 @@ fn every_section_that_a_message_names_is_in_the_runbook() {
         }
     }
     assert!(n_named > 0, "vacuous: no message names a section");
-}
-
-#[test]
-fn the_code_map_shows_what_there_is() {
-    let root = settings::repository();
-    let rows = Document::read("ARCHITECTURE.md").rows_of(&["Path", "Owns"]);
-    let mut shown = BTreeSet::new();
-    for row in &rows {
-        let path = inline_code(&row[0]).remove(0);
-        let folder = root.join(path);
-        assert!(folder.is_dir(), "{path}");
-        shown.insert(path.trim_end_matches('/').to_owned());
-        for file in inline_code(&row[1]) {
-            if file.contains('/') {
-                assert!(root.join(file).exists(), "{file}");
-            } else if file.ends_with(".rs") {
-                assert!(folder.join(file).is_file(), "{path}{file}");
-            }
-        }
-    }
-    let there: BTreeSet<String> = SOURCES
-        .iter()
-        .filter_map(|(path, _)| path.strip_prefix(&root).ok()?.parent()?.to_str())
-        .map(str::to_owned)
-        .collect();
-    let missing: Vec<&String> = there.difference(&shown).collect();
-    assert!(missing.is_empty(), "not in the map: {missing:?}");
 }

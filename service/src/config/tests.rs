@@ -1,3 +1,5 @@
+//! The configuration as it is read from flags, environment and file.
+
 #![allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 
 use std::fs;

@@ -1,0 +1,122 @@
+//! The map in `ARCHITECTURE.md` and the front pages of the crates show what there is.
+
+use std::path::Path;
+
+use super::markdown::{Document, inline_code};
+use super::names::SOURCES;
+use crate::support::settings;
+
+/// Crates whose front page says what they own and where to begin.
+const CRATES: [&str; 8] = [
+    "core",
+    "process",
+    "database",
+    "entity",
+    "migration",
+    "store",
+    "sequence",
+    "service",
+];
+
+/// Files that a front page names to be read first.
+const N_READ_FIRST: usize = 5;
+
+/// Lines of a front page that fit on a screen.
+const MAX_LINES: usize = 60;
+
+#[test]
+fn every_step_of_a_walk_is_where_the_map_says() {
+    let document = Document::read("ARCHITECTURE.md");
+    let steps = document.inline_code();
+    let steps: Vec<&str> = steps
+        .into_iter()
+        .filter(|it| it.contains(".rs: "))
+        .collect();
+    assert!(steps.len() >= 30, "vacuous: {} steps", steps.len());
+    for step in steps {
+        assert!(is_there(step), "{step}");
+    }
+}
+
+#[test]
+fn a_step_that_moved_is_found_out() {
+    assert!(is_there("core/src/cursor/mod.rs: take"));
+    assert!(!is_there("core/src/cursor/mod.rs: takes"));
+    assert!(!is_there("core/src/cursor/moved.rs: take"));
+}
+
+/// Whether a file has the function that an anchor `file: function` names.
+fn is_there(anchor: &str) -> bool {
+    let Some((file, function)) = anchor.split_once(": ") else {
+        return false;
+    };
+    let source = std::fs::read_to_string(settings::repository().join(file));
+    let definitions = [format!("fn {function}("), format!("fn {function}<")];
+    source.is_ok_and(|source| definitions.iter().any(|it| source.contains(it)))
+}
+
+#[test]
+fn every_path_of_the_map_exists() {
+    let rows = Document::read("ARCHITECTURE.md");
+    let rows = rows.rows_of(&["Path", "Owns", "Never knows", "Start reading at"]);
+    assert!(rows.len() >= 12, "vacuous: {} rows", rows.len());
+    let touched = Document::read("ARCHITECTURE.md").rows_of(&["…", "Touch", "Held by"]);
+    assert!(touched.len() >= 4, "vacuous: {} rows", touched.len());
+    for cell in rows.iter().chain(&touched).flatten() {
+        for code in inline_code(cell) {
+            let path = code.split(": ").next().unwrap_or(code);
+            if path.contains('/') {
+                assert!(settings::repository().join(path).exists(), "{path}");
+            }
+        }
+    }
+    let folders: Vec<&str> = rows.iter().flat_map(|row| inline_code(&row[0])).collect();
+    for folder in CRATES.iter().chain(&["tests", "bench"]) {
+        let shown = format!("{folder}/");
+        assert!(folders.contains(&shown.as_str()), "{folder} is not shown");
+    }
+}
+
+#[test]
+fn the_front_page_of_each_crate_says_where_to_begin() {
+    for folder in CRATES {
+        let source = settings::repository().join(folder).join("src");
+        let page = front_page(&source.join("lib.rs"));
+        assert!(
+            page.lines().count() <= MAX_LINES,
+            "{folder}: more than a screen"
+        );
+        for words in ["owns", "knows"] {
+            assert!(
+                page.contains(words),
+                "{folder} does not say what it {words}"
+            );
+        }
+        let Some((_, first)) = page.split_once("Read first:") else {
+            panic!("{folder} does not say what to read first");
+        };
+        let named = first.lines().filter_map(|line| line.strip_prefix("- "));
+        let named = named.filter_map(|line| inline_code(line).first().copied());
+        let named: Vec<&str> = named.collect();
+        assert_eq!(named.len(), N_READ_FIRST, "{folder}: {named:?}");
+        for file in named {
+            assert!(source.join(file).exists(), "{folder}: {file}");
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    for (path, source) in SOURCES.iter() {
+        assert!(source.starts_with("//!"), "{path:?} begins without a word");
+    }
+    assert!(SOURCES.len() > 500, "vacuous: {} files", SOURCES.len());
+}
+
+/// The documentation at the head of a file.
+fn front_page(file: &Path) -> String {
+    let source = std::fs::read_to_string(file).expect("a crate has a front page");
+    let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
+    let lines = lines.map(|line| line.strip_prefix(' ').unwrap_or(line));
+    lines.collect::<Vec<_>>().join("\n")
+}
