@@ -1,14 +1,14 @@
-//! Blocks: contiguous numbers reserved by one store write.
+//! Defines blocks: contiguous numbers that one store write reserves.
 
 use thiserror::Error;
 
-/// The most numbers one block may hold: 2^32.
+/// Bounds the numbers of one block: 2^32.
 pub const MAX_COUNT: u64 = 1 << 32;
 
-/// Contiguous numbers of one sequence: `first`, `first + step`, … , never empty.
+/// Contiguous numbers of one sequence: `first`, `first + step`, … . A block is never empty.
 ///
-/// The number after the last one, [`Block::end`], still fits an `i64`, so no arithmetic on a
-/// block can overflow.
+/// The number after the last one, [`Block::end`], still fits an `i64`. So no arithmetic on a block
+/// can overflow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Block {
     first: i64,
@@ -16,7 +16,7 @@ pub struct Block {
     step: i64,
 }
 
-/// Why numbers are not a block.
+/// Says why numbers are not a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum InvalidBlock {
     /// The first number is below 0.
@@ -25,16 +25,16 @@ pub enum InvalidBlock {
         /// The first number.
         first: i64,
     },
-    /// No number at all, or more than [`MAX_COUNT`].
+    /// The count is 0, or more than [`MAX_COUNT`].
     #[error("A block of {count} numbers is not possible; it holds 1 to {MAX_COUNT}.")]
     Count {
-        /// The number of numbers.
+        /// The count that was asked for.
         count: u64,
     },
     /// The distance between two numbers is below 1.
     #[error("A block's step may not be {step}; the least is 1.")]
     Step {
-        /// The distance.
+        /// The distance between two numbers.
         step: i64,
     },
     /// The number after the last one is above 2^63 − 1.
@@ -42,19 +42,19 @@ pub enum InvalidBlock {
     TooFar {
         /// The first number.
         first: i64,
-        /// The number of numbers.
+        /// The count that was asked for.
         count: u64,
-        /// The distance.
+        /// The distance between two numbers.
         step: i64,
     },
 }
 
 impl Block {
-    /// The block of `count` numbers from `first` on, `step` apart.
+    /// Creates the block of `count` numbers that starts at `first`, with the distance `step`.
     ///
     /// # Errors
-    /// [`InvalidBlock`] unless `first >= 0`, `1 <= count <= MAX_COUNT`, `step >= 1` and
-    /// `first + count * step <= i64::MAX`.
+    /// [`InvalidBlock`] unless `first >= 0`, `1 <= count <= MAX_COUNT`, `step >= 1` and `first +
+    /// count * step <= i64::MAX`.
     pub fn new(first: i64, count: u64, step: i64) -> Result<Self, InvalidBlock> {
         if first < 0 {
             return Err(InvalidBlock::NegativeFirst { first });
@@ -73,55 +73,57 @@ impl Block {
             .ok_or(InvalidBlock::TooFar { first, count, step })
     }
 
-    /// A part of a block that was checked when it was made.
+    /// Creates a part of a block that [`Block::new`] has checked already.
     pub(crate) fn part(first: i64, count: u64, step: i64) -> Self {
         debug_assert!(Self::new(first, count, step).is_ok());
         Self { first, count, step }
     }
 
-    /// The first number.
+    /// Returns the first number.
     #[must_use]
     pub fn first(&self) -> i64 {
         self.first
     }
 
-    /// The last number.
+    /// Returns the last number.
     #[must_use]
     pub fn last(&self) -> i64 {
         self.end() - self.step
     }
 
-    /// How many numbers: 1 to [`MAX_COUNT`].
+    /// Returns how many numbers the block has: 1 to [`MAX_COUNT`].
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The distance between two numbers: 1 or more.
+    /// Returns the distance between two numbers: 1 or more.
     #[must_use]
     pub fn step(&self) -> i64 {
         self.step
     }
 
-    /// The first number after it: `last + step`.
+    /// Returns the first number after the block: `last + step`.
     #[must_use]
     pub fn end(&self) -> i64 {
         self.at(self.count)
     }
 
-    /// The number at an offset, the first one's being 0; `None` from `count` on.
+    /// Returns the number at an offset. The first number has offset 0. `None` if the offset is
+    /// `count` or more.
     #[must_use]
     pub fn value_at(&self, offset: u64) -> Option<i64> {
         (offset < self.count).then(|| self.at(offset))
     }
 
-    /// Whether `number` is one of its numbers.
+    /// Returns whether the block has `number`.
     #[must_use]
     pub fn contains(&self, number: i64) -> bool {
         (self.first..=self.last()).contains(&number) && (number - self.first) % self.step == 0
     }
 
-    /// Its first `n` numbers, or all of them where it has fewer, and the rest.
+    /// Splits the block into its first `n` numbers and the rest. If the block has fewer than `n`
+    /// numbers, the first part is the whole block.
     #[must_use]
     pub fn split_front(self, n: u64) -> (Option<Self>, Option<Self>) {
         let n = n.min(self.count);
@@ -130,7 +132,9 @@ impl Block {
         (front, rest)
     }
 
-    /// How many of its numbers are `first` or above; `first` is one of them, or below, or past the end.
+    /// Counts the numbers of the block that are `first` or above.
+    ///
+    /// `first` is a number of the block, or lies below or above the whole block.
     #[must_use]
     pub fn count_from(&self, first: i64) -> u64 {
         let n_below = first
@@ -140,13 +144,14 @@ impl Block {
         self.count.saturating_sub(n_below)
     }
 
-    /// Its numbers, ascending.
+    /// Returns the numbers of the block in ascending order.
     pub fn values(&self) -> impl Iterator<Item = i64> + use<> {
         let block = *self;
         (0..block.count).map(move |offset| block.at(offset))
     }
 
-    /// `offset <= count`, so nothing overflows: see [`Block::new`].
+    /// Returns the number at an offset. `offset <= count`, so nothing overflows: see
+    /// [`Block::new`].
     fn at(&self, offset: u64) -> i64 {
         self.first + offset.cast_signed() * self.step
     }

@@ -1,14 +1,14 @@
-//! Durations as people write and read them: one grammar for the configuration, definitions, flags
-//! and messages.
+//! Reads and writes durations in one grammar, for the configuration, definitions, flags and
+//! messages.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// What a duration looks like, for a sentence that asks for one.
+/// Describes the grammar of durations, for messages that ask for one.
 pub const GRAMMAR: &str = "a whole number and its unit, ms, s, m, h, d or w, as in \"15m\"";
 
-/// The units and their lengths in milliseconds, the longest first.
+/// Lists the units and their lengths in milliseconds, the longest first.
 const UNITS_MS: [(&str, u64); 6] = [
     ("w", 7 * 86_400_000),
     ("d", 86_400_000),
@@ -18,7 +18,7 @@ const UNITS_MS: [(&str, u64); 6] = [
     ("ms", 1),
 ];
 
-/// A text is not a duration.
+/// Says why a text is not a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum InvalidDuration {
     #[error("it is no duration, which is {GRAMMAR}")]
@@ -30,7 +30,8 @@ pub enum InvalidDuration {
 /// Reads `500ms`, `5s`, `15m`, `1h`, `2d`, `3w`.
 ///
 /// # Errors
-/// Anything but digits and one unit, and what is above 2^64 − 1 seconds.
+/// [`InvalidDuration::Form`] if the text is not digits and one unit. [`InvalidDuration::TooLong`]
+/// if the number or the whole seconds are above 2^64 − 1.
 pub fn parse(text: &str) -> Result<Duration, InvalidDuration> {
     let n_digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, unit) = text.split_at(n_digits);
@@ -45,7 +46,9 @@ pub fn parse(text: &str) -> Result<Duration, InvalidDuration> {
     Ok(Duration::from_secs(seconds) + Duration::from_millis(rest))
 }
 
-/// As [`parse`] reads it, in the longest unit that is exact; what is below a millisecond is cut off.
+/// Writes a duration in the longest unit that is exact, so that [`parse`] reads it back.
+///
+/// Parts of a millisecond are cut off.
 #[must_use]
 pub fn exact(duration: Duration) -> String {
     let ms = duration.as_millis();
@@ -56,8 +59,9 @@ pub fn exact(duration: Duration) -> String {
     format!("{}{name}", ms / u128::from(unit_ms))
 }
 
-/// About how long so many seconds are, in words: `33 minutes`. The unit is the longest of which
-/// there are two.
+/// Describes in words about how long a number of seconds is: `33 minutes`.
+///
+/// The unit is the longest one that fits at least twice.
 #[must_use]
 pub fn in_words(seconds: f64) -> String {
     const UNITS: [(&str, f64); 3] = [("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0)];

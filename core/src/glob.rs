@@ -1,4 +1,4 @@
-//! Patterns over names, by which templates are chosen.
+//! Matches names with patterns, by which templates are chosen.
 
 use std::fmt;
 
@@ -6,12 +6,15 @@ use thiserror::Error;
 
 use crate::name::{InvalidName, SequenceName};
 
-/// A pattern over names: `*` stands for any characters, also none, `?` for one, `[a-f]` for one of
-/// these, `[!a-f]` for one of the others; anything else stands for itself.
+/// A pattern that names are compared with.
+///
+/// `*` stands for any characters, or none. `?` stands for one character. `[a-f]` stands for one
+/// character of the set, `[!a-f]` for one that is not in the set. All other characters stand for
+/// themselves.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Glob(::glob::Pattern);
 
-/// Why a text is no [`Glob`].
+/// Says why a text is not a [`Glob`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidGlob {
     #[error("it is empty; give a glob over names, as in \"orders-*\"")]
@@ -32,8 +35,10 @@ pub enum InvalidGlob {
 }
 
 impl Glob {
+    /// Reads a pattern.
+    ///
     /// # Errors
-    /// It cannot be read, or no name could ever fit it.
+    /// [`InvalidGlob`] if the text is not a pattern, or if no name could ever fit it.
     pub fn parse(text: &str) -> Result<Self, InvalidGlob> {
         let Some(first) = text.chars().next() else {
             return Err(InvalidGlob::Empty);
@@ -59,7 +64,8 @@ impl Glob {
         }
     }
 
-    /// Whether it certainly fits all that `other` fits.
+    /// Returns whether this pattern certainly fits all names that `other` fits. `false` says
+    /// nothing.
     pub(crate) fn fits_all_of(&self, other: &Self) -> bool {
         const SPECIAL: [char; 3] = ['*', '?', '['];
         self.0.as_str().strip_suffix('*').is_some_and(|prefix| {
@@ -69,14 +75,15 @@ impl Glob {
         })
     }
 
-    /// Whether a name fits it. Case matters.
+    /// Returns whether a name fits the pattern. Case matters.
     pub fn fits(&self, name: &SequenceName) -> bool {
         self.0.matches(name.as_str())
     }
 }
 
-/// The first character that is in no name and means nothing where it stands, and its position,
-/// counted from 1.
+/// Finds the first character that is in no name and has no meaning at its position in the pattern.
+///
+/// The position counts from 1.
 fn out_of_place(glob: &str) -> Option<(usize, char)> {
     let (mut before, mut is_in_set) = (None, false);
     (1..).zip(glob.chars()).find(|(_, c)| {

@@ -1,16 +1,16 @@
-//! The arithmetic of Odometer: all that must be right, with nothing around it.
+//! Computes what must be right in Odometer, without I/O.
 //!
-//! This crate owns names, definitions, blocks, the cursor that issues their numbers, block sizes,
-//! periods, formats and snowflake layouts. It knows no I/O, no async code and no time of day: a
-//! caller gives them as arguments.
+//! This crate owns names, definitions, blocks, the cursor that issues the numbers of blocks, block
+//! sizes, periods, formats and snowflake layouts. It knows no I/O, no async code and no time of
+//! day. A caller passes times and stored values as arguments.
 //!
 //! Read first:
 //!
-//! - `cursor/mod.rs`: issues the numbers of blocks, none of them twice, with the proof.
-//! - `block.rs`: contiguous numbers that one write reserved.
+//! - `cursor/mod.rs`: issues the numbers of blocks, no number twice, with the proof.
+//! - `block.rs`: defines blocks, the contiguous numbers that one write reserved.
 //! - `sizing/mod.rs`: decides how large the next block is, and when it is fetched.
 //! - `definition/mod.rs`: says what a sequence is, and what a caller may set.
-//! - `snowflake/ticker/mod.rs`: issues time-ordered ids, none of them twice, with the proof.
+//! - `snowflake/ticker/mod.rs`: issues time-ordered ids, no id twice, with the proof.
 
 pub mod block;
 pub mod cursor;

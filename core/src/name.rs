@@ -1,4 +1,4 @@
-//! Names of sequences: refused when they do not fit, never folded or trimmed.
+//! Defines the names of sequences. A text that does not fit is refused, and never changed.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
@@ -9,27 +9,27 @@ use thiserror::Error;
 
 /// The name of a sequence: 1 to 128 characters, `^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`.
 ///
-/// Case matters. Cloning shares the text. It hashes and compares like its `str`, so a map keyed
-/// by names is searched with a `&str`.
+/// Case matters. Clones share the text. A name hashes and compares like its `str`, so a map with
+/// names as keys is searched with a `&str`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SequenceName(Arc<str>);
 
-/// Why a text is not the name of a sequence.
+/// Says why a text is not the name of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidName {
-    /// Nothing was given.
+    /// The text is empty.
     #[error(
         "The name of a sequence is empty; it needs 1 to {max} characters.",
         max = SequenceName::MAX_LENGTH
     )]
     Empty,
-    /// More than [`SequenceName::MAX_LENGTH`] characters.
+    /// The text has more than [`SequenceName::MAX_LENGTH`] characters.
     #[error(
         "The name of a sequence has {length} characters; at most {max} are allowed.",
         max = SequenceName::MAX_LENGTH
     )]
     TooLong {
-        /// Its length in characters.
+        /// The length of the text in characters.
         length: usize,
     },
     /// The first character is neither an ASCII letter nor a digit.
@@ -40,7 +40,7 @@ pub enum InvalidName {
         /// The first character.
         found: char,
     },
-    /// A later character is not one of those allowed.
+    /// A later character is not allowed.
     #[error(
         "The name of a sequence has {found:?} at position {at}; after the first character only \
          ASCII letters, digits, '.', '_', ':' and '-' are allowed."
@@ -48,28 +48,28 @@ pub enum InvalidName {
     BadCharacter {
         /// The first character that is not allowed.
         found: char,
-        /// Its position in characters, counted from 1.
+        /// The position of that character, counted from 1.
         at: usize,
     },
 }
 
 impl SequenceName {
-    /// The longest name, in characters.
+    /// Bounds the length of a name, in characters.
     pub const MAX_LENGTH: usize = 128;
 
-    /// Takes over a text that is a valid name.
+    /// Creates a name from a text.
     ///
     /// # Errors
-    /// [`InvalidName`] says which rule it breaks.
+    /// [`InvalidName`] says which rule the text breaks.
     pub fn parse(text: &str) -> Result<Self, InvalidName> {
         Self::check(text)?;
         Ok(Self(Arc::from(text)))
     }
 
-    /// Says whether a text is a valid name, without allocating.
+    /// Checks that a text is a valid name, without allocating.
     ///
     /// # Errors
-    /// [`InvalidName`] says which rule it breaks.
+    /// [`InvalidName`] says which rule the text breaks.
     pub fn check(text: &str) -> Result<(), InvalidName> {
         match text.as_bytes() {
             [first, rest @ ..]
@@ -83,7 +83,7 @@ impl SequenceName {
         }
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -131,7 +131,7 @@ fn is_allowed(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b':' | b'-')
 }
 
-/// The first rule broken by a text known to break one.
+/// Returns the first rule that a text breaks. The text is known to break one.
 #[cold]
 fn fault(text: &str) -> InvalidName {
     let Some(first) = text.chars().next() else {

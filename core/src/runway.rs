@@ -1,4 +1,4 @@
-//! Runway: how long the numbers of a sequence last, up to each end that it has.
+//! Computes the runway: how long the numbers of a sequence last, up to each end of the sequence.
 
 use serde::Serialize;
 
@@ -6,55 +6,63 @@ use crate::format::{Format, Overflow};
 use crate::snowflake::Layout;
 use crate::{definition::Definition, period::PeriodKind};
 
-/// 2^53 − 1: above it JavaScript, and whatever else counts in floating point, loses digits.
+/// Bounds the numbers that floating point keeps exactly: 2^53 − 1. Above it, JavaScript and other
+/// programs that read numbers as floating point lose digits.
 pub const EXACT: i64 = (1 << 53) - 1;
 
 const SECONDS_A_DAY: f64 = 86_400.0;
 
-/// An end that numbers run up to.
+/// An end that the numbers of a sequence run up to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// `max`.
+    /// The end `max` of the definition.
     Max,
-    /// What fits the format's padding. With `overflow` "widen" ids grow behind it.
+    /// The highest number that fits the format's padding. With `overflow` "widen", ids get longer
+    /// after it.
     Width,
-    /// 2^53 − 1. Numbers go on behind it, but not every program reads them exactly.
+    /// 2^53 − 1. Numbers go on after it, but not every program reads them exactly.
     Exact,
-    /// The time bits of a time-ordered kind, its only end: it comes by the clock, at any rate.
+    /// The end of the time bits, the only end of a time-ordered kind. The clock reaches it at any
+    /// rate.
     Time,
 }
 
-/// How far it is to one of the ends.
+/// The numbers and the time that are left up to one of the ends.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Left {
-    /// Which end.
+    /// The end.
     pub limit: Limit,
-    /// Numbers that nobody has reserved, up to there.
+    /// The numbers up to that end that are not reserved. For [`Limit::Time`], the ids of all
+    /// workers.
     pub numbers_left: u64,
-    /// For how many days they last; `None` where no rate is known.
+    /// The days that the numbers last; `None` if no rate is known.
     pub days_left: Option<f64>,
 }
 
-/// How long the numbers of a sequence last.
+/// The runway of a sequence: how long its numbers last.
 ///
-/// Of a sequence with periods it speaks of the numbers of one period.
+/// For a sequence with periods, these are the numbers of one period.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Runway {
-    /// The end that is nearest, of those that are not behind already.
+    /// The nearest of the ends that are not passed. An end that stops the sequence counts even when
+    /// it is passed.
     #[serde(flatten)]
     pub worst: Left,
-    /// All ends that the sequence has.
+    /// All ends of the sequence.
     pub limits: Vec<Left>,
-    /// The longest that its periods last, in days; `None` where numbers never start again.
+    /// The longest time that a period of the sequence lasts, in days; `None` if numbers never start
+    /// again.
     #[serde(skip)]
     period_days: Option<f64>,
 }
 
 impl Runway {
-    /// The runway of a sequence whose high-water mark is `next_value` and which issues `rate`
-    /// numbers a second, 0 where that is not known. A higher declared rate counts instead. Of a
-    /// time-ordered kind only `now_ms` counts, the Unix milliseconds of now.
+    /// Computes the runway of a sequence with the high-water mark `next_value`.
+    ///
+    /// `rate` is in numbers a second, and 0 if it is not known. A higher declared rate counts
+    /// instead. For a time-ordered kind only `now_ms` counts: the present time in Unix
+    /// milliseconds.
     #[must_use]
     pub fn of(definition: &Definition, next_value: i64, rate: f64, now_ms: i64) -> Self {
         match &definition.layout {
@@ -99,7 +107,7 @@ impl Runway {
             limits.push(left(Limit::Width, width));
         }
         limits.push(left(Limit::Exact, EXACT));
-        // What is only a nuisance is passed for good, and then warns of nothing any more.
+        // The other ends stop nothing. Once such an end is passed, it no longer counts.
         let is_final = |limit| match limit {
             Limit::Max | Limit::Time => true,
             Limit::Width => definition.overflow == Overflow::Refuse,
@@ -122,8 +130,10 @@ impl Runway {
         }
     }
 
-    /// For how many seconds the numbers last; infinite where numbers start again before, in
-    /// `period_left` seconds if at all, and `None` where no rate is known.
+    /// Returns for how many seconds the numbers last; `None` if no rate is known.
+    ///
+    /// Numbers start again in `period_left` seconds, if there are periods. If the numbers last
+    /// until then, the result is infinite.
     #[must_use]
     pub fn seconds(&self, period_left: Option<f64>) -> Option<f64> {
         let seconds = self.worst.days_left? * SECONDS_A_DAY;
@@ -131,7 +141,7 @@ impl Runway {
         Some(if starts_again { f64::INFINITY } else { seconds })
     }
 
-    /// Whether the numbers last for the longest period, were it only to begin now.
+    /// Returns whether the numbers last for the longest period, if that period began now.
     pub(crate) fn outlasts_a_period(&self) -> bool {
         let days = self.worst.days_left.zip(self.period_days);
         days.is_some_and(|(days, period)| days >= period)
@@ -143,7 +153,8 @@ fn days(numbers: u64, rate: f64) -> Option<f64> {
     (rate > 0.0 && days.is_finite()).then_some(days)
 }
 
-/// The longest that a period lasts, in days: an hour more where clocks are put back in it.
+/// Returns the longest time that a period lasts, in days. It has an extra hour, because clocks may
+/// be set back during the period.
 fn longest_period(kind: PeriodKind) -> Option<f64> {
     const HOUR: f64 = 1.0 / 24.0;
     match kind {
@@ -262,7 +273,7 @@ mod tests {
         ] {
             assert_eq!(runway.seconds(period_left), Some(expected));
         }
-        // What is used up before the period is over is short.
+        // Numbers that are used up before the period ends are short.
         let faster = Runway::of(&definition, 1, 1024.0, NOW_MS);
         assert_eq!(faster.seconds(Some(1000.0)), Some(999_999.0 / 1024.0));
     }

@@ -1,4 +1,4 @@
-//! Where atomics and locks come from: the machine's, or those of the model checker.
+//! Chooses where atomics and locks come from: the standard library, or the model checker (loom).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::Mutex;

@@ -1,4 +1,5 @@
-//! What a sequence is created from that nobody has defined: the templates, in their order.
+//! Says what a sequence is created from if its name has no definition: the templates, in their
+//! order.
 
 use std::sync::Arc;
 
@@ -6,52 +7,54 @@ use thiserror::Error;
 
 use crate::{definition::Definition, glob::Glob, name::SequenceName};
 
-/// Templates at most: each new name is compared with them one by one.
+/// Bounds the number of templates, because each new name is compared with every template.
 const MAX: usize = 1000;
 
-/// The templates in their order, and what is behind them. Cloning shares them.
+/// The templates in their order, and the default after them. Clones share the templates.
 #[derive(Clone, Debug)]
 pub struct Templates(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     rules: Vec<TemplateRule>,
-    /// What a name gets that fits no template, and what a definition leaves out that fits none.
+    /// The definition of a name that fits no template. It also fills the fields that a definition
+    /// leaves out if its name fits no template.
     default: Arc<Definition>,
-    /// Whether a name that fits no template is created by the first call for a number.
+    /// Whether the first call for a number creates a name that fits no template.
     creates_others: bool,
 }
 
-/// One template: for which names, and what.
+/// One template: a glob, and what the names that fit it get.
 #[derive(Clone, Debug)]
 pub struct TemplateRule {
     pub glob: Glob,
     pub template: Template,
 }
 
-/// What a name never seen gets.
+/// The outcome of a template for a new name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Template {
-    /// A sequence of its own. All names of one template share one copy in memory.
+    /// A sequence of its own. All names of one template share one copy of the definition in memory.
     Definition(Arc<Definition>),
-    /// None of its own: its callers get numbers of this one.
+    /// No sequence of its own: its callers get numbers of this sequence.
     Share(SequenceName),
 }
 
-/// What decided about a name.
+/// The decision about a name.
 #[derive(Clone, Copy, Debug)]
 pub enum TemplateChoice<'a> {
-    /// The first template that fits, and its place, counted from 0.
+    /// The first template that fits, and its index, counted from 0.
     Rule(usize, &'a TemplateRule),
-    /// No template fits: `[default]`.
+    /// No template fits, and `[default]` applies.
     Default,
-    /// No template fits, but a template names it in `share`: `[default]`, in any case.
+    /// No template fits, but a template names the sequence in `share`. `[default]` applies, even if
+    /// names that fit no template are rejected.
     Shared,
-    /// No template fits, and others are rejected.
+    /// No template fits, and names that fit no template are rejected.
     Refused,
 }
 
-/// Templates that cannot stand together.
+/// Says why templates contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TemplatesError {
     #[error("there are {n_templates}; give at most {MAX}, with globs for names that are alike")]
@@ -79,7 +82,8 @@ pub enum TemplatesError {
 }
 
 impl TemplatesError {
-    /// The template and the field that are at fault; `None` where it is all of them.
+    /// Returns the index of the wrong template and its wrong field; `None` if there are too many
+    /// templates.
     pub fn place(&self) -> Option<(usize, &'static str)> {
         match self {
             Self::TooMany { .. } => None,
@@ -90,7 +94,7 @@ impl TemplatesError {
 }
 
 impl Default for Templates {
-    /// Every name is created with the contract's defaults.
+    /// Creates every name with the default definition of the API.
     fn default() -> Self {
         Self(Arc::new(Inner {
             rules: Vec::new(),
@@ -101,11 +105,14 @@ impl Default for Templates {
 }
 
 impl Templates {
-    /// `default` is for names that fit no template; `creates_others` says whether such names are
-    /// created by the first call for a number.
+    /// Creates the templates.
+    ///
+    /// `default` is for names that fit no template. `creates_others` says whether the first call
+    /// for a number creates such names.
     ///
     /// # Errors
-    /// Two equal globs, a `share` of what is shared out itself, or too many.
+    /// [`TemplatesError`] if two globs are equal, if the target of a `share` is itself shared, or
+    /// if there are too many templates.
     pub fn new(
         rules: Vec<TemplateRule>,
         default: Arc<Definition>,
@@ -137,7 +144,7 @@ impl Templates {
         }
     }
 
-    /// The first `share` whose sequence would be shared out itself.
+    /// Finds the first `share` whose target would itself share another sequence.
     fn chain(&self) -> Option<TemplatesError> {
         self.0.rules.iter().enumerate().find_map(|(index, rule)| {
             let Template::Share(target) = &rule.template else {
@@ -159,10 +166,10 @@ impl Templates {
         })
     }
 
-    /// What decides about a name: the first template whose glob fits, else `[default]`.
+    /// Decides about a name: the first template whose glob fits, else `[default]`.
     ///
-    /// A `share` does not apply to the sequence that it names: that one is looked for in the
-    /// templates behind it, and is created also where names that fit none are rejected.
+    /// A `share` does not apply to its own target. The other templates are searched for the target.
+    /// The target is created even if names that fit no template are rejected.
     pub fn choice(&self, name: &SequenceName) -> TemplateChoice<'_> {
         let inner = &*self.0;
         let names_it = |rule: &TemplateRule| matches!(&rule.template, Template::Share(target) if target == name);
@@ -179,7 +186,7 @@ impl Templates {
         }
     }
 
-    /// What a name never seen gets; `None` where it is refused.
+    /// Returns what a new name gets; `None` if the name is refused.
     pub fn of(&self, name: &SequenceName) -> Option<Template> {
         match self.choice(name) {
             TemplateChoice::Rule(_, rule) => Some(rule.template.clone()),
@@ -190,8 +197,9 @@ impl Templates {
         }
     }
 
-    /// What the first call for a number creates a sequence of this name with; `None` where it
-    /// creates none: the name is refused, or shares another sequence.
+    /// Returns the definition with which the first call for a number creates this name.
+    ///
+    /// `None` if the call creates no sequence: the name is refused, or it shares another sequence.
     pub fn created_with(&self, name: &SequenceName) -> Option<Arc<Definition>> {
         match self.of(name)? {
             Template::Definition(definition) => Some(definition),
@@ -199,19 +207,22 @@ impl Templates {
         }
     }
 
-    /// What a new definition of this name has where it says nothing.
+    /// Returns the definition that fills the fields which a new definition of this name leaves out.
     pub fn behind(&self, name: &SequenceName) -> Arc<Definition> {
         self.created_with(name)
             .unwrap_or_else(|| Arc::clone(&self.0.default))
     }
 
-    /// Templates that no name gets, each behind the one that fits all its names: as far as that is
-    /// seen from globs that end with their only `*`.
+    /// Finds templates that no name can get, each with the earlier template that fits all its
+    /// names.
+    ///
+    /// It finds them only if the earlier glob has one `*`, at its end, and no other special
+    /// character.
     pub fn never_used(&self) -> Vec<(usize, usize)> {
         let rules = &self.0.rules;
         let covered = rules.iter().enumerate().filter_map(|(index, rule)| {
             let mut before = rules.iter().take(index);
-            // A `share` lets the sequence that it names pass.
+            // A `share` does not apply to its target, so it never covers all names.
             let by = before.position(|earlier| {
                 matches!(earlier.template, Template::Definition(_))
                     && earlier.glob.fits_all_of(&rule.glob)
@@ -221,12 +232,12 @@ impl Templates {
         covered.collect()
     }
 
-    /// The glob of a template.
+    /// Returns the glob of a template.
     pub fn glob(&self, index: usize) -> Option<&Glob> {
         self.0.rules.get(index).map(|rule| &rule.glob)
     }
 
-    /// `[default]`.
+    /// Returns the definition of `[default]`.
     pub fn default_definition(&self) -> &Definition {
         &self.0.default
     }
@@ -318,7 +329,7 @@ mod tests {
             );
             assert_eq!(bare.created_with(&name("small-1")), None);
             assert_eq!(bare.behind(&name("small-1")).start, 7);
-            // Named by a template, so it is no name that somebody mistyped.
+            // A template names this sequence, so the name is not a typing error.
             assert_eq!(start(&bare, "small-all"), Some(7));
             assert_eq!(start(&bare, "misc"), Some(7));
             assert_eq!(start(&bare, "other"), creates_others.then_some(7));
@@ -344,7 +355,7 @@ mod tests {
             let templates = templates(rules, true).unwrap();
             assert_eq!(templates.never_used(), expected, "{globs:?}");
         }
-        // The sequence that is shared gets it.
+        // The shared sequence itself gets the second template.
         let rules = vec![sharing("s*", "s-all"), counted("s-all", 1)];
         assert_eq!(templates(rules, true).unwrap().never_used(), []);
     }
@@ -362,16 +373,16 @@ mod tests {
         for (rules, at) in [
             (vec![sharing("a*", "b"), sharing("b*", "c")], 0),
             (vec![sharing("b*", "c"), sharing("a*", "bb")], 1),
-            // Two that share each other.
+            // Two templates share the names of each other.
             (vec![sharing("a*", "b1"), sharing("b*", "a1")], 0),
-            // The second glob is the first that fits `s2` besides its own.
+            // Besides its own glob, `s2` fits the second glob first.
             (vec![sharing("s?", "s2"), sharing("s*", "t")], 0),
         ] {
             let refused = templates(rules, true).unwrap_err();
             assert!(matches!(refused, TemplatesError::Chain { .. }), "{refused}");
             assert_eq!(refused.place(), Some((at, "share")), "{refused}");
         }
-        // With a definition before it, it is no chain.
+        // With a definition before it, the `share` is no chain.
         let mended = vec![sharing("a*", "b"), counted("b", 1), sharing("b*", "c")];
         assert!(templates(mended, true).is_ok());
 

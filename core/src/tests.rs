@@ -1,5 +1,6 @@
-//! What all tests of this crate share: one seed for those that are random, told where a test fails,
-//! and that assertions of debug builds are checked.
+//! Gives the tests of this crate one seed, and checks that debug assertions are on.
+//!
+//! A test prints the seed. So the output of a failed test shows which seed repeats the run.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -8,13 +9,14 @@ use std::{
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// Given by who repeats a run; the integration tests read it as well.
+/// Names the environment variable that repeats a run with its seed. The integration tests read it,
+/// too.
 const VARIABLE: &str = "ODOMETER_TESTS_SEED";
 
-/// The seed of this run; printed, so that a test that fails shows it.
+/// Returns the seed of this run, and prints it, so that the output of a failed test shows it.
 ///
 /// # Panics
-/// When what was given is not a number.
+/// If the variable is set to something that is not a number.
 #[expect(
     clippy::disallowed_methods,
     reason = "by what is tested is no configuration of the program"
@@ -30,13 +32,13 @@ pub(crate) fn seed() -> u64 {
     *SEED
 }
 
-/// Where the generator of one of several threads, or of one of several cases, begins; never 0.
+/// Returns the start of a generator for one of several threads or cases; never 0.
 pub(crate) fn seed_for(which: u64) -> u64 {
     let far_apart = which.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (seed() ^ far_apart) | 1
 }
 
-/// How properties are tested: as proptest does it by itself, but by the seed of this run.
+/// Returns the settings of property tests: proptest's own, but with the seed of this run.
 pub(crate) fn properties() -> Config {
     Config {
         rng_seed: RngSeed::Fixed(seed()),
@@ -53,7 +55,8 @@ fn each_thread_of_a_run_begins_elsewhere() {
     assert!(all[0] > 0);
 }
 
-/// By `profile.test` of the workspace, in unit tests and models.
+/// Checks that debug assertions are on in unit tests and models, as `profile.test` of the workspace
+/// sets it.
 #[test]
 #[should_panic(expected = "it is checked")]
 fn debug_assertions_are_on() {

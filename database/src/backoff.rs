@@ -1,7 +1,7 @@
-//! Waiting between two attempts: full jitter under a bound that doubles.
+//! Waits between two attempts: full jitter under a bound that doubles.
 //!
-//! Source: "Exponential Backoff and Jitter", AWS Architecture Blog, 2015; of its
-//! variants full jitter needs the fewest tries in all.
+//! Source: "Exponential Backoff and Jitter", AWS Architecture Blog, 2015. Of its variants, full
+//! jitter needs the fewest tries in all.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,8 @@ impl Backoff {
         }
     }
 
-    /// Waits between nothing and the bound, never past `until`, and doubles the bound.
+    /// Waits for a random time between zero and the bound, never past `until`, and doubles the
+    /// bound.
     pub async fn wait(&mut self, until: Instant) {
         let left = until.saturating_duration_since(Instant::now());
         let pause = self.bound.mul_f64(rand::random::<f64>()).min(left);

@@ -1,8 +1,8 @@
-//! What the server is told of a session, whatever its own defaults are.
+//! Sets for each session what must not depend on a server's own defaults.
 //!
-//! The bounds that it keeps itself: a statement that nobody waits for any more, or a transaction
-//! whose process is gone, does not hold its locks for long. How transactions see one another, and
-//! that a commit is kept before it is confirmed.
+//! The server keeps some bounds itself. So a statement that no caller waits for any more, or a
+//! transaction whose process is gone, does not hold its locks for long. Other settings decide how
+//! transactions see one another, and that a commit is durable before it is confirmed.
 
 use std::time::Duration;
 
@@ -16,26 +16,28 @@ use sea_orm::sqlx::{
 
 use crate::{route::PoolerRoute, tls};
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::connection::bounds";
 
-/// The server's bound lies above the time that a statement is waited for, so that it is we who
-/// give up first and know why.
+/// How far the server's bound lies above the time for which a statement is waited for. So this
+/// program gives up first, and knows why.
 const ABOVE: Duration = Duration::from_secs(1);
-/// A setting that only a server passes on to its sessions: a pooler refuses it or drops it.
+/// A setting that only a server passes on to its sessions. A pooler refuses it or drops it.
 const MARK: &str = "odometer.straight";
-/// A transaction sees what was committed before each of its statements. One that waited for another
-/// would go on with what was there before otherwise.
+/// The isolation level on PostgreSQL: a transaction sees what was committed before each of its
+/// statements. Otherwise a transaction that waited for another one would go on with what was there
+/// before.
 const ISOLATION: &str = "read committed";
-/// As MySQL's own default. A statement that locks sees what was committed before it at any level.
+/// Sets the isolation level that is MySQL's default. At any level, a statement that locks sees what
+/// was committed before it.
 const MYSQL_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
-/// Each statement by itself is a transaction, and none begins by itself when one ends. A server may
-/// have other defaults, by which what was reserved is committed only later, or never.
+/// Makes each statement a transaction of its own, and lets no transaction begin when another one
+/// ends. By other defaults of a server, a reservation would be committed later, or never.
 const MYSQL_COMMITS: &str = "SET SESSION autocommit = 1, completion_type = 'NO_CHAIN'";
-/// How long MySQL keeps a connection that says nothing; the pool closes its own after ten minutes.
+/// How long MySQL keeps a connection that sends nothing. The pool closes its own after ten minutes.
 const QUIET_SECONDS: u32 = 900;
 
-/// Bounds of PostgreSQL, each with its value in milliseconds.
+/// Returns the bounds of PostgreSQL, each with its value in milliseconds.
 fn bounds(longest: Duration) -> [(&'static str, String); 3] {
     let bound = (longest + ABOVE).as_millis().to_string();
     [
@@ -45,7 +47,7 @@ fn bounds(longest: Duration) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Settings of PostgreSQL but for those that `said`, the options in the URL, has.
+/// Returns the settings of PostgreSQL, without those that `said`, the options in the URL, has.
 fn settings(said: &str, longest: Option<Duration>) -> Vec<(&'static str, String)> {
     let longest = longest.filter(|_| !faults::is(Fault::NoServerBounds));
     let mut settings: Vec<_> = longest.into_iter().flat_map(bounds).collect();
@@ -56,8 +58,8 @@ fn settings(said: &str, longest: Option<Duration>) -> Vec<(&'static str, String)
     settings
 }
 
-/// Adds to `options` what PostgreSQL is told at the start of a session; nothing where a pooler
-/// would refuse it.
+/// Adds to `options` the settings that PostgreSQL gets at the start of a session. Adds none behind
+/// a pooler, which would refuse them.
 pub fn postgres(
     options: PgConnectOptions,
     longest: Option<Duration>,
@@ -67,7 +69,7 @@ pub fn postgres(
     if is_pooled {
         return options.extra_float_digits(None);
     }
-    // What the URL says itself is stronger, but for how transactions see one another.
+    // What the URL says has precedence, except over the isolation level.
     let said = options.get_options().unwrap_or_default().to_owned();
     let options = options.options(settings(&said, longest));
     let options = if faults::is(Fault::ServersIsolation) {
@@ -78,7 +80,7 @@ pub fn postgres(
     options.options([(MARK, "yes")])
 }
 
-/// The same settings for one transaction, as statements to be sent before its first one.
+/// Returns the same settings for one transaction, as statements to send before its first one.
 pub fn postgres_within(url: &str, longest: Option<Duration>) -> String {
     let options: Option<PgConnectOptions> = url.parse().ok();
     let said = options.as_ref().and_then(PgConnectOptions::get_options);
@@ -92,10 +94,10 @@ pub fn postgres_within(url: &str, longest: Option<Duration>) -> String {
         .collect()
 }
 
-/// Whether this connection leads straight to a server.
+/// Returns whether this connection leads straight to a server.
 ///
 /// # Errors
-/// The server did not say.
+/// The server did not answer.
 pub async fn is_straight(connection: &mut PgConnection) -> Result<bool, SqlxError> {
     if faults::is(Fault::PrepareAnyway) {
         return Ok(true);
@@ -106,8 +108,8 @@ pub async fn is_straight(connection: &mut PgConnection) -> Result<bool, SqlxErro
     Ok(mark.as_deref() == Some("yes"))
 }
 
-/// Lets no connection into a pool of prepared statements that leads to a pooler: one may have been
-/// put in between since the start.
+/// Keeps connections that lead to a pooler out of a pool with prepared statements. A pooler may
+/// have been put in between since the start.
 pub fn watch(pool: PgPoolOptions, route: &PoolerRoute, is_pooled: bool) -> PgPoolOptions {
     if is_pooled {
         return pool;
@@ -125,7 +127,7 @@ pub fn watch(pool: PgPoolOptions, route: &PoolerRoute, is_pooled: bool) -> PgPoo
     })
 }
 
-/// What MySQL and MariaDB are told on each connection.
+/// Sends its settings to MySQL or MariaDB on each new connection.
 pub fn mysql(pool: MySqlPoolOptions, longest: Option<Duration>) -> MySqlPoolOptions {
     let longest = longest.filter(|_| !faults::is(Fault::NoServerBounds));
     let statement = longest.map(mysql_settings);
@@ -140,7 +142,7 @@ pub fn mysql(pool: MySqlPoolOptions, longest: Option<Duration>) -> MySqlPoolOpti
                 return Ok(());
             };
             match connection.execute(AssertSqlSafe(statement)).await {
-                // A proxy in between may not take it: then the server's own bounds hold.
+                // A proxy in between may refuse the statement. Then the server's own bounds hold.
                 Err(SqlxError::Database(_)) => {
                     tracing::debug!(target: TARGET, "the database takes no bounds for a session");
                 }
@@ -153,11 +155,11 @@ pub fn mysql(pool: MySqlPoolOptions, longest: Option<Duration>) -> MySqlPoolOpti
     })
 }
 
-/// Each server reads the comments that are meant for it: `/*M!` is MariaDB's, and MariaDB passes
-/// over those of MySQL 5.7.
+/// Returns the statement that sets the bounds of a session. Each server reads the comments that are
+/// meant for it: `/*M!` is MariaDB's, and MariaDB passes over those of MySQL 5.7.
 fn mysql_settings(longest: Duration) -> String {
     let bound = longest + ABOVE;
-    // Rounded up: 0 would mean at once.
+    // Rounded up, because 0 would mean at once.
     let seconds = bound.as_secs() + 1;
     format!(
         "SET SESSION innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}, \

@@ -1,4 +1,4 @@
-//! A server's error codes, and what each of them means for a statement or a connection.
+//! Says what a server's error code means for a statement or a connection.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use crate::failure::Cause;
 
 /// An error code, in its server's own numbering.
 pub enum ServerErrorCode<'a> {
-    /// SQLSTATE, appendix A of PostgreSQL's manual, and the message, which is only looked at:
-    /// poolers tell most of what they have to say under one code.
+    /// A SQLSTATE (appendix A of PostgreSQL's manual), and the message. The message is only looked
+    /// at, because poolers report most of their errors under one code.
     Postgres(&'a str, &'a str),
-    /// Error numbers of MySQL and MariaDB; their SQLSTATEs are too coarse.
+    /// An error number of MySQL or MariaDB. Their SQLSTATEs are too coarse.
     MySql(u16),
-    /// SQLite's extended result code.
+    /// An extended result code of SQLite.
     Sqlite(i32),
     Other,
 }
@@ -45,8 +45,8 @@ impl<'a> ServerErrorCode<'a> {
         }
     }
 
-    /// Why the server will not have this connection however often it is tried, and what to do; not
-    /// for what [passes](Self::passing) by itself.
+    /// Returns why the server refuses this connection however often it is tried, and what to do. It
+    /// is not for codes that [pass](Self::passing) by themselves.
     pub fn refusal(&self) -> String {
         const LOGIN: (&str, &str) = (
             "the database refuses this user or password",
@@ -93,7 +93,8 @@ impl<'a> ServerErrorCode<'a> {
         format!("{what} ({self}): {to_do}")
     }
 
-    /// What the server's answer to a statement means, and what to do where waiting does not help.
+    /// Returns what the server's answer to a statement means, and what to do if waiting does not
+    /// help.
     pub fn answer(&self) -> String {
         let (what, to_do) = match self {
             ServerErrorCode::Postgres("42P01", _) | ServerErrorCode::MySql(1146) => {
@@ -141,7 +142,7 @@ impl<'a> ServerErrorCode<'a> {
         format!("{what} ({self}): {to_do}")
     }
 
-    /// Why the server cannot be used for now, where that passes by itself.
+    /// Returns why the server cannot be used now, if this passes by itself.
     pub fn passing(&self) -> Option<&'static str> {
         const POOLER: &str =
             "the pooler in front of the database has no connection for us, and its log says why";
@@ -161,7 +162,7 @@ impl<'a> ServerErrorCode<'a> {
                 Some("the database is stopping, or ended the session")
             }
             ServerErrorCode::MySql(1053 | 1079 | 1080) => Some("the database is stopping"),
-            // Of Galera, and of a server that was set offline.
+            // From Galera, and from a server that was set offline.
             ServerErrorCode::MySql(1047 | 3032) => Some("the database is not ready for statements"),
             ServerErrorCode::MySql(1927 | 3169 | 4031) => Some("the database ended the session"),
             ServerErrorCode::MySql(1152 | 1158..=1161) => Some("the database lost the connection"),
@@ -170,14 +171,15 @@ impl<'a> ServerErrorCode<'a> {
             {
                 None
             }
-            // PgCat and Supavisor say so under codes of failures inside a server.
+            // PgCat and Supavisor report this under codes for failures inside a server.
             ServerErrorCode::Postgres("58000" | "XX000", message)
                 if has_no_place_in_a_pool(message) =>
             {
                 Some(POOLER)
             }
             ServerErrorCode::Postgres(code, _) if code.starts_with("08") => Some(POOLER),
-            // From 2000 on a client's, which a proxy passes on, and from 9000 on a proxy's own.
+            // Codes from 2000 on are a client's, which a proxy passes on. Codes from 9000 on are a
+            // proxy's own.
             ServerErrorCode::MySql(2000..=2999 | 9000..) => Some(POOLER),
             ServerErrorCode::Postgres(..)
             | ServerErrorCode::MySql(_)
@@ -186,7 +188,7 @@ impl<'a> ServerErrorCode<'a> {
         }
     }
 
-    /// The cause of a failure after which the statement certainly has no effect.
+    /// Returns the cause of a failure after which the statement certainly has no effect.
     pub fn cause(&self, text: String) -> Cause {
         if let Some(what) = self.passing() {
             Cause::Away(format!("{what} ({self})"))
@@ -205,13 +207,13 @@ impl<'a> ServerErrorCode<'a> {
         }
     }
 
-    /// A startup parameter that a pooler does not pass on.
+    /// Returns whether a pooler refuses a startup parameter that it does not pass on.
     pub fn is_of_a_pooler(&self) -> bool {
         matches!(self, ServerErrorCode::Postgres("08P01", message) if message.contains("startup parameter"))
     }
 
-    /// Serialization failure, deadlock, lock wait timeout, a table that is being changed; SQLite's
-    /// busy and locked.
+    /// Returns whether transactions met: serialization failure, deadlock, lock wait timeout, or a
+    /// table that is being changed. For SQLite: busy or locked.
     fn contends(&self) -> bool {
         match self {
             ServerErrorCode::Postgres(code, _) => matches!(*code, "40001" | "40P01" | "55P03"),
@@ -221,8 +223,9 @@ impl<'a> ServerErrorCode<'a> {
         }
     }
 
-    /// `statement_timeout`, `max_statement_time`, `max_execution_time`, or somebody's cancel: the
-    /// servers look for these only before a commit begins.
+    /// Returns whether the server ended the statement: by `statement_timeout`,
+    /// `max_statement_time`, `max_execution_time`, or a cancel. Servers look for these only before
+    /// a commit begins.
     fn is_interrupted(&self) -> bool {
         match self {
             ServerErrorCode::Postgres(code, _) => *code == "57014",
@@ -258,11 +261,13 @@ impl<'a> ServerErrorCode<'a> {
         }
     }
 
-    /// The server ends the connection, or the disk failed: the end of the statement is not told.
+    /// Returns whether the end of the statement is unknown: the server ends the connection, or the
+    /// disk failed.
     pub fn is_uncertain(&self) -> bool {
         match self {
             ServerErrorCode::Postgres(code, _) => {
-                // Connections and the server itself; a pooler's own codes among them.
+                // Codes about connections and the server itself. A pooler's own codes are among
+                // them.
                 ["57P", "08", "58", "XX"]
                     .iter()
                     .any(|class| code.starts_with(class))
@@ -270,7 +275,8 @@ impl<'a> ServerErrorCode<'a> {
             }
             ServerErrorCode::MySql(code) => matches!(
                 *code,
-                // From 2000 on a client's, which a proxy passes on, and from 9000 on a proxy's own.
+                // Codes from 2000 on are a client's, which a proxy passes on, and from 9000 on a
+                // proxy's own.
                 1053 | 1080 | 1152 | 1158..=1161 | 1180 | 1927 | 2000..=2999 | 3169 | 4031 | 9000..
             ),
             ServerErrorCode::Sqlite(code) => *code & 0xff == 10,
@@ -283,7 +289,7 @@ fn has_no_place_in_a_pool(message: &str) -> bool {
     message.contains("the pool") || message.to_ascii_lowercase().contains("max client")
 }
 
-/// Poolers refuse a login under the code of any other of their errors.
+/// Returns whether a pooler refuses a login. It does so under the code of its other errors.
 fn is_login_of_a_pooler(message: &str) -> bool {
     ["authentication failed", "no such user", "wrong password"]
         .iter()

@@ -1,4 +1,4 @@
-//! What is wrong for longer, said when it changes and once a minute while it lasts.
+//! Limits how often a lasting problem is logged: when it changes, and once a minute while it lasts.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ pub struct Complaint {
 }
 
 impl Complaint {
-    /// Whether `what` is to be said at this instant.
+    /// Returns whether `what` is to be logged at this instant.
     pub fn is_due(&mut self, what: &str, now: Instant) -> bool {
         let is_new = self.last.as_ref().is_none_or(|(at, said)| {
             said != what || now.saturating_duration_since(*at) >= INTERVAL

@@ -1,10 +1,10 @@
-//! The pool of connections, its bounds, its health, and the runtime it lives on.
+//! Holds the connections to one database: the pool, its bounds, its health, and its runtime.
 //!
-//! Statements run as tasks of a runtime that outlives the HTTP workers, and
-//! nobody cancels them while their pool is in use: a dropped one could leave a
-//! transaction open in it. A caller stops waiting after `store.timeout`; then
-//! the pool is replaced, the old one closed, and what is still silent after that
-//! ended with its connection, which no other statement can meet any more.
+//! Statements run as tasks of a runtime that outlives the HTTP workers. No statement is cancelled
+//! while its pool is in use, because a cancelled statement could leave a transaction open in the
+//! pool. A caller stops waiting after `store.timeout`. Then the pool is replaced, and the old pool
+//! is closed. A statement that is still silent after that ends with its connection, which no other
+//! statement can meet any more.
 
 use std::{
     future::Future,
@@ -37,27 +37,28 @@ use crate::{
     session::DatabaseConnection,
 };
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::connection";
 
-/// A statement silent for this part of `store.timeout` is reason to look at the database.
+/// A statement that is silent for one of so many parts of `store.timeout` calls for a look at the
+/// database.
 const SUSPICIOUS_PART: u32 = 5;
-/// How long statements that outlived an outage may still take: a server that was only stopped
-/// answers them now, one whose connections are dead never will.
+/// The time that statements from before an outage still have. A server that was only stopped
+/// answers them now. A server whose connections are dead never will.
 const LAST_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What is known of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It has not answered since the start.
+    /// The database has not answered since the start.
     NoContact,
-    /// It answers, with a schema that this binary cannot work with.
+    /// The database answers, with a schema that this program cannot work with.
     WrongSchema,
     Up,
     Down,
 }
 
-/// The right to one connection of the pool, until it is dropped.
+/// The right to one connection of the pool, until the permit is dropped.
 struct ConnectionPermit {
     _permit: OwnedSemaphorePermit,
     _counted: Present,
@@ -75,21 +76,21 @@ pub struct Connection {
     pub has_looked: watch::Sender<bool>,
     /// Rung when there is reason to believe that the database is away.
     pub went_down: Notify,
-    /// Rung when what is known of the store is to be read anew at once.
+    /// Rung when the knowledge of the store must be read again at once.
     pub refresh: Notify,
     timeout: Duration,
     counted: ConnectionMetrics,
     is_closed: AtomicBool,
-    /// That the disk is full.
+    /// Limits the complaints about a full disk.
     complained: Mutex<Complaint>,
     label: DatabaseLabel,
 }
 
 impl Connection {
-    /// Makes the runtime and a pool that connects when first used.
+    /// Makes a pool that connects when it is first used.
     ///
     /// # Errors
-    /// Options that the driver cannot read.
+    /// The driver cannot read the options.
     pub async fn new(
         runtime: Runtime,
         options: Doors,
@@ -101,7 +102,7 @@ impl Connection {
         let pool = match ConnectionPool::open(&options, 0).await {
             Ok(pool) => pool,
             Err(error) => {
-                // It must not be waited for here.
+                // The end of the runtime must not be waited for here.
                 runtime.shutdown_background();
                 return Err(error);
             }
@@ -129,8 +130,8 @@ impl Connection {
         &self.handle
     }
 
-    /// Tasks alive in the store's runtime and in that of the pool in use; the end of an earlier
-    /// pool is a task as long as it takes.
+    /// Returns how many tasks are alive in the store's runtime and in the runtime of the pool in
+    /// use. The end of an earlier pool is a task, too, for as long as it takes.
     pub fn n_tasks(&self) -> usize {
         self.handle.metrics().num_alive_tasks() + self.pool.lock().n_tasks()
     }
@@ -154,7 +155,7 @@ impl Connection {
     /// Runs one statement, or one transaction, and waits for its end until `until`.
     ///
     /// # Errors
-    /// How it failed. Cancelling the returned future does not cancel the statement.
+    /// How the statement failed. Cancelling the returned future does not cancel the statement.
     pub async fn run<T, F, Fut>(
         self: &Arc<Self>,
         until: Instant,
@@ -199,7 +200,7 @@ impl Connection {
         Err(failure)
     }
 
-    /// Waits for a statement's end; `None` when it is not waited for any longer.
+    /// Waits for a statement's end. Returns `None` if the statement is not waited for any longer.
     async fn outcome<T>(
         &self,
         task: &mut JoinHandle<T>,
@@ -220,7 +221,7 @@ impl Connection {
         }
     }
 
-    /// Waits for a permit of the pool, and on its successor where it is replaced meanwhile.
+    /// Waits for a permit of the pool. If the pool is replaced meanwhile, waits on its successor.
     async fn permit(
         &self,
         until: Instant,
@@ -251,9 +252,9 @@ impl Connection {
         }
     }
 
-    /// A statement that nobody waits for any more: if it is silent at `silent_at` its pool is
-    /// replaced. That is after `store.timeout` in all, and not while its connection may be on its
-    /// way still: it would only be made once more.
+    /// Watches a statement that no caller waits for any more. If the statement is silent at
+    /// `silent_at`, its pool is replaced. That is after `store.timeout` in all, and not while its
+    /// connection may still be being made: a new pool would only make the connection once more.
     fn watch_silent<T: Send + 'static>(
         self: &Arc<Self>,
         task: JoinHandle<T>,
@@ -268,19 +269,19 @@ impl Connection {
         });
     }
 
-    /// Replaces the pool that is in use now.
+    /// Replaces the pool that is in use now, and returns the pool's generation.
     pub fn renew(&self) -> u64 {
         let generation = self.pool.lock().generation;
         self.replace_pool(generation, "the database does not answer as it should");
         generation
     }
 
-    /// Replaces the pool after an outage; what is still under way on it is soon waited for no
-    /// longer, so that nobody stays behind a connection that will never answer.
+    /// Replaces the pool after an outage. Statements on the old pool are waited for only
+    /// `LAST_TIMEOUT` longer, so that no caller stays behind a connection that will never answer.
     pub fn renew_after_outage(self: &Arc<Self>) {
         let generation = self.renew();
         if self.pool.lock().generation == generation {
-            // Nothing took its place.
+            // No pool took its place.
             return;
         }
         let connection = Arc::clone(self);
@@ -322,7 +323,8 @@ impl Connection {
         }
     }
 
-    /// Whatever broke one connection broke its siblings: all are replaced at once.
+    /// Replaces the pool. What broke one connection broke the others too, so all are replaced at
+    /// once.
     fn replace_pool(&self, generation: u64, cause: &str) {
         let mut pool = self.pool.lock();
         let is_replaced = pool.generation != generation || self.is_closed.load(Ordering::Acquire);
@@ -336,18 +338,18 @@ impl Connection {
             return;
         };
         let old = std::mem::replace(&mut *pool, fresh);
-        // Whoever waits for a permit of it waits on the new one.
+        // A caller that waits for a permit of the old pool waits on the new one.
         old.permits.close();
         let timeout_left = self.timeout + LAST_TIMEOUT;
         self.handle.spawn(async move {
-            // Statements under way may end. What is silent still has been given up by all then,
-            // and ends with its runtime.
+            // Statements under way may end. After this time, no caller waits for a silent statement
+            // any more. It ends with its runtime.
             let _ended = timeout(timeout_left, old.database.clone().close()).await;
             drop(old);
         });
     }
 
-    /// Closes the pool, waiting at most `timeout_left` for statements in flight, and ends the runtime.
+    /// Closes the pool and ends the runtime. Waits at most `timeout_left` for statements in flight.
     pub async fn close(&self, timeout_left: Duration) {
         self.is_closed.store(true, Ordering::Release);
         let database = self.pool.lock().database.clone();

@@ -1,11 +1,11 @@
-//! The clock of a database, which all replicas share, as statements read it.
+//! Reads the clock of a database, which all replicas share, in statements.
 //!
-//! Only what does not depend on a session's time zone is asked for: a URL may set one, and where
-//! clocks are put back an hour of local time comes twice.
+//! Statements ask only for what does not depend on a session's time zone. A URL may set a time
+//! zone, and when clocks are put back, an hour of local time comes twice.
 
 use sea_orm::{DbBackend, sea_query::Expr};
 
-/// Milliseconds since the Unix epoch.
+/// Returns the expression for the present time in milliseconds since the Unix epoch.
 pub fn now(backend: DbBackend) -> Expr {
     Expr::cust(match backend {
         DbBackend::Postgres => "CAST(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000 AS BIGINT)",

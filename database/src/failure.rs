@@ -1,4 +1,5 @@
-//! How a statement failed: whether it certainly did not commit, and what was behind it.
+//! Classifies failures of statements: whether a statement certainly did not commit, and for what
+//! cause.
 
 use std::io;
 
@@ -7,50 +8,51 @@ use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, SqlxError};
 
 use crate::{code::ServerErrorCode, tls};
 
-/// How a statement failed.
+/// The failure of a statement.
 #[derive(Debug)]
 pub enum StatementFailure {
-    /// Nothing of it is or will be in the database.
+    /// Nothing of the statement is or will be in the database.
     NotCommitted(Cause),
-    /// It may be in the database, or get there yet.
+    /// The statement may be in the database, or may still get there.
     MayHaveCommitted(Cause),
 }
 
-/// What was behind it.
+/// The cause of a failure.
 #[derive(Debug)]
 pub enum Cause {
-    /// No connection could be had, and nobody answered: the database is away.
+    /// There was no connection, and no server answered: the database is away.
     NoConnection(String),
-    /// The server, or a pooler, answers that it cannot be used for now, which passes by itself.
+    /// The server or a pooler answers that it cannot be used now. This passes by itself.
     Away(String),
     /// Every connection was taken until the deadline.
     Busy,
     /// No reply came in time.
     Silent,
-    /// The connection broke in the middle, or was one of a pool that is replaced.
+    /// The connection broke while the statement ran, or its pool was replaced.
     Broken(String),
-    /// The server answers that something in it failed; the end of the statement is not told.
+    /// The server answers that something in it failed. The end of the statement is not known.
     Internal(String),
     /// The server was reached and refuses this user, password or database.
     Refused(String),
-    /// The server is read-only: a standby, or set so.
+    /// The server is read-only: it is a standby, or was set so.
     ReadOnly(String),
-    /// This user lacks a right; the text says for what.
+    /// This user lacks a right. The text is the server's error code.
     Denied(String),
     /// The server has no room left for what was to be written.
     DiskFull(String),
-    /// Two transactions met; trying again is all there is to do.
+    /// Two transactions met. Another try is all there is to do.
     Contention,
-    /// The server ended the statement because it took too long, or because it was told to.
+    /// The server ended the statement because it took too long, or because somebody cancelled it.
     Interrupted,
-    /// A row of that key is there already.
+    /// A row with that key is there already.
     Duplicate,
-    /// Anything else the server said.
+    /// Any other answer of the server.
     Server(String),
 }
 
 impl Cause {
-    /// For the log: our own words and the server's error code, never a message of the database.
+    /// Returns the text for the log: words of this program and the server's error code. It never
+    /// holds a message of the database.
     pub fn text(&self) -> &str {
         match self {
             Cause::NoConnection(text)
@@ -80,7 +82,7 @@ impl StatementFailure {
         }
     }
 
-    /// Whether trying again on another connection is of no use for now.
+    /// Returns whether another try on another connection is of no use now.
     pub fn is_away(&self) -> bool {
         matches!(
             self.cause(),
@@ -91,7 +93,7 @@ impl StatementFailure {
 
 impl From<DbErr> for StatementFailure {
     fn from(error: DbErr) -> Self {
-        // The first three arise before a statement is sent.
+        // The first three errors arise before a statement is sent.
         if let DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed) = &error {
             StatementFailure::NotCommitted(Cause::Broken("its pool was replaced".to_owned()))
         } else if let DbErr::ConnectionAcquire(_) = &error {
@@ -103,10 +105,10 @@ impl From<DbErr> for StatementFailure {
         {
             executing(inner)
         } else if let DbErr::Migration(text) = error {
-            // Written by the migrations themselves, not by a database: another one is at work.
+            // The migrations write this error themselves: another process is migrating.
             StatementFailure::NotCommitted(Cause::Away(text))
         } else {
-            // Whatever else it is, nothing says that the statement did not run.
+            // For any other error, nothing says that the statement did not run.
             StatementFailure::MayHaveCommitted(Cause::Server(
                 "the reply is not what was asked for: are the tables those of Odometer?".to_owned(),
             ))
@@ -115,7 +117,7 @@ impl From<DbErr> for StatementFailure {
 }
 
 impl StatementFailure {
-    /// Of an attempt to connect that the driver made by itself.
+    /// Converts the error of a connection that was made by the driver alone, without a pool.
     pub fn to_connect(error: &SqlxError) -> Self {
         StatementFailure::NotCommitted(connecting(error))
     }
@@ -135,7 +137,8 @@ fn connecting(error: &SqlxError) -> Cause {
     match tls::of(error) {
         Some(tls::Trouble::Lasting(text)) => Cause::Refused(text),
         Some(tls::Trouble::Passing(text)) => Cause::Away(text),
-        // Half an answer of a server that ends, or another kind of server: a probe tells.
+        // A server that ends cut its answer off, or another kind of server answers. A probe finds
+        // out.
         None if matches!(error, SqlxError::Protocol(_)) => Cause::Away(describe(error)),
         None => Cause::NoConnection(format!(
             "the database cannot be reached: {}",
@@ -169,10 +172,11 @@ fn executing(error: &SqlxError) -> StatementFailure {
     }
 }
 
-/// Of a pool, which says no more than that.
+/// Said of a pool without a connection. The pool says no more than that.
 const NO_CONNECTION: &str = "the database gave no connection within the time for making one";
 
-/// An error in our words: what a database says may quote a user, a host or a statement.
+/// Describes an error in words of this program. The database's own message may quote a user, a host
+/// or a statement.
 fn describe(error: &SqlxError) -> String {
     if faults::is(Fault::SecretsTold) {
         return error.to_string();
@@ -200,9 +204,9 @@ fn describe(error: &SqlxError) -> String {
     what.to_owned()
 }
 
-/// What keeps a connection from being made or used, by the system's word for it.
+/// Describes an error of the network by the system's word for it.
 fn network(error: &io::Error) -> String {
-    // Looking a name up fails without a kind of its own.
+    // A failed look-up of a name has no error kind of its own.
     let is_name = error.to_string().contains("failed to lookup address");
     if is_name {
         return "the name of its host is not known".to_owned();

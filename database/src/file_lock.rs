@@ -1,8 +1,9 @@
-//! The two locks of a SQLite file, one on a file of its own and one on the database itself: one
-//! process at a time serves from it, by one name.
+//! Locks a SQLite file, so that one process at a time serves from it, by one name. There are two
+//! locks: one on a file of its own, and one on the database file itself.
 //!
-//! SQLite keeps what was committed last in a second file, which it finds by the name of the first.
-//! By another name it finds another second file, or none, and what was committed is forgotten.
+//! SQLite keeps what was committed last in a second file. It finds the second file by the name of
+//! the first. If the first file is opened by another name, SQLite finds another second file, or
+//! none. Then what was committed last is forgotten.
 
 use std::{
     fs::{File, OpenOptions, Permissions, TryLockError},
@@ -14,35 +15,38 @@ use odometer_process::faults::{self, Fault};
 
 use crate::start_error::StartError;
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::file_lock";
 
-/// What only the owner may read and write.
+/// The mode of a file that only its owner may read and write.
 const OWNERS_ALONE: u32 = 0o600;
 
-/// What others than the owner may do.
+/// The bits of a mode that allow something to others than the owner.
 const OTHERS: u32 = 0o077;
 
-/// Released when dropped, or when the process ends in whatever way.
+/// The locks of a SQLite file. They are released when this value is dropped, and when the process
+/// ends in any way.
 ///
-/// Who can open the file can take the lock, so it is for its owner alone from before the lock is
-/// taken. A descriptor that somebody opened earlier, while the file was open to readers, stays: its
-/// holder can still take the lock when nobody has it, and so keep this service from starting until
-/// that process ends. So can anyone who may read the database file itself, of which a warning tells
-/// (ADR 21).
-/// They cannot take a lock that is held, nor touch what is in the database by it.
+/// A process that can open the lock's file can take the lock. So only its owner may open the file,
+/// from before the lock is taken. But a process may have opened the file earlier, while others
+/// could read it. That process can still take the lock when no process has it, and so keep this
+/// service from starting until it ends. The same is true for a user who may read the database file
+/// itself; a warning says so (ADR 21). None of them can take a lock that is held, or touch what is
+/// in the database by it.
 pub struct FileLock {
     _own: File,
-    /// Of the file itself, which has one lock by whatever name it is opened; `None` if it cannot be
-    /// opened. Closed only with the process's connections: closing it ends SQLite's own locks.
+    /// The lock on the database file itself: it is one lock, whatever name the file is opened by.
+    /// `None` if the file cannot be opened. The file is closed only together with the process's
+    /// connections, because closing it ends SQLite's own locks.
     _on: Option<File>,
 }
 
 impl FileLock {
-    /// Makes the file if it does not exist, so that it is locked from the beginning.
+    /// Takes both locks. Makes the database file if it does not exist, so that it is locked from
+    /// the beginning.
     ///
     /// # Errors
-    /// Another process holds it, the file has several names, or a file cannot be made.
+    /// Another process holds a lock, the file has several names, or a file cannot be made.
     pub fn take(database: &Path) -> Result<Self, StartError> {
         if !faults::is(Fault::NoFileLock) {
             has_one_name(database)?;
@@ -58,7 +62,7 @@ impl FileLock {
         }
         lock(&file, &path, database)?;
         let on = if database.exists() {
-            // SQLite says what is wrong with one that cannot be opened.
+            // SQLite says what is wrong with a file that cannot be opened.
             File::open(database).ok()
         } else {
             Some(make_for_owner(database)?)
@@ -74,7 +78,7 @@ impl FileLock {
     }
 }
 
-/// Opens a file for writing; one that does not exist is made for its owner alone.
+/// Opens a file for writing. If the file does not exist, makes it for its owner alone.
 fn make_for_owner(path: &Path) -> Result<File, StartError> {
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true);
@@ -87,8 +91,10 @@ fn make_for_owner(path: &Path) -> Result<File, StartError> {
     })
 }
 
+/// Takes the lock of `file`.
+///
 /// # Errors
-/// Another process holds the lock of `file`, or it cannot be locked.
+/// Another process holds the lock of `file`, or the file cannot be locked.
 fn lock(file: &File, path: &Path, database: &Path) -> Result<(), StartError> {
     match file.try_lock() {
         Ok(()) => Ok(()),
@@ -104,8 +110,10 @@ fn lock(file: &File, path: &Path, database: &Path) -> Result<(), StartError> {
     }
 }
 
+/// Checks that a database file has only one name.
+///
 /// # Errors
-/// The file has another name, or is mounted by itself: then it has one elsewhere.
+/// The file has another name, or is mounted by itself: then it has another name elsewhere.
 fn has_one_name(database: &Path) -> Result<(), StartError> {
     let Ok(found) = database.metadata() else {
         return Ok(());
@@ -128,7 +136,7 @@ fn has_one_name(database: &Path) -> Result<(), StartError> {
     )))
 }
 
-/// Whether a file is the root of a mount; Linux tells since 5.8.
+/// Returns whether a file is the root of a mount. Linux tells this since version 5.8.
 #[cfg(target_os = "linux")]
 fn is_mounted(file: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
@@ -142,8 +150,8 @@ fn is_mounted(_: &Path) -> bool {
     false
 }
 
-/// Who may read the file of a lock can take that lock, so nobody else may, also of a file that an
-/// earlier version made.
+/// Keeps other users from reading the file of a lock, because a user who may read the file can take
+/// the lock. An earlier version may have made the file readable.
 fn keep_from_others(file: &File, path: &Path) {
     let is_open = file
         .metadata()
@@ -161,7 +169,8 @@ fn keep_from_others(file: &File, path: &Path) {
     }
 }
 
-/// A file that was there keeps its mode: somebody may have given it.
+/// Warns if other users may read the database file. A file that was there keeps its mode, because
+/// somebody may have chosen it.
 fn warn_of_readers(database: &Path) {
     let Ok(found) = database.metadata() else {
         return;
@@ -177,7 +186,7 @@ fn warn_of_readers(database: &Path) {
     }
 }
 
-/// Beside the file that is meant, by whatever way it is named.
+/// Returns the path of the lock's file: next to the database file, whichever path names that file.
 fn lock_path(database: &Path) -> PathBuf {
     let database = resolve(database).unwrap_or_else(|| database.to_owned());
     let mut path = database.into_os_string();
@@ -185,7 +194,7 @@ fn lock_path(database: &Path) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// Without links; the file itself may not exist yet.
+/// Resolves the links of a path. The file itself may not exist yet.
 fn resolve(database: &Path) -> Option<PathBuf> {
     if let Ok(known) = database.canonicalize() {
         return Some(known);

@@ -1,20 +1,22 @@
-//! What a look at a database found.
+//! Says whether a database can be used, and why not.
 
 use crate::{
     failure::{Cause, StatementFailure},
     start_error::StartError,
 };
 
-/// What a first look at a database found.
+/// The result of a look at a database.
 #[derive(Debug)]
 pub enum DatabaseFitness {
-    /// It can be used; where a crash of it can forget commits, a sentence says so.
+    /// The database can be used. If a crash of it can forget commits, `weakness` says so in a
+    /// sentence.
     Good { weakness: Option<String> },
-    /// It cannot be used yet, and may become usable by itself: a standby, a read-only server.
+    /// The database cannot be used yet, and may become usable by itself: a standby, a read-only
+    /// server.
     Away(String),
-    /// Its schema does not fit this binary yet.
+    /// The schema does not fit this program yet.
     Schema(String),
-    /// It will not become usable by waiting.
+    /// Waiting will not make the database usable.
     Wrong(String),
 }
 
@@ -30,7 +32,7 @@ impl From<DatabaseFitness> for StartError {
     }
 }
 
-/// What a failure to reach the database means for the start.
+/// Returns what a failure to reach the database means for the start.
 pub fn fitness_of(failure: &StatementFailure) -> DatabaseFitness {
     let text = failure.cause().text();
     match failure.cause() {
@@ -39,7 +41,8 @@ pub fn fitness_of(failure: &StatementFailure) -> DatabaseFitness {
         Cause::Server(_) | Cause::Internal(_) => DatabaseFitness::Wrong(format!(
             "ODOMETER_DATABASE_URL: the database does not do what it is asked to: {text}"
         )),
-        // Whoever makes room does not think of a restart.
+        // A full disk must not end the program: an operator who makes room does not think of a
+        // restart.
         Cause::NoConnection(_) | Cause::Away(_) | Cause::DiskFull(_) => {
             DatabaseFitness::Away(text.to_owned())
         }
@@ -52,6 +55,6 @@ pub fn fitness_of(failure: &StatementFailure) -> DatabaseFitness {
     }
 }
 
-/// Of a user that lacks rights on the tables.
+/// Said of a user who lacks rights on the tables.
 pub const MAY_NOT_USE: &str = "ODOMETER_DATABASE_URL: this user may not read or write the tables of \
                            Odometer: grant it SELECT, INSERT, UPDATE and DELETE on all of them";

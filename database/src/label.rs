@@ -1,26 +1,27 @@
-//! A database as sentences name it.
+//! Names a database in sentences.
 
 use std::{fmt, sync::Arc};
 
-/// How a sentence names its database before [`DatabaseLabel::name_in`] puts in which one it is.
+/// The beginning of a sentence about a database. [`DatabaseLabel::name_in`] puts in which database
+/// it is.
 const THIS: &str = "ODOMETER_DATABASE_URL: ";
 
 /// A database as sentences name it.
 #[derive(Clone, Debug)]
 pub struct DatabaseLabel {
-    /// The name of its store.
+    /// The name of the store.
     pub store: Arc<str>,
-    /// Its URL without user, password and parameters.
+    /// The URL without user, password and parameters.
     pub address: Arc<str>,
-    /// The key that it is configured by.
+    /// The key of the configuration that gives the database.
     pub key: Arc<str>,
-    /// Where that was given.
+    /// Where the key was given.
     pub origin: Arc<str>,
 }
 
 impl DatabaseLabel {
-    /// A sentence about a database as one about this database: which one it is, where it is, and
-    /// where that was configured.
+    /// Makes a sentence about a database say which database it is, where it is, and where it was
+    /// configured.
     #[must_use]
     pub fn name_in(&self, sentence: &str) -> String {
         let said = sentence.strip_prefix(THIS).unwrap_or(sentence);

@@ -1,14 +1,15 @@
-//! Runs one statement on one server within its bounds, and says whether it certainly did not commit.
+//! Runs one statement on one server within its bounds, and says whether it certainly did not
+//! commit.
 //!
-//! This crate owns connections, their pools and poolers, and the meaning of a server's error codes. It
-//! knows no sequences, no tables, no migrations and no names of metrics.
+//! This crate owns connections, their pools and poolers, and the meaning of a server's error codes.
+//! It knows no sequences, no tables, no migrations and no names of metrics.
 //!
 //! Read first:
 //!
 //! - `connection.rs`: runs a statement and limits how long its caller waits.
 //! - `failure.rs`: tells *certainly not committed* from *may have committed*.
 //! - `monitor.rs`: notices that the server is away, and that it is back.
-//! - `session.rs`: sends statements, through a pooler as well.
+//! - `session.rs`: sends statements, also through a pooler.
 //! - `target.rs`: reads a URL.
 
 pub mod backoff;

@@ -1,4 +1,4 @@
-//! Watches whether the database is there: at the start, after a loss, and now and then.
+//! Watches whether the database is there: at the start, after a loss, and every few seconds.
 
 use std::{
     pin::pin,
@@ -30,20 +30,20 @@ use crate::{
     target::Target,
 };
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::connection::monitor";
 
-/// Between two looks at a database that answers.
+/// The time between two looks at a database that answers.
 const QUIET_INTERVAL: Duration = Duration::from_secs(5);
-/// A look that takes longer is reason for a second one on a new connection.
+/// The time after which a look calls for a second look, on a new connection.
 const ALARM_AFTER: Duration = Duration::from_secs(1);
-/// Looks under way while the database is away; the time that a connection may take is shared out
-/// among them.
+/// The most looks that are under way while the database is away. They share the time that making a
+/// connection may take.
 const LOOKS_AT_ONCE: u8 = 4;
 
-/// What a monitor asks of those who know the tables.
+/// Answers what a monitor asks about the tables.
 pub trait Tables: Send + Sync + 'static {
-    /// Looks whether the tables can be worked with; changes nothing.
+    /// Looks whether the tables can be used. Changes nothing.
     ///
     /// # Errors
     /// What the database says.
@@ -52,41 +52,41 @@ pub trait Tables: Send + Sync + 'static {
         database: DatabaseConnection,
     ) -> impl Future<Output = Result<DatabaseFitness, DbErr>> + Send + 'static + use<Self>;
 
-    /// What was found means before anything was ever written.
+    /// Returns what `found` means before anything was written.
     fn at_start(&self, found: DatabaseFitness) -> DatabaseFitness;
 
-    /// Whether this program may bring a schema up to date that does not fit.
+    /// Returns whether this program may bring a schema up to date that does not fit.
     fn migrates(&self) -> bool;
 
-    /// Brings the schema up to date; a sentence if it changed.
+    /// Brings the schema up to date. Returns a sentence if the schema changed.
     ///
     /// # Errors
-    /// Why it did not.
+    /// Why the schema was not brought up to date.
     fn migrate(&self) -> impl Future<Output = Result<Option<String>, StartError>> + Send;
 }
 
-/// What is kept up to date as long as a database answers.
+/// Keeps knowledge of a database up to date for as long as the database answers.
 pub trait Refresh: Send + 'static {
     /// Takes a first look, before anything is reserved.
     ///
     /// # Errors
-    /// The database did not answer; it is called again.
+    /// The database did not answer. The monitor calls this again.
     fn meet(&mut self) -> impl Future<Output = Result<(), StatementFailure>> + Send;
 
     /// Looks again and again until the program ends.
     fn run(self) -> impl Future<Output = ()> + Send + 'static;
 }
 
-/// What a look by the serving pool came to.
+/// The result of a look through the pool that serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PoolLook {
     Well,
-    /// No connection could be had.
+    /// There was no connection.
     Unreached,
     Unwell,
 }
 
-/// What the database's settings would let a crash of it forget, as it was last seen.
+/// What a crash could let the database forget because of its settings, as it was last seen.
 struct Weakness {
     gauge: Gauge,
     store: Arc<str>,
@@ -94,7 +94,7 @@ struct Weakness {
 }
 
 impl Weakness {
-    /// Says what is new of it.
+    /// Shows what was found, and logs it if it is new.
     fn tell(&self, found: Option<String>) {
         self.gauge.set(f64::from(u8::from(found.is_some())));
         let mut said = self.said.lock();
@@ -126,7 +126,7 @@ pub struct Monitor<T> {
 }
 
 impl<T: Tables> Monitor<T> {
-    /// Starts it; the receiver tells of what waiting does not mend.
+    /// Starts the monitor. The receiver gets a problem that does not pass by waiting.
     pub fn start(
         connection: Arc<Connection>,
         target: Target,
@@ -159,7 +159,8 @@ impl<T: Tables> Monitor<T> {
         while let Err(error) = self.first_contact(&mut refresher).await {
             self.fatal.send_replace(Some(error));
             self.connection.has_looked.send_replace(true);
-            // Usually the program ends; where other databases serve, it may still be mended.
+            // Usually the program ends now. If other databases serve, this one may still be put
+            // right.
             sleep(QUIET_INTERVAL).await;
         }
         self.connection.handle().spawn(refresher.run());
@@ -177,7 +178,7 @@ impl<T: Tables> Monitor<T> {
         }
     }
 
-    /// Until the database can be used, or it is clear that waiting does not help.
+    /// Looks until the database can be used, or until it is clear that waiting does not help.
     async fn first_contact(&self, refresher: &mut impl Refresh) -> Result<(), StartError> {
         let mut backoff = Backoff::new(&self.settings);
         let mut schema_wrong_since: Option<Instant> = None;
@@ -190,7 +191,7 @@ impl<T: Tables> Monitor<T> {
             if matches!(verdict, DatabaseFitness::Schema(_)) && self.tables.migrates() {
                 verdict = self.migrate().await;
             }
-            // Before anything is written there.
+            // This check comes before anything is written to the database.
             verdict = self.tables.at_start(verdict);
             if let DatabaseFitness::Good { .. } = verdict
                 && let Err(failure) = refresher.meet().await
@@ -268,17 +269,18 @@ impl<T: Tables> Monitor<T> {
         look.await.unwrap_or_else(|failure| fitness_of(&failure))
     }
 
-    /// Whether the database answers, on a connection of the pool or on a new one.
+    /// Returns whether the database answers, on a connection of the pool or on a new one.
     ///
-    /// A pool's connections may be dead while the database is there, and a database that has no
-    /// connection to spare may answer those that it has.
+    /// A pool's connections may be dead although the database is there. And a database that has no
+    /// connection to spare may still answer on the connections that it has.
     async fn answers(&self, is_alarm: bool) -> bool {
         let started = Instant::now();
-        // Silence alone may be a slow database, which need not answer many questions in time.
+        // If there is only silence, the database may be slow. It need not answer many questions in
+        // time then.
         let is_silent = is_alarm && self.connection.health() == Health::Up;
         let mut by_pool = pin!(self.look_by_pool(is_silent));
         let mut of_pool = None;
-        // As long as all is quiet one look is enough.
+        // While there is no alarm, one look is enough.
         if !is_alarm {
             of_pool = timeout(ALARM_AFTER, &mut by_pool).await.ok();
         }
@@ -304,12 +306,14 @@ impl<T: Tables> Monitor<T> {
         of_pool.is_none() && timeout(left, by_pool).await == Ok(PoolLook::Well)
     }
 
-    /// Whether a connection of the pool answers well, or answers at all where that is the question.
+    /// Returns whether a connection of the pool answers well. If `is_silent`, any answer is good
+    /// enough.
     async fn look_by_pool(&self, is_silent: bool) -> PoolLook {
         let connection = Arc::clone(&self.connection);
         let (tables, weakness) = (Arc::clone(&self.tables), Arc::clone(&self.weakness));
         let until = Instant::now() + self.settings.timeout + self.settings.acquire;
-        // A task of its own: it is watched to its end, also when nobody waits for it any more.
+        // The look is a task of its own: it is watched to its end even if no caller waits for it
+        // any more.
         let look = self.connection.handle().spawn(async move {
             let answer = connection.run(until, async move |database| {
                 if is_silent {
@@ -336,7 +340,7 @@ impl<T: Tables> Monitor<T> {
         look.await.unwrap_or(PoolLook::Unwell)
     }
 
-    /// Looks by a connection of its own. A dropped look ends with its connection.
+    /// Looks through a connection of its own. A look that is dropped ends with its connection.
     async fn look_apart(&self) -> DatabaseFitness {
         // A pooler may have been put in between since.
         if let Err(failure) = probe::reach(&self.target, self.settings.acquire).await {
@@ -352,8 +356,9 @@ impl<T: Tables> Monitor<T> {
         }
     }
 
-    /// A look that got no reply is not waited for before the next one: what was sent into a cut
-    /// network is lost, and the first look after its end is the one that is answered.
+    /// Waits until the database answers again. A look that gets no reply does not hold up the next
+    /// look, because what was sent into a cut network is lost. The first look after the end of the
+    /// cut is the one that is answered.
     async fn wait_for_return(&self) {
         let mut looks = FuturesUnordered::new();
         let mut complaint = Complaint::default();

@@ -1,4 +1,4 @@
-//! A pool of connections and the runtime that it lives and ends with.
+//! Opens pools of connections. Each pool has a runtime of its own, and ends with this runtime.
 
 use std::{
     future::Future,
@@ -18,33 +18,34 @@ use tokio::{
 
 use crate::{route::Doors, session::DatabaseConnection};
 
-/// The most threads that a pool's connections, or a store's tasks, live on.
+/// The most threads that a pool's connections, or a store's tasks, run on.
 const MAX_THREADS: usize = 2;
-/// How long the connections of a new pool may be on their way, whatever `pool.acquire` is.
+/// The longest time that a new pool has to make its connections, whatever `pool.acquire` is.
 const LONGEST_CONNECTING: Duration = Duration::from_secs(10);
-/// For the end of a connection that was used once.
+/// The time for closing a connection that was used once.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
 pub struct ConnectionPool {
     pub generation: u64,
-    /// Whether it was opened for the way through a pooler.
+    /// Whether the pool was opened for the way through a pooler.
     pub is_pooled: bool,
     pub database: DatabaseConnection,
-    /// As many as connections, handed out in the order of asking, so that
-    /// waiting for a turn is never taken for a database that is away.
+    /// One permit for each connection, handed out in the order of asking. So the wait for a permit
+    /// is never taken for a database that is away.
     pub permits: Arc<Semaphore>,
     pub runtime: Arc<PoolRuntime>,
-    /// Until then a statement may be silent because its connection is being made.
+    /// Until this time, a statement may be silent because its connection is being made.
     pub connects_until: Instant,
 }
 
-/// Where all that belongs to one pool runs, down to what the driver does on its own when it takes
-/// a connection back; the end of it is the end of every connection, also of those that are silent.
+/// The runtime of one pool. All that belongs to the pool runs here, even what the driver does on
+/// its own when it takes a connection back. When the runtime ends, every connection ends, also a
+/// silent one.
 pub struct PoolRuntime(Option<Runtime>);
 
-/// How many threads do the work of a pool or of a store. More than there are cores for this process
-/// would only hand it to each other.
+/// Returns how many threads do the work of a pool or of a store. More threads than cores would only
+/// hand the work to each other.
 pub fn n_threads() -> usize {
     let n_cores = thread::available_parallelism().map_or(1, NonZero::get);
     n_cores.min(MAX_THREADS)
@@ -76,10 +77,10 @@ impl Drop for PoolRuntime {
 }
 
 impl ConnectionPool {
-    /// A pool that connects when it is first used.
+    /// Opens a pool that connects when it is first used.
     ///
     /// # Errors
-    /// Options that the driver cannot read; for a SQLite file also that it cannot be opened.
+    /// The driver cannot read the options, or a SQLite file cannot be opened.
     pub async fn open(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
         let (options, is_pooled) = doors.current();
         let (options, longest) = (options.clone(), Some(doors.longest));
@@ -94,7 +95,8 @@ impl ConnectionPool {
         Ok(Self::of(database, is_pooled, &options, generation, runtime))
     }
 
-    /// As `open`, of a server, without waiting for anything.
+    /// Opens a pool like [`ConnectionPool::open`], but only for a server, and without waiting for
+    /// anything.
     pub fn open_at_once(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
         let (options, is_pooled) = doors.current();
         let runtime = PoolRuntime::start()?;
@@ -132,23 +134,24 @@ impl ConnectionPool {
         }
     }
 
-    /// Whether its connections lead to a server, and can be dead without anybody being told.
+    /// Returns whether the connections lead to a server. They can then be dead without anybody
+    /// noticing.
     pub fn is_of_a_server(&self) -> bool {
         self.database.get_database_backend() != DbBackend::Sqlite
     }
 
-    /// Tasks alive in its runtime.
+    /// Returns how many tasks are alive in the pool's runtime.
     pub fn n_tasks(&self) -> usize {
         let handle = self.runtime.handle();
         handle.map_or(0, |pool| pool.metrics().num_alive_tasks())
     }
 }
 
-/// Runs one operation on a connection of its own, for at most `time_limit`; `None` when it took
-/// longer. Nothing of it is left afterwards.
+/// Runs one operation on a connection of its own, for at most `time_limit`. Returns `None` if the
+/// operation took longer. Nothing of the operation is left afterwards.
 ///
 /// # Errors
-/// How it failed.
+/// The failure of the operation.
 pub async fn once<T, F, Fut>(
     doors: &Doors,
     time_limit: Duration,
@@ -166,7 +169,7 @@ where
         .spawn(operation(pool.database.clone()));
     match timeout(time_limit, task).await {
         Ok(Ok(outcome)) => {
-            // So that the server need not find out by itself.
+            // Closed, so that the server need not find out by itself.
             let _in_time = timeout(CLOSE_TIMEOUT, pool.database.clone().close()).await;
             outcome.map(Some)
         }

@@ -1,5 +1,5 @@
-//! One connection of its own, to learn whether the server can be reached, in what way, and why not:
-//! a pool tries again until its time is up and then says no more than that.
+//! Makes one connection of its own, to learn whether the server can be reached, in what way, and
+//! why not. A pool would try again until its time is up, and then say no more than that.
 
 use std::{future::Future, sync::atomic::Ordering, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     target::Target,
 };
 
-/// Connects once, notes where a pooler is in between, and hangs up.
+/// Connects once, notes whether a pooler is in between, and hangs up.
 ///
 /// # Errors
 /// Why there was no connection within `time_limit`, or none that can be used.
@@ -41,9 +41,9 @@ pub async fn reach(target: &Target, time_limit: Duration) -> Result<(), Statemen
 /// Why there is no connection.
 struct Unreached {
     failure: StatementFailure,
-    /// Whether there was silence, or what cannot be understood: perhaps of another kind of server.
-    /// One that answered with a code of its own is not asked what it is: MySQL counts such
-    /// questions, and keeps out who asks too many.
+    /// Whether another kind of server may be there: there was silence, or an answer that cannot be
+    /// understood. A server that answered with a code of its own is not asked what it is: MySQL
+    /// counts such questions, and keeps out a host that asks too many.
     may_be_another: bool,
 }
 
@@ -66,7 +66,7 @@ async fn reach_expected(target: &Target, time_limit: Duration) -> Result<(), Unr
             if first.is_ok() || target.route.is_pooled() == was_pooled {
                 return first;
             }
-            // What the pooler refused was only the way of a server.
+            // The pooler only refused the way of a server.
             within(time_limit, postgres(target)).await
         }
         DbBackend::MySql => within(time_limit, mysql(target)).await,
@@ -108,7 +108,7 @@ async fn postgres(target: &Target) -> Result<(), SqlxError> {
     if !was_pooled && !bounds::is_straight(&mut connection).await? {
         target.route.meet_pooler();
     }
-    // What was asked for is known.
+    // The answer is known, whether or not closing works.
     let _closed = connection.close().await;
     Ok(())
 }
@@ -138,7 +138,7 @@ mod tests {
         assert!(closed.may_be_another);
         let odd = unreached(SqlxError::Protocol("0x48".to_owned()));
         assert!(odd.may_be_another);
-        // And until a probe says so, the database is away.
+        // Until a probe says more, the database is away.
         assert!(matches!(odd.failure.cause(), Cause::Away(_)));
         let untrusted = unreached(SqlxError::Tls("no certificate".into()));
         assert!(!untrusted.may_be_another);

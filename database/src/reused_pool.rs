@@ -1,8 +1,9 @@
-//! Connections to PostgreSQL that are kept for the next statement.
+//! Keeps connections to PostgreSQL for the next statement.
 //!
-//! The driver's pool asks each connection that it takes back whether it is still there: one more
-//! round trip after each statement, which finds out nothing that the next statement would not. So
-//! what has served well is kept here, and only what failed is given back.
+//! The driver's pool asks each connection that it takes back whether the server is still there.
+//! That is one more round trip after each statement, and finds out nothing that the next statement
+//! would not. So a connection that served well is kept here. Only a connection that failed is given
+//! back.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -19,8 +20,8 @@ use sea_orm::{
 };
 use sea_query_sqlx::SqlxValues;
 
-/// A pool of SeaORM's, and those of its connections that wait here, each for its connection: one that was
-/// never used would be forgotten by what lies in between.
+/// A pool of SeaORM, and those of its connections that wait here. The connection that waited
+/// longest is used first: the network in between may forget a connection that is never used.
 #[derive(Clone)]
 pub struct ReusedPool {
     made: sea_orm::DatabaseConnection,
@@ -34,11 +35,13 @@ struct Spare(Mutex<IdleConnections>);
 #[derive(Default)]
 struct IdleConnections {
     connections: VecDeque<PoolConnection<Postgres>>,
-    /// Transactions that want one of the driver's pool, and would not get one that waits here.
+    /// The number of transactions that want a connection of the driver's pool. They cannot get one
+    /// that waits here.
     n_beginning: usize,
 }
 
-/// A transaction that begins: until it has, what becomes free is given back.
+/// Marks a transaction that begins. Until it has begun, a connection that becomes free is given
+/// back.
 struct Beginning<'a>(&'a Spare);
 
 impl Drop for Beginning<'_> {
@@ -50,7 +53,8 @@ impl Drop for Beginning<'_> {
 impl Drop for Spare {
     fn drop(&mut self) {
         for connection in self.0.get_mut().connections.drain(..) {
-            // Given back it would be asked whether it is there, by a runtime that may have ended.
+            // If it was given back, a runtime that may have ended would ask whether the server is
+            // there.
             drop(connection.detach());
         }
     }
@@ -101,17 +105,18 @@ impl ReusedPool {
         self.keep_if(connection, answered).map_err(not_queried)
     }
 
-    /// A transaction holds a connection that the driver hands out by itself.
+    /// Begins a transaction. It holds a connection that the driver hands out by itself.
     pub async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {
         let _beginning = self.make_room();
         self.made.begin().await
     }
 
-    /// Leaves the driver's pool a connection, and whatever becomes free until there is use of it.
+    /// Leaves the driver's pool a connection, and those that become free while the transaction
+    /// begins.
     fn make_room(&self) -> Beginning<'_> {
         let mut waiting = self.spare.0.lock();
         waiting.n_beginning += 1;
-        // The driver counts a connection a moment before and after it can be had; one too few of none
+        // The driver's count of idle connections is not exact at each moment. One too few of none
         // reads as more than there can be.
         let n_at_most = usize::try_from(self.pool.options().get_max_connections());
         let enough = waiting.n_beginning..=n_at_most.unwrap_or(usize::MAX);
@@ -126,10 +131,11 @@ impl ReusedPool {
     }
 
     pub async fn close(self) {
-        // Closed from here on, though not yet waited for.
+        // The pool is closed from here on, though its end is not waited for yet.
         let others = self.pool.close();
         let spare = std::mem::take(&mut self.spare.0.lock().connections);
-        // No part of the pool any more, they end with this future, whether they answer or not.
+        // No part of the pool any more, these connections end with this future, whether or not they
+        // answer.
         let spare = spare.into_iter().map(PoolConnection::detach);
         join(join_all(spare.map(Connection::close)), others).await;
     }
@@ -141,7 +147,8 @@ impl ReusedPool {
         }
     }
 
-    /// One that transactions left behind goes first: else it would not be used while there are none.
+    /// Returns a connection that waits. One that a transaction gave back goes first: otherwise it
+    /// would not be used while there are no transactions.
     fn idle(&self) -> Option<PoolConnection<Postgres>> {
         let mut waiting = self.spare.0.lock();
         let left_behind = match waiting.n_beginning {
@@ -158,7 +165,7 @@ impl ReusedPool {
         done: Result<T, SqlxError>,
     ) -> Result<T, SqlxError> {
         let mut waiting = self.spare.0.lock();
-        // Seen under the lock under which the list of a pool that was closed is emptied.
+        // This is read under the lock under which the list of a closed pool is emptied.
         if done.is_ok() && waiting.n_beginning == 0 && !self.pool.is_closed() {
             waiting.connections.push_back(connection);
         }

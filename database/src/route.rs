@@ -1,5 +1,5 @@
-//! The way to a database: straight, or through a pooler that gives each transaction another
-//! connection of its own.
+//! Remembers the way to a database: straight, or through a pooler. A pooler gives each transaction
+//! another connection.
 
 use std::{
     sync::{
@@ -11,13 +11,14 @@ use std::{
 
 use sea_orm::ConnectOptions;
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::connection::route";
 
-/// Found out once and then known to everybody who connects.
+/// Whether the way to a database leads through a pooler. It is found out once, and all clones know
+/// it.
 ///
-/// It goes one way: where a pooler was met once, statements are never prepared again, because a
-/// prepared statement can meet another one of its name there and run that instead.
+/// The way changes in one direction only. After a pooler was met, statements are never prepared
+/// again: behind a pooler, another statement of the same name could run instead.
 #[derive(Clone, Debug)]
 pub struct PoolerRoute(Arc<AtomicBool>);
 
@@ -30,12 +31,12 @@ impl PoolerRoute {
         self.0.load(Ordering::Acquire)
     }
 
-    /// As the URL says.
+    /// Notes that the URL names a pooler.
     pub fn set_pooled(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    /// As was just found out; said once.
+    /// Notes a pooler that was just found, and logs it once.
     pub fn meet_pooler(&self) {
         if !self.0.swap(true, Ordering::AcqRel) {
             tracing::info!(
@@ -46,7 +47,7 @@ impl PoolerRoute {
     }
 }
 
-/// How a pool is opened on either way.
+/// The options to open a pool with, for either way.
 #[derive(Clone)]
 pub struct Doors {
     straight: ConnectOptions,
@@ -71,7 +72,8 @@ impl Doors {
         }
     }
 
-    /// The options for the way as it is known now, and whether it is a pooler's.
+    /// Returns the options for the way that is known now, and whether this way leads through a
+    /// pooler.
     pub fn current(&self) -> (&ConnectOptions, bool) {
         if self.route.is_pooled() {
             (&self.pooled, true)

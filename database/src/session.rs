@@ -1,10 +1,10 @@
-//! What statements are run by: a pool of SeaORM's, one whose connections are kept between them, or
-//! one that prepares nothing.
+//! Sends statements by one of three kinds of pool: one of SeaORM, one that keeps its connections
+//! between statements, or one that prepares nothing.
 //!
-//! Behind a pooler that gives each transaction another connection, a statement prepared on one is
-//! unknown on the next, or is another one there that has the same name. So nothing is prepared
-//! then: a statement is sent whole, in one message together with the bounds that the server keeps
-//! for it, which makes it one transaction and one round trip.
+//! A pooler gives each transaction another connection. A statement that was prepared on one
+//! connection is unknown on the next, or another statement has its name there. So nothing is
+//! prepared behind a pooler. Each statement is sent whole, in one message with the bounds that the
+//! server keeps for it. So it is one transaction and one round trip.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ use crate::{
     target::Target,
 };
 
-/// Stands where SeaORM's own would, and does what that does.
+/// A connection that stands in for the one of SeaORM, and does the same.
 #[derive(Clone)]
 pub enum DatabaseConnection {
     Prepared(sea_orm::DatabaseConnection),
@@ -41,24 +41,24 @@ pub enum DatabaseConnection {
 
 #[derive(Clone)]
 pub struct Unprepared {
-    /// The pool as SeaORM made it, of which only the connections are used.
+    /// The pool as SeaORM made it. Only its connections are used.
     made: sea_orm::DatabaseConnection,
     pool: PgPool,
-    /// Statements that say how those after them run, to the end of their transaction.
+    /// Statements that set bounds for the statements after them, to the end of their transaction.
     bounds: Arc<str>,
 }
 
-/// As [`DatabaseConnection`].
+/// A transaction of a [`DatabaseConnection`].
 pub enum DatabaseTransaction {
     Prepared(sea_orm::DatabaseTransaction),
     Unprepared(Mutex<Transaction<'static, Postgres>>),
 }
 
 impl DatabaseConnection {
-    /// Opens a pool; `longest` is how long a statement is waited for.
+    /// Opens a pool. `longest` is how long a statement is waited for.
     ///
     /// # Errors
-    /// Options that the driver cannot read.
+    /// The driver cannot read the options.
     pub async fn open(
         options: ConnectOptions,
         is_pooled: bool,
@@ -79,8 +79,8 @@ impl DatabaseConnection {
         }))
     }
 
-    /// Finds out the way to a server and opens a pool on it, for what happens outside the one that
-    /// serves; `options` are asked for once the way is known.
+    /// Finds out the way to a server and opens a pool on it, for work outside the pool that serves.
+    /// `options` is called when the way is known.
     pub async fn reach(
         target: &Target,
         time_limit: Duration,
@@ -94,20 +94,20 @@ impl DatabaseConnection {
             .map_err(|error| verdict(StatementFailure::from(error)))
     }
 
-    /// A transaction that locks no rows but those it meant, on MySQL too.
+    /// Begins a transaction that locks only the rows that it means to lock, on MySQL too.
     pub async fn begin_read_committed(&self) -> Result<DatabaseTransaction, DbErr> {
         match self {
             Self::Prepared(made) if made.get_database_backend() != DbBackend::Sqlite => made
                 .begin_with_config(Some(IsolationLevel::ReadCommitted), None)
                 .await
                 .map(DatabaseTransaction::Prepared),
-            // One writer, or a server whose sessions have this level.
+            // SQLite has one writer, and the sessions of PostgreSQL have this level.
             Self::Prepared(_) | Self::ReusedPool(_) | Self::Unprepared(_) => self.begin().await,
         }
     }
 
-    /// A transaction that sees what others commit while it waits for them: at the level that its
-    /// session was given by name, whatever the server's own is.
+    /// Begins a transaction that sees what others commit while it waits for them. Its isolation
+    /// level is the one that its session was given by name, whatever the server's own level is.
     pub async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {
         match self {
             Self::Prepared(made) => made.begin().await.map(DatabaseTransaction::Prepared),
@@ -122,7 +122,7 @@ impl DatabaseConnection {
         }
     }
 
-    /// Whether somebody answers.
+    /// Checks that the server answers.
     pub async fn ping(&self) -> Result<(), DbErr> {
         match self {
             Self::Prepared(made) => Box::pin(made.ping()).await,
@@ -194,14 +194,15 @@ impl Unprepared {
         self.pool.acquire().await.map_err(not_acquired)
     }
 
-    /// The statement with its values in it, and its bounds before it.
+    /// Returns the statement with its values in it, and with its bounds before it.
     fn whole(&self, statement: &Statement) -> String {
         format!("{}{statement}", self.bounds)
     }
 }
 
 impl DatabaseTransaction {
-    /// Holds what is found until the end, where there are row locks: SQLite has one writer.
+    /// Makes a query lock what it finds until the end of the transaction. SQLite has no row locks,
+    /// because it has one writer.
     pub fn holding<E: EntityTrait>(&self, find: Select<E>) -> Select<E> {
         if self.get_database_backend() == DbBackend::Sqlite {
             return find;

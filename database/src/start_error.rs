@@ -1,4 +1,4 @@
-//! Why the program cannot start, or cannot go on.
+//! Says why the program cannot start, or cannot go on.
 
 use thiserror::Error;
 
@@ -7,7 +7,7 @@ use crate::label::DatabaseLabel;
 /// Why the program cannot start, or cannot go on.
 #[derive(Clone, Debug, Error)]
 pub enum StartError {
-    /// Something that an operator has to change: exit code 78.
+    /// An operator has to change something: exit code 78.
     #[error("{0}")]
     Configuration(String),
     /// Another process holds the SQLite file: exit code 75.
@@ -18,7 +18,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Both of them, as what an operator has to see to first.
+    /// Joins two errors into one. Its kind is the one that an operator has to handle first.
     pub fn and(self, other: Self) -> Self {
         let both = format!("{self}; {other}");
         match (self, other) {
@@ -28,7 +28,7 @@ impl StartError {
         }
     }
 
-    /// What was said of the one database there usually is, said of this one.
+    /// Puts into the error's sentence which database it is about.
     pub fn of(self, label: &DatabaseLabel) -> Self {
         match self {
             Self::Configuration(sentence) => Self::Configuration(label.name_in(&sentence)),

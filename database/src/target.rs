@@ -1,4 +1,4 @@
-//! Which database a URL means, and how to connect to it.
+//! Reads which database a URL means, and how to connect to it.
 
 use std::{
     path::PathBuf,
@@ -23,8 +23,8 @@ use crate::{
     tls,
 };
 
-/// Parameters of a URL that the drivers know; others are not passed on to them, because they log
-/// what they do not know.
+/// The parameters of a URL that the drivers know. Others are not passed on to the drivers, which
+/// would log them.
 const POSTGRES_PARAMETERS: [&str; 18] = [
     "sslmode",
     "ssl-mode",
@@ -62,24 +62,27 @@ const MYSQL_PARAMETERS: [&str; 14] = [
     "time-zone",
 ];
 
-/// A database as the configuration names it; the URL in it is secret.
+/// A database as the configuration names it. The URL in it is secret.
 #[derive(Clone)]
 pub struct Target {
     pub backend: DbBackend,
     url: String,
     /// The file of a SQLite database.
     pub file: Option<PathBuf>,
-    /// Shared by all clones: what one of them finds out holds for all.
+    /// The way to the server. All clones share it: what one of them finds out holds for all.
     pub route: PoolerRoute,
-    /// Whether a server of this kind has ever answered there; shared by all clones.
+    /// Whether a server of this kind has ever answered there. All clones share it.
     pub was_met: Arc<AtomicBool>,
-    /// What an operator should know of the URL, a sentence each.
+    /// What an operator should know about the URL, each in one sentence.
     pub warnings: Vec<String>,
 }
 
 impl Target {
+    /// Reads a URL.
+    ///
     /// # Errors
-    /// A scheme or a form that means no database Odometer knows. The message never holds the URL.
+    /// The scheme or the form means no database that Odometer knows. The message never holds the
+    /// URL.
     pub fn parse(url: &str) -> Result<Self, StartError> {
         let wrong = |what: &str| {
             StartError::Configuration(format!(
@@ -102,7 +105,7 @@ impl Target {
                 if rest.contains("mode=ro") {
                     return Err(wrong("a read-only SQLite file cannot count"));
                 }
-                // As the driver reads it, so that the lock is that file's and no other's.
+                // Read as the driver reads it, so that the lock is on that file and no other.
                 let options: SqliteConnectOptions = url
                     .parse()
                     .map_err(|_| wrong("its SQLite parameters are not known"))?;
@@ -167,7 +170,8 @@ impl Target {
         })
     }
 
-    /// What the driver of PostgreSQL connects by; `longest` as in `Target::options`.
+    /// Returns the options by which the driver connects to PostgreSQL; `longest` as in
+    /// `Target::options`.
     ///
     /// # Errors
     /// The driver cannot read the URL.
@@ -179,7 +183,7 @@ impl Target {
         Ok(bounds::postgres(options, longest, self.route.is_pooled()))
     }
 
-    /// What the driver of MySQL connects by.
+    /// Returns the options by which the driver connects to MySQL.
     ///
     /// # Errors
     /// The driver cannot read the URL.
@@ -187,7 +191,7 @@ impl Target {
         Ok(tls::mysql(self.url.parse()?))
     }
 
-    /// Host and port of the server; `None` where it is a file or a socket.
+    /// Returns host and port of the server. `None` for a file or a socket.
     pub fn host_and_port(&self) -> Option<(String, u16)> {
         match self.backend {
             DbBackend::Postgres => {
@@ -205,9 +209,9 @@ impl Target {
         }
     }
 
-    /// Options of the pool that serves.
+    /// Returns the options of the pool that serves.
     pub fn pool(&self, settings: &StatementBounds) -> Doors {
-        // SQLite has one writer; more connections starve one another for seconds.
+        // SQLite has one writer. More connections starve one another for seconds.
         let n_connections = if self.backend == DbBackend::Sqlite {
             1
         } else {
@@ -226,7 +230,7 @@ impl Target {
         )
     }
 
-    /// Options of the one connection that migrates, which may take its time.
+    /// Returns the options of the one connection that migrates. Its statements have no time limit.
     pub fn single(&self, acquire: Duration) -> ConnectOptions {
         let mut options = self.options(acquire, None, self.route.is_pooled());
         options
@@ -236,21 +240,22 @@ impl Target {
         options
     }
 
-    /// Options of the connection that only looks.
+    /// Returns the options of a connection that only looks.
     pub fn looking(&self, acquire: Duration) -> ConnectOptions {
         let mut options = self.single(acquire);
         options.map_sqlx_sqlite_opts(|sqlite| sqlite.read_only(true));
         options
     }
 
-    /// The same, whichever way the server is reached by.
+    /// Returns the options of a connection that only looks, for either way to the server.
     pub fn looking_doors(&self, settings: &StatementBounds) -> Doors {
         let options = self.looking(settings.acquire);
         let (route, longest) = (self.route.clone(), settings.timeout);
         Doors::new(options.clone(), options, route, longest)
     }
 
-    /// `longest` is how long a statement is waited for, beyond which the server ends it by itself.
+    /// Returns the options of a connection. `longest` is how long a statement is waited for: beyond
+    /// it the server ends the statement by itself.
     fn options(
         &self,
         acquire: Duration,
@@ -280,7 +285,7 @@ impl Target {
     }
 }
 
-/// What ends the user and password of a URL too early.
+/// Returns the problem of a URL in which a character ends the user and password too early.
 fn unescaped(url: &str) -> Option<&'static str> {
     const PROBLEM: &str = "a character of its user or password is not escaped: write %40 for @, \
                            %2F for /, %3F for ?, %23 for # and %25 for %";
@@ -294,7 +299,7 @@ fn unescaped(url: &str) -> Option<&'static str> {
         .split_once('?')
         .map_or("", |(_, parameters)| parameters);
     let has_user = authority.contains('@');
-    // What begins in a password ends in a host and a database.
+    // Text that begins in a password ends in a host and a database.
     let ends_in_host = |text: &str| {
         text.split_once('@')
             .is_some_and(|(_, host)| host.contains('/'))
@@ -304,7 +309,7 @@ fn unescaped(url: &str) -> Option<&'static str> {
         || parameters.split('&').any(|parameter| {
             let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             let is_account = matches!(key, "user" | "password");
-            // What a parameter says may have an @.
+            // The value of a parameter may have an @.
             key.contains('@') || (ends_in_host(value) && !has_user && !is_account)
         })
         || after
@@ -325,7 +330,7 @@ fn names_several_hosts(url: &str) -> bool {
     hosts.contains(',') || parameters.any(has_list)
 }
 
-/// The URL as the driver is given it, what it says of the way to the server, and what is said of
+/// Returns the URL as the driver gets it, the way to the server that it names, and warnings about
 /// the rest.
 fn sift(backend: DbBackend, mut url: url::Url) -> (url::Url, PoolerRoute, Vec<String>) {
     let known: &[&str] = if backend == DbBackend::Postgres {
@@ -437,7 +442,7 @@ mod tests {
             assert!(said.contains("%40 for @"), "{url}: {said}");
             assert!(!said.contains("tiger"), "{said}");
         }
-        // These are not ambiguous.
+        // These URLs are not ambiguous.
         for url in [
             "postgres://u:ti@ger@h/d",
             "postgres://u:ti,ger@h/d",

@@ -1,4 +1,5 @@
-//! What a URL says of TLS, whether that keeps a stranger out, and what a failed handshake means.
+//! Says what a URL asks of TLS, whether that keeps a stranger out, and what a failed handshake
+//! means.
 
 use std::{fs, io, path::Path};
 
@@ -13,7 +14,7 @@ use sea_orm::sqlx::{
     postgres::{PgConnectOptions, PgSslMode},
 };
 
-/// Parameters that name a file, in both dialects.
+/// The parameters that name a file, of PostgreSQL and of MySQL.
 const FILES: [&str; 8] = [
     "sslrootcert",
     "ssl-root-cert",
@@ -27,12 +28,12 @@ const FILES: [&str; 8] = [
 
 /// Why TLS failed.
 pub enum Trouble {
-    /// Until somebody changes a certificate or the URL.
+    /// The failure lasts until somebody changes a certificate or the URL.
     Lasting(String),
     Passing(String),
 }
 
-/// What a failure to connect has to do with TLS, if anything.
+/// Returns what a failure to connect has to do with TLS, if anything.
 pub fn of(error: &SqlxError) -> Option<Trouble> {
     if let SqlxError::Configuration(_) = error {
         let text = "its host, port or parameters cannot be used";
@@ -61,13 +62,13 @@ pub fn of(error: &SqlxError) -> Option<Trouble> {
     })
 }
 
-/// The two speak no version of TLS, or no cipher, that the other one does.
+/// Said if client and server have no version of TLS, or no cipher, in common.
 const NOT_AGREED: &str =
     "TLS could not be agreed on: let the server speak TLS 1.2 or 1.3, with common ciphers";
 
 fn unverified(why: &CertificateError) -> String {
     use CertificateError as Why;
-    // An authority that took another key under its old name signs what the old one did not.
+    // An authority that took another key under its old name signs what the old key did not.
     let what = if matches!(why, Why::UnknownIssuer | Why::BadSignature) {
         "is signed by no authority that is known here: name the file of the authority's \
          certificate, as sslrootcert (PostgreSQL) or ssl-ca (MySQL)"
@@ -113,11 +114,11 @@ fn refused(alert: AlertDescription) -> Trouble {
     }
 }
 
-/// The file of a certificate or a key that cannot be used, and why.
+/// Returns which file of a certificate or a key cannot be used, and why.
 pub fn unusable_file(url: &url::Url) -> Option<String> {
     url.query_pairs()
         .filter(|(key, _)| FILES.contains(&key.as_ref()))
-        // What is no path is the certificate itself.
+        // A value that is no path is the certificate itself.
         .filter(|(_, path)| !path.trim_start().starts_with("-----BEGIN"))
         .find_map(|(key, path)| {
             let why = match fs::read_to_string(Path::new(path.as_ref())) {
@@ -132,7 +133,7 @@ pub fn unusable_file(url: &url::Url) -> Option<String> {
         })
 }
 
-/// As the URL has it.
+/// Leaves TLS as the URL has it. Under the fault `AnyCertificate`, any certificate is accepted.
 pub fn postgres(options: PgConnectOptions) -> PgConnectOptions {
     if faults::is(Fault::AnyCertificate) {
         return options.ssl_mode(PgSslMode::Require);
@@ -140,7 +141,7 @@ pub fn postgres(options: PgConnectOptions) -> PgConnectOptions {
     options
 }
 
-/// As the URL has it.
+/// Leaves TLS as the URL has it. Under the fault `AnyCertificate`, any certificate is accepted.
 pub fn mysql(options: MySqlConnectOptions) -> MySqlConnectOptions {
     if faults::is(Fault::AnyCertificate) {
         return options.ssl_mode(MySqlSslMode::Required);
@@ -148,7 +149,7 @@ pub fn mysql(options: MySqlConnectOptions) -> MySqlConnectOptions {
     options
 }
 
-/// What is said at each start where a stranger could stand in for the database.
+/// Returns the warning that each start logs if a stranger could stand in for the database.
 pub fn postgres_warning(options: &PgConnectOptions) -> Option<String> {
     let host = options.get_host();
     if options.get_socket().is_some() || host.starts_with('/') || is_this_machine(host) {
@@ -169,7 +170,7 @@ pub fn postgres_warning(options: &PgConnectOptions) -> Option<String> {
     ))
 }
 
-/// As [`postgres_warning`].
+/// Returns the warning for MySQL, like [`postgres_warning`].
 pub fn mysql_warning(options: &MySqlConnectOptions) -> Option<String> {
     if options.get_socket().is_some() || is_this_machine(options.get_host()) {
         return None;
@@ -192,7 +193,7 @@ const CLEAR: &str = "sends everything to another host in clear text, where whoev
                      can read and change it";
 const ANY_CERTIFICATE: &str =
     "takes any certificate, so whoever is on the way to the database's host can stand in for it";
-/// The authorities known to browsers count, too, and they sign for everybody.
+/// Said because the authorities known to browsers count too, and they sign for everybody.
 const ANY_HOST: &str = "takes any host's certificate, so whoever is on the way and has one can stand in for the database";
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The actor of one name: it alone reserves, fills, closes and returns.
+//! Runs one counter: its actor alone reserves blocks, fills and closes the cursor, and returns
+//! numbers.
 //!
 //! ```text
 //! Empty ──Take──▶ Reserving ──block──▶ Serving ──LowWater──▶ Prefetching ──block──▶ Serving
@@ -6,8 +7,8 @@
 //!   └─────────────────┘                   └──── Drain, Unload ────┴──▶ Draining
 //! ```
 //!
-//! At most one reservation is in flight. Nothing here awaits while it holds a
-//! caller: refills arrive as messages to itself.
+//! At most one reservation is under way. The actor never waits for a reservation: the outcome comes
+//! back to the actor as a call of its own.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,11 +39,12 @@ use crate::{
     snowflake_lease::Leasing,
 };
 
-/// The first wait before a prefetch is tried again.
+/// Sets the first pause before a failed prefetch is tried again.
 const BACKOFF_MIN: Duration = Duration::from_millis(5);
-/// How long an unloaded name waits for its row in the journal before it may be loaded again.
+/// Bounds how long an unloading name waits for its row in the journal. Then the name may be loaded
+/// again.
 pub(crate) const UNLOAD_TIMEOUT: Duration = Duration::from_secs(1);
-/// Under the fault that lets what was written arrive late.
+/// Delays each outcome under the fault `StrictArrivesLate`.
 const LATE: Duration = Duration::from_millis(1500);
 
 pub(crate) struct SequenceActor {
@@ -51,54 +53,55 @@ pub(crate) struct SequenceActor {
     pub(crate) state: ActorState,
     /// Callers that wait for a refill.
     pub(crate) queue: Queue,
-    /// Callers that wait for a range of their own, straight from the store.
+    /// Callers that each wait for a range of their own, from the store.
     pub(crate) apart: DedicatedQueue,
     pub(crate) in_flight: Option<PendingWork>,
-    /// Rung when somebody waits for a refill that was started ahead of time.
+    /// Notified when a caller waits for a refill that was started ahead of need.
     pub(crate) urgency: Arc<Notify>,
     backoff: Duration,
-    /// Set when the store said what trying again does not change: no prefetch until asked for.
+    /// Whether the store gave a reason that another try does not change. Then the actor reserves
+    /// only for callers, not ahead of need.
     pub(crate) is_refused: bool,
-    /// Whether the reservation under way looks for returned blocks first.
+    /// Whether the reservation under way first looks for returned blocks.
     looks_for_returned: bool,
-    /// Whose turn it is when both kinds of callers wait.
+    /// Whether the callers in `apart` go next, if callers wait in `queue`, too.
     pub(crate) is_turn_of_apart: bool,
     pub(crate) retry: Option<SpawnHandle>,
-    /// Who wants numbers in memory before anybody asks for one.
+    /// Notified when a load has ended: numbers are in memory, or do not come for now.
     pub(crate) loading: Vec<oneshot::Sender<()>>,
-    /// Who wants to know how the sequence is defined.
+    /// Receives the definition of the sequence, for each question about it.
     pub(crate) learning: Vec<oneshot::Sender<Result<Arc<Definition>, SequenceError>>>,
-    /// The name leaves memory: callers are to look it up again.
+    /// Whether the name is leaving memory. Its callers must then look the name up again.
     pub(crate) is_unloading: bool,
     pub(crate) draining: Vec<oneshot::Sender<u64>>,
-    /// Of the worker id, where the sequence is time-ordered.
+    /// What is remembered about the lease of the worker id, if the sequence is time-ordered.
     pub(crate) leasing: Leasing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActorState {
-    /// Nothing in memory, nothing under way.
+    /// Memory has no numbers, and no block is on its way.
     Empty,
-    /// Nothing in memory, a block on its way.
+    /// Memory has no numbers, and a block is on its way.
     Reserving,
-    /// Numbers in memory.
+    /// Memory has numbers.
     Serving,
-    /// Numbers in memory, the next block on its way or tried again.
+    /// Memory has numbers, and the next block is on its way.
     Prefetching,
-    /// No new work is taken.
+    /// The actor takes no new work.
     Draining,
 }
 
-/// What the reservation under way is for.
+/// What the work under way is for.
 pub(crate) enum PendingWork {
     Refill,
-    /// Callers who each get a range of their own out of one write.
+    /// Callers who each get a range of their own from one write.
     Dedicated(Vec<DedicatedRequest>),
     /// Callers of a sequence with strict order, who share one write.
     Group(Vec<Waiter>),
-    /// A worker id.
+    /// The lease of a worker id.
     Lease,
-    /// That of the worker id that there is.
+    /// The renewal of the lease that the actor has.
     Renewal,
 }
 
@@ -110,7 +113,7 @@ impl Actor for SequenceActor {
         if faults::is(Fault::TakeoverKeepsBlock) {
             self.issuer.refill_with_what_was_held();
         }
-        // The one before may have died with a change half done.
+        // The actor before may have died in the middle of a change.
         self.enforce();
         if self.issuer.remaining() > 0 {
             self.state = ActorState::Serving;
@@ -193,7 +196,8 @@ impl SequenceActor {
         self.reserve(request, context);
     }
 
-    /// The callers whose turn it is to get ranges of their own.
+    /// Returns the callers who get ranges of their own from the next write. Returns `None` if the
+    /// waiters for a refill go first.
     pub(crate) fn next_apart(&mut self) -> Option<PendingWork> {
         let is_turn_of_apart = self.queue.is_empty() || self.is_turn_of_apart;
         if self.apart.is_empty() || !is_turn_of_apart {
@@ -209,7 +213,7 @@ impl SequenceActor {
         !self.loading.is_empty() && self.issuer.remaining() == 0
     }
 
-    /// As `advance`; what is under way is asked for by somebody from now on.
+    /// Does what `advance` does. If callers wait, also makes the work under way urgent.
     pub(crate) fn advance_for_caller(&mut self, context: &mut Context<Self>) {
         if self.in_flight.is_some() && !(self.queue.is_empty() && self.apart.is_empty()) {
             self.urgency.notify_one();
@@ -248,11 +252,13 @@ impl SequenceActor {
         };
         let known = memory.known.clone();
         let floor = memory.floor();
-        // Also where nothing may be adopted: then there is nothing to look for.
+        // Set this even if no block may be adopted. Otherwise `fail` would ask for one more try
+        // forever.
         self.looks_for_returned = memory.adopts;
         drop(memory);
         let last_seen = match &known {
-            // No counter was ever below its floor, so one that is has gone back.
+            // A counter is never below its floor. If the store has a counter below its floor, the
+            // store went back.
             Some(known) => Some(SeenCounter {
                 next_value: known.seen.next_value.max(floor),
                 ..known.seen
@@ -272,7 +278,8 @@ impl SequenceActor {
                 PendingWork::Group(group) => self.want_of(group),
             },
             adopt_from,
-            // None, too, for a name that shares another sequence: it gets none of its own.
+            // Also `None` for a name that shares the numbers of another sequence: no sequence is
+            // created for that name.
             template: self
                 .shared
                 .settings
@@ -290,7 +297,8 @@ impl SequenceActor {
         ReservationProgress::of(log::reservation(call, sequence, period))
     }
 
-    /// The call that has waited longest for it; none where it is done ahead of time.
+    /// Returns the call that has waited longest for this work. Returns no call if the work is ahead
+    /// of need.
     pub(crate) fn call_of(&self, purpose: &PendingWork) -> Span {
         let answer = match purpose {
             PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal => {
@@ -310,7 +318,7 @@ impl SequenceActor {
             if faults::is(Fault::FirstRefillInvents)
                 && let Ok(invented) = Block::new(1, 100, 1)
             {
-                // What the peer in FIELD.md did: the empty step stays and is issued from.
+                // The invented block stays in the cursor, and callers get its numbers.
                 let _room = self.issuer.cursor.fill(invented, 0);
             }
             self.ended(Err(StoreError::Unavailable), context);
@@ -320,7 +328,7 @@ impl SequenceActor {
         let is_late = faults::is(Fault::StrictArrivesLate) && self.issuer.is_strict();
         let outcome = self.shared.store.reserve(request);
         let arrival = async move {
-            // Where the store's runtime is gone, the program is on its way out.
+            // If the store's runtime is gone, the program is ending.
             let outcome = outcome.await.unwrap_or(Err(StoreError::Unavailable));
             if is_late {
                 tokio::time::sleep(LATE).await;
@@ -341,7 +349,7 @@ impl SequenceActor {
         );
     }
 
-    /// A reservation has ended, well or not.
+    /// Handles the outcome of a reservation, good or bad.
     fn ended(&mut self, outcome: Result<Unpublished, StoreError>, context: &mut Context<Self>) {
         let purpose = self.in_flight.take();
         let mut loading = std::mem::take(&mut self.loading);
@@ -350,7 +358,7 @@ impl SequenceActor {
         }
         match (outcome, purpose) {
             (Err(StoreError::TimeOrdered(known)), purpose) => {
-                // They wait for the worker id.
+                // A load goes on until the worker id is there.
                 self.loading.append(&mut loading);
                 self.resume_waiting(purpose);
                 self.learn_timed(*known);
@@ -381,7 +389,8 @@ impl SequenceActor {
             (Err(error), _) => {
                 if self.fail(&error) {
                     if matches!(error, StoreError::Retired) {
-                        // Elsewhere, and no news of it yet: what is in memory is not issued either.
+                        // Another replica retired the sequence, and the news has not arrived. The
+                        // numbers in memory must not be issued, either.
                         let n_returned = self.give_back();
                         self.count_advanced(n_returned);
                     }
@@ -403,13 +412,13 @@ impl SequenceActor {
                 let is_stranger =
                     matches!(error, StoreError::NotFound | StoreError::TooMany { .. });
                 if is_stranger && !self.issuer.is_known() {
-                    // A name that does not exist takes no place from one that does.
+                    // A name without a sequence must not fill memory, which other names need.
                     context.notify(Command::Unload);
                 }
             }
         }
         for done in loading {
-            // Whoever waits no longer does not need to know.
+            // A caller who waits no longer needs no answer.
             let _gone = done.send(());
         }
         if self.state == ActorState::Draining {
@@ -419,7 +428,7 @@ impl SequenceActor {
         self.advance(context);
     }
 
-    /// A block for the cursor has arrived: waiters first, in order, then the cursor.
+    /// Publishes a block that has arrived for the cursor, and adds the block to memory.
     fn refill(&mut self, block: Unpublished) {
         if faults::is(Fault::ActorPanic) {
             self.shared.panic_now_and_then();
@@ -432,11 +441,13 @@ impl SequenceActor {
         self.add_block(&reserved);
     }
 
-    /// Lays in a block that is published.
+    /// Adds a published block: the waiters get its numbers first, in order, and the cursor gets the
+    /// rest.
     fn add_block(&mut self, reserved: &Reserved) {
         let n_cut = self.issuer.add_block(reserved);
         self.count_advanced(n_cut);
-        // A change may have come while the block was on its way, or have been read with it.
+        // A change may have come while the block was on its way, or was read together with the
+        // block.
         if self.enforce() {
             return;
         }
@@ -454,12 +465,13 @@ impl SequenceActor {
         }
     }
 
-    /// Makes memory obey the last change that is known; true where nothing may be issued any more.
+    /// Makes memory obey the last change that is known. Returns true if nothing may be issued any
+    /// more.
     pub(crate) fn enforce(&mut self) -> bool {
         if self.issuer.memory.lock().is_retired() {
             self.is_refused = true;
             self.close_timed();
-            // A restored sequence goes on above it.
+            // A restored sequence goes on above these numbers.
             let n_returned = self.give_back();
             self.count_advanced(n_returned);
             let told = SequenceError::Retired {
@@ -467,7 +479,7 @@ impl SequenceActor {
             };
             self.refuse_all(&told);
             if self.issuer.snowflake().is_some() {
-                // No reservation of their own tells them.
+                // No reservation is made for these callers, so no failure of one would answer them.
                 self.refuse_apart(&told);
             }
             return true;
@@ -478,7 +490,7 @@ impl SequenceActor {
         let n_cut = self.issuer.clip();
         self.count_advanced(n_cut);
         if self.issuer.is_strict() && self.issuer.remaining() > 0 {
-            // Reserved before the store was another one, in which the order is strict.
+            // The numbers are from before a recovery. The sequence has strict order now.
             let n_returned = self.give_back();
             self.count_advanced(n_returned);
         }
@@ -492,7 +504,7 @@ impl SequenceActor {
             .increment(n_cut);
     }
 
-    /// A block has arrived for callers who each get a range of it.
+    /// Shares out a block among callers who each get a range of it.
     fn hand_over(&mut self, block: Unpublished, mut group: Vec<DedicatedRequest>) {
         let Some(reserved) = self.issuer.publish(block) else {
             return;
@@ -504,7 +516,7 @@ impl SequenceActor {
             let next_unissued = reserved.block.first();
             let fate = BlockFate::Returned { next_unissued };
             self.shared.store.write_journal(reserved.row(), fate);
-            // They get another one, or are told that the sequence is retired.
+            // These callers get another range, or the answer that the sequence is retired.
             self.apart.put_back(group);
             self.enforce();
             return;
@@ -525,29 +537,30 @@ impl SequenceActor {
                 .write_journal(share.row(), BlockFate::HandedOver);
         }
         if let Some(rest) = rest {
-            // Callers gave up meanwhile. Their numbers lie above all that is held, and are issued.
+            // Some callers gave up meanwhile. Their numbers go behind all that are held, and are
+            // issued.
             self.add_block(&rest);
         }
     }
 
-    /// Nothing was written for callers who want ranges of their own.
+    /// Handles a failed write for callers who want ranges of their own.
     fn fail_apart(&mut self, error: &StoreError, group: Vec<DedicatedRequest>) {
         let is_too_much = matches!(
             error,
             StoreError::Exhausted { .. } | StoreError::TooLarge { .. }
         );
         if is_too_much && group.len() > 1 {
-            // It may be enough for each of them.
+            // The numbers that are left may be enough for each of them alone.
             self.apart.put_back_alone(group);
             return;
         }
         for caller in group {
-            // Whoever gave up does not need to know.
+            // A caller who gave up needs no answer.
             let _gone = caller.answer.send(Err(self.caller_error(error)));
         }
     }
 
-    /// How many numbers of a block a change forbids.
+    /// Returns how many numbers of a block a change forbids.
     fn n_forbidden(&self, block: Block) -> u64 {
         let memory = self.issuer.memory.lock();
         if memory.is_retired() {
@@ -559,7 +572,7 @@ impl SequenceActor {
         }
     }
 
-    /// Whether a change that came while the block was on its way forbids it.
+    /// Returns whether a change that came while the block was on its way forbids the block.
     pub(crate) fn is_outdated(&self, block: Block) -> bool {
         self.issuer.memory.lock().forbids(block) && !faults::is(Fault::FloorUnheld)
     }
@@ -570,19 +583,19 @@ impl SequenceActor {
         }
     }
 
-    /// The sequence counts in periods: from here on callers ask the issuers of these.
+    /// Sends all callers to the issuers of the periods, because the sequence counts in periods.
     fn hand_on(&mut self, known: &Resolved) {
         if self.issuer.key.period.is_none() {
             self.issuer.learn(&known.definition);
             self.issuer.memory.lock().known = Some(known.clone());
         } else if let Some(head) = self.shared.head_of(&self.issuer) {
-            // The period was chosen by another calendar than the sequence turns out to have.
+            // The period was chosen by a calendar that the sequence does not have.
             head.learn(&known.definition);
         }
         self.send_elsewhere();
     }
 
-    /// How the period was chosen that this counter is of.
+    /// Returns the definition by which the period of this counter was chosen.
     fn counted_by(&self) -> Option<Arc<Definition>> {
         if self.issuer.key.period.is_none() {
             return None;
@@ -591,7 +604,7 @@ impl SequenceActor {
         Some(periods.definition())
     }
 
-    /// Whether the name is one that shares the numbers of another sequence.
+    /// Returns whether the name shares the numbers of another sequence.
     fn shares(&self) -> bool {
         self.shared.share(&self.issuer.key.sequence)
     }
@@ -601,7 +614,7 @@ impl SequenceActor {
         self.refuse_apart(&SequenceError::Elsewhere);
     }
 
-    /// Reads how the sequence is defined, for all who want to know.
+    /// Reads the definition of the sequence, for all who want to know it.
     pub(crate) fn learn(&mut self, context: &mut Context<Self>) {
         let (shared, key) = (Arc::clone(&self.shared), self.issuer.key.clone());
         let looking = async move { shared.definition(&key.sequence).await };
@@ -610,15 +623,16 @@ impl SequenceActor {
                 actor.issuer.learn(definition);
             }
             for answer in actor.learning.drain(..) {
-                // Whoever gave up does not need to know.
+                // A caller who gave up needs no answer.
                 let _gone = answer.send(outcome.clone());
             }
         }));
     }
 
-    /// A refill failed: nobody is kept waiting for what is known not to come.
+    /// Refuses the waiters after a failed refill, because no numbers come for them.
     ///
-    /// False where it is worth another try at once: returned blocks may be left at the very end.
+    /// Returns false if another try may help at once: at the end of a sequence, returned blocks may
+    /// be left.
     fn fail(&mut self, error: &StoreError) -> bool {
         if let StoreError::Exhausted { .. } = error {
             self.issuer.memory.lock().adopts = true;
@@ -635,19 +649,20 @@ impl SequenceActor {
 
     fn refuse_all(&mut self, told: &SequenceError) {
         for waiter in self.queue.take_all() {
-            // Whoever gave up does not need to know.
+            // A caller who gave up needs no answer.
             let _gone = waiter.answer.send(Err(told.clone()));
         }
     }
 
     fn refuse_apart(&mut self, told: &SequenceError) {
         for caller in self.apart.take_all() {
-            // Whoever gave up does not need to know.
+            // A caller who gave up needs no answer.
             let _gone = caller.answer.send(Err(told.clone()));
         }
     }
 
-    /// The sequence is at its end: who can be served from memory is, the others are refused.
+    /// Serves the waiters for whom memory has enough numbers, at the end of a sequence. Refuses the
+    /// others.
     fn serve_the_last(&mut self) {
         let name = &self.issuer.key.sequence;
         self.issuer
@@ -656,12 +671,13 @@ impl SequenceActor {
                     name: name.clone(),
                     left,
                 };
-                // Whoever gave up does not need to know.
+                // A caller who gave up needs no answer.
                 let _gone = waiter.answer.send(Err(refused));
             });
     }
 
-    /// What a caller reads of a failure of the store; what is left includes what is in memory.
+    /// Returns what a caller reads about a failure of the store. The numbers left include the
+    /// numbers in memory.
     pub(crate) fn caller_error(&self, error: &StoreError) -> SequenceError {
         let mut error = error.clone();
         if let StoreError::Exhausted { left } = &mut error {
@@ -674,7 +690,8 @@ impl SequenceActor {
         self.backoff = BACKOFF_MIN;
     }
 
-    /// A prefetch that failed is nobody's call: the actor tries it again by itself.
+    /// Tries a failed prefetch again later. No caller waits for it, so the actor does this by
+    /// itself.
     pub(crate) fn try_again_later(&mut self, context: &mut Context<Self>) {
         self.become_idle();
         if self.retry.is_some() {
@@ -697,12 +714,13 @@ impl SequenceActor {
             && self.state != ActorState::Draining
     }
 
-    /// Whether a caller gets nothing here.
+    /// Returns whether this caller gets nothing from this actor.
     pub(crate) fn refuses(&self, answer: &ReplySender) -> bool {
         self.state == ActorState::Draining || answer.is_closed()
     }
 
-    /// Dropped unanswered, a caller looks the name up again; where all is drained it is told so.
+    /// Refuses a caller because this replica is draining. If only the name is unloading, the caller
+    /// gets no answer and looks the name up again.
     pub(crate) fn refuse(&self, answer: ReplySender) {
         if !self.is_unloading {
             let _gone = answer.send(Err(SequenceError::Draining));
@@ -719,7 +737,7 @@ impl SequenceActor {
         let answers = std::mem::take(&mut self.draining);
         let tell = move || {
             for answer in answers {
-                // The drain as a whole has a deadline; it may have stopped listening.
+                // The drain has a deadline, so it may have stopped listening.
                 let _gone = answer.send(n_returned);
             }
         };
@@ -738,7 +756,8 @@ impl SequenceActor {
         );
     }
 
-    /// Closes the cursor and gives back what was not issued; how many numbers that is.
+    /// Closes the cursor and returns the numbers that were not issued. The result is how many they
+    /// are.
     pub(crate) fn give_back(&self) -> u64 {
         let mut n_returned: u64 = 0;
         for (row, next_unissued) in self.issuer.clear() {
@@ -756,7 +775,7 @@ impl SequenceActor {
     }
 }
 
-/// Whether the store tells by it that the sequence is not time-ordered.
+/// Returns whether this outcome shows that the sequence is not time-ordered.
 fn is_of_blocks(outcome: &Result<Unpublished, StoreError>) -> bool {
     matches!(
         outcome,

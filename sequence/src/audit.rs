@@ -1,23 +1,24 @@
-//! Who changed what: one line of the log for each change of a sequence that was made.
+//! Logs who changed what: one line for each change of a sequence that was made.
 
 use odometer_core::{definition::Definition, name::SequenceName};
 use odometer_process::log::AUDIT;
 use odometer_store::{Act, Altered, Snapshot};
 use serde_json::{Map, Value};
 
-/// Who asks for a change, as far as it can be known. Never a token.
+/// Who asks for a change, as far as that can be known. A token is never part of this.
 #[derive(Clone, Debug)]
 pub struct Author {
-    /// `administrator`, who showed the token, or `loopback`, who needs none.
+    /// `administrator` for a caller who showed the token, or `loopback` for a caller who needs
+    /// none.
     pub who: &'static str,
     /// The address at the other end of the connection.
     pub peer: String,
-    /// What proxies on the way said of who is behind them; anybody can write that.
+    /// The origin of the call, as proxies reported it. Any caller can invent this value.
     pub forwarded_for: Option<String>,
     pub request_id: String,
 }
 
-/// Notes a change that was made.
+/// Logs a change that was made.
 pub fn note(author: &Author, name: &SequenceName, act: &Act, altered: &Altered) {
     if !altered.is_written {
         return;
@@ -39,7 +40,7 @@ pub fn note(author: &Author, name: &SequenceName, act: &Act, altered: &Altered) 
     );
 }
 
-/// Notes a change of which nobody knows whether it was made.
+/// Logs a change whose outcome is unknown.
 pub fn note_uncertain(author: &Author, name: &SequenceName, act: &Act) {
     tracing::warn!(
         target: AUDIT,
@@ -65,7 +66,7 @@ fn what(act: &Act, creates: bool) -> &'static str {
     }
 }
 
-/// The fields that are not what they were, as JSON before and after.
+/// Returns the fields that changed, as JSON before and after the change.
 fn difference(altered: &Altered) -> (Option<String>, String) {
     let mut after = fields(&altered.after);
     let Some(before) = &altered.before else {
@@ -87,7 +88,7 @@ fn fields(snapshot: &Snapshot) -> Map<String, Value> {
     let definition: &Definition = &snapshot.definition;
     let mut fields = match serde_json::to_value(definition) {
         Ok(Value::Object(fields)) => fields,
-        // Only what has keys that are no strings cannot be written; there is none.
+        // Only values with keys that are not strings cannot be written, and there are none.
         Ok(_) | Err(_) => Map::new(),
     };
     let state = if snapshot.is_live { "live" } else { "retired" };

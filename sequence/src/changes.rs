@@ -1,5 +1,5 @@
-//! What was changed in the store takes effect in memory: here at once, from other replicas as the
-//! store's news arrive.
+//! Makes memory obey the changes in the store. Changes through this replica hold here at once, and
+//! changes through other replicas when the news of the store arrives.
 
 use std::{
     collections::HashMap,
@@ -19,10 +19,10 @@ use crate::{
     shared::{BETWEEN_TWO_ACTORS, Shared},
 };
 
-/// Periods that are looked at in the store side by side.
+/// Bounds how many issuers obey a change at the same time. For a period the store may be asked.
 const LOOKED_AT_ONCE: usize = 16;
 
-/// Runs until the store or the directory is gone.
+/// Applies the news of the store until the store or the directory is gone.
 pub(crate) async fn follow(following: Following, shared: Weak<Shared>) {
     let Following {
         mut news,
@@ -34,7 +34,7 @@ pub(crate) async fn follow(following: Following, shared: Weak<Shared>) {
     };
     loop {
         let heard = tokio::select! {
-            // What is told of a recovery undoes what is told of changes, so it comes first.
+            // A recovery makes earlier news of changes invalid, so it comes first.
             biased;
             source = heard_of.next() => Err(source),
             heard = news.recv() => Ok(heard),
@@ -50,15 +50,15 @@ pub(crate) async fn follow(following: Following, shared: Weak<Shared>) {
     }
 }
 
-/// Which recoveries were heard of, and where the next ones arrive.
+/// The recoveries that were heard of, and the channel for the next ones.
 struct Recoveries {
     recoveries: mpsc::UnboundedReceiver<SeenRecovery>,
-    /// How many each database has had.
+    /// How many recoveries each database has had.
     n_of_each: HashMap<Source, u64>,
 }
 
 impl Recoveries {
-    /// Waits for the next one.
+    /// Waits for the next recovery, and returns its database.
     async fn next(&mut self) -> Source {
         let Some(seen) = self.recoveries.recv().await else {
             return pending().await;
@@ -67,28 +67,29 @@ impl Recoveries {
         seen.source
     }
 
-    /// Whether the database was recovered after it told this.
+    /// Returns whether the database was recovered after it gave this news.
     fn undoes(&self, news: &News) -> bool {
         let n_recoveries = self.n_of_each.get(&news.source);
         n_recoveries.is_some_and(|n| news.n_recoveries < *n)
     }
 }
 
-/// Of which periods of its sequence a change says what it forbids.
+/// The periods of a sequence for which a change gives the floor.
 #[derive(Clone, Copy)]
 pub(crate) enum Concerns<'a> {
-    /// None of them: no floor was touched.
+    /// No period: the change touched no floor.
     None,
-    /// The one whose floor it tells, and whether that one is removed.
+    /// The period whose floor the change gives, and whether that period is removed.
     One(&'a Period, Removed),
-    /// Not known: each has to be looked at.
+    /// Unknown: the floor of each period must be read.
     Unknown,
 }
 
 #[derive(Clone, Copy)]
 pub(crate) struct Removed(pub(crate) bool);
 
-/// Of a sequence that counts in periods the floor is that of one of them.
+/// Returns the floor for the issuer under the name. If the sequence counts in periods, the floor of
+/// the change belongs to one period, so this issuer gets none.
 fn floor_of_head(changed: &Changed) -> i64 {
     let definition = changed.definition.as_ref();
     match definition.map(|definition| definition.period) {
@@ -98,15 +99,17 @@ fn floor_of_head(changed: &Changed) -> i64 {
 }
 
 impl Shared {
-    /// Resolves when nothing that the change forbids can be issued here any more.
+    /// Applies a change. Returns when this replica can issue nothing any more that the change
+    /// forbids.
     pub(crate) async fn apply(self: &Arc<Self>, changed: &Changed, concerns: Concerns<'_>) {
-        // A name of its own is no share of another sequence's any more.
+        // A name with a sequence of its own does not share the numbers of another sequence.
         self.aliases.pin().remove(&changed.name);
         let issuer = self.issuers.pin().get(&changed.name).cloned();
         let Some(head) = issuer else {
             return;
         };
-        // Known before the actor is told, so that it holds even if that one dies of it.
+        // Note the change before the actor gets the command. Then the change holds even if the
+        // actor dies of the command.
         head.note_changed(changed, floor_of_head(changed));
         self.obey(&head).await;
         let members = head.periods().map(|periods| periods.members());
@@ -123,7 +126,8 @@ impl Shared {
         changed: &Changed,
         concerns: Concerns<'_>,
     ) {
-        // It may be retired, or be printed in another way, whatever becomes of its floor.
+        // The sequence may be retired or printed in another way, even if the floor of this period
+        // is the same as before.
         member.note_changed(changed, i64::MIN);
         match concerns {
             Concerns::One(period, Removed(is_removed)) if *period == member.key.period => {
@@ -143,14 +147,13 @@ impl Shared {
         self.obey(member).await;
     }
 
-    /// Resolves when memory obeys what is known of changes.
+    /// Returns when memory obeys the changes that are known.
     async fn obey(self: &Arc<Self>, issuer: &Arc<Issuer>) {
         loop {
             let (done, waiting) = oneshot::channel();
             self.tell(issuer, Command::Change { done });
             let is_done = waiting.await.is_ok();
-            // Where the name is unloaded there is nothing in memory either, and after a drain
-            // nothing leaves it.
+            // If the issuer was unloaded, memory is empty. After a drain, no number leaves memory.
             let is_gone = self.is_drained() || matches!(&*issuer.actor.lock(), ActorLink::Gone);
             if is_done || is_gone {
                 return;
@@ -159,7 +162,7 @@ impl Shared {
         }
     }
 
-    /// Applies all of it, unless its database is recovered meanwhile.
+    /// Applies all changes of the news, unless their database is recovered meanwhile.
     async fn apply_all(self: &Arc<Self>, news: &News, heard_of: &mut Recoveries) {
         let mut applying = pin!(async {
             for changed in &news.changed {
@@ -175,8 +178,9 @@ impl Shared {
         }
     }
 
-    /// A database was recovered: from the return of this on every sequence is read before anything is
-    /// reserved of it next, and a task drops what the database gave before.
+    /// Distrusts what a recovered database gave before. When this returns, each of its sequences is
+    /// read again before the next reservation. A task removes the blocks of the database from
+    /// memory.
     fn start_over(self: &Arc<Self>, source: Source) {
         let mut holders = self.all_issuers();
         let is_of = |store: &str| self.store.has(source, store);

@@ -1,8 +1,7 @@
-//! The commands of a counter's actor.
+//! Defines the commands for the actor of a counter.
 //!
-//! Answers go through channels of their own, so that a caller who gave up is
-//! known as such before anything is given to it, and one whose actor died
-//! learns of it at once.
+//! Each answer goes through a channel of its own. So the actor knows that a caller gave up before
+//! it gives numbers to that caller. If the actor dies, the caller learns of that at once.
 
 use std::sync::Arc;
 
@@ -13,10 +12,10 @@ use tracing::Span;
 
 use crate::error::SequenceError;
 
-/// What a caller gets: ascending ranges, as many numbers as asked for.
+/// The ascending ranges that a caller gets, with as many numbers as were requested, or a refusal.
 pub(crate) type Outcome = Result<Vec<Block>, SequenceError>;
 
-/// Where numbers for one caller go.
+/// Sends the answer to one caller.
 pub(crate) struct ReplySender {
     sender: oneshot::Sender<Outcome>,
     /// The call, as the log names it.
@@ -24,58 +23,58 @@ pub(crate) struct ReplySender {
 }
 
 impl ReplySender {
-    /// Of the call that is being answered.
+    /// Creates a channel for the answer to the present call.
     pub(crate) fn channel() -> (Self, oneshot::Receiver<Outcome>) {
         let (sender, receiver) = oneshot::channel();
         let call = Span::current();
         (Self { sender, call }, receiver)
     }
 
-    /// Whether the caller gave up.
+    /// Returns whether the caller gave up.
     pub(crate) fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// Answers; gives back what a caller who gave up did not get.
+    /// Sends the answer. If the caller gave up, returns the answer.
     pub(crate) fn send(self, outcome: Outcome) -> Result<(), Outcome> {
         self.sender.send(outcome)
     }
 }
 
-/// What an actor is told to do.
+/// A command for an actor.
 pub(crate) enum Command {
     /// Give numbers that the cursor did not have.
     Take {
         count: u64,
-        /// As one unbroken range.
+        /// Whether the numbers must be one unbroken range.
         contiguous: bool,
         answer: ReplySender,
     },
     /// Give a block to a client that counts by itself.
     HandOver { size: u64, answer: ReplySender },
-    /// Read the definition, as it is stored or as the template of the name has it.
+    /// Read the stored definition, or else the template of the name.
     Learn {
         answer: oneshot::Sender<Result<Arc<Definition>, SequenceError>>,
     },
-    /// What is left lasts for less than `hold`: refill.
+    /// Refill: the numbers left last for less than `hold`.
     LowWater,
-    /// Have numbers in memory before anybody asks for one.
+    /// Get numbers into memory before any caller needs one.
     Load {
-        /// Told when they are there, or when they will not come for now.
+        /// Notified when the numbers are there, or when they do not come for now.
         done: oneshot::Sender<()>,
     },
-    /// Obey a change, made through this replica or another one.
+    /// Obey a change that was made through this replica or another one.
     Change {
-        /// Told when nothing that the change forbids can be issued here any more.
+        /// Notified when this issuer can issue nothing any more that the change forbids.
         done: oneshot::Sender<()>,
     },
-    /// Nothing was asked for some time: stop, if nothing is under way.
+    /// Stop because of no use, unless work is under way.
     Park,
-    /// Give back what was not issued and stop; dropped unanswered where something is under way.
+    /// Return the numbers that were not issued, and stop. Ignored if work is under way.
     Unload,
-    /// Finish what is under way, give back what was not issued, and stop.
+    /// Finish the work under way, return the numbers that were not issued, and stop.
     Drain {
-        /// Told how many numbers were given back.
+        /// Receives how many numbers were returned.
         answer: oneshot::Sender<u64>,
     },
 }

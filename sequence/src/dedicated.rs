@@ -1,7 +1,7 @@
-//! The callers who each get an unbroken range of their own, straight from the store.
+//! Queues the callers who each get an unbroken range of their own, straight from the store.
 //!
-//! Those who wait when a write is sent share it, as far as their numbers are few beside what is left:
-//! a group never asks for so much that it is refused where its callers would not be.
+//! Callers that wait when a write is sent share the write, if they want few of the numbers that are
+//! left. So a group is never refused for asking too much if its callers alone would not be refused.
 
 use std::collections::VecDeque;
 
@@ -11,17 +11,21 @@ use odometer_store::{Reserved, Want};
 
 use crate::command::ReplySender;
 
-/// A group asks for at most this part of what is left. A single block may have 1/4096; of a database
-/// that shares the sequence with others the part is as much smaller as they are many, up to sixteen.
+/// Bounds a group to one part in this many of the numbers left.
+///
+/// A single block may have 1/4096 of the numbers left. In a store of several databases, each
+/// database has only its part of them. This bound is 16 times smaller, so it is safe for up to 16
+/// databases.
 const PART_OF_LEFT: u64 = 65_536;
 
 /// A caller that gets a range of its own.
 pub(crate) struct DedicatedRequest {
-    /// How many numbers.
+    /// How many numbers the caller wants.
     pub(crate) count: u64,
-    /// Whether it is a block, for a client that counts by itself; otherwise an unbroken batch.
+    /// Whether the caller wants a block, for a client that counts by itself. Otherwise the caller
+    /// wants an unbroken batch.
     pub(crate) is_block: bool,
-    /// Whether it gets a write of its own, because a group that it was in asked for too much.
+    /// Whether the caller gets a write of its own, because its group asked for too much.
     pub(crate) is_alone: bool,
     pub(crate) answer: ReplySender,
 }
@@ -52,23 +56,24 @@ impl DedicatedQueue {
         self.callers.is_empty()
     }
 
-    /// The caller that has waited longest.
+    /// Returns the caller that has waited longest.
     pub(crate) fn first(&self) -> Option<&DedicatedRequest> {
         self.callers.front()
     }
 
-    /// Forgets callers that gave up, so that nothing is reserved for them.
+    /// Removes callers that gave up, so that nothing is reserved for them.
     pub(crate) fn forget_gone(&mut self) {
         self.callers.retain(|caller| !caller.answer.is_closed());
     }
 
-    /// Takes out the caller that has waited longest.
+    /// Removes and returns the caller that has waited longest.
     pub(crate) fn pop(&mut self) -> Option<DedicatedRequest> {
         self.callers.pop_front()
     }
 
-    /// Takes out the caller that has waited longest, and those of its kind who can share its write
-    /// if `left` numbers are left; nobody overtakes one of the same kind.
+    /// Removes and returns the caller that has waited longest, with the callers of its kind that
+    /// can share its write while `left` numbers are left. No caller overtakes another one of its
+    /// kind.
     pub(crate) fn take_group(&mut self, left: u64) -> Vec<DedicatedRequest> {
         let Some(first) = self.pop() else {
             return Vec::new();
@@ -98,14 +103,14 @@ impl DedicatedQueue {
         group
     }
 
-    /// Puts callers before all who came since.
+    /// Puts callers back before all callers that came later.
     pub(crate) fn put_back(&mut self, earlier: Vec<DedicatedRequest>) {
         for caller in earlier.into_iter().rev() {
             self.callers.push_front(caller);
         }
     }
 
-    /// Puts callers before all who came since, each to be served alone.
+    /// Puts callers back before all callers that came later. Each of them gets a write of its own.
     pub(crate) fn put_back_alone(&mut self, mut earlier: Vec<DedicatedRequest>) {
         for caller in &mut earlier {
             caller.is_alone = true;
@@ -113,20 +118,20 @@ impl DedicatedQueue {
         self.put_back(earlier);
     }
 
-    /// Takes out those who want a block.
+    /// Removes and returns the callers that want a block.
     pub(crate) fn take_blocks(&mut self) -> VecDeque<DedicatedRequest> {
         let (blocks, others) = self.take_all().partition(|caller| caller.is_block);
         self.callers = others;
         blocks
     }
 
-    /// Takes out everyone, in order.
+    /// Removes and returns all callers, in order.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = DedicatedRequest> {
         std::mem::take(&mut self.callers).into_iter()
     }
 }
 
-/// What a group asks of the store: just as many numbers as its callers.
+/// Returns what a group asks of the store: exactly as many numbers as its callers want.
 pub(crate) fn want_of(group: &[DedicatedRequest]) -> Want {
     let counts = group.iter().map(|caller| caller.count);
     let count = counts.fold(0, u64::saturating_add);
@@ -136,8 +141,8 @@ pub(crate) fn want_of(group: &[DedicatedRequest]) -> Want {
     }
 }
 
-/// Deals what was reserved for a group to its callers, in their order: each range is a block of its
-/// own. Also what is left, if callers have gone since.
+/// Shares out the numbers reserved for a group, in the order of its callers. Each range becomes a
+/// block of its own. Also returns the rest, which callers have left that gave up since.
 pub(crate) fn share_out(
     reserved: &Reserved,
     group: Vec<DedicatedRequest>,
@@ -167,7 +172,7 @@ mod tests {
     use crate::command::Outcome;
     use crate::dedicated::*;
 
-    /// More than all callers here want together.
+    /// More numbers than all callers here want together.
     const PLENTY: u64 = 1_000 * PART_OF_LEFT;
 
     fn call(queue: &mut DedicatedQueue, count: u64, is_block: bool) -> oneshot::Receiver<Outcome> {
@@ -200,7 +205,7 @@ mod tests {
         let _receivers = [9, 2, 1].map(|count| call(&mut queue, count, true));
         assert_eq!(counts(&queue.take_group(10 * PART_OF_LEFT)), [9]);
         assert_eq!(counts(&queue.take_group(2 * PART_OF_LEFT)), [2]);
-        // The caller that comes first is asked for, however few are left.
+        // The first caller is served even if no numbers are left to share.
         assert_eq!(counts(&queue.take_group(0)), [1]);
     }
 

@@ -1,4 +1,4 @@
-//! What can be told of sequences: definitions, state, journal.
+//! Defines what calls can learn of sequences: definitions, state, journal.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -10,33 +10,33 @@ pub use odometer_store::{
     StoreHealth, StoreKind,
 };
 
-/// What a definition has become.
+/// The result of a definition that was written.
 #[derive(Clone, Debug)]
 pub struct Defined {
     pub created: bool,
     pub definition: Arc<Definition>,
     pub version: i64,
-    /// What is allowed and may surprise, a sentence each.
+    /// One sentence for each setting that is allowed and may surprise.
     pub warnings: Vec<String>,
 }
 
-/// What a definition would become.
+/// The result of a dry run.
 #[derive(Clone, Debug)]
 pub struct Rehearsed {
     pub definition: Arc<Definition>,
     pub warnings: Vec<String>,
-    /// What this replica would give next, as it is printed, three where there are so many.
+    /// The numbers that this replica would issue next, as they are printed; up to three.
     pub samples: Vec<String>,
-    /// How long the numbers that nobody has reserved yet last.
+    /// How long the numbers that nobody has reserved last.
     pub runway: Runway,
 }
 
-/// How a sequence stands after a change of its floor or of its life.
+/// The state of a sequence after a change of its floor or of its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LifecycleOutcome {
-    /// Whether it stood otherwise before.
+    /// Whether the state was another one before.
     pub changed: bool,
-    /// Nothing below it is issued.
+    /// The floor: no number below the floor is issued.
     pub floor: i64,
     /// The first number that nobody has reserved.
     pub high_water_mark: i64,
@@ -44,18 +44,18 @@ pub struct LifecycleOutcome {
     pub version: i64,
 }
 
-/// All that is known of one sequence.
+/// Everything that is known of one sequence.
 #[derive(Clone, Debug)]
 pub struct Description {
     pub name: SequenceName,
     pub version: i64,
     pub definition: Arc<Definition>,
-    /// `None` where the store did not answer.
+    /// Whether the sequence is retired; `None` if the store did not answer.
     pub is_retired: Option<bool>,
     pub state: CounterStatus,
-    /// `None` where its store is not in the configuration.
+    /// What serves the sequence; `None` if its store is not in the configuration.
     pub serving: Option<Serving>,
-    /// Rows of the journal of all replicas: of the periods that sort last, the highest first.
+    /// Rows of the journal, of all replicas: of the periods that sort last, the highest first.
     pub blocks: Vec<JournalBlock>,
 }
 
@@ -64,23 +64,23 @@ pub struct Description {
 pub struct LiveSequence {
     pub name: SequenceName,
     pub definition: Arc<Definition>,
-    /// As far as this replica has heard.
+    /// Whether the sequence is retired, as far as this replica has heard.
     pub is_retired: bool,
-    /// Periods in memory; `None` where it counts without.
+    /// How many of its periods are in memory; `None` if the sequence counts without periods.
     pub n_periods: Option<usize>,
-    /// When the period that is shown ends, in Unix milliseconds; `None` where it is none of a
-    /// calendar.
+    /// When the period that is shown ends, in Unix milliseconds; `None` if it is no calendar
+    /// period.
     pub period_until_ms: Option<i64>,
-    /// Numbers in memory.
+    /// How many numbers are in memory.
     pub n_remaining: u64,
     pub state: CounterStatus,
 }
 
-/// A page of what memory knows.
+/// A page of the names in memory.
 #[derive(Clone, Debug, Default)]
 pub struct LivePage {
     pub sequences: Vec<LiveSequence>,
-    /// The last name that was looked at, where others follow it.
+    /// The last name that was looked at, if other names follow it.
     pub next: Option<SequenceName>,
 }
 
@@ -88,44 +88,44 @@ pub struct LivePage {
 #[derive(Clone, Debug)]
 pub struct Watched {
     pub sequence: LiveSequence,
-    /// One a second, the oldest first.
+    /// One value for each second, the oldest first.
     pub moments: Vec<UsageSecond>,
 }
 
-/// How a sequence stands on this replica.
+/// The state of a counter on this replica.
 #[derive(Clone, Debug, Default)]
 pub struct CounterStatus {
-    /// The period that all this is said of.
+    /// The period of the counter.
     pub period: Period,
-    /// The first number that nobody has reserved; `None` where the store did not answer.
+    /// The first number that nobody has reserved; `None` if the store did not answer.
     pub high_water_mark: Option<i64>,
     pub block: Option<BlockState>,
     pub next_block: Option<BlockState>,
-    /// Of the worker id that ids are stamped with, where they are time-ordered.
+    /// The lease of the worker id, if the sequence is time-ordered.
     pub lease: Option<LeaseState>,
     /// Five-minute average, in numbers a second.
     pub rate: f64,
-    /// How long what is in memory lasts at the present rate.
+    /// For how many seconds the numbers in memory last at the present rate.
     pub reserve_seconds: Option<f64>,
     pub last_refill: Option<SystemTime>,
     /// How the size of the last block was chosen.
     pub why: Option<String>,
-    /// How long the numbers that nobody has reserved yet last.
+    /// How long the numbers that nobody has reserved last.
     pub runway: Option<Runway>,
 }
 
-/// A worker id that is held, and the time that is reserved with it.
+/// A worker id that this replica holds, and the time that is reserved with it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LeaseState {
     pub worker: u32,
-    /// Times are stamped from here on, in Unix milliseconds.
+    /// The beginning of the reserved time, in Unix milliseconds.
     pub from_ms: i64,
-    /// Up to here, that one excluded.
+    /// The end of the reserved time, itself excluded, in Unix milliseconds.
     pub until_ms: i64,
     pub renewed_at: SystemTime,
-    /// For how long ids can be issued without the store.
+    /// For how many seconds ids can be issued without the store.
     pub seconds_left: f64,
-    /// The database's clock minus ours.
+    /// The clock of the database minus the clock of this process.
     pub skew_ms: i64,
 }
 
@@ -139,14 +139,15 @@ pub struct BlockState {
 }
 
 impl BlockState {
-    /// The part that is issued, 0 to 1; `None` of an empty one.
+    /// Returns the part of the block that is issued, 0 to 1; `None` for an empty block.
     pub fn utilization(self) -> Option<f64> {
         let left = to_float(self.remaining) / to_float(self.size);
         (self.size > 0).then_some((1.0 - left).max(0.0))
     }
 }
 
-/// Numbers above 2^53 lose digits, which is nothing to a gauge or a chart.
+/// Converts to a float. Numbers above 2^53 lose digits, which does not matter in a gauge or a
+/// chart.
 #[expect(clippy::cast_precision_loss, reason = "what is shown is a float")]
 pub(crate) fn to_float(count: u64) -> f64 {
     count as f64

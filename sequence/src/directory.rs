@@ -1,4 +1,4 @@
-//! From a name to its issuer: the warm path, and the way to the actors.
+//! Leads from a name to its issuer: by the warm path, or through an actor.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -35,17 +35,18 @@ use crate::{
     sweep, warm_up,
 };
 
-/// Actors that are drained at once.
+/// Bounds how many actors are drained at the same time.
 const DRAINED_AT_ONCE: usize = 1000;
 
-/// The front of this layer: every call for a number comes here.
+/// The front of this layer. Every call for a number comes here.
 pub struct Directory {
     pub(crate) shared: Arc<Shared>,
     arbiter: Arbiter,
 }
 
 impl Directory {
-    /// Starts the sweep and an arbiter for the actors; needs a running actix system.
+    /// Starts the arbiter for the actors, with the sweep, the warm-up and the task that applies
+    /// changes. Needs a running actix system.
     pub fn start(
         store: Arc<Stores>,
         settings: SequenceSettings,
@@ -61,8 +62,11 @@ impl Directory {
         Arc::new(Self { shared, arbiter })
     }
 
-    /// One number from memory, or `None` where there is none: no await, no lock, no mailbox, no
-    /// allocation, where the sequence counts without periods.
+    /// Takes one number from memory, or returns `None` if memory has none.
+    ///
+    /// For a sequence without periods, the call does not await, lock, send or allocate. One caller
+    /// is an exception: the caller that reaches the low-water mark sends a command to the actor. So
+    /// does the caller that finds the lease of a time-ordered sequence due.
     #[inline]
     pub fn take_warm<R>(
         &self,
@@ -82,7 +86,7 @@ impl Directory {
         self.warm(name, period, take, reply)
     }
 
-    /// A batch from memory, or `None` where memory does not have all of it.
+    /// Takes a batch from memory, or returns `None` if memory does not have all of it.
     pub fn take_batch_warm<R>(
         &self,
         name: &str,
@@ -107,7 +111,8 @@ impl Directory {
         })
     }
 
-    /// The next id of a time-ordered sequence. Kept apart, so that block sequences pay nothing for it.
+    /// Takes the next id of a time-ordered sequence. In a function of its own, so that block
+    /// sequences pay nothing for snowflake ids.
     #[inline(never)]
     fn stamp(&self, issuer: &Arc<Issuer>) -> Option<i64> {
         let taken = issuer.with_timed(|snowflake| snowflake.take().ok())?;
@@ -131,14 +136,15 @@ impl Directory {
         Some(taken.ids)
     }
 
-    /// Takes from the issuer that has the numbers, as far as it is in memory.
+    /// Returns how a sequence prints its numbers, or `None` if memory does not know. The inner
+    /// `None` means plain numbers.
     #[inline]
-    /// How a sequence prints its numbers, if it is in memory; within, `None` where just as they are.
     pub fn printer(&self, name: &str, period: Option<&str>) -> Option<Option<Arc<Printer>>> {
         let counts = |issuer: &Arc<Issuer>| issuer.periods().is_none().then_some(());
         self.warm(name, period, counts, |shown, ()| shown.printer.cloned())
     }
 
+    /// Calls `take` on the issuer that has the numbers, if memory has that issuer.
     fn warm<T, R>(
         &self,
         name: &str,
@@ -166,11 +172,12 @@ impl Directory {
         Some(member.show(|shown| reply(shown, taken)))
     }
 
-    /// `count` numbers in ascending ranges, one range where `contiguous`; waits for a refill where
-    /// memory has none.
+    /// Takes `count` numbers in ascending ranges, in one range if `contiguous`. Waits for a refill
+    /// if memory has too few.
     ///
     /// # Errors
-    /// No number was given. Cancelling burns nothing that was not on its way already.
+    /// The call gave no number. A cancelled call abandons only numbers that were already on their
+    /// way to it.
     pub async fn take(
         &self,
         name: &SequenceName,
@@ -196,10 +203,10 @@ impl Directory {
         .await
     }
 
-    /// A block for a client that counts by itself, straight from the store.
+    /// Reserves a block in the store, for a client that counts by itself.
     ///
     /// # Errors
-    /// No block was given.
+    /// The call gave no block.
     pub async fn reserve(
         &self,
         name: &SequenceName,
@@ -210,9 +217,10 @@ impl Directory {
             .await
     }
 
-    /// Asks the actor that has the numbers and waits, at most `refill_deadline`.
+    /// Asks the actor that has the numbers, and waits for at most `refill_deadline`.
     ///
-    /// An actor that died or was unloaded meanwhile is asked for anew.
+    /// If the actor dies, or the issuer is unloaded meanwhile, the call looks the issuer up and
+    /// asks again.
     async fn ask(
         &self,
         name: &SequenceName,
@@ -235,7 +243,8 @@ impl Directory {
                 Err(SequenceError::Elsewhere) => return Err(SequenceError::RefillTimeout),
                 Err(error) => return Err(error),
             };
-            // Asked after the issuer was made, so that none is made unseen by the drain.
+            // Check this after the issuer is in the map. Then either the drain finds the issuer
+            // there, or this check finds that the drain has begun.
             if self.shared.is_drained() {
                 return Err(SequenceError::Draining);
             }
@@ -247,7 +256,8 @@ impl Directory {
             };
             let left = until.saturating_duration_since(Instant::now());
             match timeout(left, &mut waiting.receiver).await {
-                // Only now it is known that the numbers are another issuer's.
+                // Only now this call knows that another issuer has the numbers. Look that issuer
+                // up.
                 Ok(Ok(Err(SequenceError::Elsewhere))) if Instant::now() < until => {}
                 Ok(Ok(Err(SequenceError::Elsewhere))) => return Err(SequenceError::RefillTimeout),
                 Ok(Ok(outcome)) => {
@@ -261,7 +271,7 @@ impl Directory {
                     });
                 }
                 Ok(Err(_actor_gone)) if Instant::now() < until => {
-                    // It died, or the name is just being unloaded.
+                    // The actor died, or the name is being unloaded.
                     tokio::time::sleep(BETWEEN_TWO_ACTORS).await;
                 }
                 Ok(Err(_)) | Err(_) => return Err(SequenceError::RefillTimeout),
@@ -269,7 +279,7 @@ impl Directory {
         }
     }
 
-    /// The issuer that a call for numbers is for.
+    /// Returns the issuer that has the numbers for a call.
     async fn issuer(
         &self,
         name: &SequenceName,
@@ -284,7 +294,7 @@ impl Directory {
         let head = shared.issuer(alias.as_ref().unwrap_or(name))?;
         let periods = match (head.periods(), period) {
             (Some(periods), _) => periods,
-            // Where it turns out to have periods, its actor says so.
+            // If the sequence turns out to have periods, the actor of this issuer answers so.
             (None, None) => return Ok(head),
             (None, Some(_)) => shared.periods(&head, until).await?,
         };
@@ -292,11 +302,11 @@ impl Directory {
         shared.member_in_time(&head, &periods, chosen, until).await
     }
 
-    /// All that is known of a sequence, and of its counter in the period that is asked for, or in
-    /// the present one; from memory alone where the store does not answer.
+    /// Describes a sequence, with its counter in the requested period or in the present one.
+    /// Answers from memory alone if the store does not answer.
     ///
     /// # Errors
-    /// There is no such sequence, it has no such period, or neither store nor memory can tell.
+    /// The sequence does not exist, it has no such period, or neither store nor memory knows it.
     pub async fn describe(
         &self,
         name: &SequenceName,
@@ -325,7 +335,7 @@ impl Directory {
             let runway = Runway::of(&listed.definition, 0, state.rate, clock::now_ms());
             state.runway = Some(runway);
         } else if has_counter {
-            // What nobody has used begins at its start.
+            // A counter that was never reserved from begins at `start`.
             let next_value = seen.map_or(listed.definition.start, |seen| seen.next_value);
             state.high_water_mark = Some(next_value);
             let runway = Runway::of(&listed.definition, next_value, state.rate, clock::now_ms());
@@ -351,7 +361,7 @@ impl Directory {
         Ok(seen)
     }
 
-    /// What memory knows of a sequence, of which the store says nothing now.
+    /// Returns what memory knows of a sequence, for the time when the store does not answer.
     pub(crate) fn remembered(
         &self,
         name: &SequenceName,
@@ -373,7 +383,7 @@ impl Directory {
             name: name.clone(),
             version: known.map_or(0, |known| known.definition_version),
             definition,
-            // Whether it lives is not known: it may have been retired elsewhere.
+            // Memory does not know whether the sequence lives: another replica may have retired it.
             is_retired: is_retired.then_some(true),
             state,
             serving,
@@ -381,10 +391,11 @@ impl Directory {
         })
     }
 
-    /// A page of definitions, names in byte order, those after `after`.
+    /// Returns a page of the definitions whose names begin with `prefix` and come after `after`.
+    /// Names are in byte order.
     ///
     /// # Errors
-    /// The store did not answer.
+    /// The store did not answer, or failed.
     pub async fn list(&self, prefix: &str, after: &str, limit: u64) -> Result<Page, SequenceError> {
         let page = self.shared.store.list(prefix, after, limit).await;
         page.map_err(|error| {
@@ -396,7 +407,7 @@ impl Directory {
         })
     }
 
-    /// Whether calls should be sent here.
+    /// Returns whether calls should be sent to this replica.
     pub fn readiness(&self) -> Readiness {
         if self.shared.is_draining.load(Ordering::Acquire) {
             return Readiness::Draining;
@@ -411,13 +422,13 @@ impl Directory {
         }
     }
 
-    /// Whether this replica is on its way out, so that connections should not be kept.
+    /// Returns whether this replica is stopping. Replies then close their connections.
     #[inline]
     pub fn is_draining(&self) -> bool {
         self.shared.is_draining.load(Ordering::Relaxed)
     }
 
-    /// Not ready from now on; numbers are still issued.
+    /// Reports "not ready" from now on. Numbers are still issued.
     pub fn begin_drain(&self) {
         if faults::is(Fault::SilentDrain) {
             return;
@@ -425,10 +436,10 @@ impl Directory {
         self.shared.is_draining.store(true, Ordering::Release);
     }
 
-    /// Stops every actor and gives back what was not issued.
+    /// Stops every actor and returns the numbers that were not issued.
     ///
-    /// What is not in the journal after `time_limit` stays reserved and unissued, and counts as
-    /// abandoned.
+    /// Rows that are not in the journal after `time_limit` are a gap: their numbers stay reserved,
+    /// are never issued, and count as abandoned.
     pub async fn drain(&self, time_limit: Duration) -> Drained {
         let until = Instant::now() + time_limit;
         self.begin_drain();
@@ -443,7 +454,7 @@ impl Directory {
         let returned = timeout(time_limit, returned).await;
         let left = until.saturating_duration_since(Instant::now());
         let _in_time = timeout(left, self.shared.store.flush_journal()).await;
-        // Actors that did not end hold their numbers still.
+        // Actors that did not end still hold their numbers.
         let abandoned = self
             .shared
             .store
@@ -460,7 +471,8 @@ impl Directory {
         }
     }
 
-    /// Asks until an actor has drained it: one that stops or dies meanwhile drops the question.
+    /// Sends `Drain` until an actor answers with the count of returned numbers. If an actor stops
+    /// or dies before it answers, the command is lost and is sent again.
     async fn drain_one(&self, issuer: Arc<Issuer>) -> u64 {
         loop {
             let (answer, waiting) = oneshot::channel();
@@ -473,7 +485,7 @@ impl Directory {
         }
     }
 
-    /// Numbers in memory, over all names.
+    /// Returns how many numbers are in memory, over all names.
     pub fn n_remaining(&self) -> u64 {
         let issuers = self.shared.all_issuers();
         issuers
@@ -481,12 +493,13 @@ impl Directory {
             .fold(0, |sum, issuer| sum.saturating_add(issuer.remaining()))
     }
 
-    /// The most reservations that were under way at once since the start.
+    /// Returns the most reservations that one database had under way at the same time since the
+    /// start.
     pub fn peak_reservations_in_flight(&self) -> usize {
         self.shared.store.peak_reservations_in_flight()
     }
 
-    /// Tells the metrics what only the cursors know; called before each scrape.
+    /// Publishes the metrics that only the cursors know. Call this before each scrape.
     pub fn publish_metrics(&self) {
         let is_ready = matches!(self.readiness(), Readiness::Ready);
         let ready = &self.shared.metrics.ready;
@@ -495,14 +508,16 @@ impl Directory {
     }
 }
 
-/// Numbers of one batch, as memory had them.
+/// The numbers of one batch, in the form in which memory has them.
 enum Ranges {
     Counted(odometer_core::cursor::Ranges),
     Stamped(Vec<Block>),
 }
 
-/// The counter that a question is about: of a calendar that of the present, where no period is
-/// named; of keys none then.
+/// Returns the counter that a question is about.
+///
+/// Without `period`, returns the counter of the present calendar period. If callers name keys,
+/// returns the counter without a period.
 pub(crate) fn asked_for(
     name: &SequenceName,
     period: Option<&Period>,
@@ -530,7 +545,8 @@ impl Drop for Directory {
     }
 }
 
-/// A caller's end of the way to its actor: what arrives after the caller has gone is counted.
+/// The receiving end of a caller's answer. If numbers arrive for a caller who has gone, they are
+/// counted as abandoned.
 struct PendingAnswer<'a> {
     receiver: oneshot::Receiver<Outcome>,
     metrics: &'a Metrics,

@@ -1,4 +1,4 @@
-//! The way of a command to the actor of an issuer, which is started where none runs.
+//! Sends commands to the actor of an issuer, and starts an actor if none runs.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::{
     shared::Shared,
 };
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::sequence::shared";
 
 impl Shared {
-    /// Sends a command to the actor of `issuer`, starting one where none runs.
+    /// Sends a command to the actor of `issuer`, and starts an actor if none runs.
     ///
-    /// To an unloaded issuer nothing is sent: the command is dropped, and with it the way to
-    /// answer, by which the sender knows.
+    /// If the issuer has left memory, the command is dropped together with its channel for the
+    /// answer. The sender then finds the channel closed.
     pub(crate) fn tell(self: &Arc<Self>, issuer: &Arc<Issuer>, command: Command) {
         let mut link = issuer.actor.lock();
         match &*link {
@@ -35,7 +35,8 @@ impl Shared {
                     );
                 }
                 let Some(ownership) = Ownership::take_over(issuer, issuer.terms.current()) else {
-                    // Another one was faster: the sender asks again if it waits for an answer.
+                    // Another actor became the owner first. A sender that waits for an answer asks
+                    // again.
                     return;
                 };
                 let actor = SequenceActor::new(ownership, Arc::clone(self));

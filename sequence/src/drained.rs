@@ -1,10 +1,10 @@
-//! What a drain gave back.
+//! Defines the result of a drain.
 
 /// What became of the numbers in memory when the actors were drained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
-    /// Given back to the store.
+    /// Numbers that were given back to the store.
     pub returned: u64,
-    /// Could not be given back: gaps.
+    /// Numbers that could not be given back. They are gaps.
     pub abandoned: u64,
 }

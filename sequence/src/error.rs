@@ -1,4 +1,4 @@
-//! Why a call to a sequence failed, in words that a caller may read.
+//! Defines why a call to a sequence failed, in words that a caller may read.
 
 use odometer_core::{
     definition::{DefinitionError, Span},
@@ -9,12 +9,12 @@ use odometer_core::{
 use odometer_store::StoreError;
 use thiserror::Error;
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::sequence::error";
 
-/// Why a call failed. The message is public; the cause was logged where it was seen.
+/// Why a call failed. The message is public, and the cause was logged when it was found.
 ///
-/// With any of them no number was given.
+/// With each of these errors, no number was given.
 #[derive(Clone, Debug, Error)]
 pub enum SequenceError {
     #[error("There is no sequence `{name}`.")]
@@ -96,7 +96,7 @@ pub enum SequenceError {
          or by this replica's former process until its lease ends."
     )]
     WorkerHeld { worker: u32 },
-    /// Never leaves this layer: the caller is to ask another issuer.
+    /// Sends the caller to another issuer. This error never leaves this layer.
     #[error("Another issuer has the numbers.")]
     Elsewhere,
     #[error("Sequence `{name}` is retired.")]
@@ -150,17 +150,17 @@ pub enum SequenceError {
 }
 
 impl SequenceError {
-    /// What a caller of a sequence reads of a failure of the store.
+    /// Returns what a caller of a sequence reads about a failure of the store.
     pub fn from_store(name: &SequenceName, error: StoreError) -> Self {
         Self::of_counter(&CounterKey::whole(name.clone()), error)
     }
 
-    /// What a caller of a counter reads of a failure of the store.
+    /// Returns what a caller of a counter reads about a failure of the store.
     pub(crate) fn of_counter(key: &CounterKey, error: StoreError) -> Self {
         let name = key.sequence.clone();
         match error {
             StoreError::Unavailable => Self::StoreUnavailable,
-            // The actor asks again by itself.
+            // After `OtherOrder`, the actor asks again by itself.
             StoreError::Deadline | StoreError::OtherOrder { .. } => Self::RefillTimeout,
             StoreError::NotFound => Self::NotFound { name },
             StoreError::Elsewhere(definition) => {
@@ -190,7 +190,8 @@ impl SequenceError {
             StoreError::MayHaveChanged => Self::MayHaveChanged,
             StoreError::WentBack => Self::StoreWentBack,
             StoreError::NoPeriods(_) => Self::NoPeriods { name },
-            // Who comes to a sequence through its periods never hears it: it is of `advance`.
+            // Only `advance` leads here: a caller who names no period for numbers goes to the
+            // issuers of the periods.
             StoreError::HasPeriods(_) => Self::PeriodMissing { name },
             StoreError::PeriodRemoved => Self::PeriodRemoved {
                 name,

@@ -1,4 +1,5 @@
-//! What became of one number, never more than is known: `docs/journal.md` has each case and why.
+//! Explains what became of one number, and never says more than is known. `docs/journal.md` has
+//! each case and its reason.
 
 use std::{
     sync::Arc,
@@ -29,9 +30,9 @@ pub struct Explanation {
     pub key: CounterKey,
     pub value: i64,
     pub fate: NumberFate,
-    /// The block that says so; `None` where no row does.
+    /// The block that gives the answer; `None` if no row does.
     pub block: Option<NumberOrigin>,
-    /// Who reserved it, if that is known.
+    /// Who reserved the number, if that is known.
     pub holder: Option<String>,
 }
 
@@ -41,39 +42,43 @@ pub struct NumberOrigin {
     pub first: i64,
     pub last: i64,
     pub step: i64,
-    /// The start of the program that reserved or adopted the block.
+    /// The process that reserved or adopted the block. Each start of the program has a name of its
+    /// own.
     pub holder: String,
     pub reserved_at: SystemTime,
 }
 
-/// What became of a number, in the order in which two rows that disagree are believed: the later
-/// claims less.
+/// What became of a number. If two rows disagree, the row whose fate is later in this list is
+/// believed, because that fate claims less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NumberFate {
-    /// Nobody has ever reserved it.
+    /// No replica has ever reserved the number.
     NotReserved,
-    /// Certainly given to a caller.
+    /// A caller certainly got the number.
     Issued,
-    /// Reserved, neither issued nor returned.
+    /// The number was reserved, and neither issued nor returned.
     Abandoned,
-    /// Given back; it waits to be adopted.
+    /// The number was returned, and waits to be adopted.
     Returned,
-    /// Given back and taken over, by whom and what for is not in the journal.
+    /// The number was returned and adopted. The journal does not have the adopter's row.
     Adopted,
-    /// It left its holder's memory, to a caller or with the holder.
+    /// The number left its holder's memory and is not issued any more: a caller got the number, or
+    /// it is a gap.
     IssuedOrLost,
-    /// Its holder has not told what became of it, and may have it in memory.
+    /// The holder has not reported what became of the number, and may have it in memory.
     Held,
-    /// It was reserved, skipped or pruned: no row of the journal has it.
+    /// No row of the journal has the number. It was reserved or skipped, and its row is missing or
+    /// was pruned.
     NoRecord,
 }
 
 impl Directory {
-    /// What became of the number that is printed so; where a period is named, it has to be of that
-    /// one. Asks the store, and changes and loads nothing.
+    /// Explains what became of the number that is printed as `id`. If a period is named, the number
+    /// must be of that period. Asks the store, and changes and loads nothing.
     ///
     /// # Errors
-    /// There is no such sequence, none of its numbers is printed so, or the store does not answer.
+    /// The sequence does not exist, none of its numbers is printed so, or the store does not
+    /// answer.
     pub async fn explain(
         &self,
         name: &SequenceName,
@@ -84,7 +89,7 @@ impl Directory {
         let (of_period, value) = match read_by(&definition, id) {
             Ok(read) => read,
             Err(refused) if definition.period == PeriodKind::None => {
-                // A number all the same, though none that the sequence gives.
+                // The text is a number, though none that the sequence gives.
                 let value = refused.number().ok_or(refused)?;
                 return Ok(Explanation {
                     key: CounterKey::whole(sequence),
@@ -108,7 +113,7 @@ impl Directory {
         if definition.kind == Kind::Snowflake {
             return self.explain_stamp(key.sequence, &definition, value).await;
         }
-        // Before the store is asked: what it holds then can only be more.
+        // Read this before asking the store. What the store has by then can only be more.
         let seen = self.last_seen(&key);
         let trace = self.shared.store.trace(&key, value).await;
         let trace = trace.map_err(|error| SequenceError::of_counter(&key, error))?;
@@ -118,7 +123,7 @@ impl Directory {
         if seen.as_ref().is_some_and(went_back) {
             return Err(SequenceError::StoreWentBack);
         }
-        // After it: memory is ahead of the journal.
+        // Look into memory after asking the store, because memory is ahead of the journal.
         let issuer = self.shared.find(&key);
         let (fate, block) = match issuer.and_then(|issuer| in_memory(&issuer, value)) {
             Some((fate, row)) => (fate, Some(self.origin_of(&row))),
@@ -133,11 +138,12 @@ impl Directory {
         })
     }
 
-    /// Reads a printed number back: the counter it is of, its value, and what that is composed of
-    /// where the sequence is time-ordered.
+    /// Reads a printed number back: returns its counter and its value. For a time-ordered sequence,
+    /// also returns the parts of the value.
     ///
     /// # Errors
-    /// There is no such sequence, none of its numbers is printed so, or the store does not answer.
+    /// The sequence does not exist, none of its numbers is printed so, or the store does not
+    /// answer.
     pub async fn read(
         &self,
         name: &SequenceName,
@@ -149,7 +155,7 @@ impl Directory {
         Ok((CounterKey { sequence, period }, value, stamp))
     }
 
-    /// The sequence that a name stands for, and how it is defined.
+    /// Returns the sequence that a name stands for, with its definition.
     async fn definition_behind(
         &self,
         name: &SequenceName,
@@ -158,7 +164,7 @@ impl Directory {
             Ok(definition) => return Ok((name.clone(), definition)),
             Err(refused) => refused,
         };
-        // Its callers may get numbers of another sequence.
+        // Callers of this name may get the numbers of another sequence.
         let other = if matches!(refused, SequenceError::NotFound { .. }) {
             self.shared.settings.templates.of(name)
         } else {
@@ -172,13 +178,14 @@ impl Directory {
         Ok((other, definition))
     }
 
-    /// How a sequence is defined, as far as memory knows where the store does not answer.
+    /// Returns the definition of a sequence. If the store does not answer, returns the definition
+    /// in memory.
     async fn definition_of(&self, name: &SequenceName) -> Result<Arc<Definition>, SequenceError> {
         let whole = CounterKey::whole(name.clone());
         match self.shared.store.look_up(&whole).await {
             Ok((listed, _seen)) => Ok(listed.definition),
             Err(error) => {
-                // A definition that is a little older may do.
+                // A definition that is a little older is good enough.
                 let is_away = matches!(error, StoreError::Unavailable | StoreError::Deadline);
                 let remembered = is_away.then(|| self.remembered(name, None)).flatten();
                 let told = SequenceError::from_store(name, error);
@@ -187,7 +194,7 @@ impl Directory {
         }
     }
 
-    /// The counter as this process last saw it.
+    /// Returns the counter as this process last saw it.
     pub(crate) fn last_seen(&self, key: &CounterKey) -> Option<SeenCounter> {
         let issuer = self.shared.find(key);
         let known = issuer.and_then(|issuer| Some(issuer.memory.lock().known.as_ref()?.seen));
@@ -195,7 +202,7 @@ impl Directory {
         known.or_else(|| Some(forgotten()?.seen))
     }
 
-    /// Of a block in memory, whose row may not be written yet.
+    /// Describes a block in memory, whose row may not be written yet.
     fn origin_of(&self, row: &JournalRow) -> NumberOrigin {
         let reserved_at = u64::try_from(row.reserved_at).unwrap_or_default();
         NumberOrigin {
@@ -219,12 +226,12 @@ fn read_by(definition: &Arc<Definition>, id: &str) -> Result<(Period, i64), Inva
     Err(InvalidId::Period { found })
 }
 
-/// What this process knows of a number in a block whose fate is open here.
+/// Returns what this process knows of a number, if the block of the number is open here.
 fn in_memory(issuer: &Arc<Issuer>, value: i64) -> Option<(NumberFate, JournalRow)> {
     let memory = issuer.memory.lock();
     let row = memory.held.iter().find(|row| row.block.contains(value))?;
-    // The numbers of a block leave in ascending order, and while the memory is held each that is
-    // left is here.
+    // The numbers of a block leave in ascending order. While memory is locked, each number that is
+    // left is in the cursor or spare.
     let rest = issuer.cursor.rest();
     let mut left = rest.iter().chain(&memory.spare).map(Block::first);
     let first_left = left.find(|first| row.block.contains(*first));
@@ -233,8 +240,9 @@ fn in_memory(issuer: &Arc<Issuer>, value: i64) -> Option<(NumberFate, JournalRow
     Some((fate, row.clone()))
 }
 
-/// A number that left memory: whether a caller has it, no journal of blocks can tell. The caller may
-/// have hung up, the reply may have been lost, the thread may have come too late for its slot.
+/// Returns the fate of a number that left memory. No journal of blocks can know whether a caller
+/// has the number. The caller may have hung up, the reply may have been lost, or the thread may
+/// have come too late for its slot.
 fn taken() -> NumberFate {
     if faults::is(Fault::ExplainGuesses) {
         NumberFate::Issued
@@ -243,14 +251,15 @@ fn taken() -> NumberFate {
     }
 }
 
-/// What the journal says of a number, and the row that says it.
+/// Returns what the journal says of a number, with the row that says it.
 fn in_journal(value: i64, trace: &NumberTrace) -> (NumberFate, Option<NumberOrigin>) {
-    // The oldest first, so that of two that say the same the youngest is named.
+    // The oldest row goes first, so that the youngest one is named if two rows say the same.
     let said = trace.rows.iter().rev().filter_map(|row| {
         let fate = of_row(value, row, trace.was_recovered)?;
         Some((fate, row))
     });
-    // Two rows that both answer for a number are a fault; then the one that claims less is believed.
+    // Two rows that both answer for a number are a fault. Then the row that claims less is
+    // believed.
     if let Some((fate, row)) = said.max_by_key(|(fate, _)| *fate) {
         return (fate, Some(NumberOrigin::from(&row.block)));
     }
@@ -269,7 +278,7 @@ fn in_journal(value: i64, trace: &NumberTrace) -> (NumberFate, Option<NumberOrig
     (fate, None)
 }
 
-/// What one row says of a number of its block; `None` where it leaves it to the adopter's.
+/// Returns what one row says of a number of its block; `None` if the adopter's row must answer.
 fn of_row(value: i64, row: &Traced, was_recovered: bool) -> Option<NumberFate> {
     let was_left = value >= row.block.next_unissued;
     match row.block.fate.as_str() {
@@ -280,13 +289,16 @@ fn of_row(value: i64, row: &Traced, was_recovered: bool) -> Option<NumberFate> {
         "adopted" => None,
         "abandoned" if !was_recovered => Some(NumberFate::Abandoned),
         "abandoned" => Some(NumberFate::IssuedOrLost),
-        // Also a word of a later version: nothing is known.
+        // This includes words of a later version, of which nothing is known.
         _ => Some(NumberFate::Held),
     }
 }
 
-/// Numbers that no reservation can have had: they are not on the sequence's grid, or not below the
-/// first that is free. Those that `advance` skipped are below it and look like any without a row.
+/// Returns whether no reservation can have had this number. Such a number is not on the grid of the
+/// sequence, or not below the first free number.
+///
+/// Numbers that `advance` skipped are below the first free number. They look like any number
+/// without a row.
 fn was_never_reserved(value: i64, definition: &Definition, first_free: i64) -> bool {
     let is_on_grid = value
         .checked_sub(definition.start)
@@ -326,7 +338,8 @@ mod tests {
         }
     }
 
-    /// What is said of `value` in a sequence that is reserved up to 100, and of which block.
+    /// Returns the fate of `value` in a sequence that is reserved up to 100, with the block that
+    /// decides.
     fn said(value: i64, rows: Vec<Traced>, was_recovered: bool) -> (NumberFate, Option<i64>) {
         let trace = NumberTrace {
             definition: Arc::default(),
@@ -370,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_number_is_explained_by_the_youngest_row_that_has_it() {
-        // The youngest first, as the store gives them; those that have the number.
+        // The youngest row goes first, as the store returns the rows that have the number.
         let chain = |last: Traced| vec![last, row(1, 100, "adopted", 41, Holder::Gone)];
         let held = chain(row(41, 100, "held", 41, Holder::Living));
         assert_eq!(said(50, held, false), (NumberFate::Held, Some(41)));
@@ -380,10 +393,11 @@ mod tests {
             (NumberFate::IssuedOrLost, Some(41))
         );
         assert_eq!(said(61, again, false), (NumberFate::Returned, Some(41)));
-        // Adopted again, by one that wrote nothing.
+        // The rest was adopted again, by a process that wrote no row.
         let silent = chain(row(41, 100, "adopted", 61, Holder::Gone));
         assert_eq!(said(61, silent, false), (NumberFate::Adopted, Some(41)));
-        // Returned and adopted without a number issued: two rows of the same range.
+        // A block was returned and adopted before a number was issued, so two rows have the same
+        // range.
         let same = vec![
             row(1, 100, "held", 1, Holder::Living),
             row(1, 100, "adopted", 1, Holder::Gone),

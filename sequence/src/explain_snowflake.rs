@@ -1,5 +1,5 @@
-//! What can be told of a time-ordered id: when it was stamped and by whom, and what became of it,
-//! as far as the lease of its worker id tells.
+//! Explains a time-ordered (snowflake) id: its time, its worker id, and what became of it, as far
+//! as the lease of the worker id shows.
 
 use std::sync::Arc;
 
@@ -19,21 +19,22 @@ use crate::{
     snowflake_issuer::{Held, SnowflakeIssuer},
 };
 
-/// Later than now by so much nobody can have stamped, wherever nothing is known of a worker id.
+/// Bounds how far ahead any clock may be. An id with a later time was not issued. Used if nothing
+/// is known of a worker id.
 const LONG_AFTER_MS: i64 = 86_400_000;
 
-/// What a time-ordered id is composed of.
+/// The parts of a time-ordered id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnowflakeParts {
     /// When its tick began, in Unix milliseconds.
     pub time_ms: i64,
-    /// Whose id it is.
+    /// The worker id of the process that issued the id.
     pub worker: u32,
-    /// Its place among those of this worker and tick.
+    /// The number of the id among the ids of this worker id and tick.
     pub counter: u64,
 }
 
-/// What is known here of the worker id that an id was stamped with.
+/// What this process knows of the worker id of an id.
 #[derive(Clone, Copy)]
 struct Here {
     /// The tick of the next id.
@@ -41,7 +42,7 @@ struct Here {
 }
 
 impl SnowflakeParts {
-    /// Takes an id apart; `None` where its sequence is not time-ordered.
+    /// Splits an id into its parts; `None` if its sequence is not time-ordered.
     pub(crate) fn of(definition: &Definition, value: i64) -> Option<Self> {
         let layout = definition.layout.as_ref()?;
         let parts = layout.read(value)?;
@@ -54,7 +55,8 @@ impl SnowflakeParts {
 }
 
 impl Directory {
-    /// What became of a time-ordered id: the store keeps no row of it, but of its worker id's time.
+    /// Explains a time-ordered id. The store has no row for the id, but it has a row for the time
+    /// of the worker id.
     pub(crate) async fn explain_stamp(
         &self,
         name: SequenceName,
@@ -81,7 +83,7 @@ impl Directory {
             let held = snowflake.as_deref().and_then(SnowflakeIssuer::held);
             held.filter(|held| held.key.worker == parts.worker && !held.is_lost)
         };
-        // Before the store is asked: while it is held its row can only say more.
+        // Read this before asking the store: while the lease is held, its row can only show more.
         let before = held(find());
         let pool = WorkerPool::Sequence(name.clone());
         let store = &self.shared.store;
@@ -89,12 +91,12 @@ impl Directory {
             .lease_row(&definition.store, &pool, parts.worker)
             .await;
         let row = row.map_err(|error| not_told(&name, &error))?;
-        // After it: memory is ahead of the store.
+        // Read this after asking the store, because memory is ahead of the store.
         let snowflake = find();
         let here = snowflake
             .as_deref()
             .and_then(|snowflake| here(snowflake, &parts));
-        // Given back meanwhile, it may say less.
+        // If the lease was given back meanwhile, its row may show less.
         let after = held(snowflake);
         let is_kept = |before: &Held| {
             after
@@ -120,7 +122,7 @@ fn here(snowflake: &SnowflakeIssuer, parts: &Parts) -> Option<Here> {
         return None;
     }
     let next_tick = snowflake.next_tick();
-    // Another worker's tick would tell nothing of this one's.
+    // Check the worker id again: the tick of another worker id says nothing of this one.
     is_its().then_some(Here { next_tick })
 }
 
@@ -135,8 +137,8 @@ fn not_told(name: &SequenceName, error: &LeaseError) -> SequenceError {
     SequenceError::from_store(name, error)
 }
 
-/// What is known of an id by the row of its worker id; none is a worker id that was never leased, or
-/// of which a restore knows nothing.
+/// Returns what the row of its worker id shows of an id. There is no row if the worker id was never
+/// leased, or if a restored database does not know it.
 fn fate(
     layout: &Layout,
     parts: &Parts,
@@ -149,9 +151,9 @@ fn fate(
     match row {
         None if begins_ms > now_ms.saturating_add(LONG_AFTER_MS) => NumberFate::NotReserved,
         None => NumberFate::NoRecord,
-        // Only ticks that are reserved as a whole are stamped.
+        // Ids are issued only in ticks that are reserved as a whole.
         Some(row) if ends_ms > row.until_ms => NumberFate::NotReserved,
-        // Of leases before this one nothing is kept.
+        // Nothing is kept of the leases before this one.
         Some(row) if begins_ms < row.from_ms => NumberFate::NoRecord,
         Some(_) if here.is_some_and(|here| parts.tick < here.next_tick) => NumberFate::IssuedOrLost,
         Some(row) if row.is_held => NumberFate::Held,

@@ -1,9 +1,9 @@
-//! What an owner does with the blocks of its issuer: lays them in, deals them out, clips them to
-//! the floor, gives them back.
+//! Changes the blocks of an issuer on behalf of its owner: adds them, serves waiters from them,
+//! clips them to the floor, and returns them.
 //!
-//! Each of these holds the issuer's memory from the first step to the last, so that nobody sees a
-//! number that is neither in the cursor nor spare; a panic half-way leaves them in `spare`, where
-//! the next owner finds them.
+//! Each change holds the lock of the issuer's memory from its first step to its last. So no other
+//! thread sees a number that is neither in the cursor nor spare. After a panic half-way, the
+//! numbers are in `spare`, where the next owner finds them.
 
 use std::collections::VecDeque;
 
@@ -18,8 +18,10 @@ use crate::{
 };
 
 impl Ownership {
-    /// Notes what a reservation brought and lays it behind what is held; the numbers below the
-    /// floor, which are left out, are counted. The block's fate is open from here on.
+    /// Notes what a reservation brought, and adds its block behind the blocks that are held. The
+    /// fate of the block is open from here on.
+    ///
+    /// Leaves out the numbers below the floor, and returns how many they are.
     pub(crate) fn add_block(&self, reserved: &Reserved) -> u64 {
         let mut memory = self.memory.lock();
         memory.note_reserved(reserved);
@@ -29,7 +31,7 @@ impl Ownership {
         n_cut
     }
 
-    /// Deals what is held to those who wait, in order, and puts the rest into the cursor.
+    /// Serves the waiters from the held blocks, in order, and puts the rest into the cursor.
     pub(crate) fn serve_waiters(&self, queue: &mut Queue) {
         let low_water = self.low_water();
         let mut memory = self.memory.lock();
@@ -41,8 +43,8 @@ impl Ownership {
         self.fill_from_spare(&mut memory, low_water);
     }
 
-    /// The sequence is at its end: who can be served from memory is, the others get `refused`,
-    /// told how many numbers are left.
+    /// Serves the waiters for whom memory has enough numbers, at the end of a sequence. Calls
+    /// `refused` for each other waiter, with how many numbers are left.
     pub(crate) fn serve_last_waiters(&self, queue: &mut Queue, refused: impl Fn(Waiter, u64)) {
         let low_water = self.low_water();
         let mut memory = self.memory.lock();
@@ -61,15 +63,16 @@ impl Ownership {
         self.fill_from_spare(&mut memory, low_water);
     }
 
-    /// Moves spare blocks into the cursor, as far as it has room.
+    /// Moves spare blocks into the cursor until the cursor is full.
     pub(crate) fn refill_cursor(&self) {
         let low_water = self.low_water();
         self.fill_from_spare(&mut self.memory.lock(), low_water);
     }
 
-    /// Takes out of memory what lies below the floor; how many numbers that were.
+    /// Removes the numbers below the floor from memory. Returns how many they were.
     ///
-    /// The cursor is closed first: what was taken before is issued, what comes after is not below.
+    /// The cursor is closed first. Numbers taken before that are issued, and numbers taken later
+    /// are not below the floor.
     pub(crate) fn clip(&self) -> u64 {
         let low_water = self.low_water();
         let mut memory = self.memory.lock();
@@ -91,13 +94,14 @@ impl Ownership {
         n_cut
     }
 
-    /// The rows of blocks that are wholly issued; each is told once.
+    /// Returns the journal rows of the blocks that are issued completely. Each row is returned
+    /// once.
     pub(crate) fn settle(&self) -> Vec<JournalRow> {
         let mut memory = self.memory.lock();
         if memory.held.is_empty() {
             return Vec::new();
         }
-        // Blocks of several databases do not follow one another, so each is asked for by itself.
+        // Blocks of several databases do not follow one another, so check each block by itself.
         let rest = self.cursor.rest();
         let left: Vec<i64> = rest.iter().chain(&memory.spare).map(Block::first).collect();
         let is_spent = |row: &JournalRow| !left.iter().any(|first| row.block.contains(*first));
@@ -109,7 +113,8 @@ impl Ownership {
         spent
     }
 
-    /// Takes everything out of memory: each open block with the first number not issued of it.
+    /// Removes all numbers from memory. Returns each open block with its first number that was not
+    /// issued, if there is one.
     pub(crate) fn clear(&self) -> Vec<(JournalRow, Option<i64>)> {
         let mut memory = self.memory.lock();
         self.close_into_spare(&mut memory);
@@ -125,23 +130,24 @@ impl Ownership {
                 (row, next_unissued)
             })
             .collect();
-        // What is given back may be adopted by this process again.
+        // This process may adopt again what it gives back.
         if let Some(first) = left.front() {
             memory.all_below = memory.all_below.min(first.first());
         }
         settled
     }
 
-    /// The fault of a takeover that starts from the block instead of from the cursor.
+    /// Fills the cursor with the newest held block: the fault of an owner that starts from the
+    /// block instead of from the cursor.
     pub(crate) fn refill_with_what_was_held(&self) {
         let newest = self.memory.lock().held.last().map(|row| row.block);
         if let Some(newest) = newest {
-            // Where there is no room the fault does not show, and the control counts that.
+            // If the cursor is full, the fault does not show. The control of the test counts that.
             let _room = self.cursor.fill(newest, 0);
         }
     }
 
-    /// What is left in the cursor lies below all that is spare.
+    /// Closes the cursor, and puts what is left in it before all spare blocks.
     fn close_into_spare(&self, memory: &mut IssuerState) {
         for block in self.cursor.close().into_iter().rev() {
             memory.spare.push_front(block);
@@ -158,13 +164,13 @@ impl Ownership {
             }
         }
         if memory.spare.is_empty() {
-            // Most names have none for most of the time.
+            // Most names have no spare blocks for most of the time: free the memory.
             memory.spare = VecDeque::new();
         }
     }
 }
 
-/// What of a block is not below the floor, and how many of its numbers are.
+/// Returns the rest of a block from the floor on, and how many of its numbers are below the floor.
 fn clipped(block: Block, floor: i64) -> (Option<Block>, u64) {
     if faults::is(Fault::FloorUnheld) {
         return (Some(block), 0);

@@ -1,7 +1,7 @@
-//! What was issued in the last minutes, second by second, of the names that are in use.
+//! Records what was issued in the last minutes, second by second, for the names in use.
 //!
-//! The sweep writes it, at most for [`MAX`] counters: those that came first keep their places
-//! until they have rested for as long as their history reaches back.
+//! The sweep writes the histories of at most [`MAX`] counters. The first counters keep their
+//! histories until they were idle for as long as a history reaches back.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,9 +17,9 @@ use crate::{
     issuer::{Issuer, Sampled},
 };
 
-/// Seconds that a history reaches back.
+/// Sets how many seconds a history reaches back.
 const REACH_S: usize = 300;
-/// Counters that have one, at 2.4 kB each.
+/// Bounds how many counters have a history, of 2.4 kB each.
 const MAX: usize = 1000;
 
 /// One second of a counter.
@@ -27,11 +27,11 @@ const MAX: usize = 1000;
 pub struct UsageSecond {
     /// Numbers issued a second.
     pub rate: f32,
-    /// For how many seconds what was in memory would have lasted; `None` where that is not known.
+    /// For how many seconds the numbers in memory would have lasted; `None` if that is not known.
     pub reserve_seconds: Option<f32>,
 }
 
-/// Those of all counters.
+/// The histories of all counters.
 #[derive(Default)]
 pub(crate) struct Histories(Mutex<HashMap<CounterKey, History>>);
 
@@ -39,14 +39,15 @@ struct History {
     issuer: Weak<Issuer>,
     n_issued: u64,
     noted_at: Instant,
-    /// Seconds since anything was issued.
+    /// Seconds since a number was last issued.
     n_idle: usize,
-    /// The oldest first; NaN stands for a reserve that is not known.
+    /// The rate of each second and how long memory would last, the oldest second first. NaN stands
+    /// for an unknown time.
     moments: VecDeque<(f32, f32)>,
 }
 
 impl Histories {
-    /// Lets a counter have one that was just found in use.
+    /// Begins the history of a counter that was just found in use, if there are fewer than [`MAX`].
     pub(crate) fn begin(&self, issuer: &Arc<Issuer>, sampled: Sampled) {
         let mut histories = self.0.lock();
         if histories.len() >= MAX || histories.contains_key(&issuer.key) {
@@ -62,12 +63,12 @@ impl Histories {
         histories.insert(issuer.key.clone(), history);
     }
 
-    /// Writes one more second of each.
+    /// Adds one second to each history.
     pub(crate) fn note(&self, now: Instant) {
         self.0.lock().retain(|_, history| history.note(now));
     }
 
-    /// The last seconds of a counter, the oldest first; none where it has not been in use.
+    /// Returns the last seconds of a counter, the oldest first; none if the counter was not in use.
     pub(crate) fn of(&self, key: &CounterKey) -> Vec<UsageSecond> {
         let histories = self.0.lock();
         let moments = histories.get(key).into_iter().flat_map(|of| &of.moments);
@@ -81,7 +82,7 @@ impl Histories {
 }
 
 impl History {
-    /// Whether it is worth its place.
+    /// Adds one second. Returns whether the history is worth keeping.
     fn note(&mut self, now: Instant) -> bool {
         let Some(issuer) = self.issuer.upgrade() else {
             return false;
@@ -104,7 +105,7 @@ impl History {
     }
 }
 
-/// What is drawn needs no more digits.
+/// Rounds a value to single precision: a chart needs no more digits.
 #[expect(clippy::cast_possible_truncation, reason = "it loses digits only")]
 fn single(value: f64) -> f32 {
     value as f32
@@ -150,7 +151,7 @@ mod tests {
             histories.note(second(n));
             assert!(histories.of(&orders.key).len() <= REACH_S);
         }
-        // It has rested for too long.
+        // The counter was idle for too long.
         assert_eq!(histories.of(&orders.key), []);
     }
 

@@ -1,7 +1,8 @@
-//! The names in memory in their order, for those who look through them.
+//! Keeps the names in memory in byte order, for callers that page through them.
 //!
-//! Made anew when somebody looks and the last one is old: the longer that took, the later, so that
-//! a million names cost no more of the machine than a few, however many look.
+//! The index is made again when a caller asks and the index is old. An index that took longer to
+//! make is kept longer. So a million names cost no larger part of the machine than a few names,
+//! however many callers ask.
 
 use std::{
     sync::Arc,
@@ -13,14 +14,15 @@ use tokio::sync::Mutex;
 
 use crate::{issuer::Issuer, shared::Shared};
 
-/// So long it is good at least.
+/// The shortest time for which an index is used.
 const FRESH: Duration = Duration::from_millis(500);
-/// And for so many times the time that it took to make, which is then 2 % of one core at most.
+/// Multiplies the time that making the index took. The index is used for that long, so indexes cost
+/// at most 2 % of one core.
 const TIMES: u32 = 50;
-/// Nobody has looked for so long: the memory is of better use elsewhere.
+/// The time without callers after which the index is dropped, to free its memory.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// What was made last.
+/// The index that was made last.
 #[derive(Default)]
 pub(crate) struct Index(Arc<Mutex<Made>>);
 
@@ -32,9 +34,10 @@ struct Made {
 }
 
 impl Shared {
-    /// The names in memory, in byte order; as they were a short while ago.
+    /// Returns the names in memory, in byte order, as they were a short time ago.
     pub(crate) async fn names(self: &Arc<Self>) -> Arc<[SequenceName]> {
-        // Held by who makes it, also when its caller goes: whoever comes meanwhile waits for that.
+        // The task that makes the index keeps the lock, even if its caller goes. Callers that come
+        // meanwhile wait for this index.
         let mut made = Arc::clone(&self.index.0).lock_owned().await;
         let now = Instant::now();
         if let Some(names) = made.names_at(now) {
@@ -45,11 +48,11 @@ impl Shared {
             made.make(&shared.issuers);
             Arc::clone(&made.names)
         });
-        // It fails only where the runtime ends.
+        // The task fails only if the runtime ends.
         making.await.unwrap_or_default()
     }
 
-    /// Drops what nobody looks at any more.
+    /// Drops the index if no caller uses it any more.
     pub(crate) fn forget_index(&self, now: Instant) {
         if let Ok(mut made) = self.index.0.try_lock() {
             made.forget(now);
@@ -58,7 +61,7 @@ impl Shared {
 }
 
 impl Made {
-    /// What was made, where it is still good enough for whoever looks now.
+    /// Returns the names, if the index is not too old at `now`. Notes that a caller asked.
     fn names_at(&mut self, now: Instant) -> Option<Arc<[SequenceName]>> {
         self.asked_at = Some(now);
         let is_good = self.good_until.is_some_and(|until| now < until);
@@ -106,7 +109,7 @@ mod tests {
         let good_for = made.good_until.unwrap().duration_since(before);
         assert!(good_for >= FRESH, "{good_for:?}");
         assert!(good_for <= FRESH + took * (TIMES + 2), "{good_for:?}");
-        // And are then not made anew.
+        // The index is not made again while it is good.
         issuers.pin().clear();
         assert_eq!(made.names_at(before).unwrap().len(), 6);
         assert_eq!(made.names_at(before + good_for), None);

@@ -1,4 +1,4 @@
-//! What memory alone knows, for those who watch: this replica, and the names in it.
+//! Shows what memory alone knows of this replica and of the names in it.
 
 use std::sync::Arc;
 
@@ -16,33 +16,34 @@ use crate::{
     shared::Shared,
 };
 
-/// Names that are looked at for one page: of more that do not fit the next page goes on.
+/// Bounds how many names are looked at for one page. The next page goes on after them.
 const LOOKED_AT: usize = 10_000;
 
-/// Names, and periods of them, that are looked at before other callers get a turn.
+/// Bounds how many names and periods are looked at before other callers may run.
 const LOOKED_AT_ONCE: usize = 100;
 
 impl Directory {
-    /// This process, as the journal calls it.
+    /// Returns the name of this process in the journal.
     pub fn holder(&self) -> &str {
         self.shared.store.holder()
     }
 
-    /// Names in memory, and periods of them.
+    /// Returns how many names and periods of names are in memory.
     pub fn n_live(&self) -> usize {
         self.shared
             .n_live
             .load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// How each store is, in the order of the configuration.
+    /// Returns the health of each store, in the order of the configuration.
     pub fn health(&self) -> Vec<StoreHealth> {
         self.shared.store.health()
     }
 
-    /// A page of the names in memory, in byte order, those after `after` that contain a text.
+    /// Returns a page of the names in memory that contain a text and come after `after`. Names are
+    /// in byte order.
     ///
-    /// It may have less than `limit` names, even none, and yet be followed by another one.
+    /// A page may have fewer than `limit` names, or none, although another page follows.
     pub async fn live(&self, contains: &str, after: &str, limit: usize) -> LivePage {
         let names = self.shared.names().await;
         let start = names.partition_point(|name| name.as_str() <= after);
@@ -72,10 +73,10 @@ impl Directory {
         page
     }
 
-    /// One name with its last minutes; `None` where it is not in memory.
+    /// Returns one name with its last minutes; `None` if the name is not in memory.
     ///
     /// # Errors
-    /// It has no such period.
+    /// The sequence has no such period.
     pub fn watch(
         &self,
         name: &SequenceName,
@@ -98,8 +99,8 @@ impl Directory {
 }
 
 impl Shared {
-    /// What is known of the sequence whose head this is, and of the period that is named, or of the
-    /// present one; `None` where nothing is known yet.
+    /// Returns what memory knows of a sequence, with the period that is named or the present
+    /// period. Returns `None` if nothing is known yet. `head` is the issuer under the name.
     fn show(
         &self,
         head: &Arc<Issuer>,
@@ -114,7 +115,7 @@ impl Shared {
         let issuer = self.find(&key);
         let span = issuer.as_ref().and_then(|issuer| issuer.span);
         let (mut state, n_remaining) = match (&members, issuer) {
-            // Of keys none is the present one: these are the sums of all.
+            // Without a named key, show the sums of all keys: no key is the present one.
             (Some(members), _) if key.period.is_none() => sum_of(members),
             (_, Some(issuer)) => (issuer.state(), issuer.remaining()),
             (_, None) => (CounterStatus::default(), 0),

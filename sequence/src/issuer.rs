@@ -1,8 +1,8 @@
-//! What a caller touches: one name's cursor, and what its actor must not forget.
+//! Holds the memory of one counter: its cursor, and everything that outlives its actor.
 //!
-//! The cursor is all that a warm call needs. The rest is behind a lock that only
-//! the actor, the sweep and the describing calls take, never across an await. A
-//! new actor starts from here, so whatever has to outlive one is here.
+//! A warm call needs only the cursor. All other state is behind a lock that no warm call takes and
+//! that is never held across an await. A new actor starts from the state here, so everything that
+//! must outlive an actor is kept here.
 
 use std::{
     collections::VecDeque,
@@ -41,103 +41,107 @@ use crate::{
     terms::Terms,
 };
 
-/// Below every version of a definition.
+/// Lies below every version of a definition.
 const NO_VERSION: i64 = -1;
-/// A prefetch that failed is tried again before this part of the reserve is used.
+/// Bounds the pause after a failed prefetch: one part in this many of the time for which the
+/// numbers in memory last.
 const RETRY_PART: f64 = 20.0;
-/// And within this many seconds, whatever the reserve.
+/// Bounds the pause after a failed prefetch in seconds, however long the numbers in memory last.
 const LONGEST_RETRY_S: f64 = 5.0;
-/// What is said of a block's size where there is none.
+/// Explains in descriptions why a sequence with strict order has no block size.
 const NO_BLOCK: &str = "strict order keeps no block: each write is for the callers that wait";
-/// The same of one that is time-ordered.
+/// Explains in descriptions why a time-ordered sequence has no block size.
 const TIME_RESERVED: &str = "time-ordered ids keep no block: time is reserved ahead, for `hold`";
 
-/// One counter in memory.
+/// The memory of one counter.
 pub(crate) struct Issuer {
     pub(crate) key: CounterKey,
-    /// When its calendar period is.
+    /// When its calendar period begins and ends; `None` without a calendar period.
     pub(crate) span: Option<PeriodSpan>,
-    /// Where the numbers come from, if the sequence counts in periods and this is its head.
+    /// The issuers of the periods, if this is the issuer under the name of a sequence with periods.
     periods: ArcSwapOption<PeriodDirectory>,
-    /// Held by who decides which periods these are.
+    /// Lets one thread at a time decide which periods the sequence has.
     learning: Mutex<()>,
-    /// How its numbers are printed; nothing where just as they are.
+    /// How numbers are printed; `None` for plain numbers.
     printer: ArcSwapOption<Printer>,
     pub(crate) cursor: Cursor,
-    /// What issues instead of the cursor, where the sequence is time-ordered.
+    /// Issues ids instead of the cursor, if the sequence is time-ordered.
     snowflake: ArcSwapOption<SnowflakeIssuer>,
-    /// Whether it is, which costs a caller less to look at.
+    /// Whether the sequence is time-ordered. A caller reads this faster than `snowflake`.
     is_timed: AtomicBool,
-    /// Numbers that the actor gave to waiters past the cursor.
+    /// Numbers that were issued neither by the cursor nor by the present `snowflake`. Most of them
+    /// went straight from a new block to waiters.
     n_direct: AtomicU64,
-    /// Numbers that left as whole blocks: issued, but no part of any rate.
+    /// Numbers that left as whole blocks. They are issued, but count for no rate.
     n_handed_over: AtomicU64,
-    /// What the counter of issued numbers in the metrics has been told of.
+    /// How many issued numbers the metrics count already.
     n_published: AtomicU64,
     n_slots_reused_published: AtomicU64,
     pub(crate) memory: Mutex<IssuerState>,
     pub(crate) terms: Terms,
     pub(crate) actor: Mutex<ActorLink>,
-    /// Whether the sweep looks at it each second.
+    /// Whether the sweep samples this issuer each second.
     pub(crate) is_active: AtomicBool,
 }
 
-/// The way to the actor of a name.
+/// The way from an issuer to its actor.
 #[derive(Default)]
 pub(crate) enum ActorLink {
-    /// No actor runs; one is started when needed.
+    /// No actor runs. The next command starts one.
     #[default]
     Parked,
     Live(Recipient<Command>),
-    /// The name was unloaded: whoever holds this issuer has to look it up again.
+    /// The issuer has left memory. A caller that still holds it must look the name up again.
     Gone,
 }
 
-/// What outlives an actor.
+/// The state that outlives an actor.
 pub(crate) struct IssuerState {
-    /// As last seen in the store; `None` before the first reservation.
+    /// Definition and counter as last seen in the store; `None` before the store first gave them.
     pub(crate) known: Option<Resolved>,
-    /// Nothing below it is issued.
+    /// The floor: no number below the floor is issued.
     floor: i64,
-    /// Whether the last change that is known of was the sequence's end, and that change's version.
+    /// Whether the last known change left the sequence retired. `life_version` is the version of
+    /// that change.
     is_retired: bool,
     life_version: i64,
-    /// Whether it is not known what a change forbids of this counter, or that it is all: what is
-    /// held is given back, and so is what was reserved before that version of the definition.
+    /// Whether all held numbers must be given back, because memory does not know which of them a
+    /// change forbids. Blocks reserved before version `reload_version` of the definition must be
+    /// given back, too.
     must_reload: bool,
     reload_version: i64,
-    /// The version of the definition up to which the floor of this counter is known.
+    /// The last version of the definition at which the floor of this counter is known.
     floor_version: i64,
-    /// The definition that numbers are printed by.
+    /// The definition by which `printer` prints.
     printed: Option<Arc<Definition>>,
-    /// Blocks whose fate is open, ascending.
+    /// The journal rows of blocks whose fate is open, in the order in which they were reserved.
     pub(crate) held: Vec<JournalRow>,
-    /// Blocks that did not fit into the cursor, ascending and above all in it.
+    /// Blocks that did not fit into the cursor, in the order in which they will be issued.
     pub(crate) spare: VecDeque<Block>,
     rates: Rates,
     n_sampled: u64,
     sampled_at: Instant,
     used_at: Instant,
-    /// Whether returned blocks are looked for.
+    /// Whether the next refill looks for returned blocks to adopt.
     pub(crate) adopts: bool,
-    /// Every number that was issued or is held by this process lies below it.
+    /// A bound above every number that this process issued or holds.
     pub(crate) all_below: i64,
-    /// The previous block's size, when its reservation met two or more conflicts.
+    /// The size of the previous block, if its reservation met two or more conflicts.
     double_of: Option<u64>,
     last_refill: Option<LastRefill>,
-    /// For tests: whether the first reservation was made to fail.
+    /// Whether the first reservation was made to fail, for tests.
     pub(crate) failed_once: bool,
 }
 
-/// What was issued since the last look.
+/// The numbers that were issued since the previous sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sampled {
     pub(crate) n_issued: u64,
-    /// When that was.
+    /// When the previous sample was taken.
     pub(crate) since: Instant,
 }
 
-/// How the last refill went.
+/// The result of the last refill.
 #[derive(Clone, Copy)]
 struct LastRefill {
     at: SystemTime,
@@ -188,7 +192,8 @@ impl Issuer {
         }
     }
 
-    /// The issuer of one period. `like` is one of the same sequence that was in use before.
+    /// Creates the issuer of one period. `like` is an issuer of the same sequence: the new issuer
+    /// starts with its rate.
     pub(crate) fn of_period(
         key: CounterKey,
         span: Option<PeriodSpan>,
@@ -205,7 +210,7 @@ impl Issuer {
         issuer
     }
 
-    /// What a reply shows beside a number of it.
+    /// Calls `reply` with what a reply shows besides the number.
     pub(crate) fn show<R>(&self, reply: impl FnOnce(IssuedBy<'_>) -> R) -> R {
         let printer = self.printer.load();
         reply(IssuedBy {
@@ -222,12 +227,13 @@ impl Issuer {
         self.periods.load_full()
     }
 
-    /// How its sequence is defined, as far as memory knows.
+    /// Returns the definition of the sequence, if memory knows it.
     pub(crate) fn definition(&self) -> Option<Arc<Definition>> {
         self.definition_by(self.memory.lock().known.as_ref())
     }
 
-    /// The same, for whoever has looked at what memory knows.
+    /// Returns the definition in `known`. If there is none, returns the definition of the period
+    /// directory. Takes no lock, so a caller that holds the memory lock may call this.
     pub(crate) fn definition_by(&self, known: Option<&Resolved>) -> Option<Arc<Definition>> {
         match known {
             Some(known) => Some(Arc::clone(&known.definition)),
@@ -235,18 +241,20 @@ impl Issuer {
         }
     }
 
-    /// What issues its ids, if it is known to be time-ordered.
+    /// Returns what issues the ids, if the sequence is known to be time-ordered.
     pub(crate) fn snowflake(&self) -> Option<Arc<SnowflakeIssuer>> {
         self.snowflake.load_full()
     }
 
-    /// Whether it is known to be time-ordered. Whoever comes too early asks its actor.
+    /// Returns whether the sequence is known to be time-ordered. A caller that reads `false` too
+    /// early goes to the actor.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         self.is_timed.load(Ordering::Relaxed)
     }
 
-    /// As [`Issuer::timed`], for the warm path.
+    /// Calls `work` with what [`Issuer::snowflake`] would return, without counting a reference. For
+    /// the warm path.
     #[inline]
     pub(crate) fn with_timed<R>(
         &self,
@@ -255,7 +263,7 @@ impl Issuer {
         work(self.snowflake.load().as_ref()?)
     }
 
-    /// Learns that it is time-ordered. Ids that were issued are counted on.
+    /// Learns that the sequence is time-ordered. An existing count of issued ids goes on.
     pub(crate) fn learn_layout(&self, layout: &Layout) {
         if self.snowflake.load().is_none() {
             self.snowflake
@@ -264,7 +272,7 @@ impl Issuer {
         self.is_timed.store(true, Ordering::Relaxed);
     }
 
-    /// The sequence is another one than it was: what it issued stays counted.
+    /// Forgets that the sequence was time-ordered. Its issued ids stay in the count.
     pub(crate) fn forget_layout(&self) {
         self.is_timed.store(false, Ordering::Relaxed);
         if let Some(snowflake) = self.snowflake.swap(None) {
@@ -272,9 +280,11 @@ impl Issuer {
         }
     }
 
-    /// Learns how its sequence is defined; whether it is the head of periods from now on.
+    /// Learns the definition of the sequence. Returns whether this issuer now leads to the issuers
+    /// of periods.
     ///
-    /// Those of other periods than before, which only a recovery can bring about, are on their own.
+    /// If a recovery has changed the periods, the former issuers are not reached from here any
+    /// more.
     pub(crate) fn learn(&self, definition: &Arc<Definition>) -> bool {
         let _alone = self.learning.lock();
         let earlier = self.periods();
@@ -293,7 +303,8 @@ impl Issuer {
         is_head
     }
 
-    /// Prints from now on as the definition says; before a number of it can be seen.
+    /// Prints numbers by this definition from now on. Call this before any caller can see a number
+    /// of the definition.
     pub(crate) fn print_as(&self, definition: &Definition) {
         let format = Format::of(definition)
             .ok()
@@ -302,7 +313,8 @@ impl Issuer {
         self.printer.store(printer);
     }
 
-    /// Prints as its definition says that is known now; before a number of it can be seen.
+    /// Prints numbers by the definition that is known now. Call this before any caller can see a
+    /// number of that definition.
     pub(crate) fn catch_up(&self, memory: &mut IssuerState) {
         let Some(known) = &memory.known else {
             return;
@@ -314,7 +326,8 @@ impl Issuer {
         }
     }
 
-    /// Notes a change, however late it arrives; from then on the floor of this counter holds.
+    /// Notes a change, even if a later change is known already. From then on the floor holds for
+    /// this counter.
     pub(crate) fn note_changed(&self, changed: &Changed, floor: i64) {
         let mut memory = self.memory.lock();
         memory.note_changed(changed, floor);
@@ -325,53 +338,53 @@ impl Issuer {
         }
     }
 
-    /// Notes that all that was reserved before a version of the definition has to be given back.
+    /// Notes that all numbers reserved before this version of the definition must be given back.
     pub(crate) fn note_forbidden(&self, version: i64) {
         let mut memory = self.memory.lock();
         memory.must_reload = true;
         memory.reload_version = memory.reload_version.max(version);
     }
 
-    /// Notes the floor of this counter as it was after the change.
+    /// Notes a change, and the floor that this counter had after the change.
     pub(crate) fn note_floor(&self, changed: &Changed, floor: i64) {
         self.note_changed(changed, floor);
         let mut memory = self.memory.lock();
         memory.floor_version = memory.floor_version.max(changed.version);
     }
 
-    /// Whether the change may have touched the floor of this counter unseen. What else is known of
-    /// the sequence may be newer than that.
+    /// Returns whether the change may have raised the floor of this counter without being noticed
+    /// here. Only the version of the floor decides this: the definition in memory may be newer.
     pub(crate) fn may_be_touched_by(&self, changed: &Changed) -> bool {
         self.memory.lock().floor_version < changed.version
     }
 
-    /// Whether what is held has to be given back, asked once.
+    /// Returns whether all held numbers must be given back, and resets the mark.
     pub(crate) fn take_must_reload(&self) -> bool {
         std::mem::take(&mut self.memory.lock().must_reload)
     }
 
-    /// Somebody asked for what could not be given.
+    /// Notes a use of the name by a caller who got no number.
     pub(crate) fn note_asked(&self) {
         self.memory.lock().used_at = Instant::now();
     }
 
-    /// Whether it is on its way out of memory.
+    /// Returns whether the issuer is leaving memory, or has left it.
     pub(crate) fn is_leaving(&self) -> bool {
         matches!(&*self.actor.lock(), ActorLink::Gone)
     }
 
-    /// Whether its period has not begun.
+    /// Returns whether its period has not begun.
     pub(crate) fn is_ahead(&self) -> bool {
         self.span.is_some_and(|span| clock::now_ms() < span.from_ms)
     }
 
-    /// Whether its period is over.
+    /// Returns whether its period is over.
     pub(crate) fn is_over(&self) -> bool {
         self.span
             .is_some_and(|span| clock::now_ms() >= span.until_ms)
     }
 
-    /// Numbers issued one by one or in batches since this name was loaded.
+    /// Returns how many numbers were issued one by one or in batches since the name was loaded.
     pub(crate) fn n_issued(&self) -> u64 {
         let n_stamped = self.with_timed(|snowflake| Some(snowflake.n_issued()));
         self.cursor
@@ -380,7 +393,7 @@ impl Issuer {
             .saturating_add(n_stamped.unwrap_or(0))
     }
 
-    /// What the metrics have not been told of yet; each number is told once.
+    /// Returns how many issued numbers the metrics do not count yet. Each number is returned once.
     pub(crate) fn take_unpublished(&self) -> u64 {
         let n_now = self
             .n_issued()
@@ -389,7 +402,7 @@ impl Issuer {
         n_now.saturating_sub(n_told)
     }
 
-    /// Numbers lost to reused slots that the metrics have not been told of yet.
+    /// Returns how many numbers were lost to reused slots and are not in the metrics yet.
     pub(crate) fn take_unpublished_reuse(&self) -> u64 {
         let n_now = self.cursor.abandoned();
         let n_told = self
@@ -406,14 +419,14 @@ impl Issuer {
         self.n_handed_over.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Numbers in memory.
+    /// Returns how many numbers are in memory.
     pub(crate) fn remaining(&self) -> u64 {
         let memory = self.memory.lock();
         let spare = memory.spare.iter().map(Block::count).sum();
         self.cursor.remaining().saturating_add(spare)
     }
 
-    /// What a refill should bring, for callers that wait for `waited_for` numbers.
+    /// Returns what a refill should bring, for callers that wait for `waited_for` numbers.
     pub(crate) fn demand(&self, waited_for: u64) -> Demand {
         let n_issued = self.n_issued();
         let memory = self.memory.lock();
@@ -426,17 +439,18 @@ impl Issuer {
         }
     }
 
-    /// Whether it keeps no block, because its numbers ascend over all replicas.
+    /// Returns whether the sequence has strict order. Its numbers ascend over all replicas, so no
+    /// block is kept.
     pub(crate) fn is_strict(&self) -> bool {
         self.memory.lock().is_strict()
     }
 
-    /// For how long its calendar period still needs numbers.
+    /// Returns for how many seconds its calendar period still needs numbers.
     fn seconds_left(&self) -> Option<f64> {
         self.span.map(|span| span.seconds_left(clock::now_ms()))
     }
 
-    /// How few numbers may be left before the next block is reserved.
+    /// Returns the low-water mark: how few numbers may be left before the next block is reserved.
     pub(crate) fn low_water(&self) -> u64 {
         let n_issued = self.n_issued();
         let memory = self.memory.lock();
@@ -452,7 +466,8 @@ impl Issuer {
         })
     }
 
-    /// Whether the next block should be reserved now: little is left, and none is there yet.
+    /// Returns whether to prefetch now: few numbers are left, and the next block is not in memory.
+    /// For a time-ordered sequence, returns whether its lease needs renewal.
     pub(crate) fn wants_prefetch(&self) -> bool {
         if let Some(snowflake) = self.snowflake() {
             return snowflake.needs_renewal();
@@ -465,8 +480,8 @@ impl Issuer {
             && self.cursor.remaining() <= low_water
     }
 
-    /// How long a prefetch that failed may wait for its next try: the longer the reserve lasts,
-    /// the less it is to be in the way of others when the store is back.
+    /// Returns how long a failed prefetch may wait for its next try. The longer the numbers in
+    /// memory last, the longer the wait: other names go first when the store is back.
     pub(crate) fn time_limit(&self) -> Duration {
         let reserve = match self.snowflake() {
             Some(snowflake) => Some(snowflake.left().as_secs_f64()),
@@ -479,27 +494,27 @@ impl Issuer {
         Duration::try_from_secs_f64(seconds).unwrap_or_default()
     }
 
-    /// Numbers left, as far as is known, for callers who share a write; none if the order is strict:
-    /// then what a write can have is known to the store alone.
+    /// Returns how many numbers are left, as far as memory knows, for callers that share a write.
+    /// Returns 0 if the order is strict, because then only the store knows how many are left.
     pub(crate) fn left_to_share(&self) -> u64 {
         let memory = self.memory.lock();
         let known = memory.known.as_ref().filter(|_| !memory.is_strict());
         known.map_or(0, |known| known.definition.left(known.seen.next_value))
     }
 
-    /// Notes a reservation whose block leaves as a whole.
+    /// Notes a reservation whose block is handed over as a whole.
     pub(crate) fn note_handed_over(&self, reserved: &Reserved) {
         self.note_known(reserved.known.clone(), reserved.stored_rate);
     }
 
-    /// Notes a write of a sequence with strict order.
+    /// Notes a write for a sequence with strict order.
     pub(crate) fn note_added(&self, reserved: &Reserved) {
         self.note_known(reserved.known.clone(), reserved.stored_rate);
         let mut memory = self.memory.lock();
         memory.all_below = memory.all_below.max(reserved.block.end());
     }
 
-    /// Notes what the store said of the counter and its sequence.
+    /// Notes the definition and the counter that the store returned.
     pub(crate) fn note_known(&self, known: Resolved, stored_rate: Option<f64>) {
         let mut memory = self.memory.lock();
         memory.know(known, stored_rate);
@@ -507,14 +522,14 @@ impl Issuer {
         self.catch_up(&mut memory);
     }
 
-    /// Samples the rate; how many numbers were issued since the last sample.
+    /// Samples the rate. Returns how many numbers were issued since the previous sample.
     pub(crate) fn sample(&self, now: Instant) -> Sampled {
         let n_issued = self.n_issued();
         let is_ahead = self.is_ahead();
         let mut memory = self.memory.lock();
         let is_used = n_issued > memory.n_sampled;
         if is_ahead && !is_used {
-            // The rate of the period before is still the best guess.
+            // The rate of the period before is still the best estimate.
             let since = std::mem::replace(&mut memory.sampled_at, now);
             return Sampled { n_issued: 0, since };
         }
@@ -532,12 +547,13 @@ impl Issuer {
         }
     }
 
-    /// Numbers a second, averaged over five minutes.
+    /// Returns the five-minute average, in numbers a second.
     pub(crate) fn rate(&self) -> f64 {
         self.memory.lock().rates.average()
     }
 
-    /// How long what is in memory lasts at the present rate.
+    /// Returns for how many seconds the numbers in memory last at the present rate. For a
+    /// time-ordered sequence, returns for how long ids can be issued without the store.
     pub(crate) fn reserve_seconds(&self) -> Option<f64> {
         let remaining = self.remaining();
         self.reserve_of(&self.memory.lock(), remaining)
@@ -545,40 +561,41 @@ impl Issuer {
 
     fn reserve_of(&self, memory: &IssuerState, remaining: u64) -> Option<f64> {
         match self.snowflake() {
-            // Of one whose lease has ended it is nobody's reserve: it may rest.
+            // A name whose lease has ended may be at rest, so nothing is measured here.
             Some(snowflake) => snowflake
                 .is_serving()
                 .then(|| snowflake.left().as_secs_f64()),
-            // Of nothing in memory nobody asks how long it lasts.
+            // With strict order, memory is always empty.
             None if memory.is_strict() => None,
             None => memory.rates.reserve_seconds(remaining),
         }
     }
 
-    /// Whether its last block was as large as what is left of its range allows.
+    /// Returns whether the numbers left of the range limited the size of the last block.
     pub(crate) fn has_its_share_of_what_is_left(&self) -> bool {
         let refill = self.memory.lock().last_refill;
         refill.is_some_and(|refill| refill.why == Some(Why::Left))
     }
 
-    /// How long nothing was issued, as of the last sample.
+    /// Returns for how long the name was not used, as of the last sample.
     pub(crate) fn idle_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.memory.lock().used_at)
     }
 
-    /// Whether the store has ever been asked with success.
+    /// Returns whether the store has ever returned definition and counter.
     pub(crate) fn is_known(&self) -> bool {
         self.memory.lock().known.is_some()
     }
 
-    /// The store that it lives in; empty before the store was asked with success.
+    /// Returns the store that the sequence lives in. The name is empty until the store has returned
+    /// the definition.
     pub(crate) fn store(&self) -> String {
         let memory = self.memory.lock();
         let known = memory.known.as_ref();
         known.map_or_else(String::new, |known| known.definition.store.clone())
     }
 
-    /// How it stands, as far as memory knows.
+    /// Returns the status of the counter, as far as memory knows it.
     pub(crate) fn state(&self) -> CounterStatus {
         let memory = self.memory.lock();
         let mut rest = self.cursor.rest();
@@ -614,13 +631,13 @@ impl Issuer {
 }
 
 impl IssuerState {
-    /// Notes what a reservation brought, but for the block itself.
+    /// Notes everything that a reservation brought, but does not add the numbers to memory.
     pub(crate) fn note_reserved(&mut self, reserved: &Reserved) {
         self.know(reserved.known.clone(), reserved.stored_rate);
         self.adopts = reserved.more_to_adopt;
         self.all_below = self.all_below.max(reserved.block.end());
         self.double_of = (reserved.n_conflicts >= 2).then_some(reserved.block.count());
-        // Few, and of a name that rests they are all it has: no room for more is kept.
+        // A name has few rows, and a name at rest has nothing else: keep no spare capacity.
         self.held.reserve_exact(1);
         self.held.push(reserved.row());
         self.last_refill = Some(LastRefill {
@@ -633,12 +650,13 @@ impl IssuerState {
 
     fn know(&mut self, mut known: Resolved, stored_rate: Option<f64>) {
         if let (None, Some(rate)) = (&self.known, stored_rate) {
-            // What is fetched ahead of its period goes by the one before.
+            // A counter that is filled before its period begins already has the rate of the period
+            // before.
             self.rates = Rates::resume(rate.max(self.rates.average()));
         }
         self.must_reload |= known.definition_version < self.reload_version;
         if stored_rate.is_some() {
-            // Its row was read with the definition.
+            // The row of the counter was read together with the definition.
             self.floor_version = self.floor_version.max(known.definition_version);
         }
         let newer = self
@@ -646,14 +664,14 @@ impl IssuerState {
             .take()
             .filter(|newer| newer.definition_version > known.definition_version);
         if let Some(newer) = newer {
-            // A change arrived while the reservation was under way; the counter has moved since.
+            // A change arrived while the reservation was under way, so the counter has moved since.
             known.definition = newer.definition;
             known.definition_version = newer.definition_version;
             known.trusted = false;
         }
         self.floor = self.floor.max(known.floor);
         if known.definition_version > self.life_version {
-            // Who could reserve has seen it alive.
+            // The store returned the sequence as live after the last known change.
             self.is_retired = false;
         }
         self.known = Some(known);
@@ -664,22 +682,23 @@ impl IssuerState {
         known.is_some_and(|known| known.definition.order == Order::Strict)
     }
 
-    /// Whether a block forbidden by a change came, or may have: of a period it is not known here.
+    /// Returns whether a change forbids the block, or may forbid it. Of a period, memory may not
+    /// know what the change forbids.
     pub(crate) fn forbids(&self, block: Block) -> bool {
         self.is_retired || self.must_reload || block.first() < self.floor
     }
 
-    /// Nothing below it is issued any more.
+    /// Returns the floor: no number below it is issued any more.
     pub(crate) fn floor(&self) -> i64 {
         self.floor
     }
 
-    /// Whether the sequence is retired, as far as it is known here.
+    /// Returns whether the sequence is retired, as far as memory knows.
     pub(crate) fn is_retired(&self) -> bool {
         self.is_retired
     }
 
-    /// Notes a change, however late it arrives; from then on its floor holds.
+    /// Notes a change, even if a later change is known already. From then on its floor holds.
     fn note_changed(&mut self, changed: &Changed, floor: i64) {
         self.floor = self.floor.max(floor);
         if changed.version >= self.life_version {
@@ -693,14 +712,18 @@ impl IssuerState {
                 known.definition = Arc::clone(definition);
                 known.definition_version = changed.version;
             }
-            // The counter's version was raised with it: read before the next write.
+            // The change raised the version of the counter, too: read the counter before the next
+            // write.
             known.trusted = false;
         }
     }
 
-    /// A database is another one than before: what it said of definition and life is read again, if
-    /// it is of the store in which the sequence lives. What was seen of the counter, and the floor,
-    /// hold on. Whether blocks of it are held, which then have to go.
+    /// Makes the next reservation read definition and life again, because a database was recovered.
+    /// Does this only if the sequence lives in the store of the database, or if blocks of the
+    /// database are held.
+    ///
+    /// What was seen of the counter stays, and so does the floor. Returns whether blocks of the
+    /// database are held, which must then leave memory.
     pub(crate) fn distrust(&mut self, source: Source, is_of: impl Fn(&str) -> bool) -> bool {
         let lives_there = |known: &Resolved| is_of(&known.definition.store);
         let holds_any = self.held.iter().any(|row| row.source == source)
@@ -720,13 +743,14 @@ impl IssuerState {
         holds_any
     }
 
-    /// Numbers a second since the last sample, which for a parked name may be a minute ago.
+    /// Returns the numbers a second since the last sample. For a parked name, that sample may be a
+    /// minute old.
     fn this_second(&self, n_issued: u64) -> u64 {
         let n_since = n_issued.saturating_sub(self.n_sampled);
         n_since / self.sampled_at.elapsed().as_secs().max(1)
     }
 
-    /// The block that `left` is the rest of.
+    /// Returns the block that `left` is the rest of.
     fn block_of(&self, left: &Block) -> BlockState {
         let whole = self
             .held

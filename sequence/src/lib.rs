@@ -1,12 +1,12 @@
-//! Issues numbers: the directory of names, the issuers, and the actors behind them.
+//! Issues numbers (unique ids): the directory of names, the issuers, and the actors behind them.
 //!
-//! This crate owns every block in memory. It knows neither HTTP nor SQL: routes call [`Directory`],
+//! This crate owns every block in memory. It knows neither HTTP nor SQL. Routes call [`Directory`],
 //! and actors call the store.
 //!
 //! Read first:
 //!
 //! - `directory.rs`: leads from a name to the issuer of its numbers.
-//! - `issuer.rs`: holds the numbers of one counter, and all that outlives an actor.
+//! - `issuer.rs`: holds the numbers of one counter, and everything that outlives an actor.
 //! - `actor.rs`: decides what one counter does next; it alone reserves, fills and returns.
 //! - `ownership.rs`: decides which actor an issuer belongs to.
 //! - `changes.rs`: makes memory obey a change.

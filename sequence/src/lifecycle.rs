@@ -1,7 +1,7 @@
-//! The life of a sequence: defined, advanced, retired, restored.
+//! Changes sequences: creates, defines, advances, retires and restores them.
 //!
-//! A change that the store has taken holds here before its caller is answered, also where that
-//! caller has gone.
+//! When a caller is answered, its change holds in the store and in the memory of this replica. A
+//! change is completed even if its caller has gone.
 
 use std::sync::Arc;
 
@@ -30,16 +30,17 @@ use crate::{
     period_directory::PeriodDirectory,
 };
 
-/// Numbers that a rehearsal shows.
+/// Sets how many numbers a dry run shows.
 const N_SAMPLES: usize = 3;
-/// The caller's key that a rehearsal shows ids of.
+/// The key for which a dry run shows ids, if callers name keys.
 const SAMPLE_KEY: &str = "key";
 
 impl Directory {
-    /// Creates or changes a sequence; here it holds at once.
+    /// Creates or changes a sequence. On this replica the change holds at once.
     ///
     /// # Errors
-    /// Nothing was changed, but with [`SequenceError::MayHaveChanged`]; so for all changes.
+    /// Nothing was changed. Only [`SequenceError::MayHaveChanged`] leaves open whether the change
+    /// was made. This is true for all changes.
     pub async fn define(
         &self,
         name: &SequenceName,
@@ -58,10 +59,10 @@ impl Directory {
         })
     }
 
-    /// Checks what [`Directory::define`] would do, and does nothing.
+    /// Checks what [`Directory::define`] would do, and changes nothing.
     ///
     /// # Errors
-    /// Why it would not be done.
+    /// Returns why the change would be refused.
     pub async fn rehearse(
         &self,
         name: &SequenceName,
@@ -79,7 +80,7 @@ impl Directory {
         let next_value = match key.period.shown() {
             None if definition.period == PeriodKind::None => altered.after.next_value,
             None => definition.start,
-            // What nobody has used begins at its start.
+            // A counter that was never reserved from begins at `start`.
             Some(_) => match self.shared.store.look_up(&key).await {
                 Ok((_listed, Some(seen))) => seen.next_value,
                 Ok((_, None)) | Err(_) => definition.start,
@@ -93,7 +94,7 @@ impl Directory {
         })
     }
 
-    /// What this replica would give next, as it is printed.
+    /// Returns the numbers that this replica would issue next, as they are printed.
     fn samples(
         &self,
         key: &CounterKey,
@@ -124,8 +125,8 @@ impl Directory {
         Ok(numbers.into_iter().map(print).collect())
     }
 
-    /// Lets nothing below `floor` be issued any more: here from now on, elsewhere as soon as the
-    /// other replicas learn of it.
+    /// Raises the floor, so that no number below `floor` is issued any more. This replica obeys
+    /// from now on. Other replicas obey as soon as they learn of the change.
     ///
     /// # Errors
     /// As for [`Directory::define`].
@@ -154,7 +155,8 @@ impl Directory {
         Ok(standing(&altered))
     }
 
-    /// Lets nothing be issued of a caller's key any more. Removed already, it stays so.
+    /// Removes a caller's key, so that none of its numbers is issued any more. A second removal
+    /// changes nothing.
     ///
     /// # Errors
     /// As for [`Directory::define`].
@@ -170,7 +172,8 @@ impl Directory {
         Ok(standing(&altered))
     }
 
-    /// Lets nothing be issued any more. Retired already, it stays so.
+    /// Retires a sequence, so that none of its numbers is issued any more. A second retirement
+    /// changes nothing.
     ///
     /// # Errors
     /// As for [`Directory::define`].
@@ -184,7 +187,7 @@ impl Directory {
         Ok(standing(&altered))
     }
 
-    /// Lets a retired sequence go on above everything that was ever reserved of it.
+    /// Restores a retired sequence. It goes on above every number that was ever reserved from it.
     ///
     /// # Errors
     /// As for [`Directory::define`].
@@ -206,7 +209,8 @@ impl Directory {
         }
     }
 
-    /// Changes it in the store and then here, to the end, whoever stops waiting for it.
+    /// Makes a change in the store and then in memory. The change is completed even if its caller
+    /// stops waiting.
     async fn change(
         &self,
         name: &SequenceName,
@@ -232,13 +236,14 @@ impl Directory {
                 }
             };
             audit::note(&author, &of, &act, &altered);
-            // Also where it stood so before: an earlier answer of the store may have been lost.
+            // Apply the change even if the store had it before: an earlier answer of the store may
+            // have been lost.
             let after = &altered.after;
             let concerns = match &act {
                 Act::Advance { .. } | Act::RemovePeriod { .. } => {
                     Concerns::One(&after.period, Removed(after.is_removed))
                 }
-                // Of a retirement elsewhere this replica may not have heard.
+                // This replica may not have heard of a retirement that another replica made.
                 Act::Restore => Concerns::Unknown,
                 Act::Define { .. } | Act::Retire => Concerns::None,
             };
@@ -249,11 +254,11 @@ impl Directory {
             return work.await;
         }
         let done = self.shared.store.finish(work.in_current_span()).await;
-        // It can only be stopped by the end of the store, which is the program's.
+        // Only the end of the store can stop the task, and the store ends with the program.
         done.unwrap_or(Err(SequenceError::MayHaveChanged))
     }
 
-    /// The numbers in memory that would be given next, as many as a rehearsal shows.
+    /// Returns the next numbers in memory, as many as a dry run shows.
     fn in_memory(&self, key: &CounterKey) -> Vec<i64> {
         let issuer = self.shared.find(key);
         let blocks = issuer.map(|issuer| issuer.cursor.rest());
@@ -284,7 +289,7 @@ fn standing(altered: &Altered) -> LifecycleOutcome {
     }
 }
 
-/// Ids that a worker might give now.
+/// Returns ids that a worker id could issue now.
 fn of_now(layout: &Layout) -> Vec<i64> {
     let tick = layout.tick_at(clock::now_ms()).unwrap_or_default();
     layout.sample(tick, N_SAMPLES as u64)

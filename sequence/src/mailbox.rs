@@ -1,4 +1,4 @@
-//! What each command makes the actor do; how it goes on from there is in `actor`.
+//! Handles each command of an actor. What the actor does after that is in `actor`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     queue::Waiter,
 };
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::sequence::mailbox";
 
 impl Handler<Command> for SequenceActor {
@@ -54,8 +54,9 @@ impl SequenceActor {
             self.refuse(answer);
             return;
         }
-        // What was filled in since the caller looked is taken at once, unless others wait longer.
-        // Of a time-ordered sequence it is served in its turn, which may be now.
+        // Numbers that arrived since the caller found none are taken at once, unless other callers
+        // have waited longer. A time-ordered sequence has an empty cursor, and `advance` serves its
+        // callers.
         if self.queue.is_empty()
             && let Some(batch) = self.issuer.cursor.take_batch(count, contiguous)
         {
@@ -84,7 +85,8 @@ impl SequenceActor {
 
     fn refill_ahead(&mut self, context: &mut Context<Self>) {
         self.settle();
-        // Where a try has failed, the next one is due at a time of its own, not of all names.
+        // After a failed try, this name has a random time of its own for the next try. So not all
+        // names try at the same time.
         if self.retry.is_none() {
             self.advance(context);
         }
@@ -112,13 +114,13 @@ impl SequenceActor {
         self.is_refused = false;
         self.forget_refusal();
         self.enforce();
-        // Whoever gave up does not need to know.
+        // A caller who gave up needs no answer.
         let _gone = done.send(());
         self.advance(context);
     }
 
     fn park(&mut self, context: &mut Context<Self>) {
-        // A lease that nobody renews runs out, and whoever comes later gets another one.
+        // A lease that is not renewed ends, and a later caller gets another lease.
         let wants_none = self.is_refused || self.issuer.snowflake().is_some();
         let may_park = self.is_idle() && (wants_none || !self.issuer.wants_prefetch());
         if may_park {
@@ -139,18 +141,19 @@ impl SequenceActor {
             .periods()
             .is_some_and(|periods| !periods.close())
         {
-            // It leads to issuers in use.
+            // The issuer leads to the issuers of periods, which are in use.
             return;
         }
         self.state = ActorState::Draining;
         self.is_unloading = true;
-        // Whoever finds the issuer from here on looks the name up again.
+        // A caller that finds the issuer from here on must look the name up again.
         *self.issuer.actor.lock() = ActorLink::Gone;
         let n_returned = self.give_back();
         self.close_timed();
         let returning = self.returned();
         let shared = Arc::clone(&self.shared);
-        // What is given back has to be there before the name is loaded again, or it is passed over.
+        // The returned numbers must be in the store before the name is loaded again. Otherwise its
+        // next issuer does not find them.
         let written = async move {
             let flush = async {
                 shared.store.flush_journal_of(&store).await;

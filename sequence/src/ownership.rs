@@ -1,8 +1,8 @@
-//! Who may change what an issuer holds: one actor at a time.
+//! Decides who may change what an issuer holds: one actor at a time.
 //!
-//! An issuer counts its owners. Taking over is one compare-exchange on that count, and whatever
-//! was under way for an earlier owner cannot be published any more. What an owner does with the
-//! blocks is in `holding`.
+//! An issuer counts its owners. An actor becomes the owner by one compare-exchange on that count.
+//! From then on, no block that was reserved for an earlier owner can be published. What an owner
+//! does with the blocks is in `held_blocks`.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -10,14 +10,15 @@ use odometer_store::{Reserved, Unpublished};
 
 use crate::issuer::Issuer;
 
-/// The right to reserve for an issuer, to fill and to close its cursor, and to give back.
+/// The right to reserve for an issuer, to fill and close its cursor, and to return its blocks.
 pub(crate) struct Ownership {
     issuer: Arc<Issuer>,
     term: u64,
 }
 
 impl Ownership {
-    /// Takes over from whoever owns it since `term`; `None` where another one was faster.
+    /// Becomes the owner of the issuer after the owner of `term`. Returns `None` if another actor
+    /// was faster.
     pub(crate) fn take_over(issuer: &Arc<Issuer>, term: u64) -> Option<Self> {
         Some(Self {
             issuer: Arc::clone(issuer),
@@ -33,7 +34,8 @@ impl Ownership {
         self.issuer.terms.current() == self.term
     }
 
-    /// From here on the owner answers for the block; that of a former owner is abandoned, counted.
+    /// Makes the owner responsible for the block from now on. The block counts as abandoned if this
+    /// owner is a former one, or if its database was recovered meanwhile.
     pub(crate) fn publish(&self, block: Unpublished) -> Option<Reserved> {
         block.publish_for(self.is_current())
     }

@@ -1,8 +1,9 @@
-//! The periods of one sequence in memory: each has an issuer of its own.
+//! Leads to the issuers of the periods of one sequence: each period has an issuer of its own.
 //!
-//! The issuer found under the name of such a sequence is its head. It never issues; it leads to
-//! the issuer of the period that a caller names, or of the present. Which period that is, is
-//! decided once a call, and the number and all that is printed of the period follow from it.
+//! The issuer under the name of such a sequence never issues. It holds this directory, which leads
+//! to the issuer of the period that a caller names, or of the present period. Each call decides
+//! once which period that is. The number, and all that is printed of the period, follow from that
+//! decision.
 
 use std::{
     collections::HashMap,
@@ -20,34 +21,35 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use crate::{error::SequenceError, issuer::Issuer};
 
-/// There are places for so many times the bound: those that leave keep theirs until what is left of
-/// them is given back.
+/// Multiplies the bound on periods in memory: this many times as many permits exist. An issuer that
+/// leaves keeps its permit until its numbers are given back.
 const SLACK: usize = 4;
-/// The bound divided by this leave at once, so that few newcomers have to look for who should.
+/// Divides the bound on periods in memory: one such part leaves at the same time. So few new
+/// issuers cause a search for issuers that should leave.
 const PART: usize = 8;
-/// Between two looks for those who should leave, while callers wait for a place.
+/// The pause between two searches for issuers that should leave, while callers wait for a permit.
 pub(crate) const BETWEEN_TWO_LOOKS: Duration = Duration::from_millis(5);
 
-/// Where the numbers of a sequence with periods come from.
+/// The way to the issuers of the periods of one sequence.
 pub(crate) struct PeriodDirectory {
     rule: PeriodRule,
     definition: ArcSwap<Definition>,
-    /// That of the present, as it last was; only with a calendar.
+    /// The issuer of the present period, as of the last call; only with a calendar.
     current: ArcSwapOption<Issuer>,
     members: Mutex<Members>,
-    /// Who waits for one gets it in turn.
+    /// Permits for issuers in memory. Callers that wait get one in their order.
     places: OnceLock<Arc<Semaphore>>,
-    /// The one who looks, of those who wait.
+    /// Lets one of the waiting callers search for issuers that should leave.
     looker: Arc<Semaphore>,
 }
 
-/// Room for one issuer in memory.
+/// A permit for one issuer in memory.
 pub(crate) type Place = OwnedSemaphorePermit;
 
-/// The part of the one caller who looks for all who wait.
+/// The permit of the one caller that searches on behalf of all waiting callers.
 pub(crate) type Looker = OwnedSemaphorePermit;
 
-/// What a caller's period is judged by.
+/// Decides which periods a caller may name.
 enum PeriodRule {
     Calendar(Box<Calendar>),
     Keyed,
@@ -56,20 +58,22 @@ enum PeriodRule {
 #[derive(Default)]
 struct Members {
     by_period: HashMap<Period, Member>,
-    /// Issuers that ever came in.
+    /// How many issuers ever came in.
     n_admitted: u64,
-    /// What that was at the last look for those who should leave, and when that look was.
+    /// What `n_admitted` was at the last search for issuers that should leave. `looked_at` is when
+    /// that search was.
     n_looked: u64,
     looked_at: Option<Instant>,
-    /// The head is leaving memory: nobody comes in any more.
+    /// Whether the issuer under the name is leaving memory. Then no issuer comes in any more.
     is_closed: bool,
 }
 
 struct Member {
     issuer: Arc<Issuer>,
-    /// What it had issued at the last look.
+    /// How many numbers the issuer had issued at the last search.
     n_issued: u64,
-    /// Before which newcomer it was used last, as far as looks have seen: the lower, the longer ago.
+    /// What `n_admitted` was when a search last found the issuer used, or when the issuer came in.
+    /// The lower, the longer ago.
     used: u64,
     _place: Place,
 }
@@ -78,22 +82,22 @@ struct Member {
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
     pub(crate) period: Period,
-    /// When it is; `None` for a caller's key.
+    /// When the period begins and ends; `None` for a caller's key.
     pub(crate) span: Option<PeriodSpan>,
 }
 
-/// From one millisecond of the Unix epoch on, up to but without another one.
+/// The time from one Unix millisecond up to another one, which is excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeriodSpan {
     pub(crate) from_ms: i64,
     pub(crate) until_ms: i64,
 }
 
-/// What becomes of an issuer that wants in.
+/// The answer to an issuer that is to come into memory.
 pub(crate) enum Admission {
-    /// It is in, and these should leave.
+    /// The issuer is in memory, and these other issuers should leave.
     In(Arc<Issuer>, Vec<Arc<Issuer>>),
-    /// The head is leaving memory: look the name up again.
+    /// The issuer under the name is leaving memory: look the name up again.
     Closed,
 }
 
@@ -103,15 +107,16 @@ impl Members {
         Some(Arc::clone(&member.issuer))
     }
 
-    /// Whether so many came in since the last look that it is time for another one.
+    /// Returns whether the next search is due, because enough issuers came in since the last one.
     fn is_look_due(&self, limit: usize) -> bool {
         let n_since = self.n_admitted.saturating_sub(self.n_looked);
         let part = u64::try_from(limit / PART).unwrap_or(u64::MAX);
         self.by_period.len() > limit && n_since > part
     }
 
-    /// Those that should leave, so that a part less than the bound stays: the least used. Those that
-    /// somebody waits for go on, and are looked at again.
+    /// Returns the least used issuers, which should leave: all but the bound less one part.
+    ///
+    /// An issuer that callers wait for does not leave, and the next search considers it again.
     fn look(&mut self, limit: usize) -> Vec<Arc<Issuer>> {
         self.n_looked = self.n_admitted;
         self.looked_at = Some(Instant::now());
@@ -140,7 +145,8 @@ impl PeriodSpan {
         (self.from_ms..self.until_ms).contains(&now_ms)
     }
 
-    /// Seconds from now, or from its begin where that is later, to its end.
+    /// Returns the seconds from now until the end of the span. If the span has not begun, counts
+    /// them from its beginning.
     pub(crate) fn seconds_left(self, now_ms: i64) -> f64 {
         let left_ms = self
             .until_ms
@@ -163,7 +169,7 @@ impl From<CalendarPeriod> for Chosen {
 }
 
 impl PeriodDirectory {
-    /// `None` for a sequence that counts without periods.
+    /// Creates the directory for a definition; `None` if the sequence counts without periods.
     pub(crate) fn of(definition: &Arc<Definition>) -> Option<Self> {
         let rule = match definition.period {
             PeriodKind::None => return None,
@@ -182,7 +188,7 @@ impl PeriodDirectory {
         })
     }
 
-    /// Whether the periods of a definition are the same ones.
+    /// Returns whether a definition has the same periods.
     pub(crate) fn fit(&self, definition: &Definition) -> bool {
         self.definition.load().counts_like(definition)
     }
@@ -191,12 +197,13 @@ impl PeriodDirectory {
         self.definition.load_full()
     }
 
-    /// Takes over what may have changed: how far back and ahead callers may count.
+    /// Replaces the definition by one with the same periods. How far back and ahead callers may
+    /// count may be different.
     pub(crate) fn redefine(&self, definition: &Arc<Definition>) {
         self.definition.store(Arc::clone(definition));
     }
 
-    /// The period that a call counts in.
+    /// Returns the period that a call counts in.
     pub(crate) fn choose(
         &self,
         asked: Option<&Period>,
@@ -226,7 +233,7 @@ impl PeriodDirectory {
         }
     }
 
-    /// The period of the present; `None` for callers' keys.
+    /// Returns the present period; `None` if callers name keys.
     pub(crate) fn now(&self, now_ms: i64) -> Option<Period> {
         match &self.rule {
             PeriodRule::Calendar(calendar) => Some(calendar.at(now_ms).period),
@@ -234,7 +241,7 @@ impl PeriodDirectory {
         }
     }
 
-    /// Refuses what is no period of the sequence, whenever that is.
+    /// Refuses a name that no period of the sequence has, past or future.
     pub(crate) fn check(&self, period: &Period) -> Result<(), SequenceError> {
         if let PeriodRule::Calendar(calendar) = &self.rule {
             calendar.named(period.as_str())?;
@@ -242,7 +249,8 @@ impl PeriodDirectory {
         Ok(())
     }
 
-    /// The period after the one that ends then; `None` for callers' keys.
+    /// Returns the period that begins when another one ends at `until_ms`; `None` if callers name
+    /// keys.
     pub(crate) fn next(&self, until_ms: i64) -> Option<Chosen> {
         match &self.rule {
             PeriodRule::Calendar(calendar) => Some(calendar.at(until_ms).into()),
@@ -250,7 +258,8 @@ impl PeriodDirectory {
         }
     }
 
-    /// The issuer of the present, if it is in memory; at a cut-over it moves on.
+    /// Returns the issuer of the present period, if it is in memory. After a cut-over, this is
+    /// another issuer.
     pub(crate) fn present(&self, now_ms: i64) -> Option<Arc<Issuer>> {
         let is_present =
             |issuer: &Arc<Issuer>| issuer.span.is_some_and(|span| span.contains(now_ms));
@@ -261,14 +270,16 @@ impl PeriodDirectory {
             return None;
         };
         let period = calendar.at(now_ms).period;
-        // Under the lock, or who leaves meanwhile would be put in front of those to come.
+        // Store the issuer under the lock. Otherwise an issuer that leaves meanwhile could stay in
+        // `current` and hide the issuers that come after it.
         let members = self.members.lock();
         let present = members.issuer(period.as_str())?;
         self.current.store(Some(Arc::clone(&present)));
         Some(present)
     }
 
-    /// The issuer of the period that a caller names, if it is in memory and may be named now.
+    /// Returns the issuer of the period that a caller names, if it is in memory and callers may
+    /// count in it now.
     pub(crate) fn named(&self, period: &str, now_ms: i64) -> Option<Arc<Issuer>> {
         let issuer = self.member(period)?;
         let may_be = issuer.span.is_none_or(|span| {
@@ -284,12 +295,12 @@ impl PeriodDirectory {
         self.members.lock().issuer(period)
     }
 
-    /// Whether no issuer of a period is in memory.
+    /// Returns whether no issuer of a period is in memory.
     pub(crate) fn is_empty(&self) -> bool {
         self.members.lock().by_period.is_empty()
     }
 
-    /// All issuers of periods in memory.
+    /// Returns all issuers of periods in memory.
     pub(crate) fn members(&self) -> Vec<Arc<Issuer>> {
         let members = self.members.lock();
         let members = members.by_period.values();
@@ -304,29 +315,29 @@ impl PeriodDirectory {
         Arc::clone(places)
     }
 
-    /// A place, if one is free and nobody waits for it.
+    /// Acquires a permit, if one is free and no caller waits for one.
     pub(crate) fn free_place(&self, limit: usize) -> Option<Place> {
         self.places(limit).try_acquire_owned().ok()
     }
 
-    /// The next place that becomes free and that nobody has waited for longer.
+    /// Waits for a permit, behind all callers that have waited longer.
     ///
     /// # Errors
-    /// Never: places are not taken away.
+    /// Never: the semaphore is never closed.
     pub(crate) async fn next_place(&self, limit: usize) -> Result<Place, AcquireError> {
         self.places(limit).acquire_owned().await
     }
 
-    /// Waits until nobody else looks for those who should leave.
+    /// Waits until no other caller searches for issuers that should leave.
     ///
     /// # Errors
-    /// Never: the part is not taken away.
+    /// Never: the semaphore is never closed.
     pub(crate) async fn next_looker(&self) -> Result<Looker, AcquireError> {
         Arc::clone(&self.looker).acquire_owned().await
     }
 
-    /// Lets an issuer in where there is none of its period; where there are more than `limit`, some
-    /// should leave.
+    /// Lets an issuer in, if its period has none. If there are more issuers than `limit`, also
+    /// returns issuers that should leave.
     pub(crate) fn admit(
         &self,
         period: &Period,
@@ -357,8 +368,8 @@ impl PeriodDirectory {
         Admission::In(fresh, leaving)
     }
 
-    /// Those that should leave, for a caller who waits for a place; none where another one has just
-    /// looked.
+    /// Returns the issuers that should leave, for a caller that waits for a permit. Returns none if
+    /// another search has just been made.
     pub(crate) fn look_again(&self, limit: usize) -> Vec<Arc<Issuer>> {
         let mut members = self.members.lock();
         let has_looked = |at: Instant| at.elapsed() < BETWEEN_TWO_LOOKS;
@@ -382,7 +393,7 @@ impl PeriodDirectory {
         }
     }
 
-    /// Lets nobody in any more, where nobody is in.
+    /// Closes the directory for new issuers, if none is in. Returns whether it is closed.
     pub(crate) fn close(&self) -> bool {
         let mut members = self.members.lock();
         members.is_closed = members.by_period.is_empty();
@@ -407,7 +418,7 @@ mod tests {
         .unwrap()
     }
 
-    /// Lets a key in, and says which should leave.
+    /// Lets a key in, and returns the keys that should leave.
     fn admit(periods: &PeriodDirectory, key: usize) -> Vec<String> {
         let period = Period::parse(&format!("key-{key:03}")).unwrap();
         let key = CounterKey {
@@ -433,12 +444,12 @@ mod tests {
         for key in 0..LIMIT {
             assert!(admit(&periods, key).is_empty());
         }
-        // Used since it came, as `key-001` is not.
+        // `key-000` was used since it came in, and `key-001` was not.
         periods.member("key-000").unwrap().add_direct(1);
-        // The bound, less its part, stays.
+        // The bound, less one part, stays.
         let leaving = admit(&periods, LIMIT);
         assert_eq!(leaving, ["key-001", "key-002", "key-003"]);
-        // Until so many have come in again, nobody looks.
+        // No search is made until this many issuers have come in again.
         assert!(admit(&periods, LIMIT + 1).is_empty());
         assert!(admit(&periods, LIMIT + 2).is_empty());
         assert!(!admit(&periods, LIMIT + 3).is_empty());

@@ -1,4 +1,4 @@
-//! Tells the metrics what only the cursors know, at each scrape and when a name is unloaded.
+//! Publishes the metrics that only the cursors know, at each scrape and when a name is unloaded.
 
 use std::{sync::atomic::Ordering, time::Instant};
 
@@ -11,7 +11,8 @@ use crate::{
     shared::Shared,
 };
 
-/// Numbers a second: what issues less is as good as at rest, and its block is for the next call.
+/// Bounds the rate, in numbers a second, below which a sequence counts as unused. A block is kept
+/// for its next call.
 const MIN_RATE: f64 = 0.1;
 
 impl Shared {
@@ -22,11 +23,11 @@ impl Shared {
         let mut shortest_runway_seconds = f64::INFINITY;
         for issuer in self.all_issuers() {
             let state = self.publish_issuer(&issuer);
-            // What is over, or has not begun, is nobody's reserve.
+            // The numbers of a period that is over, or has not begun, are of no use now.
             if issuer.is_over() || issuer.is_ahead() {
                 continue;
             }
-            // How long time-ordered ones can go on has a gauge of its own.
+            // Another gauge says how long time-ordered sequences can go on.
             if let (Some(seconds), None, false) = (
                 state.reserve_seconds,
                 issuer.snowflake(),
@@ -40,7 +41,7 @@ impl Shared {
                 let seconds = runway.seconds(period_left(&issuer));
                 shortest_runway_seconds =
                     shortest_runway_seconds.min(seconds.unwrap_or(f64::INFINITY));
-                // What starts again before it ends is not short.
+                // A counter that starts again before its end is not short of numbers.
                 if seconds.is_none_or(f64::is_finite) {
                     shortest_runway = shortest_runway.min(to_float(runway.worst.numbers_left));
                 }
@@ -65,7 +66,8 @@ impl Shared {
             .set(f64::from(u8::from(self.store.is_up())));
     }
 
-    /// Of one that nobody has used for a while it says nothing that its lease has run out.
+    /// Publishes how many worker ids are held, and the shortest time for which ids can be issued. A
+    /// name that was not used for `park_after` may have no lease, so it does not count.
     fn publish_leases(&self) {
         let (mut n_held, mut shortest) = (0, f64::INFINITY);
         let now = Instant::now();
@@ -84,7 +86,7 @@ impl Shared {
 
     pub(crate) fn publish_issuer(&self, issuer: &Issuer) -> CounterStatus {
         let state = issuer.state();
-        // A name that was never reserved from takes no label from one that was.
+        // A name that was never reserved from must not take the label of a name that was.
         if !issuer.is_known() {
             return state;
         }
@@ -93,7 +95,7 @@ impl Shared {
         self.metrics
             .abandoned(AbandonedCause::SlotReused)
             .increment(issuer.take_unpublished_reuse());
-        // Of a sequence with periods the gauges show the one that is counted in.
+        // For a sequence with periods, the gauges show the present period.
         if issuer.is_over() || issuer.is_ahead() {
             return state;
         }
@@ -126,14 +128,14 @@ impl Shared {
     }
 }
 
-/// How many numbers all replicas together may take until the sequence of `issuer` ends; infinite
-/// where their rate does not tell when that is.
+/// Returns how many numbers all replicas together may take until the sequence of `issuer` ends. The
+/// result is infinite if the rate of all replicas would not show when that is.
 fn numbers_to_share(issuer: &Issuer, runway: &Runway, seconds: Option<f64>) -> f64 {
-    // The end of a time-ordered one comes by the clock.
+    // The end of a time-ordered sequence comes with the clock.
     let is_timed = issuer.snowflake().is_some();
-    // The rate is that of all keys, the numbers are those of one.
+    // The rate is the rate of all keys, but the numbers are the numbers of one key.
     let is_keyed = !issuer.key.period.is_none() && issuer.span.is_none();
-    // Without a rate of its own it may start again before.
+    // Without a rate on this replica, the counter may start again before its end.
     let starts_again = match seconds {
         Some(seconds) => seconds.is_infinite(),
         None => issuer.span.is_some(),
@@ -145,23 +147,26 @@ fn numbers_to_share(issuer: &Issuer, runway: &Runway, seconds: Option<f64>) -> f
     }
 }
 
-/// What part of what it should have a sequence has in memory; `None` where it should have nothing, or
-/// its range allows no more.
+/// Returns the numbers in memory, as a part of the numbers that last for `hold`. Returns `None` if
+/// memory should hold none, or if the range allows no more.
 fn part_of_hold(issuer: &Issuer, state: &CounterStatus) -> Option<f64> {
-    // Of several databases each has a part of what is left; of what was adopted nobody says why.
+    // Each of several databases has only a part of the numbers left, which `part` does not know. An
+    // adopted block has no reason for its size, so `part` must check, too.
     if issuer.has_its_share_of_what_is_left() {
         return None;
     }
     let definition = issuer.definition()?;
     let hold = definition.block.hold.as_secs_f64();
-    // Of a period nothing is needed after its end.
+    // A period needs no numbers after its end.
     let seconds = period_left(issuer).map_or(hold, |left| hold.min(left));
     let left = definition.left(state.high_water_mark?);
     part(issuer.remaining(), state.rate, seconds, left)
 }
 
-/// What part of the numbers that last for so many seconds at this rate is `remaining`, where `left`
-/// numbers are nobody's yet.
+/// Returns `remaining` as a part of the numbers that last for `seconds` at this `rate`. Returns
+/// `None` if no numbers need to be held, or if a block of so many is not allowed.
+///
+/// `left` is how many numbers are not reserved yet.
 fn part(remaining: u64, rate: f64, seconds: f64, left: u64) -> Option<f64> {
     let wanted = rate * seconds;
     let is_owed = rate >= MIN_RATE && wanted > 0.0;
@@ -169,7 +174,7 @@ fn part(remaining: u64, rate: f64, seconds: f64, left: u64) -> Option<f64> {
     (is_owed && is_possible).then(|| to_float(remaining) / wanted)
 }
 
-/// Of what is retired nothing runs out.
+/// Returns the runway; `None` for a retired sequence, because it does not run out.
 fn runway_of<'a>(issuer: &Issuer, state: &'a CounterStatus) -> Option<&'a Runway> {
     let runway = state.runway.as_ref();
     runway.filter(|_| !is_retired(issuer))
@@ -179,7 +184,7 @@ fn is_retired(issuer: &Issuer) -> bool {
     issuer.memory.lock().is_retired()
 }
 
-/// In how many seconds numbers start again; `None` where they do not by themselves.
+/// Returns in how many seconds the numbers start again; `None` if they never do by themselves.
 fn period_left(issuer: &Issuer) -> Option<f64> {
     let span = issuer.span?;
     Some(span.seconds_left(clock::now_ms()))
@@ -195,11 +200,12 @@ mod tests {
         assert_eq!(part(4500, 10.0, 900.0, MANY), Some(0.5));
         assert_eq!(part(18_000, 10.0, 900.0, MANY), Some(2.0));
         assert_eq!(part(0, 10.0, 900.0, MANY), Some(0.0));
-        // The period ends at once, nothing is to be held, hardly anything is issued.
+        // The period ends now, the rate is 0, or the rate is below the bound.
         assert_eq!(part(10, 10.0, 0.0, MANY), None);
         assert_eq!(part(10, 0.0, 900.0, MANY), None);
         assert_eq!(part(10, 0.09, 900.0, MANY), None);
-        // 1/4096 of what is left is what is wanted, or less, or nothing is left.
+        // The wanted numbers are exactly 1/4096 of the numbers left, or more, or no numbers are
+        // left.
         assert_eq!(part(4500, 10.0, 900.0, 9000 * 4096), Some(0.5));
         assert_eq!(part(4500, 10.0, 900.0, 8999 * 4096), None);
         assert_eq!(part(0, 10.0, 900.0, 0), None);

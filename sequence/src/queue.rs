@@ -1,4 +1,4 @@
-//! The callers that wait for a refill, and how blocks are dealt out to them.
+//! Queues the callers that wait for a refill, and serves them from blocks.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ pub(crate) struct Waiter {
     pub(crate) answer: ReplySender,
 }
 
-/// Callers in the order in which they came.
+/// Waiters in the order in which they came.
 #[derive(Default)]
 pub(crate) struct Queue {
     waiters: VecDeque<Waiter>,
@@ -23,7 +23,7 @@ impl Queue {
         self.waiters.push_back(waiter);
     }
 
-    /// Forgets callers that gave up, so that nothing is reserved for them.
+    /// Removes callers that gave up, so that nothing is reserved for them.
     pub(crate) fn forget_gone(&mut self) {
         self.waiters.retain(|waiter| !waiter.answer.is_closed());
     }
@@ -32,14 +32,15 @@ impl Queue {
         self.waiters.is_empty()
     }
 
-    /// Numbers waited for in all.
+    /// Returns how many numbers all waiters want together.
     pub(crate) fn waited_for(&self) -> u64 {
         self.waiters
             .iter()
             .fold(0, |sum, waiter| sum.saturating_add(waiter.count))
     }
 
-    /// Those who came first, as far as they want `most` numbers together; one at least.
+    /// Removes and returns the first waiters that together want at most `most` numbers. At least
+    /// one waiter is returned, if there is one.
     pub(crate) fn take_up_to(&mut self, most: u64) -> Vec<Waiter> {
         let mut sum: u64 = 0;
         let n_fitting = self.waiters.iter().take_while(|waiter| {
@@ -50,32 +51,33 @@ impl Queue {
         self.waiters.drain(..n_taken).collect()
     }
 
-    /// Callers that go before all who came since.
+    /// Puts waiters back before all waiters that came later.
     pub(crate) fn put_back(&mut self, earlier: Vec<Waiter>) {
         for waiter in earlier.into_iter().rev() {
             self.waiters.push_front(waiter);
         }
     }
 
-    /// Who came first, and stays.
+    /// Returns the first waiter, who stays in the queue.
     pub(crate) fn first(&self) -> Option<&Waiter> {
         self.waiters.front()
     }
 
-    /// Whoever came first.
+    /// Removes and returns the first waiter.
     pub(crate) fn pop(&mut self) -> Option<Waiter> {
         self.waiters.pop_front()
     }
 
-    /// Everyone, in order; the queue is empty afterwards.
+    /// Removes and returns all waiters, in order.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Waiter> {
         std::mem::take(&mut self.waiters).into_iter()
     }
 
-    /// Answers callers in order out of `left`, until one wants more than there is.
+    /// Answers waiters in order with numbers of `left`, until one wants more numbers than there
+    /// are.
     ///
-    /// Says how many numbers were issued. A caller that gave up is passed over: its numbers go to
-    /// the next one.
+    /// Returns how many numbers were issued. A caller that gave up is passed over, and its numbers
+    /// go to the next caller.
     pub(crate) fn serve_waiters(&mut self, left: &mut VecDeque<Block>) -> u64 {
         let mut available: u64 = left.iter().map(Block::count).sum();
         let mut n_issued: u64 = 0;
@@ -98,14 +100,14 @@ impl Queue {
             }
         }
         if self.waiters.is_empty() {
-            // Most names have nobody waiting for most of the time.
+            // Most names have no waiter for most of the time: free the memory.
             self.waiters = VecDeque::new();
         }
         n_issued
     }
 }
 
-/// The first `count` numbers of `blocks`, which has at least as many.
+/// Removes and returns the first `count` numbers of `blocks`, which has at least as many.
 fn take_front(blocks: &mut VecDeque<Block>, count: u64) -> Vec<Block> {
     let mut ranges = Vec::with_capacity(1);
     let mut wanted = count;
@@ -125,7 +127,7 @@ fn take_front(blocks: &mut VecDeque<Block>, count: u64) -> Vec<Block> {
     ranges
 }
 
-/// Numbers that found nobody go to the front again, in order.
+/// Puts numbers that no caller got back to the front, in order.
 fn put_back(blocks: &mut VecDeque<Block>, unwanted: Vec<Block>) {
     for range in unwanted.into_iter().rev() {
         blocks.push_front(range);
@@ -181,7 +183,7 @@ mod tests {
         let taken = queue.take_up_to(11);
         assert_eq!((counts(&taken), queue.waited_for()), (vec![3, 4], 5));
         queue.put_back(taken);
-        // Whoever wants more than that alone is taken alone.
+        // A waiter that wants more than the limit is taken alone.
         assert_eq!(counts(&queue.take_up_to(2)), [3]);
         assert_eq!(counts(&queue.take_up_to(u64::MAX)), [4, 5]);
         assert!(queue.take_up_to(1).is_empty());

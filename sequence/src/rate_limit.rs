@@ -1,13 +1,13 @@
-//! How many searches for names may still be made in this second.
+//! Limits how many searches for names are made in a second.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Searches that this replica makes in a second, so that wrong names are no load on the database.
+/// Bounds the searches of this replica in a second, so that wrong names do not load the database.
 const SEARCHES_A_SECOND: u32 = 3;
 
-/// The searches that may still be made.
+/// The searches that may still be made in the present second.
 #[derive(Debug)]
 pub(crate) struct RateLimit(Mutex<(Instant, u32)>);
 
@@ -16,7 +16,7 @@ impl RateLimit {
         Self(Mutex::new((Instant::now(), SEARCHES_A_SECOND)))
     }
 
-    /// Whether one more may be made now.
+    /// Returns whether one more search may be made now, and counts it.
     pub(crate) fn take(&self, now: Instant) -> bool {
         let mut second = self.0.lock();
         if now.saturating_duration_since(second.0) >= Duration::from_secs(1) {

@@ -1,13 +1,13 @@
-//! Whether this replica can answer.
+//! Defines whether this replica can answer.
 
 /// Whether calls should be sent to this replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     Ready,
-    /// The names used most recently are on their way into memory.
+    /// The numbers of the names used most recently are being loaded.
     Loading,
     Draining,
-    /// The database has not answered since the start, or is away and nothing is left in memory.
+    /// The database has not answered since the start, or it is away and memory is empty.
     NoContact,
     WrongSchema,
 }

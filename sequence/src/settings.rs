@@ -1,34 +1,36 @@
-//! What the sequences are run by.
+//! Defines the settings of this layer.
 
 use std::{sync::Arc, time::Duration};
 
 use odometer_core::templates::Templates;
 
-/// What the sequences are run by. Every bound of this layer is here.
+/// The settings of this layer, with each of its bounds.
 #[derive(Clone, Debug)]
 pub struct SequenceSettings {
-    /// What a name never seen gets.
+    /// The templates for names that have no sequence yet.
     pub templates: Templates,
-    /// Callers that may wait for refills at once, over all names.
+    /// The most callers that may wait for refills at the same time, over all names.
     pub waiters: usize,
-    /// Names in memory at once.
+    /// The most names in memory at the same time.
     pub live_sequences: usize,
-    /// Periods of one sequence in memory at once.
+    /// The most periods of one sequence in memory at the same time.
     pub live_periods: usize,
     /// How long a caller waits for a refill.
     pub refill_deadline: Duration,
-    /// Between two attempts of a prefetch, at most.
+    /// The longest pause between two attempts of a prefetch, while the numbers in memory do not
+    /// allow a longer one.
     pub backoff_max: Duration,
-    /// Idle for this long, an actor is stopped while its block is kept.
+    /// After this idle time an actor is stopped, and its block stays in memory.
     pub park_after: Duration,
-    /// Idle for this long, the rest of the block is returned and the name forgotten.
+    /// After this idle time the rest of the block is returned, and the name is forgotten.
     pub unload_after: Duration,
-    /// What this replica is called where worker ids are leased: the same after a restart.
+    /// The name under which this replica leases worker ids. It is the same after a restart.
     pub holder: Arc<str>,
-    /// The worker id of all time-ordered sequences here, if it is not to be any that is free.
+    /// The worker id that this replica uses for every time-ordered sequence; `None` for any free
+    /// one.
     pub worker: Option<u32>,
-    /// How long a clock that was set back is waited for.
+    /// How long the clock may be behind before another worker id is leased instead of waiting.
     pub clock_wait: Duration,
-    /// A refill that takes so long is logged.
+    /// A refill that takes this long, or longer, is logged.
     pub slow_refill: Duration,
 }

@@ -1,4 +1,4 @@
-//! What the directory, its actors and its sweep share: the names in memory, and the way to actors.
+//! Holds what the directory, its actors and its sweep share: above all the names in memory.
 
 use std::{
     pin::pin,
@@ -33,14 +33,14 @@ use crate::{
     slow_refills::SlowRefills,
 };
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::sequence::shared";
 
-/// The longest between two looks of a caller who waits for a place whether the place is still of use;
-/// one of those who wait looks for places more often.
+/// Bounds the pause between two checks of a caller that waits for a permit for its period. One of
+/// the waiting callers checks more often, because it searches for issuers that should leave.
 const BETWEEN_TWO_CHECKS: Duration = Duration::from_millis(250);
 
-/// Before an actor that was gone is asked for again.
+/// The pause before a caller asks again after an actor was gone.
 pub(crate) const BETWEEN_TWO_ACTORS: Duration = Duration::from_millis(2);
 
 /// What the directory, its actors and its sweep share.
@@ -48,26 +48,29 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<Stores>,
     pub(crate) settings: SequenceSettings,
     pub(crate) metrics: Arc<Metrics>,
-    /// By name: of a sequence that counts in periods, the head.
+    /// The issuer under each name. If the sequence counts in periods, this issuer leads to theirs.
     pub(crate) issuers: papaya::HashMap<SequenceName, Arc<Issuer>>,
-    /// Names that share the numbers of another sequence, by template, with that one's name.
+    /// Names that share the numbers of another sequence by a template, with the name of that
+    /// sequence.
     pub(crate) aliases: papaya::HashMap<SequenceName, SequenceName>,
-    /// Counters that were unloaded.
+    /// What is remembered of counters that were unloaded.
     forgotten: papaya::HashMap<CounterKey, Forgotten>,
-    /// Whether `forgotten` has reached its bound; from then on fresh issuers adopt nothing.
+    /// Whether `forgotten` has reached its bound. From then on, an issuer of an unknown counter
+    /// adopts nothing.
     has_forgotten_more: AtomicBool,
     pub(crate) n_live: AtomicUsize,
     pub(crate) n_waiters: AtomicUsize,
-    /// Whether the names used most recently have their numbers.
+    /// Whether the warm-up is over: the names used most recently have numbers, or its time has
+    /// passed.
     pub(crate) is_loaded: AtomicBool,
     pub(crate) is_draining: AtomicBool,
-    /// No number leaves memory any more.
+    /// Whether no number leaves memory any more.
     pub(crate) is_drained: AtomicBool,
     /// Issuers with an actor, for the sweep.
     pub(crate) active: parking_lot::Mutex<Vec<Arc<Issuer>>>,
-    /// For names like one that does not exist.
+    /// Limits the searches for names that are similar to a wrong one.
     pub(crate) searches: RateLimit,
-    /// For those who watch.
+    /// The last minutes of each counter in use.
     pub(crate) histories: Histories,
     pub(crate) index: Index,
     pub(crate) slow_refills: SlowRefills,
@@ -76,16 +79,17 @@ pub(crate) struct Shared {
     n_refills: std::sync::atomic::AtomicU64,
 }
 
-/// What this process remembers of a name that it unloaded.
+/// What this process remembers of a counter that it unloaded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forgotten {
-    /// Every number that it issued of the name lies below.
+    /// A bound above every number that this process issued of the counter.
     pub(crate) all_below: i64,
-    /// The counter as it last saw it.
+    /// The counter as this process last saw it.
     pub(crate) seen: SeenCounter,
 }
 
-/// The bound of remembered names was reached: whether one was here before is not known.
+/// Reports that the bound of remembered counters was reached. It is then unknown whether the
+/// counter was in memory before.
 pub(crate) struct NotRemembered;
 
 impl Shared {
@@ -119,7 +123,7 @@ impl Shared {
         }
     }
 
-    /// The issuer of a name, made where there is none.
+    /// Returns the issuer of a name. Creates the issuer if there is none.
     pub(crate) fn issuer(&self, name: &SequenceName) -> Result<Arc<Issuer>, SequenceError> {
         let issuers = self.issuers.pin();
         if let Some(issuer) = issuers.get(name) {
@@ -140,7 +144,7 @@ impl Shared {
         }
     }
 
-    /// The issuer of a period, made where there is none, if there is a place for it now.
+    /// Returns the issuer of a period. Creates the issuer if there is none and a permit is free.
     pub(crate) fn member(
         self: &Arc<Self>,
         head: &Arc<Issuer>,
@@ -155,8 +159,10 @@ impl Shared {
         self.admit_member(head, periods, chosen, place)
     }
 
-    /// The same for a caller, who waits for a place while others leave. However many wait, one of them
-    /// looks who should leave.
+    /// Returns the issuer of a period. Unlike [`Shared::member`], waits for a permit while other
+    /// issuers leave.
+    ///
+    /// However many callers wait, one of them searches for the issuers that should leave.
     pub(crate) async fn member_in_time(
         self: &Arc<Self>,
         head: &Arc<Issuer>,
@@ -193,7 +199,8 @@ impl Shared {
             if let Some(issuer) = periods.member(chosen.period.as_str()) {
                 return Ok(issuer);
             }
-            // Nobody leaves who cannot give back, and who comes would get nothing.
+            // While the store is away, no issuer can leave, because it cannot give its numbers
+            // back. A new issuer would get no numbers.
             if self.store.contact_of(&periods.definition().store) != Contact::Up {
                 return Err(SequenceError::StoreUnavailable);
             }
@@ -237,25 +244,26 @@ impl Shared {
         }
     }
 
-    /// Sends issuers out of memory, as far as nobody waits for them.
+    /// Sends issuers out of memory. An issuer stays if callers wait for it.
     fn send_away(self: &Arc<Self>, leaving: Vec<Arc<Issuer>>) {
         for issuer in leaving {
             self.tell(&issuer, Command::Unload);
         }
     }
 
-    /// Whether a name that no sequence has shares the numbers of another one; remembered if it does.
+    /// Returns whether a name without a sequence shares the numbers of another sequence. If so, the
+    /// alias is remembered.
     pub(crate) fn share(&self, name: &SequenceName) -> bool {
         let Some(Template::Share(target)) = self.settings.templates.of(name) else {
             return false;
         };
         let aliases = self.aliases.pin();
         if aliases.len() >= self.settings.live_sequences {
-            // Each that is still in use comes in again with its next call.
+            // Each alias that is in use comes back with its next call.
             aliases.clear();
         }
         aliases.insert(name.clone(), target);
-        // What stood for it while that was not known leads nowhere.
+        // The issuer that stood for this name leads nowhere now.
         if let Some(stranger) = self.issuers.pin().remove(name) {
             *stranger.actor.lock() = ActorLink::Gone;
             self.n_live.fetch_sub(1, Ordering::Relaxed);
@@ -263,7 +271,7 @@ impl Shared {
         true
     }
 
-    /// Every issuer in memory, heads and those of their periods.
+    /// Returns every issuer in memory, with the issuers of all periods.
     pub(crate) fn all_issuers(&self) -> Vec<Arc<Issuer>> {
         let heads: Vec<Arc<Issuer>> = self.issuers.pin().values().cloned().collect();
         let members: Vec<Arc<Issuer>> = heads
@@ -274,12 +282,12 @@ impl Shared {
         heads.into_iter().chain(members).collect()
     }
 
-    /// The head of the sequence that an issuer is of.
+    /// Returns the issuer under the name of an issuer's sequence.
     pub(crate) fn head_of(&self, issuer: &Issuer) -> Option<Arc<Issuer>> {
         self.issuers.pin().get(&issuer.key.sequence).cloned()
     }
 
-    /// The issuer of a counter, if it is in memory.
+    /// Returns the issuer of a counter, if the issuer is in memory.
     pub(crate) fn find(&self, key: &CounterKey) -> Option<Arc<Issuer>> {
         let head = self.issuers.pin().get(&key.sequence).cloned()?;
         match key.period.shown() {
@@ -288,7 +296,7 @@ impl Shared {
         }
     }
 
-    /// The periods of a sequence of which nothing is known here yet.
+    /// Reads which periods a sequence has, if its definition is not in memory yet.
     pub(crate) async fn periods(
         self: &Arc<Self>,
         head: &Arc<Issuer>,
@@ -299,7 +307,7 @@ impl Shared {
         let left = until.saturating_duration_since(Instant::now());
         let definition = match timeout(left, waiting).await {
             Ok(Ok(definition)) => definition?,
-            // Its actor died, or the name is just being unloaded.
+            // The actor died, or the name is being unloaded.
             Ok(Err(_)) => return Err(SequenceError::Elsewhere),
             Err(_) => return Err(SequenceError::RefillTimeout),
         };
@@ -309,7 +317,8 @@ impl Shared {
         })
     }
 
-    /// How a sequence is defined, or would be if it were born now.
+    /// Returns the definition of a sequence. If there is none, returns the definition that the
+    /// sequence would be created with.
     pub(crate) async fn definition(
         &self,
         name: &SequenceName,
@@ -325,25 +334,26 @@ impl Shared {
         }
     }
 
-    /// Lets the sweep look at it each second, once.
+    /// Adds an issuer, once, to the list that the sweep samples each second.
     pub(crate) fn enter_active(&self, issuer: &Arc<Issuer>) {
         if !issuer.is_active.swap(true, Ordering::AcqRel) {
             self.active.lock().push(Arc::clone(issuer));
         }
     }
 
-    /// Whether no number leaves memory any more.
+    /// Returns whether no number leaves memory any more.
     pub(crate) fn is_drained(&self) -> bool {
         self.is_drained.load(Ordering::Acquire)
     }
 
-    /// Takes an unloaded issuer out, remembering below which number it issued or held all.
+    /// Removes an unloaded issuer from memory. Remembers the number below which this process issued
+    /// or held all numbers of the counter.
     pub(crate) fn forget(&self, issuer: &Issuer) {
         if issuer.is_known() {
             self.remember(issuer);
         }
         self.publish_issuer(issuer);
-        // It is remembered before it can be loaded again.
+        // The counter is remembered before it can be loaded again.
         let is_gone = if issuer.key.period.is_none() {
             if issuer.is_known() {
                 self.metrics.sequence(issuer.key.sequence.as_str()).clear();
@@ -357,7 +367,7 @@ impl Shared {
             if let Some(periods) = self.head_of(issuer).and_then(|head| head.periods()) {
                 periods.dismiss(issuer);
             }
-            // It counted when it was made.
+            // The issuer of a period was counted in `n_live` when it was created.
             true
         };
         if is_gone {
@@ -389,7 +399,7 @@ impl Shared {
         }
     }
 
-    /// What is remembered of a name that was unloaded, if it was.
+    /// Returns what is remembered of a counter that was unloaded; `None` if it never was.
     pub(crate) fn forgotten(&self, key: &CounterKey) -> Result<Option<Forgotten>, NotRemembered> {
         let known = self.forgotten.pin().get(key).copied();
         if known.is_none() && self.has_forgotten_more.load(Ordering::Acquire) {
@@ -421,7 +431,7 @@ impl Shared {
         Ok(turn)
     }
 
-    /// For tests: an actor that dies at every fifth of these points.
+    /// Panics at every fifth call, for tests of actors that die.
     #[cfg(feature = "sabotage")]
     #[expect(clippy::panic, reason = "the fault that the test asks for")]
     pub(crate) fn panic_now_and_then(&self) {
@@ -435,14 +445,14 @@ impl Shared {
     pub(crate) fn panic_now_and_then(&self) {}
 }
 
-/// Of a sequence that has as many periods in memory as it may.
+/// Returns the refusal for a sequence that has as many periods in memory as it may have.
 fn no_place() -> SequenceError {
     SequenceError::Overloaded {
         what: "limits.live_periods",
     }
 }
 
-/// A waiter under the bound.
+/// Counts one waiter under `limits.waiters` until the value is dropped.
 pub(crate) struct Turn(Arc<Shared>);
 
 impl Drop for Turn {

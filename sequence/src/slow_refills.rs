@@ -1,4 +1,4 @@
-//! Refills that were slow, in the log: a line now and then, however many there are.
+//! Logs slow refills: one line from time to time, however many there are.
 
 use std::time::{Duration, Instant};
 
@@ -9,18 +9,19 @@ use odometer_core::period::CounterKey;
 #[cfg(feature = "otlp")]
 use odometer_process::log;
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::sequence::slow";
 
-/// Which refills are slow, and of which stores that was told when.
+/// Decides which refills are slow, and limits the lines about them for each store.
 pub(crate) struct SlowRefills {
     threshold: Duration,
-    /// By store; names that are not known yet are under an empty one.
+    /// The limit on lines for each store. Names whose store is not known yet are under an empty
+    /// name.
     told: LogThrottle<String>,
 }
 
 impl SlowRefills {
-    /// What takes so long is slow.
+    /// Treats each refill as slow that takes at least this long.
     pub(crate) fn new(threshold: Duration) -> Self {
         Self {
             threshold,
@@ -32,7 +33,8 @@ impl SlowRefills {
         lasted >= self.threshold
     }
 
-    /// Says in the log what took long, while its callers still wait; a collector is told of all.
+    /// Logs a refill if it was slow, while its callers still wait. If spans are exported, notes the
+    /// outcome of every refill in its span.
     pub(crate) fn tell_of(
         &self,
         key: &CounterKey,
@@ -73,12 +75,12 @@ impl SlowRefills {
     }
 }
 
-/// What came of it, in a word, and why nothing did.
+/// Returns the outcome as one word, with the error of a failed refill.
 fn in_words(outcome: &Result<Unpublished, StoreError>) -> (&'static str, Option<String>) {
     match outcome {
         Ok(block) if block.is_adopted() => ("adopted", None),
         Ok(_) => ("reserved", None),
-        // How the sequence is to be asked: its callers wait on.
+        // The store answered how to ask for this sequence, and the callers wait on.
         Err(
             StoreError::TimeOrdered(_) | StoreError::HasPeriods(_) | StoreError::OtherOrder { .. },
         ) => ("learned", None),

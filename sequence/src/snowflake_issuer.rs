@@ -1,10 +1,13 @@
-//! What issues time-ordered ids: the ticker of a name, and the lease of the worker id it stamps with.
+//! Issues the ids of a time-ordered (snowflake) sequence: by a ticker, under the lease of a worker
+//! id.
 //!
-//! A caller touches the ticker and two words of the lease; the rest is behind a lock that only the
-//! actor and the describing calls take. Two guards keep an id from being given twice. The ticker
-//! issues only what lies in the time that was reserved for this holder, and that alone prevents it,
-//! however long a thread is held up. And nothing is issued once the lease has ended by this
-//! process's monotonic clock: from then on another holder may have the worker id.
+//! A caller touches only the ticker and a few atomic words. All other state is behind a lock that
+//! no caller for ids takes.
+//!
+//! Two checks keep an id from being issued twice. The ticker issues only ids of the time that was
+//! reserved for this holder. This check alone is enough, however long a thread is held up. The
+//! second check: nothing is issued after the lease has ended by the monotonic clock of this
+//! process. From then on another holder may have the worker id.
 
 use std::{
     sync::{
@@ -27,37 +30,41 @@ use parking_lot::Mutex;
 
 use crate::description::LeaseState;
 
-/// So many ticks after the clock's an id may lie: the counter goes on from tick to tick, so the one
-/// after this may be needed though few ids of this one are issued.
+/// Bounds how many ticks ahead of the clock an id may be.
+///
+/// The counter goes on from tick to tick. So the next tick may be needed although few ids of the
+/// present tick were issued.
 const AHEAD: u64 = 1;
-/// How far after the clock the last id of a batch may lie.
+/// Bounds how far ahead of the clock the last id of a batch may be.
 const BATCH_AHEAD_MS: u64 = 1_000;
-/// A lease is renewed after this part of its `hold`, and after a minute.
+/// Sets when a lease is renewed: after one part in this many of its `hold`, or after
+/// [`LONGEST_RENEWAL`] if that is sooner.
 const RENEWALS_A_HOLD: u32 = 3;
 const LONGEST_RENEWAL: Duration = Duration::from_secs(60);
-/// Nothing is issued in the last part of a lease, so that clocks may run at different speeds.
+/// Sets how long before its end a lease issues nothing: one part in this many of `hold`, at most
+/// [`LONGEST_MARGIN`]. Clocks may run at different speeds.
 const MARGIN_PART: u32 = 20;
 const LONGEST_MARGIN: Duration = Duration::from_secs(1);
 
-/// Instants are counted from here.
+/// The instant from which [`nanos`] counts.
 static ANCHOR: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// What issues the ids of one name.
+/// Issues the ids of one name.
 pub(crate) struct SnowflakeIssuer {
     ticker: Ticker,
-    /// When the lease ends and when it is to be renewed, as [`nanos`] of an instant; the first is 0
-    /// where there is none.
+    /// When the lease ends, as [`nanos`] of an instant; 0 without a lease. `due` is when the lease
+    /// needs renewal.
     ends: AtomicU64,
     due: AtomicU64,
-    /// Whether a taker has told the actor that it is due.
+    /// Whether a caller has already notified the actor that the renewal is due.
     is_told: AtomicBool,
-    /// So many ticks after the clock's the last id of a batch may lie.
+    /// How many ticks ahead of the clock the last id of a batch may be.
     batch_ahead: AtomicU64,
-    /// So many ids a batch may have, whatever is reserved just now.
+    /// How many ids a batch may have, however much reserved time is left now.
     most: AtomicU64,
-    /// Ids issued since it was made.
+    /// Ids issued since this issuer was created.
     n_issued: AtomicU64,
-    /// How many of them under earlier leases.
+    /// How many of these ids were issued under earlier leases.
     n_issued_before: AtomicU64,
     held: Mutex<Option<Held>>,
 }
@@ -66,42 +73,44 @@ pub(crate) struct SnowflakeIssuer {
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) key: LeaseKey,
-    /// Its times are stamped from here on, in Unix milliseconds.
+    /// The beginning of the reserved time, in Unix milliseconds.
     pub(crate) from_ms: i64,
-    /// Up to here, that one excluded.
+    /// The end of the reserved time, itself excluded, in Unix milliseconds.
     pub(crate) until_ms: i64,
     pub(crate) renewed_at: SystemTime,
     pub(crate) renewed: Instant,
-    /// The database's clock minus ours.
+    /// The clock of the database minus the clock of this process.
     pub(crate) skew_ms: i64,
-    /// Whether the store has said that it is not ours any more. Its time still is.
+    /// Whether the store reported that the lease is lost. Its reserved time still belongs to this
+    /// process alone.
     pub(crate) is_lost: bool,
 }
 
-/// What a lease that is not used any more is given back with.
+/// The unused part of a lease that is given back.
 #[derive(Clone, Debug)]
 pub(crate) struct Unused {
     pub(crate) key: LeaseKey,
-    /// Nothing was stamped from here on, in Unix milliseconds.
+    /// No id was issued with this time or a later one, in Unix milliseconds.
     pub(crate) from_ms: i64,
 }
 
-/// What a taker got.
+/// What a caller got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TakenIds<T> {
     pub(crate) ids: T,
-    /// Whether the actor is to renew the lease; one taker is told so.
+    /// Whether this caller must notify the actor, which then renews the lease. One caller gets
+    /// true.
     pub(crate) is_due: bool,
 }
 
-/// Why no id was taken.
+/// Why no id was issued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoIds {
     /// There is no worker id, or its lease has ended.
     NoLease,
-    /// The clock stands before the layout's epoch, by so long.
+    /// The clock is before the epoch of the layout, by this much.
     BeforeEpoch(Duration),
-    /// The ticker's own reason.
+    /// The ticker has a reason of its own.
     Refused(Refused),
 }
 
@@ -124,7 +133,7 @@ impl SnowflakeIssuer {
         self.ticker.layout()
     }
 
-    /// Takes the next id: no await, no lock, no allocation.
+    /// Takes the next id. Does not await, lock or allocate.
     #[inline]
     pub(crate) fn take(&self) -> Result<TakenIds<i64>, NoIds> {
         let now = self.in_lease()?;
@@ -137,14 +146,14 @@ impl SnowflakeIssuer {
         })
     }
 
-    /// Takes `count` ids or none; in one unbroken range where `contiguous`.
+    /// Takes `count` ids or none. They are one unbroken range if `contiguous`.
     pub(crate) fn take_batch(
         &self,
         count: u64,
         contiguous: bool,
     ) -> Result<TakenIds<Vec<Block>>, NoIds> {
         let now = self.in_lease()?;
-        // A tick that is all for one caller is begun no further ahead than one that others share.
+        // A tick for one caller alone may be no further ahead than a tick that callers share.
         let batch_ahead = match contiguous {
             true => AHEAD,
             false => self.batch_ahead.load(Ordering::Relaxed),
@@ -153,7 +162,8 @@ impl SnowflakeIssuer {
         let most = self.most.load(Ordering::Relaxed);
         let is_bounded = !contiguous || self.ticker.layout().high == High::Worker;
         if count > most && is_bounded {
-            // The ticker would take some of them now and then, as its counter stands.
+            // The ticker would accept some of these batches, as its counter allows. Refuse them
+            // all.
             return Err(NoIds::Refused(Refused::TooMany { most }));
         }
         let stamped = if contiguous {
@@ -169,7 +179,7 @@ impl SnowflakeIssuer {
         })
     }
 
-    /// That the lease lasts; the instant by which it does.
+    /// Checks that the lease has not ended. Returns the instant of the check, as [`nanos`].
     #[inline]
     fn in_lease(&self) -> Result<u64, NoIds> {
         let now = nanos(Instant::now());
@@ -180,7 +190,8 @@ impl SnowflakeIssuer {
         }
     }
 
-    /// What the clock says to a layout that keeps to it; any moment for another one.
+    /// Reads the clock, for a layout whose ids keep to the clock. For another layout, the tick has
+    /// no meaning.
     #[inline]
     fn moment(&self, batch_ahead: u64) -> Result<Moment, NoIds> {
         let layout = self.ticker.layout();
@@ -211,35 +222,38 @@ impl SnowflakeIssuer {
         self.n_issued.load(Ordering::Relaxed)
     }
 
-    /// Whether any id was issued under the present lease.
+    /// Returns whether any id was issued under the present lease.
     pub(crate) fn has_issued(&self) -> bool {
         self.n_issued() > self.n_issued_before.load(Ordering::Relaxed)
     }
 
-    /// Whether ids can be issued: a worker id is leased and its lease lasts.
+    /// Returns whether ids can be issued: a worker id is leased, and its lease has not ended.
     pub(crate) fn is_serving(&self) -> bool {
         self.in_lease().is_ok() && self.ticker.is_open()
     }
 
-    /// Whether the lease lasts and is to be renewed.
+    /// Returns whether the lease has not ended and needs renewal.
     pub(crate) fn needs_renewal(&self) -> bool {
         self.in_lease()
             .is_ok_and(|now| now >= self.due.load(Ordering::Relaxed))
             && self.held.lock().is_some()
     }
 
-    /// The lease as it is known here.
+    /// Returns a copy of the lease that this process has.
     pub(crate) fn held(&self) -> Option<Held> {
         self.held.lock().clone()
     }
 
-    /// Whether there is a lease that the store has said to be lost.
+    /// Returns whether this process has a lease that the store reported as lost.
     pub(crate) fn is_lost(&self) -> bool {
         self.held.lock().as_ref().is_some_and(|held| held.is_lost)
     }
 
-    /// Notes that the store has said so. Nobody else stamps what was reserved with it, so ids are
-    /// issued until it ends; another one is due at once. Says whether it lasts.
+    /// Notes that the store reported the lease as lost. Returns whether the lease has not ended
+    /// yet.
+    ///
+    /// No other holder issues ids of the time that was reserved with the lease. So ids are issued
+    /// until the lease ends, and another lease is due at once.
     pub(crate) fn lose(&self) -> bool {
         if let Some(held) = &mut *self.held.lock() {
             held.is_lost = true;
@@ -248,7 +262,7 @@ impl SnowflakeIssuer {
         self.in_lease().is_ok()
     }
 
-    /// How the lease stands, while ids are issued under it.
+    /// Returns the state of the lease, if ids can be issued under it.
     pub(crate) fn state(&self) -> Option<LeaseState> {
         let held = self.held().filter(|_| self.is_serving())?;
         Some(LeaseState {
@@ -261,17 +275,17 @@ impl SnowflakeIssuer {
         })
     }
 
-    /// Whose ids are issued.
+    /// Returns the worker id of the ids that are issued now; `None` while the ticker is closed.
     pub(crate) fn worker(&self) -> Option<u32> {
         self.ticker.worker()
     }
 
-    /// The tick of the next id, were it issued without a look at the clock.
+    /// Returns the tick that the next id would have if the clock were not read.
     pub(crate) fn next_tick(&self) -> u64 {
         self.ticker.next_tick()
     }
 
-    /// Whether the clock is where ids can be issued now, or as soon as those of a batch have passed.
+    /// Returns whether the clock allows ids now, or as soon as the ticks of a batch have passed.
     fn is_at_clock(&self) -> bool {
         let layout = self.ticker.layout();
         let is_near = |now: u64| {
@@ -281,8 +295,10 @@ impl SnowflakeIssuer {
         layout.high == High::Worker || layout.tick_at(clock::now_ms()).is_some_and(is_near)
     }
 
-    /// For how long ids can be issued without the store: until the lease ends, or the reserved time
-    /// by either clock; not at all where the clock is behind what is used up.
+    /// Returns for how long ids can be issued without the store.
+    ///
+    /// Ids end with the lease, by the monotonic clock, or with the reserved time, if that is
+    /// sooner. The result is zero if the clock is behind the time that is used up.
     pub(crate) fn left(&self) -> Duration {
         let is_issuing = self.is_serving() && self.is_at_clock();
         let (Some(held), true) = (self.held(), is_issuing) else {
@@ -303,15 +319,16 @@ impl SnowflakeIssuer {
         of_lease.min(reserved)
     }
 
-    /// Whether ids that lie so many ticks too far ahead do so because of a batch before them.
+    /// Returns whether an earlier batch can be the reason that ids are this many ticks too far
+    /// ahead.
     pub(crate) fn is_within_a_batch(&self, ticks: u64) -> bool {
         ticks <= self.batch_ahead.load(Ordering::Relaxed)
     }
 
-    /// Begins to issue under a lease, from the clock on. The ticker is closed.
+    /// Begins to issue ids under a lease, from the present time on. The ticker must be closed.
     ///
     /// # Errors
-    /// Why nothing can be issued under it; it is to be given back.
+    /// Returns why no id can be issued under the lease, with the part of the lease to give back.
     pub(crate) fn open(
         &self,
         lease: LeaseGrant,
@@ -339,8 +356,8 @@ impl SnowflakeIssuer {
         Ok(())
     }
 
-    /// Goes on under a lease that was renewed; says whether it is still the one that ids are issued
-    /// under.
+    /// Goes on under a renewed lease. Returns false if ids are not issued under that lease any
+    /// more.
     pub(crate) fn extend(&self, lease: LeaseGrant, hold: Duration) -> bool {
         let (_, until_tick) = whole_ticks(self.ticker.layout(), lease.from_ms, lease.until_ms);
         if !self.ticker.extend(lease.key.worker, until_tick) {
@@ -378,14 +395,15 @@ impl SnowflakeIssuer {
         self.ends.store(nanos(ends), Ordering::Release);
     }
 
-    /// Issues nothing from here on; what of its time is left of the lease, if there was one that can
-    /// be given back.
+    /// Ends issuing. Returns the unused part of the lease, if there was a lease that can be given
+    /// back.
     pub(crate) fn close(&self) -> Option<Unused> {
         self.ends.store(0, Ordering::Release);
         let closed = self.ticker.close();
         let held = self.held.lock().take().filter(|held| !held.is_lost)?;
         let layout = self.ticker.layout();
-        // Where it was closed already, how far it came is not known: the time rests.
+        // If the ticker was closed before, the last tick used is not known. Then all of the time
+        // counts as used.
         let first_unused = closed.map_or(held.until_ms, |closed| {
             layout.unix_ms_of(closed.first_unused_tick)
         });
@@ -396,13 +414,14 @@ impl SnowflakeIssuer {
     }
 }
 
-/// How long it is until the layout's epoch.
+/// Returns how long it is until the epoch of the layout.
 fn before_epoch(layout: &Layout, now_ms: i64) -> Duration {
     let ms = layout.epoch_ms.saturating_sub(now_ms);
     Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }
 
-/// The ticks that lie wholly between two instants: the first one, and the one after the last.
+/// Returns the ticks that are wholly between two instants: the first tick, and the tick after the
+/// last.
 fn whole_ticks(layout: &Layout, from_ms: i64, until_ms: i64) -> (u64, u64) {
     let until_tick = layout.tick_at(until_ms).unwrap_or(0);
     let from_tick = match layout.tick_at(from_ms) {
@@ -418,16 +437,17 @@ fn ticks_in(layout: &Layout, time: Duration) -> u64 {
     ms.checked_div(layout.unit.ms().unsigned_abs()).unwrap_or(0)
 }
 
-/// How many ticks a batch may reach ahead: a second, as far as a lease that is about to be renewed
-/// has so much time reserved, and a tick in any case.
+/// Returns how many ticks ahead a batch may reach: a second, but at least one tick. It is less than
+/// a second if a lease that is about to be renewed has less time reserved.
 fn batch_ahead(layout: &Layout, hold: Duration) -> u64 {
     let reserved = ticks_in(layout, hold - hold / RENEWALS_A_HOLD).saturating_sub(2);
     let second = ticks_in(layout, Duration::from_millis(BATCH_AHEAD_MS));
     second.min(reserved).max(AHEAD)
 }
 
-/// How many ids there are in the time that is reserved whenever a batch comes: as far as that may
-/// reach ahead, or half of what a lease reserves where ids are counted.
+/// Returns how many ids the reserved time has at any moment when a batch may come. If ids keep to
+/// the clock, these are the ids of the ticks that a batch may reach ahead. If ids are counted, they
+/// are half of what a lease reserves.
 fn most(layout: &Layout, hold: Duration) -> u64 {
     let ticks = match layout.high {
         High::Time => batch_ahead(layout, hold),
@@ -443,7 +463,7 @@ fn blocks(stamped: &Stamped) -> Vec<Block> {
         .collect()
 }
 
-/// Nanoseconds since the first use of this.
+/// Returns the nanoseconds from [`ANCHOR`] to an instant.
 #[inline]
 fn nanos(instant: Instant) -> u64 {
     let since = instant.saturating_duration_since(*ANCHOR);

@@ -1,17 +1,18 @@
-//! How the actor of a time-ordered sequence gets a worker id, keeps it and gives it back.
+//! Gets a worker id for the actor of a time-ordered sequence, keeps its lease, and gives it back.
 //!
 //! ```text
 //! no lease ──look──▶ the sequence lives ──lease──▶ open ──due, or its time used up──▶ renewed
-//!     ▲                                              │ the clock was set back: another id, or waited for
+//!     ▲                                              │ the clock was set back: wait, or another id
 //!     └──────────── ended, closed, given back ───────┘
 //! ```
 //!
-//! A lease that the store says to be lost, because `recover` voided it or another holder has the id,
-//! keeps its time for itself: ids are issued until it ends, while another worker id is sought.
+//! The store may answer that a lease is lost, because `recover` voided it or another holder has the
+//! worker id. The reserved time still belongs to this process alone. So ids are issued until the
+//! lease ends, and meanwhile another worker id is leased.
 //!
-//! One statement for the lease is under way at a time. A renewal is due after a third of the lease:
-//! the takers and the sweep see that, so that no actor needs a timer for it; one that is parked
-//! renews nothing, and its lease runs out.
+//! One statement for the lease is under way at a time. A renewal is due after a third of the lease,
+//! or after a minute if that is sooner. Callers and the sweep notice that, so that no actor needs a
+//! timer. A parked actor renews nothing, and its lease ends.
 
 use std::{
     future::Future,
@@ -39,52 +40,52 @@ use crate::{
     snowflake_queue::clock_behind,
 };
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::sequence::leasing";
 
-/// Between two renewals of time that is used up.
+/// The pause between two renewals of a lease whose reserved time is used up.
 pub(crate) const PACE: Duration = Duration::from_millis(100);
-/// For so long what kept a lease from being had is told without asking again.
+/// Bounds how long a refusal is given to other callers without asking the store again.
 const REFUSAL_TTL: Duration = Duration::from_millis(250);
-/// For so long it counts that the store has said that the sequence lives.
+/// Bounds the age of the store's answer that the sequence lives.
 const LOOK_TTL: Duration = Duration::from_secs(1);
-/// What kept a lease from being had is logged again after so long without it.
+/// A reason for a refusal is logged again only if it did not occur for this long.
 const LOGGED_AGAIN: Duration = Duration::from_secs(60);
 
 /// What an actor remembers between two steps of a lease.
 #[derive(Default)]
 pub(crate) struct Leasing {
-    /// When the store has last said that the sequence lives; asked for anew for each lease.
+    /// When the store last answered that the sequence lives. The answer serves for one lease.
     looked_at: Option<Instant>,
-    /// What kept the last lease from being had, and until when that is told.
+    /// Why the last lease was refused, and until when other callers get the same refusal.
     refused: Option<(Instant, SequenceError)>,
-    /// When the clock is looked at again.
+    /// When the clock is read again, with the timer for that.
     pub(crate) awaited: Option<(Instant, SpawnHandle)>,
-    /// Closed while its renewal was under way.
+    /// The unused part of a lease that was closed while its renewal was under way.
     parting: Option<Unused>,
-    /// Worker ids on their way back.
+    /// Worker ids that are on their way back to the store.
     returning: Vec<JoinHandle<()>>,
 }
 
-/// For whom a lease is asked for.
+/// Why a lease is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
-    /// There is none.
+    /// There is no lease.
     First,
-    /// The one there is is of no use for so long.
+    /// The present worker id is of no use for this long.
     Instead(Duration),
-    /// The one there is was lost, and serves until it ends.
+    /// The present lease was lost, and ids are issued under it only until it ends.
     Anew,
 }
 
 impl SequenceActor {
-    /// The sequence turned out to be time-ordered: whoever waits is served in that way.
+    /// Learns that the sequence is time-ordered. The waiters then get its ids.
     pub(crate) fn learn_timed(&mut self, mut known: Resolved) {
-        // What is read next is read, and not tried on the strength of this.
+        // The next reservation must read the counter, instead of trying the remembered one.
         known.trusted = false;
         let layout = known.definition.layout.unwrap_or_default();
         if self.issuer.remaining() > 0 {
-            // Of another sequence, from before a recovery.
+            // These numbers are from before a recovery, when the sequence was another one.
             self.give_back();
         }
         if let Some(other) = self.issuer.snowflake()
@@ -98,16 +99,16 @@ impl SequenceActor {
         self.enforce();
     }
 
-    /// The sequence is not time-ordered any more, which only a recovery can bring about.
+    /// Stops treating the sequence as time-ordered. Only a recovery can make this necessary.
     pub(crate) fn leave_timed(&mut self) {
         self.close_timed();
         self.issuer.forget_layout();
     }
 
-    /// The time that is reserved is used up: more is reserved, or another worker id is taken.
+    /// Reserves more time or takes another worker id, because the reserved time is used up.
     ///
-    /// A renewal brings as much time as has passed since the one before, so that ids which are
-    /// counted faster than time goes by need a worker id that has time to spare.
+    /// A renewal brings as much time as has passed since the previous renewal. So ids that are
+    /// counted faster than time passes need a worker id with unused time.
     pub(crate) fn reserve_time(
         &mut self,
         snowflake: &Arc<SnowflakeIssuer>,
@@ -128,7 +129,7 @@ impl SequenceActor {
             }
         } else if snowflake.layout().high == High::Worker
             && self.shared.settings.worker.is_none()
-            // Where a whole lease was not enough, the next one is not either.
+            // If a whole lease was not enough, the next lease is not enough either.
             && snowflake.has_issued()
         {
             self.seek(snowflake, Purpose::Instead(PACE), context);
@@ -141,7 +142,7 @@ impl SequenceActor {
         !(self.queue.is_empty() && self.apart.is_empty())
     }
 
-    /// How far ahead time is reserved.
+    /// Returns how far ahead time is reserved.
     fn hold(&self) -> Duration {
         let memory = self.issuer.memory.lock();
         let known = memory.known.as_ref();
@@ -191,7 +192,7 @@ impl SequenceActor {
         }
         match outcome {
             Ok(lease) => {
-                // Why another one was not had, if it was not, still holds.
+                // Keep the refusal: if another worker id was refused, the reason still holds.
                 self.reset_backoff();
                 let key = lease.key.clone();
                 let from_ms = lease.until_ms;
@@ -207,7 +208,7 @@ impl SequenceActor {
                     "the lease of a worker id was lost: another one is taken"
                 );
                 if !snowflake.lose() {
-                    // There is nothing that could be given back.
+                    // There is nothing to give back.
                     let _lost = snowflake.close();
                 }
             }
@@ -216,8 +217,8 @@ impl SequenceActor {
         self.go_on(context);
     }
 
-    /// Gets a worker id, after a look whether the sequence lives; tells those who wait why not,
-    /// where that was just told others.
+    /// Leases a worker id, after the store has answered that the sequence lives. If other callers
+    /// were refused just before, refuses the waiters for the same reason.
     pub(crate) fn seek(
         &mut self,
         snowflake: &Arc<SnowflakeIssuer>,
@@ -236,16 +237,17 @@ impl SequenceActor {
             return;
         }
         if purpose == Purpose::First && snowflake.is_lost() {
-            // It has ended meanwhile.
+            // The lost lease has ended meanwhile.
             let _lost = snowflake.close();
         }
         let is_held = snowflake.held().is_some();
         match purpose {
-            // It has ended by our clock, and perhaps not by the database's.
+            // The lease has ended by the clock of this process, but perhaps not by the database's
+            // clock.
             Purpose::First if is_held => self.renew(snowflake, context),
             Purpose::First if !self.has_looked() => {
                 if self.queue.is_empty() && !self.apart.is_empty() {
-                    // It does not show in the request that somebody waits.
+                    // The request does not show that these callers wait.
                     self.urgency.notify_one();
                 }
                 let request = self.request(&PendingWork::Refill);
@@ -262,7 +264,7 @@ impl SequenceActor {
         }
     }
 
-    /// The store did not say that the sequence lives: `error` is why.
+    /// Refuses the waiters, because the store did not answer that the sequence lives.
     pub(crate) fn look_failed(&mut self, error: &StoreError, context: &mut Context<Self>) {
         let told = self.caller_error(error);
         self.note_refusal(&told);
@@ -271,12 +273,13 @@ impl SequenceActor {
         }
     }
 
-    /// What kept a lease from being had need not do so any more.
+    /// Forgets why the last lease was refused, because the reason may be gone.
     pub(crate) fn forget_refusal(&mut self) {
         self.leasing.refused = None;
     }
 
-    /// Whether the store has just said that the sequence lives; it serves for one lease.
+    /// Returns whether the store has just answered that the sequence lives. The answer serves for
+    /// one lease.
     fn has_looked(&mut self) -> bool {
         let looked_at = self.leasing.looked_at.take();
         looked_at.is_some_and(|at| at.elapsed() < LOOK_TTL)
@@ -313,7 +316,7 @@ impl SequenceActor {
 
     fn wanted(&self, layout: &Layout, hold: Duration) -> LeaseWanted {
         let settings = &self.shared.settings;
-        // Ids that are counted may begin ahead of the clock, as far as time enough is reserved.
+        // Ids that are counted may begin ahead of the clock, if enough time is reserved.
         let ahead = match layout.high {
             High::Time => settings.clock_wait,
             High::Worker => hold / 2,
@@ -387,7 +390,7 @@ impl SequenceActor {
         }
     }
 
-    /// A lease was not had, or not renewed: `purpose` is what it was asked for.
+    /// Handles a lease that was refused. `purpose` is why it was asked for; `None` for a renewal.
     fn not_leased(
         &mut self,
         snowflake: &Arc<SnowflakeIssuer>,
@@ -396,7 +399,7 @@ impl SequenceActor {
         context: &mut Context<Self>,
     ) {
         let told = match (purpose, self.lease_told(error)) {
-            // The one there is can be used again before.
+            // The present worker id can be used again before then.
             (Some(Purpose::Instead(wait)), SequenceError::ClockBehind { wait_ms }) => {
                 clock_behind(wait.min(Duration::from_millis(wait_ms)))
             }
@@ -412,7 +415,7 @@ impl SequenceActor {
         }
     }
 
-    /// What was told others a moment ago.
+    /// Returns the last refusal, if it is recent enough to be given to other callers.
     fn refusal(&mut self) -> Option<(Instant, SequenceError)> {
         let refused = self.leasing.refused.clone();
         refused.filter(|(until, _)| Instant::now() < *until)
@@ -424,7 +427,7 @@ impl SequenceActor {
             std::mem::discriminant(earlier) != std::mem::discriminant(told)
                 || until.elapsed() > LOGGED_AGAIN
         });
-        // That the store is away is logged where it is found.
+        // A store that is away is logged by the code that finds this out.
         let is_its_own = matches!(
             told,
             SequenceError::ClockBehind { .. }
@@ -478,7 +481,7 @@ impl SequenceActor {
         }
     }
 
-    /// What has ended is dealt with; what comes next is done.
+    /// Takes the next step after a statement has ended.
     fn go_on(&mut self, context: &mut Context<Self>) {
         if self.state == ActorState::Draining {
             self.finish_draining(context);
@@ -487,7 +490,7 @@ impl SequenceActor {
         }
     }
 
-    /// Issues nothing from here on, and gives the worker id back with the time that is left.
+    /// Ends issuing, and gives the worker id back with its unused time.
     pub(crate) fn close_timed(&mut self) {
         let Some(unused) = self
             .issuer
@@ -497,21 +500,22 @@ impl SequenceActor {
             return;
         };
         if matches!(self.in_flight, Some(PendingWork::Renewal)) {
-            // What comes back then is given back.
+            // When the renewal ends, its worker id is given back.
             self.leasing.parting = Some(unused);
         } else {
             self.return_id(unused);
         }
     }
 
-    /// Resolves when the store has the worker ids that are on their way back; `None` where none is.
+    /// Returns a future that ends when all worker ids on their way back have arrived; `None` if
+    /// there are none.
     pub(crate) fn returned(&mut self) -> Option<impl Future<Output = ()> + 'static> {
         let returning = std::mem::take(&mut self.leasing.returning);
         if returning.is_empty() {
             return None;
         }
         Some(async move {
-            // One that failed rests until its lease ends.
+            // A worker id that was not given back rests until its lease ends.
             let _done = join_all(returning).await;
         })
     }

@@ -1,9 +1,9 @@
-//! Whom a time-ordered sequence serves, and what those need whom it cannot serve yet.
+//! Serves the waiters of a time-ordered sequence, and finds out what the others need.
 //!
-//! Whoever waits is served first from what is there, in the order in which they came, and refused
-//! only by what then keeps him from being served. Those who want one unbroken range have an order of
-//! their own: they and the others take turns. A caller who finds an id in memory does not wait, and so
-//! may get one before those who do.
+//! Waiters are served first from the ids that are there, in the order in which they came. A waiter
+//! is refused only for a reason that then keeps this waiter from being served. Waiters that want
+//! one unbroken range have a queue of their own, and the two queues alternate. A caller who finds
+//! an id in memory does not wait, and so may get an id before the waiters do.
 
 use std::{
     sync::Arc,
@@ -28,43 +28,43 @@ use crate::{
     snowflake_lease::{PACE, Purpose},
 };
 
-/// Clocks are looked at again at least so often: they may be set.
+/// Bounds the pause until the clock is read again, because clocks may be set.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 const SHORTEST_TURN: Duration = Duration::from_millis(1);
 
-/// What the one who has waited longest needs.
+/// What the caller who has waited longest needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
-    /// Nobody waits.
+    /// No caller waits.
     Nothing,
-    /// That the clock goes on for so long.
+    /// A clock that has advanced by this much.
     Turn(Duration),
-    /// More time reserved.
+    /// More reserved time.
     Time,
     /// A worker id.
     Lease,
-    /// Another worker id, or that the clock goes on for so long.
+    /// Another worker id, or a clock that has advanced by this much.
     Another(Duration),
 }
 
-/// One of those who wait.
+/// A caller that waits.
 struct Caller {
     count: u64,
-    /// Of those who want one unbroken range.
+    /// Whether the caller wants one unbroken range.
     contiguous: bool,
     answer: ReplySender,
 }
 
 /// Why a waiter was not served.
 enum Unserved {
-    /// He waits on, for this.
+    /// The waiter goes on waiting, for this.
     Needs(Need),
-    /// Waiting does not help.
+    /// Waiting does not help: the waiter gets this refusal.
     Told(SequenceError),
 }
 
 impl SequenceActor {
-    /// Serves who waits, and does the next step for those that it cannot serve.
+    /// Serves the waiters, and takes the next step for those that it cannot serve.
     pub(crate) fn advance_timed(
         &mut self,
         snowflake: &Arc<SnowflakeIssuer>,
@@ -88,7 +88,7 @@ impl SequenceActor {
                 self.seek(snowflake, Purpose::First, context);
             }
             Need::Nothing => self.become_idle_timed(snowflake),
-            // It is looked at again.
+            // `look_again` serves these callers later.
             Need::Turn(_) => {}
             Need::Time => self.reserve_time(snowflake, context),
             Need::Lease => self.seek(snowflake, Purpose::First, context),
@@ -96,7 +96,7 @@ impl SequenceActor {
         }
     }
 
-    /// Answers those who wait, in order, as far as there are ids.
+    /// Answers the waiters in order, as long as there are ids. Returns what the next waiter needs.
     fn serve(&mut self, snowflake: &SnowflakeIssuer) -> Need {
         self.queue.forget_gone();
         self.apart.forget_gone();
@@ -122,16 +122,17 @@ impl SequenceActor {
         Need::Nothing
     }
 
-    /// Tells whoever wants a block that there is none, whoever else waits.
+    /// Refuses all callers that want a block, because there are none here. This does not depend on
+    /// other waiters.
     fn refuse_blocks(&mut self) {
         for caller in self.apart.take_blocks() {
             let name = self.issuer.key.sequence.clone();
-            // Whoever gave up does not need to know.
+            // A caller who gave up needs no answer.
             let _gone = caller.answer.send(Err(SequenceError::TimeOrdered { name }));
         }
     }
 
-    /// Takes out whose turn it is.
+    /// Removes and returns the caller that is served next.
     fn next_caller(&mut self) -> Option<Caller> {
         let is_apart = !self.apart.is_empty() && (self.is_turn_of_apart || self.queue.is_empty());
         self.is_turn_of_apart = !is_apart;
@@ -143,7 +144,7 @@ impl SequenceActor {
                 answer,
             });
         }
-        // Those who want blocks were refused before.
+        // Callers that want blocks were refused before.
         let DedicatedRequest { count, answer, .. } = self.apart.pop()?;
         Some(Caller {
             count,
@@ -152,7 +153,7 @@ impl SequenceActor {
         })
     }
 
-    /// It is still his turn.
+    /// Puts a caller back, who is then served next.
     fn put_back(&mut self, caller: Caller) {
         let Caller {
             count,
@@ -215,12 +216,12 @@ impl SequenceActor {
 
     pub(crate) fn tell_loading(&mut self) {
         for done in self.loading.drain(..) {
-            // Whoever waits no longer does not need to know.
+            // A caller who waits no longer needs no answer.
             let _gone = done.send(());
         }
     }
 
-    /// Serves again when the clock has gone on.
+    /// Serves the waiters again after a pause, in which the clock advances.
     pub(crate) fn look_again(&mut self, pause: Duration, context: &mut Context<Self>) {
         let pause = pause.clamp(SHORTEST_TURN, LONGEST_TURN);
         let at = Instant::now() + pause;
@@ -239,7 +240,8 @@ impl SequenceActor {
         self.leasing.awaited = Some((at, turn));
     }
 
-    /// Tells whom nothing is left for why that is so; whoever needs only the clock waits on.
+    /// Refuses the waiters that cannot be served, and gives them the reason. Waiters that need only
+    /// the clock wait on.
     pub(crate) fn refuse_unserved(
         &mut self,
         snowflake: &Arc<SnowflakeIssuer>,
@@ -254,7 +256,7 @@ impl SequenceActor {
                     self.look_again(pause, context);
                     return;
                 }
-                // Its time goes on with the clock.
+                // As the clock advances, this worker id gets more time.
                 Need::Time
                     if snowflake.layout().high == High::Worker
                         && matches!(told, SequenceError::ClockBehind { .. }) =>
@@ -262,7 +264,8 @@ impl SequenceActor {
                     self.look_again(PACE, context);
                     return;
                 }
-                // All others are taken, and the one there is comes back by itself.
+                // All other worker ids are held, and the present one can be used again after the
+                // wait.
                 Need::Another(wait) if matches!(told, SequenceError::NoWorkerId { .. }) => {
                     self.refuse_first(&clock_behind(wait));
                 }
@@ -274,21 +277,21 @@ impl SequenceActor {
 
     fn refuse_first(&mut self, told: &SequenceError) {
         if let Some(caller) = self.next_caller() {
-            // A name that is asked for in vain does not rest.
+            // A name whose callers are refused is in use: it must not be parked.
             self.issuer.note_asked();
-            // Whoever gave up does not need to know.
+            // A caller who gave up needs no answer.
             let _gone = caller.answer.send(Err(told.clone()));
         }
     }
 }
 
-/// What whoever waits for the clock is told.
+/// Returns the refusal for a caller who would have to wait for the clock.
 pub(crate) fn clock_behind(wait: Duration) -> SequenceError {
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     SequenceError::ClockBehind { wait_ms }
 }
 
-/// How long it is until the clock has gone on by so many ticks.
+/// Returns how long it is until the clock has advanced by this many ticks.
 fn until_later(layout: &Layout, ticks: u64) -> Duration {
     let now_ms = clock::now_ms();
     let then = layout.tick_at(now_ms).unwrap_or(0).saturating_add(ticks);

@@ -1,11 +1,13 @@
-//! Strict order: nothing is kept in memory, and only callers that were there before a write was
-//! sent share it.
+//! Serves sequences with strict order: nothing is kept in memory, and only callers that came before
+//! a write was sent share it.
 //!
-//! Whoever is answered before another one calls got its number from a write that was done by then,
-//! and the other one's write is yet to be sent: wherever both called, the second number is above
-//! the first. So callers that arrive while a write is under way wait for the next one, which is for
-//! all of them; and numbers of those who have gone meanwhile are abandoned, because whoever could
-//! use them came later.
+//! Suppose that one caller is answered before a second caller calls, on any replicas. The first
+//! number comes from a write that was done by then, and the write for the second caller is sent
+//! later. So the second number is above the first.
+//!
+//! For that reason, callers that arrive while a write is under way wait for the next write. That
+//! write is for all of them. Numbers of callers that have gone are abandoned, because all callers
+//! who could use them came later.
 
 use actix::Context;
 use odometer_core::block::{Block, MAX_COUNT};
@@ -22,14 +24,14 @@ use crate::{
     queue::Waiter,
 };
 
-/// Under the fault that lets late callers share a write: for how many times as many it is.
+/// Multiplies the size of a write, under the fault that lets late callers share the write.
 const SHARED_LATE: u64 = 16;
 
 impl SequenceActor {
     /// Sends the next write, for all who wait now.
     pub(crate) fn advance_strict(&mut self, context: &mut Context<Self>) {
         for done in self.loading.drain(..) {
-            // There is nothing to load. Whoever waits no longer does not need to know.
+            // There is nothing to load. A caller who waits no longer needs no answer.
             let _gone = done.send(());
         }
         let next = match self.next_apart() {
@@ -49,7 +51,7 @@ impl SequenceActor {
         self.reserve(request, context);
     }
 
-    /// What a group asks of the store: just as many numbers as its callers.
+    /// Returns what a group asks of the store: exactly as many numbers as its callers want.
     pub(crate) fn want_of(&self, group: &[Waiter]) -> Want {
         let mut count = waited_for(group);
         if faults::is(Fault::StrictSharesLate) {
@@ -59,15 +61,17 @@ impl SequenceActor {
         Want::Strict { count, demand }
     }
 
-    /// The numbers of a group have arrived.
+    /// Serves a group with the numbers that have arrived.
     pub(crate) fn serve_group(&mut self, block: Unpublished, mut group: Vec<Waiter>) {
-        // Of a former owner's group nobody is answered: its callers ask again.
+        // If this actor is a former owner, no caller of its group is answered, and all of them ask
+        // again.
         let Some(reserved) = self.issuer.publish(block) else {
             return;
         };
         self.issuer.note_added(&reserved);
         if self.is_outdated(reserved.block) {
-            // A floor was raised, and its caller told so, while they were on their way.
+            // A floor was raised while the numbers were on their way, and the caller who raised it
+            // has the answer already.
             self.count_advanced(reserved.block.count());
             self.queue.put_back(group);
             self.enforce();
@@ -82,12 +86,12 @@ impl SequenceActor {
         self.queue.put_back(dealt.left_over);
     }
 
-    /// Nothing was written for a group.
+    /// Handles a failed write for a group.
     pub(crate) fn fail_group(&mut self, error: &StoreError, group: Vec<Waiter>) {
         let StoreError::Exhausted { left } = error else {
             let told = self.caller_error(error);
             for waiter in group {
-                // Whoever gave up does not need to know.
+                // A caller who gave up needs no answer.
                 let _gone = waiter.answer.send(Err(told.clone()));
             }
             return;
@@ -98,14 +102,14 @@ impl SequenceActor {
                 name: self.issuer.key.sequence.clone(),
                 left,
             };
-            // Whoever gave up does not need to know.
+            // A caller who gave up needs no answer.
             let _gone = waiter.answer.send(Err(refusal));
         }
         self.queue.put_back(fitting);
     }
 
-    /// Ranges of their own have arrived for callers. Those of callers who have gone are lost, because
-    /// all who could use them came later.
+    /// Gives callers the ranges that have arrived for them. The ranges of callers who have gone are
+    /// abandoned, because all callers who could use them came later.
     pub(crate) fn hand_over_strict(&mut self, block: Unpublished, group: Vec<DedicatedRequest>) {
         let Some(reserved) = self.issuer.publish(block) else {
             return;
@@ -113,7 +117,7 @@ impl SequenceActor {
         self.issuer.note_added(&reserved);
         if self.is_outdated(reserved.block) {
             self.count_advanced(reserved.block.count());
-            // They get others, or are told that the sequence is retired.
+            // These callers get other ranges, or the answer that the sequence is retired.
             self.apart.put_back(group);
             self.enforce();
             return;
@@ -136,13 +140,15 @@ impl SequenceActor {
         }
     }
 
-    /// The sequence has another order than was known here: whoever waits is served in that one.
+    /// Learns that the sequence has another order than memory knew. The waiters are then served in
+    /// that order.
     pub(crate) fn learn_order(&mut self, known: Resolved, rate: Option<f64>) {
         self.issuer.note_known(known, rate);
         self.enforce();
     }
 
-    /// What was asked of the store has to be asked in another way: its callers wait on, in front.
+    /// Puts callers back to the front of their queue, because the store must be asked in another
+    /// way.
     pub(crate) fn resume_waiting(&mut self, purpose: Option<PendingWork>) {
         match purpose {
             Some(PendingWork::Group(group)) => self.queue.put_back(group),
@@ -164,16 +170,16 @@ fn waited_for(group: &[Waiter]) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// How the numbers of one write were dealt out.
+/// The result of sharing out the numbers of one write.
 struct Dealt {
     n_issued: u64,
     /// Numbers of callers that had gone.
     n_unwanted: u64,
-    /// Callers for whom the write was not.
+    /// Callers for whom the write has no numbers.
     left_over: Vec<Waiter>,
 }
 
-/// Deals the numbers in the order in which the callers came.
+/// Shares out the numbers in the order in which the callers came.
 fn share_out(block: Block, group: Vec<Waiter>) -> Dealt {
     let mut dealt = Dealt {
         n_issued: 0,
@@ -198,9 +204,10 @@ fn share_out(block: Block, group: Vec<Waiter>) -> Dealt {
     dealt
 }
 
-/// Those whom the numbers left suffice for, and the others with what they are told to be left.
+/// Separates the waiters for whom the numbers left suffice from the others. Each of the others is
+/// returned with the number that its refusal reports as left.
 ///
-/// Nothing is kept for callers that have gone: nothing was written for them yet.
+/// Nothing is kept for callers that have gone, because nothing was written for them yet.
 fn fitting(group: Vec<Waiter>, mut left: u64) -> (Vec<Waiter>, Vec<(Waiter, u64)>) {
     let mut kept = Vec::new();
     let mut refused = Vec::new();

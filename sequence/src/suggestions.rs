@@ -1,4 +1,4 @@
-//! Which names a caller may have meant who gave one that does not exist.
+//! Suggests names to a caller who used a name that does not exist.
 
 use std::time::{Duration, Instant};
 
@@ -6,15 +6,15 @@ use odometer_core::name::SequenceName;
 
 use crate::directory::Directory;
 
-/// Names that are suggested at most.
+/// Bounds how many names are suggested.
 const MAX: usize = 3;
 
-/// How long a refusal waits for its suggestion.
+/// Bounds how long a refusal waits for its suggestions.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Directory {
-    /// Names of live sequences that are much like `name`, the nearest first; none where the
-    /// database does not answer at once, or when this was asked often in the last second.
+    /// Returns names of live sequences that are similar to `name`, the nearest first. Returns none
+    /// if the database does not answer in time, or if many searches were made in the last second.
     pub async fn near(&self, name: &SequenceName) -> Vec<String> {
         if !self.shared.searches.take(Instant::now()) {
             return Vec::new();
@@ -34,10 +34,10 @@ fn nearest(wanted: &str, names: Vec<String>) -> Vec<String> {
     ranked.into_iter().map(|(_, name)| name).collect()
 }
 
-/// How far apart two names are; `None` where nobody would take one for the other.
+/// Returns how far apart two names are; `None` if they are equal, or too different to be confused.
 ///
-/// What differs in case or punctuation only is nearest; else it counts the characters that were
-/// left out, put in, exchanged, or swapped with their neighbour.
+/// Names that differ only in case or punctuation have distance 0. Otherwise the distance counts the
+/// characters that were left out, added, replaced, or swapped with a neighbour.
 fn distance(wanted: &str, name: &str) -> Option<usize> {
     if wanted == name {
         return None;
@@ -51,7 +51,7 @@ fn distance(wanted: &str, name: &str) -> Option<usize> {
         return None;
     }
     let edits = strsim::osa_distance(&wanted, &name);
-    // Of a name of two characters one is too much to be wrong.
+    // In a name of two characters, one wrong character is too many.
     (edits <= most && edits < wanted.len().min(name.len()).div_ceil(2).max(1)).then_some(edits)
 }
 

@@ -1,5 +1,5 @@
-//! One look a second at the names in use: rates, prefetches that no caller
-//! triggered, parking; and now and then one at all names.
+//! Looks at the names in use once a second: samples rates, starts prefetches that no caller
+//! triggered, and parks. Less often, looks at all names.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -21,13 +21,13 @@ use crate::{
 };
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Between two looks at all names, at most; parked ones change only by these.
+/// Bounds the time between two looks at all names. Only these looks change parked names.
 const WHOLE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Names that are looked at before the actors get a turn.
+/// Bounds how many names are looked at before the actors may run.
 const LOOKED_AT_ONCE: usize = 1000;
 
-/// Runs until the directory is gone.
+/// Runs the sweep until the directory is gone.
 pub(crate) async fn run(shared: Weak<Shared>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -51,7 +51,7 @@ pub(crate) async fn run(shared: Weak<Shared>) {
     }
 }
 
-/// Names with an actor: sample, prefetch, park.
+/// Looks at the names with an actor: samples, prefetches, parks.
 fn look_at_active(shared: &Arc<Shared>, now: Instant) {
     let active = std::mem::take(&mut *shared.active.lock());
     let mut still_active = Vec::with_capacity(active.len());
@@ -61,7 +61,7 @@ fn look_at_active(shared: &Arc<Shared>, now: Instant) {
             shared.histories.begin(&issuer, sampled);
         }
         if !matches!(&*issuer.actor.lock(), ActorLink::Live(address) if address.connected()) {
-            // Whoever starts an actor for it again enters it again.
+            // The code that starts an actor for this issuer enters the issuer again.
             issuer.is_active.store(false, Ordering::Release);
             if matches!(&*issuer.actor.lock(), ActorLink::Live(address) if address.connected()) {
                 shared.enter_active(&issuer);
@@ -80,12 +80,13 @@ fn look_at_active(shared: &Arc<Shared>, now: Instant) {
     shared.histories.note(now);
 }
 
-/// All names: those in use without an actor get one, those long idle are unloaded.
+/// Looks at all names: starts an actor if a parked name needs a prefetch, and unloads names that
+/// were idle for long.
 async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
     shared.forget_index(now);
     for (n_seen, issuer) in shared.all_issuers().into_iter().enumerate() {
         if n_seen % LOOKED_AT_ONCE == 0 {
-            // The actors live on this thread too.
+            // The actors run on this thread, too.
             tokio::task::yield_now().await;
         }
         let is_parked = matches!(&*issuer.actor.lock(), ActorLink::Parked);
@@ -98,7 +99,7 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
         let idle_for = issuer.idle_for(now);
         let is_head = issuer.periods().is_some_and(|periods| !periods.is_empty());
         let is_stranger = !is_head && !issuer.is_known() && idle_for >= INTERVAL;
-        // Of a period that is over nothing more is expected.
+        // After the end of a period, no more calls for it are expected.
         let unload_after = if issuer.is_over() {
             shared.settings.park_after
         } else {
@@ -106,7 +107,7 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
         };
         shared.fetch_next_period(&issuer, now);
         if issuer.is_ahead() || is_head {
-            // It waits for its period, or leads to such as are in use.
+            // The issuer waits for its period to begin, or leads to issuers that are in use.
         } else if idle_for >= unload_after || is_stranger {
             shared.tell(&issuer, Command::Unload);
         } else if is_used && issuer.wants_prefetch() {
@@ -116,8 +117,8 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
 }
 
 impl Shared {
-    /// Has the first block of the period after this one in memory before it begins, where this one
-    /// is in use: at a time within the last `hold` of it that differs from name to name.
+    /// Loads the first block of the next period before that period begins, if this period is in
+    /// use. The time is within the last `hold` of this period, and differs from name to name.
     fn fetch_next_period(self: &Arc<Self>, issuer: &Arc<Issuer>, now: Instant) {
         let Some(span) = issuer.span else {
             return;
@@ -140,19 +141,21 @@ impl Shared {
         let Some(next) = periods.next(span.until_ms) else {
             return;
         };
-        // Where memory is full it is fetched when somebody asks.
+        // If memory is full, the block is reserved when a caller asks for it.
         if let Ok(next) = self.member(&head, &periods, next)
             && !next.is_known()
         {
-            // Nobody waits for it.
+            // No caller waits for this.
             let (done, _waiting) = oneshot::channel();
             self.tell(&next, Command::Load { done });
         }
     }
 }
 
-/// Which part of `hold` before its end a period's successor is fetched: so that the names of a
-/// zone do not all come at once, and none in the last moment.
+/// Returns which part of `hold` before the end of a period the next period is loaded: 0.25 to 1.
+///
+/// So the names of one time zone are not all loaded at the same time, and none is loaded at the
+/// last moment.
 fn share_of(name: &SequenceName) -> f64 {
     let mut hasher = DefaultHasher::new();
     name.as_str().hash(&mut hasher);

@@ -1,7 +1,8 @@
-//! Before calls are sent to this replica, the names used most recently get their numbers.
+//! Loads numbers for the names used most recently, before calls are sent to this replica.
 //!
-//! So that a restart does not meet a database that is slow or away with empty hands. Only names
-//! with a rate are loaded: for a rare one a reserve would be nothing but a gap at the next crash.
+//! So a restarted replica has numbers even if the database is slow or away. Of the block sequences,
+//! only names with a rate are loaded. For a name that is rarely used, a block would only become a
+//! gap at the next crash.
 
 use std::{
     sync::{Arc, Weak, atomic::Ordering},
@@ -19,15 +20,15 @@ use tokio::{sync::oneshot, time::timeout};
 
 use crate::{command::Command, issuer::Issuer, shared::Shared};
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::sequence::loading";
 
-/// Names that are loaded, at most.
+/// Bounds how many counters are loaded.
 const N_LOADED: usize = 100;
-/// How long readiness waits for them; they go on loading afterwards.
+/// Bounds how long readiness waits for the names. Loading goes on after that.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs until the names are loaded, or the directory is gone.
+/// Loads the names. Returns when they are loaded, or when the directory is gone.
 pub(crate) async fn run(shared: Weak<Shared>) {
     let Some(store) = shared.upgrade().map(|shared| Arc::clone(&shared.store)) else {
         return;
@@ -78,12 +79,12 @@ async fn load_one(shared: &Arc<Shared>, key: CounterKey) {
     };
     let (done, waiting) = oneshot::channel();
     shared.tell(&issuer, Command::Load { done });
-    // Dropped where the actor died or a drain began: a caller loads it then, if one comes.
+    // The sender is dropped if the actor died or a drain began. Then a later caller loads the name.
     let _gone = waiting.await;
 }
 
-/// The issuer of a counter; none where its calendar period is not the present one. More names than
-/// may be in memory are left to their callers, and so are those of which the store says nothing.
+/// Returns the issuer of a counter; `None` if its calendar period is not the present one. Also
+/// `None` if memory is full or the store gives no answer: callers load these names later.
 async fn issuer(shared: &Arc<Shared>, key: CounterKey) -> Option<Arc<Issuer>> {
     let head = shared.issuer(&key.sequence).ok()?;
     if key.period.is_none() {

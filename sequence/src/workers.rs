@@ -1,6 +1,6 @@
-//! Worker ids for other programs, which have a snowflake library of their own.
+//! Leases worker ids to other programs, which have a snowflake library of their own.
 //!
-//! They live in the default store, in pools of their own: no sequence takes ids of them.
+//! These worker ids live in the default store, in pools of their own. No sequence uses their ids.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -20,20 +20,20 @@ pub use odometer_store::{LONGEST_TTL, LeaseRow, MAX_BITS, MAX_LISTED};
 #[derive(Clone, Debug)]
 pub struct WorkerWanted {
     pub pool: SequenceName,
-    /// Width of the ids: 1 to [`MAX_BITS`].
+    /// Width of the worker ids in bits: 1 to [`MAX_BITS`].
     pub bits: u32,
     /// How far ahead time is reserved, and how long the lease lasts; at most [`LONGEST_TTL`].
     pub ttl: Duration,
-    /// The same over restarts of the program.
+    /// The name of the program, which is the same after a restart of the program.
     pub holder: Arc<str>,
 }
 
-/// A worker id as its holder shows it.
+/// A worker id, with the proof that the caller holds it.
 #[derive(Clone, Debug)]
 pub struct LeaseProof<'a> {
     pub pool: SequenceName,
     pub worker: u32,
-    /// Secret.
+    /// The secret that proves the lease.
     pub token: &'a str,
 }
 
@@ -42,9 +42,9 @@ pub struct LeaseProof<'a> {
 pub struct WorkerHeld {
     pub pool: SequenceName,
     pub worker: u32,
-    /// Secret.
+    /// The secret that proves the lease.
     pub token: String,
-    /// Only times in [`from_ms`, `until_ms`) may be stamped, Unix ms.
+    /// Ids may only have times in [`from_ms`, `until_ms`), in Unix milliseconds.
     pub from_ms: i64,
     pub until_ms: i64,
     pub ttl: Duration,
@@ -113,7 +113,8 @@ impl From<LeaseError> for WorkerError {
         match error {
             LeaseError::NoneFree { workers } => Self::NoneFree { workers },
             LeaseError::NoneUsable { from_ms } => Self::NoneUsable { from_ms },
-            // Only one that is asked for by its number is refused so, and nobody does here.
+            // Only a request for one particular worker id gets this error, and no such request is
+            // made here.
             LeaseError::Held { .. } => Self::NoneFree { workers: 1 },
             LeaseError::Lost => Self::Lost,
             LeaseError::OtherWidth { bits } => Self::OtherWidth { bits },
@@ -134,11 +135,12 @@ impl From<LeaseError> for WorkerError {
 }
 
 impl Directory {
-    /// Leases a worker id for another program. Cancelled, it leaves nothing behind: an id that comes
+    /// Leases a worker id to another program. If the call is cancelled, a worker id that comes
     /// later is given back.
     ///
     /// # Errors
-    /// No id was given; with `MayHaveHappened` one may have been, which is taken back soon.
+    /// No worker id was given. With `MayHaveHappened` one may have been leased, and is taken back
+    /// soon.
     pub async fn lease_worker(&self, wanted: WorkerWanted) -> Result<WorkerHeld, WorkerError> {
         self.serves_workers()?;
         let pool = wanted.pool;
@@ -154,10 +156,10 @@ impl Directory {
         Ok(WorkerHeld::of(pool, &lease))
     }
 
-    /// Renews one, for as long as before where no `ttl` is given.
+    /// Renews a lease. Without `ttl`, the lease lasts as long as before.
     ///
     /// # Errors
-    /// It stands as it stood, but with `MayHaveHappened`.
+    /// The lease is unchanged. With `MayHaveHappened` it may have been renewed.
     pub async fn renew_worker(
         &self,
         shown: &LeaseProof<'_>,
@@ -168,10 +170,10 @@ impl Directory {
         Ok(WorkerHeld::of(shown.pool.clone(), &lease))
     }
 
-    /// Takes one back, whose holder has stamped nothing at or after `unused_from_ms`.
+    /// Takes back a worker id. Its holder has issued no id with the time `unused_from_ms` or later.
     ///
     /// # Errors
-    /// It stands as it stood, but with `MayHaveHappened`.
+    /// The lease is unchanged. With `MayHaveHappened` it may have ended.
     pub async fn give_back_worker(
         &self,
         shown: &LeaseProof<'_>,
@@ -182,7 +184,8 @@ impl Directory {
         Ok(store.give_back_lease(&key, unused_from_ms).await?)
     }
 
-    /// The worker ids of a pool behind `after` that were ever leased, at most `limit`.
+    /// Returns the worker ids of a pool that were ever leased and are above `after`, at most
+    /// `limit`.
     ///
     /// # Errors
     /// The store did not answer.

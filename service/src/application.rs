@@ -1,7 +1,8 @@
 //! The composition root: what starts in which order, and stops in which.
 //!
-//! Everything the layers need is handed to them here. Stopping is the reverse of starting, under
-//! one deadline: not ready, wait, no more requests, blocks given back, connections closed.
+//! This module hands each layer everything that the layer needs. Stopping is the reverse of
+//! starting, under one deadline. The service reports that it is not ready, waits, stops taking
+//! requests, returns its blocks, and closes its connections.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -29,23 +30,26 @@ use crate::config::{Config, Secret, StoreConfig};
 use crate::http::edge::make_room;
 use crate::http::{self, HttpSettings, Untold};
 
-/// Bytes of replies that the kernel keeps of each connection.
+/// Bytes of replies that the kernel keeps for each connection.
 const SEND_BUFFER: u32 = 64 * 1024;
 
-/// Connections to a database that are no part of its pool: those that watch, listen and probe.
+/// Connections to a database outside its pool: for watching, listening and probing.
 const CONNECTIONS_BESIDE_POOL: usize = 8;
 
-/// Of a longer host name, what is above this is left out where worker ids are leased.
+/// The most characters of the host name in a replica's name, by which worker ids are leased. A
+/// longer host name is cut.
 const HOST_LENGTH: usize = 100;
 
 /// How often recorded durations are moved into their buckets.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(5);
 
-/// How long a schema that does not fit is waited for: somebody may be migrating it.
+/// How long the start waits for a schema that does not fit, because somebody may be migrating it.
 const SCHEMA_WAIT: Duration = Duration::from_secs(60);
 
-/// How long a stopping server goes on at least: in this time connections in use are told to close
-/// with a reply, where a cold stop would cut them between two requests.
+/// The shortest time for which a stopping server keeps answering.
+///
+/// In this time, replies tell the connections in use to close. An immediate stop would cut these
+/// connections between two requests.
 const LINGER: Duration = Duration::from_millis(250);
 
 /// The running service.
@@ -60,7 +64,7 @@ pub struct Application {
     upkeep: JoinHandle<()>,
 }
 
-/// What ended the serving.
+/// The reason why the service stopped serving.
 enum ServingEnd {
     Signal(&'static str),
     Fatal(StartError),
@@ -68,12 +72,14 @@ enum ServingEnd {
 }
 
 impl Application {
-    /// Starts store, sequences and HTTP, in this order; the store may still be away afterwards.
+    /// Starts store, sequences and HTTP, in this order. The databases may still be unreachable
+    /// afterwards.
     ///
-    /// Needs an actix system, whose end it does not outlive.
+    /// Needs an actix system. The service ends when that system ends.
     ///
     /// # Errors
-    /// What waiting does not mend, before anything listens.
+    /// Waiting would not help: the configuration cannot be used, another process holds the SQLite
+    /// file, the address cannot be listened on, or HTTP cannot be served.
     pub async fn start(config: &Config) -> Result<Self, CommandFailure> {
         let metrics = Arc::new(Metrics::with_sequence_labels(
             config.metrics.sequence_labels,
@@ -119,16 +125,18 @@ impl Application {
         })
     }
 
-    /// Where it listens: the port that was picked, if any was to be.
+    /// Returns the address that the service listens on. If port 0 was configured, the address has
+    /// the port that was picked.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until the first of `signals`, then stops in order; a second one ends at once.
+    /// Serves until the first of `signals`, then stops in order. A second signal ends the service
+    /// at once.
     ///
     /// # Errors
-    /// The store turned out to be unusable, or stopping took longer than `shutdown.deadline`, or
-    /// was cut short.
+    /// The store turned out to be unusable, the HTTP server ended by itself, stopping took longer
+    /// than `shutdown.deadline`, or a second signal cut the stop short.
     pub async fn run(self, mut signals: Receiver<&'static str>) -> Result<(), CommandFailure> {
         let handle = self.server.handle();
         let mut server = rt::spawn(self.server);
@@ -172,7 +180,7 @@ impl Application {
     }
 }
 
-/// The steps of a stop, each under what is left of one deadline.
+/// The steps of a stop. Each step may take what is left of one deadline.
 struct Stopping<'a> {
     ready_wait: Duration,
     until: Instant,
@@ -190,7 +198,8 @@ impl Stopping<'_> {
         self.server.stop(true).await;
         self.untold.tell();
         tracing::info!("Giving back what was not issued");
-        // A fifth of what is left is for the last rows and the connections.
+        // A fifth of the time that is left is kept for the last journal rows and for closing the
+        // connections.
         let left = self.until.saturating_duration_since(Instant::now());
         let drained = self.directory.drain(left.mul_f64(0.8)).await;
         tracing::info!(
@@ -204,16 +213,17 @@ impl Stopping<'_> {
     }
 }
 
-/// A listener with a backlog of its own; needs a tokio runtime.
+/// Opens a listener with its own backlog. Needs a tokio runtime.
 fn bind(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // A port whose old connections linger can be listened on again at once.
+    // With this option, a port can be listened on again at once, even if old connections linger on
+    // it.
     socket.set_reuseaddr(true)?;
-    // Connections have it from the listener, and none may keep more in the kernel for a caller who
-    // does not read.
+    // Connections inherit this size from the listener. It limits what the kernel keeps for a caller
+    // who does not read.
     socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.bind(address)?;
     socket.listen(backlog)?.into_std()
@@ -233,7 +243,8 @@ fn announce(config: &Config, address: SocketAddr) {
     if let Some(warning) = config.short_token() {
         tracing::warn!("{warning}");
     }
-    // With this target it is logged at any level: whoever chose port 0 has to learn the address.
+    // Lines with this target are logged at any level. An operator who chose port 0 has to learn the
+    // address.
     tracing::info!(
         target: odometer_process::log::ALWAYS,
         version = env!("CARGO_PKG_VERSION"),
@@ -250,7 +261,7 @@ async fn keep_up(exposition: Exposition) {
     }
 }
 
-/// What the stores are run by, of a configuration.
+/// Returns the settings of the stores from a configuration.
 pub fn stores_settings(config: &Config) -> StoresSettings {
     let store = |store: &StoreConfig| StoreSettings {
         name: store.name.clone(),
@@ -286,7 +297,7 @@ pub fn stores_settings(config: &Config) -> StoresSettings {
     }
 }
 
-/// How much is let in of what may be `limit` at most.
+/// Returns the bound `limit`, or the highest `u16` if a test took the bounds out.
 fn bound<T: From<u16>>(limit: T) -> T {
     match faults::is(Fault::NoBounds) {
         true => T::from(u16::MAX),
@@ -298,7 +309,7 @@ fn exposed(urls: &[Secret]) -> Vec<String> {
     urls.iter().map(|url| url.expose().to_owned()).collect()
 }
 
-/// What the sequences are run by, of a configuration.
+/// Returns the settings of the sequences from a configuration.
 pub fn sequence_settings(config: &Config) -> SequenceSettings {
     SequenceSettings {
         templates: config.templates.clone(),
@@ -316,13 +327,14 @@ pub fn sequence_settings(config: &Config) -> SequenceSettings {
     }
 }
 
-/// What a replica is called that listens there: another one than those of other machines and other
-/// addresses, and the same after a restart.
+/// Returns the name of the replica that listens on `address`.
+///
+/// The name differs between machines and between ports, and it is the same after a restart.
 fn replica_name(address: SocketAddr) -> String {
     format!("{}:{}", host::name(HOST_LENGTH), address.port())
 }
 
-/// How many connections of callers there is room for, beside those to the databases.
+/// Returns how many connections of callers can be open, next to the connections to the databases.
 fn room(config: &Config) -> io::Result<usize> {
     let stores = config.stores.0.iter();
     let n_servers: usize = stores
@@ -361,7 +373,7 @@ fn http_settings(config: &Config, connections: usize) -> HttpSettings {
         body_limit: config.limits.body,
         in_flight: bound(config.limits.in_flight),
         workers: config.http.workers,
-        // The other half is for giving blocks back.
+        // The other half of the time is for returning blocks.
         shutdown_timeout: stopping / 2,
         hosts: config.http.hosts.clone(),
         loopback: config.listen.ip().is_loopback(),

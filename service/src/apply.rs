@@ -1,7 +1,9 @@
-//! `odometer apply`: makes the definitions of a file so, like `PUT`, and tells what was changed.
+//! Carries out `odometer apply`: gives sequences the definitions of a file, as `PUT` does, and
+//! prints what was changed.
 //!
-//! All are checked before the first is changed, so that one that is refused leaves all as they
-//! are. Each is changed only if it is still what was checked.
+//! All definitions are checked before the first sequence is changed. So one refused definition
+//! leaves all sequences as they are. Each sequence is changed only if it is still as it was when it
+//! was checked.
 
 use std::path::Path;
 
@@ -23,7 +25,7 @@ use crate::command_failure::CommandFailure;
 use crate::config::Config;
 use crate::config::definitions::{self, WantedDefinition};
 
-/// What became, or would become, of the definitions of a file.
+/// How many definitions of a file were, or would be, created, changed, left unchanged, or refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     n_created: usize,
@@ -52,16 +54,17 @@ impl Counts {
     }
 }
 
-/// How `apply` does its work.
+/// The options of `apply`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct How {
-    /// Nothing is changed.
+    /// Whether to change nothing.
     pub dry_run: bool,
-    /// Only what is refused is told, and the sum.
+    /// Whether to print only the refusals and the sum.
     pub quiet: bool,
 }
 
-/// Says how far a long file is, in the log: each twentieth of it, but not each few.
+/// Logs how far the work on a long file is, after each twentieth of the file, but at most once in
+/// [`Progress::FEW`] definitions.
 struct Progress {
     what: &'static str,
     n_done: usize,
@@ -71,7 +74,7 @@ struct Progress {
 
 impl Progress {
     const PARTS: usize = 20;
-    /// Fewer are done at once.
+    /// The fewest definitions between two lines of the log. Fewer definitions take almost no time.
     const FEW: usize = 100;
 
     fn new(what: &'static str, n_all: usize, how: How) -> Self {
@@ -97,8 +100,8 @@ impl Progress {
     }
 }
 
-/// Makes the definitions of `file` so, or only says what that would change; `tell` gets each line
-/// of what is found and done.
+/// Gives sequences the definitions of `file`, or only says what that would change. `tell` gets each
+/// line of the output.
 ///
 /// # Errors
 /// The file or the database cannot be used, or a definition is refused.
@@ -116,7 +119,7 @@ pub async fn apply(
     outcome
 }
 
-/// A SQLite file has one process, and this is another one than the one that serves.
+/// Adds a hint if another process holds the SQLite file: that process takes definitions over HTTP.
 fn not_opened(error: StartError) -> CommandFailure {
     match error {
         StartError::Held(sentence) => StartError::Held(format!(
@@ -172,7 +175,7 @@ async fn apply_to(
     Ok(())
 }
 
-/// What each definition would come to, if those before it were made so.
+/// Returns the outcome that each definition would have if the definitions before it were applied.
 async fn plan(
     store: &CommandStores,
     config: &Config,
@@ -193,7 +196,7 @@ async fn plan(
     Ok(planned)
 }
 
-/// Changes what is not so yet, one after the other; the first that fails ends it.
+/// Makes the changes that are needed, one after the other, and ends at the first failure.
 async fn carry_out(
     store: &CommandStores,
     config: &Config,
@@ -220,7 +223,8 @@ async fn carry_out(
                 Some(before) => Condition::Version(before.version),
                 None => Condition::MustNotExist,
             },
-            // Nothing of a file is carried out that has one of these.
+            // A file with a refused definition is not carried out, unless a test took that check
+            // out.
             Err(_) => Condition::None,
         };
         let act = define(config, wanted, false);
@@ -271,7 +275,7 @@ fn refusal(wanted: &WantedDefinition, error: &StoreError) -> String {
         error,
         StoreError::Definition(DefinitionError::FormatsUnknown)
     ) {
-        // In a file it would confirm what comes after the next recovery as well.
+        // A confirmation in a file would also hold after the next recovery.
         format!(
             "`format` may print ids again: the database was recovered after the sequence was last \
              changed, and has forgotten any formats that were set since the restored state. No \
@@ -284,7 +288,7 @@ fn refusal(wanted: &WantedDefinition, error: &StoreError) -> String {
     format!("! {name}: {sentence}")
 }
 
-/// What is told of a sequence that can be as it is wanted.
+/// Prints the outcome for one sequence whose definition is accepted.
 fn lines(
     wanted: &WantedDefinition,
     altered: &Altered,
@@ -333,7 +337,8 @@ fn fields(snapshot: &Snapshot) -> Map<String, Value> {
     fields_of(&snapshot.definition)
 }
 
-/// The fields of a definition, those of a block with their path.
+/// Returns the fields of a definition. A field of `block` is named by its path, such as
+/// `block.min`.
 fn fields_of(definition: &Definition) -> Map<String, Value> {
     let mut flat = Map::new();
     if let Ok(Value::Object(fields)) = serde_json::to_value(definition) {
@@ -349,7 +354,7 @@ fn fields_of(definition: &Definition) -> Map<String, Value> {
             }
         }
     }
-    // Left out of a definition that has none.
+    // A definition without a layout leaves the field out.
     flat.entry("layout").or_insert(Value::Null);
     flat
 }

@@ -1,4 +1,5 @@
-//! `odometer check --name`: what a sequence of a name would be created from, without a database.
+//! `odometer check --name`: shows what a sequence of a name would be created from, without a
+//! database.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +19,10 @@ struct Definitions<'a> {
     sequences: BTreeMap<&'a str, &'a Definition>,
 }
 
-/// Says what a name never seen gets, as a file of definitions with comments.
+/// Shows what a name that was never used gets, as a file of definitions with comments.
 ///
 /// # Errors
-/// `name` is none.
+/// `name` is not the name of a sequence, or its definition cannot be shown as TOML.
 pub fn check_name(config: &Config, name: &str) -> Result<Vec<String>, CommandFailure> {
     let name = SequenceName::parse(name)
         .map_err(|error| CommandFailure::configuration(format!("--name: {error}")))?;

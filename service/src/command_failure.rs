@@ -1,11 +1,11 @@
-//! Why a command failed, and the exit code that says so.
+//! The failure of a command, and the exit code that reports it.
 
 use odometer_store::StartError;
 use thiserror::Error;
 
 use crate::config::ConfigError;
 
-/// Why a command ended without having done what it should, in one line, and with which exit code.
+/// The failure of a command: one line that says why, and an exit code.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{sentence}")]
 pub struct CommandFailure {
@@ -14,13 +14,13 @@ pub struct CommandFailure {
 }
 
 impl CommandFailure {
-    /// An operator has to change something.
+    /// The exit code if an operator has to change something.
     pub const CONFIGURATION: u8 = 78;
-    /// Another process holds the SQLite file.
+    /// The exit code if another process holds the SQLite file.
     const HELD: u8 = 75;
     const OTHER: u8 = 1;
 
-    /// What has no exit code of its own.
+    /// Returns a failure that has no exit code of its own.
     pub fn other(sentence: impl Into<String>) -> Self {
         Self {
             exit_code: Self::OTHER,
@@ -28,7 +28,7 @@ impl CommandFailure {
         }
     }
 
-    /// A configuration that cannot be used.
+    /// Returns a failure because of a configuration that cannot be used.
     pub fn configuration(sentence: impl Into<String>) -> Self {
         Self {
             exit_code: Self::CONFIGURATION,
@@ -36,7 +36,7 @@ impl CommandFailure {
         }
     }
 
-    /// What the process says to who started it.
+    /// Returns the exit code that the process ends with.
     pub fn exit_code(&self) -> u8 {
         self.exit_code
     }

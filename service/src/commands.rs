@@ -1,4 +1,4 @@
-//! The commands that work on the stores and end: `migrate`, `check` and `recover`.
+//! The commands that work on the stores and then end: `migrate`, `check` and `recover`.
 
 use odometer_core::duration::exact;
 use odometer_store::{Recovered, StartError};
@@ -17,11 +17,13 @@ pub async fn migrate(config: &Config) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Looks at the configuration, which is good when it got here, and at the databases; changes
-/// nothing. `tell` gets the lines of what was found.
+/// Checks the configuration and the databases, and changes nothing.
+///
+/// The configuration is good if it was loaded, so only warnings about it are left. `tell` gets the
+/// lines of the findings.
 ///
 /// # Errors
-/// What would keep `serve` from starting, or from issuing.
+/// Something would keep `serve` from starting, or from issuing numbers.
 pub async fn check(config: &Config, tell: &mut impl FnMut(String)) -> Result<(), CommandFailure> {
     tell(format!(
         "configuration: good; `odometer serve` would listen on {}",
@@ -33,12 +35,14 @@ pub async fn check(config: &Config, tell: &mut impl FnMut(String)) -> Result<(),
     Ok(())
 }
 
-/// Lets every sequence of a store, or of all, go on `skip` steps further, after a database went back
-/// to an earlier state; changes nothing where `is_dry_run`. `tell` gets the lines of what was, or
-/// would be, done.
+/// Moves every sequence of one store, or of all stores, forward by `skip` steps.
+///
+/// Operators use this after a database went back to an earlier state. A dry run changes nothing.
+/// `tell` gets the lines of what was done, or would be done.
 ///
 /// # Errors
-/// `skip` is missing or says nothing, or a database was not changed; the others are all the same.
+/// `skip` is missing or 0, there is no such store, or a database was not changed. The other
+/// databases are changed all the same.
 pub async fn recover(
     config: &Config,
     store: Option<&str>,
@@ -139,7 +143,7 @@ fn recovered_lines(recovered: &Recovered, skip: u64) -> Vec<String> {
     let wait_ms = recovered
         .leases_from_ms
         .saturating_sub(odometer_process::clock::now_ms());
-    // A time-ordered sequence may have had leases that were lost.
+    // The database may have lost leases of a time-ordered sequence, so such a sequence counts, too.
     let has_leases = recovered.n_leases > 0 || recovered.n_time_ordered > 0;
     if has_leases && wait_ms > 0 {
         lines.push(format!(

@@ -1,8 +1,8 @@
 //! The program: HTTP, the page, the configuration, the log, the commands, start and stop.
 //!
 //! This crate owns the contract with callers and operators. It knows no SQL, and its folder `http`
-//! never knows the store. `main.rs` is the command line; this library is what the command line and
-//! the tests use.
+//! never knows the store. `main.rs` is the command line. The command line and the tests use this
+//! library.
 //!
 //! Read first:
 //!

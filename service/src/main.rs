@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     let command_line = match CommandLine::try_parse() {
         Ok(command_line) => command_line,
         Err(error) => {
-            // Help that cannot be printed has no other way out.
+            // If the help cannot be printed, there is no other place to report that.
             let _ = error.print();
             let asked_for = error.exit_code() == 0;
             return if asked_for {
@@ -98,7 +98,8 @@ fn main() -> ExitCode {
             return ExitCode::from(failure.exit_code());
         }
     };
-    // What is created from here on, SQLite's files above all, is for this user alone.
+    // Only this user may use the files that are created from here on, above all the files of
+    // SQLite.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let command = command_line.command.unwrap_or(Command::Serve);
     match System::new().block_on(run(command, config)) {
@@ -156,7 +157,7 @@ async fn run(command: Command, config: Config) -> Result<(), CommandFailure> {
     outcome
 }
 
-/// Shows what a recovery would do, and asks whether it is to be done.
+/// Shows what a recovery would do, and asks whether to do it.
 async fn ask_to_recover(
     config: &Config,
     store: Option<&str>,
@@ -172,7 +173,7 @@ async fn ask_to_recover(
     commands::recover(config, store, skip, true, tell).await?;
     tell("A recovery cannot be undone. Do it? Type yes:".to_owned());
     let (sender, typed) = tokio::sync::oneshot::channel();
-    // A thread of its own, which a signal need not wait for.
+    // The thread is separate, so that a signal need not wait for the input.
     std::thread::spawn(move || {
         let mut line = String::new();
         let _read = std::io::stdin().read_line(&mut line);
@@ -186,8 +187,10 @@ async fn ask_to_recover(
     }
 }
 
-/// What ends by itself, or at the first signal, wherever it is: as the first process of a container
-/// it would else not notice one. What a statement of it has done stays, as after a kill.
+/// Runs a command until it ends or until the first signal.
+///
+/// As the first process of a container, the program would otherwise ignore signals. Changes that
+/// the command's statements made by then stay, as after a kill.
 async fn until_signal(
     command: impl Future<Output = Result<(), CommandFailure>>,
 ) -> Result<(), CommandFailure> {
@@ -201,17 +204,18 @@ async fn until_signal(
     }
 }
 
-/// What a command found out or did is its output, on standard output.
+/// Prints the findings and results of a command on standard output.
 fn print(lines: Vec<String>) {
     let mut output = std::io::stdout().lock();
     for line in lines {
-        // Who stops reading does not stop what is being done.
+        // If the reader of the output stops reading, the command still goes on.
         let _unread = writeln!(output, "{line}");
     }
 }
 
 async fn serve(config: &Config) -> Result<(), CommandFailure> {
-    // Taken before anything starts: a signal during the start stops it in order, too.
+    // Signals are received before anything starts, so a signal during the start also stops the
+    // service in order.
     let signals = received()?;
     Application::start(config).await?.run(signals).await
 }
@@ -220,7 +224,7 @@ fn received() -> Result<Receiver<&'static str>, CommandFailure> {
     signals().map_err(|error| CommandFailure::other(format!("signals cannot be received: {error}")))
 }
 
-/// SIGTERM and SIGINT, by name.
+/// Returns a channel that gets the name of each SIGTERM and SIGINT.
 fn signals() -> std::io::Result<Receiver<&'static str>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

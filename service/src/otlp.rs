@@ -1,8 +1,8 @@
-//! Spans for a collector of OpenTelemetry, over HTTP; only in a build with the feature `otlp`.
+//! Sends spans to an OpenTelemetry collector over HTTP, only in a build with the feature `otlp`.
 //!
-//! Whoever ends a span puts it into a queue with a bound and goes on. A thread of its own sends what
-//! is there; what does not fit is dropped. So a collector that is slow or away costs spans, and no
-//! call.
+//! A thread that ends a span puts the span into a bounded queue and goes on. A separate thread
+//! sends the queued spans. If the queue is full, further spans are dropped. So a collector that is
+//! slow or unreachable costs spans, but no call.
 
 use std::time::Duration;
 
@@ -16,27 +16,27 @@ use opentelemetry_sdk::{
 use tracing::Subscriber;
 use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
 
-/// Spans that wait to be sent; more are dropped.
+/// The most spans that wait to be sent. Further spans are dropped.
 const QUEUE: usize = 2048;
-/// Spans of one request to the collector.
+/// The most spans in one request to the collector.
 const BATCH: usize = 512;
-/// Between two requests, where fewer wait.
+/// The time between two requests, if less than a full batch waits.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long the collector may take for a request.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// How long what is left may take at the end.
+/// How long sending the remaining spans may take when the program ends.
 const LAST: Duration = Duration::from_secs(2);
 
-/// The way to a collector. Dropped, it sends what is left.
+/// Exports spans to one collector. When it is dropped, it sends the spans that are left.
 pub(crate) struct Export {
     provider: SdkTracerProvider,
 }
 
 impl Export {
-    /// To the collector at this URL; nothing is sent yet.
+    /// Prepares the export to the collector at the URL `endpoint`. Nothing is sent yet.
     ///
     /// # Errors
-    /// A sentence for what cannot be a way to one.
+    /// A sentence that says why spans cannot be exported.
     pub(crate) fn to(endpoint: &str) -> Result<Self, String> {
         let traces = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
         let exporter = SpanExporter::builder()
@@ -62,13 +62,13 @@ impl Export {
         let provider = SdkTracerProvider::builder()
             .with_span_processor(processor)
             .with_resource(resource)
-            // What a caller does not keep is not kept here either.
+            // If a caller does not sample its trace, the trace is not sampled here either.
             .with_sampler(Sampler::ParentBased(Box::new(Sampler::AlwaysOn)))
             .build();
         Ok(Self { provider })
     }
 
-    /// What turns the spans of calls and reservations into spans of a trace.
+    /// Returns the layer that turns the spans of calls and reservations into spans of a trace.
     pub(crate) fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -87,7 +87,7 @@ impl Export {
 
 impl Drop for Export {
     fn drop(&mut self) {
-        // Where the collector is away, there is nobody to tell.
+        // If the collector is unreachable, there is no other place to report the loss.
         let _lost = self.provider.shutdown_with_timeout(LAST);
     }
 }

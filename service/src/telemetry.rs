@@ -1,4 +1,4 @@
-//! The log, on standard error: text for a terminal, one JSON object a line otherwise.
+//! Writes the log to standard error: as text for a terminal, otherwise as one JSON object a line.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write as _};
@@ -20,10 +20,12 @@ use crate::config::{LogConfig, LogFormat};
 #[cfg(feature = "otlp")]
 use crate::otlp::Export;
 
-/// What libraries may say unless the configuration asks for more: a statement at `info` would
-/// drown the log, actix tells of its workers what we tell of the program, and of each malformed request
-/// what we tell of many. What the pool and
-/// the reader of URLs say may quote the database or the URL.
+/// The levels at which libraries may log, unless the configuration asks for more.
+///
+/// A line for each statement at `info` would drown the log. actix reports about its workers what
+/// this program reports about itself. It also logs each malformed request, of which this program
+/// logs a summary. The connection pool may quote the database, and the parser of URLs may quote the
+/// URL.
 const LIBRARIES: &str = "sqlx=warn,sqlx::postgres::notice=off,sqlx_core::pool=off,\
      sqlx_postgres::options=off,sqlx_mysql::options=off,sea_orm=warn,sea_orm_migration=warn,actix_server=warn,\
      actix_http=off";
@@ -31,24 +33,24 @@ const LIBRARIES: &str = "sqlx=warn,sqlx::postgres::notice=off,sqlx_core::pool=of
 /// The fields that come right after the message, in this order.
 const FIRST: [&str; 5] = ["sequence", "period", "error", "request_id", "trace_id"];
 
-/// The fields of a change that are JSON themselves.
+/// The fields of a change that hold JSON as text.
 const JSON: [&str; 2] = ["before", "after"];
 
-/// The names a line of JSON gives itself; a field of that name gets an underscore.
+/// The names that each line of JSON uses itself. A field with such a name gets an underscore.
 const TAKEN: [&str; 4] = ["time", "level", "message", "target"];
 
-/// What is exported until this is dropped.
+/// Keeps the export of spans going until it is dropped.
 #[must_use]
 pub struct Exporting {
     #[cfg(feature = "otlp")]
     _export: Option<Export>,
 }
 
-/// Starts logging, and logs panics as events. Spans go to the collector at `endpoint`, where the build
-/// can do that.
+/// Starts logging, and logs panics as events. If the build has the feature `otlp`, spans go to the
+/// collector at `endpoint`.
 ///
 /// # Errors
-/// A sentence for a level that is none, or when the process logs already.
+/// A sentence, if the level is not valid, spans cannot be exported, or the process already logs.
 pub fn init(log: &LogConfig, endpoint: Option<&str>) -> Result<Exporting, String> {
     let terminal = io::stderr().is_terminal();
     let json = match log.format {
@@ -71,7 +73,7 @@ pub fn init(log: &LogConfig, endpoint: Option<&str>) -> Result<Exporting, String
         let text = tracing_subscriber::fmt::layer()
             .with_writer(io::stderr)
             .with_target(false);
-        // On a terminal the library's default stays, which heeds NO_COLOR.
+        // On a terminal the library's default stays, which follows NO_COLOR.
         let text = if terminal {
             text
         } else {
@@ -84,10 +86,10 @@ pub fn init(log: &LogConfig, endpoint: Option<&str>) -> Result<Exporting, String
     Ok(exporting)
 }
 
-/// What is logged at `level`, which may be a level or a list of `target=level`.
+/// Returns the filter for `level`, which may be a level or a list of `target=level`.
 ///
 /// # Errors
-/// A sentence for a list that cannot be read.
+/// A sentence, if the list cannot be read.
 fn filter(level: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(format!("{LIBRARIES},{level},{ALWAYS}=info,{AUDIT}=info"))
         .map_err(|error| format!("the log's level {level:?}: {error}"))
@@ -104,7 +106,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     tracing::error!(location, "A thread panicked: {message}");
 }
 
-/// Writes each event as one line of JSON, with the fields of its spans.
+/// Writes each event as one line of JSON, with the fields of the event's spans.
 struct Json<W> {
     writer: W,
 }
@@ -149,12 +151,12 @@ where
             fields.read_json();
         }
         let line = fields.line(Timestamp::now(), metadata.level(), metadata.target());
-        // There is nowhere left to report a standard error that cannot be written.
+        // If standard error cannot be written to, there is no other place to report that.
         let _ = self.writer.make_writer().write_all(line.as_bytes());
     }
 }
 
-/// The fields of one event or span, in the order they were given.
+/// The fields of one event or span, in the order in which they were given.
 #[derive(Default)]
 struct LogFields {
     message: String,
@@ -162,7 +164,8 @@ struct LogFields {
 }
 
 impl LogFields {
-    /// The innermost value of a name is the one that counts.
+    /// Sets a field. A later value replaces an earlier one, so the innermost value of a name
+    /// counts.
     fn set(&mut self, name: &'static str, value: Value) {
         match self.named.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) => *known = value,
@@ -170,7 +173,7 @@ impl LogFields {
         }
     }
 
-    /// What is JSON in a text becomes JSON.
+    /// Turns the texts of the fields in [`JSON`] into JSON values, if the texts are JSON.
     fn read_json(&mut self) {
         let json = self
             .named

@@ -1,4 +1,4 @@
-//! What one database says of where a name lives, and the claims in it.
+//! Finds out what one database says about the placement of a name, and makes the claims in it.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -25,25 +25,26 @@ use crate::{
     },
 };
 
-/// Claims between two counts of all of them.
+/// The number of claims between two counts of all claims.
 const RECOUNT_EVERY: u64 = 1024;
 
-/// What became of a claim.
+/// The outcome of a claim.
 enum Claimed {
     Made,
-    /// There is a row of that name.
+    /// There is a row of this name already.
     Found(Box<CatalogEntry>),
     /// The store went back.
     Contradicted,
 }
 
 impl Database {
-    /// What is known here of where a name lives.
+    /// Returns what this database knows about the placement of a name.
     pub(crate) async fn home_of(&self, name: &SequenceName) -> Result<LocalPlacement, StoreError> {
         let guard = match self.heartbeat.guard() {
             Ok(guard) => guard,
             Err(error @ StoreError::WentBack) => {
-                // What it still has may stand; what it has not it may have lost.
+                // What the database still has may be right. What the database lacks it may have
+                // lost.
                 let found = self.several_times(name, |database| find(database, name.clone()));
                 let found = found.await?.ok_or(error)?;
                 return placement(&found, &self.identity);
@@ -67,8 +68,8 @@ impl Database {
         StoreError::WentBack
     }
 
-    /// Notes that a name is to live in the store that its definition names; what was noted, or
-    /// lives here, if that was earlier.
+    /// Notes that a name is to live in the store that its definition names. If the name was claimed
+    /// earlier, or lives here, returns that placement instead.
     pub(crate) async fn claim(
         &self,
         name: &SequenceName,
@@ -76,7 +77,7 @@ impl Database {
     ) -> Result<LocalPlacement, StoreError> {
         let guard = self.heartbeat.guard()?;
         self.admit_claim(name).await?;
-        // Done twice it finds itself.
+        // A claim that is repeated finds itself.
         let claim = self.several_times(name, |database| {
             claim(
                 database,
@@ -93,8 +94,8 @@ impl Database {
         }
     }
 
-    /// Claims are bounded as sequences are; the estimate is renewed now and then, and near the
-    /// limit each time.
+    /// Checks that one more claim may be made: claims are bounded like sequences. The estimate is
+    /// renewed once for every `RECOUNT_EVERY` claims, and near the limit for each claim.
     async fn admit_claim(&self, name: &SequenceName) -> Result<(), StoreError> {
         let limit = self.settings.max_sequences;
         let estimate = self.n_claims.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +113,7 @@ impl Database {
     }
 }
 
-/// What a name's row in a database says of where the name lives.
+/// Returns the placement of a name, as the name's row in a database says it.
 pub(crate) fn placement(
     found: &CatalogEntry,
     identity: &DatabaseIdentity,
@@ -121,7 +122,7 @@ pub(crate) fn placement(
     if found.state != ELSEWHERE {
         return Ok(LocalPlacement::Here(definition));
     }
-    // A claim has no periods that could be removed: of which installation its store was is there.
+    // A claim has no periods. So this column holds the installation of the claimed store.
     let claimed_of = &found.periods_removed_through;
     if identity
         .installation
@@ -164,7 +165,7 @@ async fn claim(
         kind: definition.kind,
         definition: definition.to_stored(),
         state: ELSEWHERE,
-        // No change, so nobody is told of it.
+        // A claim is no change, so other replicas are not told of it.
         version: 0,
         removed_through: installation.as_deref(),
     };

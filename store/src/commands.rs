@@ -1,4 +1,4 @@
-//! What the commands do with every database of every store, one after the other.
+//! Runs the commands on every database of every store, one after the other.
 
 use migration::Migrated;
 use odometer_database::{
@@ -19,12 +19,12 @@ use crate::{
     striped::assign_installation,
 };
 
-/// Brings the schemas of all databases up to this program; `tell` gets a line for each.
+/// Brings the schemas of all databases up to this program. `tell` gets a line for each database.
 ///
-/// One that cannot be reached does not keep the others from it.
+/// A database that cannot be reached does not keep the others from being migrated.
 ///
 /// # Errors
-/// Why some could not be.
+/// Why some databases could not be migrated.
 pub async fn migrate(
     settings: &StoresSettings,
     tell: &mut impl FnMut(String),
@@ -51,7 +51,7 @@ async fn migrate_store(
             Err(error) => failed.push(error.of(&database.identity.label)),
         }
     }
-    // Which numbers each has is only known when all are there.
+    // Which numbers each database has is only known when all databases are there.
     let [first, _, ..] = databases else {
         return;
     };
@@ -70,7 +70,7 @@ async fn migrate_store(
     }
 }
 
-/// What failed at several databases, as one.
+/// Joins what failed at several databases into one error.
 fn all_of(failed: Vec<StartError>) -> Result<(), StartError> {
     let mut failed = failed.into_iter();
     let Some(first) = failed.next() else {
@@ -82,13 +82,13 @@ fn all_of(failed: Vec<StartError>) -> Result<(), StartError> {
 pub(crate) async fn migrate_one(database: &DatabaseSettings) -> Result<Migrated, StartError> {
     let target = Target::parse(&database.url)?;
     let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
-    // A connection being made is too large to be carried on the stack.
+    // The future that makes a connection is too large for the stack.
     let migrated = Box::pin(schema::migrate(&target, database.bounds.statement.acquire)).await?;
     Box::pin(record_redis(database, &target)).await?;
     Ok(migrated)
 }
 
-/// Puts on record which Redis servers count for the database.
+/// Records in a database which Redis servers count for it.
 async fn record_redis(database: &DatabaseSettings, target: &Target) -> Result<(), StartError> {
     let agreement = Agreement::of(&database.redis)?;
     let (acquire, longest) = (
@@ -101,7 +101,7 @@ async fn record_redis(database: &DatabaseSettings, target: &Target) -> Result<()
     let outcome = agreement
         .record(&connection, database.bounds.definition_refresh)
         .await;
-    // Nothing was left on the connection that closing could lose.
+    // Closing loses nothing: no work is left on the connection.
     let _closed = connection.close().await;
     outcome.map_err(|error| {
         let failure = StatementFailure::from(error);
@@ -110,10 +110,10 @@ async fn record_redis(database: &DatabaseSettings, target: &Target) -> Result<()
     })
 }
 
-/// Looks at all databases and changes nothing; `tell` gets lines of what was found.
+/// Looks at all databases and changes nothing. `tell` gets the lines about what was found.
 ///
 /// # Errors
-/// Why numbers could not be issued from some of them.
+/// Why numbers could not be issued from some databases.
 pub async fn check(
     settings: &StoresSettings,
     tell: &mut impl FnMut(String),
@@ -154,7 +154,7 @@ async fn check_one(database: &DatabaseSettings) -> Result<Vec<String>, StartErro
                 Ok(DatabaseFitness::Good { .. }) => agreement.problem(&connection, identity).await,
                 Ok(_) | Err(_) => Ok(None),
             };
-            // Nothing was left on the connection that closing could lose.
+            // Closing loses nothing: no work is left on the connection.
             let _closed = connection.close().await;
             if let Ok(Some(problem)) = problem {
                 return Err(problem);
@@ -183,7 +183,7 @@ async fn check_one(database: &DatabaseSettings) -> Result<Vec<String>, StartErro
     }
 }
 
-/// What keeps a database from being used, and what keeps its Redis servers.
+/// Adds to a database's error what keeps the Redis servers of the database from being used.
 async fn and_servers(error: StartError, database: &DatabaseSettings) -> StartError {
     match Box::pin(check_servers(database)).await {
         Ok(_reached) => error,
@@ -191,9 +191,11 @@ async fn and_servers(error: StartError, database: &DatabaseSettings) -> StartErr
     }
 }
 
-/// Lets every sequence of a store, or of all, go on `n_steps` steps further; changes nothing where
-/// `is_dry_run`. Each database has an outcome of its own, with what sentences call it; `None`
-/// where there is only one.
+/// Lets every sequence of one store, or of all stores, go on `n_steps` steps further. Changes
+/// nothing if `is_dry_run`.
+///
+/// Each database has an outcome of its own, next to the name that sentences use for the database.
+/// The name is `None` if there is only one database.
 ///
 /// # Errors
 /// There is no such store.

@@ -21,14 +21,16 @@ use crate::{
     },
 };
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::catalogue";
 
 /// Inserts a definition and its counter in one transaction.
 ///
-/// Two that insert at once meet at the primary key: one gets `Duplicate` and reads.
+/// If two processes insert at once, they meet at the primary key. One of them gets `Duplicate` and
+/// reads.
 ///
-/// `above` is what the name has seen before a recovery: where it would begin below, it is not born.
+/// `above` is the high-water mark of this name that this process has seen, from before a recovery.
+/// If the sequence would begin below this mark, it is not created.
 pub(crate) async fn create(
     database: DatabaseConnection,
     name: SequenceName,
@@ -46,20 +48,20 @@ pub(crate) async fn create(
         transaction.rollback().await?;
         return Ok(Creation::TooLow);
     }
-    // Nothing of it is older than the last recovery.
+    // Nothing of the new sequence is older than the last recovery.
     let version = baseline.version();
     insert(&transaction, &name, &definition, version, stripe, baseline).await?;
     transaction.commit().await?;
     Ok(Creation::Born)
 }
 
-/// What became of a birth.
+/// The outcome of a creation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Creation {
     Born,
     /// The store went back.
     Contradicted,
-    /// It would begin below what was seen of it.
+    /// The sequence would begin below what was seen of its name.
     TooLow,
 }
 
@@ -71,7 +73,8 @@ pub(crate) async fn insert(
     stripe: Stripe,
     baseline: CreationBaseline,
 ) -> Result<(), DbErr> {
-    // That of a sequence with periods never issues, and is the one that changes are counted on.
+    // If a sequence has periods, this counter issues nothing. Changes of the sequence are counted
+    // on it.
     let counted = stripe.view(definition);
     let next_value = baseline.first(&counted);
     if definition.exhausted(next_value) && !has_periods(definition) && !counted.is_empty() {

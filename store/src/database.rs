@@ -1,4 +1,4 @@
-//! One ordinary database: PostgreSQL, MySQL, MariaDB or SQLite.
+//! Holds all that this process has of one database: PostgreSQL, MySQL, MariaDB or SQLite.
 
 use std::{
     sync::{
@@ -47,48 +47,49 @@ use crate::{
     },
 };
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::database";
 
-/// Reservations ahead of time take at most this part of the connections.
+/// Reservations ahead of need take at most one connection of so many.
 const AHEAD_PART: u32 = 2;
-/// How long the start waits for the first look at the database.
+/// The time for which the start waits for the first look at the database.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 
 pub(crate) struct Database {
     pub(crate) connection: Arc<Connection>,
     pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) journal: Journal,
-    /// This process, as the journal calls it.
+    /// The name of this process in the journal.
     pub(crate) holder: Arc<str>,
     pub(crate) identity: DatabaseIdentity,
     pub(crate) settings: StoreLimits,
     pub(crate) metrics: Arc<Metrics>,
-    /// What is counted of this database alone.
+    /// The metrics of this database alone.
     pub(crate) counted: DatabaseMetrics,
     fatal: watch::Receiver<Option<StartError>>,
-    /// What was found out beside the monitor.
+    /// A problem that was not found by the monitor and does not pass by waiting.
     refused: watch::Sender<Option<StartError>>,
-    /// Whether this replica counts strict order where the database has on record that all do; not
-    /// known before that was read.
+    /// Whether the record in the database names the Redis servers and the fallback of this replica.
+    /// `None` before the record was read.
     pub(crate) agreed: watch::Sender<Option<bool>>,
-    /// An estimate of how many sequences there are; counted exactly where it decides.
+    /// An estimate of the number of sequences. Near the limit they are counted exactly.
     pub(crate) n_sequences: AtomicU64,
-    /// The same of names that live in other stores.
+    /// An estimate of the number of claims: names that live in other stores.
     pub(crate) n_claims: AtomicU64,
-    /// What is not known of writes that got no answer.
+    /// Uncertain writes that are not settled yet.
     pub(crate) uncertain_writes: UncertainWrites,
-    /// Worker ids that were leased of late.
+    /// Leases of worker ids that are remembered until a loss of them would show.
     pub(crate) given: UnconfirmedLeases,
-    /// Rows of worker ids as this process left them.
+    /// The rows of worker ids as this process left them.
     pub(crate) known: LeaseRowCache,
-    /// Turns of reservations that nobody waits for: they leave connections to those of callers.
+    /// Permits for reservations ahead of need. They leave connections for the reservations of
+    /// callers.
     pub(crate) ahead: Semaphore,
     pub(crate) in_flight: AtomicUsize,
     pub(crate) peak_in_flight: AtomicUsize,
-    /// Which numbers of each sequence are counted here.
+    /// The numbers of each sequence that this database counts.
     pub(crate) stripe: Stripe,
-    /// Held as long as this process may write the SQLite file.
+    /// The lock of the SQLite file, held for as long as this process may write the file.
     lock: Option<FileLock>,
 }
 
@@ -183,7 +184,7 @@ impl Database {
         }))
     }
 
-    /// How many databases share its sequences, as its counters have it.
+    /// Returns how many databases share each sequence, in the type of the counter's column.
     pub(crate) fn stripe_count(&self) -> i32 {
         i32::from(self.stripe.n())
     }
@@ -201,7 +202,7 @@ impl Database {
         }
     }
 
-    /// How it is seen from outside.
+    /// Returns the database as callers see it.
     pub(crate) fn serving(&self) -> ServingDatabase {
         ServingDatabase {
             database: self.identity.label.address.to_string(),
@@ -209,10 +210,10 @@ impl Database {
         }
     }
 
-    /// Resolves when the database answers, with a schema that fits.
+    /// Resolves when the database answers with a schema that fits.
     pub(crate) async fn reached(&self) {
         let mut health = self.connection.health_changes();
-        // The sending end lives as long as the database.
+        // The wait cannot fail: the sending end lives as long as the database.
         let _up = health.wait_for(|health| *health == Health::Up).await;
     }
 
@@ -220,7 +221,7 @@ impl Database {
         self.connection.handle()
     }
 
-    /// Resolves when the database turned out to be one that waiting does not mend.
+    /// Resolves with a problem of the database that does not pass by waiting.
     pub(crate) async fn fatal(&self) -> StartError {
         let (mut fatal, mut refused) = (self.fatal.clone(), self.refused.subscribe());
         tokio::select! {
@@ -235,26 +236,26 @@ impl Database {
                 }
             }
         }
-        // The monitor ends with the store: nothing will be found any more.
+        // The monitor ends with the store, so it will find nothing more.
         std::future::pending().await
     }
 
-    /// Whether it is a SQLite file, which this process has for itself.
+    /// Returns whether the database is a SQLite file, which this process has for itself.
     pub(crate) fn is_file(&self) -> bool {
         self.lock.is_some()
     }
 
-    /// Whether this replica may count where order is strict, if that is known.
+    /// Returns whether this replica may count for strict order, if that is known.
     pub(crate) fn agrees(&self) -> Option<bool> {
         *self.agreed.borrow()
     }
 
-    /// It turned out to be one that waiting does not mend.
+    /// Notes a problem of the database that does not pass by waiting.
     pub(crate) fn refuse(&self, error: StartError) {
         self.refused.send_replace(Some(error));
     }
 
-    /// The most reservations that were under way at once since the start.
+    /// Returns the highest number of reservations that were under way at once since the start.
     pub(crate) fn peak_in_flight(&self) -> usize {
         self.peak_in_flight.load(Ordering::Relaxed)
     }
@@ -275,7 +276,7 @@ impl Database {
         self.journal.flush().await;
     }
 
-    /// Tasks alive in the database's runtime.
+    /// Returns how many tasks are alive in the database's runtime.
     pub(crate) fn n_tasks(&self) -> usize {
         self.connection.n_tasks()
     }
@@ -315,7 +316,7 @@ async fn connect(
         .map_err(|error| fitness_of(&error.into()).into())
 }
 
-/// Of the database's own: it outlives the threads that serve connections.
+/// Makes the runtime of one database. It outlives the threads that serve connections.
 fn runtime() -> Result<Runtime, StartError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(pool::n_threads())
@@ -325,14 +326,15 @@ fn runtime() -> Result<Runtime, StartError> {
         .map_err(|error| StartError::Other(error.to_string()))
 }
 
-/// A database that is there answers the very first call; one that is away is not waited for.
+/// Waits for the first look at the database, at most `FIRST_LOOK`. So the first call is answered if
+/// the database is there, and a database that is away does not hold up the start.
 async fn first_look(connection: &Connection) {
     let mut has_looked = connection.has_looked.subscribe();
     let looked = has_looked.wait_for(|looked| *looked);
     let _in_time = tokio::time::timeout(FIRST_LOOK, looked).await;
 }
 
-/// The stripe that is counted; under its fault all databases count as the first one does.
+/// Returns the stripe to count. Under the fault `NoOffset` every database counts the first stripe.
 fn stripe_of(stripe: Stripe) -> Stripe {
     if faults::is(Fault::NoOffset) {
         Stripe::new(0, stripe.n()).unwrap_or(stripe)
@@ -341,12 +343,13 @@ fn stripe_of(stripe: Stripe) -> Stripe {
     }
 }
 
-/// Connections that reservations ahead of time may take, of so many; one at least.
+/// Returns how many of `pool_max` connections reservations ahead of need may take: at least one.
 fn n_ahead(pool_max: u32) -> usize {
     usize::try_from(pool_max / AHEAD_PART).unwrap_or(1).max(1)
 }
 
-/// Starts what looks after the tables, for as long as the connection's runtime lives.
+/// Starts the tasks that look after the tables. They run for as long as the connection's runtime
+/// lives.
 fn tidy_up(
     connection: &Arc<Connection>,
     heartbeat: &Arc<Heartbeat>,

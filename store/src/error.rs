@@ -1,4 +1,4 @@
-//! What can go wrong in the store, told apart by what it means for the numbers.
+//! Says why the store did not do what it was asked for, by what this means for the numbers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use odometer_database::failure::{Cause, StatementFailure};
 
 /// Why the store did not do what it was asked for.
 ///
-/// With any of them no block exists: what may have been reserved was counted as abandoned.
+/// No block exists after any of these errors: numbers that may have been reserved count as
+/// abandoned.
 #[derive(Clone, Debug, Error)]
 pub enum StoreError {
     #[error("the database cannot be used now")]
@@ -30,7 +31,7 @@ pub enum StoreError {
     Exhausted { left: u64 },
     #[error("a block may have at most {limit} numbers")]
     TooLarge { limit: u64 },
-    /// The sequence has another order than the reservation was asked for.
+    /// The sequence has another order than the request assumed.
     #[error("the sequence has another order")]
     OtherOrder {
         known: Box<Resolved>,
@@ -39,21 +40,21 @@ pub enum StoreError {
     },
     #[error("the sequence is retired")]
     Retired,
-    /// A period has to be named, or is one of another calendar than the sequence has; what is known
-    /// is of the sequence.
+    /// The request must name a period, or names a period that does not fit the sequence's calendar.
+    /// The `Resolved` is of the sequence.
     #[error("the sequence counts in periods")]
     HasPeriods(Box<Resolved>),
-    /// A period was named in vain; what is known is of the sequence's one counter.
+    /// The request names a period, and the sequence has none. The `Resolved` is of its one counter.
     #[error("the sequence does not count in periods")]
     NoPeriods(Box<Resolved>),
     #[error("the period is removed")]
     PeriodRemoved,
-    /// Removed ones count: their tombstones stay.
+    /// Removed periods count too, because their tombstones stay.
     #[error("as many periods as allowed")]
     TooManyPeriods { limit: u64 },
     #[error("not for this kind of sequence")]
     NotForKind,
-    /// Its ids are stamped, not counted: what is known of it.
+    /// The sequence issues snowflake ids and does not count. The `Resolved` is of the sequence.
     #[error("the sequence is time-ordered")]
     TimeOrdered(Box<Resolved>),
     #[error("{0}")]
@@ -66,29 +67,30 @@ pub enum StoreError {
     FloorTooHigh { highest: i64, limit: i64 },
     #[error("{skipped} of {left} numbers left would be skipped")]
     ConfirmNeeded { skipped: u64, left: u64 },
-    /// A change that certainly was not made.
+    /// The change was certainly not made.
     #[error("the change was not made")]
     NotChanged,
-    /// A change whose outcome was not told.
+    /// The outcome of the change is not known.
     #[error("the change may have been made")]
     MayHaveChanged,
     #[error("the store holds less than was seen in it")]
     WentBack,
-    /// Never leaves the store: one of several databases has not what the others agreed on.
+    /// One of several databases lacks what the others agreed on. This error never leaves the store.
     #[error("a database is behind the others")]
     Behind,
-    /// A change needs a database that is away; the text names it.
+    /// A change needs a database that is away. The text names this database.
     #[error("{away} is away")]
     Incomplete { away: String },
-    /// Said once in the log where it was found.
+    /// The reason was logged once, where it was found.
     #[error("{0}")]
     Broken(String),
 }
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::catalogue";
 
-/// What is said of a live sequence whose counter is gone: never started anew.
+/// Returns the error for a live sequence whose counter is gone. Such a counter is never created
+/// again.
 pub(crate) fn without_counter(name: &SequenceName) -> StoreError {
     StoreError::Broken(format!(
         "sequence `{name}` has a definition and no counter: insert its row into `counter` with a \
@@ -96,7 +98,7 @@ pub(crate) fn without_counter(name: &SequenceName) -> StoreError {
     ))
 }
 
-/// An unexpected failure, said once in the log.
+/// Converts an unexpected failure. Logs it if the database refuses the statement.
 pub(crate) fn unexpected(name: &SequenceName, failure: &StatementFailure) -> StoreError {
     match failure.cause() {
         Cause::NoConnection(_)
@@ -105,12 +107,12 @@ pub(crate) fn unexpected(name: &SequenceName, failure: &StatementFailure) -> Sto
         | Cause::ReadOnly(_)
         | Cause::Broken(_)
         | Cause::Internal(_) => StoreError::Unavailable,
-        // Said where every statement passes, and not for each name.
+        // A full disk is logged where every statement passes, and not for each name.
         Cause::DiskFull(_) => StoreError::Unavailable,
         Cause::Busy | Cause::Silent | Cause::Interrupted | Cause::Contention | Cause::Duplicate => {
             StoreError::Deadline
         }
-        // It may pass, and until then nothing can be reserved.
+        // The refusal may pass. Until then nothing can be reserved.
         Cause::Denied(text) | Cause::Server(text) => {
             tracing::error!(target: TARGET, sequence = name.as_str(), error = %text, "the database refuses a statement");
             StoreError::Unavailable

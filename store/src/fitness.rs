@@ -1,4 +1,4 @@
-//! What is checked of a database before anything is issued from it.
+//! Checks a database before anything is issued from it.
 
 use migration::Installed;
 use odometer_database::{
@@ -57,7 +57,7 @@ impl Tables for MonitoredTables {
     }
 }
 
-/// Looks at schema, stamp, durability and tables; changes nothing.
+/// Looks at schema, installation id, tables and durability. Changes nothing.
 pub(crate) async fn inspect(
     database: DatabaseConnection,
     identity: DatabaseIdentity,
@@ -88,8 +88,8 @@ pub(crate) async fn inspect(
     })
 }
 
-/// What a verdict means before anything was ever issued: a database that can forget commits is
-/// refused, unless its store takes that.
+/// Returns what a verdict means before anything was issued. A database that can forget commits is
+/// refused, unless its store accepts weak durability.
 pub(crate) fn at_start(verdict: DatabaseFitness, durability: Durability) -> DatabaseFitness {
     match (verdict, durability) {
         (
@@ -105,7 +105,7 @@ pub(crate) fn at_start(verdict: DatabaseFitness, durability: Durability) -> Data
     }
 }
 
-/// Whether all that a database lacks is its stamp.
+/// Returns whether a database lacks its installation id and nothing else.
 pub(crate) async fn is_to_be_stamped(
     database: &DatabaseConnection,
     identity: &DatabaseIdentity,
@@ -118,7 +118,8 @@ pub(crate) async fn is_to_be_stamped(
     Ok(matches!(misplaced, Some(WrongInstallation::Unstamped(_))))
 }
 
-/// Of a server whose binary log has statements, where InnoDB takes no write at READ COMMITTED.
+/// Said of a server whose binary log holds statements: there InnoDB takes no write at READ
+/// COMMITTED.
 const LOGS_STATEMENTS: &str = "ODOMETER_DATABASE_URL: the server has binlog_format = STATEMENT \
                                with log_bin on, and refuses the writes of Odometer (MySQL error \
                                1665): set binlog_format = ROW or MIXED at the server";
@@ -145,10 +146,11 @@ async fn refuses_writes(database: &DatabaseConnection) -> Result<Option<String>,
     })
 }
 
-/// Whether there are tables that this user may not use.
+/// Returns whether there are tables that this user may not use.
 ///
-/// MySQL tells the constraints of a table to those who may do more than read it, and hides a table
-/// from those who may not even do that; what else is missing it says later.
+/// MySQL shows the constraints of a table only to users who may do more than read the table. It
+/// hides a table from users who may not even read it. Other missing rights are reported by MySQL
+/// later.
 async fn lacks_rights(database: &DatabaseConnection) -> Result<bool, DbErr> {
     const READ_ONLY: &str = "SELECT count(*) AS n FROM information_schema.tables t \
          WHERE t.table_schema = DATABASE() \
@@ -170,9 +172,9 @@ async fn lacks_rights(database: &DatabaseConnection) -> Result<bool, DbErr> {
     })
 }
 
-/// Whether the binary log has statements, for which transactions at READ COMMITTED are no good.
+/// Returns whether the binary log holds statements: InnoDB then takes no write at READ COMMITTED.
 ///
-/// A server that has no such setting gives no row.
+/// A server without this setting returns no row.
 async fn logs_statements(database: &DatabaseConnection) -> Result<bool, DbErr> {
     const LOGS: &str = "SELECT @@log_bin <> 0 AS logs";
     const FORMAT: &str =
@@ -185,7 +187,7 @@ async fn logs_statements(database: &DatabaseConnection) -> Result<bool, DbErr> {
     Ok(database.query_one_raw(statement).await?.is_some())
 }
 
-/// Tables that would forget their rows in a crash, or that lost their primary keys.
+/// Returns what is wrong if a table would lose its rows in a crash, or lost its primary key.
 async fn unfit_tables(database: &DatabaseConnection) -> Result<Option<String>, DbErr> {
     const TABLES: &str = "('meta', 'sequence', 'counter', 'block', 'worker_lease')";
     let (forgetful, keyed) = match database.get_database_backend() {
@@ -204,7 +206,7 @@ async fn unfit_tables(database: &DatabaseConnection) -> Result<Option<String>, D
                 "SELECT count(*) AS n FROM information_schema.tables \
                  WHERE table_schema = DATABASE() AND table_name IN {TABLES} AND engine <> 'InnoDB'"
             ),
-            // Its constraints are not told to a user that may only read.
+            // MySQL does not show the constraints to a user who may only read.
             format!(
                 "SELECT count(*) AS n FROM information_schema.statistics \
                  WHERE table_schema = DATABASE() AND table_name IN {TABLES} \
@@ -228,7 +230,7 @@ async fn unfit_tables(database: &DatabaseConnection) -> Result<Option<String>, D
     Ok(None)
 }
 
-/// Settings under which a crash of the server can forget what it has committed.
+/// Returns the settings under which a crash of the server can forget what it has committed.
 async fn weak_durability(database: &DatabaseConnection) -> Result<Option<String>, DbErr> {
     let checks: &[(&str, &str)] = match database.get_database_backend() {
         DbBackend::Postgres => &[
@@ -247,12 +249,12 @@ async fn weak_durability(database: &DatabaseConnection) -> Result<Option<String>
         ],
         DbBackend::MySql => &[
             (
-                // 3 writes as much of the log, and is MariaDB's alone.
+                // The value 3 writes as much of the log, and only MariaDB has it.
                 "SELECT @@innodb_flush_log_at_trx_commit <> 1 AND NOT \
                  (@@innodb_flush_log_at_trx_commit = 3 AND VERSION() LIKE '%MariaDB%') AS weak",
                 "innodb_flush_log_at_trx_commit is not 1",
             ),
-            // What the binary log has lost is rolled back.
+            // After a crash, the server rolls back what the binary log has lost.
             (
                 "SELECT @@log_bin <> 0 AND @@sync_binlog <> 1 AS weak",
                 "sync_binlog is not 1, with log_bin on",
@@ -279,7 +281,7 @@ async fn flag(database: &DatabaseConnection, sql: &str, column: &str) -> Result<
     let Some(row) = database.query_one_raw(statement).await? else {
         return Ok(false);
     };
-    // MySQL has no booleans: a comparison is an integer there.
+    // MySQL has no booleans: a comparison gives an integer.
     if database.get_database_backend() == DbBackend::MySql {
         Ok(row.try_get::<i64>("", column)? != 0)
     } else {

@@ -1,4 +1,4 @@
-//! How each store is, as this process knows it now, without asking anybody.
+//! Tells the state of each store as this process knows it now, without asking a server.
 
 use crate::database::Database;
 use crate::kind::{Databases, Store};
@@ -6,7 +6,7 @@ use crate::outcome::{DatabaseHealth, StoreHealth};
 use crate::stores::Stores;
 
 impl Stores {
-    /// How each of them is, in the order of the configuration.
+    /// Returns the state of each store, in the order of the configuration.
     pub fn health(&self) -> Vec<StoreHealth> {
         let named = self.all().zip(&self.names);
         named.map(|(store, name)| store.health(name)).collect()

@@ -1,9 +1,10 @@
-//! This replica's beat: a row of its own in the database, by which it knows a store that went back.
+//! Notices that a database lost commits, by a row of its own that each replica keeps there: the
+//! heartbeat.
 //!
-//! Each poll raises the row. Whatever is reserved, adopted or born on the strength of the store
-//! asks, in the same statement, that the row is there and not below what this process knows to be
-//! committed. Where it is not, the database has forgotten commits, and with them numbers that were
-//! issued: nothing is reserved for any name until `odometer recover` has run.
+//! Each poll raises the heartbeat. A statement that reserves, adopts or creates has a guard: it
+//! takes effect only if the heartbeat is there and is not below the value that this process knows
+//! to be committed. If the guard fails, the database has lost commits, and with them numbers that
+//! were issued. From then on nothing is reserved for any name, until `odometer recover` has run.
 
 use std::{
     collections::HashSet,
@@ -30,48 +31,48 @@ use sea_orm::{
 
 use crate::error::StoreError;
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::change::beat";
 
-/// Rows of processes that ended are kept for so long before they are [set aside](clear_old): far
-/// longer than a replica that is cut off from its database serves on.
+/// The time from the last heartbeat of a row until the row is [set aside](clear_old). A replica
+/// that is cut off from its database serves for a far shorter time.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
-/// And for so long afterwards, before they are deleted.
+/// The time for which a row stays set aside before it is deleted.
 const KEPT_ASIDE: Duration = Duration::from_secs(365 * 86_400);
-/// Old rows set aside, or deleted, in one step.
+/// The most old rows that one step sets aside, and the most that it deletes.
 const CLEARED_AT_ONCE: u64 = 1000;
-/// The row that belongs to no process: the latest recovery that a process has seen which refuses
-/// now, as the [beat of a row set aside](aside).
+/// The `holder` of the one row that belongs to no process. Its `beat` is the latest recovery that a
+/// refusing process has seen, stored like the value of a [row set aside](aside).
 const LAST_RECOVERY_SEEN: &str = "last recovery seen";
-/// Names that are complained of once each; from then on no more are.
+/// The most names whose loss is logged, once each. Later names are not logged.
 const COMPLAINTS: usize = 1000;
 
-/// This replica's row, and what is known of it.
+/// The heartbeat of this replica: its row, and what this process knows of the row.
 pub(crate) struct Heartbeat {
     holder: Arc<str>,
     /// 1 while the store is known to have gone back.
     went_back: Gauge,
-    /// What the store is called.
+    /// The name of the store.
     store: Arc<str>,
     state: Mutex<HeartbeatState>,
 }
 
 #[derive(Debug, Default)]
 struct HeartbeatState {
-    /// The beat that is in the database for certain; `None` before the first contact.
+    /// The last value that is certainly in the database; `None` before the first contact.
     confirmed: Option<i64>,
-    /// The highest that was ever sent there.
+    /// The highest value that was ever sent to the database.
     sent: i64,
     went_back: bool,
-    /// How many recoveries this process has seen.
+    /// The number of recoveries that this process has seen.
     era: u64,
-    /// `meta.recovered_at` as this process goes by it: the last recovery that it has seen.
+    /// The last recovery that this process has seen, as `meta.recovered_at` gave it.
     recovered_at: Option<i64>,
-    /// Names that were found to have gone back by themselves, in this era.
+    /// The names that were found to have gone back by themselves, since the last recovery.
     complained_of: HashSet<SequenceName>,
 }
 
-/// What a statement is sent on the strength of.
+/// Guards a statement: it takes effect only if this replica's heartbeat has not fallen.
 #[derive(Clone, Debug)]
 pub(crate) struct HeartbeatGuard {
     holder: Arc<str>,
@@ -81,7 +82,7 @@ pub(crate) struct HeartbeatGuard {
 }
 
 impl HeartbeatGuard {
-    /// That this replica's row is there and has not gone back, as a condition of any statement.
+    /// Returns the condition for a statement: this replica's row is there and has not gone back.
     pub(crate) fn holds(&self) -> Expr {
         if faults::is(Fault::NoWentBackChecks) {
             return Expr::val(1).eq(1);
@@ -100,7 +101,7 @@ impl HeartbeatGuard {
         )
     }
 
-    /// Whether a beat that was read bears it out.
+    /// Returns whether a heartbeat that was read satisfies the guard.
     pub(crate) fn is_satisfied_by(&self, read: Option<i64>) -> bool {
         read.is_some_and(|heartbeat| heartbeat >= self.least || aside(heartbeat) >= self.least)
             || faults::is(Fault::NoWentBackChecks)
@@ -110,13 +111,14 @@ impl HeartbeatGuard {
         &self.holder
     }
 
-    /// How many recoveries this process had seen.
+    /// Returns how many recoveries this process had seen when the guard was made.
     pub(crate) fn era(&self) -> u64 {
         self.era
     }
 
-    /// The last recovery that this process had seen. What a statement reserves belongs to it or to
-    /// a later one, never to an earlier one.
+    /// Returns the last recovery that this process had seen when the guard was made. Numbers that
+    /// the guarded statement reserves belong to this recovery or to a later one, never to an
+    /// earlier one.
     pub(crate) fn recovered_at(&self) -> Option<i64> {
         self.recovered_at
     }
@@ -132,15 +134,16 @@ impl Heartbeat {
         }
     }
 
-    /// This process, as its row says.
+    /// Returns the name of this process in its row.
     pub(crate) fn holder(&self) -> &str {
         &self.holder
     }
 
-    /// To be had before the statement is sent that is to bear it out.
+    /// Returns a guard. Take it before sending the statement that it guards.
     ///
     /// # Errors
-    /// `WentBack`, or `Unavailable` before the first contact.
+    /// `WentBack` if the store is known to have gone back, or `Unavailable` before the first
+    /// contact.
     pub(crate) fn guard(&self) -> Result<HeartbeatGuard, StoreError> {
         let state = self.state.lock();
         if state.went_back {
@@ -154,12 +157,12 @@ impl Heartbeat {
         })
     }
 
-    /// The last beat that was sent, whatever became of it.
+    /// Returns the last value that was sent, whether or not it arrived.
     pub(crate) fn last_sent(&self) -> i64 {
         self.state.lock().sent
     }
 
-    /// The last beat that is in the database for certain.
+    /// Returns the last value that is certainly in the database.
     pub(crate) fn last_confirmed(&self) -> Option<i64> {
         self.state.lock().confirmed
     }
@@ -168,22 +171,22 @@ impl Heartbeat {
         self.state.lock().went_back
     }
 
-    /// How many recoveries this process has seen.
+    /// Returns how many recoveries this process has seen.
     pub(crate) fn era(&self) -> u64 {
         self.state.lock().era
     }
 
-    /// The last recovery that this process has seen.
+    /// Returns the last recovery that this process has seen.
     pub(crate) fn recovered_at(&self) -> Option<i64> {
         self.state.lock().recovered_at
     }
 
-    /// Whether a recovery was seen since the start: what is gone may then be born again.
+    /// Returns whether this process has seen a recovery. If it has, it may create lost names again.
     pub(crate) fn has_recovered(&self) -> bool {
         self.state.lock().era > 0
     }
 
-    /// The store contradicts a witness: from now on nothing is reserved for any name.
+    /// Notes that the store contradicts a guard. From now on nothing is reserved for any name.
     pub(crate) fn contradicted(&self, guard: &HeartbeatGuard) {
         self.note_went_back_in(
             guard.era,
@@ -191,8 +194,8 @@ impl Heartbeat {
         );
     }
 
-    /// Something was found to be gone by a look that began in an era: before a recovery, it says
-    /// nothing of the time after it.
+    /// Notes that something is gone, found by a read that began after `era` recoveries. A read that
+    /// began before a recovery says nothing of the time after that recovery, so it is ignored.
     pub(crate) fn note_went_back_in(&self, era: u64, how: &str) {
         let state = self.state.lock();
         if state.era == era {
@@ -221,7 +224,8 @@ impl Heartbeat {
         }
     }
 
-    /// One counter is gone or below what this replica has seen, although its beat is not.
+    /// Notes that one counter is gone or below what this replica has seen, although the heartbeat
+    /// has not fallen.
     pub(crate) fn note_name_went_back(&self, name: &SequenceName) {
         self.went_back.set(1.0);
         let mut state = self.state.lock();
@@ -243,10 +247,11 @@ impl Heartbeat {
         );
     }
 
-    /// Writes the row anew, above all that was ever sent: at the first contact, after a recovery.
+    /// Writes the row above every value that was ever sent: at the first contact, and after a
+    /// recovery.
     ///
     /// # Errors
-    /// It may be written or not; to be called again.
+    /// The row may be written or not. Call this again.
     pub(crate) async fn establish(
         &self,
         connection: &Arc<Connection>,
@@ -260,10 +265,10 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// Raises the row by one, which only works on a store that has not gone back.
+    /// Raises the row by one. This works only on a store that has not gone back.
     ///
     /// # Errors
-    /// Whether it was raised is not known; the next time is above it in any case.
+    /// It is not known whether the row was raised. The next value is above this one in any case.
     pub(crate) async fn raise(
         &self,
         connection: &Arc<Connection>,
@@ -284,12 +289,14 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// While this process refuses, tells the database which recovery it has seen last. The state
-    /// that the database went back to may not know of that recovery, and the next one has to be
-    /// [later](last_recovery_seen), also by a slower clock: this process trusts no earlier one.
+    /// Tells the database which recovery this process has seen last, while this process refuses.
+    ///
+    /// The state that the database went back to may not know of this recovery. The next recovery
+    /// must [be later](last_recovery_seen), even if a slower clock dates it: this process trusts no
+    /// earlier one.
     ///
     /// # Errors
-    /// Whether it was written is not known; to be called again.
+    /// It is not known whether the recovery was written. Call this again.
     pub(crate) async fn tell_last_recovery(
         &self,
         connection: &Arc<Connection>,
@@ -306,12 +313,12 @@ impl Heartbeat {
         connection.run(Instant::now() + time_limit, write).await
     }
 
-    /// The first contact: the last recovery that there was before it.
+    /// Notes, at the first contact, the last recovery that the database has had.
     pub(crate) fn met(&self, recovered_at: Option<i64>) {
         self.state.lock().recovered_at = recovered_at;
     }
 
-    /// A recovery was seen, and the row is there again.
+    /// Notes a recovery. The row is in the database again.
     pub(crate) fn recovered(&self, recovered_at: Option<i64>) {
         let mut state = self.state.lock();
         state.went_back = false;
@@ -328,7 +335,8 @@ impl Heartbeat {
     }
 }
 
-/// A statement of an earlier attempt that arrives late neither lowers the row nor makes another.
+/// Writes the row. A statement of an earlier attempt may arrive late: it neither lowers the row nor
+/// makes a second one.
 async fn insert_or_raise(
     database: DatabaseConnection,
     holder: Arc<str>,
@@ -377,7 +385,7 @@ async fn note_last_recovery(database: DatabaseConnection, seen: i64) -> Result<(
     Ok(())
 }
 
-/// The latest recovery that a process has seen which refuses.
+/// Returns the latest recovery that a refusing process has seen.
 pub(crate) async fn last_recovery_seen(
     database: &impl ConnectionTrait,
 ) -> Result<Option<i64>, DbErr> {
@@ -410,23 +418,24 @@ async fn raise(
     Ok(raised.rows_affected == 1)
 }
 
-/// The beat of a row once it is set aside, below zero; of such a beat, what it was before.
+/// Converts a value to what the row has once it is set aside, below zero, and back again.
 const fn aside(heartbeat: i64) -> i64 {
     !heartbeat
 }
 
-/// That a row was set aside at such a beat or a higher one.
+/// Returns the condition that a row was set aside at the value `least` or at a higher one.
 fn is_aside_from(least: i64) -> Expr {
     replica::Column::Beat.lte(aside(least))
 }
 
-/// Sets rows aside of processes that seem to have ended long ago, and deletes those that were set
-/// aside long ago; a bounded number of each.
+/// Sets aside the rows of processes that seem to have ended long ago, and deletes rows that were
+/// set aside long ago. Each step handles a bounded number of rows.
 ///
-/// The process may be stopped, or the database's clock may have been set ahead. A row that is gone
-/// would tell a living replica that the store went back. One that was set aside tells it as much as
-/// before, up to which beat the store has kept what was committed, and the next beat takes it back.
-/// When it was set aside stands below zero, too: whoever looks for living processes passes it over.
+/// A row is not deleted at once, because its process may only be stopped, or the database's clock
+/// may have been set ahead. A living replica would take the deleted row for a store that went back.
+/// A row that is set aside still shows up to which value the store has kept what was committed. The
+/// next heartbeat takes the row back. The time of setting aside is below zero too, so a search for
+/// living processes passes over the row.
 pub(crate) async fn clear_old(database: DatabaseConnection) -> Result<(), DbErr> {
     let now = || database_clock::now(database.get_database_backend());
     let ms = |kept: Duration| i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);

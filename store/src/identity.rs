@@ -1,4 +1,4 @@
-//! One database of one store.
+//! Identifies one database of one store.
 
 use std::{fmt, sync::Arc};
 
@@ -7,16 +7,16 @@ use odometer_database::label::DatabaseLabel;
 
 use crate::{installation_id::Installations, settings::Source};
 
-/// Which database of which store one is.
+/// Identifies a database: its store, its place in the store, and the numbers that it has.
 #[derive(Clone, Debug)]
 pub(crate) struct DatabaseIdentity {
     pub(crate) label: DatabaseLabel,
     pub(crate) source: Source,
-    /// Which numbers of each sequence it has.
+    /// The numbers of each sequence that this database has.
     pub(crate) stripe: Stripe,
-    /// Those of all stores.
+    /// The installations of all stores.
     pub(crate) installation: Arc<Installations>,
-    /// Whether the configuration has no other database.
+    /// Whether the configuration has only this database, and gives it as `database_url`.
     pub(crate) is_only: bool,
 }
 

@@ -1,8 +1,9 @@
-//! The stamp of a database: of which installation it is, and which of how many that share their
-//! sequences.
+//! Reads, checks and writes the installation id of a database. The id says to which installation
+//! the database belongs, and which of how many databases it is that share their sequences.
 //!
-//! `odometer migrate` writes it, once. A database whose stamp is not that of its place in the
-//! configuration would count numbers that another one counts, so nothing is reserved from it.
+//! `odometer migrate` writes the id once; messages call it the stamp. If the id does not fit the
+//! database's place in the configuration, the database would count numbers that another one counts.
+//! So nothing is reserved from such a database.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,29 +22,32 @@ use sea_orm::{
 
 use crate::meta_row;
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::connection::stamp";
 
-/// How a sentence begins that is told of whichever database it is about.
+/// The beginning of a sentence that fits every database. `DatabaseLabel::name_in` puts in which
+/// database it is.
 const THIS: &str = "ODOMETER_DATABASE_URL: this database";
 
-/// The installations that the stores' databases are of, as far as they have answered.
+/// The installations of the stores' databases, as far as the databases have answered.
 #[derive(Debug, Default)]
 pub struct Installations {
-    /// By the names of the stores, each with the database that said so first.
+    /// For the name of each store: its installation, and the database that reported the
+    /// installation.
     known: Mutex<HashMap<Arc<str>, (String, String)>>,
-    /// Stores that were found to be others than claims say; each is complained of once.
+    /// The stores whose database is not the one that a claim names. Each store is logged once.
     astray: Mutex<HashSet<String>>,
 }
 
 impl Installations {
-    /// That of a store, once its database has answered.
+    /// Returns the installation of a store, once its database has answered.
     pub(crate) fn of(&self, store: &str) -> Option<String> {
         let known = self.known.lock();
         known.get(store).map(|(cluster_id, _)| cluster_id.clone())
     }
 
-    /// Whether a store's database is another one than when a name was claimed for it.
+    /// Returns whether a store's database is another one than when a name was claimed for the
+    /// store.
     pub(crate) fn is_another(&self, store: &str, claimed_of: &str) -> bool {
         let Some(now) = self.of(store) else {
             return false;
@@ -64,7 +68,8 @@ impl Installations {
         true
     }
 
-    /// Notes what a store's one database says; another store that says the same.
+    /// Notes the installation that a store's database reports. If another store has the same
+    /// installation, notes nothing and returns the database that reported it.
     fn note(&self, identity: &DatabaseIdentity, cluster_id: &str) -> Option<String> {
         let mut known = self.known.lock();
         let same = known
@@ -79,36 +84,38 @@ impl Installations {
     }
 }
 
-/// What a database says of itself.
+/// The installation id that a database reports, and what decides whether it may be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InstallationId {
     pub(crate) cluster_id: String,
     pub(crate) k: i32,
     pub(crate) n: i32,
-    /// Whether anything was ever defined in it, or a worker id leased.
+    /// Whether the database has a row of a sequence or of a worker id.
     pub(crate) has_sequences: bool,
-    /// Whether `odometer recover` ever ran: then what is born in it begins above what was skipped.
+    /// Whether `odometer recover` ever ran on it. Then new counters begin above what was skipped.
     pub(crate) was_recovered: bool,
 }
 
-/// Why a database is not the one of its place.
+/// Why a database does not fit its place in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WrongInstallation {
-    /// `odometer migrate` has not run for it.
+    /// `odometer migrate` has not written its installation id yet.
     Unstamped(String),
-    /// Only the configuration can mend it.
+    /// Only a change of the configuration helps.
     Wrong(String),
 }
 
-/// Which stripe a database counts, as its own row says.
+/// Returns the stripe that a database counts, as its own row says.
 pub(crate) fn of(meta: &meta::Model) -> Stripe {
     let (k, n) = (u16::try_from(meta.stripe_k), u16::try_from(meta.stripe_n));
     let stripe = k.ok().zip(n.ok()).and_then(|(k, n)| Stripe::new(k, n));
     stripe.unwrap_or(Stripe::WHOLE)
 }
 
-/// Why a database with this stamp must not be used in this place; a sentence about
-/// [the one database](DatabaseIdentity::name_in) that there usually is.
+/// Returns why a database with this installation id must not be used at this place. The reason is a
+/// sentence about `this database`: [`DatabaseLabel::name_in`] puts in which database it is.
+///
+/// [`DatabaseLabel::name_in`]: odometer_database::label::DatabaseLabel::name_in
 pub(crate) fn misplaced(
     identity: &DatabaseIdentity,
     stamp: &InstallationId,
@@ -173,7 +180,7 @@ fn foreign(identity: &DatabaseIdentity, stamp: &InstallationId) -> Option<WrongI
     }
 }
 
-/// Reads it, from a database whose schema fits.
+/// Reads the installation id from a database whose schema fits.
 pub(crate) async fn read(database: &DatabaseConnection) -> Result<InstallationId, DbErr> {
     let row: Option<(String, i32, i32, Option<i64>)> = meta::Entity::find_by_id(1_i16)
         .select_only()
@@ -209,8 +216,8 @@ pub(crate) async fn read(database: &DatabaseConnection) -> Result<InstallationId
     })
 }
 
-/// Stamps a database that has no stamp yet; false where it has one, or sequences: nothing is born
-/// meanwhile.
+/// Writes the installation id of a database that has none yet. Returns false if the database has
+/// one, or has sequences or worker ids. Nothing is created meanwhile.
 pub(crate) async fn write(
     database: &DatabaseConnection,
     identity: &DatabaseIdentity,
@@ -241,12 +248,12 @@ pub(crate) async fn write(
     Ok(stamped.rows_affected == 1)
 }
 
-/// The installation that databases are to be stamped with, where nothing speaks against it.
+/// Returns the installation to write to all databases of a store, if nothing speaks against it.
 ///
-/// What was stamped by a migration that stopped half-way is gone on with.
+/// If an earlier migration stopped half-way, the installation that it wrote is used.
 ///
 /// # Errors
-/// Why not, naming the database and the mend.
+/// Why not. The message names the database and says what to do.
 pub(crate) fn agreed(places: &[(DatabaseIdentity, InstallationId)]) -> Result<String, StartError> {
     let mut chosen: Option<String> = None;
     for (identity, stamp) in places {
@@ -273,8 +280,8 @@ pub(crate) fn agreed(places: &[(DatabaseIdentity, InstallationId)]) -> Result<St
     Ok(chosen.or(first).unwrap_or_default())
 }
 
-/// Refuses an empty database beside those that hold sequences: it stands where one was lost, and
-/// would count the numbers of that one again.
+/// Refuses an empty database next to databases that hold sequences. An empty database stands in the
+/// place of a lost one, and would count the numbers of the lost one again.
 fn check_replaced(places: &[(DatabaseIdentity, InstallationId)]) -> Result<(), StartError> {
     let holds =
         |(_, stamp): &&(DatabaseIdentity, InstallationId)| stamp.n > 1 && stamp.has_sequences;

@@ -1,4 +1,4 @@
-//! One store, of whichever kind: each kind has methods of these names.
+//! Passes each call on to one of the three kinds of stores. Each kind has methods of these names.
 
 use std::{
     sync::Arc,
@@ -26,27 +26,27 @@ use crate::{
 
 use Databases::{One, Several};
 
-/// Where sequences live.
+/// A store of one of the three kinds.
 pub(crate) enum Store {
     /// One ordinary database.
     Database(Arc<Database>),
     /// Several databases that share each sequence.
     Striped(Arc<Striped>),
-    /// One database, with Redis before it where order is strict.
+    /// One database, and Redis in front of it for strict order.
     Redis(Arc<RedisStore>),
 }
 
-/// What is asked where Redis makes no difference.
+/// The databases of a store, for calls in which Redis makes no difference.
 pub(crate) enum Databases<'a> {
     One(&'a Arc<Database>),
     Several(&'a Arc<Striped>),
 }
 
 impl Store {
-    /// Starts to reach for the store at place `index` in the background; it may be away.
+    /// Begins to connect to the store at `index` in the background. The store may be away.
     ///
     /// # Errors
-    /// What waiting cannot mend and can be seen without the store.
+    /// A problem that does not pass by waiting, if it can be seen without the store.
     pub(crate) async fn connect(
         settings: &StoresSettings,
         index: usize,
@@ -66,7 +66,7 @@ impl Store {
             let store = RedisStore::connect(only, process, tell).await?;
             return Ok(Self::Redis(store));
         }
-        // That no Redis counts for it is agreed, too.
+        // That no Redis counts for the database is agreed between the replicas, too.
         let database = connect(only, process, tell).await?;
         Ok(Self::Database(database))
     }
@@ -94,7 +94,8 @@ impl Store {
         }
     }
 
-    /// Resolves with what the store turned out to be, if waiting does not mend it; else never.
+    /// Resolves with the problem of the store, if the problem does not pass by waiting. Otherwise
+    /// never resolves.
     pub(crate) async fn fatal(&self) -> StartError {
         match self.databases() {
             One(database) => database.fatal().await,
@@ -109,7 +110,7 @@ impl Store {
         }
     }
 
-    /// What serves a counter of it, with the store's name.
+    /// Returns what serves one of the store's counters, with the store's name.
     pub(crate) fn serving(&self, name: &str, key: &CounterKey) -> Serving {
         match self {
             Self::Database(database) => Serving {
@@ -128,7 +129,7 @@ impl Store {
         }
     }
 
-    /// Resolves when it answers.
+    /// Resolves when the store answers.
     pub(crate) async fn reached(&self) {
         match self.databases() {
             One(database) => database.reached().await,
@@ -136,7 +137,7 @@ impl Store {
         }
     }
 
-    /// What it says of where a name lives.
+    /// Returns what the store says about the placement of a name.
     pub(crate) async fn home_of(&self, name: &SequenceName) -> Result<LocalPlacement, StoreError> {
         match self.databases() {
             One(database) => database.home_of(name).await,
@@ -144,8 +145,8 @@ impl Store {
         }
     }
 
-    /// Notes that a name is to live in the store that its definition names; what was noted, or
-    /// lives here, if that was earlier. Only asked of the default store.
+    /// Notes that a name is to live in the store that its definition names. If the name was claimed
+    /// earlier, or lives here, returns that placement instead. Only the default store is asked.
     pub(crate) async fn claim(
         &self,
         name: &SequenceName,
@@ -157,7 +158,7 @@ impl Store {
         }
     }
 
-    /// That one more sequence may be made.
+    /// Checks that one more sequence may be created.
     pub(crate) async fn admit_one_more(&self) -> Result<(), StoreError> {
         let database = match self.databases() {
             One(database) => database,
@@ -170,7 +171,7 @@ impl Store {
             .map_err(AttemptError::untried)
     }
 
-    /// Whether several databases share each sequence, so that there is no strict order.
+    /// Returns whether several databases share each sequence. Such a store has no strict order.
     pub(crate) fn is_striped(&self) -> bool {
         matches!(self, Self::Striped(_))
     }
@@ -249,7 +250,7 @@ impl Store {
         }
     }
 
-    /// The runtime of what must not stop half-way when its caller gives up.
+    /// Returns the runtime for work that must not stop half-way when its caller gives up.
     pub(crate) fn handle(&self) -> &Handle {
         match self.databases() {
             One(database) => database.handle(),

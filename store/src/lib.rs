@@ -1,13 +1,13 @@
 //! Reserves blocks durably, in one database or in several that share their sequences.
 //!
 //! This crate owns every row and every statement about sequences. It knows neither HTTP nor actors:
-//! the crate above decides who issues from a block, and to whom.
+//! the crate `sequence` decides who issues from a block, and to whom.
 //!
 //! Read first:
 //!
 //! - `stores.rs`: offers all stores to the rest of the program.
 //! - `reservation/attempts.rs`: makes one reservation, and handles each way in which it can fail.
-//! - `reservation/raise.rs`: has the conditional update that takes a block.
+//! - `reservation/raise.rs`: has the conditional update that reserves a block.
 //! - `heartbeat.rs`: notices a database that lost commits.
 //! - `change/transaction.rs`: changes definitions, floors and states.
 

@@ -1,26 +1,30 @@
-//! How the one row of `meta` is held while others work, and who waits for whom.
+//! Locks the one row of `meta`, so that transactions which need it wait for one another.
 //!
-//! | | a birth | a change | alone |
+//! | | a creation | a change | exclusive work |
 //! |---|---|---|---|
-//! | a birth | side by side | side by side | waits |
+//! | a creation | side by side | side by side | waits |
 //! | a change | side by side | waits | waits |
-//! | alone | waits | waits | waits |
+//! | exclusive work | waits | waits | waits |
 //!
-//! A *birth* makes a counter or a lease, and reads from the row where it begins: what recoveries
-//! skipped, and when the last one was. Only a recovery changes these columns, and the stamp what
-//! a database is one of. These two are *alone*: they exclude births from before their first look
-//! until their end, so that every birth either is seen by them or reads what they wrote.
+//! A *creation* makes a counter or a lease. It reads from the row where to begin: what recoveries
+//! skipped, and when the last recovery was. Only a recovery changes these columns. Only `odometer
+//! migrate` changes the installation id. Both are *exclusive work*: they exclude creations from
+//! before their first read until their end. So each creation is either seen by them, or reads what
+//! they wrote.
 //!
-//! A *change* raises `definitions_version` alone, which no birth reads. It excludes other changes,
-//! so that versions become visible in their order, and what is alone. It needs not exclude births:
-//! a birth of the same name meets the change at the primary key, and a birth of a period meets it
-//! at the sequence's row, which the change holds `FOR UPDATE`.
+//! A *change* raises `definitions_version`, which no creation reads. It excludes other changes, so
+//! that versions become visible in their order. It also excludes exclusive work. It need not
+//! exclude creations. A creation of the same name meets the change at the primary key. A creation
+//! of a period meets the change at the sequence's row, which the change holds `FOR UPDATE`.
 //!
-//! On PostgreSQL a lock on a row that fits those who have it is given at once, whoever waits for
-//! another one, so births that never stop starve whatever has to wait for them. There a birth takes
-//! `FOR KEY SHARE`, which the update of a change does not wait for. What is alone locks the table
-//! first: tables have a queue, so births that come later wait behind it. MySQL and MariaDB have a
-//! queue for each row, and know one shared lock; SQLite has one writer, and no process beside it.
+//! PostgreSQL grants a lock on a row at once if the lock fits those that are held, even while
+//! another transaction waits. So creations that never stop would starve every transaction that
+//! waits for them. Therefore a creation takes `FOR KEY SHARE` on PostgreSQL: the update of a change
+//! does not wait for this lock. Exclusive work locks the table first. Tables have a queue, so later
+//! creations wait behind it.
+//!
+//! MySQL and MariaDB have a queue for each row, and only one kind of shared lock: there creations
+//! and changes wait for each other. SQLite has one writer, and no other process uses its file.
 
 use entity::meta;
 use odometer_database::session::DatabaseTransaction;
@@ -30,7 +34,7 @@ use sea_orm::{
     sea_query::{LockType, SelectStatement},
 };
 
-/// Lets what is read of `meta` hold its row as a birth does, until the end of the transaction.
+/// Makes a query of `meta` lock the row as a creation does, until the end of the transaction.
 pub(crate) fn hold_for_birth(query: &mut SelectStatement, backend: DbBackend) {
     if faults::is(Fault::BirthUnheld) {
         return;
@@ -43,7 +47,7 @@ pub(crate) fn hold_for_birth(query: &mut SelectStatement, backend: DbBackend) {
     };
 }
 
-/// The row, held as a change holds it that has not written it yet.
+/// Returns the query that reads the row, and locks it as a change does before it writes the row.
 pub(crate) fn held_for_change(transaction: &DatabaseTransaction) -> Select<meta::Entity> {
     let find = meta::Entity::find_by_id(1_i16);
     match transaction.get_database_backend() {
@@ -52,13 +56,13 @@ pub(crate) fn held_for_change(transaction: &DatabaseTransaction) -> Select<meta:
     }
 }
 
-/// The row, with nobody beside until the end of the transaction.
+/// Reads the row and locks it for exclusive work, until the end of the transaction.
 ///
 /// # Errors
 /// What the database says, or that there is no such row.
 pub(crate) async fn hold_alone(transaction: &DatabaseTransaction) -> Result<meta::Model, DbErr> {
     if transaction.get_database_backend() == DbBackend::Postgres {
-        // Whoever only reads goes on.
+        // Transactions that only read go on.
         let lock = "LOCK TABLE meta IN EXCLUSIVE MODE";
         transaction.execute_unprepared(lock).await?;
     }

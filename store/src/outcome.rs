@@ -1,4 +1,4 @@
-//! What the store is asked and tells of definitions and of the journal.
+//! Defines what the rest of the program gives to the store and gets from it.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -8,32 +8,32 @@ use tokio::sync::mpsc;
 use crate::rows::counter::SeenCounter;
 use crate::settings::Source;
 
-/// Rows of the journal that a description shows.
+/// The most rows of the journal that a description shows.
 pub(crate) const BLOCKS_SHOWN: u8 = 100;
 
-/// What must hold for a definition to be written.
+/// The condition for writing a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     None,
-    /// There must be no sequence of that name yet.
+    /// There must be no sequence of this name yet.
     MustNotExist,
     /// The sequence must be at this version.
     Version(i64),
 }
 
-/// A sequence and one of its counters as their rows say, in one transaction.
+/// A sequence and one of its counters, as their rows were in one transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub is_live: bool,
     pub definition: Arc<Definition>,
     /// The version of the definition.
     pub version: i64,
-    /// Whose counter it is: that of the period which was to be changed, else the one without period,
-    /// which issues nothing where the sequence counts in periods.
+    /// The period of the counter: the period that was to be changed, or none. If a sequence has
+    /// periods, its counter without a period issues nothing.
     pub period: Period,
-    /// Whether nothing is issued of the period any more.
+    /// Whether the period is removed, so that none of its numbers is issued any more.
     pub is_removed: bool,
-    /// Nothing below it is issued.
+    /// No number below the floor is issued.
     pub floor: i64,
     /// The high-water mark.
     pub next_value: i64,
@@ -41,13 +41,13 @@ pub struct Snapshot {
     pub rate: f64,
 }
 
-/// What became of a sequence that was to be changed.
+/// The outcome of a change of a sequence.
 #[derive(Clone, Debug)]
 pub struct Altered {
-    /// `None` where it did not exist.
+    /// The sequence before the change; `None` if it did not exist.
     pub before: Option<Snapshot>,
     pub after: Snapshot,
-    /// False where all was as wanted already, and after a dry run.
+    /// False if everything was as wanted already, and after a dry run.
     pub is_written: bool,
 }
 
@@ -65,13 +65,13 @@ pub struct SequenceSummary {
 #[derive(Clone, Debug)]
 pub struct Page {
     pub sequences: Vec<SequenceSummary>,
-    /// The last name of this page, where another page follows.
+    /// The last name of this page, if another page follows.
     pub next: Option<SequenceName>,
 }
 
 impl Page {
-    /// The first `limit` of these definitions, which are in their order; `has_more` where others
-    /// are known to follow them.
+    /// Makes a page of the first `limit` of these definitions, which are in their order. `has_more`
+    /// says that others are known to follow.
     pub(crate) fn of(mut sequences: Vec<SequenceSummary>, limit: u64, has_more: bool) -> Self {
         let shown = usize::try_from(limit).unwrap_or(usize::MAX);
         let has_more = has_more || sequences.len() > shown;
@@ -97,15 +97,15 @@ pub struct JournalBlock {
     pub next_unissued: i64,
 }
 
-/// What serves a sequence, as it is now.
+/// What serves a sequence now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Serving {
-    /// The name of its store.
+    /// The name of the store.
     pub store: String,
     pub kind: StoreKind,
-    /// In the order of the configuration.
+    /// The databases of the store, in the order of the configuration.
     pub databases: Vec<ServingDatabase>,
-    /// What counts, where Redis does.
+    /// The Redis server that counts, if Redis counts for the sequence.
     pub redis: Option<ServingRedis>,
 }
 
@@ -113,16 +113,16 @@ pub struct Serving {
 pub enum StoreKind {
     /// One ordinary database.
     Database,
-    /// Several databases share each sequence.
+    /// Several databases that share each sequence.
     Striped,
-    /// Redis counts where order is strict.
+    /// One database, and Redis counts for strict order.
     Redis,
 }
 
 /// One database of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingDatabase {
-    /// Its URL without user, password and parameters.
+    /// The URL without user, password and parameters.
     pub database: String,
     pub is_up: bool,
 }
@@ -130,55 +130,57 @@ pub struct ServingDatabase {
 /// The Redis server that counts for one counter of a sequence with strict order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServingRedis {
-    /// Its URL without user, password and parameters.
+    /// The URL without user, password and parameters.
     pub server: String,
     pub is_up: bool,
-    /// The window it issues from, where this process knows of one.
+    /// The window that the server issues from, if this process knows of one.
     pub window: Option<i64>,
-    /// Nothing at or above it is issued before the database has raised it.
+    /// No number at or above the ceiling is issued before the database has raised the ceiling.
     pub ceiling: Option<i64>,
     /// How long the numbers below the ceiling last at the present rate, in seconds.
     pub lasts_seconds: Option<f64>,
 }
 
-/// A sequence as it stands after a change of its definition, its floor or its life.
+/// A sequence after a change of its definition, its floor or its state.
 #[derive(Clone, Debug)]
 pub struct Changed {
     pub name: SequenceName,
-    /// False once it is retired.
+    /// False once the sequence is retired.
     pub is_live: bool,
-    /// `None` where this version cannot read it.
+    /// `None` if this version of Odometer cannot read the definition.
     pub definition: Option<Arc<Definition>>,
     /// The version of the definition; it only grows.
     pub version: i64,
-    /// Nothing below it is issued any more; says nothing of a sequence that counts in periods, each
-    /// of which has a floor of its own.
+    /// No number below the floor is issued any more. If the sequence has periods, this floor says
+    /// nothing: each period has its own.
     pub floor: i64,
 }
 
-/// Sequences that were changed, here or at another replica, as one database says.
+/// Sequences that were changed, by this replica or by another one, as one database reports.
 #[derive(Clone, Debug)]
 pub struct News {
     pub source: Source,
-    /// How many recoveries of that database this process had seen when it was read.
+    /// How many recoveries of that database this process had seen when it read the changes.
     pub n_recoveries: u64,
     pub changed: Vec<Changed>,
 }
 
-/// `odometer recover` ran on a database: nothing that is remembered of a counter is worth a try,
-/// nothing that the database gave before is issued, and earlier news of it do not count.
+/// A recovery that was seen: `odometer recover` ran on a database.
+///
+/// What is remembered of its counters is not worth a try any more. No number that the database gave
+/// before is issued. Earlier news from the database do not count.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenRecovery {
     pub source: Source,
-    /// How many of that database this process has seen, with this one.
+    /// How many recoveries of that database this process has seen, this one included.
     pub n_recoveries: u64,
 }
 
-/// Where the news of a process's databases arrive.
+/// The receivers of the news from the databases of a process.
 pub struct Following {
-    /// As many as their reader takes.
+    /// The changed sequences, as fast as their reader takes them.
     pub news: mpsc::Receiver<News>,
-    /// These wait for no news.
+    /// The recoveries. They do not wait for the reader of `news`.
     pub recoveries: mpsc::UnboundedReceiver<SeenRecovery>,
 }
 
@@ -187,69 +189,69 @@ pub struct Following {
 pub struct Resolved {
     pub definition: Arc<Definition>,
     pub definition_version: i64,
-    /// With strict order the least that it can be: others add to it.
+    /// The counter. With strict order it is a lower bound, because others add to the counter.
     pub seen: SeenCounter,
-    /// The counter's count of changes, at which the definition was read.
+    /// The revision of the counter when the definition was read.
     pub revision: i64,
-    /// Nothing below it is issued.
+    /// No number below the floor is issued.
     pub floor: i64,
-    /// Whether `seen` is worth trying: the last reservation held, and the counter had not been written
-    /// since the one before it.
+    /// Whether `seen` is worth trying: the last reservation succeeded, and no other process wrote
+    /// the counter since the reservation before it.
     pub trusted: bool,
 }
 
-/// What one store says of a name.
+/// What one store says about a name.
 #[derive(Clone, Debug)]
 pub(crate) enum LocalPlacement {
-    /// It lives there, or did and is retired; as its row says, which may name a store that it lived
-    /// in before this was one of several.
+    /// The name lives in this store, or did and is retired. The definition is as the row says. It
+    /// may name a store that the name lived in before this store was one of several.
     Here(Arc<Definition>),
-    /// It is claimed for the store that this definition names.
+    /// The name is claimed for the store that this definition names.
     Elsewhere(Arc<Definition>),
-    /// It is claimed for a store whose database was another one then.
+    /// The name is claimed for a store whose database was another one then.
     Astray,
     Nowhere,
 }
 
-/// How a store is.
+/// The state of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreHealth {
-    /// Its name in the configuration.
+    /// The name of the store in the configuration.
     pub store: String,
     pub kind: StoreKind,
-    /// In the order of the configuration.
+    /// The databases of the store, in the order of the configuration.
     pub databases: Vec<DatabaseHealth>,
-    /// The same; none but where Redis counts.
+    /// The Redis servers in the order of the configuration. Empty if Redis does not count.
     pub redis: Vec<RedisHealth>,
 }
 
-/// How a database is.
+/// The state of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseHealth {
-    /// Its URL without user, password and parameters.
+    /// The URL without user, password and parameters.
     pub database: String,
-    /// Whether it answers.
+    /// Whether the database answers.
     pub is_up: bool,
-    /// Whether it was found to have gone back to an earlier state, and not to have been recovered.
+    /// Whether the database was found to have gone back, and no recovery was seen since.
     pub went_back: bool,
 }
 
-/// How a Redis server is.
+/// The state of a Redis server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisHealth {
-    /// Its URL without user, password and parameters.
+    /// The URL without user, password and parameters.
     pub server: String,
-    /// Whether it answers.
+    /// Whether the server answers.
     pub is_up: bool,
 }
 
-/// What is known of the store now.
+/// What is known of a store now. A greater value is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Contact {
-    /// It has not answered since the start.
+    /// The store has not answered since the start.
     None,
     WrongSchema,
-    /// It answered once and does not now.
+    /// The store answered once and does not answer now.
     Lost,
     Up,
 }

@@ -1,10 +1,10 @@
-//! In which store a name lives: in exactly one, for good.
+//! Finds the store in which a name lives. A name lives in exactly one store, for good.
 //!
-//! The default store knows of every name. Of those born elsewhere it has a *claim*: their row in
-//! `sequence`, in a state of its own and without a counter, whose definition names the store. The
-//! row's primary key decides who is first, so that no name is ever born in two stores, whatever
-//! replicas that start at once have in their templates. A name that was never seen is only born
-//! when every store has said that it is not there.
+//! The default store knows of every name. For a name that lives in another store it has a *claim*:
+//! a row in `sequence` with a state of its own and without a counter. The claim's definition names
+//! the store. The primary key of the row decides which replica was first. So no name is created in
+//! two stores, even if replicas that start at once have different templates. A name that was never
+//! seen is created only after every store has said that the name is not there.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -24,23 +24,25 @@ use crate::outcome::LocalPlacement;
 use crate::stores::Stores;
 use crate::{Act, Altered, Condition, ReserveRequest, SeenCounter, StoreError, Unpublished};
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::homes";
 
-/// Names whose home is remembered; of more it is asked anew.
+/// The most placements that are remembered. When there are more, all are forgotten.
 const MAX_HOMES: usize = 65_536;
-/// Looks at a name: another replica that gives birth to it at once makes a second one necessary.
+/// The most attempts to find or create a name. Another replica that creates the name at the same
+/// time makes a second attempt necessary.
 const LOOKS: u32 = 4;
 
-/// What all stores together say of a name.
+/// What all stores together say about a name.
 enum Placement {
     In(usize),
-    /// In this store, where it may be unborn yet: it is to be born with the definition.
+    /// The name is claimed for this store. If it does not exist there yet, it is created with this
+    /// definition.
     Claimed(usize, Arc<Definition>),
     Unborn,
 }
 
-/// Where names live that do not live in the default store.
+/// The remembered placements of names that do not live in the default store.
 #[derive(Default)]
 pub(crate) struct Homes {
     by_name: Mutex<HashMap<SequenceName, usize>>,
@@ -68,10 +70,10 @@ impl Homes {
 }
 
 impl Stores {
-    /// The store in which a name lives.
+    /// Returns the store in which a name lives.
     ///
     /// # Errors
-    /// `NotFound`, or why it is not known.
+    /// `NotFound`, or why the store is not known.
     pub(crate) async fn placement(&self, name: &SequenceName) -> Result<&Store, StoreError> {
         match self.whereabouts(name).await? {
             Placement::In(index) | Placement::Claimed(index, _) => Ok(self.at(index)),
@@ -79,7 +81,7 @@ impl Stores {
         }
     }
 
-    /// As it is remembered; what is born or changed asks anew.
+    /// Returns the remembered placement, or asks the stores. A change always asks the stores.
     async fn whereabouts(&self, name: &SequenceName) -> Result<Placement, StoreError> {
         match self.placements.get(name) {
             Some(index) => Ok(Placement::In(index)),
@@ -98,7 +100,7 @@ impl Stores {
             Ok(LocalPlacement::Here(_)) => Ok(Placement::In(0)),
             Ok(LocalPlacement::Elsewhere(definition)) => match self.index_of(&definition.store) {
                 Some(index) => Ok(Placement::Claimed(index, definition)),
-                // Its store may only be called something else by now.
+                // The store of the claim may have another name by now.
                 None => match self.among_others(name, false).await? {
                     Some((index, _)) => Ok(self.found(name, index)),
                     None => Err(StoreError::Elsewhere(definition)),
@@ -109,8 +111,8 @@ impl Stores {
                 Some((index, definition)) => self.claim_found(name, index, definition).await,
                 None => Ok(Placement::Unborn),
             },
-            // What is not found elsewhere now may live there, and what was in another store before
-            // they were joined may be in both.
+            // The default store did not answer, so a name that no other store has may live there. A
+            // name that another store had before the stores were joined may live in both.
             Err(error) => match self.among_others(name, true).await {
                 Ok(Some((index, _))) => Ok(self.found(name, index)),
                 Ok(None) | Err(_) => Err(error),
@@ -123,8 +125,8 @@ impl Stores {
         Placement::In(index)
     }
 
-    /// Claims a name for the store that it was found in, so that nobody who does not have that
-    /// store gives birth to it.
+    /// Claims a name for the store in which it was found. So a replica that does not have this
+    /// store cannot create the name elsewhere.
     async fn claim_found(
         &self,
         name: &SequenceName,
@@ -155,8 +157,9 @@ impl Stores {
         }
     }
 
-    /// The other store that has a name's row, which none of them may keep to itself; where
-    /// `is_own` only such as was born there.
+    /// Returns the other store that has a name's row, and the row's definition. If no store has the
+    /// row, every store must have said so. If `is_own`, only a store that the definition names
+    /// counts.
     async fn among_others(
         &self,
         name: &SequenceName,
@@ -172,7 +175,8 @@ impl Stores {
                         return Ok(Some((index, definition)));
                     }
                 }
-                // Whatever this store was before, the name would have to live in another one.
+                // A store that was the default store before may have a claim. The name does not
+                // live there either.
                 Ok(
                     LocalPlacement::Elsewhere(_) | LocalPlacement::Astray | LocalPlacement::Nowhere,
                 ) => {}
@@ -182,7 +186,8 @@ impl Stores {
         outcome
     }
 
-    /// Reserves where a name lives, as far as that is known, or finds it, or where it is to be born.
+    /// Reserves in the store in which a name lives. If that store is not known, finds it or creates
+    /// the name.
     pub(crate) async fn reserve_at_home(
         &self,
         mut request: ReserveRequest,
@@ -190,7 +195,8 @@ impl Stores {
         let known = request.known.as_ref();
         if let Some(index) = known.and_then(|known| self.index_of(&known.definition.store)) {
             let mut there = request.clone();
-            // What is gone there may live elsewhere by now.
+            // If the name is gone there, it may live in another store by now. So it is not created
+            // there.
             there.template = None;
             match self.reserve_in(index, there).await {
                 Err(StoreError::NotFound | StoreError::Elsewhere(_)) => {}
@@ -208,11 +214,12 @@ impl Stores {
         request: ReserveRequest,
     ) -> Result<Unpublished, StoreError> {
         let receiver = self.at(index).reserve(request);
-        // Gone only with the store, at the end.
+        // The receiver fails only when the store ends.
         receiver.await.unwrap_or(Err(StoreError::Unavailable))
     }
 
-    /// Nothing is born in another store than the default one but behind a claim.
+    /// Reserves for a name whose store is not known. Outside the default store, a name is created
+    /// only after a claim.
     async fn reserve_unknown(
         &self,
         mut request: ReserveRequest,
@@ -252,7 +259,8 @@ impl Stores {
         Err(StoreError::Deadline)
     }
 
-    /// Where a name that lives nowhere is to be born; `None` where another replica was faster.
+    /// Returns the store in which to create a name that lives nowhere. `None` if another replica
+    /// was faster.
     async fn place_to_be_born(
         &self,
         name: &SequenceName,
@@ -261,20 +269,20 @@ impl Stores {
         let template = template.ok_or(StoreError::NotFound)?;
         let index = self.index_of(&template.store).unwrap_or(0);
         if index > 0 {
-            // One that is refused there leaves no claim.
+            // A name that the store refuses must leave no claim.
             self.at(index).admit_one_more().await?;
         }
         Ok(self.claim(name, template, index).await?.then_some(index))
     }
 
-    /// Claims a name for a store; false where another replica was faster.
+    /// Claims a name for a store. Returns false if another replica was faster.
     async fn claim(
         &self,
         name: &SequenceName,
         definition: &Arc<Definition>,
         index: usize,
     ) -> Result<bool, StoreError> {
-        // In the default store its birth decides.
+        // In the default store, the creation itself decides which replica is first.
         if index == 0 || faults::is(Fault::NoClaims) || faults::is(Fault::NoClaimRow) {
             return Ok(true);
         }
@@ -284,7 +292,7 @@ impl Stores {
         )
     }
 
-    /// Changes a sequence where it lives, or gives birth to it where it is to live.
+    /// Changes a sequence in the store in which it lives, or creates it.
     pub(crate) async fn alter_at_home(
         &self,
         name: &SequenceName,
@@ -315,7 +323,8 @@ impl Stores {
         Err(StoreError::NotChanged)
     }
 
-    /// What a definition leaves out does not send it to another store than the name lives in.
+    /// Sets the store of an act's template to the store in which the name lives. So a definition
+    /// that names no store does not move the name.
     fn aimed_at(&self, index: usize, act: &Act) -> Act {
         let mut act = act.clone();
         if let Act::Define { template, .. } = &mut act
@@ -348,7 +357,7 @@ impl Stores {
         let index = self.index_for(&definition)?;
         let store = self.at(index);
         if index > 0 && !faults::is(Fault::NoClaims) {
-            // One that is refused there leaves no claim.
+            // A name that the store refuses must leave no claim.
             let rehearsal = Act::Define {
                 change: change.clone(),
                 template: Arc::clone(template),
@@ -368,7 +377,7 @@ impl Stores {
         altered.inspect(|_| self.placements.note(name, index))
     }
 
-    /// The store of a definition that is new.
+    /// Returns the store of a new definition.
     fn index_for(&self, definition: &Definition) -> Result<usize, StoreError> {
         let invalid =
             |field, reason| StoreError::Definition(DefinitionError::Invalid { field, reason });
@@ -390,7 +399,7 @@ impl Stores {
     }
 }
 
-/// Where it is not known where a name lives, nothing was changed.
+/// Converts an error of the search for a name's store. In this case nothing was changed.
 fn not_changed(error: StoreError) -> StoreError {
     if matches!(error, StoreError::Unavailable | StoreError::Deadline) {
         StoreError::NotChanged

@@ -1,4 +1,4 @@
-//! What one database has: of a name, of all of them page by page, and of the rows of a journal.
+//! Reads what one database has: single names, all names page by page, and rows of the journal.
 
 use std::{
     sync::Arc,
@@ -22,11 +22,11 @@ use crate::{
     suggestions,
 };
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::reading";
 
 impl Database {
-    /// Names of live sequences that a caller of `name` may have meant, found in bounded time.
+    /// Returns names of live sequences that a caller of `name` may have meant, within bounded time.
     pub(crate) async fn names_like(
         &self,
         name: &SequenceName,
@@ -35,7 +35,7 @@ impl Database {
         let name = name.clone();
         let search = |database| async move { suggestions::search(&database, name.as_str()).await };
         let until = Instant::now() + time_limit;
-        // A suggestion is a courtesy: without the database there is none.
+        // A suggestion is a courtesy. If the database does not answer, there is none.
         self.connection.run(until, search).await.unwrap_or_default()
     }
 
@@ -71,7 +71,8 @@ impl Database {
         Ok(Page::of(sequences, limit, more))
     }
 
-    /// A definition as it is stored, and a counter.
+    /// Returns a definition as it is stored, and a counter. A period has no counter before its
+    /// first use.
     pub(crate) async fn look_up(
         &self,
         key: &CounterKey,
@@ -91,7 +92,7 @@ impl Database {
         Ok((listed, seen))
     }
 
-    /// The row of a sequence and that of a counter of it.
+    /// Reads the row of a sequence and the row of one of its counters.
     async fn standing_of(&self, key: &CounterKey) -> Result<catalog::CatalogEntry, StoreError> {
         let read = self.several_times(&key.sequence, |database| {
             let CounterKey { sequence, period } = key.clone();
@@ -102,7 +103,7 @@ impl Database {
         Ok(standing)
     }
 
-    /// The definition of a sequence that lives here.
+    /// Reads the definition of a sequence that lives in this database.
     pub(crate) fn definition_of(
         &self,
         standing: &catalog::CatalogEntry,

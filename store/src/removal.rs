@@ -1,13 +1,14 @@
-//! Removes the periods of the calendar that are older than their sequence retains them, a bounded
+//! Removes periods of the calendar that are older than their sequence retains them, a bounded
 //! number at a time.
 //!
-//! First `periods_removed_through` is raised, under which no period is born any more; only then are
-//! counters deleted. Born again, a period would repeat its numbers. Every replica does it: what one
-//! has begun another ends, and what is done twice is done once.
+//! First `periods_removed_through` is raised: no period at or below it is created from then on.
+//! Only then are the counters deleted. A period that was created again would repeat its numbers.
+//! Every replica does this work: each can end what another has begun, and a second run changes
+//! nothing.
 //!
-//! It is raised no further than to the youngest period that has a counter and is too old. What was
-//! never born has no numbers to repeat, and a clock that is ahead for a while, where it is the
-//! database's too, forbids no period that is yet to come.
+//! `periods_removed_through` is raised no further than to the youngest period that is too old and
+//! has a counter. A period without a counter has no numbers to repeat. So a clock that is ahead for
+//! a time, even the database's clock as well, forbids no period that is yet to come.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -41,18 +42,19 @@ use crate::{
     rows::catalog::{self, NO_PERIOD},
 };
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::removal";
 
-/// Before the first pass, and between two: half of it to all of it.
+/// The time before the first pass, and the time between two passes. A random half to all of it is
+/// waited.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 const BETWEEN_PASSES: Duration = Duration::from_secs(600);
-/// Sequences of one step.
+/// The most sequences that one step reads.
 const PAGE: u64 = 1000;
-/// Counters that one statement deletes.
+/// The most counters that one statement deletes.
 const STEP: u64 = 500;
 const BETWEEN_STEPS: Duration = Duration::from_millis(100);
-/// For one statement and its turn on the pool.
+/// The time for one statement, the wait for a connection included.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Remover {
@@ -66,16 +68,17 @@ pub(crate) struct Remover {
 #[derive(Clone, Debug)]
 struct Due {
     name: String,
-    /// Its version when it was read: what it retains may have been changed since.
+    /// The version of its row when the row was read. What the sequence retains may have changed
+    /// since.
     version: i64,
-    /// What of it is removed already.
+    /// The last period that is removed already.
     removed_through: String,
-    /// The last period that is too old; where it is to be removed, the last that has a counter.
+    /// The last period that is too old. For a removal, the last of them that has a counter.
     through: Period,
 }
 
 impl Remover {
-    /// Starts it, on the connection's runtime, for as long as that lives.
+    /// Starts the remover on the connection's runtime, for as long as that runtime lives.
     pub(crate) fn start(
         connection: Arc<Connection>,
         heartbeat: Arc<Heartbeat>,
@@ -107,7 +110,7 @@ impl Remover {
     }
 
     async fn pass(&mut self) -> Result<(), StatementFailure> {
-        // Whichever clock is behind decides: what is kept too long can still be removed.
+        // The slower clock decides: periods that are kept too long can still be removed.
         let now_ms = Ord::min(now_ms(), self.query(clock).await?);
         let mut put_off = None;
         let mut after = Some(String::new());
@@ -119,7 +122,8 @@ impl Remover {
             for due in self.due(&rows, now_ms).await? {
                 match self.remove(due).await {
                     Ok(()) => {}
-                    // One sequence that is always in use keeps no other one from being looked at.
+                    // One sequence that is always in use must not keep the others from being looked
+                    // at.
                     Err(failure) if is_of_one_sequence(&failure) => put_off = Some(failure),
                     Err(failure) => return Err(failure),
                 }
@@ -144,7 +148,8 @@ impl Remover {
         }
     }
 
-    /// Those that have counters which are too old, also such as are left of an earlier removal.
+    /// Returns the sequences that have counters which are too old, also those that an earlier
+    /// removal left.
     async fn due(
         &self,
         rows: &[sequence::Model],
@@ -172,7 +177,7 @@ impl Remover {
 
     async fn remove(&self, due: Due) -> Result<(), StatementFailure> {
         let Ok(guard) = self.heartbeat.guard() else {
-            // The store went back: whoever recovers it decides from when on it is trusted again.
+            // The store went back. Until a recovery has run, nothing here is trusted.
             return Ok(());
         };
         if due.removed_through.as_str() < due.through.as_str()
@@ -183,7 +188,8 @@ impl Remover {
                 .query(|database| announce(database, announced, borne_out))
                 .await?;
             if !is_announced {
-                // Another replica was faster, or it was changed: the next pass looks again.
+                // Another replica was faster, or the sequence was changed. The next pass looks
+                // again.
                 return Ok(());
             }
             if faults::is(Fault::RemovalDies) {
@@ -224,14 +230,15 @@ impl Remover {
     }
 }
 
-/// What of a sequence is too old; `None` where it has no periods of the calendar, or all are young.
+/// Returns what of a sequence is too old. `None` if the sequence has no periods of the calendar, or
+/// if all of them are young.
 fn too_old(row: &sequence::Model, now_ms: i64) -> Option<Due> {
-    // What cannot be read is complained of where it is used.
+    // A definition that cannot be read is reported where it is used.
     let definition = Definition::from_stored(&row.definition).ok()?;
     let calendar = Calendar::of(&definition)?;
     let removed = Period::from_stored(&row.periods_removed_through);
     let through = calendar.removable_through(now_ms, definition.retain);
-    // Where it retains them for longer by now, what was removed stays removed.
+    // The sequence may retain periods for longer by now. What was removed stays removed.
     let through = through.map_or_else(|| removed.clone(), |through| through.max(removed.clone()));
     (!through.is_none()).then(|| Due {
         name: row.name.clone(),
@@ -241,7 +248,7 @@ fn too_old(row: &sequence::Model, now_ms: i64) -> Option<Due> {
     })
 }
 
-/// The database's clock, in milliseconds since the Unix epoch.
+/// Reads the database's clock, in milliseconds since the Unix epoch.
 async fn clock(database: DatabaseConnection) -> Result<i64, DbErr> {
     let query = Query::select()
         .expr_as(
@@ -256,7 +263,7 @@ async fn clock(database: DatabaseConnection) -> Result<i64, DbErr> {
     row.try_get("", "now_ms")
 }
 
-/// The last name of a page that begins after a name; `None` where the page is the last one.
+/// Returns the last name of the page that begins after a name. `None` if this page is the last one.
 async fn page_end(database: DatabaseConnection, after: String) -> Result<Option<String>, DbErr> {
     sequence::Entity::find()
         .select_only()
@@ -270,10 +277,11 @@ async fn page_end(database: DatabaseConnection, after: String) -> Result<Option<
         .await
 }
 
-/// The sequences of a page that may have periods of the calendar.
+/// Returns the sequences of a page that may have periods of the calendar.
 ///
-/// Most have none, and are told by their text: the program writes definitions without spaces, and
-/// within another field quotation marks are escaped. What is written otherwise is read.
+/// Most sequences have none, and the text of their definition shows this: the program writes
+/// definitions without spaces, and escapes quotation marks inside other fields. A definition that
+/// is written in another way is read.
 async fn calendars(
     database: DatabaseConnection,
     (after, end): (String, Option<String>),
@@ -288,7 +296,8 @@ async fn calendars(
     find.all(&database).await
 }
 
-/// Whether what failed at one sequence says nothing of the others: others were in the way of it.
+/// Returns whether a failure at one sequence says nothing about the other sequences, because other
+/// transactions were in the way.
 fn is_of_one_sequence(failure: &StatementFailure) -> bool {
     matches!(
         failure.cause(),
@@ -296,7 +305,8 @@ fn is_of_one_sequence(failure: &StatementFailure) -> bool {
     )
 }
 
-/// Which of these sequences have counters of a period, or of one before, and the last of those.
+/// Returns which sequences have counters of the period `through` or of an earlier one, each with
+/// its youngest such period.
 async fn with_counters(
     database: DatabaseConnection,
     names: Vec<String>,
@@ -319,10 +329,11 @@ async fn with_counters(
     Ok(found)
 }
 
-/// Says in the sequence's row that its periods are removed; false where that is not the case to be.
+/// Announces in the sequence's row that its periods are removed. Returns false if the row has
+/// changed, or says so already.
 ///
-/// Who makes a period's counter holds this row: it is made before, and deleted afterwards, or not
-/// at all.
+/// A transaction that creates a period's counter holds this row. So the counter is created before
+/// this write, and is deleted afterwards, or it is not created at all.
 async fn announce(
     database: DatabaseConnection,
     due: Due,
@@ -342,7 +353,7 @@ async fn announce(
     Ok(announced.rows_affected == 1)
 }
 
-/// Deletes the oldest counters that are too old; how many.
+/// Deletes the oldest counters that are too old, and returns how many.
 async fn delete(
     database: DatabaseConnection,
     due: Due,
@@ -373,7 +384,8 @@ async fn delete(
     Ok(deletion.exec(&database).await?.rows_affected)
 }
 
-/// That the sequence's row says so of a period, in the very state of the database that is changed.
+/// Returns the condition that the sequence's row announces the removal of a period. The condition
+/// is checked in the very state of the database that is changed.
 fn is_announced(name: &str, period: &str) -> Expr {
     Expr::exists(
         Query::select()
@@ -428,7 +440,7 @@ mod tests {
             through(&kept_for(3), "20260101").as_deref(),
             Some("20261116")
         );
-        // What was removed once stays so.
+        // What was removed once stays removed.
         assert_eq!(
             through(&kept_for(9), "20261116").as_deref(),
             Some("20261116")

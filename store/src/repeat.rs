@@ -1,4 +1,4 @@
-//! Statements that are repeated when they fail, within the deadline of one reservation.
+//! Repeats statements that fail, within the deadline of one reservation.
 
 use std::{future::Future, time::Instant};
 
@@ -14,19 +14,20 @@ use crate::database::Database;
 use crate::error;
 use crate::error::StoreError;
 
-/// After which failures an operation is repeated.
+/// The failures after which an operation is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
     Any,
-    /// Repeating one that may have happened would answer for the first try.
+    /// Only failures that certainly did not commit. After an uncertain write, the answer to a
+    /// second try would belong to the first.
     NotCommitted,
 }
 
 impl Database {
-    /// Repeats what is read of a name.
+    /// Repeats an operation on one name, after any failure that may pass.
     ///
     /// # Errors
-    /// What to say of a failure that did not pass.
+    /// The error for a failure that did not pass.
     pub(crate) async fn several_times<T, F, Fut>(
         &self,
         name: &SequenceName,
@@ -42,7 +43,7 @@ impl Database {
             .map_err(|failure| error::unexpected(name, &failure))
     }
 
-    /// Repeats what can be repeated without harm, within the deadline of one reservation.
+    /// Repeats an operation that does no harm if repeated, within the deadline of one reservation.
     pub(crate) async fn attempts<T, F, Fut>(
         &self,
         repeat: Repeat,

@@ -1,4 +1,4 @@
-//! The schema: whether it fits this program, and how it is brought up to date.
+//! Checks whether the schema fits this program, and brings it up to date.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use sea_orm::{Database, DatabaseConnection, DbErr};
 pub(crate) async fn migrate(target: &Target, acquire: Duration) -> Result<Migrated, StartError> {
     let reached = probe::reach(target, acquire).await;
     reached.map_err(|failure| fitness_of(&failure))?;
-    // Migrations run in one transaction of PostgreSQL, which a pooler leaves on one connection, so
-    // they may be prepared there.
+    // On PostgreSQL, migrations run in one transaction, which a pooler leaves on one connection. So
+    // their statements may be prepared there.
     let database = Box::pin(Database::connect(target.single(acquire)))
         .await
         .map_err(|error| fitness_of(&error.into()))?;
     let outcome = migrate_on(&database).await;
-    // Nothing was left on the connection that closing could lose.
+    // Closing loses nothing: no work is left on the connection.
     let _closed = database.close().await;
     let migrated = outcome.map_err(|error| fitness_of_migration(&error.into()))?;
     match unfit_schema(migrated.after) {
-        // A newer version was here, and left nothing that this one can work with.
+        // A newer version was here, and left a schema that this program cannot work with.
         Some(reason) => Err(StartError::Configuration(reason)),
         None => Ok(migrated),
     }
@@ -41,7 +41,7 @@ async fn migrate_on(database: &DatabaseConnection) -> Result<Migrated, DbErr> {
     migration::run(database).await
 }
 
-/// What a failure to change the schema means.
+/// Returns what a failure to change the schema means for the database.
 fn fitness_of_migration(failure: &StatementFailure) -> DatabaseFitness {
     if matches!(failure.cause(), Cause::Denied(_)) {
         return DatabaseFitness::Wrong(format!(
@@ -53,7 +53,7 @@ fn fitness_of_migration(failure: &StatementFailure) -> DatabaseFitness {
     fitness_of(failure)
 }
 
-/// From which version of the schema to which a migration went.
+/// Says in a sentence from which version to which version a migration brought the schema.
 pub(crate) fn migrated_sentence(migrated: Migrated) -> String {
     let version = |installed: Option<Installed>| installed.map(|it| it.schema_version);
     match (version(migrated.before), version(migrated.after)) {

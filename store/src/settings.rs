@@ -1,4 +1,5 @@
-//! What the stores are reached and bounded by, and which database of them one is.
+//! Holds the settings of the stores: how to reach them, how to bound them, and which database is
+//! which.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,29 +16,31 @@ use crate::identity::DatabaseIdentity;
 use crate::installation_id::Installations;
 use crate::outcome::SeenRecovery;
 
-/// All stores.
+/// The settings of all stores.
 #[derive(Clone)]
 pub struct StoresSettings {
-    /// One at least; the first is [`DEFAULT_STORE`](odometer_core::definition::DEFAULT_STORE).
+    /// The stores, at least one. The first is
+    /// [`DEFAULT_STORE`](odometer_core::definition::DEFAULT_STORE).
     pub stores: Vec<StoreSettings>,
     pub bounds: StoreLimits,
     pub installations: Arc<Installations>,
 }
 
-/// One store.
+/// The settings of one store.
 #[derive(Clone)]
 pub struct StoreSettings {
     pub name: String,
-    /// The key of the configuration that its databases were given by.
+    /// The key of the configuration that gives the databases.
     pub key: String,
-    /// Where that key was given: the command line, a variable, a file.
+    /// Where the key was given: on the command line, in a variable, or in a file.
     pub origin: String,
-    /// URLs, one at least, of which more share each sequence. Secret: they may hold passwords.
+    /// The URLs of the databases, at least one. Several databases share each sequence. Secret: URLs
+    /// may hold passwords.
     pub databases: Vec<String>,
-    /// URLs of the servers that count where order is strict; none where the database does. Secret.
+    /// The URLs of the servers that count for strict order. Empty if the database counts. Secret.
     pub redis: Vec<String>,
     pub fallback: Fallback,
-    /// What it says itself of [`StoreLimits::durability`].
+    /// The store's own value of [`StoreLimits::durability`].
     pub durability: Option<Durability>,
 }
 
@@ -45,94 +48,96 @@ pub struct StoreSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// One that may is refused at the start.
+    /// A database that may forget commits is refused at the start.
     #[default]
     Full,
-    /// Numbers may be given twice then.
+    /// A database may forget commits. Numbers may then be issued twice.
     Weak,
 }
 
-/// Who counts where order is strict while Redis is away.
+/// What counts for strict order while Redis is away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fallback {
-    /// Nobody: it is waited for.
+    /// Nothing counts: callers wait for Redis.
     #[default]
     None,
     Database,
 }
 
-/// What every database of every store is bounded by.
+/// The limits of every database of every store.
 #[derive(Clone)]
 pub struct StoreLimits {
     pub statement: StatementBounds,
-    /// Tries of one reservation.
+    /// The most attempts of one reservation.
     pub attempts: u32,
-    /// The time for all of them.
+    /// The time for all attempts of one reservation.
     pub deadline: Duration,
     pub max_sequences: u64,
-    /// Keys of one sequence that its callers may give, removed ones included.
+    /// The most keys that the callers of one sequence may give, removed keys included.
     pub keyed_periods: u64,
-    /// Rows of the journal that may wait to be written.
+    /// The most rows of the journal that may wait to be written.
     pub journal_queue: usize,
-    /// How long a row of the journal is kept once nothing can come of its block any more.
+    /// How long after its reservation a row of the journal is kept, if its block can give no number
+    /// any more.
     pub journal_retain: Duration,
     pub durability: Durability,
-    /// Whether PostgreSQL and MySQL are migrated at the start; SQLite always is.
+    /// Whether PostgreSQL and MySQL are migrated at the start. SQLite always is.
     pub migrate: bool,
-    /// How old what is known of definitions may be.
+    /// How old the knowledge of definitions may be.
     pub definition_refresh: Duration,
 }
 
-/// Which database a block is of: the place of its store, and its own place in that store, counted
-/// from 0 as the configuration has them.
+/// Identifies the database that a block is of: the index of the store, and the index of the
+/// database in that store. Both count from 0, in the order of the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Source {
     pub store: u16,
     pub database: u16,
 }
 
-/// What all stores of this process have in common.
+/// What all stores of this process share.
 #[derive(Clone)]
 pub(crate) struct Process {
-    /// This process, as the journals call it.
+    /// The name of this process in the journals.
     pub(crate) holder: Arc<str>,
     pub(crate) metrics: Arc<Metrics>,
-    /// Where a recovery is told as soon as it is seen.
+    /// The channel that gets each recovery as soon as it is seen.
     pub(crate) recoveries: mpsc::UnboundedSender<SeenRecovery>,
 }
 
-/// One database of one store.
+/// The settings of one database of one store.
 #[derive(Clone)]
 pub(crate) struct DatabaseSettings {
     pub(crate) identity: DatabaseIdentity,
-    /// Secret: it may hold a password.
+    /// The URL. Secret: it may hold a password.
     pub(crate) url: String,
     pub(crate) bounds: StoreLimits,
     pub(crate) redis: RedisSettings,
 }
 
-/// The Redis servers before a database.
+/// The settings of the Redis servers that count for a database.
 #[derive(Clone, Default)]
 pub(crate) struct RedisSettings {
-    /// None where the database counts. Secret: they may hold passwords.
+    /// The URLs of the servers. Empty if the database counts. Secret: they may hold passwords.
     pub(crate) urls: Vec<String>,
     pub(crate) fallback: Fallback,
 }
 
 impl StoresSettings {
-    /// The names of all stores.
+    /// Returns the names of all stores.
     pub fn names(&self) -> Vec<&str> {
         let names = self.stores.iter().map(|store| store.name.as_str());
         names.collect()
     }
 
-    /// The settings of all databases of all stores, in the order of the configuration.
+    /// Returns the settings of all databases of all stores, in the order of the configuration.
     pub(crate) fn all_databases(&self) -> Vec<DatabaseSettings> {
         let stores = 0..self.stores.len();
         stores.flat_map(|store| self.databases(store)).collect()
     }
 
-    /// The settings of one store's databases, in their order; none where there is no such store.
+    /// Returns the settings of one store's databases, in their order. Empty if there is no such
+    /// store.
     pub(crate) fn databases(&self, store: usize) -> Vec<DatabaseSettings> {
         let Some(settings) = self.stores.get(store) else {
             return Vec::new();
@@ -155,7 +160,7 @@ impl StoresSettings {
                 store: index,
                 database: narrow(number),
             },
-            // More than can be are refused before one of them is used.
+            // A store with too many databases is refused before one of them is used.
             stripe: Stripe::new(narrow(number), n_databases).unwrap_or(Stripe::WHOLE),
             installation: Arc::clone(&self.installations),
             is_only: is_only && settings.key == "database_url",
@@ -177,12 +182,12 @@ impl StoresSettings {
     }
 }
 
-/// The configuration bounds both far below.
+/// Narrows a number that the configuration keeps far below the limit.
 fn narrow(number: usize) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX)
 }
 
-/// A URL without what is secret in it, or may be.
+/// Returns a URL without the parts that are secret, or may be.
 pub(crate) fn address(url: &str) -> String {
     if faults::is(Fault::SecretsTold) {
         return url.to_owned();
@@ -199,7 +204,8 @@ pub(crate) fn address(url: &str) -> String {
     let Some((host, parsed)) = parsed else {
         return format!("{scheme}: without a host");
     };
-    // A password may have characters that end an authority: the rest of it then comes after that.
+    // A password may have characters that end the authority. The rest of the password comes after
+    // it.
     let (_authority, after) = rest
         .trim_start_matches('/')
         .split_once(['/', '?', '#'])
@@ -207,7 +213,7 @@ pub(crate) fn address(url: &str) -> String {
     if after.contains('@') {
         return format!("{scheme}: without a host");
     }
-    // Parameters may say otherwise, as the drivers read them.
+    // Parameters may say otherwise, and the drivers read them.
     let said = |wanted: &[&str]| {
         let mut pairs = parsed.query_pairs();
         let found = pairs.find(|(key, _)| wanted.contains(&key.as_ref()));
@@ -225,7 +231,7 @@ pub(crate) fn address(url: &str) -> String {
     format!("{scheme}://{host}{port}{path}")
 }
 
-/// Where a server listens whose URL names no port.
+/// Returns the port at which a server listens if its URL names none.
 fn default_port(scheme: &str) -> Option<u16> {
     match scheme {
         "postgres" | "postgresql" => Some(5432),
@@ -240,7 +246,7 @@ fn default_port(scheme: &str) -> Option<u16> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Those of a store `tickets` with so many databases.
+    /// Returns the identities of `n` databases of a store `tickets`.
     pub(crate) fn places(n: u16) -> Vec<DatabaseIdentity> {
         let installation = Arc::default();
         let identity = |k: u16| DatabaseIdentity {

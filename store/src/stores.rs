@@ -1,4 +1,4 @@
-//! All stores, and in which of them a name lives: what the rest of the program holds.
+//! Offers all stores to the rest of the program, and finds the store in which a name lives.
 
 use std::{
     future::Future,
@@ -33,40 +33,40 @@ use crate::{
 use odometer_process::host;
 use uuid::Uuid;
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::stores";
 
-/// News that may wait until they are taken notice of.
+/// The most pieces of news that wait for their reader.
 const NEWS_AHEAD: usize = 1;
 
-/// How much later than the first of them other stores may answer.
+/// The time that other stores have to answer after the first store has answered.
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The start, beyond the time for which a schema is waited for.
+/// The time for the start, in addition to the wait for a schema.
 const START: Duration = Duration::from_secs(60);
 
-/// Where all sequences live.
+/// All stores of this process.
 pub struct Stores {
     default: Store,
-    /// In the order of the configuration.
+    /// The other stores, in the order of the configuration.
     others: Vec<Store>,
-    /// What they are called, in the same order.
+    /// The names of all stores, the default store first, in the order of the configuration.
     pub(crate) names: Vec<Arc<str>>,
     pub(crate) placements: Homes,
-    /// This process, as the journals call it.
+    /// The name of this process in the journals.
     holder: Arc<str>,
     started: Instant,
-    /// For so long an unfit store ends the process.
+    /// The time from `started` in which an unfit store ends the process.
     start: Duration,
-    /// Whoever issues from these stores takes the end at which their news arrive.
+    /// The end at which the stores' news arrive. Its reader takes it once.
     news: Mutex<Option<Following>>,
 }
 
 impl Stores {
-    /// Starts to reach for all databases in the background; they may be away.
+    /// Begins to connect to all databases in the background. The databases may be away.
     ///
     /// # Errors
-    /// What waiting cannot mend and can be seen without the databases.
+    /// A problem that does not pass by waiting, if it can be seen without the databases.
     pub async fn connect(
         settings: StoresSettings,
         metrics: Arc<Metrics>,
@@ -80,7 +80,7 @@ impl Stores {
         let (tell, news) = mpsc::channel(NEWS_AHEAD);
         let places = 0..settings.stores.len();
         let start = settings.bounds.statement.schema_wait + START;
-        // At once: each that is away is waited for a little.
+        // All at once, because the start waits a little for each database that is away.
         let connecting =
             places.map(|index| Store::connect(&settings, index, &process, tell.clone()));
         let mut stores = try_join_all(connecting).await?.into_iter();
@@ -104,22 +104,22 @@ impl Stores {
         std::iter::once(&self.default).chain(&self.others)
     }
 
-    /// Whether every name lives in the same store.
+    /// Returns whether there is only one store, so that every name lives in it.
     pub(crate) fn has_one(&self) -> bool {
         self.others.is_empty()
     }
 
-    /// The place of a store in the configuration.
+    /// Returns the index of a store in the configuration.
     pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|known| **known == *name)
     }
 
-    /// Whether a database is one of that store.
+    /// Returns whether a database belongs to the store of this name.
     pub fn has(&self, source: Source, store: &str) -> bool {
         self.index_of(store) == Some(usize::from(source.store))
     }
 
-    /// The store at a place of the configuration.
+    /// Returns the store at an index of the configuration.
     pub(crate) fn at(&self, index: usize) -> &Store {
         let other = index.checked_sub(1);
         other
@@ -127,9 +127,11 @@ impl Stores {
             .unwrap_or(&self.default)
     }
 
-    /// Resolves with what a database turned out to be, if waiting does not mend it; else never.
+    /// Resolves with the problem of a store, if the problem does not pass by waiting. Otherwise
+    /// never resolves.
     ///
-    /// A store that turns out to be unfit when the start is long over takes no other one down.
+    /// A store that turns out to be unfit long after the start is only logged, if another store
+    /// answers.
     pub async fn fatal(&self) -> StartError {
         let mut waiting: Vec<_> = self
             .all()
@@ -153,38 +155,40 @@ impl Stores {
         std::future::pending().await
     }
 
-    /// The best of what is known of all stores.
+    /// Returns the best contact that is known of any store.
     pub fn contact(&self) -> Contact {
         let best = self.all().map(Store::contact).max();
         best.unwrap_or(Contact::None)
     }
 
-    /// Whether each of the stores answers.
+    /// Returns whether every store answers.
     pub fn is_up(&self) -> bool {
         self.all().all(|store| store.contact() == Contact::Up)
     }
 
-    /// What serves a counter of a sequence that is defined so.
+    /// Returns what serves a counter of a sequence with this definition. `None` if there is no such
+    /// store.
     pub fn serving(&self, key: &CounterKey, definition: &Definition) -> Option<Serving> {
         let index = self.index_of(&definition.store)?;
         let mut serving = self.at(index).serving(&definition.store, key);
         if definition.order != Order::Strict {
-            // Redis counts for others.
+            // Redis counts only for strict order.
             serving.redis = None;
         }
         Some(serving)
     }
 
-    /// Resolves when one of the stores answers, and the others do or take longer than a moment.
+    /// Resolves when one store answers, and the others answer too or take longer than
+    /// `OTHERS_TIMEOUT`.
     pub async fn reached(&self) {
         let all = || self.all().map(|store| Box::pin(store.reached()));
         select_all(all()).await;
-        // Whoever is later is done without.
+        // The start goes on without the stores that are later.
         let _in_time = tokio::time::timeout(OTHERS_TIMEOUT, join_all(all())).await;
     }
 
-    /// At most `limit` counters that are in use, those used most recently first; also such of
-    /// periods that are over.
+    /// Returns at most `limit` counters that are in use, from each store the most recently used
+    /// first. Counters of periods that are over may be among them.
     ///
     /// # Errors
     /// Why the store did not answer.
@@ -194,7 +198,8 @@ impl Stores {
         let mut refused = None;
         for found in join_all(all).await {
             match found {
-                // Where a name lives is for the default store to say.
+                // The default store decides in which store a name lives, so nothing is checked
+                // here.
                 Ok(found) => of_each.push(found),
                 Err(error) => refused = Some(error),
             }
@@ -205,7 +210,7 @@ impl Stores {
         }
     }
 
-    /// Reserves in a task that nobody cancels; the outcome arrives at the receiver.
+    /// Reserves in a task that runs to its end. The outcome arrives at the receiver.
     pub fn reserve(
         self: &Arc<Self>,
         request: ReserveRequest,
@@ -218,44 +223,45 @@ impl Stores {
         let call = request.progress.call();
         let reserving = async move {
             let outcome = stores.reserve_at_home(request).await;
-            // Dropped with a block in it, the outcome counts the block as abandoned.
+            // If the outcome is dropped with a block in it, the block counts as abandoned.
             let _gone = answer.send(outcome);
         };
         self.default.handle().spawn(reserving.instrument(call));
         receiver
     }
 
-    /// The most reservations of one database that were under way at once since the start.
+    /// Returns the highest number of reservations that one database had under way at once.
     pub fn peak_reservations_in_flight(&self) -> usize {
         self.all().map(Store::peak_in_flight).max().unwrap_or(0)
     }
 
-    /// Queues what became of a block for the journal of the database that it is of.
+    /// Queues the fate of a block for the journal of the block's database.
     pub fn write_journal(&self, row: JournalRow, fate: BlockFate) {
         self.at(row.source.store.into()).write_journal(row, fate);
     }
 
-    /// Rows of the journals that wait to be written.
+    /// Returns how many rows of the journals wait to be written.
     pub fn n_journal_rows_queued(&self) -> usize {
         self.all().map(Store::n_journal_rows_queued).sum()
     }
 
-    /// Tasks alive in the stores' runtimes.
+    /// Returns how many tasks are alive in the stores' runtimes.
     pub fn n_tasks(&self) -> usize {
         self.all().map(Store::n_tasks).sum()
     }
 
-    /// Numbers that were given back to the journals and are not in the databases yet.
+    /// Returns how many numbers were given back to the journals and are not in the databases yet.
     pub fn n_numbers_returning(&self) -> u64 {
         self.all().map(Store::n_numbers_returning).sum()
     }
 
-    /// Waits until the journals have all that was queued.
+    /// Waits until the journals have all rows that were queued.
     pub async fn flush_journal(&self) {
         join_all(self.all().map(Store::flush_journal)).await;
     }
 
-    /// The same of the store of this name; of all where there is none.
+    /// Waits until the journal of one store has all queued rows. If there is no store of this name,
+    /// waits for all journals.
     pub async fn flush_journal_of(&self, store: &str) {
         match self.index_of(store) {
             Some(index) => self.at(index).flush_journal().await,
@@ -263,18 +269,19 @@ impl Stores {
         }
     }
 
-    /// What is known of the store of this name; of all where there is none.
+    /// Returns the contact of the store of this name, or the best contact if there is no such
+    /// store.
     pub fn contact_of(&self, store: &str) -> Contact {
         let index = self.index_of(store);
         index.map_or_else(|| self.contact(), |index| self.at(index).contact())
     }
 
-    /// Changes a sequence: its definition, its floor, its life, or that of one of its periods.
+    /// Changes a sequence: its definition, a floor, its state, or the state of one of its periods.
     ///
     /// `last_seen` is the counter of the act's period as this process last saw it.
     ///
     /// # Errors
-    /// Why it was not changed, or that it may have been.
+    /// Why the sequence was not changed, or that it may have been changed.
     pub async fn alter(
         &self,
         name: &SequenceName,
@@ -285,7 +292,7 @@ impl Stores {
         self.alter_at_home(name, act, condition, last_seen).await
     }
 
-    /// Runs to the end what must not stop half-way when its caller gives up.
+    /// Runs work to its end that must not stop half-way when its caller gives up.
     pub fn finish<F>(&self, work: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -293,14 +300,15 @@ impl Stores {
         self.default.handle().spawn(work)
     }
 
-    /// Names of live sequences that a caller of `name` may have meant, at most a few hundred of
-    /// each store; none where that takes longer than `time_limit`.
+    /// Returns names of live sequences that a caller of `name` may have meant, at most a few
+    /// hundred of each store. A store that takes longer than `time_limit` adds none.
     pub async fn names_like(&self, name: &SequenceName, time_limit: Duration) -> Vec<String> {
         let all = self.all().map(|store| store.names_like(name, time_limit));
         join_all(all).await.concat()
     }
 
-    /// A definition and a counter as they are stored; a period has no counter before its first use.
+    /// Returns a definition and a counter as they are stored. A period has no counter before its
+    /// first use.
     ///
     /// # Errors
     /// `NotFound`, `PeriodRemoved`, or why the store did not answer.
@@ -315,8 +323,8 @@ impl Stores {
         found
     }
 
-    /// Below what nothing of a counter is issued: anything where it is not there yet; `None` where
-    /// its period is removed.
+    /// Returns the floor of a counter: no number below it is issued. The floor is `i64::MIN` if
+    /// there is no counter yet, and `None` if the period is removed.
     ///
     /// # Errors
     /// `NotFound`, or why the store did not answer.
@@ -324,7 +332,8 @@ impl Stores {
         self.placement(&key.sequence).await?.floor_of(key).await
     }
 
-    /// Rows of a sequence's journal: of the periods that sort last, the highest first.
+    /// Returns rows of a sequence's journal. Periods that sort last come first, and in each period
+    /// the highest block comes first.
     ///
     /// # Errors
     /// Why the store did not answer.
@@ -332,7 +341,7 @@ impl Stores {
         self.placement(name).await?.blocks(name).await
     }
 
-    /// What is known of one number.
+    /// Returns what is known of one number.
     ///
     /// # Errors
     /// `NotFound`, `HasPeriods`, `NoPeriods`, `PeriodRemoved`, or why the store did not answer.
@@ -340,12 +349,12 @@ impl Stores {
         self.placement(&key.sequence).await?.trace(key, value).await
     }
 
-    /// This process, as the journals call it.
+    /// Returns the name of this process in the journals.
     pub fn holder(&self) -> &str {
         &self.holder
     }
 
-    /// A page of definitions.
+    /// Returns one page of definitions, in the order of names.
     ///
     /// # Errors
     /// Why the store did not answer.
@@ -360,18 +369,18 @@ impl Stores {
         Ok(merged(pages, limit))
     }
 
-    /// What changes in the stores, as this replica learns of it; `None` from the second call on.
+    /// Returns the receivers of the stores' news. Returns `None` from the second call on.
     pub fn news(&self) -> Option<Following> {
         self.news.lock().take()
     }
 
-    /// Writes the rest of the journals, closes the connections and ends the stores' runtimes.
+    /// Writes the rest of the journals, closes the connections, and ends the stores' runtimes.
     pub async fn close(&self, time_limit: Duration) {
         join_all(self.all().map(|store| store.close(time_limit))).await;
     }
 }
 
-/// One page of pages that begin behind the same name.
+/// Merges pages that begin after the same name into one page.
 fn merged(pages: Vec<Page>, limit: u64) -> Page {
     let has_more = pages.iter().any(|page| page.next.is_some());
     let mut sequences: Vec<SequenceSummary> =
@@ -381,7 +390,8 @@ fn merged(pages: Vec<Page>, limit: u64) -> Page {
     Page::of(sequences, limit, has_more)
 }
 
-/// Who this process is to the journal: host, process and start.
+/// Returns the name of this process in the journal: host name, process id, and a random part for
+/// each start.
 pub(crate) fn holder_name() -> String {
     let start = Uuid::new_v4().simple().to_string();
     let start = start.get(..8).unwrap_or_default();
@@ -417,7 +427,7 @@ mod tests {
         let merged_page = merged(vec![page(&["a", "d"], true), page(&["b", "c"], false)], 3);
         assert_eq!(names_of(&merged_page), ["a", "b", "c"]);
         assert_eq!(merged_page.next, Some(name("c")));
-        // What one store has more lies behind all that the other one has.
+        // The merged page is the last one only if no store has more names.
         let whole = merged(vec![page(&["a"], false), page(&["b"], false)], 2);
         assert_eq!((names_of(&whole), &whole.next), (vec!["a", "b"], &None));
         let more = merged(vec![page(&["a", "b"], true), page(&["c"], false)], 2);

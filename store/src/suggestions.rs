@@ -1,5 +1,7 @@
-//! Names that may have been meant by one that does not exist: a few short reads along the primary
-//! key, of which the nearest are chosen elsewhere.
+//! Finds names that a caller may have meant by a name that does not exist.
+//!
+//! It makes a few short reads along the primary key. The crate `sequence` chooses the nearest
+//! names.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +10,15 @@ use sea_orm::{DbErr, Order};
 
 use crate::rows::catalog;
 
-/// Names read of each of at most seven ranges.
+/// The most names that are read from one range. There are at most seven ranges.
 const EACH: u64 = 50;
 
-/// Sorts before every name, and after every name: names are ASCII letters, digits, `.`, `_`, `:`
-/// and `-`.
+/// The bounds of all names: `FIRST` sorts before every name, and `LAST` after every name. Names are
+/// ASCII letters, digits, `.`, `_`, `:` and `-`.
 const FIRST: &str = "";
 const LAST: &str = "~";
 
-/// Names beside `name`, and those that share its beginning in any case.
+/// Returns the names next to `name`, and names that begin like it in upper or lower case.
 pub(crate) async fn search(
     database: &DatabaseConnection,
     name: &str,
@@ -34,7 +36,8 @@ pub(crate) async fn search(
     Ok(found.into_iter().collect())
 }
 
-/// The first half and the first character of `name`, as it is and in both cases.
+/// Returns the first half and the first character of `name`, in lower and upper case. The half is
+/// also returned as it is.
 fn beginnings(name: &str) -> BTreeSet<String> {
     let half = name.get(..name.len().div_ceil(2)).unwrap_or(name);
     let first = name.get(..1).unwrap_or(name);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::lifecycle::{call, program};
+use super::program;
+use crate::support::changes::call;
 use crate::support::{Backend, Client, Options, Program, Reply, TestDatabase, raw, run, wait};
 
 const TOKEN: &str = "a-token-of-the-administrator";

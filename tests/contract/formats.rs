@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::lifecycle::{call, program};
+use super::program;
+use crate::support::changes::call;
 use crate::support::{
     Backend, Client, Options, Program, Reply, Scrape, TestDatabase, for_each_backend, run,
 };

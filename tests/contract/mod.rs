@@ -1,25 +1,29 @@
-//! What a caller may rely on, word by word: `docs/` and the OpenAPI say the same.
+//! What a caller may rely on, where the program has to be a process: its log, its clock, a guard
+//! that is taken out, clients in other languages. The rest is in `service/tests/contract`.
 
 mod administration;
-mod bad_input;
-mod calendars;
 mod clients;
 mod durations;
-mod explain;
 mod first_minute;
 mod formats;
-mod layouts;
-mod lifecycle;
-mod named_periods;
-mod names;
 mod numbers;
 mod openapi;
 mod parse;
 mod periods;
-mod rehearsal;
 mod replica;
 mod sequences;
 mod slow_clients;
 mod snowflake;
-mod strict;
 mod workers;
+
+use crate::support::{Backend, Program, TestDatabase};
+
+/// A program on a database of its own.
+async fn program(backend: Backend) -> (TestDatabase, Program) {
+    let database = TestDatabase::prepared(backend).await;
+    let program = Program::options()
+        .database(&database.url)
+        .start_ready()
+        .await;
+    (database, program)
+}

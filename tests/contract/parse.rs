@@ -5,7 +5,8 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::lifecycle::{call, program};
+use super::program;
+use crate::support::changes::call;
 use crate::support::{
     Backend, Client, Link, Program, Proxy, Reply, Server, TestDatabase, for_each_backend,
     for_each_server, run, wait,

@@ -7,7 +7,8 @@ use odometer_core::snowflake::{High, Layout, Parts};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::lifecycle::{advance, call, program, restore, retire};
+use super::program;
+use crate::support::changes::{advance, call, restore, retire};
 use crate::support::{
     Backend, Client, Options, Program, Reply, Scrape, Server, TestDatabase, clock::now_ms,
     for_each_backend, for_each_server, run, wait,

@@ -1,4 +1,4 @@
-//! Births beside changes and recoveries: who waits for whom.
+//! Creations of sequences next to changes and recoveries, and which of them waits for which.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,11 +11,11 @@ use crate::support::{
 };
 
 const LIMIT: Duration = Duration::from_secs(30);
-/// InnoDB tells the same again to those who look within 100 ms of one another.
+/// The pause between two looks. InnoDB repeats its answer to looks that are less than 100 ms apart.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(150);
-/// What a recovery skips.
+/// How many numbers a recovery skips.
 const SKIPPED: i64 = 1000;
-/// Names that the database has forgotten.
+/// The names that the database has lost.
 const LOST: [&str; 2] = ["early-1", "early-2"];
 
 for_each_server!(
@@ -24,8 +24,8 @@ for_each_server!(
     a_birth_that_holds_nothing_is_passed_by_a_recovery,
 );
 
-/// Where a row's readers may overtake those who wait, births do not stand in the way of a change at
-/// all; elsewhere those that come later stand behind it.
+/// Checks that a change completes in spite of any number of creations. On PostgreSQL, creations do
+/// not block a change at all. On MariaDB and MySQL, later creations wait behind the change.
 async fn changes_get_through_however_many_births_there_are(backend: Backend) {
     let stage = Stage::new(backend, Program::options()).await;
     stage.client.define("changed", &json!({})).await;
@@ -41,7 +41,7 @@ async fn changes_get_through_however_many_births_there_are(backend: Backend) {
     if backend == Backend::Postgres {
         let reply = change.await.expect("no panic");
         assert_eq!(reply.status, 200, "{reply:?}");
-        // All of them are still in the middle of it.
+        // All creations are still in the middle of their transactions.
         assert_eq!(stage.stopped().await, of_early);
         frozen.thaw().await;
     } else {
@@ -56,7 +56,7 @@ async fn changes_get_through_however_many_births_there_are(backend: Backend) {
     stage.program.stop().await;
 }
 
-/// Where births may overtake who waits for them, each that comes later adds to the wait.
+/// The control: later creations overtake a change that waits, so each of them adds to the wait.
 #[test]
 fn births_that_hold_more_keep_a_change_waiting() {
     run(async {
@@ -94,7 +94,7 @@ async fn a_recovery_gets_through_and_no_birth_passes_it(backend: Backend) {
         Backend::MariaDb | Backend::Sqlite => "SELECT%FROM%meta%FOR UPDATE",
     };
     let of_recovery = stage.until_blocked(recovers, &of_early).await;
-    // Those that come while it waits stand behind it, so that it gets its turn.
+    // Creations that come while the recovery waits stand behind it, so they do not delay it.
     let late = stage.births(["late"]);
     stage.until_blocked("%FROM%meta%", &of_recovery).await;
     frozen.thaw().await;
@@ -121,13 +121,13 @@ async fn a_birth_that_holds_nothing_is_passed_by_a_recovery(backend: Backend) {
     stage.program.stop().await;
 }
 
-/// A replica, and the database that tells who waits there.
+/// A replica, and a database that shows which sessions wait.
 struct Stage {
     database: TestDatabase,
     options: Options,
     program: Program,
     client: Client,
-    /// Of its own, because looks of other tests would hide what it tells.
+    /// A server for this test alone, because looks of other tests would hide its answers.
     _server: Server,
 }
 
@@ -138,7 +138,7 @@ impl Stage {
         let options = options
             .database(&database.url)
             .env("ODOMETER_DEFAULT__BLOCK__MIN", 10)
-            // However long births are stopped.
+            // These limits are longer than the time for which creations are stopped.
             .env("ODOMETER_STORE__TIMEOUT", "60s")
             .env("ODOMETER_REFILL__DEADLINE", "60s");
         let program = options.start_ready().await;
@@ -151,8 +151,8 @@ impl Stage {
         }
     }
 
-    /// Numbers of each name, given by a replica that is gone, which the database has forgotten: as
-    /// after a restore of which no replica can know.
+    /// Takes numbers of each name from a replica that then ends, and deletes the names from the
+    /// database. After such a restore no replica can know of the loss. Returns the numbers.
     async fn lose(&self, names: [&str; 2]) -> Ledger {
         let gone = self.options.start_ready().await;
         let mut ledger = Ledger::default();
@@ -173,8 +173,8 @@ impl Stage {
         ledger
     }
 
-    /// What was given, and what a replica gives of these names that was not there before the
-    /// recovery.
+    /// Adds one number of each lost name, from a replica that was not there before the recovery.
+    /// Returns all issued numbers.
     async fn given_then(&self, mut ledger: Ledger) -> Ledger {
         let fresh = self.options.start_ready().await;
         for name in LOST {
@@ -185,7 +185,7 @@ impl Stage {
         ledger
     }
 
-    /// Calls that make these names.
+    /// Starts calls that create these names.
     fn births<const N: usize>(&self, names: [&'static str; N]) -> Vec<JoinHandle<Reply>> {
         let calls = names.map(|name| {
             let client = self.client.clone();
@@ -205,7 +205,7 @@ impl Stage {
         })
     }
 
-    /// The sessions whose births are stopped, once there are so many.
+    /// Waits until `n_births` creations are stopped, and returns their sessions.
     async fn until_stopped(&self, n_births: usize) -> BTreeSet<i64> {
         let what = format!("{n_births} births are stopped");
         wait::until(&what, LIMIT, async || {
@@ -215,7 +215,8 @@ impl Stage {
         .await
     }
 
-    /// The sessions that wait with such a statement for all of these, once there are any.
+    /// Waits until a session with such a statement waits for all sessions in `by`. Returns all
+    /// sessions that do so.
     async fn until_blocked(&self, statement: &str, by: &BTreeSet<i64>) -> BTreeSet<i64> {
         let what = format!("{statement} waits for {by:?}");
         wait::until(&what, LIMIT, async || {
@@ -231,7 +232,7 @@ impl Stage {
         .await
     }
 
-    /// The sessions whose births are stopped.
+    /// Returns the sessions whose creations are stopped.
     async fn stopped(&self) -> BTreeSet<i64> {
         let query = match self.database.backend {
             Backend::Postgres => {
@@ -247,7 +248,7 @@ impl Stage {
         self.sessions(query).await
     }
 
-    /// The sessions that wait for a lock with such a statement, a pattern.
+    /// Returns the sessions that wait for a lock with a statement that matches this SQL pattern.
     async fn waiting(&self, statement: &str) -> BTreeSet<i64> {
         let statement = statement.to_lowercase();
         let query = match self.database.backend {
@@ -265,7 +266,7 @@ impl Stage {
         self.sessions(&query).await
     }
 
-    /// Whom a session waits for.
+    /// Returns the sessions that a session waits for.
     async fn blockers(&self, session: i64) -> BTreeSet<i64> {
         let query = match self.database.backend {
             Backend::Postgres => format!("SELECT unnest(pg_blocking_pids({session}))::BIGINT"),
@@ -284,7 +285,7 @@ impl Stage {
     }
 }
 
-/// The number that each call was given.
+/// Returns the number that each call got.
 async fn numbers(calls: Vec<JoinHandle<Reply>>) -> Vec<i64> {
     let mut numbers = Vec::new();
     for call in calls {

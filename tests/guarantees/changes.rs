@@ -1,4 +1,5 @@
-//! Changes whose caller does not wait for them, and changes of which the database says nothing.
+//! Changes whose caller does not wait for them, and changes whose outcome the database does not
+//! report.
 
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ async fn a_change_is_finished_for_a_caller_that_hangs_up(backend: Backend) {
 async fn a_change_that_ends_with_its_call_is_found_out(backend: Backend) {
     let options = Program::options().without_guards("change-unfinished");
     let (program, _database) = retire_and_hang_up(backend, &options).await;
-    // It is retired in the store, and memory has not heard of it.
+    // The store has retired the sequence, but memory does not know it.
     let reply = next(&program.client()).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     let audit = audit(&program, 1).await;
@@ -61,8 +62,9 @@ async fn changes_of_a_store_that_went_back_are_found_out(backend: Backend) {
     }
 }
 
-/// The replies to changes of a sequence whose counter is older than it was, of one that is gone,
-/// and of one that nobody has seen, where this replica's own row is gone.
+/// Sends three changes to a store that went back, and returns the replies. The first is for a
+/// sequence whose counter is older than before, the second for one that is gone. The third is for a
+/// new sequence, after the replica's own row is gone.
 async fn changes_after_the_store_went_back(backend: Backend, options: &Options) -> [Reply; 3] {
     let database = TestDatabase::prepared(backend).await;
     let program = options.clone().database(&database.url).start_ready().await;
@@ -88,14 +90,14 @@ async fn changes_after_the_store_went_back(backend: Backend, options: &Options) 
     [older, gone, put("fresh").await]
 }
 
-/// Retires a sequence with numbers in memory by a call that hangs up before the database lets it
-/// through; returns when the store has it.
+/// Retires a sequence with numbers in memory. The caller hangs up while the database is locked.
+/// Returns when the store has the change.
 async fn retire_and_hang_up(backend: Backend, options: &Options) -> (Program, TestDatabase) {
     let database = TestDatabase::prepared(backend).await;
     let program = options
         .clone()
         .database(&database.url)
-        // However long the tables are locked, and without what the poll would tell.
+        // The limits are longer than the tables stay locked, and no poll reports the change.
         .env("ODOMETER_STORE__TIMEOUT", "60s")
         .env("ODOMETER_REFILL__DEADLINE", "60s")
         .env("ODOMETER_DEFINITION_REFRESH", "1h")
@@ -146,7 +148,7 @@ async fn in_flight(client: &Client) -> String {
     value.expect("it is in each scrape").to_owned()
 }
 
-/// The lines of the log that say what was changed: so many, and no more.
+/// Waits until the log has `n_lines` lines about changes, and fails if it has more.
 async fn audit(program: &Program, n_lines: usize) -> Vec<Value> {
     wait::until("the log has it", LIMIT, async || {
         let lines = program.log_lines();
@@ -191,14 +193,14 @@ async fn a_change_of_which_the_database_says_nothing_may_have_been_made(backend:
     assert!(message.contains("may have been"), "{message}");
     proxy.set(Link::Cut);
     proxy.set(Link::Whole);
-    // Made again it is made, whatever came of the first.
+    // A second attempt makes the change, with any outcome of the first one.
     wait::until("the database is back", LIMIT, async || {
         let reply = advance(&client).await;
         assert!(matches!(reply.status, 200 | 503), "{reply:?}");
         (reply.status == 200).then_some(())
     })
     .await;
-    // A change may be told of before the replica knows that its database is back.
+    // A change may be confirmed before the replica knows that its database is back.
     let next = wait::until("a number is given", LIMIT, async || {
         let reply = client
             .post("/v1/sequences/unsure/next")

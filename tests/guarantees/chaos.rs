@@ -1,5 +1,4 @@
-//! Replicas are killed without a word, again and again, while callers mix all
-//! three ways to get numbers.
+//! Replicas are killed again and again, while callers mix all three ways to get numbers.
 
 use std::{
     sync::{
@@ -16,10 +15,10 @@ use crate::support::{
 
 const N_CALLERS: usize = 16;
 const N_SEQUENCES: usize = 20;
-/// The most that one call asks for, as `count` and as `size`.
+/// The most numbers that one call asks for, as `count` and as `size`.
 const MAX_AT_ONCE: u64 = 50;
 const BETWEEN_KILLS: Duration = Duration::from_secs(2);
-/// Fewer of these and the run has not met what it is about.
+/// The least counts of a run. Below them the run has not met what it tests.
 const MIN_RESERVATIONS: f64 = 1_000.0;
 const MIN_CONFLICTS: f64 = 100.0;
 
@@ -38,7 +37,7 @@ async fn replicas_killed_at_random_never_repeat_a_number(backend: Backend) {
             highest < Some(*high_water_mark),
             "{sequence}: {highest:?} was given, {high_water_mark} is the first that is free"
         );
-        // A replica may have reserved ahead since it was told.
+        // A replica may have reserved more since it described the sequence.
         let stored = database.next_value(sequence).await;
         assert!(stored >= Some(*high_water_mark), "{sequence}: {stored:?}");
     }
@@ -68,7 +67,7 @@ async fn without_its_conditions_the_same_run_finds_numbers_given_twice(backend: 
     );
 }
 
-/// When a run is over: both must be reached.
+/// The size of a run, which is over when both counts are reached.
 #[derive(Clone, Copy)]
 struct Size {
     n_numbers: u64,
@@ -83,7 +82,8 @@ impl Size {
 
 struct Outcome {
     ledger: Ledger,
-    /// What the living answered but 200, and replies that did not come although nobody was killed.
+    /// Answers of live replicas other than the numbers asked for, and missing replies of replicas
+    /// that were not killed.
     refusals: Vec<String>,
     high_water_marks: Vec<(String, i64)>,
     n_reserved: f64,
@@ -105,14 +105,14 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// One start of a replica, as the callers see it.
+/// One start of a replica, from the callers' view.
 struct Incarnation {
     client: Client,
-    /// Set before it is killed: from then on a call may stay without a reply.
+    /// Set before the replica is killed. From then on a call may get no reply.
     killed: AtomicBool,
 }
 
-/// What callers and the one who kills share.
+/// The state that the callers share with the task that kills.
 struct Stage {
     replicas: Vec<RwLock<Arc<Incarnation>>>,
     n_given: AtomicU64,

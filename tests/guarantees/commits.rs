@@ -24,7 +24,7 @@ fn commits_that_the_server_may_forget_repeat_numbers() {
         for is_pooled in [false, true] {
             let options = Program::options()
                 .without_guards("servers-commits")
-                // It would not start otherwise.
+                // The program does not start without this setting.
                 .env("ODOMETER_STORE__DURABILITY", "weak");
             let ledger = kills(&options, is_pooled).await;
             assert_ne!(ledger.n_duplicates(), 0, "pooled: {is_pooled}");
@@ -32,7 +32,7 @@ fn commits_that_the_server_may_forget_repeat_numbers() {
     });
 }
 
-/// What a server may begin its sessions with, by which a commit comes late or never.
+/// Settings by which a server's sessions commit late or never.
 const LATE: [&str; 2] = [
     "SET GLOBAL autocommit = 0",
     "SET GLOBAL completion_type = 1",
@@ -54,7 +54,7 @@ fn what_was_given_is_committed_though_the_server_commits_nothing_by_itself() {
 fn what_is_committed_only_if_the_server_does_so_by_itself_repeats_numbers() {
     run(async {
         let options = Program::options().without_guards("servers-commits");
-        // By the other one a transaction that begins commits what came before it.
+        // With the other setting, a transaction that begins commits what came before it.
         let [_, late] = LATE;
         for product in [Product::MariaDb, Product::MySql] {
             let ledger = program_kills(&options, product, late).await;
@@ -63,7 +63,7 @@ fn what_is_committed_only_if_the_server_does_so_by_itself_repeats_numbers() {
     });
 }
 
-/// Takes numbers by one connection of a server that was told `late`, and kills the program after
+/// Takes numbers over one connection of a server with the setting `late`. Kills the program after
 /// the last reply.
 async fn program_kills(options: &Options, product: Product, late: &str) -> Ledger {
     let server = Server::start_of(product).await;
@@ -85,7 +85,7 @@ async fn program_kills(options: &Options, product: Product, late: &str) -> Ledge
     ledger
 }
 
-/// Takes numbers, and kills server and program right after the last reply.
+/// Takes numbers, and kills the server and the program right after the last reply.
 async fn kills(options: &Options, is_pooled: bool) -> Ledger {
     let arguments = ["synchronous_commit=off", "wal_writer_delay=10s"];
     let arguments = arguments
@@ -126,7 +126,7 @@ async fn take(client: &Client, options: &Options, ledger: &mut Ledger) {
         let reply = reply.expect("a reply");
         match reply.status {
             200 => ledger.record("orders", &reply.numbers()),
-            // A connection may wait for what another one never commits.
+            // A connection may wait for a transaction that another connection never commits.
             _ => assert!(options.lacks_guards(), "{reply:?}"),
         }
     }

@@ -1,4 +1,4 @@
-//! A crowd arrives at one name.
+//! A crowd of callers arrives at one name.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::support::{
 };
 
 const N_CALLERS: usize = 1_000;
-/// A reservation for each caller would be a thousand; one for the first caller, one for all the others
-/// and those kept ahead are few.
+/// The most reservations for a crowd: one for the first caller, one for all the others, and those
+/// ahead of need. With a reservation for each caller there would be a thousand.
 const MAX_RESERVATIONS: f64 = 10.0;
 
 for_each_backend!(a_thousand_callers_of_a_new_name_share_its_refills);
@@ -26,7 +26,7 @@ async fn a_thousand_callers_of_a_new_name_share_its_refills(backend: Backend) {
     }
 
     assert_eq!(ledger.n_numbers(), 1_000);
-    // One after the other, from the first on: nothing twice, nothing burnt.
+    // The numbers follow each other from the first on: none is repeated, and none is lost.
     assert_eq!(ledger.gaps("crowd", Range::between(1, 1_000)), []);
     let scrape = Scrape::of(&client).await;
     let n_reservations = n_reservations(&scrape);
@@ -68,7 +68,7 @@ async fn a_thousand_callers_who_want_blocks_share_their_writes(backend: Backend)
     );
     assert_eq!(scrape.n_abandoned(), 0.0);
     program.stop().await;
-    // To each caller its row, whoever shared the write.
+    // Each caller has a row of its own, no matter which callers shared the write.
     let journal = database.journal("crowd").await;
     let n_handed_over = journal.iter().filter(|row| row.fate == "spent").count();
     assert_eq!(n_handed_over, N_CALLERS);
@@ -98,10 +98,10 @@ async fn callers_who_want_much_of_what_is_left_are_served_one_by_one(backend: Ba
             Answer::NoReply(error) => panic!("no reply: {error:?}"),
         }
     }
-    // The hundred are given only to the caller who comes first.
+    // Only the caller who comes first can get the hundred numbers.
     assert!(n_refused <= 1, "{n_refused}");
     let n_reserved = Scrape::of(&client).await.n_reservations("reserved");
-    // A write ahead of time may come on top.
+    // There may be one more reservation, ahead of need.
     assert!(n_reserved >= f64::from(6 - n_refused), "{n_reserved}");
     assert_eq!(ledger.n_duplicates(), 0);
     assert_eq!(ledger.n_numbers(), 359 - 100 * u64::from(n_refused));
@@ -127,10 +127,10 @@ async fn until_each_has_its_own(backend: Backend, fault: &str, paths: &[String])
         .start_ready()
         .await;
     let client = program.client();
-    // Whether they are answered is not what this is about: a thousand reservations of one counter
-    // keep each other from ending in time.
+    // This test does not check the answers. A thousand reservations of one counter prevent each
+    // other from ending in time.
     crowd(&database, &client, paths).await;
-    // They end one after the other, long after the callers were answered.
+    // The reservations end one after the other, long after the callers got their answers.
     wait::until(
         "the check finds them",
         Duration::from_secs(60),
@@ -145,7 +145,8 @@ async fn until_each_has_its_own(backend: Backend, fault: &str, paths: &[String])
 
 for_each_server!(callers_above_the_bound_who_wait_are_found_out);
 
-/// What `a_waiter_beyond_the_bound_is_refused_and_burns_nothing` sees refused at the directory.
+/// The control of `a_waiter_beyond_the_bound_is_refused_and_burns_nothing`, which checks the
+/// refusals at the directory.
 async fn callers_above_the_bound_who_wait_are_found_out(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let program = patient()
@@ -155,7 +156,7 @@ async fn callers_above_the_bound_who_wait_are_found_out(backend: Backend) {
         .start_ready()
         .await;
     let client = program.client();
-    // As many of them wait at once as call.
+    // All callers wait at the same time.
     crowd(&database, &client, &singles()).await;
     let scrape = Scrape::of(&client).await;
     assert_eq!(scrape.sum("odometer_waiters_refused_total", &[]), 0.0);
@@ -200,7 +201,7 @@ async fn replicas(options: &Options) -> Vec<Program> {
     programs
 }
 
-/// What twelve callers are given who use a name first, all at once and spread over the replicas.
+/// Uses a new name with twelve calls at once, spread over the replicas. Returns the issued numbers.
 async fn use_at_once(programs: &[Program], sequence: &str) -> Ledger {
     let path = format!("/v1/sequences/{sequence}/next");
     let clients = programs.iter().map(Program::client).cycle();
@@ -218,30 +219,31 @@ async fn use_at_once(programs: &[Program], sequence: &str) -> Ledger {
     ledger
 }
 
-/// However they ended: where each caller has one of its own, most meet a conflict or the deadline.
+/// Returns the number of reservations with any outcome. If each caller has a reservation of its
+/// own, most of these meet a conflict or the deadline.
 fn n_reservations(scrape: &Scrape) -> f64 {
     scrape.sum("odometer_reservations_total", &[])
 }
 
-/// A program that gives a slow machine the time to let a thousand callers wait.
+/// Returns options that give a slow machine enough time for a thousand waiters.
 fn patient() -> Options {
     Program::options()
         .env("ODOMETER_REFILL__DEADLINE", "25s")
         .env("ODOMETER_STORE__TIMEOUT", "25s")
 }
 
-/// As many calls for one number each as there are callers.
+/// Returns one call for each caller, for one number each.
 fn singles() -> Vec<String> {
     vec!["/v1/sequences/crowd/next".to_owned(); N_CALLERS]
 }
 
-/// Calls for blocks of these sizes.
+/// Returns calls for blocks of these sizes.
 fn blocks(sizes: &[i64]) -> Vec<String> {
     let path = |size: &i64| format!("/v1/sequences/crowd/blocks?size={size}");
     sizes.iter().map(path).collect()
 }
 
-/// Lets a caller call each path, and the store answer when all of them wait.
+/// Makes one call for each path. The store can answer only after all callers wait.
 async fn crowd(database: &TestDatabase, client: &Client, paths: &[String]) -> Vec<Answer> {
     let frozen = database.freeze().await;
     let calls: Vec<_> = paths

@@ -1,8 +1,8 @@
 //! Connections to the database are cut in the middle of a request: before it arrives, before its
-//! reply, and within it.
+//! reply, and within its reply.
 //!
-//! Every reply of the program arrives, so that each number reserved is given, given back, or
-//! counted as abandoned.
+//! Every reply of the program arrives. So each reserved number is issued, returned, or counted as
+//! abandoned.
 
 use std::{
     fmt,
@@ -23,15 +23,16 @@ use crate::support::{
 
 const N_CALLERS: usize = 8;
 const N_SEQUENCES: usize = 4;
-/// The largest block, and the most that one call asks for.
+/// The largest block, and the most numbers that one call asks for.
 const MAX_AT_ONCE: u64 = 20;
-/// "At most two blocks a cut."
+/// The promised bound of the loss: "At most two blocks a cut."
 const BLOCKS_A_CUT: u64 = 2;
-/// Numbers given between two cuts, so that every name has reserved again.
+/// How many numbers are issued between two cuts, so that every name reserves again.
 const BETWEEN_CUTS: u64 = 400;
-/// A cut that no reservation was under is made again, so often at most.
+/// The most attempts to cut while a reservation is under way.
 const MAX_TRIES: usize = 50;
-/// Requests until a cut, at most: some of those by which a start adopts what was returned.
+/// The most requests before a cut. It is low, so that a cut can meet the requests by which a start
+/// adopts returned blocks.
 const MAX_PASSED: usize = 12;
 
 for_each_server!(every_number_lost_to_a_cut_is_counted);
@@ -42,7 +43,7 @@ async fn every_number_lost_to_a_cut_is_counted(backend: Backend) {
         let outcome = run.cuts(backend, &Program::options()).await;
         println!("{point:?}: {outcome}");
         outcome.check();
-        // Alone with its counter, the program knows exactly what became of it.
+        // No other replica uses the counter, so the program knows exactly what became of the block.
         assert_eq!(outcome.n_lost, outcome.n_counted, "{point:?}: {outcome}");
     }
 }
@@ -76,7 +77,8 @@ for_each_server!(numbers_lost_and_not_counted_are_found_out);
 async fn numbers_lost_and_not_counted_are_found_out(backend: Backend) {
     let options = Program::options().without_guards("uncounted");
     let mut run = Run::new(1, CutPoint::BeforeReply, 10);
-    // It says nothing of the numbers that it lost.
+    // With this fault the program does not count lost numbers, so an uncertain outcome shows that
+    // the cut met a reservation.
     run.met = Met::Uncertain;
     let outcome = run.cuts(backend, &options).await;
     assert!(
@@ -86,7 +88,7 @@ async fn numbers_lost_and_not_counted_are_found_out(backend: Backend) {
 }
 
 fn points() -> [CutPoint; 3] {
-    // A reply's header has four bytes and five; within it, and behind it.
+    // A reply's header has four or five bytes. The cut is within the header or behind it.
     let n_bytes = dice::roll(1..=10);
     [
         CutPoint::BeforeForwarding,
@@ -95,7 +97,7 @@ fn points() -> [CutPoint; 3] {
     ]
 }
 
-/// Cuts that a reservation is under, for each point.
+/// Returns how many cuts must meet a reservation, for each point.
 fn size() -> usize {
     settings::at_size(2, 20)
 }
@@ -103,14 +105,14 @@ fn size() -> usize {
 #[derive(Default)]
 struct Outcome {
     ledger: Ledger,
-    /// What was neither a number nor 503.
+    /// Answers that were neither a number nor 503.
     failures: Vec<String>,
     n_cuts: usize,
-    /// Cuts that a reservation was under.
+    /// Cuts that met a reservation.
     n_met: usize,
-    /// Numbers neither given nor given back.
+    /// Numbers that were neither issued nor returned.
     n_lost: u64,
-    /// Numbers that the program says are abandoned.
+    /// Numbers that the program counted as abandoned.
     n_counted: u64,
     n_adopted: usize,
 }
@@ -142,7 +144,7 @@ impl Outcome {
         assert!(self.n_lost <= most, "{self}");
     }
 
-    /// Stops a replica and notes what it says of numbers it abandoned.
+    /// Stops a replica, and adds the numbers that it counted as abandoned.
     async fn stop(&mut self, program: Program) {
         let scrape = Scrape::of(&program.client()).await;
         self.n_counted += to_count(scrape.n_abandoned());
@@ -173,12 +175,12 @@ impl Outcome {
     }
 }
 
-/// By what a cut that a reservation was under is known.
+/// The sign that a cut met a reservation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Met {
-    /// The outcome of a write was not told.
+    /// A write with an unknown outcome.
     Uncertain,
-    /// And it was done, so that its numbers are lost.
+    /// Such a write that was made, so that its numbers are lost.
     Abandoned,
 }
 
@@ -186,7 +188,7 @@ struct Run {
     n_replicas: usize,
     point: CutPoint,
     met: Met,
-    /// Cuts that a reservation was under.
+    /// How many cuts must meet a reservation.
     n_wanted: usize,
 }
 
@@ -217,7 +219,8 @@ impl Run {
         let mut outcome = Outcome::default();
         while outcome.n_met < self.n_wanted && outcome.n_cuts < MAX_TRIES * self.n_wanted {
             let n_wanted_now = (outcome.n_met + cuts_a_start).min(self.n_wanted);
-            // Stopped and started in between, so that blocks are returned and adopted.
+            // The replicas stop and start between the cuts, so that blocks are returned and
+            // adopted.
             self.start_cut_stop(&options, &proxy, n_wanted_now, &mut outcome)
                 .await;
         }
@@ -296,7 +299,7 @@ struct Load {
 }
 
 impl Load {
-    /// Waits until enough more numbers were given of each name.
+    /// Waits until enough more numbers of each name were issued.
     async fn goes_on(&self) {
         for n_given in &self.n_given {
             let wanted = n_given.load(Ordering::Relaxed) + BETWEEN_CUTS / 4;
@@ -344,7 +347,7 @@ async fn call_until_over(client: Client, load: Arc<Load>) -> (Ledger, Vec<String
     (ledger, failures)
 }
 
-/// A counter of whole things.
+/// Converts the value of a counter to a whole number.
 fn to_count(value: f64) -> u64 {
     format!("{value:.0}").parse().expect("a count")
 }

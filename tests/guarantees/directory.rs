@@ -1,4 +1,4 @@
-//! A crowd at the directory itself, without HTTP between: what the store is asked for is counted.
+//! A crowd at the directory itself, without HTTP. The tests count the requests to the store.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -21,7 +21,7 @@ for_each_backend!(
     a_waiter_beyond_the_bound_is_refused_and_burns_nothing,
 );
 
-/// A directory on the test's database, and what it counts.
+/// A directory on the test's database, with its metrics.
 struct Bench {
     store: Arc<Stores>,
     directory: Arc<Directory>,
@@ -97,7 +97,8 @@ async fn ten_thousand_callers_at_the_directory_share_its_refills(backend: Backen
         }
         assert_eq!(seen.len(), N_CALLERS);
         assert_eq!(bench.directory.peak_reservations_in_flight(), 1);
-        // The first caller's own, one sized to all who came meanwhile, and what is kept ahead.
+        // One reservation is for the first caller, and one for all who came in the meantime. The
+        // others are ahead of need.
         let n_reserved = bench.count("odometer_reservations_total{outcome=\"reserved\"}");
         assert!(
             (1.0..=10.0).contains(&n_reserved),
@@ -140,7 +141,7 @@ async fn a_waiter_beyond_the_bound_is_refused_and_burns_nothing(backend: Backend
             bench.count("odometer_waiters_refused_total"),
             f64::from(n_refused)
         );
-        // Those who were answered left their places: others may wait again.
+        // The callers who got an answer no longer wait, so that others may wait.
         let directory = Arc::clone(&bench.directory);
         wait::until(
             "a place is free",
@@ -153,7 +154,7 @@ async fn a_waiter_beyond_the_bound_is_refused_and_burns_nothing(backend: Backend
     .await;
 }
 
-/// One number, as a caller who names no period gets it.
+/// Takes one number, as a caller who names no period does.
 async fn take(directory: &Directory, name: &SequenceName) -> Result<i64, SequenceError> {
     let issued = directory.take(name, None, 1, false).await?;
     Ok(issued.ranges[0].first())

@@ -1,4 +1,5 @@
-//! What `explain` says of a number is so, in a run with kills, stops and callers that hang up.
+//! Checks that `explain` says only what is true, in a run with kills, stops and callers that hang
+//! up.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -16,14 +17,14 @@ use crate::support::{
 
 const N_CALLERS: usize = 8;
 const N_SEQUENCES: usize = 4;
-/// Numbers given between two faults.
+/// How many numbers are issued between two faults.
 const BETWEEN_FAULTS: u64 = 1_000;
-/// The most that one call asks for.
+/// The most numbers that one call asks for.
 const MAX_AT_ONCE: u64 = 20;
-/// Numbers near the high-water mark, where most of what is held and returned lies.
+/// The distance from the high-water mark within which most held and returned numbers lie.
 const NEAR: i64 = 400;
 const LIMIT: Duration = Duration::from_secs(60);
-/// Names with one story each, beside those of the run.
+/// Names with one history each, in addition to those of the run.
 const HELD: &str = "still-held";
 const RETURNED: &str = "given-back";
 const LOST: &str = "died-with-its-holder";
@@ -71,9 +72,9 @@ async fn an_explanation_that_guesses_is_found_out(backend: Backend) {
 
 #[derive(Default)]
 struct Outcome {
-    /// Claims that are not so.
+    /// Claims that are wrong.
     not_so: Vec<String>,
-    /// Questions about a number that was given a moment ago.
+    /// How many questions were about a number that was issued a moment ago.
     n_asked_at_once: usize,
     n_said: BTreeMap<String, usize>,
 }
@@ -131,7 +132,7 @@ async fn explained(database: &TestDatabase, options: &Options) -> Outcome {
         *outcome.n_said.entry(key).or_default() += 1;
         outcome.note(claim, is_given, marks[&claim.sequence]);
     }
-    // What the living still hold comes to light when they stop.
+    // Numbers that live replicas still hold become visible when the replicas stop.
     let rests = run.stop_all().await;
     for claim in &said {
         let is_left = rests.contains(&(claim.sequence.clone(), claim.value));
@@ -156,7 +157,9 @@ impl Said {
 }
 
 impl Outcome {
-    /// `mark` was read after the claim: what lay at or above it then had been reserved by nobody.
+    /// Adds the claim to `not_so` if it is wrong. `mark` was read after the claim, so the numbers
+    /// from
+    /// `mark` on were not reserved at the time of the claim.
     fn note(&mut self, claim: &Said, is_given: bool, mark: i64) {
         let is_free = claim.value >= mark;
         let wrong = match claim.fate.as_str() {
@@ -185,7 +188,7 @@ async fn ask(client: &Client, sequence: &str, value: i64) -> String {
     fate
 }
 
-/// One start of a replica, as the callers see it.
+/// One start of a replica, from the callers' view.
 struct Incarnation {
     client: Client,
     is_ending: AtomicBool,
@@ -245,7 +248,7 @@ impl<'a> Run<'a> {
 
     async fn stop_and_replace(&mut self, replica: usize) {
         self.stage.end(replica);
-        // The order does not matter: the last place is as good as any.
+        // The order of the replicas does not matter, so the new one comes last.
         self.programs.swap_remove(replica).stop().await;
         self.programs.push(self.options.start_ready().await);
         for (at, program) in self.programs.iter().enumerate() {
@@ -266,7 +269,8 @@ impl<'a> Run<'a> {
         (ledger, outcome)
     }
 
-    /// One name held by the living, one given back, one lost with its holder.
+    /// Makes three histories: a block that a live replica holds, a block that was returned, and a
+    /// block that was lost with its holder.
     async fn tell_stories(&mut self, mut ledger: Ledger) -> Ledger {
         let mut take = async |program: &Program, name: &str| {
             let value = program.client().next(name).await;
@@ -281,7 +285,7 @@ impl<'a> Run<'a> {
         .await;
         let mut dying = self.programs.pop().expect("one lives");
         dying.kill();
-        // Longer ago than any silence that is allowed.
+        // This heartbeat is older than any allowed silence.
         self.database
             .execute(&format!(
                 "UPDATE replica SET beat_at = 0 WHERE holder IN \
@@ -298,7 +302,7 @@ impl<'a> Run<'a> {
         ledger
     }
 
-    /// Whoever lives has a row that says so.
+    /// Makes sure that each live replica has a row in `replica`.
     async fn let_the_living_beat(&self) {
         let now = std::time::SystemTime::UNIX_EPOCH.elapsed();
         let now = now.expect("it is later than 1970").as_millis();
@@ -326,7 +330,8 @@ impl<'a> Run<'a> {
         marks
     }
 
-    /// Random numbers of all sequences, half of them near the end, and all of the stories.
+    /// Returns random numbers of all sequences, half of them near the high-water mark. Adds all
+    /// numbers of the three histories.
     async fn questions(&self) -> Vec<(String, i64)> {
         let marks = self.high_water_marks().await;
         let mut questions = Vec::new();
@@ -343,7 +348,7 @@ impl<'a> Run<'a> {
         questions
     }
 
-    /// Every number that nobody issued when all had stopped.
+    /// Stops all replicas, and returns every number that they returned to the store.
     async fn stop_all(self) -> HashSet<(String, i64)> {
         for program in self.programs {
             program.stop().await;
@@ -410,7 +415,7 @@ async fn call_until_over(stage: Arc<Stage>) -> (Ledger, Outcome) {
             2 => format!("/v1/sequences/{sequence}/next?count={n}"),
             _ => format!("/v1/sequences/{sequence}/blocks?size={n}"),
         };
-        // One call in five hangs up before its reply can be there, or just when it comes.
+        // One call in five hangs up before its reply can be there, or just when the reply comes.
         let patience = if dice::roll(0..5) == 0 {
             Duration::from_micros(dice::roll(0..2_000))
         } else {
@@ -431,7 +436,7 @@ async fn call_until_over(stage: Arc<Stage>) -> (Ledger, Outcome) {
 }
 
 impl Stage {
-    /// Asks any replica about a number that a caller has just been given. One that is ending need
+    /// Asks any replica about a number that a caller has just got. A replica that is ending need
     /// not answer.
     async fn ask_at_once(&self, sequence: &str, value: i64, outcome: &mut Outcome) {
         let replica = self.current(dice::roll(0..self.replicas.len()));

@@ -1,4 +1,4 @@
-//! One name that is hammered leaves the database's connections to others.
+//! A name that is used very often leaves connections to the database for other names.
 
 use std::sync::{
     Arc,
@@ -11,12 +11,12 @@ use crate::support::{
     Answer, Backend, Client, Program, Proxy, Scrape, Server, TestDatabase, for_each_server,
 };
 
-/// Callers of the one name; each of its numbers costs a reservation.
+/// The callers of the busy name. Each number of this name costs a reservation.
 const N_HAMMERING: usize = 32;
 const N_COLD: usize = 500;
-/// `pool.max` of the configuration, and one connection to look at the database.
+/// `pool.max` of the configuration, and one connection for looks at the database.
 const MAX_CONNECTIONS: usize = 9;
-/// Fewer numbers of the hammered name meanwhile, and nothing was in the others' way.
+/// With fewer numbers of the busy name, nothing was in the way of the others.
 const MIN_HAMMERED: u64 = 20;
 
 for_each_server!(a_name_that_is_hammered_starves_no_other);
@@ -27,7 +27,8 @@ async fn a_name_that_is_hammered_starves_no_other(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let program = Program::options()
         .database(&database.url_through(&proxy, server))
-        // For a slow disk; who is starved waits for as long as it is hammered.
+        // This deadline suits a slow disk. A name that is starved waits for as long as the busy
+        // name is used.
         .env("ODOMETER_REFILL__DEADLINE", "25s")
         .start_ready()
         .await;
@@ -48,7 +49,7 @@ async fn a_name_that_is_hammered_starves_no_other(backend: Backend) {
         .collect();
     let mut most_connections = 0;
     for call in calls {
-        // Refused where it met the deadline.
+        // A caller who meets the deadline is refused.
         let answer = call.await.expect("no panic");
         assert!(matches!(answer, Answer::Given(_)), "{answer:?}");
         most_connections = most_connections.max(proxy.n_open());
@@ -65,7 +66,7 @@ async fn a_name_that_is_hammered_starves_no_other(backend: Backend) {
     program.stop().await;
 }
 
-/// How many numbers it was given.
+/// Calls for the busy name until `over` is set, and returns how many calls got a number.
 async fn hammer(client: Client, over: Arc<AtomicBool>) -> u64 {
     let mut n_given = 0;
     while !over.load(Ordering::Relaxed) {

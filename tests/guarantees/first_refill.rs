@@ -26,10 +26,10 @@ async fn numbers_invented_after_a_failed_first_refill_are_found_out(backend: Bac
 }
 
 struct Outcome {
-    /// Numbers at or above the high-water mark that the store had after they were given.
+    /// Numbers that were not below the high-water mark that the store had after their issue.
     not_reserved: Vec<String>,
     n_refused: usize,
-    /// Reservations that failed, by the metric.
+    /// 1 if the metrics count a failed reservation, else 0.
     n_errors: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A floor is raised, a sequence is retired and restored, while three replicas serve it.
+//! A floor is raised, and a sequence is retired and restored, while three replicas serve it.
 
 use std::{
     sync::{
@@ -19,14 +19,16 @@ use crate::support::{
 const N_REPLICAS: usize = 3;
 const N_CALLERS: usize = 9;
 const MAX_AT_ONCE: u64 = 20;
-/// How far above everything given a floor is raised: a few blocks, so that memory is met.
+/// How far a floor is raised above all issued numbers. Blocks are larger, so memory holds numbers
+/// below the floor.
 const RAISE: i64 = 1_000;
-/// How soon a change holds everywhere. A replica polls twice as often, and each poll may take so much
-/// longer than usual as half of this.
+/// How soon a change holds everywhere. A replica polls twice in this time, so a poll may be late by
+/// half of it.
 const REFRESH: Duration = Duration::from_secs(6);
-/// The size of a block where nothing is to bring memory above a floor but the floor itself.
+/// The size of a block in the controls. Callers cannot use up such a block, so only the floor can
+/// bring memory above the floor.
 const HUGE: i64 = 1_000_000;
-/// Calls that must have been answered on each side of each change.
+/// How many calls must be answered on each side of each change.
 const MIN_CALLS: u64 = 50;
 
 for_each_server!(nothing_below_a_floor_and_nothing_of_a_retired_sequence_is_issued);
@@ -101,7 +103,7 @@ async fn what_a_returned_block_has_above_a_floor_is_still_issued(backend: Backen
     let reply = change(&client, Method::POST, "/advance", Some(&body)).await;
     assert_eq!(reply["advanced"], true, "{reply}");
     assert_eq!(client.next("floors").await, 50);
-    // 2 to 49 were given back, and lie below the floor.
+    // The numbers 2 to 49 were returned, and lie below the floor.
     let abandoned = "odometer_abandoned_numbers_total";
     let n_cut = Scrape::of(&client)
         .await
@@ -110,7 +112,8 @@ async fn what_a_returned_block_has_above_a_floor_is_still_issued(backend: Backen
     program.stop().await;
 }
 
-/// Whether sequences are also retired and restored. If not, memory holds more than anybody takes.
+/// Whether sequences are also retired and restored. If not, memory holds more numbers than the
+/// callers take.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Life {
     Whole,
@@ -119,14 +122,14 @@ enum Life {
 
 struct Outcome {
     ledger: Ledger,
-    /// Numbers that were given although a rule forbade them.
+    /// Numbers that were issued although a rule forbade them.
     violations: Vec<String>,
     /// Calls that got no number for another reason than a retirement.
     refusals: Vec<String>,
     n_cut: f64,
 }
 
-/// One call that asked for numbers, and what came of it.
+/// One call for numbers, and its outcome.
 struct Call {
     replica: usize,
     sent: Instant,
@@ -134,21 +137,22 @@ struct Call {
     ranges: Vec<Range>,
 }
 
-/// From when on what no longer holds.
+/// A rule about the numbers that may no longer be issued.
 struct Rule {
-    /// On this replica from the first moment on, on the others from the second.
+    /// The replica on which the rule holds from `here` on. On the others it holds from `everywhere`
+    /// on.
     replica: usize,
     here: Instant,
     everywhere: Instant,
-    /// For calls answered before this moment.
+    /// The rule holds for calls that were answered before this moment.
     until: Option<Instant>,
-    /// Nothing below is given; `None`: nothing at all.
+    /// The rule forbids numbers below the floor; `None` forbids all numbers.
     floor: Option<i64>,
 }
 
 #[derive(Default)]
 struct Stage {
-    /// The key that all of it is about; `None` where the sequence has no periods.
+    /// The key of all calls; `None` if the sequence has no periods.
     key: Option<&'static str>,
     over: AtomicBool,
     n_calls: AtomicU64,
@@ -233,7 +237,7 @@ async fn run(
     }
 }
 
-/// Raises the floor above everything given, and above what is in memory of some replica.
+/// Raises the floor above all issued numbers, and above numbers in the memory of some replica.
 async fn raise_floor(stage: &Stage, client: &Client, replica: usize) -> Rule {
     let highest = {
         let calls = stage.calls.lock().expect("nobody panics with it");
@@ -269,7 +273,7 @@ async fn retire_and_restore(
     let here = Instant::now();
     let everywhere = here + REFRESH;
     tokio::time::sleep_until(everywhere.into()).await;
-    // The restore ends what was forbidden, and asks by another replica than the retirement.
+    // The restore ends the rule, and comes from another replica than the retirement.
     stage.goes_on().await;
     let until = Instant::now();
     let restorer = (replica + 1) % N_REPLICAS;
@@ -319,7 +323,7 @@ async fn change(client: &Client, method: Method, action: &str, body: Option<&Val
     }
 }
 
-/// The moment of an RFC 3339 time of this machine's clock.
+/// Converts an RFC 3339 time of this machine's clock to a moment.
 fn moment(time: &Value) -> Instant {
     let time: jiff::Timestamp = time
         .as_str()
@@ -329,7 +333,7 @@ fn moment(time: &Value) -> Instant {
     Instant::now() + left.unwrap_or_default()
 }
 
-/// What was given although a rule forbade it.
+/// Lists the numbers that were issued although a rule forbade them.
 fn broken(rules: &[Rule], calls: &[Call]) -> Vec<String> {
     let mut broken = Vec::new();
     for (n_rule, rule) in rules.iter().enumerate() {
@@ -357,7 +361,7 @@ fn broken(rules: &[Rule], calls: &[Call]) -> Vec<String> {
 }
 
 impl Stage {
-    /// Waits until all callers have called some times more.
+    /// Waits until the callers have made `MIN_CALLS` more calls.
     async fn goes_on(&self) {
         let wanted = self.n_calls.load(Ordering::Relaxed) + MIN_CALLS;
         wait::until("calls are answered", Duration::from_secs(30), async || {
@@ -391,7 +395,8 @@ async fn call_until_over(stage: Arc<Stage>, client: Client, replica: usize) {
             Answer::NoReply(error) => stage.refuse(format!("{path}: {error:?}")),
         }
         stage.n_calls.fetch_add(1, Ordering::Relaxed);
-        // A hundred calls a second each leave the machine to what is tested.
+        // Each caller makes at most a hundred calls a second, which leaves processor time for the
+        // program.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

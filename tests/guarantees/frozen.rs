@@ -1,4 +1,4 @@
-//! The database stops answering without a word: its processes are stopped, or the network
+//! The database stops answering without an error: its processes are stopped, or the network
 //! swallows what is sent to it.
 
 use std::{
@@ -17,19 +17,20 @@ use crate::support::{
 };
 
 const N_WARM: usize = 4;
-/// More than connections, so that every one of them is met.
+/// The number of callers is above the number of connections, so that every connection is used.
 const N_COLD_CALLERS: usize = 24;
-/// How fast a warm name is used.
+/// The time between two calls for a warm name.
 const BETWEEN_CALLS: Duration = Duration::from_millis(5);
 /// `pool.max` of the configuration.
 const POOL_MAX: usize = 8;
-/// The deadline of the configuration, and time for a busy machine.
+/// The deadline of the configuration, plus time for a busy machine.
 const ANSWER_LIMIT: Duration = Duration::from_secs(15);
-/// Within this time after the database's return everything works again.
+/// The time after the database's return within which everything works again.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(2);
-/// Within this time after that nothing of the outage is left.
+/// The time after that within which nothing of the outage is left.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(30);
-/// Files that come and go by themselves, such as a look at the database under way.
+/// How many files, threads or tasks may come and go by themselves, for example for a look at the
+/// database.
 const FEW: usize = 3;
 
 for_each_server!(a_stopped_database_leaves_nothing_behind);
@@ -64,22 +65,22 @@ async fn connections_kept_though_dead_are_found_out(backend: Backend) {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outage {
-    /// Every process of the server is stopped where it stands.
+    /// A signal stops every process of the server.
     Stopped,
-    /// The network swallows what is sent.
+    /// The network swallows all bytes.
     BlackHole,
 }
 
-/// What the program holds that an outage could leave more of.
+/// Resources of the program that an outage could leave behind.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     n_files: usize,
     n_threads: usize,
-    /// Of the store's runtime.
+    /// Tasks of the store's runtime.
     n_tasks: usize,
     /// Connections to the database that the program has open.
     n_open: usize,
-    /// The same as the server counts them.
+    /// The same connections, as the server counts them.
     n_connections: usize,
     n_waiters: usize,
     n_reservations: usize,
@@ -90,7 +91,7 @@ impl Held {
         self.n_files <= before.n_files + FEW
             && self.n_threads <= before.n_threads + FEW
             && self.n_tasks <= before.n_tasks + FEW
-            // One to look at the database, besides the pool.
+            // The pool has one connection more, for looks at the database.
             && self.n_open <= POOL_MAX + 1
             && self.n_connections <= POOL_MAX + 1
             && self.n_waiters == 0
@@ -108,14 +109,14 @@ struct Stage {
 #[derive(Debug)]
 struct Outcome {
     before: Held,
-    /// `None` when not within the limit.
+    /// `None` if the recovery took longer than the limit.
     recovered_after: Option<Duration>,
     warm: Ledger,
     n_warm_in_outage: u64,
     cold: Cold,
 }
 
-/// What the callers of names without a reserve were answered.
+/// The answers to the callers of names without a reserve.
 #[derive(Default, Debug)]
 struct Cold {
     n_given: u64,
@@ -142,7 +143,7 @@ impl Stage {
                 .await;
             client.next(&warm).await;
         }
-        // Opens as many connections as there may be.
+        // These calls open as many connections as there may be.
         let calls: Vec<_> = (0..N_COLD_CALLERS * 4)
             .map(|number| {
                 let client = client.clone();
@@ -197,7 +198,7 @@ impl Stage {
             (scrape.sum("odometer_store_up", &[]) == 0.0).then_some(())
         })
         .await;
-        // Known to be away, it is not waited for.
+        // The store is known to be away, so the call does not wait for it.
         let refusal = client.post("/v1/sequences/never-seen/next").await;
         assert_refused(&refusal.expect("a reply"), "store_unavailable");
         let ready = client.get("/readyz").await.expect("a reply");
@@ -317,12 +318,12 @@ fn warm(number: usize) -> String {
     format!("warm-{number}")
 }
 
-/// Always answered by the store.
+/// Returns a path that only the store can answer.
 fn cold_path(number: usize) -> String {
     format!("/v1/sequences/cold-{number}/blocks?size=1")
 }
 
-/// Each call must be answered with a number.
+/// Uses a warm name until the load is over. Each call must get a number.
 async fn use_warm(client: Client, name: String, load: Arc<Load>) -> Ledger {
     let path = format!("/v1/sequences/{name}/next");
     let mut ledger = Ledger::default();
@@ -359,7 +360,8 @@ async fn use_cold(client: Client, number: usize, load: Arc<Load>) -> Cold {
     cold
 }
 
-/// How long until names in every state are answered again; `None` when not within the limit.
+/// Measures how long it takes until names in every state get numbers again. Returns `None` if the
+/// limit has passed.
 async fn recovery(client: &Client) -> Option<Duration> {
     let returned = Instant::now();
     for path in [
@@ -387,7 +389,7 @@ fn assert_refused(reply: &Reply, code: &str) {
     assert!(reply.header("retry-after").is_some(), "{reply:?}");
 }
 
-/// A gauge that counts something.
+/// Converts the value of a gauge to a whole number.
 fn to_count(value: f64) -> usize {
     format!("{value:.0}").parse().expect("a count")
 }

@@ -1,4 +1,4 @@
-//! Servers whose own default is another isolation than the one that transactions here rest on.
+//! Servers whose default isolation level is not the level that the program's transactions rest on.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,12 +9,13 @@ use crate::support::{
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Sequences of which each has a change that waits for the birth of a period.
+/// The number of sequences that have a change that waits for the creation of a period.
 const ROUNDS: usize = 3;
-/// Sequences that are tried for that: a change may overtake the first numbers after the birth.
+/// The most sequences that are tried. After the creation, a change may overtake the first numbers,
+/// and then the sequence does not count.
 const MAX_ROUNDS: usize = 30;
 
-/// What became of them all.
+/// The outcome of all changes.
 #[derive(Default, Debug)]
 struct Outcome {
     n_accepted: usize,
@@ -40,7 +41,7 @@ async fn a_change_that_waited_for_a_birth_sees_its_numbers(backend: Backend) {
     }
 }
 
-/// The same, each transaction at the level that is the server's default.
+/// The control: each transaction runs at the level that is the server's default.
 #[test]
 fn at_the_server_s_own_isolation_a_change_brings_back_an_id() {
     run(async {
@@ -66,7 +67,7 @@ fn levels(backend: Backend) -> &'static [&'static str] {
     }
 }
 
-/// Of sessions that begin from now on.
+/// Sets the default level of sessions that begin from now on.
 async fn set_default(server: &Server, database: &TestDatabase, level: &str) {
     let statement = match database.backend {
         Backend::Postgres => format!(
@@ -81,8 +82,8 @@ async fn set_default(server: &Server, database: &TestDatabase, level: &str) {
     server.administrate(&statement).await;
 }
 
-/// One replica begins a period and issues the first numbers of the sequence, another one changes
-/// the format meanwhile, and issues more.
+/// Lets one replica begin a period and issue the first numbers of the sequence. Meanwhile another
+/// replica changes the format, and then issues more numbers.
 async fn changes_that_wait(
     options: &crate::support::Options,
     database: &TestDatabase,
@@ -91,7 +92,7 @@ async fn changes_that_wait(
     let options = options
         .clone()
         .database(url)
-        // Nothing else waits for a lock.
+        // With these settings, nothing else waits for a lock.
         .env("ODOMETER_DEFINITION_REFRESH", "1h")
         .env("ODOMETER_STORE__TIMEOUT", "30s")
         .env("ODOMETER_REFILL__DEADLINE", "30s");
@@ -113,7 +114,7 @@ async fn changes_that_wait(
     outcome
 }
 
-/// Whether the first numbers were printed before the change was made.
+/// Returns whether the first numbers were printed before the change was made.
 async fn one_change_that_waits(
     [bearing, changing]: &[Client; 2],
     database: &TestDatabase,
@@ -125,7 +126,7 @@ async fn one_change_that_waits(
     bearing.define(&name, &definition).await;
     let taken = format!("/v1/sequences/{name}/next?period=k&count=10");
 
-    // With the sequence's row in its hands, the birth waits.
+    // The creation holds the lock of the sequence's row, and waits.
     let births = database.freeze_births(&name).await;
     let call = (bearing.clone(), taken.clone());
     let birth = tokio::spawn(async move { call.0.post(&call.1).await.expect("a reply") });
@@ -140,7 +141,7 @@ async fn one_change_that_waits(
     assert_eq!(birth.status, 200, "{birth:?}");
     let mut printed: BTreeSet<String> = ids(&birth.json()).collect();
     if !printed.contains("k-10") {
-        // They are printed as the change says.
+        // The change came first, so the ids have its format.
         assert_eq!(change.status, 200, "{change:?}");
         return false;
     }
@@ -170,7 +171,7 @@ fn ids(reply: &Value) -> impl Iterator<Item = String> {
         .map(|id| id.as_str().expect("a text").to_owned())
 }
 
-/// Until the birth waits, and with `is_changing` the change as well.
+/// Waits until the creation waits, and with `is_changing` also the change.
 async fn they_wait(database: &TestDatabase, is_changing: bool) {
     let (query, wanted) = match database.backend {
         Backend::Postgres => (
@@ -181,7 +182,7 @@ async fn they_wait(database: &TestDatabase, is_changing: bool) {
         ),
         Backend::MariaDb | Backend::Sqlite => {
             let waiting = match is_changing {
-                // As the user who made the trigger.
+                // In the trigger, the session has the user who made the trigger.
                 false => "state = 'User lock'",
                 true => "user = 'odometer' AND info LIKE '%FROM `sequence`%FOR UPDATE%'",
             };

@@ -17,7 +17,8 @@ const REFRESH: Duration = Duration::from_secs(4);
 
 for_each_server!(changes_of_two_replicas_within_one_poll_hide_nothing);
 
-/// What one replica is told of the sequence is newer than what it knows of the other key.
+/// Checks that a replica learns that a key was removed elsewhere, although it made a later change
+/// itself. That change is newer than its knowledge of the key.
 async fn changes_of_two_replicas_within_one_poll_hide_nothing(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let options = Program::options()
@@ -83,7 +84,7 @@ async fn more_keys_than_memory_keeps_are_all_served(backend: Backend) {
     program.stop().await;
 }
 
-/// A key's next number; with as many at once as this, some wait for a place in memory.
+/// Takes a key's next number. So many calls come at once that some wait for a slot in memory.
 async fn served(client: Client, key: usize) -> Vec<Range> {
     let path = format!("/v1/sequences/many/next?period=key-{key}");
     let reply = settled(|| client.post(&path)).await;
@@ -95,7 +96,7 @@ async fn callers_over_very_many_keys_wait_for_a_place_and_lose_nothing(backend: 
     assert_eq!(crowd.ledger.n_duplicates(), 0, "{crowd:?}");
     assert!(crowd.n_refused * 1000 < crowd.n_calls, "{crowd:?}");
     assert_eq!(crowd.n_lost, 0, "{crowd:?}");
-    // Else no key left, and nobody waited for its place.
+    // Otherwise no key left memory, and no caller waited for a slot.
     assert!(crowd.n_left > crowd.n_calls / 10, "vacuous: {crowd:?}");
 }
 
@@ -105,15 +106,15 @@ async fn keys_that_leave_and_return_nothing_are_found_out(backend: Backend) {
     assert!(crowd.n_lost > 0, "{crowd:?}");
 }
 
-/// What came of more callers than there are places in memory, each with another key at each call.
+/// The outcome of more callers than memory has slots. Each caller uses another key at each call.
 #[derive(Debug, Default)]
 struct Crowd {
     ledger: Ledger,
     n_calls: u64,
     n_refused: u64,
-    /// Keys that were sent out of memory, as often as they were.
+    /// How many times a key left memory.
     n_left: u64,
-    /// Numbers that were reserved, and neither given nor returned.
+    /// Numbers that were reserved, but neither issued nor returned.
     n_lost: u64,
 }
 
@@ -126,7 +127,7 @@ impl Crowd {
         if !settings::full() {
             options = options
                 .env("ODOMETER_LIMITS__LIVE_PERIODS", "8")
-                // A database with one writer serves so many as fast as its disk is.
+                // A database with one writer serves so many callers only as fast as its disk is.
                 .env("ODOMETER_REFILL__DEADLINE", "25s");
         }
         let program = options.start_ready().await;
@@ -169,7 +170,7 @@ impl Crowd {
         one
     }
 
-    /// Looks at what is left when the program has ended.
+    /// Counts what is left when the program has ended.
     async fn count(&mut self, database: &TestDatabase) {
         let counters = "SELECT next_value FROM counter WHERE sequence = 'many' AND period <> ''";
         let rows = database.query(counters).await;
@@ -178,7 +179,7 @@ impl Crowd {
         };
         let n_reserved: i64 = rows.iter().map(reserved).sum();
         let journal = database.journal("many").await;
-        // Of each key the rest of one block was returned at the end.
+        // At the end the program returned the rest of one block for each key.
         self.n_left = journal.len().saturating_sub(rows.len()) as u64;
         let returned = journal.iter().filter(|row| row.fate == "returned");
         let n_returned: i64 = returned.map(|row| row.last - row.next_unissued + 1).sum();

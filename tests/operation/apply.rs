@@ -1,4 +1,4 @@
-//! Definitions as code: a file that is made so.
+//! Definitions as code: `odometer apply` defines sequences as a file says.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::support::{
     for_each_server, run, wait,
 };
 
-/// Far longer than two polls take, on a machine that is busy with other things.
+/// A limit far longer than two polls take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const DEFINITIONS: &str = r#"
@@ -70,7 +70,7 @@ const WOULD_CHANGE: [&str; 7] = [
      unchanged",
 ];
 
-/// A file of definitions, and the program that is to make them so.
+/// A file of definitions, and the program that applies it.
 struct File {
     home: TempDir,
     options: Options,
@@ -96,7 +96,7 @@ impl File {
         self.options.run(&all)
     }
 
-    /// What it printed, after it went well.
+    /// Applies `content`, which must succeed, and returns the printed lines.
     fn applied(&self, content: &str, arguments: &[&str]) -> Vec<String> {
         let finished = self.apply(content, arguments);
         assert_eq!(finished.code, Some(0), "{finished}");
@@ -104,7 +104,7 @@ impl File {
     }
 }
 
-/// What every change of a definition raises, in `meta` and in counters.
+/// Returns the versions that every change of a definition raises, in `meta` and in the counters.
 async fn written(database: &TestDatabase) -> (Option<i64>, Option<i64>) {
     let of_all = "SELECT definitions_version FROM meta";
     let of_one = "SELECT MAX(version) FROM counter";
@@ -196,7 +196,7 @@ async fn replicas_that_serve_learn_what_was_applied(backend: Backend) {
     program.stop().await;
 }
 
-/// Two that would be made so, and between them one that cannot be.
+/// Two definitions that the program could apply, and between them one that it refuses.
 const ONE_REFUSED: &str = r#"
 [sequences.first]
 description = "new"
@@ -208,7 +208,7 @@ start = 5
 description = "new"
 "#;
 
-/// How many sequences a file has changed of which one definition is refused.
+/// Applies a file of which one definition is refused. Returns how many sequences this has changed.
 async fn n_changed_beside_a_refusal(database: &TestDatabase, guards: &str) -> (usize, Finished) {
     let mut file = File::of(database);
     file.applied(
@@ -244,7 +244,7 @@ async fn one_definition_that_is_refused_leaves_all_as_they_are(backend: Backend)
         "{finished}"
     );
 
-    // As many as there may be count before the first is created, too.
+    // The limit on the number of sequences is also checked before the first creation.
     let mut file = File::of(&database);
     file.options = file.options.env("ODOMETER_MAX_SEQUENCES", 4);
     let finished = file.apply("[sequences.one]\n[sequences.two]\n", &[]);
@@ -294,7 +294,7 @@ fn a_sqlite_file_that_is_served_takes_no_file_of_definitions() {
         for said in ["held by another process", "PUT /v1/sequences"] {
             assert!(finished.errors.contains(said), "{finished}");
         }
-        // Looking is allowed, and finds that one of them may not be changed.
+        // A dry run is allowed, and finds that one definition may not be changed.
         let finished = file.apply(DEFINITIONS, &["--dry-run"]);
         assert_eq!(finished.code, Some(1), "{finished}");
         assert!(finished.output.contains("! orders: `start`"), "{finished}");
@@ -332,7 +332,7 @@ fn a_file_of_definitions_that_cannot_be_used_is_named_with_its_line() {
     refused(&finished, "missing.toml", "a file that is not there");
     let finished = options.run(&["apply"]);
     assert_eq!(finished.code, Some(78), "{finished}");
-    // A good file, and nobody who answers.
+    // The file is good, but no database answers.
     std::fs::write(home.path().join("definitions.toml"), DEFINITIONS).expect("our directory");
     let finished = options.run(&["apply", "definitions.toml"]);
     assert_eq!(finished.code, Some(1), "{finished}");
@@ -365,7 +365,7 @@ async fn files_of_definitions_that_meet_leave_one_truth(backend: Backend) {
         ended.map(|one| one.join().expect("it ends")).collect()
     });
     for finished in &outcomes {
-        // Whoever was slower is told so, and does it again.
+        // A slower process may report a conflict. Its file is applied again below.
         assert!(matches!(finished.code, Some(0 | 1)), "{finished}");
     }
     for file in &files {

@@ -1,4 +1,4 @@
-//! Spans for a collector: what comes there, and that nobody waits for it.
+//! The export of spans to a collector: which spans arrive, and that no call waits for the export.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -18,18 +18,18 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 const SENT_WITHIN: Duration = Duration::from_secs(15);
 const ENDPOINT: &str = "ODOMETER_TELEMETRY__OTLP_ENDPOINT";
-/// More calls than spans fit into the queue.
+/// More calls than the queue can hold spans.
 const N_CALLS: usize = 2500;
 
-/// What a collector does with a request.
+/// A collector's treatment of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Accepts,
-    /// It takes the request, and never answers.
+    /// The collector takes the request, and never answers.
     IsSilent,
 }
 
-/// A collector as far as it receives spans, as protobuf over HTTP.
+/// A collector that does nothing but receive spans, as protobuf over HTTP.
 struct Collector {
     address: String,
     bodies: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -59,7 +59,7 @@ impl Collector {
         bodies.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether a request had all of these, as bytes.
+    /// Returns whether one request had all of `parts`, as bytes.
     fn has(&self, parts: &[&[u8]]) -> bool {
         let bodies = self.bodies();
         bodies.iter().any(|body| {
@@ -75,7 +75,7 @@ impl Drop for Collector {
     }
 }
 
-/// Answers one request after the other.
+/// Answers the requests of one connection, one after the other.
 async fn receive(mut stream: TcpStream, manner: Manner, kept: Arc<Mutex<Vec<Vec<u8>>>>) {
     let mut received = Vec::new();
     loop {
@@ -114,7 +114,7 @@ fn bytes(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// The build of the tests, which can export; no guard is out.
+/// Returns options of the tests' build, which can export, with all guards in place.
 fn exporting(database: &TestDatabase, collector: &str) -> Options {
     Program::options()
         .without_guards("")
@@ -130,7 +130,7 @@ async fn next(client: &Client, path: &str, headers: &[(&str, &str)]) -> Reply {
     reply
 }
 
-/// Trace and span that a reply names.
+/// Returns the trace and the span that a reply names.
 fn told(reply: &Reply) -> (Vec<u8>, Vec<u8>) {
     let told = reply.header("traceparent").expect("a trace");
     let parts: Vec<&str> = told.split('-').collect();
@@ -148,15 +148,15 @@ fn a_collector_gets_the_spans_of_cold_calls_and_of_what_is_done_for_them() {
         let reply = next(&client, "spanned", &[("traceparent", &given)]).await;
         let (trace, span) = told(&reply);
         assert_eq!(trace, bytes(TRACE));
-        // What is asked for without a trace begins one, where memory does not answer.
+        // A call without a trace begins a trace, if memory cannot answer the call.
         let begun = next(&client, "begun", &[]).await;
         let (begun_trace, begun_span) = told(&begun);
-        // What a caller does not keep is not sent; nor is a number from memory.
+        // The program sends no span if the caller does not keep the trace, or if memory answers.
         let unkept_trace = TRACE.replace('4', "6");
         let unkept = format!("00-{unkept_trace}-{SPAN}-00");
         let unkept = next(&client, "unkept", &[("traceparent", &unkept)]).await;
         let warm = next(&client, "spanned", &[("traceparent", &given)]).await;
-        // Spans are sent in the order in which they end.
+        // Spans are sent in the order in which they end, so the last one arrives after the others.
         let last = next(&client, "last", &[("traceparent", &given)]).await;
         wait::until("spans are sent", SENT_WITHIN, async || {
             let call: [&[u8]; 6] = [
@@ -198,7 +198,7 @@ fn a_collector_that_never_answers_or_is_away_costs_no_call() {
             let program = exporting(&database, collector).start_ready().await;
             let client = program.client();
             for at in 0..N_CALLS {
-                // By the routes, so that each has a span.
+                // These calls go by the routes, so that each of them has a span.
                 let reply = next(&client, "order%73", &[]).await;
                 assert_eq!(reply.number(), i64::try_from(at).expect("few") + 1);
             }
@@ -206,7 +206,7 @@ fn a_collector_that_never_answers_or_is_away_costs_no_call() {
                 let asked = async || (!silent.bodies().is_empty()).then_some(());
                 wait::until("the collector is asked", SENT_WITHIN, asked).await;
             }
-            // It ends in order, and by itself.
+            // The program ends in order, and by itself.
             program.stop().await;
         }
     });

@@ -1,4 +1,4 @@
-//! What commands say, and what they ask before they act.
+//! Messages of the commands, and their questions before they act.
 
 use std::{
     fmt::Write as _,
@@ -11,7 +11,8 @@ use serde_json::json;
 
 use crate::support::{Backend, Program, TestDatabase, directory, for_each_backend, run, settings};
 
-/// Runs `recover` on a terminal of its own and types `answer`; its exit code, and what it showed.
+/// Runs `recover` on a terminal of its own and types `answer`. Returns the exit code and the text
+/// that the terminal showed.
 fn recover_on_a_terminal(database: &TestDatabase, answer: &str) -> (Option<i32>, String) {
     let program = settings::shipped_program();
     let line = format!("{} recover --skip 1000", program.display());
@@ -69,7 +70,7 @@ async fn recover_asks_on_a_terminal_and_needs_yes_without_one(backend: Backend) 
     );
     assert_eq!(database.next_value("long").await, before);
 
-    // What is exhausted is named, before and after.
+    // The command names exhausted sequences, before and after the recovery.
     let (code, shown) = recover_on_a_terminal(&database, "yes");
     assert_eq!(code, Some(0), "{shown}");
     let lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
@@ -112,7 +113,7 @@ async fn recover_says_when_worker_ids_can_be_used_again_if_any_may_be_leased(bac
         }
         program.stop().await;
         if is_sequence {
-            // Its leases may be among what was lost.
+            // The leases of a sequence may be among the lost commits.
             database.execute("DELETE FROM worker_lease").await;
         }
         let with = rehearse();
@@ -167,7 +168,7 @@ fn apply_says_how_far_it_is_unless_it_is_to_be_quiet() {
             let told: Vec<&str> = quiet.output.lines().collect();
             assert!(told.len() == 1 && told[0].contains(sum), "{told:?}");
         }
-        // What is refused is told all the same.
+        // The command prints a refusal in spite of `--quiet`.
         fs::write(&file, "[sequences.s1]\nstep = 7\n").expect("a file");
         let refused = options.run(&["apply", &file, "--quiet"]);
         assert_eq!(refused.code, Some(1), "{refused}");

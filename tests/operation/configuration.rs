@@ -1,9 +1,9 @@
-//! A configuration that cannot be used ends the program before it listens, with one line that
+//! Configurations that cannot be used. They end the program before it listens, with one line that
 //! names the key.
 
 use crate::support::{Backend, Finished, PASSWORD, Program, TestDatabase, directory, run};
 
-/// Ended by its configuration: exit code 78 and one line that names `key`.
+/// Checks that the configuration ended the program: exit code 78, and one line that names `key`.
 pub(super) fn refused(finished: &Finished, key: &str, what: &str) {
     assert_eq!(finished.code, Some(78), "{what}: {finished}");
     let lines: Vec<&str> = finished.errors.lines().collect();

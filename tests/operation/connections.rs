@@ -1,5 +1,5 @@
-//! Databases that have no connection, no right, no room or no patience for us, each with its
-//! sentence.
+//! Databases that give the program no connection, no right, no disk space or no time. Each case has
+//! a message of its own.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::{
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Waits until the log says `said`, which must hold no secret.
+/// Waits until the log says `said`. The log must hold no secret.
 async fn says(program: &Program, said: &str) {
     wait::until(&format!("it says {said:?}"), LIMIT, async || {
         program.log().contains(said).then_some(())
@@ -22,7 +22,7 @@ async fn says(program: &Program, said: &str) {
     assert!(!program.log().contains(PASSWORD), "{}", program.log());
 }
 
-/// A URL with another account; both accounts have the same password.
+/// Returns `url` with another account. Both accounts have the same password.
 fn as_account(url: &str, account: &str) -> String {
     url.replace(&format!("//{ACCOUNT}:"), &format!("//{account}:"))
 }
@@ -76,12 +76,12 @@ async fn a_server_without_a_connection_left_that_is_not_waited_for_is_found_out(
     assert!(!ended.errors.contains("no connection left"), "{ended}");
 }
 
-/// An account of a server that is given no connection until it is given more.
+/// An account that may open no connection until [`FullServer::give_more`].
 struct FullServer {
     server: &'static Server,
     url: String,
     more: String,
-    /// The one connection that MariaDB allows.
+    /// The one connection that MariaDB allows. The test holds it.
     _taken: Option<sea_orm::DatabaseConnection>,
 }
 
@@ -157,7 +157,8 @@ async fn a_user_without_rights_on_the_schema_serves_and_cannot_migrate(backend: 
     };
     server.administrate(&user).await;
     if backend == Backend::MariaDb {
-        // Beforehand, as MariaDB takes grants on tables that are still to come.
+        // The grant comes before the tables, because MariaDB accepts grants on tables that do not
+        // exist yet.
         let grant = format!("GRANT {rights} ON {name}.* TO {account}@'%'");
         server.administrate(&grant).await;
     }
@@ -232,7 +233,8 @@ fn impatient(url: &str) -> Options {
         .env("ODOMETER_REFILL__DEADLINE", "1s")
 }
 
-/// Our statements that wait for a lock now, each by what tells it from a later one.
+/// Returns the program's statements that wait for a lock now. Each has a text that distinguishes it
+/// from a later statement.
 async fn waiting(database: &TestDatabase) -> Vec<String> {
     let (_, name) = database.url.rsplit_once('/').expect("a database's name");
     let query = match database.backend {
@@ -240,8 +242,9 @@ async fn waiting(database: &TestDatabase) -> Vec<String> {
             "SELECT concat(pid, ' ', query_start) AS one FROM pg_stat_activity \
              WHERE datname = '{name}' AND usename = '{ACCOUNT}' AND wait_event_type = 'Lock'"
         ),
-        // MySQL numbers no statements there; a later one comes on another connection, as that of a
-        // statement that was given up is given up with it.
+        // MySQL numbers no statements in this table, so the connection's number stands for the
+        // statement. A later statement comes on another connection: the program gives up a
+        // connection together with its statement.
         Backend::MariaDb | Backend::Sqlite => format!(
             "SELECT CAST({} AS CHAR CHARACTER SET utf8mb4) AS one \
              FROM {} \
@@ -260,7 +263,8 @@ async fn waiting(database: &TestDatabase) -> Vec<String> {
         .collect()
 }
 
-/// Takes the first number of what is to be locked, for as long as an impatient program needs.
+/// Takes the first number of the sequence that the test locks later. An impatient program may need
+/// several attempts for it.
 async fn born(program: &Program) {
     let client = program.client();
     wait::until("it is born", LIMIT, async || {
@@ -270,7 +274,8 @@ async fn born(program: &Program) {
     .await;
 }
 
-/// Waits until one of our statements waits for the lock that the test holds.
+/// Waits until one of the program's statements waits for the lock that the test holds. Returns this
+/// statement.
 async fn abandoned(database: &TestDatabase, program: &Program) -> String {
     let path = "/v1/sequences/locked/blocks?size=1";
     let reply = program.client().post(path).await.expect("a reply");
@@ -303,7 +308,8 @@ fn behind_a_pooler_it_ends_on_the_server_as_well() {
     });
 }
 
-/// With `url` as the way to `database`.
+/// Checks that a statement that nobody waits for ends on the server. The program reaches `database`
+/// by `url`.
 async fn ends_on_the_server(database: &TestDatabase, url: &str) {
     let program = impatient(url).start_ready().await;
     born(&program).await;
@@ -331,8 +337,9 @@ async fn without_bounds_on_the_server_the_statement_lives_on(backend: Backend) {
     born(&program).await;
     let frozen = database.freeze().await;
     let one = abandoned(&database, &program).await;
-    // A server may also end what was sent by a connection that is given up: that one is kept here.
-    // Several times as long as the bound would be; the lock is held all the while.
+    // A server may also end the statements of a connection that is given up, so this program keeps
+    // such connections. The limit is several times as long as the bound would be, and the test
+    // holds the lock all the time.
     let ended = tokio::time::timeout(Duration::from_secs(8), async {
         while waiting(&database).await.contains(&one) {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -360,7 +367,7 @@ async fn connections_are_made_even_if_that_takes_longer_than_a_statement_may(bac
     proxy.delay_connections(Duration::from_millis(1500));
     proxy.set(Link::Cut);
     proxy.set(Link::Whole);
-    // More than is in memory.
+    // The call asks for more numbers than memory has.
     wait::until("numbers are reserved again", LIMIT, async || {
         let path = "/v1/sequences/orders/next?count=1000";
         let reply = client.post(path).await.expect("a reply");
@@ -381,7 +388,8 @@ async fn a_full_disk_is_told_of_and_waited_for(backend: Backend) {
         )
     } else {
         let arguments = match Product::drawn(backend) {
-            // With a binary log it waits for room by itself, a minute at a time, and says nothing.
+            // With a binary log, MySQL itself waits for disk space, a minute at a time, and reports
+            // nothing.
             Product::MySql => vec!["--disable-log-bin".to_owned()],
             Product::Postgres15 | Product::Postgres18 | Product::MariaDb => Vec::new(),
         };
@@ -415,7 +423,7 @@ async fn a_full_disk_is_told_of_and_waited_for(backend: Backend) {
     for _ in 0..10 {
         let path = format!("/v1/sequences/new-{n_born}/next");
         let reply = client.post(&path).await.expect("a reply");
-        // A smaller write may find room.
+        // A smaller write may still find disk space.
         assert!(matches!(reply.status, 200 | 503), "{reply:?}");
     }
     assert_eq!(program.log().matches("nothing can be reserved").count(), 1);
@@ -430,7 +438,7 @@ async fn a_full_disk_is_told_of_and_waited_for(backend: Backend) {
     program.stop().await;
 }
 
-/// When each connection of ours was last used.
+/// Returns when each of the program's connections was last used.
 async fn last_uses(database: &TestDatabase) -> Vec<(i32, String)> {
     let (_, name) = database.url.rsplit_once('/').expect("a database's name");
     let query = format!(
@@ -445,7 +453,8 @@ async fn last_uses(database: &TestDatabase) -> Vec<(i32, String)> {
     rows.iter().map(use_of).collect()
 }
 
-/// What lies between closes a connection that nobody uses for long, and does not say so.
+/// Devices between the program and the database close a connection that nobody uses for long, and
+/// do not report that.
 #[test]
 fn no_connection_is_left_unused_by_what_transactions_and_statements_share() {
     run(async {
@@ -457,7 +466,7 @@ fn no_connection_is_left_unused_by_what_transactions_and_statements_share() {
         let client = program.client();
         let names: Vec<String> = (0..8).map(|n| format!("busy-{n}")).collect();
         wait::until("there are several connections", LIMIT, async || {
-            // A definition is written by a transaction, a block reserved by a statement.
+            // A transaction writes a definition, and a single statement reserves a block.
             let mut changes = JoinSet::new();
             for name in names.clone() {
                 let client = program.client();

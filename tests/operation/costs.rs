@@ -1,6 +1,6 @@
-//! What a warm number costs: instructions and allocations, beside those that were accepted.
+//! The cost of a warm number in instructions and allocations, compared with the accepted costs.
 //!
-//! Counted by valgrind on the thread that answers, so a busy machine changes next to nothing.
+//! valgrind counts on the thread that answers, so a busy machine changes next to nothing.
 
 use std::{collections::BTreeMap, env::consts::ARCH, path::PathBuf, process::Command};
 
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::support::{Backend, Callgrind, Program, TestDatabase, raw::Connection, run, settings};
 
-/// By how much a cost may differ from the accepted one.
+/// How far a cost may differ from the accepted one, as a ratio.
 const TOLERANCE: f64 = 0.10;
-/// The one command that replaces what is accepted.
+/// The one command that replaces the accepted costs.
 const RENEW: &str = "ODOMETER_TESTS_RENEW_COSTS=1 tests/run what_a_warm_number_costs";
-/// Time-ordered ids of both layouts, and how the program that takes them is told.
+/// Time-ordered ids of both layouts, with the argument of the program that takes them.
 const IDS: [(&str, &str); 4] = [
     ("id by the clock", "time"),
     ("100 ids by the clock", "time-batch"),
@@ -22,7 +22,7 @@ const IDS: [(&str, &str); 4] = [
 const N_REQUESTS: u32 = 5000;
 const N_TAKES: u64 = 10_000;
 
-/// What one of something costs.
+/// The cost of one take or of one request.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Cost {
     instructions: f64,
@@ -67,7 +67,7 @@ fn what_a_warm_number_costs_is_what_was_accepted() {
     });
 }
 
-/// The control: what is known to be dearer is found out, in both counts.
+/// The control: a take that is known to cost more is found out, in both counts.
 #[test]
 fn a_lock_and_an_allocation_on_the_way_to_a_number_are_found_out() {
     run(async {
@@ -79,7 +79,7 @@ fn a_lock_and_an_allocation_on_the_way_to_a_number_are_found_out() {
     });
 }
 
-/// The control: a name written with percent signs is the same name, answered by the routes.
+/// The control: a name with percent signs is the same name, but the routes answer it.
 #[test]
 fn a_request_that_leaves_the_warm_path_is_found_out() {
     run(async {
@@ -91,13 +91,13 @@ fn a_request_that_leaves_the_warm_path_is_found_out() {
     });
 }
 
-/// Its caller's trace costs a warm number the one allocation of the reply's header.
+/// A caller's trace costs a warm number one allocation, for the header of the reply.
 #[test]
 fn a_trace_costs_a_warm_number_one_allocation() {
     run(async {
         let traceparent =
             "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n";
-        // As many of the request itself as of any other header.
+        // The other request has one header more as well, because any header costs allocations.
         let other = traceparent.replace("traceparent", "x-not-so-far");
         let plain = request_with("orders/next", &other).await;
         let traced = request_with("orders/next", traceparent).await;
@@ -107,8 +107,8 @@ fn a_trace_costs_a_warm_number_one_allocation() {
 }
 
 impl Cost {
-    /// What is to be said when this differs from `accepted` by more than the tolerance. What has
-    /// become cheaper counts as well, or it could become as dear again without a word.
+    /// Returns a message if this cost differs from `accepted` by more than the tolerance. A lower
+    /// cost counts as well. Otherwise the cost could rise again without a message.
     fn other_than(self, accepted: Self, what: &str) -> Option<String> {
         let differs = |cost: f64, accepted: f64| (cost - accepted).abs() > accepted * TOLERANCE;
         let is_other = differs(self.instructions, accepted.instructions)
@@ -141,13 +141,14 @@ fn what_becomes_cheaper_or_dearer_than_the_tolerance_is_told() {
     assert!(cost(26.0, 0.0).other_than(cost(26.0, 0.0), "it").is_none());
 }
 
-/// One take of `what` in process: what more of them cost more, so that the start does not count.
+/// Measures the cost of one take of `what` in a process. The result is the difference between many
+/// and few takes, so that the start does not count.
 async fn take(what: &str) -> Cost {
     let program = settings::takes();
     let few = Callgrind::run(&program, &[what, &N_TAKES.to_string()]).await;
     let many = Callgrind::run(&program, &[what, &(3 * N_TAKES).to_string()]).await;
     let per_take = |few: u64, many: u64| (many - few) as f64 / (2 * N_TAKES) as f64;
-    // What the start of one run did more than that of the other is less than this.
+    // The starts of the two runs differ by less than this rounding.
     let rounded = |cost: f64| (cost * 1000.0).round() / 1000.0;
     Cost {
         instructions: rounded(per_take(few.instructions, many.instructions)),
@@ -155,20 +156,20 @@ async fn take(what: &str) -> Cost {
     }
 }
 
-/// One warm request of the shipped program, asked again and again on one connection.
+/// Measures one warm request to the shipped program, as the mean of many on one connection.
 async fn request(path: &str) -> Cost {
     request_with(path, "").await
 }
 
-/// The same with further headers.
+/// Measures one warm request with further headers.
 async fn request_with(path: &str, headers: &str) -> Cost {
     let database = TestDatabase::prepared(Backend::Sqlite).await;
     let callgrind = Callgrind::new();
     let program = Program::options()
         .database(&database.url)
         .env("ODOMETER_HTTP__WORKERS", 1)
-        // One block is enough for all, and the next is not fetched long before it is needed, so
-        // that no refill is counted.
+        // One block is enough for all requests, and the next block is not fetched long before it is
+        // needed. So no refill is counted.
         .env("ODOMETER_DEFAULT__BLOCK__MIN", 10_000_000)
         .env("ODOMETER_DEFAULT__BLOCK__HOLD", "1s")
         .env("ODOMETER_DEFAULT__BLOCK__REFILL", "1s")
@@ -177,7 +178,7 @@ async fn request_with(path: &str, headers: &str) -> Cost {
         .await;
     let request = format!("POST /v1/sequences/{path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
     let mut connection = Connection::open(program.address()).await;
-    // What is made once, at the first requests.
+    // The first requests create what is created only once, so they are not counted.
     ask(&mut connection, &request, 200).await;
     callgrind.count(program.id(), true).await;
     ask(&mut connection, &request, N_REQUESTS).await;
@@ -246,7 +247,7 @@ fn rustc() -> String {
     said(Command::new("rustc").arg("--version"))
 }
 
-/// The C library, which copies memory by instructions of its own choice.
+/// Returns the version of the C library, which copies memory with instructions of its own choice.
 fn libc() -> String {
     said(Command::new("getconf").arg("GNU_LIBC_VERSION"))
 }

@@ -1,4 +1,5 @@
-//! A server whose crash forgets what it has committed: refused at the start, shown afterwards.
+//! Servers that may lose commits in a crash. The program refuses them at its start, and shows them
+//! later.
 
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ async fn a_server_that_may_forget_commits_is_refused_unless_its_store_takes_that
     };
     shown(0.0).await;
 
-    // One that serves goes on, and says so until it is well again.
+    // A replica that serves goes on, and shows the weak durability until it is gone.
     set(weaken).await;
     shown(1.0).await;
     assert_eq!(client.next("x").await, 1);
@@ -76,13 +77,14 @@ fn is_refused(options: &crate::support::Options, setting: &str) {
     }
 }
 
-/// What is refused has written nothing.
+/// Checks that a refused start has written no row.
 async fn has_no_row(database: &TestDatabase) {
     let n_rows = database.number("SELECT COUNT(*) FROM replica").await;
     assert_eq!(n_rows, Some(0));
 }
 
-/// MariaDB's way to flush the log more often than it has to keeps as much.
+/// MariaDB's setting 3 flushes the log more often than necessary, and loses no more than the
+/// setting 1.
 #[test]
 fn a_mariadb_that_flushes_its_log_more_often_is_as_good() {
     run(async {
@@ -97,12 +99,12 @@ fn a_mariadb_that_flushes_its_log_more_often_is_as_good() {
     });
 }
 
-/// A binary log of statements takes nothing of InnoDB that was written at READ COMMITTED.
+/// A binary log of statements accepts no write of InnoDB at READ COMMITTED.
 #[test]
 fn a_binary_log_of_statements_is_refused() {
     run(async {
         for product in [Product::MariaDb, Product::MySql] {
-            // MySQL has one anyway.
+            // MySQL has a binary log even without these arguments.
             let with_a_log = ["--log-bin=log", "--sync-binlog=1"].map(str::to_owned);
             let server = Server::start_of_with(product, with_a_log.to_vec()).await;
             let database = TestDatabase::prepared_on(&server).await;
@@ -132,7 +134,7 @@ fn a_binary_log_of_statements_is_refused() {
     });
 }
 
-/// What a binary log has lost is rolled back when its server starts again.
+/// When a server starts again, it rolls back the transactions that its binary log has lost.
 #[test]
 fn a_binary_log_that_may_be_lost_is_refused() {
     run(async {
@@ -144,7 +146,7 @@ fn a_binary_log_that_may_be_lost_is_refused() {
             .database(&database.url);
         is_refused(&options, "sync_binlog");
         has_no_row(&database).await;
-        // One store may say it by itself.
+        // A single store may have this setting, too.
         let program = Program::options()
             .env("ODOMETER_STORES__DEFAULT__DATABASE", &database.url)
             .env("ODOMETER_STORES__DEFAULT__DURABILITY", "weak")

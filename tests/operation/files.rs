@@ -1,4 +1,4 @@
-//! SQLite's files: for their owner alone, unless somebody decided otherwise.
+//! SQLite's files are for their owner alone, unless an operator decided otherwise.
 
 use std::{
     fs::{File, Permissions},

@@ -1,4 +1,4 @@
-//! Sequences that nobody uses for a while.
+//! Sequences that nobody uses for some time.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ fn a_parked_sequence_keeps_its_block_and_needs_no_actor() {
             assert_eq!(client.next("parked").await, expected);
         }
         assert_eq!(Scrape::of(&client).await.n_reservations("reserved"), before);
-        // Its block is used up: the actor comes back.
+        // The block is used up, so the actor comes back.
         assert_eq!(client.next("parked").await, 100);
         assert_eq!(client.next("parked").await, 101);
         program.stop().await;

@@ -1,4 +1,4 @@
-//! The journal as operators meet it: it is looked through, pruned, and shown.
+//! The journal from an operator's view: the program checks, prunes and shows it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::{
     wait,
 };
 
-/// What is promised for an overlap.
+/// The promised time until an overlap is reported.
 const REPORT_LIMIT: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -17,7 +17,8 @@ fn options(database: &TestDatabase) -> Options {
     in_blocks_of_a_hundred(&Program::options(), database)
 }
 
-/// One block at a time: a reserve of a second is far below what is left of it.
+/// Adds options with which a replica holds one block at a time. A reserve for one second is far
+/// smaller than the rest of the block.
 fn in_blocks_of_a_hundred(options: &Options, database: &TestDatabase) -> Options {
     options
         .clone()
@@ -27,7 +28,7 @@ fn in_blocks_of_a_hundred(options: &Options, database: &TestDatabase) -> Options
         .env("ODOMETER_DEFAULT__BLOCK__REFILL", "1s")
 }
 
-/// An expression for an id that no row has.
+/// Returns an SQL expression for an id that no row has.
 fn fresh_id(backend: Backend) -> &'static str {
     match backend {
         Backend::Sqlite => "randomblob(16)",
@@ -47,7 +48,7 @@ async fn n_checks(client: &Client) -> f64 {
     scrape.sum("odometer_journal_checks_total", &[])
 }
 
-/// Waits until the journal of `sequence` has a row of this fate.
+/// Waits until the journal of `sequence` has a row with this fate.
 async fn has_row(database: &TestDatabase, sequence: &str, fate: &str) {
     wait::until("the row is written", LIMIT, async || {
         let journal = database.journal(sequence).await;
@@ -56,7 +57,7 @@ async fn has_row(database: &TestDatabase, sequence: &str, fate: &str) {
     .await;
 }
 
-/// A second block that begins with the last number of the first.
+/// Writes a second block that begins with the last number of the first one.
 async fn plant_overlap(database: &TestDatabase, backend: Backend, client: &Client) {
     assert_eq!(client.next("doubled").await, 1);
     has_row(database, "doubled", "held").await;
@@ -92,7 +93,7 @@ async fn a_planted_overlap_is_reported_within_a_minute(backend: Backend) {
     .await;
     assert!(said.iter().all(|line| line.contains("ERROR")), "{said:?}");
 
-    // It is said once, and no longer counted once it is gone.
+    // The overlap is reported once, and no longer counted when it is gone.
     let n_before = n_checks(&client).await;
     wait::until("it was looked again", LIMIT, async || {
         (n_checks(&client).await > n_before).then_some(())
@@ -131,7 +132,7 @@ async fn the_queue_of_the_journal_is_bounded_for_blocks_handed_over(backend: Bac
     assert_eq!(n_queued, f64::from(BOUND), "{n_dropped} dropped");
     assert_eq!(n_dropped, f64::from(2 * BOUND));
     for _ in 0..BOUND {
-        // More than is in memory, so it leaves at once as well.
+        // The call asks for more than memory has, so its block is handed over at once as well.
         let path = "/v1/sequences/ranges/next?count=10000&contiguous=true&ids=false";
         let reply = client.post(path).await.expect("a reply");
         assert_eq!(reply.status, 200, "{reply:?}");
@@ -147,7 +148,7 @@ async fn the_queue_of_the_journal_is_bounded_for_blocks_handed_over(backend: Bac
 
 for_each_server!(the_queue_of_the_journal_is_bounded_for_blocks_that_end);
 
-/// Blocks of one number each come into use and end with each call.
+/// Checks the bound with blocks of one number each, which come into use and end with each call.
 async fn the_queue_of_the_journal_is_bounded_for_blocks_that_end(backend: Backend) {
     const BOUND: u32 = 100;
     let database = TestDatabase::prepared(backend).await;
@@ -186,7 +187,7 @@ async fn the_queue_of_the_journal_is_bounded_for_blocks_that_end(backend: Backen
 
 for_each_server!(the_queue_of_the_journal_is_bounded_for_blocks_that_are_returned);
 
-/// Keys that leave memory give back what is left of their blocks.
+/// Checks the bound with keys that leave memory and return the rest of their blocks.
 async fn the_queue_of_the_journal_is_bounded_for_blocks_that_are_returned(backend: Backend) {
     const BOUND: u32 = 20;
     let database = TestDatabase::prepared(backend).await;
@@ -206,7 +207,7 @@ async fn the_queue_of_the_journal_is_bounded_for_blocks_that_are_returned(backen
         assert_eq!(reply.status, 200, "{reply:?}");
         let scrape = Scrape::of(&client).await;
         let n_queued = scrape.sum("odometer_journal_queue", &[]);
-        // A returned block comes in until the first row was refused.
+        // Returned blocks enter the queue until the first row was refused.
         assert!(n_queued <= f64::from(2 * BOUND), "{n_queued}");
         let n_abandoned = scrape.sum("odometer_abandoned_numbers_total", &full);
         (n_abandoned > 0.0 && n_queued >= f64::from(BOUND)).then_some(())
@@ -219,7 +220,7 @@ async fn the_queue_of_the_journal_is_bounded_for_blocks_that_are_returned(backen
 for_each_backend!(in_a_long_journal_new_blocks_are_looked_at_first);
 
 async fn in_a_long_journal_new_blocks_are_looked_at_first(backend: Backend) {
-    // More than several turns look at.
+    // More rows than several steps of the check look at.
     const DOUBLINGS: usize = 16;
     let database = TestDatabase::prepared(backend).await;
     let program = options(&database).start_ready().await;
@@ -252,7 +253,7 @@ async fn in_a_long_journal_new_blocks_are_looked_at_first(backend: Backend) {
         (n_overlaps(&client).await == 1.0).then_some(())
     })
     .await;
-    // Its sequence is the last of a pass, so this was no pass's doing.
+    // The check looks at this sequence last in a pass, so no pass has found the overlap.
     assert_eq!(n_checks(&client).await, n_before);
     program.stop().await;
 }
@@ -262,7 +263,7 @@ for_each_backend!(a_schema_without_its_indexes_still_serves_and_waits_for_them);
 async fn a_schema_without_its_indexes_still_serves_and_waits_for_them(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     if backend == Backend::Sqlite {
-        // Which is made at the first start.
+        // The first start creates the file with its schema.
         options(&database).start_ready().await.stop().await;
     }
     let on = if backend == Backend::MariaDb {
@@ -304,7 +305,7 @@ async fn counting_what_was_given_back_reports_it_as_an_overlap(backend: Backend)
     assert!(n_overlaps > 0.0, "the check finds nothing");
 }
 
-/// How many overlaps are reported where blocks were returned and adopted.
+/// Returns how many overlaps are reported after blocks were returned and adopted.
 async fn overlaps_of_adopted_blocks(backend: Backend, options: &Options) -> f64 {
     let database = TestDatabase::prepared(backend).await;
     let options = in_blocks_of_a_hundred(options, &database);
@@ -319,7 +320,7 @@ async fn overlaps_of_adopted_blocks(backend: Backend, options: &Options) -> f64 
     assert_eq!(client.next("adopted").await, 4);
     has_row(&database, "adopted", "held").await;
     let n_before = n_checks(&client).await;
-    // The second from here on began after all of that was written.
+    // The second check from now on begins after all these rows were written.
     wait::until("the journal was looked through", LIMIT, async || {
         (n_checks(&client).await >= n_before + 2.0).then_some(())
     })
@@ -347,7 +348,7 @@ async fn without_the_look_a_planted_overlap_is_not_reported(backend: Backend) {
     let client = program.client();
     plant_overlap(&database, backend, &client).await;
     let n_before = n_checks(&client).await;
-    // The second from here on began after it was planted.
+    // The second check from now on begins after the overlap was planted.
     wait::until("the journal was looked through", LIMIT, async || {
         (n_checks(&client).await >= n_before + 2.0).then_some(())
     })
@@ -362,7 +363,7 @@ async fn old_rows_are_removed_and_what_may_be_issued_stays(backend: Backend) {
     let (next, holders) = prune(&database, &Program::options()).await;
     let mut expected = vec!["a number may come of it"];
     if backend != Backend::Sqlite {
-        // There no other process can live.
+        // On SQLite no other process can live.
         expected.push("lives");
     }
     assert_eq!(holders, expected);
@@ -378,8 +379,8 @@ async fn pruning_whatever_is_old_is_found_out(backend: Backend) {
     assert_eq!((next, holders), (101, Vec::new()));
 }
 
-/// Prunes a journal of old rows; the number that comes next of one that was given back, and the
-/// holders of what is left.
+/// Prunes a journal of old rows. Returns the next number of a sequence with a returned block, and
+/// the holders of the rows that are left.
 async fn prune(database: &TestDatabase, program: &Options) -> (i64, Vec<String>) {
     let options = in_blocks_of_a_hundred(program, database);
     let program = options.start_ready().await;
@@ -421,7 +422,8 @@ async fn prune(database: &TestDatabase, program: &Options) -> (i64, Vec<String>)
     wait::until("the journal was pruned", LIMIT, async || {
         let scrape = Scrape::of(&client).await;
         let n_pruned = scrape.sum("odometer_journal_rows_pruned_total", &[]);
-        // The rest below its floor, and those planted with a holder that has ended.
+        // These are the returned block below its floor, and the four rows of a holder that has
+        // ended.
         (n_pruned >= 5.0).then_some(())
     })
     .await;
@@ -457,7 +459,7 @@ async fn a_description_shows_the_blocks_of_all_replicas(backend: Backend) {
             text.parse().expect("a number")
         };
         assert_eq!(blocks.len(), 2, "{blocks:?}");
-        // The youngest first.
+        // The youngest block comes first.
         assert!(number(0, "first") > number(1, "last"), "{blocks:?}");
         for (at, value) in [(0, first.max(second)), (1, first.min(second))] {
             let range = number(at, "first")..=number(at, "last");

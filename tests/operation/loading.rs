@@ -1,4 +1,4 @@
-//! What is in memory before a replica calls itself ready.
+//! Numbers that are in memory before a replica says that it is ready.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn names_in_use_have_numbers_before_their_replica_is_ready(backend: Backen
     let frozen = database.freeze().await;
     assert_eq!(client.next("busy").await, busy + 1);
     assert!(client.next("stamped").await > stamped);
-    // One number in a quarter of an hour is worth no reserve: the store has to be asked.
+    // One number in a quarter of an hour is too few for a reserve, so this call asks the store.
     let rare = client.post("/v1/sequences/rare/next").await;
     let rare = rare.expect("a reply");
     assert_eq!(rare.status, 503, "{rare:?}");
@@ -51,7 +51,8 @@ fn impatient(options: &Options) -> Options {
     options.clone().env("ODOMETER_REFILL__DEADLINE", "1s")
 }
 
-/// Uses `rare` once, `busy` and `stamped` often; the highest numbers given of the latter two.
+/// Uses `rare` and `stamped` once, and `busy` often. Returns the highest issued numbers of `busy`
+/// and of `stamped`.
 async fn use_names(database: &TestDatabase, options: &Options) -> (i64, i64) {
     let program = options.start_ready().await;
     let client = program.client();
@@ -59,7 +60,7 @@ async fn use_names(database: &TestDatabase, options: &Options) -> (i64, i64) {
     let time_ordered = json!({"kind": "snowflake"});
     client.define("stamped", &time_ordered).await;
     let stamped = client.next("stamped").await;
-    // In use until a refill has written down at which rate.
+    // `busy` is used until a refill has stored its rate.
     let mut highest = 0;
     wait::until("its rate is stored", LIMIT, async || {
         for _call in 0..20 {

@@ -1,4 +1,4 @@
-//! What is written to standard error.
+//! The log on standard error.
 
 use reqwest::Method;
 use serde_json::Value;
@@ -34,12 +34,12 @@ async fn every_line_is_json_with_the_promised_fields(backend: Backend) {
         );
         assert!(line["message"].is_string(), "{line}");
     }
-    // A creation is logged with the name it is about.
+    // The log line of a creation has the name of the sequence.
     assert!(
         lines.iter().any(|line| line["sequence"] == "logged"),
         "{log}"
     );
-    // Nothing went wrong, and nothing says so.
+    // Nothing went wrong, so no line may be an error.
     for line in &lines {
         let level = line["level"].as_str().unwrap_or_default().to_lowercase();
         assert!(level != "error", "{line}");
@@ -129,7 +129,7 @@ fn a_flood_of_what_is_malformed_or_refused_is_a_line_each() {
             },
         )
         .await;
-        // The rest of each is told although nothing more happens.
+        // The program logs the rest of each kind although nothing more happens.
         let lines = crate::support::wait::until(
             "each is told",
             std::time::Duration::from_secs(60),
@@ -142,7 +142,7 @@ fn a_flood_of_what_is_malformed_or_refused_is_a_line_each() {
             },
         )
         .await;
-        // A line of each kind in ten seconds, and one that began before.
+        // Each kind may have one line in ten seconds, and one for ten seconds that began before.
         let n_each = started.elapsed().as_secs() / 10 + 2;
         for (what, sequence, _) in FLOODS {
             let (n_lines, _) = told(&lines, what, sequence);
@@ -151,14 +151,14 @@ fn a_flood_of_what_is_malformed_or_refused_is_a_line_each() {
     });
 }
 
-/// What a line says, of which sequence, and how often it happens.
+/// The message of a line, its sequence, and how often the event happens.
 const FLOODS: [(&str, Option<&str>, u64); 3] = [
     ("is not HTTP", None, 200),
     ("a call was refused", Some("flood-0"), 100),
     ("a call was refused", Some("flood-1"), 100),
 ];
 
-/// The lines that say so, and how often it happened by what they say.
+/// Returns the number of lines with the message `what`, and the number of events that they report.
 fn told(lines: &[Value], what: &str, sequence: Option<&str>) -> (u64, u64) {
     let found = lines.iter().filter(|line| {
         let message = line["message"].as_str().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What is said of a database that cannot be used names the cause, the place and where the place was
-//! configured, and nothing secret.
+//! Messages about a database that cannot be used. They name the cause, the address and the source
+//! of the configuration, but no secret.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn at(url: &str) -> Options {
         .database(url)
 }
 
-/// Ends with 78 and says all of this, and no password.
+/// Checks that a command ends with 78, and that it says all of `wanted` and no password.
 fn refuses(finished: &Finished, wanted: &[&str]) {
     assert_eq!(finished.code, Some(78), "{finished}");
     for said in wanted {
@@ -48,7 +48,8 @@ fn a_mariadb_user_that_may_only_read_is_told_which_rights_are_missing() {
             refuses(&finished, &["INSERT, UPDATE and DELETE"]);
             assert!(!finished.errors.contains("primary key"), "{finished}");
         }
-        // A table that has lost its primary key, and kept its other indexes, is still told from that.
+        // A lost primary key still has a message of its own, although the table keeps its other
+        // indexes.
         for table in ["block", "worker_lease"] {
             let database = TestDatabase::prepared_on(&server).await;
             let lose = format!("ALTER TABLE {table} DROP PRIMARY KEY");
@@ -135,7 +136,7 @@ async fn another_kind_of_server_on_the_port_is_named(backend: Backend) {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
                 let mut heard = Vec::new();
-                // It answers a whole head, and nothing else.
+                // The stand-in reads a whole head, answers it, and sends nothing else.
                 while !heard.ends_with(b"\r\n\r\n") {
                     heard.push(stream.read_u8().await?);
                 }

@@ -1,4 +1,4 @@
-//! Metric names are an interface: what is written about them exists in a real scrape.
+//! Metric names are an interface: every name in the documents exists in a real scrape.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::support::{Answer, Backend, Program, Scrape, TestDatabase, run, settin
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Those that the design promises.
+/// The metrics that the design promises.
 const PROMISED: [&str; 16] = [
     "odometer_numbers_issued_total",
     "odometer_block_size",
@@ -30,7 +30,8 @@ const PROMISED: [&str; 16] = [
     "odometer_store_up",
 ];
 
-/// With a store beside the default one that has Redis: its metrics are there only then.
+/// Starts and uses a program with a second store that has Redis. Only such a program has the
+/// metrics of Redis.
 async fn used_program() -> ([TestDatabase; 2], Program) {
     let database = TestDatabase::prepared(Backend::Sqlite).await;
     let other = TestDatabase::prepared(Backend::Sqlite).await;
@@ -115,7 +116,7 @@ fn weak_durability_is_shown_until_it_is_mended() {
         let own = format!("{}?options=-c%20synchronous_commit%3Doff", database.url);
         for (how, url, expected) in [
             ("SET synchronous_commit = on", &database.url, 0.0),
-            // What the URL does not say our sessions say.
+            // If the URL does not set it, the program's sessions set it.
             ("SET synchronous_commit = off", &database.url, 0.0),
             ("SET synchronous_commit = on", &own, 1.0),
             ("RESET synchronous_commit", &database.url, 0.0),
@@ -213,7 +214,7 @@ fn numbers_left_are_shown_where_a_rate_uses_them_up() {
         for name in ["short", "stamps"] {
             client.next(name).await;
         }
-        // Each till has numbers of its own; a day is over before a million are taken one by one.
+        // Each till has numbers of its own, and a day ends before a million calls for one number.
         let tills = json!({"period": "keyed", "max": "1000", "block": {"min": 1}});
         client.define("tills", &tills).await;
         let days = json!({"period": "day", "max": "1000000", "block": {"min": 1}});
@@ -224,7 +225,7 @@ fn numbers_left_are_shown_where_a_rate_uses_them_up() {
         }
         let left =
             |scrape: &Scrape, name| scrape.sum("odometer_runway_numbers", &[("sequence", name)]);
-        // The next block may be on its way.
+        // The next block may be on its way, so the test waits.
         wait::until("both say how many are left", LIMIT, async || {
             let scrape = Scrape::of(&client).await;
             let described = client.describe("short").await;
@@ -241,7 +242,7 @@ fn numbers_left_are_shown_where_a_rate_uses_them_up() {
     });
 }
 
-/// Words that begin as a metric does, crates aside.
+/// Returns the words that begin as a metric does, except for the names of crates.
 fn names_in(text: &str) -> BTreeSet<String> {
     const CRATES: [&str; 5] = ["core", "tests", "bench", "client", "migrations"];
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
@@ -276,7 +277,7 @@ fn a_reserve_is_short_where_its_sequence_could_have_more() {
             })
             .await;
         };
-        // A block is at most 1/4096 of what is left.
+        // A block has at most 1/4096 of the numbers that are left.
         let printed = json!({"format": "P-{value:05}"});
         client.define("printed", &printed).await;
         until("printed", |seconds, ratio| {
@@ -297,7 +298,7 @@ fn a_reserve_is_short_where_its_sequence_could_have_more() {
             scrape.sum("odometer_runway_numbers", &of_few)
         };
         assert!(runway().await.is_finite());
-        // What is retired gives its blocks back, and nobody is short of it.
+        // A retired sequence returns its blocks and no longer counts as short.
         let retired = client.send(Method::DELETE, "/v1/sequences/few", &[], None);
         assert_eq!(retired.await.expect("a reply").status, 204);
         until("short", |_, ratio| ratio.is_infinite()).await;

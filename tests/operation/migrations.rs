@@ -1,4 +1,4 @@
-//! Bringing the schema up: several at once, as often as one likes.
+//! Migrations of the schema: several at once, and as often as an operator likes.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ fn a_server_without_md5_is_migrated() {
         let program = options.start_ready().await;
         assert_eq!(program.client().next("orders").await, 1);
         program.stop().await;
-        // Otherwise this test says nothing.
+        // The server must have no MD5. Otherwise this test proves nothing.
         assert!(!database.answers("SELECT MD5('odometer')").await);
     });
 }
 
-/// What a version before this one takes.
+/// Checks the lock that an earlier version takes.
 #[test]
 fn a_migration_waits_for_one_of_the_version_before() {
     run(async {
@@ -38,16 +38,18 @@ fn a_migration_waits_for_one_of_the_version_before() {
     });
 }
 
-/// How many wait for a lock that has a name.
+/// Returns a query for the number of sessions that wait for a lock with a name.
 fn waiting_for_a_name(database: &TestDatabase) -> String {
     let sessions = database.server().sessions();
     format!("SELECT COUNT(*) FROM {sessions} WHERE state = 'User lock' AND db = DATABASE()")
 }
 
-/// As the first process of a container it has no end by default.
+/// Checks that SIGTERM ends a waiting migration. By default, the first process of a container does
+/// not end by this signal.
 async fn a_migration_that_waits_for_another_ends_at_sigterm(backend: Backend) {
     let database = TestDatabase::empty(backend).await;
-    // What another one would hold, and who waits for it.
+    // The lock that another migration would hold, and a query for the number of sessions that wait
+    // for this lock.
     let (lock, waiting) = match backend {
         Backend::MariaDb => (
             "SELECT GET_LOCK(CONCAT('odometer:', LEFT(SHA2(DATABASE(), 256), 55)), 0)",
@@ -63,7 +65,8 @@ async fn a_migration_that_waits_for_another_ends_at_sigterm(backend: Backend) {
     a_migration_waits(&database, lock, &waiting).await;
 }
 
-/// A migration that waits for who holds `lock`, as `waiting` counts, and ends when it is told to.
+/// Checks that a migration waits for the holder of `lock`, and ends by SIGTERM. The query `waiting`
+/// counts the sessions that wait.
 async fn a_migration_waits(database: &TestDatabase, lock: &str, waiting: &str) {
     let mut options = ConnectOptions::new(database.url.clone());
     options.max_connections(1).sqlx_logging(false);
@@ -82,7 +85,7 @@ async fn a_migration_waits(database: &TestDatabase, lock: &str, waiting: &str) {
     assert_eq!(ended.code, Some(1), "{ended}");
     assert!(ended.errors.contains("ended by SIGTERM"), "{ended}");
 
-    // Nothing of it is in the way of the next.
+    // The ended migration does not block the next one.
     other.close().await.expect("a connection closes");
     let finished = options.run(&["migrate"]);
     assert_eq!(finished.code, Some(0), "{finished}");
@@ -103,7 +106,7 @@ async fn four_migrations_at_once_make_one_schema(backend: Backend) {
     let stamps = "SELECT COUNT(*) FROM meta";
     assert_eq!(database.number(stamps).await, Some(1));
 
-    // Once more: nothing changes, nothing is lost.
+    // Another migration changes nothing and loses nothing.
     let options = Program::options().database(&database.url);
     let program = options.start_ready().await;
     assert_eq!(program.client().next("kept").await, 1);

@@ -1,5 +1,5 @@
-//! What those who run Odometer rely on: start, stop, schema, log, metrics, idle sequences,
-//! and what a number costs.
+//! The behaviour that operators rely on: start, stop, schema, log, metrics, idle sequences, and the
+//! cost of a number.
 
 mod apply;
 mod collector;

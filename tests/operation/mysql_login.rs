@@ -2,7 +2,8 @@
 
 use crate::support::{PASSWORD, Product, Program, Server, TestDatabase, run};
 
-/// Over TLS the whole password is sent; without it what the server's key has encrypted.
+/// Over TLS the client sends the whole password. Without TLS it encrypts the password with the
+/// server's key.
 #[test]
 fn a_password_is_sent_encrypted_where_mysql_has_no_tls() {
     run(async {
@@ -10,7 +11,8 @@ fn a_password_is_sent_encrypted_where_mysql_has_no_tls() {
         let database = TestDatabase::prepared_on(server).await;
         for parameters in ["?ssl-mode=REQUIRED", "?ssl-mode=DISABLED"] {
             let check = |password: &str| {
-                // Otherwise the server remembers it, and a proof is enough.
+                // After each check the server remembers the password, and a proof is enough the
+                // next time. `FLUSH PRIVILEGES` makes the server forget it.
                 let url = database.url.replace(PASSWORD, password);
                 Program::options()
                     .database(&format!("{url}{parameters}"))

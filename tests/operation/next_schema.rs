@@ -1,14 +1,14 @@
-//! A schema that a newer version of Odometer has made.
+//! A schema that a newer version of Odometer has created.
 
 use crate::support::{
     Answer, Backend, Ledger, Options, Program, TestDatabase, for_each_backend, for_each_server,
 };
 
-/// Calls to each replica between two restarts.
+/// The number of calls to each replica between two restarts.
 const N_CALLS: usize = 200;
 
-/// A version that is one step of the schema ahead of the shipped one, and says that this one can
-/// work with it.
+/// Returns options of a version whose schema is one step ahead of the shipped one. This schema says
+/// that the shipped version can work with it.
 fn newer() -> Options {
     Program::options().without_guards("next-schema")
 }
@@ -26,12 +26,12 @@ async fn two_versions_serve_one_schema_side_by_side(backend: Backend) {
     ask(&served_before, &mut ledger).await;
     let migrated = newer.run(&["migrate"]);
     assert_eq!(migrated.code, Some(0), "{migrated}");
-    // Under a replica that goes on serving, and for ones of either version that start.
+    // One replica serves during the migration. Replicas of both versions start after it.
     let started = [older.start_ready().await, newer.start_ready().await];
     for program in [&served_before, &started[0], &started[1]] {
         ask(program, &mut ledger).await;
     }
-    // The older one has nothing to migrate, and says nothing of what it does not know.
+    // The older version has nothing to migrate, and reports nothing about what it does not know.
     let migrated = older.run(&["migrate"]);
     assert_eq!(migrated.code, Some(0), "{migrated}");
     let checked = older.run(&["check"]);
@@ -83,7 +83,8 @@ async fn schema_version(database: &TestDatabase) -> Option<i32> {
         .map(|row| row.try_get_by_index(0).expect("one number"))
 }
 
-/// What the newer version writes, whatever the shipped one is at.
+/// Returns the schema version that the newer version writes. It does not depend on the shipped
+/// version.
 fn highest_version() -> Option<i32> {
     Some(1_000)
 }

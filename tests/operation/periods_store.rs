@@ -1,4 +1,4 @@
-//! Counters of periods in the store itself: born once, advanced, removed for good.
+//! Counters of periods in the store itself: created once, advanced, removed for good.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,9 +21,9 @@ use tokio::task::JoinSet;
 
 use crate::support::{Backend, TestDatabase, for_each_backend, for_each_server};
 
-/// Keys that one sequence may have here.
+/// The number of keys that one sequence may have here.
 const KEYS: u64 = 3;
-/// Periods that begin under three replicas at once.
+/// The number of periods that three replicas begin at once.
 const RACES: i64 = 20;
 
 for_each_backend!(each_period_is_counted_from_the_start);
@@ -42,7 +42,7 @@ async fn each_period_is_counted_from_the_start(backend: Backend) {
             assert_eq!(reserved.key, key);
         }
     }
-    // The one that it was born with issues nothing, and says why.
+    // The counter that the sequence was created with issues nothing, and the error says why.
     let refused = reserve(&store, &key("orders", ""), 1).await;
     let Err(StoreError::HasPeriods(known)) = refused else {
         panic!("numbers without a period: {refused:?}");
@@ -89,7 +89,7 @@ async fn a_removed_key_is_never_born_again(backend: Backend) {
     let used = key("batches", "used");
     let reserved = reserve(&store, &used, 5).await.expect("a block");
     remove(&store, &used).await.expect("it is removed");
-    // What is remembered of it is worth nothing any more, and what is read says so.
+    // With or without a remembered counter, the store answers that the period is removed.
     for known in [None, Some(reserved.known)] {
         let refused = reserve_on(&store, &used, 5, known).await;
         assert!(
@@ -103,7 +103,7 @@ async fn a_removed_key_is_never_born_again(backend: Backend) {
         matches!(advanced, Err(StoreError::PeriodRemoved)),
         "{advanced:?}"
     );
-    // Also one that was never used.
+    // The same holds for a key that was never used.
     let unused = key("batches", "unused");
     assert!(remove(&store, &unused).await.expect("it is removed"));
     let refused = reserve(&store, &unused, 5).await;
@@ -111,7 +111,7 @@ async fn a_removed_key_is_never_born_again(backend: Backend) {
         matches!(refused, Err(StoreError::PeriodRemoved)),
         "{refused:?}"
     );
-    // Tombstones count.
+    // Tombstones of removed keys count towards the limit.
     let last = reserve(&store, &key("batches", "last"), 5).await;
     assert_eq!(last.expect("there is room").block.first(), 1);
     let more = key("batches", "one-more");
@@ -151,7 +151,7 @@ async fn a_period_that_three_replicas_begin_at_once_begins_once(backend: Backend
             .await
             .expect("it is defined");
         for n in 0..RACES {
-            // No more keys than the sequence may have.
+            // The sequence may have no more keys than this.
             let key = match kind {
                 "keyed" if n < 3 => key(kind, &format!("key-{n}")),
                 "keyed" => break,
@@ -165,7 +165,7 @@ async fn a_period_that_three_replicas_begin_at_once_begins_once(backend: Backend
             assert_eq!(firsts, [1, 6, 11], "{key}");
         }
     }
-    // Of those that come first all at once, no more are born than may be.
+    // If many keys come first at the same time, no more are created than the limit allows.
     define(&stores[0], "crowd", json!({"period": "keyed"}))
         .await
         .expect("it is defined");
@@ -202,7 +202,7 @@ async fn a_period_is_advanced_by_itself(backend: Backend) {
         assert!(advance(&store, key, 100).await.expect("it is advanced"));
         assert!(!advance(&store, key, 100).await.expect("again"));
     }
-    // What was remembered conflicts, and what is read has the floor.
+    // The remembered counter conflicts, and the next read has the floor.
     let reserved = reserve_on(&store, &used, 5, Some(reserved.known)).await;
     let reserved = reserved.expect("a block");
     assert_eq!((reserved.block.first(), reserved.known.floor), (100, 100));
@@ -211,7 +211,7 @@ async fn a_period_is_advanced_by_itself(backend: Backend) {
     let other = reserve(&store, &key("orders", "202701"), 5).await;
     assert_eq!(other.expect("a block").block.first(), 1);
 
-    // `max` does not fall below any of them.
+    // `max` may not fall below the counter of any period.
     let refused = define(&store, "orders", json!({"max": 103})).await;
     assert!(
         matches!(refused, Err(StoreError::Definition(_))),
@@ -225,7 +225,8 @@ async fn a_period_is_advanced_by_itself(backend: Backend) {
         matches!(reserved, Err(StoreError::Exhausted { left: 0 })),
         "{reserved:?}"
     );
-    // Retired, no period is born or issues; restored, each goes on above all that was reserved.
+    // While the sequence is retired, no period is created and no period issues. After the restore,
+    // each period goes on above all reserved numbers.
     alter(&store, "orders", Act::Retire).await.expect("retired");
     for key in [&used, &key("orders", "202702")] {
         let refused = reserve(&store, key, 1).await;
@@ -292,7 +293,7 @@ async fn remove(store: &Arc<Stores>, key: &CounterKey) -> Result<bool, StoreErro
     alter(store, key.sequence.as_str(), Act::RemovePeriod { period }).await
 }
 
-/// Whether it changed anything.
+/// Makes a change, and returns whether it wrote anything.
 async fn alter(store: &Arc<Stores>, sequence: &str, act: Act) -> Result<bool, StoreError> {
     let altered = store
         .alter(&name(sequence), act, Condition::None, None)

@@ -19,14 +19,15 @@ use crate::support::{
     Backend, Ledger, PASSWORD, PgBouncer, Program, Server, TestDatabase, run, settings, wait,
 };
 
-/// What a pooler that was set up for other drivers passes over.
+/// The configuration of a pooler for other drivers: it ignores these parameters.
 const LENIENT: &str = "ignore_startup_parameters = extra_float_digits,options";
-/// What the program says where it has met a pooler.
+/// The message of a program that has found a pooler.
 const UNPREPARED: &str = "statements are sent unprepared";
 #[test]
 fn a_pooler_in_transaction_mode_is_recognised_and_served_through() {
     run(async {
-        // As it is set up by default, and for drivers that send more at the start of a session.
+        // The pooler has its default configuration, or one for drivers that send more parameters at
+        // the start of a session.
         for more in ["", LENIENT] {
             through_a_pooler(more).await;
         }
@@ -67,7 +68,7 @@ async fn through_a_pooler(more: &str) {
             }
         }
     }
-    // Texts are sent within statements, whatever is in them.
+    // Texts are sent as part of statements, so they may contain any characters.
     let description = "it's \\ \"quoted\" $1 ? '; DROP TABLE block; -- \u{e9}\u{1F600}";
     let client = replicas[0].client();
     client
@@ -88,7 +89,7 @@ async fn through_a_pooler(more: &str) {
     );
 }
 
-/// The same calls with statements prepared as for a server of one's own.
+/// The control: the same calls with prepared statements, as on a server without a pooler.
 #[test]
 fn statements_prepared_behind_a_pooler_are_found_out() {
     run(async {
@@ -105,7 +106,7 @@ fn statements_prepared_behind_a_pooler_are_found_out() {
             let path = "/v1/sequences/shared/blocks?size=3";
             let reply = replica.client().post(path).await.expect("a reply");
             n_refused += usize::from(reply.status != 200);
-            // Whoever starts now meets what others have prepared.
+            // A process that starts now meets the statements that others have prepared.
             let looked = options.run(&["check"]);
             let is_found = ["42P05", "26000"]
                 .iter()
@@ -117,7 +118,7 @@ fn statements_prepared_behind_a_pooler_are_found_out() {
     });
 }
 
-/// A pooler says most of what it has to say under one code.
+/// A pooler sends most of its messages with the same code.
 #[test]
 fn what_a_pooler_refuses_has_its_sentence() {
     run(async {
@@ -131,7 +132,7 @@ fn what_a_pooler_refuses_has_its_sentence() {
         assert!(finished.errors.contains("user or password"), "{finished}");
         assert!(!finished.errors.contains("not-the-password"), "{finished}");
 
-        // The URL may say so, too; then nothing has to be found out.
+        // If the URL names the pooler, the program need not find it out.
         let told = format!("{url}?pgbouncer=true");
         let program = Program::options().database(&told).start_ready().await;
         assert_eq!(program.client().next("told").await, 1);
@@ -139,7 +140,7 @@ fn what_a_pooler_refuses_has_its_sentence() {
     });
 }
 
-/// An address that leads to one port and later to another.
+/// An address that leads to one port first and to another one later.
 struct Switch {
     port: u16,
     target: Arc<AtomicU16>,
@@ -176,7 +177,7 @@ impl Switch {
         }
     }
 
-    /// Cuts every connection; new ones lead to `port`.
+    /// Cuts every connection, and leads new ones to `port`.
     fn turn(&self, port: u16) {
         self.target.store(port, Ordering::Relaxed);
         self.turned.send_replace(());
@@ -193,7 +194,7 @@ impl Drop for Switch {
 fn a_pooler_put_in_between_later_is_noticed_before_it_does_harm() {
     run(async {
         let server = Server::shared(Backend::Postgres).await;
-        // The worst kind: it takes what it does not pass on.
+        // This configuration is the worst: the pooler accepts parameters and does not pass them on.
         let pooler = PgBouncer::start(server, LENIENT).await;
         let database = TestDatabase::prepared(Backend::Postgres).await;
         let switch = Switch::to(server.port()).await;

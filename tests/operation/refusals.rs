@@ -1,7 +1,9 @@
-//! What a server answers instead of serving: what passes by itself is waited for, anything else ends
-//! the start, and nothing ends a replica that has served.
+//! Answers of a server that does not serve.
 //!
-//! Codes that no server can be brought to are answered by a stand-in.
+//! The program waits if the problem passes by itself. Any other answer ends the start. No answer
+//! ends a replica that has served.
+//!
+//! A stand-in sends the codes that no test can get from a real server.
 
 use std::time::Duration;
 
@@ -16,24 +18,24 @@ use crate::support::{
     for_each_server, run, wait,
 };
 
-/// What a server that answers is never said to be.
+/// Words that no message may contain if the server answers.
 const UNREACHABLE: &str = "cannot be reached";
-/// A look at the database every five seconds, and one that finds it back.
+/// How long the program may take to notice a change. It looks at the database every five seconds.
 const NOTICED: Duration = Duration::from_secs(30);
 
-/// What a password is mixed with; any twenty bytes but zeros.
+/// The bytes that are mixed with a password. Any twenty bytes without a zero work.
 const NONCE: &[u8; 20] = b"abcdefghijklmnopqrst";
-/// What MySQL says if a login or statement was taken.
+/// MySQL's answer to a login or statement that it accepts.
 const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
 
-/// When a stand-in refuses.
+/// The moment at which a stand-in refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum At {
     Login,
     Statement,
 }
 
-/// A server that has one answer.
+/// A server that has only one answer.
 struct StandIn {
     url: String,
     accepting: tokio::task::JoinHandle<()>,
@@ -52,7 +54,7 @@ impl StandIn {
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(async move {
-                    // A client that hangs up in the middle is none of our business.
+                    // A client may hang up in the middle; the stand-in ignores this.
                     let _ = match backend {
                         Backend::Postgres => refuse_as_postgres(stream, code, at).await,
                         Backend::MariaDb | Backend::Sqlite => {
@@ -97,7 +99,7 @@ async fn refuse_as_postgres(mut stream: TcpStream, code: &str, at: At) -> std::i
     if at == At::Login {
         return stream.write_all(&error).await;
     }
-    // Let in, and ready for a statement.
+    // The login is accepted, and the server is ready for a statement.
     stream.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").await?;
     error.extend_from_slice(b"Z\0\0\0\x05I");
     loop {
@@ -132,7 +134,7 @@ async fn refuse_as_mysql(mut stream: TcpStream, code: &str, at: At) -> std::io::
     }
 }
 
-/// An answer is told with its code, and for an answer.
+/// Checks that the message has the code, and that it does not call the server unreachable.
 fn is_told(finished: &str, code: &str) {
     assert!(finished.contains(code), "no word of {code}: {finished}");
     assert!(!finished.contains(UNREACHABLE), "{code}: {finished}");
@@ -142,7 +144,7 @@ for_each_server!(an_answer_that_passes_by_itself_is_waited_for);
 
 async fn an_answer_that_passes_by_itself_is_waited_for(backend: Backend) {
     let codes: &[&str] = match backend {
-        // Whoever makes room on a full disk restarts nothing.
+        // An operator who frees space on a full disk restarts nothing, so the program waits.
         Backend::Postgres => &["53100", "53300", "57P01", "57P02", "57P03", "08006"],
         Backend::MariaDb | Backend::Sqlite => &[
             "1021", "1040", "1047", "1053", "1203", "1226", "1290", "1461", "9001",
@@ -151,7 +153,7 @@ async fn an_answer_that_passes_by_itself_is_waited_for(backend: Backend) {
     for code in codes {
         for at in [At::Login, At::Statement] {
             if (*code, at) == ("1290", At::Login) {
-                // Of a statement that would write.
+                // Only a statement that would write gets this code.
                 continue;
             }
             let server = StandIn::start(backend, code, at).await;
@@ -247,7 +249,7 @@ async fn nothing_that_a_server_answers_ends_a_replica_that_has_served(backend: B
         is_waiting.then_some(())
     })
     .await;
-    // Before anything was served, the same ends it.
+    // The same answer ends a program that has served nothing yet.
     if backend != Backend::Sqlite {
         let second = options
             .clone()
@@ -303,7 +305,7 @@ fn a_server_that_ends_sessions_and_lets_none_in_is_told_by_its_code() {
 fn greeting() -> Vec<u8> {
     let mut greeting = b"\x0a8.0.36\0\x01\0\0\0".to_vec();
     greeting.extend_from_slice(&NONCE[..8]);
-    // Capabilities: a database, the protocol of 4.1, transactions, secure connection, plugins.
+    // The capabilities: a database, the protocol of 4.1, transactions, secure connection, plugins.
     greeting.extend_from_slice(&[0, 0x08, 0xa2, 45, 2, 0, 0x08, 0, 21]);
     greeting.extend_from_slice(&[0; 10]);
     greeting.extend_from_slice(&NONCE[8..]);

@@ -1,4 +1,4 @@
-//! Stopping, in order and at once.
+//! The stop of a replica, in order and at once.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ async fn a_replica_with_nothing_to_do_stops_at_once(backend: Backend) {
             program.terminate();
         }
         assert_eq!(program.end().await, Some(0), "{}", program.log());
-        // The deadline is 25 s; nothing may wait for it.
+        // The deadline is 25 s, but nothing may wait for it.
         assert!(started.elapsed() < Duration::from_secs(10));
     }
 }

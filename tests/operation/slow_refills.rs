@@ -1,4 +1,4 @@
-//! What the log says of refills: slow ones, a few lines of many, and nothing of single numbers.
+//! Log lines about refills: a few lines for many slow refills, and none for single numbers.
 
 use std::time::{Duration, Instant};
 
@@ -13,17 +13,17 @@ use crate::support::{
 
 const SLOW: &str = "a refill was slow";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-/// Names that are used for the first time while the database is slow.
+/// The number of names that are used for the first time while the database is slow.
 const N_NAMES: usize = 16;
-/// Later than the threshold, by so much that no name is born before it.
+/// The delay of each reply. It exceeds the threshold, so that every creation is slow.
 const DELAY: Duration = Duration::from_millis(60);
 const THRESHOLD: &str = "50ms";
-/// Each birth takes many replies, and a busy machine its time.
+/// The deadline of a refill. Each creation takes many replies, and a busy machine is slow.
 const PATIENCE: &str = "25s";
 const LONGER_THAN_A_RUN: &str = "10m";
-/// Between two lines about a store.
+/// The seconds between two lines about one store.
 const PAUSE_S: u64 = 10;
-/// Lines of a start and a stop, with room for what a busy machine makes slow.
+/// The most lines of a start and a stop, including those about delays on a busy machine.
 const FEW: usize = 30;
 
 async fn next(client: Client, name: String) -> Reply {
@@ -50,7 +50,8 @@ fn slow_ones(log: &str) -> Vec<Value> {
     lines
 }
 
-/// Uses names for the first time while the database is slow; the log, and how long that took.
+/// Uses names for the first time while the database is slow. Returns the log, and how long the
+/// calls took.
 async fn slow_births(options: &Options, proxy: &Proxy) -> (String, Duration) {
     let options = options
         .clone()
@@ -107,7 +108,7 @@ async fn slow_refills_are_logged_but_not_each(backend: Backend) {
 
 for_each_server!(refills_below_the_threshold_are_no_event);
 
-/// The control of the threshold: names as slow as those above, where that is not slow.
+/// The control of the threshold: the names are as slow as above, but the threshold is higher.
 async fn refills_below_the_threshold_are_no_event(backend: Backend) {
     let server = Server::shared(backend).await;
     let proxy = Proxy::to(server.port()).await;
@@ -144,7 +145,7 @@ async fn a_refill_that_fails_slowly_is_logged_with_the_reason(backend: Backend) 
     assert_eq!(line["trace_id"], TRACE, "{line}");
 }
 
-/// How many lines a program logs while it does what `ask` asks for.
+/// Returns how many lines a program logs while `ask` runs.
 async fn n_lines_of<F: Future<Output = ()>>(ask: impl FnOnce(Client) -> F) -> usize {
     let database = TestDatabase::prepared(Backend::Sqlite).await;
     let program = Program::options()
@@ -171,7 +172,8 @@ fn no_number_is_an_event() {
         let n_lines = n_lines_of(async |client: Client| {
             client.define("strict", &json!({"order": "strict"})).await;
             for _ in 0..N_CALLS {
-                // From memory, by way of the routes, straight from the store, and with a write each.
+                // These calls take from memory, by the routes, from the store, and with a write
+                // each.
                 for path in [
                     "orders/next",
                     "orders/next?count=100",
@@ -185,7 +187,7 @@ fn no_number_is_an_event() {
         })
         .await;
         assert!(n_lines <= FEW, "{n_lines} lines");
-        // The control: what is an event is found, call by call.
+        // The control: each call of this kind is an event and is found.
         let n_lines = n_lines_of(async |client: Client| {
             client.define("orders", &json!({})).await;
             for floor in 0..N_CALLS {

@@ -1,4 +1,4 @@
-//! Databases that cannot be used, and what is said about them.
+//! Databases that cannot be used, and the messages about them.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ use crate::support::{
 
 const WRONG_PASSWORD: &str = "not-the-password-and-not-for-a-log";
 
-/// Ends with this exit code, says `said`, and nothing secret.
+/// Checks that the program ends with this exit code, and that its log has `said` and no secret.
 async fn ends_with(program: &mut Program, code: i32, said: &str) {
     let ended = program.end().await;
     let log = program.log();
@@ -25,7 +25,7 @@ async fn ends_with(program: &mut Program, code: i32, said: &str) {
     keeps_secrets(&log);
 }
 
-/// Neither a password nor what the database itself said.
+/// Checks that the log has neither a password nor the database's own words.
 fn keeps_secrets(log: &str) {
     for secret in [
         PASSWORD,
@@ -41,7 +41,7 @@ fn keeps_secrets(log: &str) {
     }
 }
 
-/// Alive, not ready, refuses with 503, and stops well.
+/// Checks that the program is live but not ready, that it refuses with 503, and that it stops well.
 async fn waits_for_its_database(program: Program) {
     let client = program.client();
     wait::until("it knows", Duration::from_secs(20), async || {
@@ -141,7 +141,7 @@ async fn a_read_only_server_counts_as_away_until_it_can_be_written(backend: Back
     let mut program = options.start().await;
     let ready = program.client().get("/readyz").await.expect("a reply");
     assert_eq!(ready.status, 503, "{ready:?}");
-    // Existing sessions of PostgreSQL read the setting anew with each transaction.
+    // Existing sessions of PostgreSQL read the setting again with each transaction.
     reload(writable).await;
     program.ready().await;
     assert_eq!(program.client().next("x").await, 1);
@@ -182,7 +182,7 @@ async fn a_missing_schema_is_waited_for(backend: Backend) {
     assert_eq!(client.next("x").await, 1);
     program.stop().await;
 
-    // The one-node way: both at once.
+    // On a single node, one command can migrate and serve.
     let database = TestDatabase::empty(backend).await;
     let mut program = Program::options()
         .database(&database.url)
@@ -208,7 +208,7 @@ async fn a_schema_of_another_time_ends_it_after_a_minute(backend: Backend) {
         .await;
     let migrated = Program::options().database(&too_new.url).run(&["migrate"]);
     assert_eq!(migrated.code, Some(78), "{migrated}");
-    // Newer, but made so that this version can work with it.
+    // This schema is newer, but this version can work with it.
     let newer = TestDatabase::prepared(backend).await;
     newer.execute("UPDATE meta SET schema_version = 99").await;
 
@@ -228,7 +228,7 @@ async fn a_schema_of_another_time_ends_it_after_a_minute(backend: Backend) {
         let ready = program.client().get("/readyz").await.expect("a reply");
         assert_eq!(ready.status, 503, "{ready:?}");
     }
-    // It ends by itself after a minute; the rest is for slow machines.
+    // The programs end by themselves after a minute. The rest of the limit is for slow machines.
     let limit = Duration::from_secs(100);
     wait::until("they have ended", limit, async || {
         let ended = waiting.iter_mut().all(|(program, _)| program.has_ended());
@@ -267,7 +267,7 @@ fn a_sqlite_file_has_one_owner() {
         assert_eq!(second.code, Some(75), "{second}");
         assert!(!second.errors.is_empty(), "{second}");
         assert_eq!(first.client().next("owned").await, 2);
-        // A killed owner leaves nothing that keeps the next one out.
+        // A killed owner leaves nothing that keeps the next owner out.
         first.kill();
         let third = options.start_ready().await;
         assert!(third.client().next("owned").await > 2);
@@ -296,7 +296,7 @@ fn a_sqlite_file_with_another_name_is_refused() {
         refuses(&files, "link.db", 78, "hard link");
         std::fs::remove_file(files.path("link.db")).expect("our file");
 
-        // Whatever it is called, it is the file that is held.
+        // The lock belongs to the file, under any name.
         std::fs::rename(files.path("first.db"), files.path("moved.db")).expect("our file");
         refuses(&files, "moved.db", 75, "held by another process");
         std::fs::rename(files.path("moved.db"), files.path("first.db")).expect("our file");
@@ -342,7 +342,7 @@ impl Files {
     }
 }
 
-/// The program ends before it serves `name`.
+/// Checks that the program ends before it serves `name`.
 fn refuses(files: &Files, name: &str, code: i32, said: &str) {
     let refused = files.serving(name).run(&["serve"]);
     assert_eq!(refused.code, Some(code), "{refused}");
@@ -406,7 +406,7 @@ async fn numbers_go_on_without_a_gap_after_a_stop(backend: Backend) {
         program.stop().await;
         next_values.push(database.next_value("restarted").await);
     }
-    // What the first reserved served them all: its rest was returned and adopted each time.
+    // One reserved block served all runs: its rest was returned and adopted each time.
     next_values.dedup();
     assert_eq!(next_values.len(), 1, "{next_values:?}");
     let journal = database.journal("restarted").await;

@@ -1,4 +1,5 @@
-//! Several stores, as who runs them meets them: what the commands do with each, and what is shown.
+//! Several stores from an operator's view: what the commands do with each of them, and what the
+//! program shows.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::support::{
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A default store and another one.
+/// A default store and another store.
 struct Stage {
     default: TestDatabase,
     other: TestDatabase,
@@ -28,23 +29,23 @@ impl Stage {
         self.options_with(&self.other.url)
     }
 
-    /// With the other store at `url`.
+    /// Returns options with the other store at `url`.
     fn options_with(&self, url: &str) -> Options {
         Program::options()
             .database(&self.default.url)
             .env("ODOMETER_STORES__OTHER__DATABASE", url)
     }
 
-    /// Where the other store was, and nobody listens.
+    /// Returns options with the other store on a port where nobody listens.
     fn away(&self) -> Options {
         let (start, name) = self.other.url.rsplit_once('/').expect("a name");
         let (start, _port) = start.rsplit_once(':').expect("a port");
-        // So soon is it given up.
+        // The program gives up a connection after this time.
         self.options_with(&format!("{start}:{}/{name}", ports::free()))
             .env("ODOMETER_POOL__ACQUIRE", "1s")
     }
 
-    /// Has a sequence in each store.
+    /// Uses a sequence in each store, and returns a number of each.
     async fn used(&self) -> [i64; 2] {
         let program = self.options().start_ready().await;
         let client = program.client();
@@ -104,7 +105,7 @@ fn a_recovery_is_for_all_stores_or_for_one() {
         let expected = [Some(here + 1000), Some(there + 2000)];
         assert_eq!(stage.next_values().await, expected);
 
-        // One that is away is named, and does not keep the other from it.
+        // A store that is away is named, and does not prevent the recovery of the other store.
         let finished = stage.away().run(&["recover", "--yes", "--skip", "1000"]);
         assert_eq!(finished.code, Some(1), "{finished}");
         assert!(finished.errors.contains("stores.other"), "{finished}");

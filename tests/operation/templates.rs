@@ -1,4 +1,4 @@
-//! What a name gets that nobody has defined.
+//! Templates: the definitions of names that nobody has defined.
 
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use crate::support::{
     Backend, Client, Options, Program, TestDatabase, directory, for_each_backend, run,
 };
 
-/// The last glob fits whatever the others fit, too: who takes the last that fits is found out.
+/// The templates of the tests. The last glob also matches names that the others match. So a program
+/// that takes the last match is found out.
 const TEMPLATES: &str = r#"
 [default]
 start = 50
@@ -33,7 +34,7 @@ match = "*[0-9]*"
 start = 3
 "#;
 
-/// Name, its first number, its step, its `max`, its `block.min`.
+/// Each name with its first number, its step, its `max` and its `block.min`.
 const EXPECTED: [(&str, i64, i64, &str, u64); 6] = [
     ("inv-eu", 1000, 10, "9007199254740991", 1),
     ("inv-7", 1000, 10, "9007199254740991", 1),
@@ -51,13 +52,13 @@ fn configured(home: &Path, templates: &str, database: &TestDatabase) -> Options 
         .env("ODOMETER_UNKNOWN", "reject")
 }
 
-/// The definition of a name that was not there before its first number.
+/// Takes the first number of a new name. Returns the number and the name's definition.
 async fn born(client: &Client, name: &str) -> (i64, Value) {
     let first = client.next(name).await;
     (first, client.describe(name).await["definition"].take())
 }
 
-/// How many names got something else than the first template says.
+/// Returns how many names differ from the first template that matches them.
 async fn n_wrong(client: &Client) -> usize {
     let mut n_wrong = 0;
     for (name, first, step, max, block_min) in EXPECTED {
@@ -85,7 +86,7 @@ async fn a_name_never_seen_gets_the_first_template_that_fits_it(backend: Backend
     let reply = client.post(path).await.expect("a reply");
     assert_eq!(reply.code().as_deref(), Some("sequence_not_found"));
 
-    // A definition takes from its template what it leaves out, or from the default.
+    // A definition takes what it leaves out from its template, or from the default.
     for (name, start, description) in [("inv-defined", "1000", "invoices"), ("t-defined", "50", "")]
     {
         let reply = client.define(name, &json!({"step": 2})).await;
@@ -96,7 +97,7 @@ async fn a_name_never_seen_gets_the_first_template_that_fits_it(backend: Backend
     }
     program.stop().await;
 
-    // What exists keeps what it was created with.
+    // An existing sequence keeps the definition that it was created with.
     let other = "[[template]]\nmatch = \"*\"\nstart = 7\n";
     let program = configured(home.path(), other, &database);
     let program = program.start_ready().await;
@@ -140,7 +141,7 @@ async fn names_that_share_get_the_numbers_of_one_sequence(backend: Backend) {
         assert_eq!(reply.number(), expected, "{reply:?}");
         assert_eq!(reply.json()["sequence"], "misc", "{reply:?}");
     }
-    // One that is defined is a sequence of its own, from then on.
+    // A name that is defined becomes a sequence of its own.
     client.define("small-9", &json!({"start": 7})).await;
     assert_eq!(client.next("small-9").await, 7);
     let shown = client.get("/v1/sequences?prefix=").await.expect("a reply");

@@ -1,4 +1,4 @@
-//! TLS to the database: verified, or loudly warned of.
+//! TLS to the database: the program verifies the certificate, or it warns.
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
@@ -9,10 +9,10 @@ use crate::support::{
     directory, for_each_server, run, wait,
 };
 
-/// The host that the server's certificate is for; the other one is `127.0.0.1`.
+/// The host of the server's certificate. The certificate is not for `127.0.0.1`.
 const HOST: &str = "localhost";
 
-/// `url` with another host, and with parameters.
+/// Returns `url` with another host, and with parameters.
 fn by(url: &str, host: &str, parameters: &str) -> String {
     format!("{}?{parameters}", url.replace("127.0.0.1", host))
 }
@@ -34,19 +34,19 @@ fn refused(finished: &Finished, said: &str) {
         "no word of {said}: {finished}"
     );
     assert!(!finished.to_string().contains(PASSWORD), "{finished}");
-    // Where the database is, and not as whom it is asked.
+    // The message says where the database is, but names no account.
     assert!(finished.errors.contains("://"), "{finished}");
     assert!(!finished.to_string().contains('@'), "{finished}");
 }
 
-/// Where certificates lie, and PostgreSQL's account can read them.
+/// Makes a folder for certificates, which PostgreSQL's account can enter.
 fn files() -> TempDir {
     let files = directory("certificates");
     std::fs::set_permissions(files.path(), Permissions::from_mode(0o711)).expect("our directory");
     files
 }
 
-/// A server with a certificate for [`HOST`].
+/// Starts a server with a certificate for [`HOST`].
 async fn server(backend: Backend, authority: &Authority, files: &Path) -> Server {
     let made = authority.sign(HOST, files);
     let (certificate, key) = (made.certificate.display(), made.key.display());
@@ -91,7 +91,7 @@ async fn a_certificate_is_verified_and_a_wrong_one_is_refused(backend: Backend) 
     refused(&nobody, "signed by no authority that is known");
     let misplaced = by(&database.url, "127.0.0.1", &verifying(backend, &authority));
     refused(&check(&misplaced), "for another host");
-    // As `serve` says it: before it listens, or when the database first answers.
+    // `serve` says the same, before it listens or when the database first answers.
     let finished = Program::options()
         .env("ODOMETER_LISTEN", "127.0.0.1:0")
         .database(&unknown)
@@ -103,7 +103,7 @@ async fn a_certificate_is_verified_and_a_wrong_one_is_refused(backend: Backend) 
     let plain = TestDatabase::prepared(backend).await;
     let makes_its_own = plain.server() == Product::MySql;
     let plain = by(&plain.url, HOST, &verifying(backend, &authority));
-    // MySQL makes a certificate for itself if it is given none.
+    // MySQL makes its own certificate if it gets none.
     let said = match makes_its_own {
         true => "signed by no authority that is known",
         false => "offers no TLS",
@@ -135,7 +135,7 @@ async fn an_unverified_way_to_another_host_is_warned_of(backend: Backend) {
     let quiet = Program::options().database(&database.url).run(&["check"]);
     assert_eq!(quiet.code, Some(0), "{quiet}");
     assert!(!quiet.output.contains("warning"), "{quiet}");
-    // Another address by its form that leads here all the same.
+    // This address looks like another host, but leads to the same server.
     let elsewhere = database.url.replace("127.0.0.1", "0.0.0.0");
     let loud = Program::options().database(&elsewhere).run(&["check"]);
     assert_eq!(loud.code, Some(0), "{loud}");
@@ -164,7 +164,8 @@ fn a_redis_whose_certificate_is_not_known_is_not_spoken_to() {
         let check = |parameters: &str| {
             let port = redis.tls_port();
             let url = format!("rediss://:{PASSWORD}@{HOST}:{port}/0{parameters}");
-            // The password is refused, which only a server says that was trusted.
+            // The program sends the password only to a server that it trusts. Such a server refuses
+            // the password.
             options
                 .clone()
                 .env("ODOMETER_STORES__FAST__DATABASE", &other.url)

@@ -1,4 +1,4 @@
-//! A call's place in the trace of its caller: in the reply, and in what is logged of it.
+//! The trace of a caller: in the reply to a call, and in the log lines about the call.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
-/// A name whose numbers are in memory, and the same written so that only the routes know it.
+/// A name whose numbers are in memory, and the same name in a form that only the routes know.
 const PATHS: [&str; 2] = ["/v1/sequences/orders/next", "/v1/sequences/order%73/next"];
 const LOGGED_WITHIN: Duration = Duration::from_secs(20);
 
@@ -24,7 +24,7 @@ async fn post(client: &Client, path: &str, headers: &[(&str, &str)]) -> Reply {
     reply.expect("a reply")
 }
 
-/// Trace, span and flags that a reply names; none where it names none.
+/// Returns the trace, the span and the flags that a reply names; `None` if it names none.
 fn told(reply: &Reply) -> Option<(String, String, String)> {
     let told = reply.header("traceparent")?;
     let parts: Vec<&str> = told.split('-').collect();
@@ -60,7 +60,7 @@ fn a_reply_names_the_trace_of_its_call() {
             }
             let reply = post(&client, path, &[]).await;
             assert_eq!(told(&reply), None, "{path}: nobody asked");
-            // Broken, of no trace, and of no span.
+            // The headers are incomplete, without a trace, and with broken flags.
             let broken = ["00-1", &header(&"0".repeat(32), "01"), &header(TRACE, "0")];
             for given in broken {
                 let reply = post(&client, path, &[("traceparent", given)]).await;
@@ -89,7 +89,7 @@ fn a_reply_names_the_trace_of_its_call() {
     });
 }
 
-/// The lines that say `message`, as soon as there is one that `fits`.
+/// Returns the lines with this message, as soon as one of them `fits`.
 async fn lines_of(program: &Program, message: &str, fits: impl Fn(&Value) -> bool) -> Vec<Value> {
     wait::until(message, LOGGED_WITHIN, async || {
         let lines = program.log_lines().into_iter();
@@ -111,7 +111,7 @@ async fn what_is_logged_of_a_call_names_its_trace(backend: Backend) {
         .start_ready()
         .await;
     let client = program.client();
-    // What is done for a call elsewhere: by the actor, the store, a task that outlives the caller.
+    // Other parts do this work for a call: the actor, the store, a task that outlives the caller.
     let other = TRACE.replace('4', "5");
     for (name, trace, id) in [("first", TRACE, "r-1"), ("second", other.as_str(), "r-2")] {
         let given = header(trace, "01");
@@ -126,7 +126,7 @@ async fn what_is_logged_of_a_call_names_its_trace(backend: Backend) {
         let reply = client.send(Method::POST, &path, &headers, Some(body)).await;
         assert_eq!(reply.expect("a reply").status, 200);
     }
-    // The control: without a trace there is none in the log.
+    // The control: a call without a trace has none in the log.
     assert_eq!(client.next("third").await, 1);
     let id_of = |line: &Value| match line["sequence"].as_str() {
         Some("first") => (json!(TRACE), Some("r-1")),
@@ -154,7 +154,7 @@ fn a_refused_call_is_found_in_the_log_by_its_trace() {
         let database = TestDatabase::prepared_on(&server).await;
         let program = Program::options()
             .database(&database.url)
-            // Even where little is logged.
+            // The line appears even if little is logged.
             .env("ODOMETER_LOG__LEVEL", "warn")
             .start_ready()
             .await;

@@ -1,4 +1,4 @@
-//! The databases that every promise holds on, and a database of its own for each test.
+//! The kinds of database on which every guarantee holds, and a database of its own for each test.
 
 use sea_orm::{
     ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend, QueryResult,
@@ -11,7 +11,8 @@ use super::{
     server::{ACCOUNT, Server},
 };
 
-/// A kind of database that Odometer runs on; [`Product`] says which server of it a test meets.
+/// A kind of database that Odometer runs on. [`Product`] says which server of this kind a test
+/// uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backend {
     Sqlite,
@@ -37,7 +38,7 @@ impl Backend {
         }
     }
 
-    /// How many processes may share a database of this kind, of `wanted`.
+    /// Returns how many of `wanted` processes may share a database of this kind. SQLite allows one.
     pub fn replicas(self, wanted: usize) -> usize {
         match self {
             Self::Sqlite => 1,
@@ -49,24 +50,24 @@ impl Backend {
 /// An empty database, or one with Odometer's schema.
 pub struct TestDatabase {
     pub backend: Backend,
-    /// The server it is on.
+    /// The server that the database is on.
     pub(super) product: Option<Product>,
-    /// What the program under test is given.
+    /// The URL that the program under test gets.
     pub url: String,
     administrator_url: String,
-    /// Holds the file of SQLite.
+    /// Keeps the directory with the SQLite file until the drop.
     _directory: Option<TempDir>,
 }
 
 impl TestDatabase {
-    /// A database with the schema, ready for `serve`.
+    /// Creates a database with the schema, ready for `serve`.
     pub async fn prepared(backend: Backend) -> Self {
         let database = Self::empty(backend).await;
         database.migrate();
         database
     }
 
-    /// A database without any table.
+    /// Creates a database without any table.
     pub async fn empty(backend: Backend) -> Self {
         match backend {
             Backend::Sqlite => {
@@ -86,14 +87,14 @@ impl TestDatabase {
         }
     }
 
-    /// A database with the schema on a server of the test's own.
+    /// Creates a database with the schema on `server`.
     pub async fn prepared_on(server: &Server) -> Self {
         let database = Self::empty_on(server).await;
         database.migrate();
         database
     }
 
-    /// A database without any table on a server of the test's own.
+    /// Creates a database without any table on `server`.
     pub async fn empty_on(server: &Server) -> Self {
         let name = format!("t_{}", uuid::Uuid::new_v4().simple());
         server
@@ -111,17 +112,21 @@ impl TestDatabase {
         }
     }
 
-    /// Brings the schema up with the program's own command; SQLite does that at start.
+    /// Migrates the schema with the program's own command. SQLite needs no command: the program
+    /// migrates it at start.
     pub fn migrate(&self) {
         if self.backend != Backend::Sqlite {
-            // Not what is tested, and a connection may take long on a busy machine.
+            // The tests are not about this command, and on a busy machine a connection may take
+            // long.
             let options = Program::options().env("ODOMETER_POOL__ACQUIRE", "60s");
             let finished = options.database(&self.url).run(&["migrate"]);
             assert_eq!(finished.code, Some(0), "migrate: {finished}");
         }
     }
 
-    /// Where the program finds this database behind `proxy`, which leads to `server`.
+    /// Returns the URL by which the program reaches this database through `proxy`, which forwards
+    /// to
+    /// `server`.
     pub fn url_through(&self, proxy: &Proxy, server: &Server) -> String {
         let direct = format!(":{}/", server.port());
         let behind = self.url.replace(&direct, &format!(":{}/", proxy.port()));
@@ -137,7 +142,7 @@ impl TestDatabase {
             .expect("the test's database answers")
     }
 
-    /// The rows of `query`.
+    /// Returns the rows of `query`.
     pub async fn query(&self, query: &str) -> Vec<QueryResult> {
         let connection = self.connect().await;
         let rows = connection
@@ -148,14 +153,14 @@ impl TestDatabase {
         rows
     }
 
-    /// The single number of `query`, if it has a row.
+    /// Returns the single number of `query`, if the query has a row.
     pub async fn number(&self, query: &str) -> Option<i64> {
         let rows = self.query(query).await;
         rows.first()
             .map(|row| row.try_get_by_index(0).expect("one column with a number"))
     }
 
-    /// Whether the server has an answer to `query`, or an error.
+    /// Returns whether the server answers `query` without an error.
     pub async fn answers(&self, query: &str) -> bool {
         let connection = self.connect().await;
         let statement = Statement::from_string(self.dialect(), query);
@@ -164,7 +169,7 @@ impl TestDatabase {
         answered
     }
 
-    /// Runs a statement that changes the database behind the program's back.
+    /// Runs a statement that changes the database without the program's knowledge.
     pub async fn execute(&self, statement: &str) {
         let connection = self.connect().await;
         connection
@@ -174,8 +179,9 @@ impl TestDatabase {
         connection.close().await.expect("a connection closes");
     }
 
-    /// Stops `program` where it stands, until it is thawed, but for what it had begun here: a
-    /// transaction that is open in it would hold its locks for as long. On servers only.
+    /// Stops `program` with a signal until [`Program::thaw`], and ends its sessions in this
+    /// database. An open transaction of the program would otherwise hold its locks for the whole
+    /// time. Works on servers only.
     pub async fn stop(&self, program: &Program) {
         program.freeze();
         let server = self.server();
@@ -196,13 +202,14 @@ impl TestDatabase {
         if self.backend == Backend::MariaDb {
             for row in rows {
                 let session: i64 = row.try_get_by_index(0).expect("a number");
-                // It may have ended of itself.
+                // The session may have ended by itself.
                 let _ended = self.answers(&format!("KILL {session}")).await;
             }
         }
     }
 
-    /// Lets no write through until it is thawed.
+    /// Locks the tables `sequence` and `counter` until [`Frozen::thaw`]. On SQLite this locks the
+    /// whole file against writes.
     pub async fn freeze(&self) -> Frozen {
         let (freeze, thaw) = match self.backend {
             Backend::Sqlite => ("BEGIN IMMEDIATE", "COMMIT"),
@@ -215,14 +222,15 @@ impl TestDatabase {
         self.lock(freeze, thaw).await
     }
 
-    /// Lets no write of the counters of `sequences`, a pattern, through until they are thawed.
+    /// Locks the counters of all sequences that match the SQL pattern `sequences`, until
+    /// [`Frozen::thaw`].
     pub async fn freeze_counters(&self, sequences: &str) -> Frozen {
         let freeze =
             format!("BEGIN; SELECT 1 FROM counter WHERE sequence LIKE '{sequences}' FOR UPDATE");
         self.lock(&freeze, "COMMIT").await
     }
 
-    /// Lets no row of the journal through until it is thawed; numbers are reserved all the same.
+    /// Locks the journal against new rows until [`Frozen::thaw`]. Reservations go on.
     pub async fn freeze_journal(&self) -> Frozen {
         let (freeze, thaw) = match self.backend {
             Backend::Postgres => ("BEGIN; LOCK TABLE block IN EXCLUSIVE MODE", "COMMIT"),
@@ -232,7 +240,7 @@ impl TestDatabase {
         self.lock(freeze, thaw).await
     }
 
-    /// From now on the journal takes no new row, as if the disk were full; on servers only.
+    /// Makes the journal refuse every new row, as if the disk were full. Works on servers only.
     pub async fn refuse_journal_rows(&self) {
         let statement = match self.backend {
             Backend::Postgres => {
@@ -250,7 +258,7 @@ impl TestDatabase {
         self.execute(statement).await;
     }
 
-    /// Ends what [`Self::refuse_journal_rows`] began.
+    /// Ends the effect of [`Self::refuse_journal_rows`].
     pub async fn take_journal_rows_again(&self) {
         let statement = match self.backend {
             Backend::Postgres => "DROP TRIGGER refuse ON block",
@@ -260,8 +268,9 @@ impl TestDatabase {
         self.execute(statement).await;
     }
 
-    /// Lets no counter of `sequences`, a pattern, be made until they are thawed: each birth stops
-    /// in the middle of its transaction. For one pattern at a time, and on servers only.
+    /// Stops the creation of every counter whose sequence matches the SQL pattern `sequences`,
+    /// until [`Frozen::thaw`]. Each creation stops in the middle of its transaction. Works for one
+    /// pattern at a time, and on servers only.
     pub async fn freeze_births(&self, sequences: &str) -> Frozen {
         match self.backend {
             Backend::Postgres => {
@@ -279,14 +288,14 @@ impl TestDatabase {
                 self.lock(freeze, thaw).await
             }
             Backend::MariaDb => {
-                // Names of such locks are the server's.
+                // The names of such locks belong to the whole server, not to one database.
                 let lock = "CONCAT(DATABASE(), '.births')";
                 let wait = format!(
                     "CREATE TRIGGER wait BEFORE INSERT ON counter FOR EACH ROW \
                      SET @waited = IF(NEW.sequence LIKE '{sequences}', \
                      GET_LOCK({lock}, 60) + RELEASE_LOCK({lock}), 0)"
                 );
-                // MySQL cannot replace one.
+                // MySQL has no statement that replaces a trigger.
                 self.execute("DROP TRIGGER IF EXISTS wait").await;
                 self.execute(&wait).await;
                 let freeze = format!("DO GET_LOCK({lock}, 60)");
@@ -303,13 +312,13 @@ impl TestDatabase {
         Frozen { connection, thaw }
     }
 
-    /// The first number of `sequence` that nobody has reserved; `None` before its birth.
+    /// Reads the high-water mark of `sequence`; `None` if it has no counter yet.
     pub async fn next_value(&self, sequence: &str) -> Option<i64> {
         let query = format!("SELECT next_value FROM counter WHERE sequence = '{sequence}'");
         self.number(&query).await
     }
 
-    /// The journal of `sequence`, in order.
+    /// Reads the journal of `sequence`, in the order of the numbers.
     pub async fn journal(&self, sequence: &str) -> Vec<JournalRow> {
         let query = format!(
             "SELECT first, last, fate, next_unissued FROM block \
@@ -335,7 +344,7 @@ impl TestDatabase {
     }
 }
 
-/// A database of which tables, or rows, are locked.
+/// A database in which tables or rows are locked.
 pub struct Frozen {
     connection: DatabaseConnection,
     thaw: &'static str,
@@ -358,7 +367,7 @@ pub struct JournalRow {
     pub next_unissued: i64,
 }
 
-/// Makes one test for each database out of `async fn name(backend: Backend)`.
+/// Makes one test for each kind of database out of `async fn name(backend: Backend)`.
 #[macro_export]
 macro_rules! for_each_backend {
     ($($name:ident),+ $(,)?) => {$(
@@ -383,7 +392,8 @@ macro_rules! for_each_backend {
     )+};
 }
 
-/// As `for_each_backend`, for what needs a server or several replicas.
+/// Makes one test for each kind of server, like `for_each_backend` without SQLite. Use it for tests
+/// that need a server or several replicas.
 #[macro_export]
 macro_rules! for_each_server {
     ($($name:ident),+ $(,)?) => {$(

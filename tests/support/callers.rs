@@ -1,4 +1,4 @@
-//! Which process of this run is at the other end of a connection.
+//! Finds the process of this run that is at the other end of a connection.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,8 @@ use tokio::net::TcpStream;
 
 use super::child;
 
-/// The process of this run that opened `connection` to `port` of loopback; `None` where it is gone
-/// again or another one's.
+/// Returns the process of this run that opened `connection` to `port` of loopback. Returns `None`
+/// if the process is gone, or is not a process of this run.
 pub(crate) fn of(connection: &TcpStream, port: u16) -> Option<u32> {
     let theirs = connection.peer_addr().ok()?.port();
     let table = std::fs::read_to_string("/proc/net/tcp").ok()?;
@@ -20,19 +20,19 @@ pub(crate) fn of(connection: &TcpStream, port: u16) -> Option<u32> {
     child::of_this_run().into_iter().find(holds)
 }
 
-/// What the kernel calls the socket that is bound to `from` and connected to `to`.
+/// Returns the kernel's name of the socket that is bound to `from` and connected to `to`.
 fn socket_of(table: &str, from: u16, to: u16) -> Option<PathBuf> {
     let (from, to) = (address(from), address(to));
     let inode = table.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip(1);
         let is_it = words.next()? == from && words.next()? == to;
-        // State, queues, timers, retransmissions, owner and timeout stand between.
+        // The six fields between are state, queues, timers, retransmissions, owner and timeout.
         is_it.then(|| words.nth(6)).flatten()
     })?;
     Some(PathBuf::from(format!("socket:[{inode}]")))
 }
 
-/// A port of loopback as the kernel prints it.
+/// Formats a port of loopback as the kernel prints it.
 fn address(port: u16) -> String {
     format!("0100007F:{port:04X}")
 }

@@ -1,5 +1,7 @@
-//! Instructions and allocations, counted by valgrind: the same on every run of the same build on
-//! the same kind of machine, but for what a thread does by the clock.
+//! Counts instructions and allocations with valgrind.
+//!
+//! The counts are the same on every run of the same build on the same kind of machine. Only the
+//! work of threads that follow the clock differs.
 
 use std::{
     collections::HashMap,
@@ -13,13 +15,13 @@ use tokio::process::Command;
 
 use super::keeper;
 
-/// Not looked for on the path, which the program under test is not given.
+/// The path of valgrind. It is absolute, because the program under test gets no `PATH`.
 const VALGRIND: &str = "/usr/bin/valgrind";
 const VGDB: &str = "/usr/bin/vgdb";
-/// What the files begin with that it writes.
+/// The start of the names of the files that valgrind writes.
 const WRITTEN: &str = "counted";
 const LIMIT: Duration = Duration::from_secs(120);
-/// What asks the C library for memory.
+/// The functions that ask the C library for memory.
 const ALLOCATORS: [&str; 5] = [
     "malloc",
     "calloc",
@@ -28,23 +30,25 @@ const ALLOCATORS: [&str; 5] = [
     "aligned_alloc",
 ];
 
-/// One process under valgrind, and where it writes what it counted.
+/// One process under valgrind, and the directory for its counts.
 pub struct Callgrind {
     directory: TempDir,
 }
 
-/// What was counted of the thread that did most. What others do by the clock is more of it on a
-/// machine that is slower.
+/// The counts of the thread that did most. Other threads follow the clock, and on a slower machine
+/// they do more.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Counted {
     pub instructions: u64,
-    /// Calls of the C library for memory.
+    /// Calls to the C library for memory.
     pub allocations: u64,
 }
 
 impl Callgrind {
+    /// Makes an empty directory for the counts.
+    ///
     /// # Panics
-    /// Without valgrind.
+    /// If valgrind is missing.
     pub fn new() -> Self {
         assert!(
             Path::new(VALGRIND).is_file() && Path::new(VGDB).is_file(),
@@ -55,8 +59,8 @@ impl Callgrind {
         }
     }
 
-    /// valgrind, and what it is given before the program; `counts_at_once` or only when it is
-    /// [told](Self::count).
+    /// Returns the path of valgrind and the arguments that stand before the program. valgrind
+    /// counts at once if `counts_at_once` is true, else from the first [`Self::count`] on.
     pub(crate) fn command(&self, counts_at_once: bool) -> (PathBuf, Vec<String>) {
         let at_start = if counts_at_once { "yes" } else { "no" };
         let arguments = vec![
@@ -70,7 +74,7 @@ impl Callgrind {
         (PathBuf::from(VALGRIND), arguments)
     }
 
-    /// Runs `program` to its end, which must be a success; all of it is counted.
+    /// Runs `program` to its end, which must be a success, and counts the whole run.
     pub async fn run(program: &Path, arguments: &[&str]) -> Counted {
         let callgrind = Self::new();
         let (valgrind, before) = callgrind.command(true);
@@ -85,7 +89,7 @@ impl Callgrind {
         callgrind.counted()
     }
 
-    /// Has `process`, which runs under this, count from now on, or no longer.
+    /// Switches the counting of `process`, which runs under this valgrind, on or off.
     pub async fn count(&self, process: u32, on: bool) {
         let mut command = Command::new(VGDB);
         command
@@ -94,16 +98,16 @@ impl Callgrind {
         ended_well(command).await;
     }
 
-    /// What was counted by a process that has ended.
+    /// Reads the counts of a process that has ended.
     ///
     /// # Panics
-    /// When there is nothing to read.
+    /// If there is nothing to read.
     pub fn counted(&self) -> Counted {
         let files = std::fs::read_dir(self.directory.path()).expect("our directory");
         let threads = files.filter_map(|file| {
             let path = file.expect("our directory").path();
             let name = path.file_name()?.to_str()?;
-            // Without a number it is the whole process, and empty.
+            // The file without a number is for the whole process, and is empty.
             name.strip_prefix(WRITTEN)?.strip_prefix('-')?;
             let text = std::fs::read_to_string(&path);
             Some(read(&text.expect("valgrind writes text")))
@@ -145,8 +149,8 @@ async fn ended_well(mut command: Command) {
     assert!(output.status.success(), "{command:?}: {output:?}");
 }
 
-/// Reads the format of <https://valgrind.org/docs/manual/cl-format.html>, in which a name is
-/// written once, with a number that stands for it later.
+/// Reads the format of <https://valgrind.org/docs/manual/cl-format.html>. In this format a name is
+/// written once, with a number that stands for the name later.
 fn read(text: &str) -> Counted {
     let mut counted = Counted {
         instructions: 0,
@@ -164,7 +168,8 @@ fn read(text: &str) -> Counted {
                 called = names.get(number).copied().unwrap_or_default();
             }
         } else if let Some(calls) = line.strip_prefix("calls=") {
-            // A function that calls itself is told apart by an apostrophe.
+            // callgrind adds an apostrophe and a number to the name of a function that calls
+            // itself.
             let function = called.split('\'').next().unwrap_or_default();
             if ALLOCATORS.contains(&function) {
                 counted.allocations += first_number(calls);

@@ -1,4 +1,4 @@
-//! Certificates for servers of a test, signed by an authority of the test.
+//! Certificates for the servers of a test, signed by an authority of the test.
 
 use std::{
     os::unix::fs::{PermissionsExt, chown},
@@ -8,19 +8,19 @@ use std::{
 
 use super::{postgres, server::run_to_the_end};
 
-/// Signs certificates; its own is in a file.
+/// An authority that signs certificates. Its own certificate is in a file.
 pub struct Authority {
     directory: PathBuf,
 }
 
-/// Files of a server's certificate and its key.
+/// The files of a server's certificate and its key.
 pub struct Certificate {
     pub certificate: PathBuf,
     pub key: PathBuf,
 }
 
 impl Authority {
-    /// Made in `directory`, under a name of its own.
+    /// Makes an authority in a new folder of `directory`.
     pub fn make(directory: &Path) -> Self {
         let directory = directory.join(format!("authority-{}", uuid::Uuid::new_v4().simple()));
         std::fs::create_dir(&directory).expect("our directory");
@@ -37,12 +37,13 @@ impl Authority {
         Self { directory }
     }
 
-    /// The file of its own certificate.
+    /// Returns the file of the authority's own certificate.
     pub fn certificate(&self) -> PathBuf {
         self.directory.join("ca.pem")
     }
 
-    /// A certificate for the server at `host`, readable by the account that runs PostgreSQL.
+    /// Signs a certificate for the server at `host`. The account that runs PostgreSQL can read the
+    /// files.
     pub fn sign(&self, host: &str, directory: &Path) -> Certificate {
         let request = directory.join("server.csr");
         let made = Certificate {

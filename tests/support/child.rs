@@ -1,4 +1,4 @@
-//! Processes of our own: which there are, and their end, waited for with a limit.
+//! Lists the processes that this run started, and waits for their end with a limit.
 
 use std::{
     process::{Child, ExitStatus},
@@ -9,7 +9,7 @@ use super::keeper;
 
 const BETWEEN_TWO_LOOKS: Duration = Duration::from_millis(5);
 
-/// Waits until `process` has ended, and kills it after `limit`: `None` then.
+/// Waits until `process` has ended. After `limit` it kills the process and returns `None`.
 pub(crate) fn wait_with_limit(process: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let started = Instant::now();
     loop {
@@ -26,9 +26,10 @@ pub(crate) fn wait_with_limit(process: &mut Child, limit: Duration) -> Option<Ex
     }
 }
 
-/// The processes that this run started and has not waited for.
+/// Lists the processes that this run started and has not waited for.
 ///
-/// By their parents: the kernel's list of a thread's children skips some while others end.
+/// The function compares the parents of all processes. The kernel's own list of a thread's children
+/// skips some children while others end.
 pub(crate) fn of_this_run() -> Vec<u32> {
     let ours = std::process::id();
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -40,7 +41,7 @@ pub(crate) fn of_this_run() -> Vec<u32> {
 
 fn parent_of(process: u32) -> Option<u32> {
     let line = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // A name in brackets, which may hold anything, then the state, then the parent.
+    // The name stands in brackets and may hold any characters. The state and the parent follow.
     let (_, rest) = line.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! A caller of the program, as an ordinary HTTP library makes one.
+//! A caller of the program that uses an ordinary HTTP library.
 
 use std::time::Duration;
 
@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use super::Range;
 
-/// Longer than every deadline of the program, so that running into it is a finding.
+/// How long one reply may take. This is longer than every deadline of the program, so a caller that
+/// reaches the limit has found a defect.
 const REPLY_LIMIT: Duration = Duration::from_secs(30);
-/// How long a caller asks again who is told to.
+/// How long [`settled`] asks again.
 const ASKS_AGAIN_FOR: Duration = Duration::from_secs(60);
 const BEFORE_ASKING_AGAIN: Duration = Duration::from_millis(50);
 
@@ -19,7 +20,7 @@ pub struct Client {
     base: String,
 }
 
-/// A status and what came with it.
+/// A status, with the headers and the body of the reply.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub status: u16,
@@ -28,8 +29,10 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// Reads the body as JSON.
+    ///
     /// # Panics
-    /// When the body is not JSON.
+    /// If the body is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body)
             .unwrap_or_else(|error| panic!("not JSON ({error}): {self:?}"))
@@ -39,16 +42,16 @@ impl Reply {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// The `code` of a problem; `None` where the reply is none.
+    /// Returns the `code` of a problem; `None` if the reply is no problem.
     pub fn code(&self) -> Option<String> {
         let value: Value = serde_json::from_str(&self.body).ok()?;
         value.get("code")?.as_str().map(str::to_owned)
     }
 
-    /// The numbers given, of any of the three forms.
+    /// Returns the numbers of a reply of any of the three forms.
     ///
     /// # Panics
-    /// When the reply is not 200 or its parts disagree.
+    /// If the status is not 200, or if the parts of the reply disagree.
     pub fn numbers(&self) -> Vec<Range> {
         assert_eq!(self.status, 200, "no numbers: {self:?}");
         let reply = self.json();
@@ -72,10 +75,10 @@ impl Reply {
         vec![Range::single(Range::identifier(&reply["value"]))]
     }
 
-    /// Each number given, of any of the three forms, whatever the step.
+    /// Returns each number of a reply of any of the three forms, with any step.
     ///
     /// # Panics
-    /// When the reply is not 200 or its parts disagree.
+    /// If the status is not 200, or if the parts of the reply disagree.
     pub fn values(&self) -> Vec<i64> {
         assert_eq!(self.status, 200, "no numbers: {self:?}");
         let reply = self.json();
@@ -88,7 +91,7 @@ impl Reply {
         vec![Range::identifier(&reply["value"])]
     }
 
-    /// The one number given.
+    /// Returns the one number of the reply.
     pub fn number(&self) -> i64 {
         match self.numbers().as_slice() {
             [range] if range.count == 1 => range.first,
@@ -97,7 +100,7 @@ impl Reply {
     }
 }
 
-/// The numbers of a JSON object with `first`, `last`, `count` and `step`, which must agree.
+/// Lists the numbers of a JSON object with `first`, `last`, `count` and `step`, which must agree.
 fn spread(range: &Value) -> Vec<i64> {
     let (first, last) = (&range["first"], &range["last"]);
     let (first, last) = (Range::identifier(first), Range::identifier(last));
@@ -109,13 +112,13 @@ fn spread(range: &Value) -> Vec<i64> {
     values
 }
 
-/// What became of one call that asks for numbers.
+/// The outcome of one call for numbers.
 #[derive(Debug)]
 pub enum Answer {
     Given(Vec<Range>),
-    /// Any status but 200: no number was given.
+    /// Any status but 200. No number was issued.
     Refused(Reply),
-    /// Numbers may have been given; nobody will see them.
+    /// No reply came. Numbers may have been used up, and no caller sees them.
     NoReply(reqwest::Error),
 }
 
@@ -133,7 +136,7 @@ impl Client {
         }
     }
 
-    /// Sends a request; `path` begins with `/` and is sent as an URL library normalises it.
+    /// Sends a request. `path` begins with `/`, and the URL library normalises it.
     pub async fn send(
         &self,
         method: Method,
@@ -188,7 +191,7 @@ impl Client {
         reply
     }
 
-    /// What the program tells about `name`, which must exist.
+    /// Returns the program's description of `name`, which must exist.
     pub async fn describe(&self, name: &str) -> Value {
         let path = format!("/v1/sequences/{name}");
         let reply = self.get(&path).await.expect("a reply");
@@ -196,7 +199,7 @@ impl Client {
         reply.json()
     }
 
-    /// The next number of `name`, which must be given.
+    /// Takes the next number of `name`, which the program must issue.
     pub async fn next(&self, name: &str) -> i64 {
         self.post(&format!("/v1/sequences/{name}/next"))
             .await
@@ -204,7 +207,7 @@ impl Client {
             .number()
     }
 
-    /// Asks for numbers by `path` and sorts the outcome.
+    /// Asks for numbers by `path` and classifies the outcome.
     pub async fn ask(&self, path: &str) -> Answer {
         match self.post(path).await {
             Ok(reply) if reply.status == 200 => Answer::Given(reply.numbers()),
@@ -214,11 +217,11 @@ impl Client {
     }
 }
 
-/// The first reply that is not 503. That one tells to ask again: the database was slow, as it may be
-/// on a busy machine.
+/// Returns the first reply that is not 503. A 503 asks the caller to try again: the database was
+/// slow, as it may be on a busy machine.
 ///
 /// # Panics
-/// If none comes for long, or no reply at all.
+/// If every reply is 503 for `ASKS_AGAIN_FOR`, or if no reply comes at all.
 pub async fn settled<F>(mut ask: impl FnMut() -> F) -> Reply
 where
     F: Future<Output = Result<Reply, reqwest::Error>>,

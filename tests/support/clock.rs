@@ -1,4 +1,4 @@
-//! Wall clocks that go wrong: shifted by the program itself, or stepped under a real process.
+//! Wall clocks that are wrong: shifted by the program itself, or stepped under a real process.
 
 use std::path::{Path, PathBuf};
 
@@ -7,19 +7,21 @@ use tempfile::TempDir;
 
 use super::keeper;
 
-/// Where Debian keeps the library, below the directory of the machine's kind.
+/// The path of the library below Debian's directory for the machine's architecture.
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 
-/// The wall clock of processes that were started with it: that of the machine and an offset, which
-/// may change at any time. Their monotonic clocks are the machine's.
+/// A wall clock for processes that start with it. The clock is the machine's clock plus an offset,
+/// which may change at any time. The monotonic clocks of the processes are the machine's.
 pub struct SteppedClock {
     directory: TempDir,
     library: PathBuf,
 }
 
 impl SteppedClock {
+    /// Makes a clock with the offset 0.
+    ///
     /// # Panics
-    /// Where the library is missing.
+    /// If the library is missing.
     pub fn right() -> Self {
         let clock = Self {
             directory: keeper::directory("clock"),
@@ -29,20 +31,20 @@ impl SteppedClock {
         clock
     }
 
-    /// From now on the clock is so many milliseconds ahead of the machine's.
+    /// Sets the clock so that it is `offset_ms` milliseconds ahead of the machine's clock.
     pub fn step_to(&self, offset_ms: i64) {
         let sign = if offset_ms < 0 { '-' } else { '+' };
         let (seconds, millis) = (
             offset_ms.unsigned_abs() / 1000,
             offset_ms.unsigned_abs() % 1000,
         );
-        // Renamed, so that nobody reads half of it.
+        // The file is renamed into its place, so that no process reads half of it.
         let written = self.directory.path().join("next");
         std::fs::write(&written, format!("{sign}{seconds}.{millis:03}\n")).expect("our directory");
         std::fs::rename(&written, self.file()).expect("our directory");
     }
 
-    /// What a process must be given to live by it.
+    /// Returns the environment variables that make a process use this clock.
     pub fn environment(&self) -> [(&'static str, String); 4] {
         let shown = |path: &Path| path.to_str().expect("a path of ASCII").to_owned();
         [
@@ -58,7 +60,7 @@ impl SteppedClock {
     }
 }
 
-/// The machine's clock, in milliseconds of the Unix epoch.
+/// Reads the machine's clock, in milliseconds since the Unix epoch.
 pub fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
 }
@@ -87,7 +89,7 @@ fn a_stepped_clock_is_what_a_process_sees() {
             .parse()
             .unwrap_or_else(|_| panic!("not a time: {asked:?}"));
         let off = seen * 1000 - (now_ms() + offset_ms);
-        // The machine may have been busy for a while.
+        // A busy machine may have delayed the process.
         assert!(
             (-60_000..=1_000).contains(&off),
             "{offset_ms}: off by {off}"

@@ -1,5 +1,7 @@
-//! What a test leaves to chance: drawn by the seed of the run, for each test from a place of its
-//! own, so that a seed and a name begin alike again.
+//! Random draws of a test.
+//!
+//! Each test has a generator of its own, which starts from the seed of the run and the name of the
+//! test. The same seed and the same name give the same draws again.
 
 use std::{
     cell::RefCell,
@@ -19,12 +21,12 @@ thread_local! {
     static DICE: RefCell<Option<Dice>> = const { RefCell::new(None) };
 }
 
-/// The dice of one test, on whichever of its threads.
+/// The dice of one test, shared by all of its threads.
 #[derive(Clone)]
 pub(crate) struct Dice(Arc<Mutex<StdRng>>);
 
 impl Dice {
-    /// Those of the test that this thread is named after.
+    /// Makes the dice of the test that this thread is named after.
     pub(crate) fn of_this_test() -> Self {
         let mut place = DefaultHasher::new();
         settings::seed().hash(&mut place);
@@ -32,16 +34,16 @@ impl Dice {
         Self(Arc::new(Mutex::new(StdRng::seed_from_u64(place.finish()))))
     }
 
-    /// What is drawn on this thread from now on is drawn with them.
+    /// Makes this thread draw from these dice from now on.
     pub(crate) fn take_up(&self) {
         DICE.set(Some(self.clone()));
     }
 }
 
-/// One of `range`.
+/// Draws one value of `range`.
 ///
 /// # Panics
-/// When the range is empty, or no test runs on this thread.
+/// If the range is empty, or if no test runs on this thread.
 pub fn roll<T: SampleUniform>(range: impl SampleRange<T>) -> T {
     DICE.with_borrow(|dice| {
         let Dice(dice) = dice.as_ref().expect("a test runs on this thread");

@@ -1,4 +1,4 @@
-//! A small file system of one's own that can be filled.
+//! A small file system for one test, which the test can fill.
 
 use std::{
     io::{ErrorKind, Write},
@@ -17,8 +17,10 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
+    /// Mounts a tmpfs of `megabytes`.
+    ///
     /// # Panics
-    /// When it cannot be mounted, which needs root.
+    /// If the tmpfs cannot be mounted, which needs root.
     pub fn mount(megabytes: u32) -> Self {
         assert!(
             rustix::process::geteuid().is_root(),
@@ -39,7 +41,7 @@ impl SmallDisk {
         self.directory.path()
     }
 
-    /// A directory on it.
+    /// Makes a directory on the disk.
     pub fn directory(&self) -> TempDir {
         let made = TempDir::new_in(self.path()).expect("our disk");
         let mode = std::fs::Permissions::from_mode(0o711);
@@ -47,7 +49,7 @@ impl SmallDisk {
         made
     }
 
-    /// Leaves no room on it.
+    /// Fills the disk until no space is left.
     pub fn fill(&self) {
         let mut filler = std::fs::File::create(self.filler()).expect("our disk");
         for size in [1 << 16, 1 << 12] {
@@ -62,7 +64,7 @@ impl SmallDisk {
         }
     }
 
-    /// Gives the room back.
+    /// Frees the space that [`Self::fill`] took.
     pub fn free(&self) {
         std::fs::remove_file(self.filler()).expect("it was filled");
     }
@@ -74,7 +76,8 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Whoever still has a file open on it keeps it until then.
+        // The unmount is lazy: a process with an open file on the disk keeps the disk until it
+        // closes the file.
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
     }
 }

@@ -1,4 +1,4 @@
-//! A backup of a test's database by the server's own tools, and its restore.
+//! A backup of a test's database with the server's own tools, and its restore.
 
 use std::{
     io::Write,
@@ -8,14 +8,14 @@ use std::{
 
 use super::{Backend, Product, TestDatabase, mariadb, mysql, postgres};
 
-/// How often a restore is entered.
+/// How often a restore is tried.
 const RESTORES: u32 = 50;
 
-/// What a backup wrote.
+/// The output of a backup.
 pub struct Dump(Vec<u8>);
 
 impl TestDatabase {
-    /// As the runbook does it, while the program goes on.
+    /// Makes a backup as the runbook does, while the program goes on.
     pub fn dump(&self) -> Dump {
         let mut command = match self.backend {
             Backend::Postgres => {
@@ -28,7 +28,7 @@ impl TestDatabase {
             Backend::MariaDb => {
                 let mut command = self.client("dump");
                 if self.server() == Product::MySql {
-                    // What the account of the program may do is enough then.
+                    // With these options the rights of the program's account are enough.
                     command.args(["--set-gtid-purged=OFF", "--no-tablespaces"]);
                 }
                 command.arg("--single-transaction").arg(self.name());
@@ -46,12 +46,12 @@ impl TestDatabase {
         Dump(output.stdout)
     }
 
-    /// Puts an earlier state in the place of the present one, while the program goes on.
+    /// Replaces the present state by an earlier one, while the program goes on.
     pub fn restore(&self, dump: &Dump) {
         let mut n_tried = 0;
         while let Err(said) = self.try_restore(dump) {
-            // Live replicas take the same locks; then nothing was restored, and it is to be
-            // entered again.
+            // Live replicas take the same locks, so the restore may meet a deadlock. Then nothing
+            // was restored, and the restore is tried again.
             n_tried += 1;
             let is_in_the_way = said.contains("deadlock detected");
             assert!(is_in_the_way && n_tried < RESTORES, "not restored: {said}");
@@ -81,7 +81,7 @@ impl TestDatabase {
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
         let mut input = process.stdin.take().expect("standard input is piped");
-        // A tool that fails reads no further: what it says counts then.
+        // A tool that fails stops to read its input. In this case its error message counts.
         let _broken = input.write_all(dump);
         drop(input);
         let output = process.wait_with_output().expect("it can be waited for");
@@ -92,13 +92,16 @@ impl TestDatabase {
         }
     }
 
+    /// Returns the server that this database is on.
+    ///
     /// # Panics
-    /// For SQLite, which has none.
+    /// If this is SQLite, which has no server.
     pub fn server(&self) -> Product {
         self.product.expect("SQLite has no server")
     }
 
-    /// Where the tools of this database's server lie, if that is not where all programs do.
+    /// Returns the folder with the tools of this database's server. Returns `None` for SQLite, and
+    /// if the tools are where all programs are.
     pub fn tools(&self) -> Option<PathBuf> {
         match self.product? {
             Product::MariaDb => None,
@@ -107,7 +110,8 @@ impl TestDatabase {
         }
     }
 
-    /// The command line of MariaDB or MySQL, or its `dump`, for this database's server and account.
+    /// Returns the command of MariaDB's or MySQL's client, or of its `dump` tool. The command has
+    /// the server and the account of this database.
     fn client(&self, tool: &str) -> Command {
         let parts = || -> Option<(&str, &str, &str)> {
             let (_, rest) = self.url.split_once("://")?;
@@ -131,7 +135,7 @@ impl TestDatabase {
         command
     }
 
-    /// What the server calls it.
+    /// Returns the name of this database on its server.
     pub fn name(&self) -> &str {
         self.url.rsplit('/').next().unwrap_or_default()
     }

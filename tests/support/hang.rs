@@ -1,8 +1,9 @@
-//! A test that hangs fails, whatever it hangs in, and says so.
+//! Ends the run if a test hangs in a call that blocks its thread, and names the test.
 //!
-//! A deadline of the test's runtime ends what waits there. It does not end a call that blocks its
-//! thread, such as the wait for a process; then the whole run ends here, before whoever started it
-//! loses patience and nobody knows which test it was.
+//! The deadline of the test's runtime ends everything that waits in the runtime. The deadline does
+//! not end a call that blocks its thread, such as the wait for a process. In this case the whole
+//! run ends here. Otherwise the program that started the run would end it at a limit of its own,
+//! and nobody would know which test it was.
 
 use std::{
     io::Write,
@@ -14,22 +15,22 @@ use std::{
 
 use super::child;
 
-/// What a test may still do after its deadline, such as ending its servers.
+/// The time that a test still gets after its deadline, for example to end its servers.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// Looks after the test that made it, until it is dropped.
+/// Watches the test that made it, until it is dropped.
 pub(crate) struct Watch {
     _lives: Sender<()>,
 }
 
 impl Watch {
-    /// Of the test whose name this thread has.
+    /// Starts to watch the test whose name this thread has.
     pub(crate) fn start(limit: Duration) -> Self {
         let (lives, gone) = channel();
         let test = thread::current().name().unwrap_or("a test").to_owned();
         thread::spawn(move || {
             if let Some(complaint) = complaint(&test, &gone, limit + GRACE) {
-                // Not by a macro, whose output a test's success would swallow.
+                // A macro does not work here: libtest hides its output if the test succeeds.
                 let _unread = writeln!(std::io::stderr(), "{complaint}");
                 exit(101);
             }
@@ -38,7 +39,8 @@ impl Watch {
     }
 }
 
-/// What is to be said of a test that is not over within `limit`; `None` where it is.
+/// Waits for the end of a test. Returns a complaint if the test is not over within `limit`, else
+/// `None`.
 fn complaint(test: &str, gone: &Receiver<()>, limit: Duration) -> Option<String> {
     let is_late = gone.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
     is_late.then(|| {
@@ -49,7 +51,7 @@ fn complaint(test: &str, gone: &Receiver<()>, limit: Duration) -> Option<String>
     })
 }
 
-/// Command lines of the processes that this run started and has not waited for.
+/// Lists the command lines of the processes that this run started and has not waited for.
 fn children() -> Vec<String> {
     let command = |process: u32| {
         let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
@@ -90,7 +92,8 @@ mod tests {
         );
     }
 
-    /// A process that was just started has no command line for a moment; one that answers has.
+    /// Waits until the process answers. A process that has just started has no command line for a
+    /// moment, but a process that answers has one.
     fn see_it_run(cat: &mut Child) {
         let input = cat.stdin.as_mut().expect("it is piped");
         input.write_all(b"?").expect("it reads");

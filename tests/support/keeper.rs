@@ -1,7 +1,8 @@
-//! What a run started is ended, and what it wrote removed, however the run ends.
+//! Ends every process that a run started, and removes every file that it wrote, however the run
+//! ends.
 //!
-//! A small shell process holds the other end of a pipe. Statics are not
-//! dropped and a killed process runs no destructor, but its pipes close.
+//! A small shell process holds the other end of a pipe. Statics are not dropped, and a killed
+//! process runs no destructor, but the kernel closes its pipes.
 
 use std::{
     io::Write,
@@ -24,7 +25,8 @@ impl Keeper {
     fn start() -> Self {
         let given = settings::run_directory();
         let directory = given.clone().unwrap_or_else(|| {
-            // Short, for paths below it that have a limit, such as those of sockets.
+            // The path is short, because some paths below it have a limit, such as the paths of
+            // sockets.
             let number = uuid::Uuid::new_v4().simple().to_string();
             std::env::temp_dir().join(format!("odometer-tests-{number:.8}"))
         });
@@ -41,7 +43,8 @@ impl Keeper {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // An interrupt from the terminal is for the run, not for who cleans up after it.
+            // An interrupt from the terminal is for the run, not for the process that cleans up
+            // after it.
             .process_group(0)
             .spawn()
             .expect("bash starts");
@@ -64,27 +67,29 @@ impl Keeper {
     }
 }
 
-/// The directory that everything a run writes lies in.
+/// Returns the directory of everything that a run writes.
 pub fn run_directory() -> &'static Path {
     &KEEPER.directory
 }
 
-/// Has `process` ended with `signal` (a name such as `QUIT`) when the run is gone.
+/// Ends `process` with `signal` (a name such as `QUIT`) when the run is gone.
 pub fn end_with_the_run(process: u32, signal: &str) {
     KEEPER.order(&format!("process {process} {signal}"));
 }
 
-/// `process` has ended and was waited for: its number may belong to another one soon.
+/// Tells the keeper that `process` has ended and was waited for. Another process may soon get its
+/// number.
 pub fn has_ended(process: u32) {
     KEEPER.order(&format!("ended {process}"));
 }
 
-/// Has `path` unmounted when the run is gone.
+/// Unmounts `path` when the run is gone.
 pub fn unmount_with_the_run(path: &Path) {
     KEEPER.order(&format!("mount {}", path.display()));
 }
 
-/// A new directory below the run's, gone with it or with the value returned.
+/// Makes a new directory below the run's directory. The directory is removed when the returned
+/// value is dropped, or with the run.
 pub fn directory(name: &str) -> tempfile::TempDir {
     tempfile::Builder::new()
         .prefix(&format!("{name}-"))

@@ -1,4 +1,4 @@
-//! Every number that callers were given, and what must be true of them together.
+//! Records every number that callers got, and checks what must be true of all of them together.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ impl Range {
         }
     }
 
-    /// The numbers from `first` to `last`, both included.
+    /// Makes the range from `first` to `last`, both included.
     pub fn between(first: i64, last: i64) -> Self {
         let count = u64::try_from(last - first + 1).expect("the last is not below the first");
         Self { first, count }
     }
 
-    /// Of a JSON object with `first`, `last`, `count` and `step`, which must agree.
+    /// Reads a JSON object with `first`, `last`, `count` and `step`, which must agree.
     pub fn of_json(range: &Value) -> Self {
         let last = Self::identifier(&range["last"]);
         let range_read = Self::between(Self::identifier(&range["first"]), last);
@@ -34,7 +34,7 @@ impl Range {
         range_read
     }
 
-    /// Of a JSON string, as every number that identifies must be.
+    /// Reads a number from a JSON string. The API writes every identifier as a string.
     pub fn identifier(value: &Value) -> i64 {
         value
             .as_str()
@@ -46,7 +46,7 @@ impl Range {
         self.end() - 1
     }
 
-    /// The first number after it.
+    /// Returns the first number after the range.
     pub fn end(&self) -> i64 {
         self.first + i64::try_from(self.count).expect("a range fits")
     }
@@ -56,7 +56,7 @@ impl Range {
     }
 }
 
-/// The numbers given, by sequence.
+/// The issued numbers, by sequence.
 #[derive(Default, Debug)]
 pub struct Ledger {
     given: BTreeMap<String, Vec<Range>>,
@@ -86,12 +86,12 @@ impl Ledger {
         self.given.keys().map(String::as_str)
     }
 
-    /// What was given of `sequence`, as it came.
+    /// Returns the ranges that were issued of `sequence`, in the order in which they came.
     pub fn given(&self, sequence: &str) -> &[Range] {
         self.given.get(sequence).map_or(&[], Vec::as_slice)
     }
 
-    /// How many numbers of all sequences were given more than once, counted for each time too many.
+    /// Counts the numbers of all sequences that were issued more than once. Each repetition counts.
     pub fn n_duplicates(&self) -> u64 {
         self.given
             .values()
@@ -99,13 +99,13 @@ impl Ledger {
             .sum()
     }
 
-    /// The highest number given of `sequence`.
+    /// Returns the highest number that was issued of `sequence`.
     pub fn highest(&self, sequence: &str) -> Option<i64> {
         let ranges = self.given.get(sequence)?;
         ranges.iter().map(Range::last).max()
     }
 
-    /// What of `whole` was not given, in order.
+    /// Returns the parts of `whole` that were not issued, in order.
     pub fn gaps(&self, sequence: &str, whole: Range) -> Vec<Range> {
         let mut ranges = self.given.get(sequence).cloned().unwrap_or_default();
         ranges.sort_unstable();

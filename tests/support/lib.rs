@@ -1,6 +1,6 @@
-//! What the tests stand on: real servers, the real program, a client and a ledger.
+//! The tools of the tests: real servers, the real program, a client and a ledger.
 //!
-//! Nothing here knows how the program works inside; it is met over HTTP, by
+//! Nothing here knows how the program works inside. The tools meet the program over HTTP, by
 //! signals, on standard error and in its tables.
 
 mod backend;
@@ -8,6 +8,7 @@ mod balancer;
 mod callers;
 mod callgrind;
 mod certificates;
+pub mod changes;
 mod child;
 mod client;
 pub mod clock;

@@ -1,4 +1,4 @@
-//! How a throwaway MariaDB is made and started.
+//! Creates and starts a throwaway MariaDB.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,7 +20,8 @@ pub fn initialise(directory: &Path) {
     write_accounts(directory);
 }
 
-/// Statements that the server runs at each start: the program's account owns its databases alone.
+/// Writes the statements that the server runs at each start. The program's account gets rights on
+/// its own databases only.
 pub(super) fn write_accounts(directory: &Path) {
     let accounts = format!(
         "CREATE USER IF NOT EXISTS {ADMINISTRATOR}@'%' IDENTIFIED BY '{PASSWORD}';\n\
@@ -32,7 +33,7 @@ pub(super) fn write_accounts(directory: &Path) {
         .expect("the server's directory is writable");
 }
 
-/// Runs the data of `directory`/data on `port` of loopback.
+/// Returns the command that runs the data of `directory`/data on `port` of loopback.
 pub fn command(directory: &Path, port: u16) -> Command {
     let mut command = program("mariadbd");
     command
@@ -44,7 +45,7 @@ pub fn command(directory: &Path, port: u16) -> Command {
     command
 }
 
-/// What MySQL is told as well.
+/// Adds the arguments that MariaDB and MySQL have in common.
 pub(super) fn listen(command: &mut Command, directory: &Path, port: u16) {
     command
         .arg(format!("--socket={}", directory.join("s").display()))
@@ -58,8 +59,8 @@ pub(super) fn listen(command: &mut Command, directory: &Path, port: u16) {
         .args(["--innodb-buffer-pool-size=64M", "--max-connections=300"]);
 }
 
-/// A server that starts deletes all temporary tables where its own will be: those of a server that
-/// works there as well would be gone.
+/// Gives the server a directory of its own for its temporary tables. When a server starts, it
+/// deletes all temporary tables in this directory, including those of another server.
 fn with_tables_of_its_own(command: &mut Command, directory: &Path) {
     command.env("TMPDIR", directory);
 }

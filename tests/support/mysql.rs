@@ -1,4 +1,4 @@
-//! How a throwaway MySQL is made and started.
+//! Creates and starts a throwaway MySQL.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ pub fn initialise(directory: &Path) {
     mariadb::write_accounts(directory);
 }
 
-/// Runs the data of `directory`/data on `port` of loopback.
+/// Returns the command that runs the data of `directory`/data on `port` of loopback.
 pub fn command(directory: &Path, port: u16) -> Command {
     let mut command = server(directory);
     mariadb::listen(&mut command, directory, port);
@@ -37,12 +37,12 @@ fn server(directory: &Path) -> Command {
     command
 }
 
-/// Where its command line lies, and what makes its backups.
+/// Returns the folder with MySQL's command line and its backup tool.
 pub fn tools() -> PathBuf {
     settings::unpacked_servers().join("usr/bin")
 }
 
-/// One of its programs, by its path below `/`.
+/// Returns the command of one of MySQL's programs, by its path below `/`.
 pub fn program(path: &str) -> Command {
     Command::new(settings::unpacked_servers().join(path))
 }

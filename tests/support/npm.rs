@@ -7,11 +7,11 @@ use std::{
 
 use super::settings;
 
-/// Copies `files` of a folder of the tests to a place of its own below `target/`, and has the
-/// packages there that its lock file names.
+/// Copies `files` of a folder of the tests to a folder below `target/`. Installs the packages there
+/// that the lock file names.
 ///
 /// # Panics
-/// When npm cannot get them; the message has what it said.
+/// If npm cannot get the packages; the message has npm's output.
 pub fn workshop(folder: &str, files: &[&str]) -> PathBuf {
     let source = settings::repository().join("tests").join(folder);
     let place = settings::repository().join("target").join(folder);
@@ -25,7 +25,7 @@ pub fn workshop(folder: &str, files: &[&str]) -> PathBuf {
 
 fn install(place: &Path) {
     let wanted = std::fs::read(place.join("package-lock.json")).expect("it is there");
-    // Written when all of them are there.
+    // This file is written when all packages are installed.
     let note = place.join("node_modules/installed.json");
     if std::fs::read(&note).is_ok_and(|installed| installed == wanted) {
         return;
@@ -39,10 +39,10 @@ fn install(place: &Path) {
     std::fs::write(note, wanted).expect("target is ours");
 }
 
-/// Runs a command to its end, which has to be a good one; what it wrote.
+/// Runs a command to its end, which must be a success, and returns its standard output.
 ///
 /// # Panics
-/// When it fails; the message has what it said.
+/// If the command fails; the message has its output.
 pub fn succeed(command: &mut Command) -> String {
     let output = command
         .stdin(Stdio::null())

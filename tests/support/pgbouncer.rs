@@ -1,4 +1,4 @@
-//! A throwaway PgBouncer in transaction mode before a throwaway PostgreSQL.
+//! A throwaway PgBouncer in transaction mode in front of a throwaway PostgreSQL.
 
 use std::{
     os::unix::{fs::chown, process::CommandExt},
@@ -23,7 +23,7 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Starts it before `server`; `more` are further lines of its configuration.
+    /// Starts a pooler in front of `server`. `more` has further lines of its configuration.
     pub async fn start(server: &Server, more: &str) -> Self {
         let directory = keeper::directory("pgbouncer");
         let port = ports::free();
@@ -48,7 +48,7 @@ impl PgBouncer {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // It refuses root, as PostgreSQL does.
+        // PgBouncer refuses to run as root, as PostgreSQL does.
         if let Some((user, group)) = postgres::owner() {
             for owned in [path, users.as_path(), configuration.as_path()] {
                 chown(owned, Some(user), Some(group)).expect("root may give a file away");
@@ -75,7 +75,7 @@ impl PgBouncer {
         self.port
     }
 
-    /// `url` of the server behind it, by way of the pooler.
+    /// Returns `url`, which belongs to the server behind the pooler, with the pooler's address.
     pub fn url(&self, url: &str) -> String {
         let (account, place) = url.split_once('@').expect("a URL with an account");
         let (_, database) = place.split_once('/').expect("a URL with a database");
@@ -86,7 +86,7 @@ impl PgBouncer {
 impl Drop for PgBouncer {
     fn drop(&mut self) {
         let number = self.process.id();
-        // It keeps nothing, and asked kindly it waits for its clients.
+        // The pooler keeps no data. A gentler signal would make it wait for its clients.
         if self.process.kill().is_ok() && self.process.wait().is_ok() {
             keeper::has_ended(number);
         }

@@ -6,13 +6,14 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Below what the kernel gives to outgoing connections: while a server is down for a test,
-/// no connection may get its port by chance, and none may connect to itself.
+/// The range of the ports, below the ports that the kernel gives to outgoing connections. While a
+/// server is down for a test, no connection may get its port by chance, and no connection may
+/// connect to itself.
 const RANGE: std::ops::Range<u16> = 15_000..30_000;
 
 static GIVEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
 
-/// A port nobody listens on now, given once in a run.
+/// Returns a port on which nobody listens now. Each port is returned once in a run.
 pub fn free() -> u16 {
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     let given = given.get_or_insert_default();

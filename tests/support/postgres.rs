@@ -1,4 +1,4 @@
-//! How a throwaway PostgreSQL is made and started.
+//! Creates and starts a throwaway PostgreSQL.
 
 use std::{
     io::Write,
@@ -34,7 +34,7 @@ pub fn initialise(product: Product, directory: &Path) {
     add_the_program_s_account(product, directory);
 }
 
-/// Runs the cluster of `directory`/data on `port` of loopback.
+/// Returns the command that runs the cluster of `directory`/data on `port` of loopback.
 pub fn command(product: Product, directory: &Path, port: u16) -> Command {
     let mut command = program(product, "postgres");
     command
@@ -46,27 +46,28 @@ pub fn command(product: Product, directory: &Path, port: u16) -> Command {
         .args(["-c", "listen_addresses=127.0.0.1"])
         .args(["-c", "max_connections=300"])
         .args(["-c", "shared_buffers=64MB"])
-        // In its own directory, so that a killed server leaves nothing in the machine's.
+        // The server keeps its shared memory in its own directory. A killed server then leaves
+        // nothing in the machine's shared memory.
         .args(["-c", "dynamic_shared_memory_type=mmap"]);
     command
 }
 
-/// Removes the piece of System V shared memory by which a server that was killed would know,
-/// at its next start, whether it is still running.
+/// Removes the System V shared memory of a killed server. At its next start the server would use
+/// this memory to find out whether it is still running.
 pub fn forget_killed(directory: &Path) {
     let notes = std::fs::read_to_string(directory.join("data/postmaster.pid"));
-    // The seventh line has the key and the number of the piece.
+    // The seventh line has the key and the id of the shared memory.
     let number = notes.ok().and_then(|notes| {
         let line = notes.lines().nth(6)?;
         Some(line.split_whitespace().nth(1)?.to_owned())
     });
     if let Some(number) = number {
-        // It may be gone already, and a test that fails must not fail once more here.
+        // The memory may be gone already, and a test that fails must not fail again here.
         let _ = Command::new("ipcrm").args(["-m", &number]).status();
     }
 }
 
-/// A copy of the server at `port`, set up to follow it as a standby.
+/// Copies the server at `port`, and configures the copy to follow the server as a standby.
 pub fn copy_as_standby(product: Product, directory: &Path, port: u16) {
     if let Some((user, group)) = owner() {
         chown(directory, Some(user), Some(group)).expect("root may give a directory away");
@@ -81,7 +82,7 @@ pub fn copy_as_standby(product: Product, directory: &Path, port: u16) {
     );
 }
 
-/// In single-user mode, so that no server need be up for it.
+/// Creates the program's account in single-user mode, which needs no running server.
 fn add_the_program_s_account(product: Product, directory: &Path) {
     let mut process = program(product, "postgres")
         .args(["--single", "-j", "-D"])
@@ -110,10 +111,10 @@ fn write_as_owner(path: &Path, text: &str) {
     }
 }
 
-/// One of the server's programs, as the account that may run it.
+/// Returns the command of one of the server's programs, which runs as the account that may run it.
 pub fn program(product: Product, name: &str) -> Command {
     let mut command = Command::new(tools(product).join(name));
-    // It must be able to enter the directory it is started in.
+    // The program must be able to enter the directory in which it starts.
     command.current_dir("/").env("LC_ALL", "C.UTF-8");
     if let Some((user, group)) = owner() {
         command.uid(user).gid(group);
@@ -121,7 +122,8 @@ pub fn program(product: Product, name: &str) -> Command {
     command
 }
 
-/// PostgreSQL refuses root: then it runs as the account that its package makes.
+/// Returns the user and the group that run PostgreSQL, if the tests run as root. PostgreSQL refuses
+/// to run as root, so the account that its package creates runs it.
 pub fn owner() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -138,7 +140,7 @@ pub fn owner() -> Option<(u32, u32)> {
     }
 }
 
-/// Where the server's programs lie.
+/// Returns the folder with the server's programs.
 pub fn tools(product: Product) -> PathBuf {
     match product {
         Product::Postgres15 => packaged(),
@@ -147,7 +149,8 @@ pub fn tools(product: Product) -> PathBuf {
     }
 }
 
-/// Root runs a copy, because the server's account may be kept out of the repository.
+/// Returns the folder of the unpacked server. Root uses a copy, because the server's account may
+/// have no access to the repository.
 fn unpacked() -> PathBuf {
     static PLACE: LazyLock<PathBuf> = LazyLock::new(|| {
         let place = settings::unpacked_servers();

@@ -1,4 +1,4 @@
-//! The database servers that every promise holds on, and which of them a test meets.
+//! The database servers on which every guarantee holds, and the draw of the servers of a test.
 
 use std::{
     cell::Cell,
@@ -11,7 +11,7 @@ use super::{Backend, settings};
 /// A server of one version.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Product {
-    /// What this machine's package has.
+    /// The PostgreSQL of this machine's package.
     Postgres15,
     Postgres18,
     MariaDb,
@@ -26,10 +26,10 @@ impl Product {
         Self::MySql,
     ];
 
-    /// The one that this test meets of the servers of `backend`.
+    /// Returns the server of `backend` that this test drew.
     ///
     /// # Panics
-    /// For SQLite, which has none.
+    /// If the backend is SQLite, which has no server.
     pub fn drawn(backend: Backend) -> Self {
         let drawn = DRAWN.get();
         match backend {
@@ -46,7 +46,7 @@ impl Product {
         }
     }
 
-    /// As it begins the name of a directory.
+    /// Returns the start of the name of the server's directory.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Postgres15 => "postgres15",
@@ -58,8 +58,8 @@ impl Product {
 }
 
 impl Product {
-    /// Where MariaDB and MySQL tell of their sessions. MySQL's other list fails if a statement that
-    /// runs in any of them has bytes that are no text.
+    /// Returns the table in which MariaDB or MySQL lists its sessions. MySQL's other list fails if
+    /// a running statement of any session has bytes that are not text.
     pub fn sessions(self) -> &'static str {
         match self {
             Self::MySql => "performance_schema.processlist",
@@ -86,7 +86,7 @@ pub(super) struct Drawn {
     mariadb: Product,
 }
 
-/// What is met outside of tests: the servers of this machine's packages.
+/// The servers that are used outside of tests: those of this machine's packages.
 const PACKAGED: Drawn = Drawn {
     postgres: Product::Postgres15,
     mariadb: Product::MariaDb,
@@ -97,7 +97,8 @@ thread_local! {
 }
 
 impl Drawn {
-    /// By the seed of the run and the test's name, which libtest gives its thread.
+    /// Draws by the seed of the run and the name of the test, which libtest gives to the test's
+    /// thread.
     pub(super) fn for_this_test() -> Self {
         let thread = std::thread::current();
         let name = thread.name().expect("libtest names the thread of a test");
@@ -112,7 +113,7 @@ impl Drawn {
             postgres: [Product::Postgres15, Product::Postgres18][usize::from(bits & 1 == 1)],
             mariadb: [Product::MariaDb, Product::MySql][usize::from(bits & 2 == 2)],
         };
-        // Shown when the test fails.
+        // libtest shows this line if the test fails.
         println!(
             "seed {seed}: where this test meets a server, it is {} or {}",
             drawn.postgres, drawn.mariadb
@@ -120,7 +121,7 @@ impl Drawn {
         drawn
     }
 
-    /// What this thread meets from now on.
+    /// Makes this thread use these servers from now on.
     pub(super) fn meet(self) {
         DRAWN.set(self);
     }

@@ -1,4 +1,5 @@
-//! The real program as a process: started on port 0, met by signals and standard error.
+//! The real program as a process, started on port 0, controlled by signals and read on standard
+//! error.
 
 use std::{
     fmt,
@@ -23,14 +24,14 @@ const END_LIMIT: Duration = Duration::from_secs(60);
 /// How many times longer a start may take under valgrind.
 const COUNTED_START: u32 = 4;
 
-/// How the program is started; the environment of the tests is not passed on.
+/// The options of a start. The program does not get the environment of the tests.
 #[derive(Clone, Debug)]
 pub struct Options {
     program: PathBuf,
     environment: Vec<(String, String)>,
     arguments: Vec<String>,
     directory: Option<PathBuf>,
-    /// How many times the limits it may take to start.
+    /// The factor by which the limits of a start are multiplied.
     patience: u32,
 }
 
@@ -49,37 +50,37 @@ impl Options {
         self
     }
 
-    /// The directory it is started in, instead of an empty one of its own.
+    /// Starts the program in `directory`, instead of in an empty directory of its own.
     pub fn in_directory(mut self, directory: &Path) -> Self {
         self.directory = Some(directory.to_path_buf());
         self
     }
 
-    /// The program at another place, as somebody has it who got it elsewhere.
+    /// Uses the program at another path, as a user has it who got it elsewhere.
     pub fn built_at(mut self, program: &Path) -> Self {
         self.program = program.to_path_buf();
         self
     }
 
-    /// The build whose guards can be taken out, with those named here out.
+    /// Uses the build whose guards can be taken out, and takes `guards` out.
     pub fn without_guards(mut self, guards: &str) -> Self {
         self.program = settings::sabotaged_program();
         self.env("ODOMETER_SABOTAGE", guards)
     }
 
-    /// Whether a guard is out.
+    /// Returns whether the options use the build whose guards can be taken out.
     pub fn lacks_guards(&self) -> bool {
         self.program == settings::sabotaged_program()
     }
 
-    /// The build whose wall clock can be wrong, with one that is so many milliseconds ahead of the
-    /// machine's.
+    /// Uses the build whose wall clock can be wrong, and sets the clock `shift_ms` milliseconds
+    /// ahead of the machine's clock.
     pub fn clock_ahead(mut self, shift_ms: i64) -> Self {
         self.program = settings::sabotaged_program();
         self.env("ODOMETER_SABOTAGE_CLOCK_MS", shift_ms)
     }
 
-    /// The same program, run by valgrind, which counts when it is told to.
+    /// Runs the same program under valgrind, which counts after [`Callgrind::count`].
     pub fn under(mut self, callgrind: &Callgrind) -> Self {
         let (valgrind, mut arguments) = callgrind.command(false);
         let program = std::mem::replace(&mut self.program, valgrind);
@@ -89,17 +90,18 @@ impl Options {
         self
     }
 
-    /// The same program, which may have so many open files, and no more if it asks for more.
+    /// Limits how many open files the program may have. The program cannot raise the limit.
     pub fn open_files(self, limit: u32) -> Self {
         self.after(&format!("ulimit -n {limit}"))
     }
 
-    /// The same program, whose new files everybody may read and write unless it says otherwise.
+    /// Runs the same program without a umask. Everybody may then read and write its new files,
+    /// unless the program sets other permissions.
     pub fn without_umask(self) -> Self {
         self.after("umask 000")
     }
 
-    /// The same program, started by a shell that does something before.
+    /// Starts the same program from a shell that runs `command` before.
     fn after(mut self, command: &str) -> Self {
         let program = std::mem::replace(&mut self.program, PathBuf::from("/bin/sh"));
         let script = format!("{command} && exec \"$0\" \"$@\"");
@@ -108,7 +110,7 @@ impl Options {
         self
     }
 
-    /// The shipped build under a wall clock that the test may step.
+    /// Runs the shipped build with a wall clock that the test may step.
     pub fn clock(self, clock: &SteppedClock) -> Self {
         let environment = clock.environment();
         environment
@@ -122,7 +124,7 @@ impl Options {
             .args(&self.arguments)
             .env_clear()
             .envs(self.environment.iter().map(|(key, value)| (key, value)))
-            // By this `tests/run` finds what was left running.
+            // `tests/run` finds processes that are still running by this variable.
             .env("TESTS_RUN_DIRECTORY", keeper::run_directory())
             .current_dir(self.directory.as_deref().unwrap_or(own_directory))
             .stdin(Stdio::null());
@@ -132,7 +134,7 @@ impl Options {
     /// Starts `serve` and waits for its address.
     ///
     /// # Panics
-    /// When it ends before it listens; the message has what it said.
+    /// If the program ends before it listens; the message has its log.
     pub async fn start(&self) -> Program {
         let options = if self
             .environment
@@ -171,7 +173,7 @@ impl Options {
             },
         );
         match found.await {
-            // One that listens everywhere is reached by loopback, as all others.
+            // A program that listens on all addresses is reached by loopback, as all others are.
             Some(address) => program.address = address.replace("0.0.0.0", "127.0.0.1"),
             None => panic!("the program ended before it listened:\n{}", program.log()),
         }
@@ -214,7 +216,7 @@ impl Options {
     }
 }
 
-/// A command on its way to its end.
+/// A command that is still running.
 pub struct Begun {
     process: Child,
     output: JoinHandle<String>,
@@ -228,7 +230,7 @@ impl Begun {
             .expect("our child can be sent a signal");
     }
 
-    /// Waits until it has ended.
+    /// Waits until the command has ended.
     pub fn finish(mut self) -> Finished {
         let status = wait_with_limit(&mut self.process, Duration::from_secs(120));
         Finished {
@@ -239,10 +241,11 @@ impl Begun {
     }
 }
 
-/// What a command that ran to its end left.
+/// The result of a command that ran to its end.
 #[derive(Debug)]
 pub struct Finished {
-    /// `None` when it was killed by a signal, or by the test because it did not end.
+    /// The exit code. `None` if a signal killed the command, or if the test killed it because it
+    /// did not end.
     pub code: Option<i32>,
     pub output: String,
     pub errors: String,
@@ -265,7 +268,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The shipped build with the defaults.
+    /// Returns the options of the shipped build with the defaults.
     pub fn options() -> Options {
         Options {
             program: settings::shipped_program(),
@@ -276,12 +279,12 @@ impl Program {
         }
     }
 
-    /// `http://host:port`.
+    /// Returns the URL, `http://host:port`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// `host:port`.
+    /// Returns the address, `host:port`.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -290,7 +293,7 @@ impl Program {
         Client::new(&self.url())
     }
 
-    /// Waits until it says that it can issue.
+    /// Waits until the program says that it is ready.
     pub async fn ready(&mut self) {
         let client = self.client();
         wait::until(
@@ -305,7 +308,7 @@ impl Program {
         .await;
     }
 
-    /// The most memory that its process has had at once, in bytes.
+    /// Returns the most memory that the process has had at once, in bytes.
     pub fn peak_memory(&self) -> u64 {
         let path = format!("/proc/{}/status", self.id());
         let status = std::fs::read_to_string(path).expect("the process is there");
@@ -318,7 +321,7 @@ impl Program {
         peak * 1024
     }
 
-    /// The number of its process.
+    /// Returns the id of the process.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -331,12 +334,12 @@ impl Program {
         self.signal(Signal::INT);
     }
 
-    /// Stops it where it stands, until it is thawed.
+    /// Stops the process by SIGSTOP, until [`Self::thaw`].
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Lets a stopped process go on.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
@@ -347,7 +350,7 @@ impl Program {
             .expect("our child can be sent a signal");
     }
 
-    /// Ends it without a word, and waits until it is gone.
+    /// Kills the process by SIGKILL, and waits until it is gone.
     pub fn kill(&mut self) {
         if self.ended.is_none() {
             self.process.kill().expect("our child can be killed");
@@ -374,7 +377,7 @@ impl Program {
         self.ended = Some(status);
     }
 
-    /// Waits until it has ended; its exit code, `None` after a signal.
+    /// Waits until the program has ended. Returns its exit code, or `None` after a signal.
     pub async fn end(&mut self) -> Option<i32> {
         wait::until("the program ends", END_LIMIT, async || {
             self.has_ended().then_some(())
@@ -384,7 +387,7 @@ impl Program {
         self.ended.and_then(|status| status.code())
     }
 
-    /// Asks it to end and waits until it has, which must be with exit code 0.
+    /// Ends the program by SIGTERM and returns its log. The exit code must be 0.
     pub async fn stop(mut self) -> String {
         self.terminate();
         let code = self.end().await;
@@ -397,7 +400,7 @@ impl Program {
         self.log()
     }
 
-    /// What it wrote to standard error up to now.
+    /// Returns the text that the program has written to standard error up to now.
     pub fn log(&self) -> String {
         self.log.lines().join("\n")
     }
@@ -421,7 +424,7 @@ impl Drop for Program {
     }
 }
 
-/// Standard error, read by a thread of its own so that the program never waits for the test.
+/// The lines of standard error. A thread reads them, so that the program never waits for the test.
 #[derive(Clone)]
 struct Log {
     shared: Arc<(Mutex<Lines>, Condvar)>,
@@ -457,7 +460,7 @@ impl Log {
         self.with(|lines| lines.lines.clone())
     }
 
-    /// The `host:port` of the first line with an address.
+    /// Returns the `host:port` of the first line with an address.
     fn address(&self) -> Option<String> {
         self.with(|lines| lines.lines.iter().find_map(|line| address_in(line)))
     }

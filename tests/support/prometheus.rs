@@ -1,4 +1,5 @@
-//! A throwaway Prometheus on loopback, which scrapes the replicas of a test and answers expressions.
+//! A throwaway Prometheus on loopback, which scrapes the replicas of a test and answers
+//! expressions.
 
 use std::{
     fmt::Display,
@@ -12,41 +13,44 @@ use tempfile::TempDir;
 
 use super::{Client, Program, keeper, ports, wait};
 
-/// How long it may take until it answers, and until it has scraped all its targets: the first of
-/// these appears after about five seconds.
+/// How long Prometheus may take until it answers, and until it has scraped all its targets. The
+/// first targets appear after about five seconds.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// The file that tells it whom to scrape, read again whenever it changes.
+/// The file with the targets. Prometheus reads it again after each change.
 const TARGETS: &str = "targets.json";
 
 /// One server process, killed when dropped or when the run ends.
 pub struct Prometheus {
     process: Child,
     client: Client,
-    /// What it scrapes, as it is told.
+    /// The targets, in the form of the file.
     targets: Vec<Value>,
     directory: TempDir,
 }
 
-/// A rule that it has loaded.
+/// A rule that Prometheus has loaded.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Of the alert, or of the series that is recorded.
+    /// The name of the alert, or of the recorded series.
     pub name: String,
     pub expression: String,
     pub is_alert: bool,
-    /// Why it could not be evaluated.
+    /// The reason why the rule could not be evaluated.
     pub error: String,
 }
 
 impl Prometheus {
-    /// How often it scrapes: windows of four of these have something to take a rate of.
+    /// How often Prometheus scrapes. A window of four intervals has enough samples for a rate.
     pub const SCRAPE_INTERVAL: Duration = Duration::from_secs(1);
 
-    /// Starts it with the rules in `rules` and waits until it has scraped each of `replicas`, under
-    /// the job `odometer`, and itself, under the job `other`, as one does that has more to watch.
+    /// Starts Prometheus with the rules in `rules`, and waits until it has scraped all targets.
+    ///
+    /// The targets are each of `replicas` under the job `odometer`, and Prometheus itself under the
+    /// job
+    /// `other`. The second job stands for the other things that a user's Prometheus watches.
     ///
     /// # Panics
-    /// When it does not start; the message has what it said.
+    /// If Prometheus does not start; the message has its output.
     pub async fn start(replicas: &[Program], rules: &[PathBuf]) -> Self {
         let directory = keeper::directory("prometheus");
         let path = directory.path();
@@ -85,7 +89,7 @@ impl Prometheus {
         server
     }
 
-    /// Scrapes one more replica from now on, in a namespace of its own, and waits until it has.
+    /// Adds a replica to the targets, in a namespace of its own, and waits for its first scrape.
     pub async fn watch(&mut self, namespace: &str, replica: &Program) {
         let labels = json!({ "namespace": namespace });
         self.add(json!({ "targets": [replica.address()], "labels": labels }));
@@ -96,7 +100,7 @@ impl Prometheus {
     fn add(&mut self, targets: Value) {
         self.targets.push(targets);
         let path = self.directory.path();
-        // Renamed, so that it never reads half of it.
+        // The file is renamed into its place, so that Prometheus never reads half of it.
         let written = path.join("next");
         let text = Value::from(self.targets.clone()).to_string();
         std::fs::write(&written, text).expect("our directory");
@@ -114,7 +118,7 @@ impl Prometheus {
         .await;
     }
 
-    /// Waits until `expression` finds so many targets.
+    /// Waits until `expression` finds `n_targets` targets.
     async fn all_up(&self, expression: &str, n_targets: usize) {
         wait::until("prometheus has scraped all", START_LIMIT, async || {
             let up = self.query(expression).await.expect("an expression");
@@ -123,7 +127,7 @@ impl Prometheus {
         .await;
     }
 
-    /// The rules that it has loaded, as it understands them.
+    /// Returns the rules that Prometheus has loaded, as Prometheus understands them.
     pub async fn rules(&self) -> Vec<Rule> {
         let found = self.api("rules", &[]).await.expect("it tells its rules");
         let groups = found["groups"].as_array().cloned().unwrap_or_default();
@@ -140,7 +144,8 @@ impl Prometheus {
             .collect()
     }
 
-    /// The values of `expression` now, of which there may be none; or why it is none.
+    /// Returns the present values of `expression`, of which there may be none. Returns an error if
+    /// the text is no expression.
     pub async fn query(&self, expression: &str) -> Result<Vec<f64>, String> {
         let found = self.api("query", &[("query", expression)]).await?;
         let samples = match found["resultType"].as_str() {
@@ -152,9 +157,9 @@ impl Prometheus {
         Ok(values.collect())
     }
 
-    /// The `data` of a reply of its API, or its error.
+    /// Returns the `data` of a reply of the API, or its error.
     async fn api(&self, call: &str, parameters: &[(&str, &str)]) -> Result<Value, String> {
-        // Only what is behind the host is used of it.
+        // Only the part after the host is used.
         let base = format!("http://127.0.0.1/api/v1/{call}");
         let url = reqwest::Url::parse_with_params(&base, parameters).expect("a URL");
         let path = format!("{}?{}", url.path(), url.query().unwrap_or_default());
@@ -170,7 +175,7 @@ impl Prometheus {
 impl Drop for Prometheus {
     fn drop(&mut self) {
         let number = self.process.id();
-        // What it has scraped is of no use to anybody.
+        // Nobody needs the scraped data, so a kill does no harm.
         if self.process.kill().is_ok() && self.process.wait().is_ok() {
             keeper::has_ended(number);
         }
@@ -180,7 +185,7 @@ impl Drop for Prometheus {
 /// Checks a file with `promtool check KIND`, for example `config` or `rules`.
 ///
 /// # Panics
-/// When it is refused; the message has why.
+/// If `promtool` refuses the file; the message has the reason.
 pub fn check(kind: &str, file: &Path) {
     let mut command = program("promtool");
     super::server::run_to_the_end(command.args(["check", kind]).arg(file));

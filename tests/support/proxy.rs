@@ -1,4 +1,5 @@
-//! A TCP proxy between the program and its database that cuts where it is told to.
+//! A TCP proxy between the program and its database, which cuts connections at a point that the
+//! test chooses.
 
 use std::{
     collections::BTreeMap,
@@ -20,32 +21,32 @@ use tokio::{
 
 use super::callers;
 
-/// What becomes of the bytes.
+/// The treatment of the bytes of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Link {
-    /// Both ways are open.
+    /// Both directions are open.
     Whole,
-    /// Statements reach the database, replies do not come back; nobody is told.
+    /// Statements reach the database, but replies do not come back. Neither side gets an error.
     RepliesLost,
-    /// Connections are accepted, what they send is swallowed, nothing is ever answered. Those that
-    /// were in it stay so when it ends, as in a network that forgot them.
+    /// The proxy accepts connections, swallows their bytes and never answers. These connections
+    /// stay silent after the black hole has ended, as in a network that forgot them.
     BlackHole,
-    /// Every connection is closed, new ones at once.
+    /// The proxy closes every connection, and closes new ones at once.
     Cut,
 }
 
-/// Where the connection of one request is cut.
+/// The point at which the connection of one request is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CutPoint {
     /// The request never reaches the database.
     BeforeForwarding,
-    /// The database has answered; nothing of it comes back.
+    /// The database has answered, but no byte of the reply comes back.
     BeforeReply,
-    /// So many bytes of the reply come back.
+    /// This number of bytes of the reply comes back.
     WithinReply(usize),
 }
 
-/// The proxy, gone when dropped.
+/// The proxy, which stops when it is dropped.
 pub struct Proxy {
     port: u16,
     state: Arc<State>,
@@ -54,18 +55,18 @@ pub struct Proxy {
 
 struct State {
     ways: watch::Sender<Ways>,
-    /// How many requests pass until one is cut, and where.
+    /// How many requests pass before the next cut, and the point of this cut.
     next_cut: Mutex<Option<(usize, CutPoint)>>,
     n_cuts: AtomicUsize,
-    /// How long each piece of a reply is on its way.
+    /// The delay of each piece of a reply.
     delay: watch::Sender<Duration>,
-    /// How long it takes until a new connection leads anywhere.
+    /// The delay before a new connection is forwarded.
     connecting: watch::Sender<Duration>,
     /// Connections that the program holds open.
     n_open: AtomicUsize,
 }
 
-/// What becomes of a caller's bytes, and which port they go to.
+/// The treatment of a caller's bytes, and the port that they go to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Way {
     link: Link,
@@ -76,7 +77,7 @@ struct Way {
 #[derive(Clone, Debug)]
 struct Ways {
     all: Way,
-    /// Those of single processes that go another one.
+    /// The ways of the processes that have a way of their own.
     own: BTreeMap<u32, Way>,
 }
 
@@ -92,13 +93,14 @@ impl Ways {
 }
 
 impl Proxy {
-    /// Listens on a free port of loopback and forwards to `port` of it.
+    /// Starts a proxy on a free port of loopback that forwards to `port` of loopback.
     pub async fn to(port: u16) -> Self {
         Self::new(port, false).await
     }
 
-    /// As `to`, for processes of this run that are to be told apart: all of them know the server by
-    /// the same address, and one of them may be cut off from it or led to another one.
+    /// Starts a proxy that distinguishes the processes of this run. All of these processes know the
+    /// server by the same address. The test may cut one of them off from the server, or lead it to
+    /// another one.
     pub async fn by_caller(port: u16) -> Self {
         Self::new(port, true).await
     }
@@ -149,49 +151,49 @@ impl Proxy {
         self.state.ways.send_modify(|ways| ways.all.link = link);
     }
 
-    /// From now on callers are forwarded to `port` of loopback, and connections to another one end.
+    /// Forwards callers to `port` of loopback from now on, and ends connections to another port.
     pub fn lead_to(&self, port: u16) {
         self.state.ways.send_modify(|ways| ways.all.port = port);
     }
 
-    /// As `set`, for one process only.
+    /// Sets the link of one process only.
     pub fn set_for(&self, process: u32, link: Link) {
         let change = |ways: &mut Ways| ways.change(process, |way| way.link = link);
         self.state.ways.send_modify(change);
     }
 
-    /// As `lead_to`, for one process only.
+    /// Forwards only one process to `port` from now on.
     pub fn lead_to_for(&self, process: u32, port: u16) {
         let change = |ways: &mut Ways| ways.change(process, |way| way.port = port);
         self.state.ways.send_modify(change);
     }
 
-    /// All callers go the same way again.
+    /// Makes all callers go the same way again.
     pub fn make_no_difference(&self) {
         self.state.ways.send_modify(|ways| ways.own.clear());
     }
 
-    /// From now on each reply comes so much later.
+    /// Delays each reply from now on.
     pub fn delay_replies(&self, by: Duration) {
         self.state.delay.send_replace(by);
     }
 
-    /// From now on each new connection takes so long to be made.
+    /// Delays each new connection from now on.
     pub fn delay_connections(&self, by: Duration) {
         self.state.connecting.send_replace(by);
     }
 
-    /// Lets `n_passed` requests pass and cuts the connection of the next one, whichever it is.
+    /// Lets `n_passed` requests pass and cuts the connection of the next request.
     pub fn cut_after(&self, n_passed: usize, point: CutPoint) {
         *self.state.next_cut() = Some((n_passed, point));
     }
 
-    /// How many requests have met their cut.
+    /// Returns how many requests have met their cut.
     pub fn n_cuts(&self) -> usize {
         self.state.n_cuts.load(Ordering::Relaxed)
     }
 
-    /// How many connections the program holds open.
+    /// Returns how many connections the program holds open.
     pub fn n_open(&self) -> usize {
         self.state.n_open.load(Ordering::Relaxed)
     }
@@ -209,7 +211,7 @@ impl State {
         self.next_cut.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a request that has come is to meet.
+    /// Returns the cut that a new request meets, if any.
     fn take_cut(&self) -> Option<CutPoint> {
         let mut next_cut = self.next_cut();
         match next_cut.as_mut() {
@@ -237,7 +239,8 @@ impl State {
 
 async fn forward(client: TcpStream, caller: Option<u32>, state: &State) {
     let mut ways = state.ways.subscribe();
-    // Halves are borrowed below: dropped, one would tell its peer of the end.
+    // The halves stay here and are borrowed below. A half that is dropped would tell its peer of
+    // the end.
     let (mut from_client, mut to_client) = client.into_split();
     let way = ways.borrow().of(caller);
     if way.link == Link::BlackHole {
@@ -254,7 +257,7 @@ async fn forward(client: TcpStream, caller: Option<u32>, state: &State) {
         return;
     };
     let (mut from_server, mut to_server) = server.into_split();
-    // What the reply that comes next is to meet.
+    // The cut that the next reply meets.
     let cut = Mutex::new(None);
     let mut ending = ways.clone();
     let is_swallowed = tokio::select! {
@@ -274,7 +277,7 @@ async fn forward(client: TcpStream, caller: Option<u32>, state: &State) {
     }
 }
 
-/// Reads until the program closes the connection, or all are cut.
+/// Reads until the program closes the connection, or until all connections are cut.
 async fn swallow(from: &mut OwnedReadHalf, caller: Option<u32>, ways: &mut watch::Receiver<Ways>) {
     let mut buffer = vec![0; 16 * 1024];
     tokio::select! {

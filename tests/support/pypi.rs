@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use super::settings;
 
-/// Where the programs are that `requirements.txt` in a folder of the tests names.
+/// Returns the folder with the programs that `requirements.txt` in a folder of the tests names.
 ///
 /// # Panics
-/// They were not installed, or others were.
+/// If the programs are not installed, or if others are.
 pub fn programs(folder: &str) -> PathBuf {
     let repository = settings::repository();
     let place = repository.join("target").join(folder);

@@ -1,4 +1,4 @@
-//! Requests byte by byte, for what no HTTP library would send.
+//! Requests byte by byte, as no HTTP library would send them.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::Reply;
 
 const REPLY_LIMIT: Duration = Duration::from_secs(30);
 
-/// Sends `request` as it is on a connection of its own and reads the one reply.
+/// Sends `request` unchanged on a connection of its own, and reads the one reply.
 ///
 /// # Panics
-/// When no whole reply comes.
+/// If no whole reply comes.
 pub async fn exchange(address: &str, request: &[u8]) -> Reply {
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     let (mut reader, mut writer) = stream.split();
@@ -24,7 +24,8 @@ pub async fn exchange(address: &str, request: &[u8]) -> Reply {
         tokio::pin!(read);
         tokio::select! {
             read = &mut read => read,
-            // A refusal may come before the whole request was read; then writing may fail.
+            // A refusal may come before the server has read the whole request. Then the write may
+            // fail.
             _ = writer.write_all(request) => read.await,
         }
     });
@@ -44,31 +45,31 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// To `address`, a `host:port`.
+    /// Opens a connection to `address`, a `host:port`.
     pub async fn open(address: &str) -> Self {
         let stream = TcpStream::connect(address).await.expect("it listens");
         stream.set_nodelay(true).expect("a socket can be told so");
         Self { stream }
     }
 
-    /// Whether it can be used again: the other side has neither closed it nor sent what nobody
-    /// asked for.
+    /// Returns whether the connection can be used again. The other side must neither have closed it
+    /// nor have sent bytes that nobody asked for.
     pub fn is_open(&self) -> bool {
         is_quiet(&self.stream)
     }
 
-    /// Sends `request` as it is and reads the one reply.
+    /// Sends `request` unchanged and reads the one reply.
     ///
     /// # Panics
-    /// When no whole reply comes.
+    /// If no whole reply comes.
     pub async fn exchange(&mut self, request: &[u8]) -> Reply {
         let exchanged = tokio::time::timeout(REPLY_LIMIT, self.try_exchange(request));
         let reply = exchanged.await.expect("a reply comes within the limit");
         reply.expect("a whole reply comes")
     }
 
-    /// The same without a limit; `None` when no whole reply comes, after which the connection is of
-    /// no use.
+    /// Sends `request` unchanged and reads the one reply, without a time limit. Returns `None` if
+    /// no whole reply comes; the connection is of no use after that.
     pub async fn try_exchange(&mut self, request: &[u8]) -> Option<Reply> {
         let (mut reader, mut writer) = self.stream.split();
         writer.write_all(request).await.ok()?;
@@ -76,7 +77,8 @@ impl Connection {
     }
 }
 
-/// A request line with a name or path of any bytes, and what every request needs.
+/// Builds a request with any bytes as its name or path, and with the headers that every request
+/// needs.
 pub fn request(method: &str, target: &[u8], headers: &str, body: &[u8]) -> Vec<u8> {
     let mut request = Vec::new();
     request.extend_from_slice(method.as_bytes());
@@ -106,14 +108,14 @@ async fn read_reply(stream: &mut ReadHalf<'_>) -> (Option<Reply>, Vec<u8>) {
     }
 }
 
-/// Whether nothing came on `stream`, its end included.
+/// Returns whether nothing came on `stream`, neither bytes nor its end.
 pub(crate) fn is_quiet(stream: &TcpStream) -> bool {
     let read = stream.try_read(&mut [0]);
     read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
 }
 
-/// The first message in `received`, a request or a reply: its head without the empty line, and its
-/// body as `Content-Length` has it. `None` until all of it is there.
+/// Finds the first message in `received`, a request or a reply. Returns its head without the empty
+/// line, and its body by `Content-Length`. Returns `None` until the whole message is there.
 pub fn message(received: &[u8]) -> Option<(&str, &[u8])> {
     let head_end = received.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
     let head = std::str::from_utf8(received.get(..head_end)?).ok()?;
@@ -125,7 +127,7 @@ pub fn message(received: &[u8]) -> Option<(&str, &[u8])> {
     Some((head, body))
 }
 
-/// The first header of `head` with this name, which is written small.
+/// Returns the value of the first header of `head` with this name, in upper or lower case.
 pub fn header<'a>(head: &'a str, wanted: &str) -> Option<&'a str> {
     head.split("\r\n").skip(1).find_map(|line| {
         let (name, value) = line.split_once(':')?;

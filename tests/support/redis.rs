@@ -1,5 +1,5 @@
-//! A throwaway Redis on loopback, in a directory of its own: killed, restarted with an older dump,
-//! followed and promoted.
+//! A throwaway Redis on loopback, in a directory of its own. A test can kill it, restart it with an
+//! older dump, make it a follower, and promote it.
 
 use std::{
     process::{Child, Command, Stdio},
@@ -15,7 +15,7 @@ use super::{
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 const END_LIMIT: Duration = Duration::from_secs(10);
-/// Where it keeps what it is told to save.
+/// The file to which Redis saves its data.
 const DUMP: &str = "dump.rdb";
 
 /// One server process, killed when dropped or when the run ends.
@@ -23,15 +23,15 @@ pub struct Redis {
     directory: TempDir,
     port: u16,
     process: Option<Child>,
-    /// With which it listens for TLS, and on which port.
+    /// The port for TLS, and the arguments for it.
     tls: Option<(u16, Vec<String>)>,
 }
 
-/// What a server held at one moment.
+/// The data of a server at one moment.
 pub struct RedisDump(Vec<u8>);
 
 impl Redis {
-    /// An empty server that saves nothing unless it is told to.
+    /// Starts an empty server, which saves its data only on demand.
     pub async fn start() -> Self {
         let mut server = Self {
             directory: keeper::directory("redis"),
@@ -43,7 +43,7 @@ impl Redis {
         server
     }
 
-    /// An empty server that listens for TLS, too.
+    /// Starts an empty server that also listens for TLS.
     pub async fn start_with_tls(certificate: &Certificate, authority: &Authority) -> Self {
         let path = |path: &std::path::Path| path.display().to_string();
         let port = ports::free();
@@ -66,15 +66,16 @@ impl Redis {
         server
     }
 
-    /// Where it listens for TLS.
+    /// Returns the port for TLS.
     ///
     /// # Panics
-    /// When it does not.
+    /// If the server does not listen for TLS.
     pub fn tls_port(&self) -> u16 {
         self.tls.as_ref().expect("it listens for TLS").0
     }
 
-    /// Starts the server with the dump in its directory, if there is one, and waits until it answers.
+    /// Starts the server with the dump in its directory, if there is one. Waits until the server
+    /// answers.
     pub async fn start_again(&mut self) {
         assert!(self.process.is_none(), "the server is running");
         let log = std::fs::File::options()
@@ -86,7 +87,7 @@ impl Redis {
             .args(["--bind", "127.0.0.1", "--port", &self.port.to_string()])
             .args(["--save", "", "--appendonly", "no"])
             .args(self.tls.iter().flat_map(|(_, arguments)| arguments))
-            // A follower has its copy at once.
+            // With these options a follower gets its copy at once.
             .args(["--repl-diskless-sync", "yes"])
             .args(["--repl-diskless-sync-delay", "0"])
             .args(["--dbfilename", DUMP, "--dir"])
@@ -109,20 +110,20 @@ impl Redis {
         self.port
     }
 
-    /// The number of its process.
+    /// Returns the id of the server's process.
     ///
     /// # Panics
-    /// When it is not running.
+    /// If the server is not running.
     pub fn id(&self) -> u32 {
         self.process.as_ref().expect("the server is running").id()
     }
 
-    /// Where the program under test finds it.
+    /// Returns the URL by which the program under test reaches the server.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Ends it without a word, as a power cut would.
+    /// Kills the server, as a power cut would.
     pub fn kill(&mut self) {
         let mut process = self.process.take().expect("the server is running");
         process.kill().expect("our child can be killed");
@@ -130,7 +131,7 @@ impl Redis {
         keeper::has_ended(process.id());
     }
 
-    /// What it holds now.
+    /// Saves the data of the server and returns them.
     pub fn dump(&self) -> RedisDump {
         assert_eq!(self.ask(&["SAVE"]), "OK");
         let dump = std::fs::read(self.directory.path().join(DUMP));
@@ -139,21 +140,21 @@ impl Redis {
         dump
     }
 
-    /// Puts `dump` where the next start finds it.
+    /// Writes `dump` to the file that the next start reads.
     pub fn put_back(&self, dump: &RedisDump) {
         std::fs::write(self.directory.path().join(DUMP), &dump.0).expect("our directory");
     }
 
-    /// The next start finds nothing.
+    /// Removes the dump, so that the next start finds no data.
     pub fn forget(&self) {
-        // There may be none.
+        // There may be no dump.
         let _none = std::fs::remove_file(self.directory.path().join(DUMP));
     }
 
-    /// What the server answers to a command.
+    /// Sends a command and returns the server's answer.
     ///
     /// # Panics
-    /// When it does not answer.
+    /// If the server does not answer.
     pub fn ask(&self, words: &[&str]) -> String {
         self.try_ask(words)
             .unwrap_or_else(|| panic!("{words:?}: redis on {} does not answer", self.port))
@@ -170,15 +171,15 @@ impl Redis {
         output.status.success().then_some(text)
     }
 
-    /// The keys that fit a pattern.
+    /// Lists the keys that match a pattern.
     pub fn keys(&self, pattern: &str) -> Vec<String> {
         let keys = self.ask(&["KEYS", pattern]);
         let keys = keys.lines().filter(|key| !key.is_empty());
         keys.map(str::to_owned).collect()
     }
 
-    /// Follows the server behind `link`, in the place of what it holds, and waits until it has
-    /// caught up with `master`.
+    /// Makes this server follow the server behind `link`, which replaces its data. Waits until the
+    /// copy is complete, and checks that `master` is a master.
     pub async fn follow(&self, link: &Proxy, master: &Redis) {
         let port = link.port().to_string();
         assert_eq!(self.ask(&["REPLICAOF", "127.0.0.1", &port]), "OK");
@@ -257,7 +258,7 @@ mod tests {
             there.ask(&["SET", "who", "there"]);
             let proxy = Proxy::by_caller(here.port()).await;
             let ask_by_another = || {
-                // It becomes who asks once it is told to go.
+                // The shell waits for a line, and then becomes the process that asks.
                 let ask = format!("read go; exec redis-cli -p {} get who", proxy.port());
                 let mut another = tokio::process::Command::new("sh");
                 let another = another.args(["-c", &ask]);

@@ -31,7 +31,7 @@ impl Scrape {
         Self { samples }
     }
 
-    /// The sum of the samples of `name` that carry `labels`; 0 where there are none.
+    /// Returns the sum of the samples of `name` that carry `labels`; 0 if there are none.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.samples
             .iter()
@@ -44,7 +44,7 @@ impl Scrape {
         self.samples.iter().any(|sample| sample.name == name)
     }
 
-    /// How many reservations ended with `outcome`.
+    /// Returns how many reservations ended with `outcome`.
     pub fn n_reservations(&self, outcome: &str) -> f64 {
         self.sum("odometer_reservations_total", &[("outcome", outcome)])
     }

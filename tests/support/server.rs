@@ -15,15 +15,16 @@ use super::{
     Backend, Product, child::wait_with_limit, keeper, mariadb, mysql, ports, postgres, wait,
 };
 
-/// The password of every account of every throwaway server: easy to find in a log it must not be in.
+/// The password of every account of every throwaway server. It is easy to find in a log, and no log
+/// may contain it.
 pub const PASSWORD: &str = "hunter2-never-in-a-log";
-/// The account the program under test uses: owner of its database and nothing else.
+/// The account of the program under test. It owns its database and nothing else.
 pub const ACCOUNT: &str = "odometer";
-/// The account the tests use to create databases and to look into them.
+/// The account with which the tests create databases and look into them.
 pub const ADMINISTRATOR: &str = "administrator";
 
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long a server has to end tidily.
+/// How long a server may take for a tidy end.
 const END_LIMIT: Duration = Duration::from_secs(30);
 
 /// One server process, ended when dropped or when the run ends.
@@ -32,17 +33,17 @@ pub struct Server {
     directory: TempDir,
     port: u16,
     process: Option<Child>,
-    /// What it is started with beside what every server has.
+    /// The arguments in addition to those of every server.
     arguments: Vec<String>,
 }
 
 impl Server {
-    /// The server that the tests of a run share.
+    /// Returns the server of `backend` that the tests of a run share.
     pub async fn shared(backend: Backend) -> &'static Self {
         Self::shared_of(Product::drawn(backend)).await
     }
 
-    /// As [`Self::shared`], of one product.
+    /// Returns the server of `product` that the tests of a run share.
     pub async fn shared_of(product: Product) -> &'static Self {
         static POSTGRES_15: OnceCell<Server> = OnceCell::const_new();
         static POSTGRES_18: OnceCell<Server> = OnceCell::const_new();
@@ -57,27 +58,27 @@ impl Server {
         cell.get_or_init(|| Self::start_of(product)).await
     }
 
-    /// A server of one's own, for a test that stops it.
+    /// Starts a server that belongs to one test, for a test that stops it.
     pub async fn start(backend: Backend) -> Self {
         Self::start_of(Product::drawn(backend)).await
     }
 
-    /// As [`Self::start`], of one product.
+    /// Starts a server of `product` that belongs to one test.
     pub async fn start_of(product: Product) -> Self {
         Self::start_of_with(product, Vec::new()).await
     }
 
-    /// As [`Self::start_of`], started with more `arguments`.
+    /// Starts a server of `product` that belongs to one test, with more `arguments`.
     pub async fn start_of_with(product: Product, arguments: Vec<String>) -> Self {
         Self::start_new(product, keeper::directory(product.name()), arguments).await
     }
 
-    /// A server that writes its data to an empty `directory`, started with more `arguments`.
+    /// Starts a server that writes its data to an empty `directory`, with more `arguments`.
     pub async fn start_with(backend: Backend, directory: TempDir, arguments: Vec<String>) -> Self {
         Self::start_new(Product::drawn(backend), directory, arguments).await
     }
 
-    /// A server on a directory that holds its data already.
+    /// Starts a server on a directory that already holds its data.
     pub async fn start_in(product: Product, directory: TempDir) -> Self {
         Self::start_on(product, directory, Vec::new()).await
     }
@@ -170,7 +171,7 @@ impl Server {
         }
     }
 
-    /// The name of the signal that ends the server at once and tidily.
+    /// Returns the name of the signal that ends the server quickly and tidily.
     fn quick_end(&self) -> &'static str {
         match self.backend() {
             Backend::Postgres => "QUIT",
@@ -185,14 +186,15 @@ impl Server {
         let children = children_of(number);
         process.kill().expect("our child can be killed");
         for child in children {
-            // It may have noticed already and be gone.
+            // The child may have noticed the kill already and be gone.
             let _ = rustix::process::kill_process(child, Signal::KILL);
         }
         process.wait().expect("our child can be waited for");
         keeper::has_ended(number);
     }
 
-    /// Stops every process of the server where it stands: it answers nothing and closes nothing.
+    /// Stops every process of the server by SIGSTOP. The server then answers nothing and closes
+    /// nothing.
     pub fn freeze(&self) {
         self.signal_all(Signal::STOP);
     }
@@ -206,14 +208,14 @@ impl Server {
         let process = self.process.as_ref().expect("the server is running");
         let number = process.id();
         rustix::process::kill_process(pid(number), signal).expect("our child can be sent a signal");
-        // The parent first: stopped, it starts no further children.
+        // The parent comes first: a stopped parent starts no further children.
         for child in children_of(number) {
-            // It may have ended meanwhile.
+            // The child may have ended in the meantime.
             let _ = rustix::process::kill_process(child, signal);
         }
     }
 
-    /// How many connections the program's account has, as the server counts them.
+    /// Returns how many connections the program's account has, as the server counts them.
     pub async fn n_connections(&self) -> i64 {
         let query = match self.backend() {
             Backend::Postgres => {
@@ -250,7 +252,7 @@ impl Server {
         }
     }
 
-    /// A connection to `database`, for which a busy machine may need a while.
+    /// Opens a connection to `database`. On a busy machine this may take long.
     async fn administrator(&self, database: &str) -> DatabaseConnection {
         wait::until("the server of the test answers", START_LIMIT, async || {
             self.try_administrate_in(database).await
@@ -273,7 +275,7 @@ impl Server {
         connection.close().await.expect("a connection closes");
     }
 
-    /// A database that exists in every server.
+    /// Returns the name of a database that exists in every server.
     pub fn first_database(&self) -> &'static str {
         match self.backend() {
             Backend::Postgres => "postgres",
@@ -281,10 +283,10 @@ impl Server {
         }
     }
 
-    /// The number of its first process.
+    /// Returns the id of the server's first process.
     ///
     /// # Panics
-    /// When it is not running.
+    /// If the server is not running.
     pub fn id(&self) -> u32 {
         let process = self.process.as_ref().expect("the server is running");
         process.id()
@@ -306,7 +308,7 @@ impl Server {
         self.directory.path().join("server.log")
     }
 
-    /// Where the program under test finds `database`.
+    /// Returns the URL by which the program under test reaches `database`.
     pub fn url(&self, database: &str) -> String {
         self.url_as(ACCOUNT, PASSWORD, self.port, database)
     }
@@ -324,7 +326,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if self.process.is_some() {
-            // A frozen one would never end.
+            // A frozen server would never end.
             self.thaw();
         }
         let Some(mut process) = self.process.take() else {
@@ -339,13 +341,13 @@ impl Drop for Server {
             Backend::MariaDb | Backend::Sqlite => Signal::TERM,
         };
         if rustix::process::kill_process(pid(number), signal).is_ok() {
-            // A server may miss it, or wait for what never comes.
+            // The server may miss the signal, or wait for something that never comes.
             wait_with_limit(&mut process, END_LIMIT);
         }
     }
 }
 
-/// A process id as the system call wants it.
+/// Converts a process id to the type of the system call.
 pub fn pid(number: u32) -> Pid {
     i32::try_from(number)
         .ok()
@@ -366,7 +368,7 @@ fn children_of(parent: u32) -> Vec<Pid> {
 /// Runs `command` to its end.
 ///
 /// # Panics
-/// When it cannot be started or fails; the message has what it printed.
+/// If the command cannot be started or fails; the message has its output.
 pub fn run_to_the_end(command: &mut Command) {
     let output = command
         .stdin(Stdio::null())

@@ -1,18 +1,18 @@
-//! What the environment says about a run; read here and nowhere else.
+//! The environment variables of a run. Only this file reads them.
 
 use std::{path::PathBuf, sync::LazyLock, time::Duration};
 
-/// Whether tests run at the size their guarantee asks for instead of the size of each commit.
+/// Returns whether tests run at the size of their guarantee, instead of the size of each commit.
 pub fn full() -> bool {
     std::env::var_os("ODOMETER_TESTS_FULL").is_some_and(|value| value == "1")
 }
 
-/// `small` for each commit, `large` at full size.
+/// Returns `small` for each commit, and `large` at full size.
 pub fn at_size<T>(small: T, large: T) -> T {
     if full() { large } else { small }
 }
 
-/// By what a test draws its servers, and whatever else it draws: given, or another in each run.
+/// Returns the seed of all draws of a run. If no seed is given, each run has another one.
 pub fn seed() -> u64 {
     static SEED: LazyLock<u64> = LazyLock::new(|| match std::env::var("ODOMETER_TESTS_SEED") {
         Ok(given) => given
@@ -23,12 +23,13 @@ pub fn seed() -> u64 {
     *SEED
 }
 
-/// Whether each test meets the servers that it does not draw.
+/// Returns whether each test uses the servers that it does not draw.
 pub fn meets_the_other_servers() -> bool {
     std::env::var_os("ODOMETER_TESTS_SERVERS").is_some_and(|value| value == "others")
 }
 
-/// Where `tests/install-servers` put the servers that this machine has no package of.
+/// Returns the folder to which `tests/install-servers` unpacks servers. This machine has no package
+/// of these servers.
 pub fn unpacked_servers() -> PathBuf {
     let place = repository().join("target/servers");
     assert!(
@@ -39,24 +40,25 @@ pub fn unpacked_servers() -> PathBuf {
     place
 }
 
-/// By what Schemathesis draws its calls, if it is given.
+/// Returns the seed of Schemathesis, if one is given.
 pub fn schemathesis_seed() -> Option<u64> {
     let given = std::env::var("ODOMETER_TESTS_SCHEMATHESIS_SEED").ok()?;
     let seed = given.parse();
     Some(seed.unwrap_or_else(|_| panic!("the seed is not a number: {given}")))
 }
 
-/// How long one test may take before it counts as hung.
+/// Returns how long one test may take before it counts as hung.
 pub fn test_limit() -> Duration {
     at_size(Duration::from_secs(300), Duration::from_secs(4 * 3600))
 }
 
-/// The directory given by `tests/run`, which also looks that nothing of it is left.
+/// Returns the directory given by `tests/run`, which also checks that no process of the run is
+/// left.
 pub fn run_directory() -> Option<PathBuf> {
     std::env::var_os("TESTS_RUN_DIRECTORY").map(PathBuf::from)
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn repository() -> PathBuf {
     let tests = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     tests
@@ -65,27 +67,28 @@ pub fn repository() -> PathBuf {
         .to_path_buf()
 }
 
-/// The program as it is shipped.
+/// Returns the path of the shipped program.
 pub fn shipped_program() -> PathBuf {
     program("ODOMETER_BIN", "target/release/odometer")
 }
 
-/// The program with guards that can be taken out.
+/// Returns the path of the program whose guards can be taken out.
 pub fn sabotaged_program() -> PathBuf {
     program("ODOMETER_SABOTAGE_BIN", "target/sabotage/odometer")
 }
 
-/// The program that takes numbers from a cursor, for who counts what one costs.
+/// Returns the path of the program that takes numbers from a cursor. A test counts the cost of one
+/// number with it.
 pub fn takes() -> PathBuf {
     program("ODOMETER_TAKES_BIN", "target/release/examples/takes")
 }
 
-/// Whether what a number costs now is to be accepted.
+/// Returns whether the present cost of a number is to be accepted.
 pub fn renews_costs() -> bool {
     std::env::var_os("ODOMETER_TESTS_RENEW_COSTS").is_some_and(|value| value == "1")
 }
 
-/// Whether the pictures of the documents are to be drawn anew.
+/// Returns whether the pictures of the documents are to be drawn again.
 pub fn renews_pictures() -> bool {
     std::env::var_os("ODOMETER_TESTS_RENEW_PICTURES").is_some_and(|value| value == "1")
 }

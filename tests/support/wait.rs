@@ -1,15 +1,15 @@
-//! Waiting for something to become true, with a deadline: never a sleep and a hope.
+//! Waits for a condition with a deadline. A test never sleeps and hopes.
 
 use std::time::Duration;
 
 const BETWEEN_TWO_POLLS: Duration = Duration::from_millis(20);
 
-/// Polls `probe` until it gives a value.
+/// Polls `probe` until it returns a value.
 ///
-/// `limit` bounds the whole wait: a probe that is under way when it ends counts for nothing.
+/// `limit` bounds the whole wait. A probe that is under way at the limit counts for nothing.
 ///
 /// # Panics
-/// When `limit` has passed; the message names `what` was waited for.
+/// If `limit` has passed; the message has `what`.
 pub async fn until<T>(what: &str, limit: Duration, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
     let polled = async {
         loop {

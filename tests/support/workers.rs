@@ -1,11 +1,11 @@
-//! Worker ids, as a program with a snowflake library of its own leases them.
+//! Leases of worker ids, for a program with a snowflake library of its own.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{Client, Reply};
 
-/// A worker id that is held.
+/// A lease of a worker id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lease {
     pub pool: String,
@@ -17,8 +17,10 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// Reads a lease from a reply.
+    ///
     /// # Panics
-    /// When the reply is not a lease.
+    /// If the reply is not a lease.
     pub fn of(reply: &Reply) -> Self {
         let body = reply.json();
         let number = |key: &str| {
@@ -46,7 +48,7 @@ impl Lease {
 }
 
 impl Client {
-    /// Asks for a worker id, whatever the answer.
+    /// Asks for a worker id and returns the reply, with any status.
     pub async fn ask_for_worker(&self, body: &Value) -> Result<Reply, reqwest::Error> {
         let body = body.to_string().into_bytes();
         let headers = [("content-type", "application/json")];
@@ -54,7 +56,7 @@ impl Client {
             .await
     }
 
-    /// Leases a worker id, which must be given.
+    /// Leases a worker id; the program must grant the lease.
     pub async fn lease(&self, pool: &str, bits: u32, ttl_ms: i64, holder: &str) -> Lease {
         let body = json!({"pool": pool, "bits": bits, "ttl_ms": ttl_ms, "holder": holder});
         let reply = self.ask_for_worker(&body).await.expect("a reply");

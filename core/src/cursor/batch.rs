@@ -1,4 +1,4 @@
-//! Taking many numbers at once: all of them or none, by one compare-exchange.
+//! Takes many numbers at once: all of them or none, by one compare-exchange.
 
 use super::Cursor;
 use super::guess::live;
@@ -6,16 +6,17 @@ use super::slot::View;
 use super::word::{generation, offset, pack};
 use crate::block::Block;
 
-/// The numbers of one batch taken.
+/// The numbers of one batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TakenBatch {
     /// The numbers.
     pub ranges: Ranges,
-    /// Whether this batch reached the low-water mark of a block: told to one taker a block.
+    /// Whether this batch reached the low-water mark of a block. Only one taker gets this for each
+    /// block.
     pub low_water: bool,
 }
 
-/// The numbers of one batch, in order: one range, or two where it went on into the next block.
+/// The numbers of one batch, in order: one range, or two if the batch went on into the next block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ranges(Held);
 
@@ -33,19 +34,20 @@ pub(crate) struct TakenPart {
     pub(crate) view: View,
 }
 
-/// What became of one attempt.
+/// The result of one attempt to take a batch.
 enum Attempt {
     Taken(TakenBatch),
     TooFew,
-    /// The word had moved meanwhile.
+    /// The word moved during the attempt.
     Missed,
 }
 
 impl Cursor {
-    /// Takes `count` numbers at once, all of them or none; `None` also for a `count` of 0.
+    /// Takes `count` numbers at once, all of them or none. `None` also if `count` is 0.
     ///
-    /// They come from the first block that has numbers left, or from its rest and the start of the
-    /// one after it; with `contiguous` from that first block alone. Neither waits nor allocates.
+    /// The numbers come from the first block that has numbers left. If that block has too few, and
+    /// `contiguous` is not set, the others come from the start of the next block. The call neither
+    /// waits nor allocates.
     pub fn take_batch(&self, count: u64, contiguous: bool) -> Option<TakenBatch> {
         if count == 0 {
             return None;
@@ -62,7 +64,8 @@ impl Cursor {
     fn attempt(&self, count: u64, contiguous: bool) -> Attempt {
         let word = self.word.load();
         let Some(view) = self.slot(generation(word)).read(generation(word)) else {
-            // Only where the word has gone on: its own slot is never written.
+            // This happens only if the word has gone on: the slot of the current generation is
+            // never written.
             return Attempt::Missed;
         };
         let current = TakenPart {
@@ -94,7 +97,8 @@ impl Cursor {
         }
     }
 
-    /// Nothing was filled when it was looked at, unless the word had gone on before that.
+    /// Decides what to return if no filled block was found. The answer is final only if the word is
+    /// still in the generation that was read.
     fn too_few(&self, word: u64) -> Attempt {
         if self.is_in(generation(word)) {
             Attempt::TooFew
@@ -115,7 +119,7 @@ impl Cursor {
         })
     }
 
-    /// All that is left of `part`, and `more` of `next`.
+    /// Takes all numbers that are left in `part`, and `more` numbers of `next`.
     fn take_across(&self, word: u64, part: &TakenPart, next: &TakenPart, more: u64) -> Attempt {
         if !self.word.advance(word, pack(next.generation, more)) {
             return Attempt::Missed;
@@ -134,19 +138,19 @@ impl Cursor {
 }
 
 impl Ranges {
-    /// One unbroken range.
+    /// Creates one unbroken range.
     #[must_use]
     pub fn one(range: Block) -> Self {
         Self(Held::One([range]))
     }
 
-    /// Two ranges; the numbers of `first` come first.
+    /// Creates two ranges. The numbers of `first` come first.
     #[must_use]
     pub fn two(first: Block, second: Block) -> Self {
         Self(Held::Two([first, second]))
     }
 
-    /// The ranges, one or two.
+    /// Returns the ranges, one or two.
     #[must_use]
     pub fn as_slice(&self) -> &[Block] {
         match &self.0 {
@@ -155,12 +159,12 @@ impl Ranges {
         }
     }
 
-    /// The ranges, one or two.
+    /// Iterates over the ranges, one or two.
     pub fn iter(&self) -> std::slice::Iter<'_, Block> {
         self.as_slice().iter()
     }
 
-    /// How many numbers they hold together.
+    /// Returns how many numbers the ranges have together.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.iter().map(Block::count).sum()

@@ -1,7 +1,7 @@
-//! All interleavings of a few threads, and what each may see of memory, by loom.
+//! Checks the cursor with loom, in all interleavings of a few threads and all that memory may show.
 //!
-//! Each guarantee has a negative control: the same model with a part of the cursor put wrong,
-//! in which loom finds the fault.
+//! Each guarantee has a negative control: the same model with one part of the cursor made wrong. In
+//! the control, loom finds the fault.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use crate::block::Block;
 
 const SHORT_OF_THE_WRAP: u32 = (1 << 31) - 2;
 
-/// Runs a model in all its interleavings with at most so many preemptions of a thread.
+/// Runs a model in all interleavings with at most `preemptions` preemptions of a thread.
 fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     let n_runs = std::sync::Arc::new(AtomicUsize::new(0));
     let counted = std::sync::Arc::clone(&n_runs);
@@ -77,7 +77,8 @@ fn numbers(blocks: &[Block]) -> Vec<i64> {
     blocks.iter().flat_map(Block::values).collect()
 }
 
-/// All of `filled` were given to somebody, or are left, once each; but for those abandoned.
+/// Checks that each number of `filled` was given once or is left. Numbers that were abandoned may
+/// be missing.
 fn account(cursor: &Cursor, given: &[Vec<i64>], filled: &[i64]) {
     let mut all = given.concat();
     let given = all.len();
@@ -117,7 +118,7 @@ fn a_claim_in_two_steps_is_found_out() {
     });
 }
 
-/// A claim that reads the word and then moves it, wherever it is by then.
+/// Makes a wrong claim: it reads the word, and then moves the word, wherever the word is by then.
 fn take_in_two_steps(cursor: &Cursor) -> Vec<i64> {
     let word = cursor.word.load();
     cursor.word.swap(word + 1);
@@ -214,7 +215,7 @@ fn a_close_in_two_steps_is_found_out() {
     model_of_a_close(close_in_two_steps);
 }
 
-/// A close that reads the word, and moves it afterwards.
+/// Makes a wrong close: it reads the word, and moves it afterwards.
 fn close_in_two_steps(cursor: &Cursor) -> Vec<Block> {
     let rest = cursor.rest();
     drop(cursor.close());
@@ -254,8 +255,8 @@ fn what_was_issued_never_falls_while_a_close_is_under_way() {
     });
 }
 
-/// One taker whose guess may be a block behind, while the owner goes so far that the slot of the
-/// block claimed is written again.
+/// Models one taker whose guess may be a block behind. The owner goes so far that the slot of the
+/// claimed block is written again.
 fn model_of_slot_reuse(taker: fn(&Cursor) -> Vec<i64>) {
     model(2, move || {
         let cursor = filled(&[(1, 1), (11, 2)]);
@@ -266,7 +267,7 @@ fn model_of_slot_reuse(taker: fn(&Cursor) -> Vec<i64>) {
             given.extend(numbers(&cursor.close()));
             cursor.fill(block(21, 2), 0).unwrap();
             given.extend(numbers(&cursor.close()));
-            // Into the slot that had 11 and 12.
+            // This block goes into the slot that had 11 and 12.
             cursor.fill(block(31, 2), 0).unwrap();
             given
         });
@@ -292,8 +293,10 @@ fn a_slot_read_without_its_generation_is_found_out() {
     model_of_slot_reuse(|cursor| take_as_read(cursor, |_, claimed| claimed));
 }
 
-/// As [`Cursor::take`], but the slot of the generation chosen, of the guessed and the claimed one,
-/// is believed to be that generation's.
+/// Takes like [`Cursor::take`], but trusts a slot without a check.
+///
+/// `choose` gets the guessed and the claimed generation. The slot of the chosen generation is
+/// believed to hold that generation's block.
 fn take_as_read(cursor: &Cursor, choose: fn(u64, u64) -> u64) -> Vec<i64> {
     let Some(guessed) = cursor.guess.worth_a_claim() else {
         return vec![];
@@ -306,7 +309,8 @@ fn take_as_read(cursor: &Cursor, choose: fn(u64, u64) -> u64) -> Vec<i64> {
         cursor.slot(generation(claimed)).glance()
     };
     let number = number(slot.first, slot.step, offset(claimed));
-    // An empty generation is told from a block: that is not what is wrong here.
+    // The model knows an empty generation from a block, because this is not the fault that it
+    // tests.
     let is_block = cursor.slot(generation(claimed)).read(generation(claimed));
     if is_block.is_some_and(|view| offset(claimed) >= view.count) {
         return vec![];
@@ -325,7 +329,7 @@ fn the_guess_never_goes_back() {
         let other = other.join().unwrap();
         assert_eq!(mine.len() + other.len(), 2);
         assert_eq!(cursor.take(), None);
-        // All is used up and a take has looked: what was learnt late did not undo that.
+        // All is used up, and a take has looked. A guess that is learnt late does not undo this.
         cursor.guess.learn(live(first));
         cursor.guess.learn(live(next));
         cursor.guess.learn(spent(first));

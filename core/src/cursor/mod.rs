@@ -1,46 +1,48 @@
-//! The cursor: hands out numbers of blocks in memory, to any number of threads, none twice.
+//! Issues the numbers of blocks in memory to any number of threads, and no number twice.
 //!
-//! One atomic word holds a *generation* and an *offset*; a ring of slots holds the block of each
+//! One atomic word holds a *generation* and an *offset*. A ring of slots holds the block of each
 //! generation. A take claims an offset by `fetch_add`. A batch, the step to the next block and a
-//! close move the word by one compare-exchange or swap. The word only goes forward, and each of
-//! its steps belongs to exactly one caller: that is why no number is given twice.
+//! close move the word by one compare-exchange or swap. The word only goes forward, and each of its
+//! steps belongs to exactly one caller. So no number is given twice.
 //!
 //! # Invariants
 //!
-//! 1. The word is changed only by read-modify-writes that acquire and release. So who sees a
-//!    value of it has seen all that came before any earlier change of it.
-//! 2. Before the word names a generation, that generation's slot is written. Takers move the word
-//!    to a generation they have read in its slot, the owner to one it wrote itself.
+//! 1. The word is changed only by read-modify-writes that acquire and release. A thread that reads
+//!    a value of the word also sees every write that happened before any earlier change to the
+//!    word.
+//! 2. Before the word names a generation, the slot of that generation is written. Takers move the
+//!    word to a generation that they have read in its slot. The owner moves it to a generation that
+//!    the owner wrote.
 //! 3. A slot is written again only after the owner saw a word past the slot's generation.
-//! 4. A generation's block never changes. An empty generation (of [`Cursor::new`] and
-//!    [`Cursor::close`]) stays empty: late claims may still raise its offset. The next fill goes
-//!    to the generation after it.
-//! 5. The word leaves a block for the next one only when the block is used up. Only a close
-//!    leaves one with numbers left, and returns them.
+//! 4. The block of a generation never changes. An empty generation (of [`Cursor::new`] and
+//!    [`Cursor::close`]) stays empty, but late claims may still raise its offset. The next fill
+//!    goes to the generation after it.
+//! 5. The word leaves a block for the next one only when the block is used up. Only a close leaves
+//!    a block with numbers left, and returns these numbers.
 //!
 //! # Why a take may trust what it reads before its claim
 //!
-//! A take learns from the guess that generation *g* is worth a claim, reads *g*'s slot,
-//! and claims by `fetch_add`. If the claim finds the word in *g*, what it read is *g*'s block:
+//! A take learns from the guess that generation *g* is worth a claim. It reads the slot of *g*, and
+//! claims by `fetch_add`. If the claim finds the word in *g*, the take has read the block of *g*:
 //!
-//! - It is not older. The guess names *g* only after the word did, and reading the guess acquires
-//!   that; by 2 the slot was written before.
-//! - It is not newer. The reads come before the claim, and the claim releases. The owner that
-//!   wrote the slot again had acquired a word past the claim (3), and all changes in between were
-//!   read-modify-writes (1), which carry the release on. So the reads happen before that write
-//!   and cannot see it.
+//! - The block is not older. The guess names *g* only after the word did, and reading the guess
+//!   acquires that. The slot was written before that (2).
+//! - The block is not newer. The reads come before the claim, and the claim releases. The owner
+//!   that wrote the slot again had acquired a word past the claim (3). All changes in between were
+//!   read-modify-writes (1), which carry the release on. So the reads happen before that write, and
+//!   cannot see it.
 //!
-//! If the claim finds another generation *h*, the offset claimed is one of *h*'s, and *h*'s slot
-//! is read after the claim, as a seqlock. Should it have been written again meanwhile, nobody can
-//! say any more which number it was, or whether it was one: the taker gets another one, and the
-//! number counts as [abandoned](Cursor::abandoned).
+//! The claim may find another generation *h*. Then the claimed offset is one of *h*, and the slot
+//! of *h* is read after the claim, as in a seqlock. If the slot was written again in the meantime,
+//! the taker cannot know which number it claimed, or whether the offset was a number at all. It
+//! gets another number, and one number counts as [abandoned](Cursor::abandoned).
 //!
-//! An offset claimed at or past the block's end is no number. The thread that claimed it marks
-//! the generation as spent in the guess, and then looks at the word before it claims again. So a
-//! thread overshoots a generation at most once, and the offset's bits suffice for 2^32 threads.
+//! An offset claimed at or past the block's end is no number. The thread that claimed it marks the
+//! generation as spent in the guess, and looks at the word before it claims again. So a thread
+//! overshoots a generation at most once, and the bits of the offset suffice for 2^32 threads.
 //!
-//! Generations count modulo 2^31. All of this holds as long as no thread is held up inside one
-//! call while 2^30 blocks are filled and used up.
+//! Generations count modulo 2^31. The proof holds if no thread stays inside one call while 2^30
+//! blocks are filled and used up.
 
 mod batch;
 mod guess;
@@ -64,44 +66,47 @@ use self::word::{CursorWord, after, generation, offset, pack};
 use crate::block::Block;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Slots in the ring.
+/// Sets how many slots the ring has.
 const RING: usize = 4;
 
-/// The memory from which one sequence's numbers are handed out: 320 bytes.
+/// The memory from which the numbers of one counter are issued: 320 bytes.
 ///
 /// *Takers* ([`take`](Self::take), [`take_batch`](Self::take_batch)) and *observers*
 /// ([`remaining`](Self::remaining), [`issued`](Self::issued), [`abandoned`](Self::abandoned),
-/// [`rest`](Self::rest)) may be on any thread at any time. The *owner* ([`room`](Self::room),
-/// [`fill`](Self::fill), [`set_low_water`](Self::set_low_water), [`close`](Self::close)) works
-/// while they do, but there is one owner at a time: what hands the cursor from one owner to the
-/// next must order the two, as a lock or a channel does. All are lock-free.
+/// [`rest`](Self::rest)) may be on any thread at any time.
+///
+/// The *owner* ([`room`](Self::room), [`fill`](Self::fill), [`set_low_water`](Self::set_low_water),
+/// [`close`](Self::close)) works at the same time as they do, but there is one owner at a time. The
+/// hand-over from one owner to the next must order the two, as a lock or a channel does. All calls
+/// are lock-free.
 #[derive(Debug)]
 pub struct Cursor {
     word: CursorWord,
     slots: [Slot; RING],
     guess: Guess,
-    /// The newest generation written to a slot. The owner's.
+    /// The newest generation that was written to a slot. Only the owner uses this field.
     top: AtomicU64,
-    /// The most that [`Cursor::issued`] has said.
+    /// The highest result of [`Cursor::issued`] so far.
     issued_said: AtomicU64,
     abandoned: AtomicU64,
 }
 
-/// One number taken.
+/// A number that a take got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TakenNumber {
     /// The number.
     pub value: i64,
-    /// Whether this take reached the low-water mark of its block: told to one taker a block.
+    /// Whether this take reached the low-water mark of its block. Only one taker gets this for each
+    /// block.
     pub low_water: bool,
 }
 
-/// What a claim turned out to be.
+/// The result of a claim.
 enum Claim {
     Issued(TakenNumber),
-    /// The block was used up before.
+    /// The block was used up before the claim.
     Overshot,
-    /// The slot was written again before it could be read.
+    /// The slot was written again before the taker could read it.
     Abandoned,
 }
 
@@ -112,14 +117,15 @@ impl Default for Cursor {
 }
 
 impl Cursor {
-    /// A cursor without numbers.
+    /// Creates a cursor without numbers.
     #[must_use]
     pub fn new() -> Self {
         Self::starting_at_generation(0)
     }
 
-    /// A cursor without numbers whose generations count from this one on, modulo 2^31: for tests
-    /// of what happens when they wrap.
+    /// Creates a cursor without numbers, whose generations count from `generation` on, modulo 2^31.
+    ///
+    /// Tests use it to see what happens when generations wrap.
     #[must_use]
     pub fn starting_at_generation(generation: u32) -> Self {
         let generation = after(u64::from(generation), 0);
@@ -135,9 +141,9 @@ impl Cursor {
         cursor
     }
 
-    /// Takes the next number; `None` where there is none.
+    /// Takes the next number; `None` if there is none.
     ///
-    /// Neither waits nor allocates.
+    /// The call neither waits nor allocates.
     #[inline]
     pub fn take(&self) -> Option<TakenNumber> {
         let Some(guessed) = self.guess.worth_a_claim() else {
@@ -145,8 +151,8 @@ impl Cursor {
         };
         let slot = self.slot(guessed).glance();
         let claimed = self.word.claim();
-        // Another generation's word differs by 2^33 or more, so this is below the edge only for
-        // an offset of the generation guessed.
+        // A word of another generation differs by 2^33 or more. So the difference is below the edge
+        // only for an offset of the guessed generation.
         let taken = claimed.wrapping_sub(pack(guessed, 0));
         if taken >= slot.edge {
             return self.take_at_edge(Some(claimed));
@@ -157,25 +163,28 @@ impl Cursor {
         })
     }
 
-    /// How many numbers are left, in the current block and those filled ahead. A snapshot: takers
-    /// go on meanwhile.
+    /// Returns how many numbers are left, in the current block and the blocks filled ahead.
+    ///
+    /// The result is a snapshot, because takers go on at the same time.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.read_rest(|blocks| blocks.map(|block| block.count()).sum())
     }
 
-    /// What is left, in the order in which it will be issued: the current block's rest, then the
-    /// blocks filled ahead. A snapshot: takers go on meanwhile.
+    /// Returns what is left, in the order of issue: the rest of the current block, then the blocks
+    /// filled ahead.
+    ///
+    /// The result is a snapshot, because takers go on at the same time.
     #[must_use]
     pub fn rest(&self) -> Vec<Block> {
         self.read_rest(|blocks| blocks.collect())
     }
 
-    /// How many numbers were taken since the cursor was made. It never decreases, and is exact
-    /// while nobody takes.
+    /// Returns how many numbers were taken since the cursor was created.
     ///
-    /// Those [abandoned](Self::abandoned) are among them: what was filled is what was issued, what
-    /// was returned by closing, and what is left.
+    /// The result never decreases, and is exact while no thread takes. It includes the
+    /// [abandoned](Self::abandoned) numbers. So all numbers that were filled are issued, returned
+    /// by a close, or left.
     #[must_use]
     pub fn issued(&self) -> u64 {
         let issued = loop {
@@ -184,21 +193,25 @@ impl Cursor {
                 break view.issued(offset(word));
             }
         };
-        // A close under way says too few for a moment.
+        // During a close, the count in the slot is too low for a moment.
         self.issued_said
             .fetch_max(issued, Ordering::AcqRel)
             .max(issued)
     }
 
-    /// How many numbers may have been lost, each because its slot was used again while a taker was
-    /// on its way to read it. The taker got another number.
+    /// Returns how many numbers may have been lost.
+    ///
+    /// A number may be lost if its slot was used again before the taker could read the slot. The
+    /// taker got another number.
     #[must_use]
     pub fn abandoned(&self) -> u64 {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// [`take`](Self::take) where the guess is spent, or the claim made met the low-water mark, the
-    /// block's end or another generation.
+    /// Takes a number, like [`take`](Self::take), in the rare cases.
+    ///
+    /// In these cases, the guess is spent, or the claim met the low-water mark, the block's end or
+    /// another generation.
     #[cold]
     fn take_at_edge(&self, claimed: Option<u64>) -> Option<TakenNumber> {
         let mut claimed = claimed;
@@ -214,7 +227,8 @@ impl Cursor {
             }
             let word = self.word.load();
             let Some(view) = self.slot(generation(word)).read(generation(word)) else {
-                // Only where the word has gone on: its own slot is never written.
+                // This happens only if the word has gone on: the slot of the current generation is
+                // never written.
                 continue;
             };
             if offset(word) < view.count {
@@ -230,7 +244,7 @@ impl Cursor {
         }
     }
 
-    /// What a claim that returned this word is worth.
+    /// Finds out what a claim got, from the word that the claim returned.
     fn redeem(&self, claimed: u64) -> Claim {
         let current = generation(claimed);
         let Some(view) = self.slot(current).read(current) else {
@@ -255,7 +269,7 @@ impl Cursor {
         }
     }
 
-    /// Whether the taker of the number at offset `taken` is to give the low-water signal.
+    /// Returns whether the taker of the number at offset `taken` gives the low-water signal.
     fn signal(&self, part: &TakenPart, taken: u64) -> bool {
         self.slot(part.generation)
             .signal(part.generation, part.view.count, taken)
@@ -266,12 +280,13 @@ impl Cursor {
         &self.slots[usize::try_from(generation).unwrap_or(0) % RING]
     }
 
-    /// Whether the word is still in this generation.
+    /// Returns whether the word is still in this generation.
     fn is_in(&self, current: u64) -> bool {
         generation(self.word.load()) == current
     }
 
-    /// The block after a generation's, if it is filled. The empty one of a close under way is not.
+    /// Returns the block after a generation, if it is filled. The empty block of a close under way
+    /// does not count.
     fn filled_after(&self, current: u64) -> Option<TakenPart> {
         let next = after(current, 1);
         let view = self.slot(next).read(next)?;
@@ -282,7 +297,8 @@ impl Cursor {
         })
     }
 
-    /// Folds what is left, in order; again where the word went on to another block meanwhile.
+    /// Folds what is left, in order. It starts again if the word goes on to another block in the
+    /// meantime.
     fn read_rest<T>(&self, fold: impl Fn(&mut dyn Iterator<Item = Block>) -> T) -> T {
         loop {
             let word = self.word.load();

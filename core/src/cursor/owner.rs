@@ -1,4 +1,4 @@
-//! What the owner of a cursor does: fill it, close it, say when it wants to be told.
+//! Lets the owner fill a cursor, close it, and set its low-water mark.
 
 use thiserror::Error;
 
@@ -9,35 +9,37 @@ use super::{Cursor, RING};
 use crate::block::Block;
 use crate::sync::Ordering;
 
-/// Generations filled ahead of the current one, at most. With it that makes three; the fourth
-/// slot is kept free for closing.
+/// Bounds the generations filled ahead of the current one. Together with the current one these are
+/// three. The fourth slot stays free for a close.
 pub(crate) const AHEAD: u64 = 2;
 
-/// The cursor has no free slot for another block.
+/// Says that the cursor has no free slot for another block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the cursor has no free slot for another block")]
 pub struct CursorFull;
 
 impl Cursor {
-    /// How many more blocks [`fill`](Self::fill) accepts now: 0 to 3. The owner only; takers can
-    /// only make it more.
+    /// Returns how many more blocks [`fill`](Self::fill) accepts now: 0 to 3.
+    ///
+    /// Only the owner calls it. Takers can only raise the result.
     #[must_use]
     pub fn room(&self) -> usize {
         let word = self.word.load();
         let ahead = distance(generation(word), self.top.load(Ordering::Relaxed));
-        // A current block that is used up is left behind by the next fill.
+        // The next fill leaves a current block that is used up.
         let used_up = offset(word) >= self.owned(generation(word)).count;
         let room = (AHEAD + u64::from(used_up)).saturating_sub(ahead);
         usize::try_from(room).unwrap_or(RING)
     }
 
-    /// Appends a block, to be issued after those already there. The owner only.
+    /// Appends a block, which is issued after the blocks in the cursor. Only the owner calls it.
     ///
-    /// The low-water signal is given by the take after which at most `low_water_left` numbers of
-    /// this block are left: by its last one for 0, by its first one from `block.count() - 1` on.
+    /// The low-water signal is given by the take that leaves at most `low_water_left` numbers of
+    /// this block. For 0 this is the take of the last number. From `block.count() - 1` on it is the
+    /// take of the first number.
     ///
     /// # Errors
-    /// [`CursorFull`] while two blocks are filled ahead of one in use; nothing has changed then.
+    /// [`CursorFull`] while two blocks are filled ahead of one in use. Nothing has changed then.
     pub fn fill(&self, block: Block, low_water_left: u64) -> Result<(), CursorFull> {
         self.leave_used_up();
         let current = generation(self.word.load());
@@ -50,7 +52,7 @@ impl Cursor {
             first: block.first(),
             step: block.step(),
             count: block.count(),
-            // Whoever moves on to the new block has used up all before it.
+            // A thread that moves on to the new block has used up all blocks before it.
             issued_before: newest.issued(newest.count),
         };
         let new = after(top, 1);
@@ -61,8 +63,10 @@ impl Cursor {
         Ok(())
     }
 
-    /// Moves the low-water signal of the current block, as in [`fill`](Self::fill), unless it was
-    /// given already. Where the new mark has been passed, the next take gives it. The owner only.
+    /// Moves the low-water signal of the current block, unless the signal was given already.
+    ///
+    /// The mark means the same as in [`fill`](Self::fill). If the new mark is passed already, the
+    /// next take gives the signal. Only the owner calls it.
     pub fn set_low_water(&self, low_water_left: u64) {
         let current = generation(self.word.load());
         let count = self.owned(current).count;
@@ -72,17 +76,20 @@ impl Cursor {
         }
     }
 
-    /// Takes back everything that is left, at one instant: takes before it are issued, takes
-    /// after it find nothing. The owner only. A later [`fill`](Self::fill) opens the cursor again.
+    /// Takes back all numbers that are left, at one instant. Only the owner calls it.
     ///
-    /// Returns exactly what no taker got, in the order in which it would have been issued.
+    /// Takes before that instant are issued, and takes after it find nothing. A later
+    /// [`fill`](Self::fill) opens the cursor again.
+    ///
+    /// It returns exactly what no taker got, in the order in which it would have been issued.
     #[must_use = "what is returned is in nobody else's hands"]
     pub fn close(&self) -> Vec<Block> {
         let top = self.top.load(Ordering::Relaxed);
         let empty = after(top, 1);
         let earlier = self.word.load();
         let view = View {
-            // How many are taken before the swap, only the swap can say: until then, too few.
+            // Only the swap shows how many numbers are taken. Until then, this count may be too
+            // low.
             issued_before: self.owned(generation(earlier)).issued(offset(earlier)),
             ..View::EMPTY
         };
@@ -104,8 +111,8 @@ impl Cursor {
             .collect()
     }
 
-    /// What a slot holds of a generation that is current or filled ahead: the owner alone writes
-    /// it, so it is there.
+    /// Reads the slot of a generation that is current or filled ahead. The read succeeds, because
+    /// only the owner writes slots.
     fn owned(&self, generation: u64) -> View {
         let view = self.slot(generation).read(generation);
         debug_assert!(view.is_some());
@@ -113,7 +120,7 @@ impl Cursor {
     }
 
     /// Moves the word on from a block that is used up, or from an empty generation, if the next
-    /// block is filled: so that its slot is free again.
+    /// block is filled. Then the slot is free again.
     fn leave_used_up(&self) {
         loop {
             let word = self.word.load();
@@ -131,7 +138,8 @@ impl Cursor {
     }
 }
 
-/// The offset whose take leaves at most `left` of `count` numbers; `count` is 1 or more.
+/// Returns the offset that a take must claim to leave at most `left` of `count` numbers. `count` is
+/// 1 or more.
 fn signal_at(count: u64, left: u64) -> u64 {
     (count - 1).saturating_sub(left)
 }

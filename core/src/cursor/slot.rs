@@ -1,8 +1,8 @@
-//! One slot of the cursor's ring: the block of one generation.
+//! Defines one slot of the cursor's ring: the block of one generation.
 //!
-//! Only the owner writes a slot, and only once the word has left its former generation; takers
-//! change nothing but `edge`. All fields are atomic: a read that comes too late sees wrong
-//! numbers, not undefined behaviour, and the generation tells it so.
+//! Only the owner writes a slot, and only after the word has left the slot's former generation.
+//! Takers change nothing but `edge`. All fields are atomic. So a read that comes too late sees
+//! wrong numbers, but no undefined behaviour, and the generation shows that it came too late.
 
 use super::word::{NO_GENERATION, generation, offset, pack};
 use crate::block::Block;
@@ -12,9 +12,11 @@ use crate::sync::{AtomicI64, AtomicU64, Ordering, fence};
 #[derive(Debug)]
 pub(crate) struct Slot {
     generation: AtomicU64,
-    /// Packed like the word, so that a late change meets no other generation: takes below this
-    /// offset need to look at nothing else. It is where the low-water signal is due, and `count`
-    /// once that was given; never above `count`.
+    /// The offset from which a take must look further. Takes below it need to look at nothing else.
+    ///
+    /// The edge is the offset of the take that gives the low-water signal. After the signal it is
+    /// `count`. It is never above `count`. It is packed like the word, so that a late change meets
+    /// no other generation.
     edge: AtomicU64,
     first: AtomicI64,
     step: AtomicI64,
@@ -22,18 +24,18 @@ pub(crate) struct Slot {
     issued_before: AtomicU64,
 }
 
-/// The block of one generation, as read from its slot.
+/// The block of one generation, as it was read from its slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub(crate) first: i64,
     pub(crate) step: i64,
     /// 0 for an empty generation.
     pub(crate) count: u64,
-    /// Numbers taken of all generations before this one.
+    /// The numbers taken from all generations before this one.
     pub(crate) issued_before: u64,
 }
 
-/// What a take reads before its claim.
+/// The fields of a slot that a take reads before its claim.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Glance {
     pub(crate) edge: u64,
@@ -42,7 +44,7 @@ pub(crate) struct Glance {
 }
 
 impl Slot {
-    /// A slot of no generation.
+    /// Creates a slot of no generation.
     pub(crate) fn unused() -> Self {
         Self {
             generation: AtomicU64::new(NO_GENERATION),
@@ -54,11 +56,12 @@ impl Slot {
         }
     }
 
-    /// Replaces what the slot holds; `signal_at` is at most `view.count`. The owner only, after it
-    /// saw a word that is past the generation replaced.
+    /// Replaces what the slot holds. `signal_at` is at most `view.count`.
     ///
-    /// The order is a seqlock's: no generation, then the fields, then the new generation. Who sees
-    /// that there is no generation also sees the word that the owner saw.
+    /// Only the owner calls it, after it saw a word past the generation that is replaced.
+    ///
+    /// The order of the writes is that of a seqlock: no generation, then the fields, then the new
+    /// generation. A thread that sees no generation also sees the word that the owner saw.
     pub(crate) fn write(&self, generation: u64, view: View, signal_at: u64) {
         debug_assert!(signal_at <= view.count);
         self.generation.store(NO_GENERATION, Ordering::Release);
@@ -73,12 +76,12 @@ impl Slot {
         self.generation.store(generation, Ordering::Release);
     }
 
-    /// Corrects the numbers taken before this generation. The owner only.
+    /// Corrects how many numbers were taken before this generation. Only the owner calls it.
     pub(crate) fn set_issued_before(&self, issued_before: u64) {
         self.issued_before.store(issued_before, Ordering::Release);
     }
 
-    /// The block, if the slot is of this generation before and after it is read.
+    /// Reads the block, if the slot is of this generation before and after the read.
     pub(crate) fn read(&self, generation: u64) -> Option<View> {
         if self.generation.load(Ordering::Acquire) != generation {
             return None;
@@ -93,8 +96,9 @@ impl Slot {
         (self.generation.load(Ordering::Relaxed) == generation).then_some(view)
     }
 
-    /// What the slot holds, of whatever generation: for a claim made afterwards, which shows
-    /// whether to trust it.
+    /// Reads what the slot holds, without a look at its generation.
+    ///
+    /// It is for a claim that follows, which shows whether the result can be trusted.
     #[inline]
     pub(crate) fn glance(&self) -> Glance {
         Glance {
@@ -104,19 +108,23 @@ impl Slot {
         }
     }
 
-    /// Gives the low-water signal of generation `of` for having taken its number at offset
-    /// `taken`, if it is due: true for one caller at most.
+    /// Gives the low-water signal of generation `of`, if the number at offset `taken` makes it due.
+    ///
+    /// It returns true to one caller at most.
     pub(crate) fn signal(&self, of: u64, count: u64, taken: u64) -> bool {
         self.move_edge(of, count, |due| (due <= taken).then_some(count))
     }
 
-    /// Moves the low-water signal of generation `of`, unless it was given. The owner only.
+    /// Moves the low-water signal of generation `of`, unless the signal was given. Only the owner
+    /// calls it.
     pub(crate) fn aim(&self, of: u64, count: u64, signal_at: u64) {
         debug_assert!(signal_at < count);
         self.move_edge(of, count, |_| Some(signal_at));
     }
 
-    /// Moves the edge from where it is due to where `to` says; says whether it did.
+    /// Moves the edge from the offset at which the signal is due to the one that `to` returns.
+    ///
+    /// It returns whether it moved the edge.
     fn move_edge(&self, of: u64, count: u64, to: impl Fn(u64) -> Option<u64>) -> bool {
         let mut edge = self.edge.load(Ordering::Relaxed);
         loop {
@@ -138,7 +146,7 @@ impl Slot {
 }
 
 impl View {
-    /// The block of an empty generation.
+    /// Stands for the block of an empty generation.
     pub(crate) const EMPTY: Self = Self {
         first: 0,
         step: 1,
@@ -146,33 +154,34 @@ impl View {
         issued_before: 0,
     };
 
-    /// The number at an offset below `count`.
+    /// Returns the number at an offset below `count`.
     #[inline]
     pub(crate) fn number(&self, offset: u64) -> i64 {
         number(self.first, self.step, offset)
     }
 
-    /// `count` numbers from an offset on; there are so many.
+    /// Returns `count` numbers from an offset on. The block must have that many.
     pub(crate) fn range(&self, from: u64, count: u64) -> Block {
         debug_assert!(count > 0 && from + count <= self.count);
         Block::part(self.number(from), count, self.step)
     }
 
-    /// What is left once the offset has come so far, or further than there are numbers.
+    /// Returns what is left at an offset. The offset may be past the last number.
     pub(crate) fn rest(&self, from: u64) -> Option<Block> {
         (from < self.count).then(|| self.range(from, self.count - from))
     }
 
-    /// Numbers taken in all once the offset has come so far, or further than there are numbers.
+    /// Returns how many numbers are taken in all at an offset. The offset may be past the last
+    /// number.
     pub(crate) fn issued(&self, offset: u64) -> u64 {
         self.issued_before.wrapping_add(offset.min(self.count))
     }
 }
 
-/// The number at an offset of a block.
+/// Returns the number at an offset of a block.
 ///
-/// [`Block::new`] has made sure that it does not overflow. Where the three do not belong together,
-/// as a glance may read them, the result is thrown away.
+/// [`Block::new`] has made sure that the number does not overflow. A glance may read three values
+/// that do not belong together. Then the result is not used.
 #[inline]
 pub(crate) fn number(first: i64, step: i64, offset: u64) -> i64 {
     first.wrapping_add(step.wrapping_mul(offset.cast_signed()))

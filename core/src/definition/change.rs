@@ -1,4 +1,4 @@
-//! What a caller asks a definition to be: fields that are absent stay as they are.
+//! Reads what a caller asks a definition to be. Fields that are absent stay as they are.
 
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
@@ -17,73 +17,75 @@ const FIELDS: &str = "kind, start, step, max, order, period, time_zone, cutover,
 
 const BLOCK_FIELDS: &str = "min, max, hold, refill";
 
-/// The fields of a [`Definition`] that a caller gave; the others keep their value, or have the
-/// template's.
+/// The fields of a [`Definition`] that a caller gave. The other fields keep their values, or get
+/// the values of the template.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DefinitionChange {
-    /// See [`Definition::kind`], as for the fields below.
+    /// The kind: how the numbers are made. [`Definition`] describes this field and the fields
+    /// below.
     pub kind: Option<Kind>,
     /// The first number.
     pub start: Option<i64>,
     /// The distance between two numbers.
     pub step: Option<i64>,
-    /// No number is above this one.
+    /// The bound of the numbers: no number is above it.
     pub max: Option<i64>,
-    /// What is promised about order.
+    /// The promise about the order of numbers.
     pub order: Option<Order>,
-    /// In what it counts from its start again.
+    /// The kind of period.
     pub period: Option<PeriodKind>,
-    /// The zone of calendar periods.
+    /// The time zone of calendar periods.
     pub time_zone: Option<String>,
-    /// The time of day at which calendar periods are cut.
+    /// The time of day at which a day ends and the next one begins.
     pub cutover: Option<String>,
     /// The month and day on which years start.
     pub year_starts: Option<String>,
-    /// How far back a caller may name a calendar period.
+    /// The longest time ago that a calendar period may have ended, for a caller to name it.
     pub period_back: Option<Span>,
-    /// How far ahead a caller may name a calendar period.
+    /// The longest time ahead that a calendar period may begin, for a caller to name it.
     pub period_ahead: Option<Span>,
-    /// For how long periods are kept.
+    /// The time for which calendar periods are kept after their end.
     pub retain: Option<Span>,
-    /// How much is reserved at once.
+    /// The sizes and times of blocks.
     pub block: Option<BlockChange>,
-    /// How numbers are printed.
+    /// The pattern that numbers are printed with.
     pub format: Option<String>,
-    /// What happens to a number too long for the format.
+    /// The rule for a number that is too long for the format.
     pub overflow: Option<Overflow>,
-    /// Numbers a second to expect; the inner `None` is a `null`.
+    /// The expected numbers a second. The inner `None` is a `null`.
     pub declared_rate: Option<Option<f64>>,
     /// The store that keeps the sequence.
     pub store: Option<String>,
-    /// What people should know about it.
+    /// A text for people.
     pub description: Option<String>,
-    /// How the bits of a time-ordered kind are divided; the inner `None` is a `null`.
+    /// The layout: how the bits of a time-ordered id are divided. The inner `None` is a `null`.
     pub layout: Option<Option<Layout>>,
-    /// Whether a format is changed although former ones may be unknown. No field of a definition:
-    /// only [`from_json`](Self::from_json) reads it.
+    /// `true` if the caller confirms a change of the format although former formats may be unknown.
+    ///
+    /// This is no field of a definition. Only [`from_json`](Self::from_json) reads it.
     pub confirm: bool,
 }
 
 /// The fields of a block policy that a caller gave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BlockChange {
-    /// The least numbers of a block.
+    /// The smallest block, in numbers.
     pub min: Option<u64>,
-    /// The most numbers of a block.
+    /// The largest block, in numbers.
     pub max: Option<u64>,
-    /// The next block is fetched when less than this is left.
+    /// The next block is fetched when the rest lasts for less than this.
     pub hold: Option<Span>,
-    /// For how long a block should last.
+    /// The time for which a block should last.
     pub refill: Option<Span>,
 }
 
 impl DefinitionChange {
-    /// Reads a change from JSON, the body of a call; `{}` changes nothing. It may have `confirm`
-    /// next to the fields.
+    /// Reads a change from JSON, the body of a call. `{}` changes nothing. The object may have
+    /// `confirm` next to the fields.
     ///
     /// # Errors
-    /// [`ChangeError::NotJson`] for what is not a JSON object, [`ChangeError::Wrong`] for a field
-    /// that does not exist or a value of the wrong type.
+    /// [`ChangeError::NotJson`] if the body is not a JSON object. [`ChangeError::Wrong`] if a field
+    /// does not exist or a value has the wrong type.
     pub fn from_json(bytes: &[u8]) -> Result<Self, ChangeError> {
         let Once(mut value) =
             serde_json::from_slice(bytes).map_err(|error| ChangeError::NotJson {
@@ -104,7 +106,7 @@ impl DefinitionChange {
     /// Reads a change from a JSON value.
     ///
     /// # Errors
-    /// As [`from_json`](Self::from_json).
+    /// The errors of [`from_json`](Self::from_json).
     pub fn from_value(value: &Value) -> Result<Self, ChangeError> {
         let fields = value.as_object().ok_or_else(|| ChangeError::NotJson {
             detail: format!("it is {}", type_of(value)),
@@ -145,10 +147,11 @@ impl DefinitionChange {
         Ok(())
     }
 
-    /// The definition of a new sequence: the template with the fields given. Of a template of
-    /// another kind only what both kinds have counts.
+    /// Creates the definition of a new sequence: the template, with the fields that were given.
     ///
-    /// Where nobody asked for a format, that of a sequence with periods prints them, too.
+    /// If the template is of another kind, only the fields that both kinds have count. If the
+    /// caller gave no format, and the template has one of the two default formats, the format
+    /// follows the period. A sequence with periods then prints the period, too.
     ///
     /// # Errors
     /// [`DefinitionError`] names the field that is out of range or not for the kind.
@@ -170,14 +173,21 @@ impl DefinitionChange {
         Ok(definition)
     }
 
-    /// The definition of an existing sequence, changed; `next_value` is its high-water mark, the
-    /// highest of its periods', and `issued` whether it may have issued a number.
+    /// Changes the definition of an existing sequence.
+    ///
+    /// `next_value` is the high-water mark of the sequence, the highest one of its periods.
+    /// `issued` says whether the sequence may have issued a number.
     ///
     /// # Errors
-    /// [`DefinitionError`] names the field that is out of range, stays as it was created, is not
-    /// for the kind, is no format of the sequence or one that might print an id again, or, `max`,
-    /// would fall below what is reserved: in this order. A format of which that cannot be known has
-    /// to be confirmed.
+    /// [`DefinitionError`] names the first field that is wrong. The checks have this order:
+    ///
+    /// 1. The value is out of range.
+    /// 2. The field stays as it was created.
+    /// 3. The field is not for the kind.
+    /// 4. The format cannot be one of the sequence.
+    /// 5. The format might print an id again. If that cannot be known, the change must be
+    ///    confirmed.
+    /// 6. The end of the sequence would fall below the numbers that are reserved.
     pub fn apply(
         &self,
         existing: &Definition,
@@ -319,7 +329,7 @@ pub(crate) fn unknown(field: &str, known: &str) -> ChangeError {
     }
 }
 
-/// A value of the wrong type, as far as it helps.
+/// Shows a value of the wrong type, so that the caller can recognise it.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
@@ -340,7 +350,7 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// What a caller sent, short enough to be sent back.
+/// Cuts a text of a caller, so that it is short enough for a reply.
 fn cut(text: &str) -> String {
     const SHOWN: usize = 80;
     let mut characters = text.chars();

@@ -1,4 +1,4 @@
-//! Which definitions are possible, and which changes of them.
+//! Checks which definitions are possible, and which changes of definitions.
 
 use serde::Serialize;
 
@@ -6,26 +6,26 @@ use super::{Definition, DefinitionError, FormerFormat, Kind, Order, Span};
 use crate::block::MAX_COUNT;
 use crate::format::{Format, FormatError};
 
-/// The longest step: what JavaScript counts exactly.
+/// Bounds `step`: JavaScript counts exactly up to this number.
 pub(crate) const MAX_STEP: i64 = (1 << 53) - 1;
 
-/// The longest description, in characters.
+/// Bounds the length of a description, in characters.
 const MAX_DESCRIPTION: usize = 1024;
 
-/// The longest name of a store, in characters.
+/// Bounds the length of a store's name, in characters.
 const MAX_STORE_NAME: usize = 32;
 
-/// The highest declared rate, in numbers a second.
+/// Bounds the declared rate, in numbers a second.
 const MAX_RATE: f64 = 1e9;
 
-/// So many former formats are remembered; more changes are refused.
+/// Bounds the former formats that are remembered. More changes of the format are refused.
 const MAX_FORMER_FORMATS: usize = 16;
 
-/// The longest `hold` and `refill`.
+/// Bounds `hold` and `refill`.
 const MAX_SPAN: Span = Span::from_days(366);
 
 impl Definition {
-    /// Whether this version can serve the definition.
+    /// Checks that this version can serve the definition.
     ///
     /// # Errors
     /// [`DefinitionError`] names the first field that is out of range or not for the kind.
@@ -144,7 +144,7 @@ impl Definition {
         )
     }
 
-    /// Refuses a change of what stays as it was created.
+    /// Refuses a change of a field that stays as it was created.
     pub(crate) fn check_unchanged(&self, existing: &Self) -> Result<(), DefinitionError> {
         kept("kind", &self.kind, &existing.kind)?;
         kept(
@@ -165,8 +165,10 @@ impl Definition {
         Ok(())
     }
 
-    /// Refuses a format, or an overflow, under which an id could be printed again, and, unless it
-    /// is confirmed, any if former ones may be unknown. The format that is given up is remembered.
+    /// Refuses a format or an overflow that could print an id again.
+    ///
+    /// If former formats may be unknown, the caller must confirm the change. The format that the
+    /// sequence gives up is added to the former formats.
     pub(crate) fn keep_ids_apart(
         &mut self,
         before: &Self,
@@ -176,8 +178,8 @@ impl Definition {
         if self.format == before.format && self.overflow == before.overflow {
             return Ok(());
         }
-        // Which ids a time-ordered sequence has issued is told by no counter, and counters of a
-        // store that forgot formats may be forgotten, too.
+        // No counter shows which ids a time-ordered sequence has issued. And a store that forgot
+        // formats may have forgotten counters, too.
         let issued = issued || self.kind == Kind::Snowflake || self.formats_unknown;
         if issued && self.format != before.format {
             let given_up = FormerFormat {
@@ -189,7 +191,7 @@ impl Definition {
             }
         }
         let might_repeat = |former: &&FormerFormat| {
-            // The same numbers, never the same one twice: one format's ids do not repeat.
+            // No number is issued twice, so one format never prints an id twice.
             former.format != self.format && !self.prints_none_of(former)
         };
         let in_the_way = self.former_formats.iter().rev().find(might_repeat);
@@ -207,12 +209,12 @@ impl Definition {
         if self.formats_unknown && !confirmed {
             return Err(DefinitionError::FormatsUnknown);
         }
-        // A confirmed `overflow` says nothing of the next format.
+        // A caller that confirms a change of `overflow` confirms no later change of the format.
         self.formats_unknown &= self.format == before.format;
         Ok(())
     }
 
-    /// A former format, as numbers were printed under it.
+    /// Builds a former format, with the overflow that numbers were printed with.
     pub(crate) fn at_the_time_of(&self, former: &FormerFormat) -> Result<Format, FormatError> {
         let mut definition = self.clone();
         definition.overflow = former.overflow;
@@ -220,7 +222,7 @@ impl Definition {
         Format::unchecked(&definition, &former.format)
     }
 
-    /// Whether it is certain that no id of a former format is printed again.
+    /// Returns whether it is certain that this definition prints no id of a former format.
     fn prints_none_of(&self, former: &FormerFormat) -> bool {
         match (Format::of(self), self.at_the_time_of(former)) {
             (Ok(format), Ok(former)) => format.cannot_print_any_of(&former),
@@ -228,7 +230,7 @@ impl Definition {
         }
     }
 
-    /// Refuses an end that is lowered below what is reserved already.
+    /// Refuses a lower end of the sequence if numbers above that end are reserved already.
     pub(crate) fn check_high_water(
         &self,
         before: &Self,
@@ -263,7 +265,7 @@ pub(crate) fn invalid(field: &'static str, reason: String) -> Result<(), Definit
     Err(DefinitionError::Invalid { field, reason })
 }
 
-/// Whether a store may have this name: `^[a-z][a-z0-9_]{0,31}$`.
+/// Returns whether a store may have this name: `^[a-z][a-z0-9_]{0,31}$`.
 #[must_use]
 pub fn is_store_name(name: &str) -> bool {
     let mut bytes = name.bytes();
@@ -286,7 +288,7 @@ fn kept<T: PartialEq + Serialize>(
     })
 }
 
-/// A value as its definition would show it, cut where it is long.
+/// Shows a value as its definition would show it. A long value is cut.
 pub(crate) fn json<T: Serialize>(value: &T) -> String {
     const SHOWN: usize = 80;
     let text = serde_json::to_string(value).unwrap_or_default();

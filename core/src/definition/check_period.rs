@@ -1,16 +1,17 @@
-//! Which periods a definition may have.
+//! Checks which periods a definition may have.
 //!
-//! What says when they are cut is checked for every definition, also where nothing is cut by it:
-//! one that comes from a template may be given its period later.
+//! The fields that say when periods begin and end are checked for every definition. They are
+//! checked even if the definition has no periods, because a definition of a template may get its
+//! period later.
 
 use super::check::{invalid, json};
 use super::{Definition, DefinitionError, Span};
 use crate::period::{Cutover, PeriodKind, YearStart, find_zone, near_zones};
 
-/// The longest `period_back`, `period_ahead` and `retain`: 100 years.
+/// Bounds `period_back`, `period_ahead` and `retain`: 100 years.
 const LONGEST: Span = Span::from_days(36_525);
 
-/// Where the calendar's years start.
+/// Names the day on which the years of the calendar start.
 const NEW_YEAR: &str = "01-01";
 
 impl Definition {

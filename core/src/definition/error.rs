@@ -1,16 +1,16 @@
-//! What is wrong with a definition, or with a change of one.
+//! Says what is wrong with a definition, or with a change of a definition.
 
 use thiserror::Error;
 
-/// Why a definition is refused. Each is a sentence for the caller.
+/// Says why a definition is refused. Each message is a sentence for the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DefinitionError {
-    /// A value outside what the field allows.
+    /// A value that the field does not allow.
     #[error("`{field}` {reason}.")]
     Invalid {
-        /// The field, `block.min` for one inside another.
+        /// The field. A field inside another one has a path, such as `block.min`.
         field: &'static str,
-        /// What it must be, to be read after the field's name.
+        /// The rule that the value breaks. It is read after the field's name.
         reason: String,
     },
     /// A field that stays as it was created.
@@ -18,7 +18,7 @@ pub enum DefinitionError {
     Immutable {
         /// The field.
         field: &'static str,
-        /// Its value, as JSON.
+        /// The value of the field, as JSON.
         existing: String,
     },
     /// A format that might print an id that was printed before.
@@ -27,11 +27,12 @@ pub enum DefinitionError {
          under {used}."
     )]
     FormatInUse {
-        /// The format whose ids it might print, as JSON.
+        /// The pattern of the former format, as JSON. The new format might print one of its ids
+        /// again.
         used: String,
     },
-    /// The store was recovered since the sequence was last defined: formats that were set after the
-    /// state that it went back to are not known.
+    /// The store was recovered after the last change of the sequence. Formats that were set after
+    /// the restored state are not known.
     #[error(
         "`format` may print ids again: the database was recovered after the sequence was last \
          changed, and has forgotten any formats that were set since the restored state. Give \
@@ -41,7 +42,7 @@ pub enum DefinitionError {
 }
 
 impl DefinitionError {
-    /// The field that is at fault.
+    /// Returns the field that is wrong.
     #[must_use]
     pub fn field(&self) -> &str {
         match self {
@@ -50,17 +51,17 @@ impl DefinitionError {
         }
     }
 
-    /// Whether a change was refused because the field stays as it is.
+    /// Returns whether a change was refused because the field stays as it is.
     #[must_use]
     pub fn is_immutable(&self) -> bool {
         matches!(self, Self::Immutable { .. } | Self::FormatInUse { .. })
     }
 }
 
-/// Why a definition read from the store cannot be used.
+/// Says why a definition from the store cannot be used.
 #[derive(Debug, Error)]
 pub enum StoredDefinitionError {
-    /// Not the JSON of a definition.
+    /// The text is not the JSON of a definition.
     #[error("the stored definition cannot be read: {0}")]
     Unreadable(#[from] serde_json::Error),
     /// A definition that this version cannot serve.
@@ -68,19 +69,19 @@ pub enum StoredDefinitionError {
     Refused(#[from] DefinitionError),
 }
 
-/// Why a text is not a change of a definition. Each is a sentence for the caller.
+/// Says why a text is not a change of a definition. Each message is a sentence for the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ChangeError {
-    /// Not JSON, or not a JSON object.
+    /// The text is not JSON, or not a JSON object.
     #[error("The body must be a JSON object with fields of a definition: {detail}.")]
     NotJson {
-        /// What it is instead.
+        /// A description of the text that was given instead.
         detail: String,
     },
     /// A field that does not exist, or a value of the wrong type.
     #[error("{detail}")]
     Wrong {
-        /// The whole sentence.
+        /// The whole message.
         detail: String,
     },
 }

@@ -1,7 +1,7 @@
-//! Definitions: what a sequence is, what may be set, what may be changed.
+//! Says what a sequence is, what a caller may set, and what a caller may change.
 //!
-//! A definition has all fields of the contract. Those that its kind has no use for keep their
-//! defaults: whoever sets one is told.
+//! A definition has all fields of the API. Fields that are not for its kind keep their defaults. A
+//! definition that sets such a field is refused.
 
 mod change;
 mod check;
@@ -32,112 +32,120 @@ use crate::format::{Format, Overflow};
 use crate::period::PeriodKind;
 use crate::snowflake::Layout;
 
-/// The store of a definition that names none. It is there in any case, and knows where every name
-/// lives.
+/// Names the store of a definition that names no store. This store always exists, and it knows in
+/// which store every name lives.
 pub const DEFAULT_STORE: &str = "default";
 
-/// What a sequence is. The default is the contract's.
+/// The definition of a sequence. The default has the default values of the API.
 ///
-/// It serialises as the contract's JSON: what identifies as a string, what counts as a number.
+/// A definition is written as the JSON of the API. Numbers that identify are strings, and numbers
+/// that count are JSON numbers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Definition {
-    /// How its numbers come about.
+    /// The kind: how the numbers are made.
     pub kind: Kind,
     /// The first number: 0 to `max`.
     #[serde(with = "number")]
     pub start: i64,
     /// The distance between two numbers: 1 to 2^53 − 1.
     pub step: i64,
-    /// No number is above this one: `start` to 2^63 − 1 − `step`.
+    /// The bound of the numbers: no number is above it. `start` to 2^63 − 1 − `step`.
     #[serde(with = "number")]
     pub max: i64,
-    /// What is promised about order.
+    /// The promise about the order of numbers.
     pub order: Order,
-    /// In what it counts from its start again.
+    /// The kind of period. In each period, numbers start again from `start`.
     pub period: PeriodKind,
-    /// The IANA zone in which calendar periods are cut, as the database of zones spells it.
+    /// The IANA time zone of calendar periods, spelled as the time zone database spells it.
     pub time_zone: String,
-    /// The time of day at which calendar periods are cut, `HH:MM`; a day is the one that ends then,
-    /// or at `00:00` the calendar's.
+    /// The time of day at which a day ends and the next one begins, `HH:MM`. A day has the date on
+    /// which it ends; at `00:00` it is the day of the calendar.
     pub cutover: String,
-    /// The month and day on which years start, `MM-DD`; `01-01` for every other kind of period.
+    /// The month and day on which years start, `MM-DD`. `01-01` for every other kind of period.
     pub year_starts: String,
-    /// How far back a caller may name a calendar period: up to 100 years.
+    /// The longest time ago that a calendar period may have ended, for a caller to name it: up to
+    /// 100 years.
     pub period_back: Span,
-    /// How far ahead a caller may name a calendar period: up to 100 years.
-    pub period_ahead: Span,
-    /// For how long calendar periods are kept after their end: above `period_back`, up to 100
+    /// The longest time ahead that a calendar period may begin, for a caller to name it: up to 100
     /// years.
+    pub period_ahead: Span,
+    /// The time for which calendar periods are kept after their end: longer than `period_back`, up
+    /// to 100 years.
     pub retain: Span,
-    /// How much is reserved at once.
+    /// The sizes and times of blocks.
     pub block: BlockPolicy,
-    /// How numbers are printed.
+    /// The pattern that numbers are printed with.
     pub format: String,
-    /// What happens to a number too long for the format.
+    /// The rule for a number that is too long for the format.
     pub overflow: Overflow,
-    /// Numbers a second to expect, if the caller knows.
+    /// The expected numbers a second, if the caller knows them.
     pub declared_rate: Option<f64>,
     /// The store that keeps the sequence.
     pub store: String,
-    /// What people should know about it: at most 1024 characters.
+    /// A text for people: at most 1024 characters.
     pub description: String,
-    /// How the bits of a time-ordered kind are divided: there for that kind, and for no other.
+    /// The layout: how the bits of a time-ordered id are divided. Only the time-ordered kind has a
+    /// layout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<Layout>,
-    /// The formats that numbers were issued under before: none of their ids is printed again.
-    /// Only the store is told of them.
+    /// The formats that numbers were issued under before. No id of theirs is printed again.
+    ///
+    /// Only the store gets this field.
     #[serde(skip_serializing)]
     pub former_formats: Vec<FormerFormat>,
-    /// Whether numbers may have been issued under formats that are not among the former ones,
-    /// because the store forgot them. Only the store is told.
+    /// `true` if numbers may have been issued under formats that are not among the former formats,
+    /// because the store forgot them.
+    ///
+    /// Only the store gets this field.
     #[serde(skip_serializing)]
     pub formats_unknown: bool,
 }
 
-/// A format that numbers were issued under.
+/// A format that numbers of the sequence were issued under.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FormerFormat {
-    /// Its pattern.
+    /// The pattern of the format.
     pub format: String,
-    /// What happened to a number too long for it.
+    /// The rule for a number that was too long for the format.
     pub overflow: Overflow,
 }
 
-/// How much of a sequence is reserved at once.
+/// The policy that decides how much of a sequence is reserved at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BlockPolicy {
-    /// The least numbers of a block: 1 to `max`.
+    /// The smallest block, in numbers: 1 to `max`.
     pub min: u64,
-    /// The most numbers of a block: `min` to 2^32.
+    /// The largest block, in numbers: `min` to 2^32.
     pub max: u64,
-    /// The next block is fetched when less than this is left: a second to 366 days. Of a
-    /// time-ordered kind, how far ahead time is reserved: 2 seconds to 366 days.
+    /// The next block is fetched when the rest lasts for less than this: a second to 366 days.
+    ///
+    /// For a time-ordered kind, how far ahead time is reserved: 2 seconds to 366 days.
     pub hold: Span,
-    /// For how long a block should last: a second to 366 days.
+    /// The time for which a block should last: a second to 366 days.
     pub refill: Span,
 }
 
-/// How a sequence's numbers come about.
+/// The kind of a sequence, which says how its numbers are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Counted, out of reserved blocks.
+    /// Numbers are counted, and come from reserved blocks.
     #[default]
     Block,
-    /// Composed of time, worker id and a counter.
+    /// Ids are composed of a time, a worker id and a counter.
     Snowflake,
 }
 
-/// What is promised about the order of numbers.
+/// The promise about the order of numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Ascending on one replica, a trend across replicas.
+    /// Numbers ascend on one replica. Across replicas they only tend to ascend.
     #[default]
     Relaxed,
-    /// Ascending across replicas in real time.
+    /// Numbers ascend across replicas in real time.
     Strict,
 }
 
@@ -181,18 +189,23 @@ impl Default for BlockPolicy {
 }
 
 impl Definition {
-    /// Reads what [`to_stored`](Self::to_stored) wrote, of this version or another one: a field
-    /// that is absent has its default, one that is unknown is passed over.
+    /// Reads a definition that [`to_stored`](Self::to_stored) wrote, in this version or another
+    /// one.
+    ///
+    /// A field that is absent gets its default. An unknown field is ignored.
     ///
     /// # Errors
-    /// [`StoredDefinitionError`] where it cannot be read, or asks for what this version cannot do.
+    /// [`StoredDefinitionError`] if the text cannot be read, or if this version cannot serve the
+    /// definition.
     pub fn from_stored(json: &str) -> Result<Self, StoredDefinitionError> {
         let definition: Self = serde_json::from_str(json)?;
         definition.check()?;
         Ok(definition)
     }
 
-    /// The definition as the store keeps it: JSON, every field written out.
+    /// Writes the definition as the store keeps it: JSON, with the fields that have their defaults.
+    ///
+    /// `layout`, `former_formats` and `formats_unknown` are left out if the sequence has none.
     #[must_use]
     pub fn to_stored(&self) -> String {
         #[derive(Serialize)]
@@ -209,19 +222,21 @@ impl Definition {
             former_formats: &self.former_formats,
             formats_unknown: self.formats_unknown,
         };
-        // Only maps with keys that are no strings cannot be written; there are none.
+        // Only a map with keys other than strings cannot be written, and there is none here.
         serde_json::to_string(&stored).unwrap_or_default()
     }
 
-    /// No number is above this one: `max`, or the highest of the layout, or the highest that the
-    /// format has room for. A number that cannot be printed does not exist.
+    /// Returns the highest number that the sequence may issue.
+    ///
+    /// It is `max`, or the highest id of the layout, or the highest number that the format can
+    /// print, whichever is lowest. A number that cannot be printed does not exist.
     #[must_use]
     pub fn limit(&self) -> i64 {
         let highest = self.layout.as_ref().map_or(self.max, Layout::highest);
         highest.min(Format::highest_of(&self.format, self.overflow))
     }
 
-    /// Whether it counts in the same periods: the same kind, cut in the same way.
+    /// Returns whether two definitions have the same periods: the same kind, with the same bounds.
     #[must_use]
     pub fn counts_like(&self, other: &Self) -> bool {
         self.period == other.period
@@ -230,14 +245,14 @@ impl Definition {
             && self.year_starts == other.year_starts
     }
 
-    /// How many numbers are left from `next_value` up to the [`limit`](Self::limit), that one
-    /// included.
+    /// Counts the numbers that are left from `next_value` up to the [`limit`](Self::limit), which
+    /// is included.
     #[must_use]
     pub fn left(&self, next_value: i64) -> u64 {
         self.left_up_to(self.limit(), next_value)
     }
 
-    /// How many numbers there are from `next_value` up to `limit`.
+    /// Counts the numbers from `next_value` up to `limit`, which is included.
     pub(crate) fn left_up_to(&self, limit: i64, next_value: i64) -> u64 {
         if next_value > limit {
             return 0;
@@ -246,16 +261,20 @@ impl Definition {
         steps.saturating_add(1)
     }
 
-    /// The lowest number of the sequence that is not below `floor`; [`Definition::end`] where there
-    /// is none, and `None` where `floor` lies above that.
+    /// Returns the lowest number of the sequence that is not below `floor`.
+    ///
+    /// If there is none, it returns [`Definition::end`]. If `floor` lies above the end, it returns
+    /// `None`.
     #[must_use]
     pub fn first_from(&self, floor: i64) -> Option<i64> {
         let number = self.on_grid(floor)?;
         (number == self.start || number <= self.end()).then_some(number)
     }
 
-    /// The lowest number that whole steps reach from `start` and that is not below `floor`, whether
-    /// or not the sequence goes so far; `None` where there is none below 2^63.
+    /// Returns the lowest number that is not below `floor` and that whole steps reach from `start`.
+    ///
+    /// The number may lie above the end of the sequence. `None` if there is no such number below
+    /// 2^63.
     #[must_use]
     pub fn on_grid(&self, floor: i64) -> Option<i64> {
         if floor <= self.start {
@@ -266,13 +285,14 @@ impl Definition {
         steps.checked_mul(self.step)?.checked_add(self.start)
     }
 
-    /// Whether it has no number at all, as one database of many may have none of a short sequence.
+    /// Returns whether the sequence has no number at all. If several databases share a short
+    /// sequence, some of them have no number.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.exhausted(self.start)
     }
 
-    /// Whether no number is left from `next_value` on.
+    /// Returns whether no number is left from `next_value` on.
     #[must_use]
     pub fn exhausted(&self, next_value: i64) -> bool {
         next_value > self.limit()

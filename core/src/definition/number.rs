@@ -1,16 +1,22 @@
-//! Numbers in JSON: which of them are whole, and those that identify, which are written as strings
-//! and read from strings and whole numbers.
+//! Reads and writes numbers in JSON.
+//!
+//! It says which JSON numbers are whole. Numbers that identify are written as strings, and read
+//! from strings and whole numbers.
 
 use serde::{Deserialize, Deserializer, Serializer, de};
 use serde_json::{Number, Value};
 
-/// 2^53 - 1. From 2^53 on a number in floating point may have lost a fraction, or a one.
+/// Bounds the whole numbers that floating point keeps exactly: 2^53 − 1. From 2^53 on, a number in
+/// floating point may have lost a fraction, or a one.
 const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
 
-/// The whole number that a JSON number is; `None` if it has a fraction or does not fit.
+/// Returns the whole number that a JSON number is.
 ///
-/// To JSON Schema `5001.0` and `3e4` are integers, and the libraries of some languages write all
-/// numbers like that.
+/// `None` if the number has a fraction, or does not fit an `i64`. In floating point, numbers beyond
+/// ±(2^53 − 1) do not fit either.
+///
+/// For JSON Schema, `5001.0` and `3e4` are integers, and the libraries of some languages write all
+/// numbers in this way.
 #[must_use]
 pub fn whole_number(number: &Number) -> Option<i64> {
     if !number.is_f64() {
@@ -25,12 +31,12 @@ pub fn whole_number(number: &Number) -> Option<i64> {
     is_whole.then_some(float as i64)
 }
 
-/// The same of any JSON value, of numbers that count.
+/// Reads a number that counts: 0 or more, and always a JSON number. `None` for any other value.
 pub(crate) fn counted(value: &Value) -> Option<u64> {
     u64::try_from(whole_number(value.as_number()?)?).ok()
 }
 
-/// Writes a number as a string, since JavaScript loses digits above 2^53.
+/// Writes a number as a string, because JavaScript loses digits above 2^53.
 pub(crate) fn serialize<S: Serializer>(number: &i64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(number)
 }
@@ -41,8 +47,9 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     from_value(&value).ok_or_else(|| de::Error::custom("expected a whole number, as a string"))
 }
 
-/// A whole number from a JSON number or a string of digits, as far as it fits. In a string, no sign
-/// but a leading `-`, no blanks, no fraction, no exponent.
+/// Reads a whole number from a JSON number or a string of digits; `None` if it does not fit.
+///
+/// A string may start with `-`. It has no other sign, no blanks, no fraction and no exponent.
 pub(crate) fn from_value(value: &Value) -> Option<i64> {
     if let Value::String(text) = value {
         let digits = text.strip_prefix('-').unwrap_or(text);

@@ -1,11 +1,12 @@
-//! JSON in which every field is given once: a definition that says a thing twice is a mistake.
+//! Reads JSON in which every field is given once. A definition that gives a field twice is a
+//! mistake.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// A value whose objects name each field once.
+/// A JSON value in which no object has a field twice.
 pub(crate) struct Once(pub(crate) Value);
 
 impl<'de> Deserialize<'de> for Once {

@@ -1,11 +1,15 @@
-//! Going on some steps further, as after a restore of an older state.
+//! Computes the end of a sequence, and the next number after steps are skipped.
+//!
+//! A sequence skips steps after a restore of an older state, for example.
 
 use super::Definition;
 
 impl Definition {
-    /// The first number behind the last that may be issued: of the numbers that whole steps reach
-    /// from `start`, the lowest above the [`limit`](Self::limit); 2^63 − 1 where that is below it,
-    /// as it may be of a time-ordered sequence, which no counter leads to its end.
+    /// Returns the first number after the last one that may be issued.
+    ///
+    /// It is the lowest number above the [`limit`](Self::limit) that whole steps reach from
+    /// `start`. It is 2^63 − 1 if that number is higher. This happens only for a time-ordered
+    /// sequence, and no counter leads such a sequence to its end.
     #[must_use]
     pub fn end(&self) -> i64 {
         let step = self.step.max(1);
@@ -13,20 +17,23 @@ impl Definition {
             return self.start;
         }
         let n_steps = self.limit().saturating_sub(self.start) / step;
-        // `max`, which it is at most, is at most 2^63 − 1 − `step`, so this one still fits.
+        // The limit of a counted sequence is at most `max`. `max` is at most 2^63 − 1 − `step`, so
+        // this number still fits.
         self.start
             .saturating_add(n_steps.saturating_mul(step))
             .saturating_add(step)
     }
 
-    /// How far `n_steps` steps reach, before any end is looked at.
+    /// Returns the length of `n_steps` steps, at most 2^63 − 1. The ends of the sequence do not
+    /// matter.
     #[must_use]
     pub fn rise(&self, n_steps: u64) -> i64 {
         let n_steps = i64::try_from(n_steps).unwrap_or(i64::MAX);
         self.step.saturating_mul(n_steps)
     }
 
-    /// The highest number that whole steps reach from `start` and that leaves room for one more.
+    /// Returns the highest number that whole steps reach from `start` and after which one more step
+    /// fits.
     #[must_use]
     pub fn highest(&self) -> i64 {
         let step = self.step.max(1);
@@ -34,11 +41,11 @@ impl Definition {
         self.start.saturating_add(n_steps.saturating_mul(step))
     }
 
-    /// `next_value` after `n_steps` more steps, at most [`highest`](Self::highest), never lower
-    /// than it was.
+    /// Returns `next_value` after `n_steps` more steps: at most [`highest`](Self::highest), and
+    /// never lower than `next_value`.
     ///
-    /// It may lie above the end, because that may have been higher, and be again: then the sequence
-    /// goes on from there.
+    /// The result may lie above the end of the sequence. The end may have been higher, and may be
+    /// raised again. Then the sequence goes on from the result.
     #[must_use]
     pub fn skipped(&self, next_value: i64, n_steps: u64) -> i64 {
         let skipped = next_value.saturating_add(self.rise(n_steps));

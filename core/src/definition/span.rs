@@ -1,4 +1,4 @@
-//! Spans of time as definitions write them: "15m", "400d".
+//! Defines spans of time as definitions write them: "15m", "400d".
 
 use std::fmt;
 use std::time::Duration;
@@ -10,31 +10,31 @@ use crate::duration;
 
 /// A [duration] in whole seconds.
 ///
-/// It prints in the largest unit that is exact: 3600 s is `1h`.
+/// A span is printed in the largest unit that is exact: 3600 s is `1h`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Span {
     seconds: u64,
 }
 
-/// A text is not a duration in whole seconds.
+/// Says that a text is not a duration in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a duration of whole seconds is {}", duration::GRAMMAR)]
 pub struct InvalidSpan;
 
 impl Span {
-    /// A span of so many seconds.
+    /// Creates a span from seconds.
     #[must_use]
     pub const fn from_seconds(seconds: u64) -> Self {
         Self { seconds }
     }
 
-    /// A span of so many minutes.
+    /// Creates a span from minutes.
     #[must_use]
     pub const fn from_minutes(minutes: u32) -> Self {
         Self::from_seconds(minutes as u64 * 60)
     }
 
-    /// A span of so many days of 24 hours.
+    /// Creates a span from days of 24 hours.
     #[must_use]
     pub const fn from_days(days: u32) -> Self {
         Self::from_seconds(days as u64 * 86_400)
@@ -43,7 +43,7 @@ impl Span {
     /// Reads a span such as `90s`, `15m`, `2d`.
     ///
     /// # Errors
-    /// [`InvalidSpan`] for what is no duration, and for parts of a second.
+    /// [`InvalidSpan`] if the text is not a duration, or has parts of a second.
     pub fn parse(text: &str) -> Result<Self, InvalidSpan> {
         let duration = duration::parse(text).map_err(|_| InvalidSpan)?;
         if duration.subsec_millis() > 0 {
@@ -52,19 +52,19 @@ impl Span {
         Ok(Self::from_seconds(duration.as_secs()))
     }
 
-    /// Its length in seconds.
+    /// Returns the length in seconds.
     #[must_use]
     pub const fn seconds(&self) -> u64 {
         self.seconds
     }
 
-    /// Its length in milliseconds, at most `i64::MAX`.
+    /// Returns the length in milliseconds, at most `i64::MAX`.
     #[must_use]
     pub fn as_millis(&self) -> i64 {
         i64::try_from(self.seconds.saturating_mul(1000)).unwrap_or(i64::MAX)
     }
 
-    /// Its length in seconds, as a floating-point number.
+    /// Returns the length in seconds, as a floating-point number.
     #[must_use]
     pub fn as_secs_f64(&self) -> f64 {
         self.seconds as f64

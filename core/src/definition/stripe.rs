@@ -1,16 +1,17 @@
-//! Stripes: sequences that several databases share, each with numbers of its own.
+//! Computes stripes: the numbers of one database, if several databases share their sequences.
 //!
-//! Database `k` of `n` counts *m* = 0, 1, 2 …; its number is `start + step · (m · n + k)`. So no two
-//! of them ever have a number in common, whatever either forgets, and none needs to ask another.
+//! Database `k` of `n` counts *m* = 0, 1, 2 …, and its number is `start + step · (m · n + k)`. So
+//! no two databases have a number in common, even if a database forgets what it gave. No database
+//! needs to ask another one.
 
 use std::borrow::Cow;
 
 use super::{Definition, Kind};
 
-/// The most databases that share sequences.
+/// Bounds the databases that share sequences.
 pub const MAX_STRIPES: u16 = 64;
 
-/// Which of the databases that share sequences one is.
+/// The place of one database among the databases that share sequences.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Stripe {
     k: u16,
@@ -18,32 +19,35 @@ pub struct Stripe {
 }
 
 impl Stripe {
-    /// A database that shares its sequences with none.
+    /// Describes a database that shares its sequences with no other database.
     pub const WHOLE: Self = Self { k: 0, n: 1 };
 
-    /// Database `k` of `n`; `None` unless `k < n` and `n` is 1 to [`MAX_STRIPES`].
+    /// Creates the stripe of database `k` of `n`; `None` unless `k < n` and `n` is 1 to
+    /// [`MAX_STRIPES`].
     #[must_use]
     pub fn new(k: u16, n: u16) -> Option<Self> {
         (k < n && n <= MAX_STRIPES).then_some(Self { k, n })
     }
 
-    /// Its place among the databases, from 0 on.
+    /// Returns the place of this database, counted from 0.
     #[must_use]
     pub fn k(self) -> u16 {
         self.k
     }
 
-    /// How many databases there are.
+    /// Returns how many databases there are.
     #[must_use]
     pub fn n(self) -> u16 {
         self.n
     }
 
-    /// A definition as this database counts it: `start + step · k`, in steps of `step · n`. One of
-    /// a time-ordered kind is counted by none, and stays as it is.
+    /// Returns a definition as this database counts it: from `start + step · k`, in steps of `step
+    /// · n`.
     ///
-    /// It may begin above its own `max`: of a sequence with fewer numbers than databases some of
-    /// these have none.
+    /// A definition of the time-ordered kind stays as it is, because no database counts its ids.
+    ///
+    /// The result may begin above its own `max`. If a sequence has fewer numbers than there are
+    /// databases, some databases have no number.
     #[must_use]
     pub fn view(self, definition: &Definition) -> Cow<'_, Definition> {
         if self == Self::WHOLE || definition.kind == Kind::Snowflake {
@@ -59,14 +63,15 @@ impl Stripe {
         })
     }
 
-    /// The highest `max` of which every database can count past the last number.
+    /// Returns the highest `max` after which every database can still count one step.
     #[must_use]
     pub fn highest_max(self, step: i64) -> i64 {
         i64::MAX.saturating_sub(step.saturating_mul(i64::from(self.n)))
     }
 
-    /// Which database has `number`; `None` where the sequence does not have it. Of a time-ordered
-    /// kind it is the one that leases its worker id.
+    /// Returns which database has `number`; `None` if the sequence does not have the number.
+    ///
+    /// An id of a time-ordered kind belongs to the database that leases its worker id.
     #[must_use]
     pub fn index_of(self, definition: &Definition, number: i64) -> Option<u16> {
         if let Some(layout) = &definition.layout {
@@ -81,8 +86,10 @@ impl Stripe {
         u16::try_from(index).ok()
     }
 
-    /// The lowest number of the sequence above all that were reserved of this database whose
-    /// high-water mark is `next_value`: what all databases together are compared by.
+    /// Returns the lowest number of the sequence above all numbers that this database has reserved.
+    ///
+    /// `next_value` is the database's high-water mark. The databases of a store are compared by
+    /// this number.
     #[must_use]
     pub fn reached(self, definition: &Definition, next_value: i64) -> i64 {
         if definition.kind == Kind::Snowflake {

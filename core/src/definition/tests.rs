@@ -1,4 +1,4 @@
-//! What can be set, what can be changed, and what is said about the rest.
+//! Tests what a caller can set, what a caller can change, and what the messages say.
 
 #![allow(
     clippy::unwrap_used,
@@ -309,7 +309,7 @@ fn what_was_created_stays_and_is_named() {
     let yearly = create(json!({"period": "year"})).unwrap();
     let error = change(json!({"year_starts": "04-01"})).apply(&yearly, 1, false);
     assert_eq!(error.unwrap_err().field(), "year_starts");
-    // A value that no sequence may have is wrong, changed or not.
+    // A value that no sequence may have is wrong, whether or not it is a change.
     let error = change(json!({"step": 0}))
         .apply(&existing, 5, false)
         .unwrap_err();

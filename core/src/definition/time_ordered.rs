@@ -1,5 +1,5 @@
-//! Time-ordered kinds: which layouts a definition may have, and which fields it then has no use
-//! for.
+//! Checks time-ordered kinds: which layouts a definition may have, and which fields are then not
+//! for it.
 
 use std::borrow::Cow;
 
@@ -15,31 +15,34 @@ use crate::snowflake::{Layout, epoch_from_text, epoch_to_text};
 
 const LAYOUT_FIELDS: &str = "high, epoch, unit, time, worker, sequence";
 
-/// What stands for the layout whose ids JavaScript reads exactly.
+/// Names the layout that has only ids which JavaScript reads exactly.
 const PRESET: &str = "53-bit";
 
-/// An id is positive in 64 bits.
+/// Bounds the bits of an id: a positive number of 64 bits has 63.
 const MAX_BITS: u32 = 63;
 const MAX_TIME_BITS: u32 = MAX_BITS - 2;
 const MAX_WORKER_BITS: u32 = 22;
 const MAX_SEQUENCE_BITS: u32 = 22;
 
-/// Time and sequence together: so many that what a layout keeps free at its end is next to nothing.
+/// Bounds the time and sequence bits together. With 32 bits, the 2^16 positions that a layout keeps
+/// free at its end are 1/65,536 of all positions.
 const MIN_COUNTED_BITS: u32 = 32;
 
-/// The shortest `hold`: a lease is renewed three times in it.
+/// Bounds `hold` from below. A lease is renewed three times in this time.
 const MIN_HOLD: Span = Span::from_seconds(2);
 
-/// A layout that ends earlier is not for a new sequence.
+/// Bounds how long the layout of a new sequence must last.
 const MIN_YEARS: f64 = 10.0;
 const DAYS_A_YEAR: f64 = 365.25;
 
 impl Definition {
-    /// Whether its layout may be begun with at `now_ms`, Unix milliseconds: its time has begun, and
-    /// lasts for ten years or more. Of one that exists already nothing is asked.
+    /// Checks that a new sequence may use this layout at `now_ms`, in Unix milliseconds.
+    ///
+    /// The time of the layout must have begun, and must last for ten years or more. The layout of a
+    /// sequence that exists already is not checked.
     ///
     /// # Errors
-    /// [`DefinitionError::Invalid`] names the part of the layout.
+    /// [`DefinitionError::Invalid`] names the part of the layout that is wrong.
     pub fn check_time(&self, now_ms: i64) -> Result<(), DefinitionError> {
         let Some(layout) = &self.layout else {
             return Ok(());
@@ -62,8 +65,11 @@ impl Definition {
         Ok(())
     }
 
-    /// What a definition of `kind` leans on where this one is its template: of one of another kind
-    /// only what both have, as far as that kind allows it.
+    /// Returns the template that a definition of `kind` starts from, if this definition is its
+    /// template.
+    ///
+    /// If the two kinds differ, only the fields that both kinds have are kept. A `hold` that is too
+    /// short for `kind` becomes the shortest one that is allowed.
     pub(crate) fn as_template_of(&self, kind: Kind) -> Cow<'_, Self> {
         if self.kind == kind {
             return Cow::Borrowed(self);
@@ -119,7 +125,7 @@ impl Definition {
         Ok(())
     }
 
-    /// Refuses fields that the kind has no use for.
+    /// Refuses fields that are not for the kind.
     pub(crate) fn check_kind(&self) -> Result<(), DefinitionError> {
         match (self.kind, &self.layout) {
             (Kind::Block, None) => Ok(()),
@@ -167,7 +173,7 @@ impl Definition {
         }
     }
 
-    /// `block.hold` says how far ahead time is reserved.
+    /// Refuses a `block.hold` that is too short: it says how far ahead time is reserved.
     fn check_lease(&self) -> Result<(), DefinitionError> {
         let hold = self.block.hold;
         if hold >= MIN_HOLD {
@@ -177,7 +183,8 @@ impl Definition {
         invalid("block.hold", reason)
     }
 
-    /// Refuses a format that has no room for the ids of later years: it would end before the time.
+    /// Refuses a format that cannot print the ids of later years. Such a format would end before
+    /// the time bits do.
     fn check_room(&self, layout: &Layout) -> Result<(), DefinitionError> {
         let room = Format::highest_of(&self.format, self.overflow);
         let highest = layout.highest();
@@ -193,10 +200,10 @@ impl Definition {
 }
 
 impl DefinitionChange {
-    /// The definition of a sequence that is created at `now_ms`, Unix milliseconds.
+    /// Creates the definition of a new sequence at `now_ms`, in Unix milliseconds.
     ///
     /// # Errors
-    /// As [`create`](Self::create) and [`Definition::check_time`].
+    /// The errors of [`create`](Self::create) and [`Definition::check_time`].
     pub fn create_at(
         &self,
         template: &Definition,
@@ -208,12 +215,12 @@ impl DefinitionChange {
     }
 }
 
-/// Whether less time is left of a layout than a new sequence has to have.
+/// Returns whether a layout lasts for a shorter time than a new sequence must last.
 pub(crate) fn is_short_lived(layout: &Layout, now_ms: i64) -> bool {
     layout.days_left(now_ms) / DAYS_A_YEAR < MIN_YEARS
 }
 
-/// Reads a layout; what it leaves out is as in the default one.
+/// Reads a layout. Fields that are left out are as in the default layout.
 pub(crate) fn layout(field: &str, value: &Value) -> Result<Option<Layout>, ChangeError> {
     let fields = match value {
         Value::Null => return Ok(None),

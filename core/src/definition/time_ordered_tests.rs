@@ -1,4 +1,4 @@
-//! Definitions of time-ordered sequences: what is read, completed, refused and kept.
+//! Tests definitions of time-ordered sequences: how they are read, completed, refused and kept.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may fail loudly")]
 
@@ -278,7 +278,7 @@ fn a_layout_begins_in_the_past_and_lasts_for_ten_years() {
     let default = Definition::default();
     assert_eq!(body.create_at(&default, last), Ok(definition));
     assert_eq!(body.create_at(&default, last + 1), Err(short));
-    // What is stored goes on to be read and changed.
+    // A sequence without a layout passes at any time.
     assert_eq!(Definition::default().check_time(i64::MAX), Ok(()));
 }
 
@@ -314,7 +314,7 @@ fn a_template_of_another_kind_gives_what_both_kinds_have() {
         (back.layout, back.start, back.store.as_str()),
         (None, 7, "other")
     );
-    // One of the same kind gives all that it has.
+    // A template of the same kind gives all its fields.
     let template = snowflake(json!("53-bit")).unwrap();
     let made = change(json!({"description": "a"}))
         .create(&template)

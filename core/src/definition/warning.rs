@@ -1,4 +1,4 @@
-//! What a definition is allowed to be and may surprise all the same, as sentences for people.
+//! Warns of definitions that are allowed but may surprise, in sentences for people.
 
 use super::time_ordered::is_short_lived;
 use super::{Definition, Order};
@@ -8,16 +8,18 @@ use crate::runway::{EXACT, Limit, Runway};
 use crate::sizing;
 use crate::snowflake::{Layout, epoch_to_text};
 
-/// A sequence that lasts for less than this is worth a word, in days.
+/// Bounds the runway, in days. A sequence that lasts for a shorter time gets a warning.
 const SHORT_RUNWAY_DAYS: f64 = 365.0;
 const SECONDS_A_DAY: f64 = 86_400.0;
-/// Of a sequence whose rate is not known, in numbers a second.
+/// Sets the rate that is assumed for a sequence with an unknown rate, in numbers a second.
 const ASSUMED_RATE: f64 = 1.0;
 
 impl Definition {
-    /// What may surprise about a sequence so defined whose high-water mark is `next_value` and
-    /// which issues `rate` numbers a second, 0 where that is not known. A higher declared rate
-    /// counts instead. `now_ms` is now in Unix milliseconds, for those that time ends.
+    /// Lists what may surprise about this definition, each as a sentence.
+    ///
+    /// `next_value` is the high-water mark. `rate` is in numbers a second, and 0 if it is not
+    /// known. A higher declared rate counts instead. `now_ms` is the present time in Unix
+    /// milliseconds. It matters for time-ordered sequences only.
     #[must_use]
     pub fn warnings(&self, next_value: i64, rate: f64, now_ms: i64) -> Vec<String> {
         let rate = rate.max(self.declared_rate.unwrap_or(0.0));
@@ -62,7 +64,9 @@ impl Definition {
         })
     }
 
-    /// While the next block is fetched there is one in memory, so a reserve is kept of one block.
+    /// Warns if one block may be too small for `hold`.
+    ///
+    /// When the next block is fetched, one block is in memory. So the reserve is one block.
     fn cannot_hold(&self, left: u64, rate: f64) -> Option<String> {
         let hold = self.block.hold;
         let (most, limit) = match sizing::most_at_once(left) {
@@ -71,7 +75,7 @@ impl Definition {
         };
         let keeps_blocks = self.order == Order::Relaxed;
         if rate <= 0.0 {
-            // `block.max` was chosen; what is left of a short sequence takes people by surprise.
+            // `block.max` was chosen, so it is no surprise. The 1/4096 of a short sequence is one.
             let is_short = (most as f64) < ASSUMED_RATE * hold.as_secs_f64();
             let is_cut = most < self.block.max;
             return (keeps_blocks && left > 0 && is_short && is_cut).then(|| {
@@ -125,8 +129,10 @@ impl Definition {
         ))
     }
 
-    /// Who thinks of the day that begins at the cut-over finds tomorrow's date in most ids, and the
-    /// field cannot be changed any more.
+    /// Warns of a cut-over in the morning.
+    ///
+    /// A reader may think of the day that begins at the cut-over. Most ids then show the date of
+    /// tomorrow, and the field cannot be changed any more.
     fn is_cut_early(&self) -> Option<String> {
         let counts_days = !matches!(self.period, PeriodKind::None | PeriodKind::Keyed);
         let is_early = Cutover::parse(&self.cutover).is_ok_and(Cutover::is_early);
@@ -150,7 +156,7 @@ fn loses_digits(layout: &Layout) -> Option<String> {
     })
 }
 
-/// One replica issues the ids of one worker.
+/// Warns if one replica is too slow for the rate. One replica issues the ids of one worker id.
 fn is_too_slow(layout: &Layout, rate: f64) -> Option<String> {
     const MS_A_SECOND: f64 = 1000.0;
     let most = layout.ids_a_tick() as f64 * (MS_A_SECOND / layout.unit.ms() as f64);
@@ -163,7 +169,8 @@ fn is_too_slow(layout: &Layout, rate: f64) -> Option<String> {
     })
 }
 
-/// Such a one is not created any more, but goes on to be served.
+/// Warns of a layout that ends soon. No new sequence may use such a layout, but an existing
+/// sequence is served.
 fn ends_soon(layout: &Layout, now_ms: i64) -> Option<String> {
     is_short_lived(layout, now_ms).then(|| {
         format!(
@@ -174,7 +181,7 @@ fn ends_soon(layout: &Layout, now_ms: i64) -> Option<String> {
     })
 }
 
-/// Short, and not 0 where it is more.
+/// Formats a number with few digits. A number above 0 is never shown as 0.
 fn shown(number: f64) -> String {
     if number >= 10.0 {
         format!("{number:.0}")
@@ -201,7 +208,7 @@ mod tests {
         }
     }
 
-    /// The one warning of a definition, or nothing.
+    /// Returns the only warning of a definition, or an empty text.
     fn only(definition: &Definition, next_value: i64, rate: f64) -> String {
         let warnings = definition.warnings(next_value, rate, NOW_MS);
         assert!(warnings.len() <= 1, "{warnings:?}");
@@ -260,10 +267,10 @@ mod tests {
         );
         let told = four_digits.warnings(1, 0.01, NOW_MS).concat();
         assert!(told.contains("at most 2, 1/4096"), "{told}");
-        // From here on a block of one number a second lasts for `hold`.
+        // From this `max` on, a block lasts for `hold` at one number a second.
         assert_eq!(only(&up_to(4096 * 900), 1, NO_RATE), "");
         assert_ne!(only(&up_to(4096 * 900 - 1), 1, NO_RATE), "");
-        // With a rate that is known to be low, less is enough.
+        // If the rate is known to be low, a smaller block is enough.
         assert_eq!(only(&up_to(4096 * 90), 1, 0.0011), "");
         let strict = Definition {
             order: Order::Strict,
@@ -284,7 +291,7 @@ mod tests {
         assert!(told.starts_with("9 of 100 "), "{told}");
         let told = only(&up_to(100), 101, 5.0);
         assert!(told.starts_with("0 of 100 "), "{told}");
-        // A day at 100 numbers a second, with blocks that hold a minute.
+        // The numbers last for a day at 100 numbers a second, and blocks last for a minute.
         let day = up_to(8_640_000);
         let told = only(&day, 1, 100.0);
         assert!(

@@ -1,27 +1,27 @@
-//! Bases in which numbers are printed, with their digits.
+//! Prints numbers in a base, and reads them back.
 
 use super::charset::CharSet;
 
-/// Digits of 2^63 − 1 in base 10, the longest of all bases.
+/// Bounds the digits of a number: base 10 needs the most digits for 2^63 − 1.
 pub(crate) const MAX_DIGITS: usize = 19;
 
-/// In which digits a number is printed.
+/// The digits in which a number is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Base {
     /// `0`–`9`.
     Decimal,
     /// `0`–`9`, `A`–`Z`.
     Base36,
-    /// `0`–`9`, `A`–`Z`, `a`–`z`, in the order of ASCII, so that ids of one length sort as their
-    /// numbers do.
+    /// `0`–`9`, `A`–`Z`, `a`–`z`, in the order of ASCII. So ids of one length sort as their numbers
+    /// do.
     Base62,
     /// Crockford's base 32: `0`–`9` and the capital letters without I, L, O and U
-    /// (<https://www.crockford.com/base32.html>). His check symbol is not printed.
+    /// (<https://www.crockford.com/base32.html>). Its check symbol is not printed.
     Crockford,
 }
 
 impl Base {
-    /// The base that a pattern names.
+    /// Returns the base that a pattern names.
     pub(crate) fn named(name: &str) -> Option<Self> {
         match name {
             "b36" => Some(Self::Base36),
@@ -31,7 +31,7 @@ impl Base {
         }
     }
 
-    /// How a pattern names it; base 10 has no name.
+    /// Returns the name of the base in a pattern; `None` for base 10, which has no name.
     pub(crate) fn name(self) -> Option<&'static str> {
         match self {
             Self::Decimal => None,
@@ -59,12 +59,12 @@ impl Base {
         }
     }
 
-    /// The characters that its digits are.
+    /// Returns the characters that are digits of this base.
     pub(crate) fn charset(self) -> CharSet {
         CharSet::of(self.digits())
     }
 
-    /// Digits that 2^63 − 1 needs.
+    /// Returns how many digits 2^63 − 1 has in this base.
     pub(crate) fn most_digits(self) -> usize {
         match self {
             Self::Decimal => MAX_DIGITS,
@@ -73,7 +73,7 @@ impl Base {
         }
     }
 
-    /// The highest number of so many digits, as far as numbers go.
+    /// Returns the highest number of `n_digits` digits, at most 2^63 − 1.
     pub(crate) fn highest(self, n_digits: usize) -> i64 {
         let n_digits = u32::try_from(n_digits).unwrap_or(u32::MAX);
         let radix = i64::try_from(self.radix()).unwrap_or(i64::MAX);
@@ -86,7 +86,7 @@ impl Base {
     pub(crate) fn print(self, value: i64, width: usize, out: &mut String) {
         let (digits, radix) = (self.digits(), self.radix());
         let mut left = value.unsigned_abs();
-        // Digits from the last one on; 2^64 − 1 would have one more than `MAX_DIGITS`.
+        // The digits, the last one first. 2^64 − 1 would have one digit more than `MAX_DIGITS`.
         let mut printed = [b'0'; MAX_DIGITS + 1];
         let mut n_printed = 0;
         for place in printed.iter_mut().rev() {
@@ -103,8 +103,9 @@ impl Base {
         out.push_str(str::from_utf8(text).unwrap_or_default());
     }
 
-    /// The number that digits stand for, zeros before it passed over; `None` above 2^63 − 1 and
-    /// for what is no digit.
+    /// Reads the number that digits stand for. Zeros before the number are ignored.
+    ///
+    /// `None` if the number is above 2^63 − 1, or if a character is no digit.
     pub(crate) fn read(self, text: &str) -> Option<i64> {
         let radix = i64::try_from(self.radix()).ok()?;
         text.bytes().try_fold(0_i64, |number, byte| {

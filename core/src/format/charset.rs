@@ -1,34 +1,34 @@
-//! Sets of ASCII characters.
+//! Computes with sets of ASCII characters.
 
-/// A set of ASCII characters, one bit each.
+/// A set of ASCII characters, with one bit for each character.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CharSet(u128);
 
 impl CharSet {
-    /// The decimal digits.
+    /// Holds the decimal digits.
     pub(crate) const DIGITS: Self = Self(0x3ff << b'0');
 
-    /// The characters of a text; what is not ASCII is left out.
+    /// Creates the set of the characters of a text. Characters that are not ASCII are left out.
     pub(crate) fn of(text: &[u8]) -> Self {
         text.iter().copied().map(Self::one).fold(Self(0), Self::or)
     }
 
-    /// The set of one character.
+    /// Creates the set of one character.
     pub(crate) fn one(byte: u8) -> Self {
         Self(1_u128.checked_shl(u32::from(byte)).unwrap_or(0))
     }
 
-    /// What is in either.
+    /// Returns the characters that are in one of the two sets, or in both.
     pub(crate) fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether a character is in it.
+    /// Returns whether the set has a character.
     pub(crate) fn has(self, byte: u8) -> bool {
         self.meets(Self::one(byte))
     }
 
-    /// Whether the two have a character in common.
+    /// Returns whether the two sets have a character in common.
     pub(crate) fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }

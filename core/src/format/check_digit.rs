@@ -1,25 +1,30 @@
-//! Check digits over what is printed before them.
+//! Computes check digits over what is printed before them.
 //!
-//! A letter counts as two digits, A as 10 to Z as 35 whatever its case, and what is neither letter
-//! nor digit is passed over: so ISIN (ISO 6166) and IBAN (ISO 13616) have it.
+//! A letter counts as two digits: A as 10 to Z as 35, in either case. Other characters that are no
+//! digits do not count. ISIN (ISO 6166) and IBAN (ISO 13616) do the same.
 
 use super::charset::CharSet;
 
-/// How check digits come about.
+/// A method to compute check digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Check {
-    /// One digit by Luhn's formula (ISO/IEC 7812-1, annex B), on letters as in ISO 6166: from the
-    /// right every other digit is doubled, its digits are added, and the sum with the check digit
-    /// is a multiple of 10. It finds every single wrong digit, and most swapped neighbours.
+    /// One digit by Luhn's formula (ISO/IEC 7812-1, annex B), with letters as in ISO 6166.
+    ///
+    /// From the right, every other digit is doubled, and the digits of the result are added. The
+    /// sum with the check digit is a multiple of 10. The check finds every single wrong digit, and
+    /// most swaps of two neighbouring digits.
     Luhn,
-    /// Two digits, 02 to 98, by MOD 97-10 of ISO/IEC 7064, as in ISO 13616: the whole number
-    /// with them leaves 1 when it is divided by 97. It finds every single wrong character and
-    /// every two neighbours swapped.
+    /// Two digits, 02 to 98, by MOD 97-10 of ISO/IEC 7064, as in ISO 13616.
+    ///
+    /// The whole number with these digits leaves 1 when it is divided by 97. The check finds every
+    /// single wrong digit, and every letter in the place of another letter. It finds every swap of
+    /// two neighbouring digits or letters. It may not find a digit in the place of a letter, or a
+    /// swap such as `1B` for `B1`.
     Mod97,
 }
 
 impl Check {
-    /// The check that a pattern names.
+    /// Returns the check that a pattern names.
     pub(crate) fn named(name: &str) -> Option<Self> {
         match name {
             "luhn" => Some(Self::Luhn),
@@ -28,7 +33,7 @@ impl Check {
         }
     }
 
-    /// How a pattern names it.
+    /// Returns the name of the check in a pattern.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Luhn => "luhn",
@@ -36,7 +41,7 @@ impl Check {
         }
     }
 
-    /// How many digits it prints.
+    /// Returns how many digits the check prints.
     pub(crate) fn length(self) -> usize {
         match self {
             Self::Luhn => 1,
@@ -44,12 +49,12 @@ impl Check {
         }
     }
 
-    /// The characters it prints.
+    /// Returns the characters that the check prints.
     pub(crate) fn charset(self) -> CharSet {
         CharSet::DIGITS
     }
 
-    /// The check digits of what was printed before, as a number.
+    /// Returns the check digits of a text, as a number. The text is what was printed before.
     pub(crate) fn of(self, text: &[u8]) -> i64 {
         match self {
             Self::Luhn => luhn(text),
@@ -58,7 +63,7 @@ impl Check {
     }
 }
 
-/// What a character counts for: 0 to 35.
+/// Returns the number that a character counts as: 0 to 35.
 fn worth(byte: u8) -> Option<i64> {
     match byte {
         b'0'..=b'9' => Some(i64::from(byte - b'0')),
@@ -104,7 +109,7 @@ mod tests {
     #[test]
     fn published_numbers_have_their_check_digits() {
         for (text, digit) in [
-            // The example of ISO/IEC 7812-1, two ISINs, a test number for cards.
+            // The example of ISO/IEC 7812-1, two ISINs, and a test number for cards.
             ("7992739871", 3),
             ("US037833100", 5),
             ("DE000BAY001", 7),
@@ -114,8 +119,8 @@ mod tests {
             assert_eq!(Check::Luhn.of(text.as_bytes()), digit, "{text}");
         }
         for (text, digits) in [
-            // Accounts of IBANs with their country behind: GB82 WEST 1234 5698 7654 32,
-            // DE89 3704 0044 0532 0130 00; and the example of ISO/IEC 7064.
+            // Account numbers of IBANs, followed by their country: GB82 WEST 1234 5698 7654 32, and
+            // DE89 3704 0044 0532 0130 00. Then the example of ISO/IEC 7064.
             ("WEST12345698765432GB", 82),
             ("370400440532013000DE", 89),
             ("794", 44),

@@ -1,15 +1,15 @@
-//! Calendar periods as they are printed: what stands where, and which of them exist.
+//! Prints calendar periods by the parts of their dates, and says which periods exist.
 
 use crate::period::PeriodKind;
 
-/// A part of the date that a calendar period is named by.
+/// A part of the date that names a calendar period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DatePart {
-    /// `{yyyy}`: the year; of a week, its ISO week-year.
+    /// `{yyyy}`: the year. For a week, the ISO week-year.
     Year,
-    /// `{yy}`: the last two digits of that year.
+    /// `{yy}`: the last two digits of `{yyyy}`.
     ShortYear,
-    /// `{MM}`.
+    /// `{MM}`: the month.
     Month,
     /// `{dd}`: the day of the month.
     Day,
@@ -18,7 +18,7 @@ pub(crate) enum DatePart {
 }
 
 impl DatePart {
-    /// All of them.
+    /// Lists all parts of a date.
     pub(crate) const ALL: [Self; 5] = [
         Self::Year,
         Self::ShortYear,
@@ -27,7 +27,7 @@ impl DatePart {
         Self::DayOfYear,
     ];
 
-    /// How a pattern names it.
+    /// Returns the name of the part in a pattern.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Year => "yyyy",
@@ -38,12 +38,12 @@ impl DatePart {
         }
     }
 
-    /// How many digits it prints: as many as its name has letters.
+    /// Returns how many digits the part prints: as many as its name has letters.
     pub(crate) fn length(self) -> usize {
         self.name().len()
     }
 
-    /// Whether a period of this kind says so much.
+    /// Returns whether a period of this kind has this part.
     pub(crate) fn is_told_by(self, kind: PeriodKind) -> bool {
         match kind {
             PeriodKind::Day => true,
@@ -53,7 +53,7 @@ impl DatePart {
         }
     }
 
-    /// What it prints of a calendar period; nothing of what is none.
+    /// Returns what the part prints for a calendar period. The text is empty for any other period.
     pub(crate) fn of(self, period: &str) -> String {
         let part = match self {
             Self::Year => period.get(..4),
@@ -66,7 +66,7 @@ impl DatePart {
     }
 }
 
-/// How long the periods of a calendar kind are printed; `None` for the other kinds.
+/// Returns how many characters a period of a calendar kind has; `None` for the other kinds.
 pub(crate) fn length(kind: PeriodKind) -> Option<usize> {
     match kind {
         PeriodKind::None | PeriodKind::Keyed => None,
@@ -77,7 +77,7 @@ pub(crate) fn length(kind: PeriodKind) -> Option<usize> {
     }
 }
 
-/// The day of the year of a day: `20261120` is `324`.
+/// Returns the day of the year for a day: `324` for `20261120`.
 fn day_of_year(period: &str) -> Option<String> {
     let (year, month, day) = (period.get(..4)?, period.get(4..6)?, period.get(6..8)?);
     let (year, month, day): (u32, u32, u32) =
@@ -86,7 +86,8 @@ fn day_of_year(period: &str) -> Option<String> {
     Some(format!("{:03}", before + day))
 }
 
-/// The month and the day of a day of the year, as `1120`; `None` where the year has no such day.
+/// Returns the month and the day for a day of the year, such as `1120`; `None` if the year has no
+/// such day.
 pub(crate) fn month_and_day(year: &str, day_of_year: &str) -> Option<String> {
     let year = year.parse().ok()?;
     let mut day: u32 = day_of_year.parse().ok().filter(|day| *day > 0)?;
@@ -100,7 +101,7 @@ pub(crate) fn month_and_day(year: &str, day_of_year: &str) -> Option<String> {
     None
 }
 
-/// Whether a period of a calendar kind exists, in the years 1 to 9999.
+/// Returns whether a period of a calendar kind exists, in the years 1 to 9999.
 pub(crate) fn exists(kind: PeriodKind, period: &str) -> bool {
     let number = |from: usize, to: usize| -> Option<u32> {
         let text = period.get(from..to)?;
@@ -139,8 +140,10 @@ fn days_in(year: u32, month: u32) -> u32 {
     }
 }
 
-/// 52 or 53: a year has 53 ISO weeks when it ends on a Thursday, or the year before on a
-/// Wednesday (ISO 8601; the weekday of 31 December is `(y + y/4 − y/100 + y/400) mod 7`).
+/// Returns how many ISO weeks a year has: 52 or 53.
+///
+/// A year has 53 weeks if it ends on a Thursday, or if the year before ended on a Wednesday (ISO
+/// 8601). The weekday of 31 December is `(y + y/4 − y/100 + y/400) mod 7`.
 fn weeks_in(year: u32) -> u32 {
     let ends_on = |year: u32| (year + year / 4 - year / 100 + year / 400) % 7;
     if ends_on(year) == 4 || ends_on(year - 1) == 3 {

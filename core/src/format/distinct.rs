@@ -1,4 +1,4 @@
-//! Whether two formats can print the same.
+//! Decides whether two formats can print the same id.
 
 use super::Format;
 use super::charset::CharSet;
@@ -7,24 +7,26 @@ use crate::period::PeriodKind;
 
 const KEY_CHARACTERS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._:-";
 
-/// What is known of all ids of a format.
+/// The known facts about all ids of a format.
 struct Outline {
-    /// What may stand at the first places, as far as it is known which part they are of.
+    /// The characters that each of the first places may have, as far as each place belongs to one
+    /// part.
     from_start: Vec<CharSet>,
-    /// The same from the last place on backwards.
+    /// The same from the last place backwards.
     from_end: Vec<CharSet>,
-    /// The characters that each id has, as often as it has them at least.
+    /// The characters that each id has. A character that each id has several times is listed as
+    /// often.
     has_always: Vec<u8>,
-    /// What each part may have, at how many places.
+    /// The characters that each part may have, and the most places that the part may have.
     may_have: Vec<(CharSet, usize)>,
     least: usize,
     most: usize,
 }
 
 impl Format {
-    /// Whether it is certain that no id of this format is one of the other's.
+    /// Returns whether it is certain that no id of this format is an id of the other format.
     ///
-    /// Certain is what places, characters and lengths show: `false` says nothing.
+    /// The answer comes from places, characters and lengths. `false` means that it is not certain.
     #[must_use]
     pub fn cannot_print_any_of(&self, other: &Self) -> bool {
         let (ours, theirs) = (self.outline(), other.outline());
@@ -45,7 +47,7 @@ impl Format {
                 b""
             }
         });
-        // Each character of a text is a part of its own here.
+        // Here, each character of a text is a part of its own.
         let may_have = self.parts.iter().flat_map(|part| match part {
             FormatPart::Text(text) => text.bytes().map(|byte| (CharSet::one(byte), 1)).collect(),
             FormatPart::Period | FormatPart::Value | FormatPart::Date(_) | FormatPart::Check(_) => {
@@ -62,7 +64,8 @@ impl Format {
         }
     }
 
-    /// What may stand at each place, up to the first one that can be of two parts.
+    /// Returns the characters that each place may have, up to the first place that may belong to
+    /// two parts.
     fn places<'a>(
         &'a self,
         parts: impl Iterator<Item = &'a FormatPart>,
@@ -87,7 +90,7 @@ impl Format {
         places
     }
 
-    /// What a part may print.
+    /// Returns the characters that a part may print.
     fn characters(&self, part: &FormatPart) -> CharSet {
         match part {
             FormatPart::Text(text) => CharSet::of(text.as_bytes()),
@@ -110,7 +113,8 @@ impl Outline {
         self.least > other.most
     }
 
-    /// Whether each id has some character more often than any of the other's can.
+    /// Returns whether each id has some character more often than an id of the other format can
+    /// have it.
     fn has_more_than_fits(&self, other: &Self) -> bool {
         self.has_always.iter().any(|byte| {
             let ours = self.has_always.iter().filter(|always| *always == byte);
@@ -120,7 +124,7 @@ impl Outline {
     }
 }
 
-/// Whether at some place the two have nothing in common.
+/// Returns whether the two have no character in common at some place.
 fn differ(ours: &[CharSet], theirs: &[CharSet]) -> bool {
     ours.iter()
         .zip(theirs)

@@ -1,78 +1,80 @@
-//! Why a pattern is refused, and why a text is not an id.
+//! Says why a pattern is refused, and why a text is not an id.
 
 use thiserror::Error;
 
 use super::parse::MAX_PATTERN;
 
-/// Why a pattern is not the format of a definition, to be read after the name of the field.
+/// Says why a pattern is not the format of a definition. The message is read after the field's
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FormatError {
-    /// More characters than a pattern may have.
+    /// The pattern has too many characters.
     #[error("may have at most {MAX_PATTERN} characters, not {length}")]
     TooLong {
-        /// Its characters.
+        /// The number of characters that the pattern has.
         length: usize,
     },
-    /// A character that no id may have.
+    /// The pattern has a character that no id may have.
     #[error(
         "has {found:?} at character {at}; an id has printable ASCII characters only, but not \
          `\"` and `\\`"
     )]
     BadCharacter {
-        /// The first of them.
+        /// The first such character.
         found: char,
-        /// Its position in characters, counted from 1, as in the errors below.
+        /// The position of the character, counted from 1. The positions in the errors below count
+        /// in the same way.
         at: usize,
     },
-    /// A blank that nobody would see.
+    /// The pattern starts or ends with a blank, which people do not see.
     #[error("starts or ends with a blank")]
     OuterBlank,
-    /// A brace without its counterpart.
+    /// A brace has no counterpart.
     #[error(
         "has a `{brace}` at character {at} without its counterpart; one to be printed is written \
          `{brace}{brace}`"
     )]
     Unbalanced {
-        /// Which brace.
+        /// The brace.
         brace: char,
-        /// Its position.
+        /// The position of the brace.
         at: usize,
     },
-    /// A field that does not exist.
+    /// The pattern has a field that does not exist.
     #[error(
         "has the unknown field `{{{field}}}` at character {at}; the fields are `{{value}}` \
          `{{value:06}}` `{{value:b36}}` `{{value:b62:06}}` `{{value:crockford}}` `{{period}}` \
          `{{yyyy}}` `{{yy}}` `{{MM}}` `{{dd}}` `{{JJJ}}` `{{check:luhn}}` `{{check:mod97}}`"
     )]
     UnknownField {
-        /// What stands between the braces.
+        /// The text between the braces.
         field: String,
-        /// The position of its brace.
+        /// The position of the opening brace.
         at: usize,
     },
-    /// A padding that is none, or wider than any number.
+    /// The padding is not a padding, or is wider than any number.
     #[error(
         "has the padding `{padding}` in the field at character {at}; it is 0 and a width of 1 to \
          {most}, the most digits that a number has in this base, as in `06`"
     )]
     Padding {
-        /// As it stands there.
+        /// The padding as it is written.
         padding: String,
-        /// The position of the field's brace.
+        /// The position of the field's opening brace.
         at: usize,
-        /// The widest padding.
+        /// The widest padding that is allowed.
         most: usize,
     },
-    /// The number is not printed.
+    /// The pattern does not print the number.
     #[error("has no `{{value}}`, without which ids repeat")]
     NoValue,
-    /// The number is printed twice.
+    /// The pattern prints the number twice.
     #[error("has a second field for the value at character {at}; it may have one")]
     SecondValue {
-        /// The position of its brace.
+        /// The position of the second field's opening brace.
         at: usize,
     },
-    /// A literal that is a digit to whoever reads the number beside it.
+    /// A literal next to the number could be read as one of its digits.
     #[error(
         "has `{literal}` right beside `{{{field}}}`, where it could be mistaken for one of its \
          digits; put a character between that is none, such as `-`"
@@ -80,30 +82,30 @@ pub enum FormatError {
     Mistakable {
         /// The literal.
         literal: char,
-        /// What stands between the braces of the value.
+        /// The text between the braces of the value.
         field: String,
     },
-    /// A part of a date, or a period, that the definition's periods do not have.
+    /// The pattern has a part of a date, or a period, that the definition's periods do not have.
     #[error("has `{{{field}}}`, {why}")]
     NotOfThePeriod {
-        /// What stands between the braces.
+        /// The text between the braces.
         field: &'static str,
-        /// Why not, and what to write.
+        /// The reason, and what to write instead.
         why: &'static str,
     },
-    /// A check digit that does not cover the number.
+    /// A check digit does not cover the number.
     #[error(
         "has `{{check:{check}}}` before the value; it covers what is printed before it, so it \
          stands behind"
     )]
     CheckBeforeValue {
-        /// Which check.
+        /// The name of the check.
         check: &'static str,
     },
     /// Two periods would print the same ids.
     #[error("does not tell the periods apart, so ids would repeat: it needs {needed}")]
     PeriodLost {
-        /// What would tell them apart.
+        /// The fields that would distinguish the periods.
         needed: &'static str,
     },
     /// Two pairs of key and number could print the same id.
@@ -114,66 +116,67 @@ pub enum FormatError {
          \"refuse\""
     )]
     Inseparable,
-    /// `{period}` of varying length twice.
+    /// The pattern has `{period}` twice, and the length of the period varies.
     #[error("has `{{period}}` twice; keys vary in length, so it may have one")]
     SecondKey,
-    /// Not even the first number fits its padding.
+    /// Not even the first number fits the padding.
     #[error("has room for numbers up to {highest}, and `start` is {start}")]
     TooNarrow {
-        /// The highest that fits.
+        /// The highest number that fits.
         highest: i64,
         /// The first number of the sequence.
         start: i64,
     },
 }
 
-/// Why a text is not an id of a sequence. Each is a sentence for the caller.
+/// Says why a text is not an id of a sequence. Each message is a sentence for the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidId {
-    /// Not as long as an id of this format can be.
+    /// No id of this format has this length.
     #[error("An id of this sequence does not have {length} characters.")]
     Length {
-        /// Its characters.
+        /// The number of characters that the text has.
         length: usize,
     },
     /// A literal is missing.
     #[error("An id of this sequence has {expected:?} at character {at}; this one has {found:?}.")]
     Literal {
-        /// What must stand there.
+        /// The literal that must be there.
         expected: String,
-        /// Where, in characters counted from 1, as in the errors below.
+        /// The position of the literal in characters, counted from 1. The positions in the errors
+        /// below count in the same way.
         at: usize,
-        /// What stands there.
+        /// The text that is there.
         found: String,
     },
-    /// The number is none.
+    /// The text at the place of the number is no number.
     #[error(
         "{found:?} at character {at} is no number as `{{{field}}}` prints it, or one above \
          2^63 - 1."
     )]
     Digits {
-        /// What stands there.
+        /// The text that is there.
         found: String,
-        /// Where.
+        /// The position of the text.
         at: usize,
-        /// What stands between the braces of the value.
+        /// The text between the braces of the value.
         field: String,
     },
-    /// What stands where the period is printed is none.
+    /// The text at the place of the period is no period.
     #[error("{found:?} is no period of this sequence.")]
     Period {
-        /// What stands there.
+        /// The text that is there.
         found: String,
     },
-    /// The check digits do not fit what stands before them.
+    /// The check digits do not fit the characters before them.
     #[error(
         "The check digits {found:?} at character {at} do not fit what stands before them: a \
          character is wrong."
     )]
     CheckDigits {
-        /// What stands there.
+        /// The check digits that are there.
         found: String,
-        /// Where.
+        /// The position of the check digits.
         at: usize,
     },
     /// The number lies outside the sequence.
@@ -183,7 +186,7 @@ pub enum InvalidId {
         value: i64,
         /// The first number of the sequence.
         start: i64,
-        /// No number is above this one.
+        /// The highest number of the sequence.
         limit: i64,
     },
     /// The number lies between two numbers of the sequence.
@@ -198,18 +201,19 @@ pub enum InvalidId {
         /// The distance between two numbers.
         step: i64,
     },
-    /// All parts can be read, but this is not how they are printed.
+    /// All parts can be read, but the sequence does not print them in this way.
     #[error("The number {value} is printed otherwise by this sequence, from character {at} on.")]
     NotAsPrinted {
         /// The number that was read.
         value: i64,
-        /// The first character that differs.
+        /// The position of the first character that differs.
         at: usize,
     },
 }
 
 impl InvalidId {
-    /// The number that stands there though the sequence does not give it.
+    /// Returns the number in the id, if the id is refused because the sequence does not have that
+    /// number.
     #[must_use]
     pub fn number(&self) -> Option<i64> {
         match self {

@@ -1,17 +1,18 @@
-//! Formats: how a number is printed with its period, and read back.
+//! Prints numbers together with their periods, and reads the ids back.
 //!
-//! A pattern is taken apart once, when a definition is made or read. It is refused when ids could
-//! repeat or could not be read back; `rules` has the proof. What it prints is ASCII without
-//! quotes, backslashes and control characters, so it stands in JSON and in lines of text as it is.
+//! A pattern is parsed once, when a definition is created or read. A pattern is refused if its ids
+//! could repeat or could not be read back. The module `rules` has the proof. Ids are ASCII without
+//! quotes, backslashes and control characters. So an id needs no escapes in JSON or in lines of
+//! text.
 //!
 //! | File | Owns |
 //! |---|---|
 //! | `parse` | patterns as they are written |
-//! | `rules` | which of them a definition may have |
+//! | `rules` | the patterns that a definition may have |
 //! | `base`, `date`, `check_digit` | what the fields print |
 //! | `overflow` | what happens to a number that is too long |
-//! | `print`, `read` | ids, there and back |
-//! | `distinct` | whether two formats can print the same |
+//! | `print`, `read` | ids, printed and read back |
+//! | `distinct` | whether two formats can print the same id |
 
 mod base;
 mod charset;
@@ -36,7 +37,7 @@ use crate::period::{Period, PeriodKind};
 use base::MAX_DIGITS;
 use parse::{FormatPart, MAX_PATTERN, Number, Pattern};
 
-/// How the numbers of a definition are printed.
+/// The format of a definition's numbers: a parsed pattern, and the numbers that it may print.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Format {
     parts: Vec<FormatPart>,
@@ -49,26 +50,29 @@ pub struct Format {
 }
 
 impl Format {
-    /// The pattern that prints the number and nothing else.
+    /// Prints the number and nothing else.
     pub const PLAIN: &str = "{value}";
 
-    /// No id has more bytes: a pattern prints one key and one number at most.
+    /// Bounds the bytes of an id: a pattern prints at most one key and one number.
     pub const MAX_ID: usize = MAX_PATTERN + Period::MAX_LENGTH + MAX_DIGITS;
 
-    /// The pattern of a sequence with periods that was given none: numbers alone would repeat.
+    /// Prints the period and the number. A sequence with periods gets it if no pattern was given,
+    /// because numbers alone would repeat.
     pub const WITH_PERIOD: &str = "{period}-{value}";
 
-    /// The format of a definition.
+    /// Creates the format of a definition.
     ///
     /// # Errors
-    /// [`FormatError`] says what is wrong with its pattern, to be read after the field's name.
+    /// [`FormatError`] says what is wrong with the pattern. The message is read after the field's
+    /// name.
     pub fn of(definition: &Definition) -> Result<Self, FormatError> {
         let format = Self::unchecked(definition, &definition.format)?;
         format.check()?;
         Ok(format)
     }
 
-    /// The highest number that a pattern can print; that of an integer where it is no pattern.
+    /// Returns the highest number that a pattern can print: 2^63 − 1 if the pattern bounds no
+    /// number.
     pub(crate) fn highest_of(pattern: &str, overflow: Overflow) -> i64 {
         if pattern == Self::PLAIN || overflow == Overflow::Widen {
             return i64::MAX;
@@ -81,7 +85,7 @@ impl Format {
         }
     }
 
-    /// A pattern for a definition's numbers, whether or not ids would repeat.
+    /// Creates a format without checking whether its ids would repeat.
     pub(crate) fn unchecked(definition: &Definition, pattern: &str) -> Result<Self, FormatError> {
         let pattern = Pattern::parse(pattern)?;
         Ok(Self {

@@ -1,14 +1,14 @@
-//! What happens to a number too long for its format.
+//! Says what happens to a number that is too long for its format.
 
 use serde::{Deserialize, Serialize};
 
-/// What happens to a number too long for its format.
+/// The rule for a number that is too long for its format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overflow {
-    /// It is not issued.
+    /// The number is not issued.
     #[default]
     Refuse,
-    /// It is printed wider.
+    /// The number is printed with more digits.
     Widen,
 }

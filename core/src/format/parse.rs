@@ -1,38 +1,40 @@
-//! Patterns as they are written, taken apart.
+//! Parses patterns.
 
 use super::base::Base;
 use super::check_digit::Check;
 use super::date::DatePart;
 use super::error::FormatError;
 
-/// The longest pattern, in characters. No id is longer than this and one key and one number.
+/// Bounds the length of a pattern, in characters. An id is never longer than the pattern, one key
+/// and one number together.
 pub(crate) const MAX_PATTERN: usize = 128;
 
 /// A part of a pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum FormatPart {
-    /// Printed as it stands: at least one character, no other text beside it.
+    /// A text that is printed as it is. It has at least one character, and no other text is next to
+    /// it.
     Text(String),
-    /// The number.
+    /// The number of the sequence.
     Value,
     /// The whole period.
     Period,
     /// A part of the period's date.
     Date(DatePart),
-    /// Check digits over all before them.
+    /// Check digits over all that is printed before them.
     Check(Check),
 }
 
-/// How a number is printed.
+/// The base and the width in which a number is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Number {
-    /// In which digits.
+    /// The digits of the number.
     pub(crate) base: Base,
-    /// At least so many digits; 0 where it is not padded.
+    /// The least number of digits; 0 if the number is not padded.
     pub(crate) width: usize,
 }
 
-/// A pattern taken apart; exactly one part is the value.
+/// A pattern that was parsed. Exactly one part is the value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Pattern {
     pub(crate) parts: Vec<FormatPart>,
@@ -40,7 +42,7 @@ pub(crate) struct Pattern {
 }
 
 impl Number {
-    /// What stands between the braces of its field.
+    /// Returns the text between the braces of the number's field.
     pub(crate) fn field(self) -> String {
         let mut field = "value".to_owned();
         if let Some(base) = self.base.name() {
@@ -53,7 +55,9 @@ impl Number {
         field
     }
 
-    /// The number of a field's arguments: base, padding, both or none.
+    /// Reads the arguments of a field: base, padding, both or none.
+    ///
+    /// `None` if they are no arguments of `value`.
     fn read(arguments: &[&str], at: usize) -> Result<Option<Self>, FormatError> {
         let (base, padding) = match arguments {
             [] => (Base::Decimal, None),
@@ -90,7 +94,7 @@ impl Number {
 }
 
 impl Pattern {
-    /// Takes a pattern apart.
+    /// Parses a pattern.
     pub(crate) fn parse(pattern: &str) -> Result<Self, FormatError> {
         check_characters(pattern)?;
         let mut found = Found::default();
@@ -105,7 +109,8 @@ impl Pattern {
                         .by_ref()
                         .map_while(|(_, c)| (c != '}' && c != '{').then_some(c))
                         .collect();
-                    // Positions count from 1: the closing brace stands behind brace and field.
+                    // Positions count from 1, so the closing brace is after the opening brace and
+                    // the field.
                     if pattern.as_bytes().get(at + field.len()) != Some(&b'}') {
                         return Err(FormatError::Unbalanced { brace: '{', at });
                     }
@@ -127,7 +132,7 @@ impl Pattern {
     }
 }
 
-/// What has been read of a pattern.
+/// The parts that were read of a pattern so far.
 #[derive(Default)]
 struct Found {
     parts: Vec<FormatPart>,
@@ -172,7 +177,10 @@ impl Found {
     }
 }
 
-/// An id stands in lines of text and in JSON without escapes, and nobody sees an outer blank.
+/// Refuses characters that an id may not have.
+///
+/// An id is written in lines of text and in JSON without escapes, and people do not see an outer
+/// blank.
 fn check_characters(pattern: &str) -> Result<(), FormatError> {
     let length = pattern.chars().count();
     if length > MAX_PATTERN {

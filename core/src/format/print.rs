@@ -1,4 +1,4 @@
-//! Numbers as they are printed.
+//! Prints the numbers of a format.
 
 use super::Format;
 use super::base::Base;
@@ -7,7 +7,7 @@ use super::date;
 use super::parse::{FormatPart, Number};
 use crate::period::Period;
 
-/// Prints the numbers of one period. What does not change from number to number is made once.
+/// Prints the numbers of one period. What is the same for all numbers is computed once.
 #[derive(Clone, Debug)]
 pub struct Printer {
     pieces: Vec<Piece>,
@@ -23,7 +23,7 @@ enum Piece {
 }
 
 impl Format {
-    /// What prints the numbers of a period, which is one of the definition's.
+    /// Creates the printer for a period. The period must be one of the definition's.
     #[must_use]
     pub fn printer(&self, period: &Period) -> Printer {
         let period = period.as_str();
@@ -67,7 +67,7 @@ impl Format {
         }
     }
 
-    /// Whether it prints numbers and nothing else.
+    /// Returns whether the format prints decimal numbers and nothing else.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         let plain = Number {
@@ -77,7 +77,7 @@ impl Format {
         self.number == plain && self.parts.len() == 1
     }
 
-    /// Whether the period is one that the definition can have, as far as its name tells.
+    /// Returns whether the definition can have the period, as far as the period's text shows.
     pub(crate) fn has_period(&self, period: &str) -> bool {
         match date::length(self.kind) {
             Some(_) => date::exists(self.kind, period),
@@ -88,7 +88,7 @@ impl Format {
 }
 
 impl Printer {
-    /// Appends a number as it is printed; allocates nothing where `out` has [`room`](Self::room).
+    /// Appends a number as it is printed. If `out` has [`room`](Self::room), nothing is allocated.
     pub fn print(&self, value: i64, out: &mut String) {
         let start = out.len();
         for piece in &self.pieces {
@@ -103,7 +103,7 @@ impl Printer {
         }
     }
 
-    /// The most bytes that a number takes.
+    /// Returns the most bytes that an id takes.
     #[must_use]
     pub fn room(&self) -> usize {
         self.room

@@ -1,4 +1,4 @@
-//! Ids read back: what a format prints, and nothing else.
+//! Reads ids back: exactly the ids that a format prints.
 
 use super::Format;
 use super::date::{self, DatePart};
@@ -7,10 +7,10 @@ use super::parse::FormatPart;
 use crate::definition::Definition;
 use crate::period::{Period, PeriodKind};
 
-/// What a caller sent, as far as it helps.
+/// Bounds how many characters of a caller's text a message shows.
 const SHOWN: usize = 40;
 
-/// What the parts of an id say of its period.
+/// The facts about a period that the parts of an id show.
 #[derive(Default)]
 struct Told<'a> {
     period: Option<&'a str>,
@@ -21,16 +21,18 @@ struct Told<'a> {
 }
 
 impl Definition {
-    /// The period and the number that an id was printed from, under the format of today or, as
-    /// none of their ids is printed again, under a former one.
+    /// Returns the period and the number that an id was printed from.
+    ///
+    /// The id may be of the present format or of a former one, because no id of a former format is
+    /// printed again.
     ///
     /// # Errors
-    /// What is wrong with it as an id of today.
+    /// [`InvalidId`] says what is wrong with the text as an id of the present format.
     pub fn read(&self, id: &str) -> Result<(Period, i64), InvalidId> {
         let today = Format::unchecked(self, &self.format);
         let read = match today {
             Ok(format) => format.read(id),
-            // A definition whose format cannot be parsed cannot be made.
+            // A definition is created only if its format can be parsed.
             Err(_) => Err(InvalidId::Length { length: id.len() }),
         };
         read.or_else(|refused| {
@@ -43,11 +45,11 @@ impl Definition {
 }
 
 impl Format {
-    /// The period and the number that an id was printed from.
+    /// Returns the period and the number that an id was printed from.
     ///
     /// # Errors
-    /// [`InvalidId`] says what is wrong with it. Only what the format prints is read: check digits
-    /// are verified, and no other way to write the same number is taken.
+    /// [`InvalidId`] says what is wrong with the text. Only what the format prints is read: check
+    /// digits are verified, and a number that is written in another way is refused.
     pub fn read(&self, id: &str) -> Result<(Period, i64), InvalidId> {
         let cut = self.cut(id)?;
         let mut told = Told::default();
@@ -82,14 +84,14 @@ impl Format {
             return Err(InvalidId::Period { found: period });
         }
         let period = Period::from_stored(&period);
-        // A format without a value cannot be made.
+        // A format without a value cannot be created.
         let value = number.unwrap_or_default();
         self.check_printed(id, &period, value)?;
         self.check_range(value)?;
         Ok((period, value))
     }
 
-    /// Cuts an id into as many texts as there are parts.
+    /// Cuts an id into as many texts as the format has parts.
     fn cut<'a>(&self, id: &'a str) -> Result<Vec<&'a str>, InvalidId> {
         let length = || InvalidId::Length {
             length: id.chars().count(),
@@ -104,7 +106,7 @@ impl Format {
         let run = (n_varying > 1).then(|| self.run_of_digits(id));
         let mut rest = id;
         let mut cut = Vec::with_capacity(self.parts.len());
-        // What of `free` is not the value's is the key's, whichever comes first.
+        // The part of `free` that does not belong to the value belongs to the key, in either order.
         let for_value = run.unwrap_or(free).min(free);
         let for_key = run.map_or(free, |_| free - for_value);
         for (part, bounds) in self.parts.iter().zip(lengths) {
@@ -129,8 +131,11 @@ impl Format {
         Ok(cut)
     }
 
-    /// How many characters the value has where the key varies, too: the run of its digits that
-    /// ends, or starts, where it must, without the check digits right behind it.
+    /// Returns how many characters the value has, if the length of the key varies, too.
+    ///
+    /// If the key comes first, the value is the run of digits before the parts after the value.
+    /// Otherwise, the value is the run of digits after the parts before it, without the check
+    /// digits right after the value.
     fn run_of_digits(&self, id: &str) -> usize {
         let digits = self.digits();
         let fixed = |part: &FormatPart| self.length(part).fixed();
@@ -186,8 +191,9 @@ impl Format {
         }
     }
 
-    /// Refuses an id whose parts can be read and are not what is printed: zeros too many, or two
-    /// parts of a date that disagree.
+    /// Refuses an id that can be read but is printed in another way.
+    ///
+    /// Such an id has too many zeros, or two parts of a date that contradict each other.
     fn check_printed(&self, id: &str, period: &Period, value: i64) -> Result<(), InvalidId> {
         let mut printed = String::new();
         self.printer(period).print(value, &mut printed);
@@ -212,7 +218,7 @@ impl<'a> Told<'a> {
         }
     }
 
-    /// The period, as far as it is told.
+    /// Returns the period, as far as the parts of the id show it.
     fn label(&self, kind: PeriodKind) -> String {
         if let Some(period) = self.period {
             return period.to_owned();

@@ -1,18 +1,23 @@
-//! Which patterns a definition may have: those whose ids never repeat and can be read back.
+//! Checks which patterns a definition may have: patterns with ids that never repeat and can be read
+//! back.
 //!
-//! Why two different pairs of period and number never print the same, where these rules hold:
+//! With these rules, two different pairs of period and number never print the same id:
 //!
-//! 1. An id can be cut into its parts in one way. All parts but two have one length: the value,
-//!    which varies unless it is padded and may not grow, and the caller's key. Where at most one
-//!    of them varies, its length is what the others leave. Where both do, the character between
-//!    them that stands beside the value (and its check digits) is no digit of the value, so the
-//!    value is the whole run of digits up to that character.
-//! 2. The value's part tells the number: a base prints each number in one way, padded or not.
-//! 3. The other parts tell the period: it is among them, or, of a calendar, enough of its date.
+//! 1. An id can be cut into its parts in only one way. All parts but two have a fixed length: the
+//!    value and the caller's key. The value varies unless it is padded and may not grow. If at most
+//!    one of the two varies, its length is what the other parts leave. If both vary, a character
+//!    stands between them, next to the value (and its check digits), and it is no digit of the
+//!    value. So the value and its check digits are the whole run of digits up to that character.
+//! 2. The text of the value shows the number, because a base prints each number in one way, padded
+//!    or not.
+//! 3. The other parts show the period. They have the period itself, or enough parts of a calendar
+//!    date.
 //!
-//! Check digits follow from what stands before them and are at most two, so they change nothing.
-//! That a literal beside the value may be none of its digits, wherever the cut would be clear, is
-//! for people.
+//! Check digits follow from what is printed before them, and have a fixed length. So they change
+//! nothing in this proof.
+//!
+//! A literal next to the value may be none of its digits, even if the cut would be clear. This rule
+//! is for people who read ids.
 
 use super::Format;
 use super::charset::CharSet;
@@ -24,7 +29,7 @@ use crate::{
     period::{Period, PeriodKind},
 };
 
-/// How many characters a part prints.
+/// The number of characters that a part prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Length {
     pub(crate) least: usize,
@@ -39,14 +44,14 @@ impl Length {
         }
     }
 
-    /// The length, where it does not vary.
+    /// Returns the length, if it does not vary.
     pub(crate) fn fixed(self) -> Option<usize> {
         (self.least == self.most).then_some(self.least)
     }
 }
 
 impl Format {
-    /// Whether ids of this format never repeat and can be read back.
+    /// Checks that ids of this format never repeat and can be read back.
     pub(crate) fn check(&self) -> Result<(), FormatError> {
         self.check_neighbours()?;
         self.check_parts()?;
@@ -60,7 +65,7 @@ impl Format {
         Ok(())
     }
 
-    /// The highest number that can be printed.
+    /// Returns the highest number that can be printed.
     pub(crate) fn highest_printable(&self) -> i64 {
         match (self.overflow, self.number.width) {
             (Overflow::Refuse, width) if width > 0 => self.number.base.highest(width),
@@ -68,7 +73,7 @@ impl Format {
         }
     }
 
-    /// How many characters a part prints.
+    /// Returns how many characters a part prints.
     pub(crate) fn length(&self, part: &FormatPart) -> Length {
         match part {
             FormatPart::Text(text) => Length::always(text.len()),
@@ -92,7 +97,7 @@ impl Format {
         }
     }
 
-    /// The characters that numbers are printed in.
+    /// Returns the characters that numbers are printed with.
     pub(crate) fn digits(&self) -> CharSet {
         self.number.base.charset()
     }
@@ -117,7 +122,8 @@ impl Format {
         }
     }
 
-    /// Whether each part is one that the definition's periods have, and covers what it should.
+    /// Checks that the definition's periods have each part, and that check digits come after the
+    /// value.
     fn check_parts(&self) -> Result<(), FormatError> {
         let mut is_behind_value = false;
         for part in &self.parts {
@@ -148,7 +154,7 @@ impl Format {
         Ok(())
     }
 
-    /// Whether the parts tell the period.
+    /// Checks that the parts show the period.
     fn check_period(&self) -> Result<(), FormatError> {
         let has = |part: DatePart| self.parts.contains(&FormatPart::Date(part));
         if self.kind == PeriodKind::None || self.parts.contains(&FormatPart::Period) {
@@ -174,7 +180,7 @@ impl Format {
         }
     }
 
-    /// Whether there is one way to cut an id into its parts.
+    /// Checks that there is only one way to cut an id into its parts.
     fn check_cut(&self) -> Result<(), FormatError> {
         let varies = |part: &FormatPart| self.length(part).fixed().is_none();
         let keys = self

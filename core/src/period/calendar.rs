@@ -1,10 +1,11 @@
-//! Which period an instant lies in, and when a period begins and ends.
+//! Finds the period that an instant lies in, and when a period begins and ends.
 //!
-//! Days are cut at the cut-over of their zone; weeks, months and years are made of such days. Each
-//! instant lies in exactly one period: a day begins with the first instant at which local time is
-//! at or past its cut-over, so it never begins before the one before it. Where the clock is set
-//! past a whole day, as in Samoa on 30 December 2011, that day has no length, and there is no such
-//! period.
+//! Days begin and end at the cut-over of their zone. Weeks, months and years consist of such days.
+//! Each instant lies in exactly one period. A day begins with the first instant at which local time
+//! is at or past the cut-over. So a day never begins before the day before it.
+//!
+//! The clock may be set past a whole day, as in Samoa on 30 December 2011. That day has no length,
+//! and there is no such period.
 
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
@@ -20,7 +21,8 @@ use crate::{
     period::PeriodKind,
 };
 
-/// The calendar of a sequence that counts by days, weeks, months or years. Cloning shares the zone.
+/// The calendar of a sequence whose periods are days, weeks, months or years. Clones share the
+/// zone.
 #[derive(Clone, Debug)]
 pub struct Calendar {
     unit: CalendarUnit,
@@ -28,21 +30,23 @@ pub struct Calendar {
     zone: TimeZone,
 }
 
-/// One period, and when it is: from `from_ms` on, up to but without `until_ms`, in milliseconds of
-/// the Unix epoch.
+/// One period, and its time: from `from_ms` up to, but without, `until_ms`. Times are in
+/// milliseconds of the Unix epoch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CalendarPeriod {
-    /// As it is printed.
+    /// The period as it is printed.
     pub period: Period,
-    /// The first millisecond of it.
+    /// The first millisecond of the period.
     pub from_ms: i64,
-    /// The first millisecond after it, with which the next one begins.
+    /// The first millisecond after the period, in which the next period begins.
     pub until_ms: i64,
 }
 
 impl Calendar {
-    /// The calendar of a definition; `None` where it counts without periods or by callers' keys,
-    /// and where its zone, cut-over or start of the year is none, which no checked definition has.
+    /// Creates the calendar of a definition.
+    ///
+    /// `None` if the definition has no calendar periods. `None` also if its zone, cut-over or start
+    /// of the year is invalid, which no checked definition has.
     #[must_use]
     pub fn of(definition: &Definition) -> Option<Self> {
         let unit = match definition.period {
@@ -59,10 +63,11 @@ impl Calendar {
         })
     }
 
-    /// The period that an instant lies in, in milliseconds of the Unix epoch.
+    /// Returns the period that an instant lies in. The instant is in milliseconds of the Unix
+    /// epoch.
     ///
-    /// Before the first period, that of 1970, it is that one, and from the year 10000 on the last
-    /// one. `at(until_ms)` of a period is the next one.
+    /// An instant before the first period, which is of 1970, gives the first period. An instant
+    /// from the year 10000 on gives the last one. `at(until_ms)` of a period gives the next period.
     #[must_use]
     pub fn at(&self, now_ms: i64) -> CalendarPeriod {
         let first = self.begin_ms(self.unit.first());
@@ -70,7 +75,8 @@ impl Calendar {
         let now = Timestamp::from_millisecond(now_ms).unwrap_or(Timestamp::MAX);
         let today = self.cutover.day_of(self.zone.to_datetime(now));
         let mut start = self.unit.holding(today);
-        // Where the clock is set back over a cut-over, local time is in the day before again.
+        // If the clock is set back over a cut-over, local time is in the day before again. So the
+        // beginnings of the periods decide, not local time.
         while self.begin_ms(start) > now_ms
             && let Some(before) = self.unit.before(start)
         {
@@ -84,10 +90,11 @@ impl Calendar {
         self.starting(start)
     }
 
-    /// The period that is printed so.
+    /// Returns the period that is printed as `label`.
     ///
     /// # Errors
-    /// [`InvalidPeriod`] where none is printed so, or where the clock was set past it.
+    /// [`InvalidPeriod`] if no period is printed in this way, or if the clock was set past the
+    /// period.
     pub fn named(&self, label: &str) -> Result<CalendarPeriod, InvalidPeriod> {
         let first = self.unit.parse(label);
         let first = first.ok_or_else(|| InvalidPeriod::Unlike {
@@ -104,8 +111,10 @@ impl Calendar {
         })
     }
 
-    /// Whether a caller may name a period now: the current one always, one before where it ended
-    /// less than `back` ago, one ahead where it begins in less than `ahead`.
+    /// Returns whether a caller may name a period now.
+    ///
+    /// The present period is always allowed. An earlier one is allowed if it ended less than `back`
+    /// ago, and a later one if it begins in less than `ahead`.
     #[must_use]
     pub fn admits(&self, asked: &CalendarPeriod, now_ms: i64, back: Span, ahead: Span) -> bool {
         let ends_late_enough = asked.until_ms > now_ms.saturating_sub(back.as_millis());
@@ -113,7 +122,8 @@ impl Calendar {
         (ends_late_enough && begins_early_enough) || asked.period == self.at(now_ms).period
     }
 
-    /// The last period that ended `retain` ago or earlier: it and all before it may be removed.
+    /// Returns the last period that ended `retain` ago or earlier. This period and all before it
+    /// may be removed.
     #[must_use]
     pub fn removable_through(&self, now_ms: i64, retain: Span) -> Option<Period> {
         let kept = self.at(now_ms.saturating_sub(retain.as_millis()));
@@ -136,7 +146,8 @@ impl Calendar {
 }
 
 impl CalendarPeriod {
-    /// Whether an instant lies in it, in milliseconds of the Unix epoch.
+    /// Returns whether an instant lies in the period. The instant is in milliseconds of the Unix
+    /// epoch.
     #[must_use]
     pub fn contains(&self, now_ms: i64) -> bool {
         (self.from_ms..self.until_ms).contains(&now_ms)

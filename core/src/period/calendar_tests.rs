@@ -1,4 +1,4 @@
-//! That every instant lies in one period, and the dates on which clocks did strange things.
+//! Tests that every instant lies in one period, also on dates on which clocks were set.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ const UNITS: [PeriodKind; 4] = [
     PeriodKind::Year,
 ];
 
-/// The years 1970 to 2200.
+/// Bounds the tested instants: the years 1970 to 2200.
 const INSTANTS_MS: std::ops::Range<i64> = 0..7_289_654_400_000;
 
 fn zone_names() -> Vec<String> {
@@ -60,7 +60,7 @@ fn shown(ms: i64) -> String {
     Timestamp::from_millisecond(ms).unwrap().to_string()
 }
 
-/// Label, beginning and end.
+/// Returns the text of a period, its beginning and its end.
 fn spelled(period: &CalendarPeriod) -> (String, String, String) {
     (
         period.period.to_string(),
@@ -74,13 +74,13 @@ fn is_spelled(period: &CalendarPeriod, label: &str, from: &str, until: &str) {
     assert_eq!(spelled(period), expected);
 }
 
-/// Whether local time reaches `local` with the second that begins at `ms`.
+/// Returns whether local time reaches `local` exactly at `ms`, and not a millisecond earlier.
 fn reaches(zone: &TimeZone, ms: i64, local: DateTime) -> bool {
     let at = |ms| zone.to_datetime(Timestamp::from_millisecond(ms).unwrap());
     at(ms) >= local && at(ms - 1) < local
 }
 
-/// What must be true of the period of any instant, and of those around it.
+/// Checks what must be true of the period of any instant, and of the periods around it.
 fn check_around(calendar: &Calendar, now_ms: i64) {
     let here = calendar.at(now_ms);
     assert!(here.contains(now_ms), "{here:?} at {now_ms}");
@@ -115,7 +115,7 @@ proptest! {
         let calendar = Calendar::of(&defined(unit, &zone, &cutover, starts)).unwrap();
         let now_ms = now_ms.max(calendar.at(i64::MIN).from_ms);
         check_around(&calendar, now_ms);
-        // And at the next change of the clock, where it is hard.
+        // It also holds at the next change of the clock, a likely place for mistakes.
         let zone = TimeZoneDatabase::bundled().get(&zone).unwrap();
         let now = Timestamp::from_millisecond(now_ms).unwrap();
         for change in zone.following(now).take(2) {
@@ -124,7 +124,7 @@ proptest! {
                 check_around(&calendar, now_ms.max(changed_ms + near_ms));
             }
         }
-        // Labels sort as time goes.
+        // The texts of periods sort as time goes.
         let (here, later) = (calendar.at(now_ms), calendar.at(now_ms + jump_ms));
         prop_assert_eq!(here.period.cmp(&later.period), here.from_ms.cmp(&later.from_ms));
     }
@@ -206,7 +206,8 @@ fn the_days_of_berlin_have_23_hours_and_25_when_the_clock_is_changed() {
 #[test]
 fn a_cut_over_that_is_left_out_or_comes_twice_is_where_the_clock_first_reaches_it() {
     let calendar = calendar(PeriodKind::Day, "Europe/Berlin", "02:30");
-    // 02:00 to 03:00 is left out on 29 March: cut at 03:00, which is 01:00 UTC.
+    // On 29 March there is no time from 02:00 to 03:00. The day begins at 03:00, which is 01:00
+    // UTC.
     let spring = calendar.at(at("2026-03-29T01:00:00Z"));
     is_spelled(
         &spring,
@@ -214,7 +215,7 @@ fn a_cut_over_that_is_left_out_or_comes_twice_is_where_the_clock_first_reaches_i
         "2026-03-29T01:00:00Z",
         "2026-03-30T00:30:00Z",
     );
-    // 02:00 to 03:00 comes twice on 25 October: cut at the first 02:30.
+    // On 25 October the time from 02:00 to 03:00 comes twice. The day begins at the first 02:30.
     let autumn = calendar.at(at("2026-10-25T01:30:00Z"));
     is_spelled(
         &autumn,
@@ -233,7 +234,7 @@ fn a_banks_day_is_the_one_that_ends_at_the_cut_over() {
         "2026-11-19T21:00:00Z",
         "2026-11-20T21:00:00Z",
     );
-    // Weeks, months and years are made of such days.
+    // Weeks, months and years consist of such days.
     let evening = at("2026-12-31T21:00:00Z");
     for (unit, label, from) in [
         (PeriodKind::Day, "20270101", "2026-12-31T21:00:00Z"),
@@ -279,8 +280,8 @@ fn a_day_without_midnight_begins_after_the_gap() {
         "2018-11-04T03:00:00Z",
         "2018-11-05T02:00:00Z",
     );
-    // And back from midnight to 23:00 on 17 February: midnight came twice, the second one a day
-    // that had begun already.
+    // On 17 February at midnight the clock went back to 23:00. That hour came twice, so the day had
+    // 25 hours.
     is_spelled(
         &calendar.named("20180217").unwrap(),
         "20180217",
@@ -305,7 +306,7 @@ fn a_day_that_the_clock_was_set_past_is_no_period() {
         refused.to_string(),
         "There was no 20111230 in Pacific/Apia: the clock was set past it."
     );
-    // The week and the year that it would have been in are a day shorter.
+    // The week and the year of the missing day are a day shorter.
     let week = calendar(PeriodKind::Week, "Pacific/Apia", "00:00");
     let short = week.named("2011W52").unwrap();
     assert_eq!(short.until_ms - short.from_ms, 6 * 86_400_000);
@@ -396,11 +397,11 @@ fn a_caller_may_name_what_ended_lately_or_begins_soon() {
     };
     let are = |first: &str, len, last: &str| (first.to_owned(), len, last.to_owned());
     assert_eq!(admitted(0, 0), are("20", 1, "20"));
-    // The 19th ended and the 21st begins twelve hours away.
+    // It is noon: the 19th ended twelve hours ago, and the 21st begins in twelve hours.
     assert_eq!(admitted(43_200, 43_200), are("20", 1, "20"));
     assert_eq!(admitted(43_201, 43_201), are("19", 3, "21"));
     assert_eq!(admitted(172_800, 172_800), are("18", 5, "22"));
-    // In the first millisecond too.
+    // It is also true in the first millisecond of the period.
     let today = calendar.named("20261120").unwrap();
     let none = Span::from_seconds(0);
     assert!(calendar.admits(&today, today.from_ms, none, none));

@@ -1,4 +1,4 @@
-//! The time of day at which days are cut.
+//! Computes when a day begins, from the time of day at which days are cut.
 
 use jiff::{
     Timestamp,
@@ -6,22 +6,23 @@ use jiff::{
     tz::{AmbiguousOffset, Offset, TimeZone},
 };
 
-/// No calendar period begins at or after this instant, the year 10000 in milliseconds of the Unix
-/// epoch; the last ones end with it.
+/// Bounds the calendar: the year 10000, in milliseconds of the Unix epoch. No calendar period
+/// begins at or after this instant. The last periods end with it.
 pub(crate) const END_MS: i64 = 253_402_300_800_000;
 
-/// Transitions looked at to find the one that a gap of local time comes from.
+/// Bounds the transitions that are searched for the one that a gap of local time comes from.
 const MAX_TRANSITIONS: usize = 16;
 
 /// The time of day at which one day ends and the next begins.
 ///
-/// At `00:00` a day is that of the calendar. At any other time it is the day that *ends* then: at
-/// `22:00`, the day D goes from 22:00 of the day before to 22:00 of D, as the books of a bank do.
+/// At `00:00` a day is the day of the calendar. At any other time, a day has the date on which it
+/// *ends*. At `22:00`, the day D goes from 22:00 of the day before to 22:00 of D, as in the books
+/// of a bank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cutover(Time);
 
 impl Cutover {
-    /// Reads `HH:MM`; the error is a sentence to be read after the field's name.
+    /// Reads `HH:MM`. The error is read after the field's name.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         const UNFIT: &str = "must be a time of day from \"00:00\" to \"23:59\"";
         let (hour, minute) = text.split_once(':').ok_or(UNFIT)?;
@@ -33,12 +34,13 @@ impl Cutover {
         Time::new(hour, minute, 0, 0).map(Self).map_err(|_| UNFIT)
     }
 
-    /// Whether most of the day's waking hours come after it, and so are of the next day by its name.
+    /// Returns whether the cut-over is in the morning. Then most waking hours of a date belong to
+    /// the day with the next date.
     pub(crate) fn is_early(self) -> bool {
         self.0 != Time::midnight() && self.0.hour() < 12
     }
 
-    /// The day that a local time lies in.
+    /// Returns the day that a local time lies in.
     pub(crate) fn day_of(self, local: DateTime) -> Date {
         let is_cut = self.0 != Time::midnight() && local.time() >= self.0;
         if is_cut {
@@ -47,10 +49,11 @@ impl Cutover {
         local.date()
     }
 
-    /// When a day begins, in milliseconds of the Unix epoch: with the first instant at which local
-    /// time is at or past the cut-over. Of a time that comes twice that is the first, and for one
-    /// that is left out the instant at which the clock is set forward. [`END_MS`] for a day that
-    /// begins later than can be said.
+    /// Returns when a day begins, in milliseconds of the Unix epoch.
+    ///
+    /// It is the first instant at which local time is at or past the cut-over. If the cut-over
+    /// comes twice, the first one counts. If the clock is set past the cut-over, the instant of
+    /// that change counts. It is [`END_MS`] if the beginning is too late for a timestamp.
     pub(crate) fn begin_ms(self, day: Date, zone: &TimeZone) -> i64 {
         let date = if self.0 == Time::midnight() {
             day
@@ -61,15 +64,16 @@ impl Cutover {
     }
 }
 
-/// The first instant at which local time is at or past `local`; `None` where no timestamp is as
-/// late.
+/// Returns the first instant at which local time is at or past `local`; `None` if no timestamp is
+/// that late.
 fn begin(local: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     let at = |offset: Offset| offset.to_timestamp(local).ok();
     match zone.to_ambiguous_timestamp(local).offset() {
         AmbiguousOffset::Unambiguous { offset } => at(offset),
         AmbiguousOffset::Fold { before, .. } => at(before),
         AmbiguousOffset::Gap { before, after } => {
-            // By the offset that comes after it, the time lies before the clock was set forward.
+            // With the offset after the change, the time lies before the instant at which the clock
+            // is set forward.
             zone.following(at(after)?)
                 .take(MAX_TRANSITIONS)
                 .map(|transition| transition.timestamp())

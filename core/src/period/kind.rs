@@ -1,12 +1,12 @@
-//! In what a sequence counts from its start again.
+//! Says when the numbers of a sequence start again.
 
 use serde::{Deserialize, Serialize};
 
-/// In what a sequence counts from its start again.
+/// The kind of a sequence's periods, which says when numbers start again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeriodKind {
-    /// Never.
+    /// Never: the sequence has no periods.
     #[default]
     None,
     /// Each day.

@@ -1,7 +1,7 @@
-//! Periods: in what a sequence counts from its start again, and what names a counter.
+//! Defines periods, in which the numbers of a sequence start again, and the keys of counters.
 //!
-//! The period is part of the counter's key, so no counter is ever set back: a new period has a
-//! counter of its own.
+//! The period is part of a counter's key. A new period has a counter of its own, so no counter is
+//! ever set back.
 
 mod calendar;
 #[cfg(test)]
@@ -27,37 +27,39 @@ use thiserror::Error;
 
 use crate::name::SequenceName;
 
-/// Which of its counters a sequence counts in: a day, week, month or year as it is printed, or
-/// the caller's key; empty where the sequence counts without periods.
+/// A period, which says which counter of its sequence is meant.
 ///
-/// 1 to 64 of the characters that names may have. Case matters. Cloning shares the text. Periods
-/// of one calendar kind sort by time. It hashes and compares like its `str`, so a map keyed by
-/// periods is searched with a `&str`.
+/// It is a day, week, month or year as it is printed, or the caller's key. It is empty for a
+/// sequence without periods.
+///
+/// A period has 1 to 64 of the characters that names may have. Case matters. Clones share the text.
+/// Periods of one calendar kind sort by time. A period hashes and compares like its `str`, so a map
+/// with periods as keys is searched with a `&str`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Period(Arc<str>);
 
-/// Why a text is not a period.
+/// Says why a text is not a period.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidPeriod {
-    /// Not of the characters, or the length, of a period.
+    /// The text does not have the characters, or the length, of a period.
     #[error(
         "A period has 1 to {max} characters, ASCII letters, digits, '.', '_', ':' and '-', the \
          first a letter or a digit; {text:?} does not fit.",
         max = Period::MAX_LENGTH
     )]
     Unfit {
-        /// What was given, cut where it is long.
+        /// The text that was given. A long text is cut.
         text: String,
     },
-    /// Not as the sequence's calendar prints any of its periods.
+    /// The sequence's calendar prints no period in this way.
     #[error("A period of this sequence is {known}; {text:?} is none.")]
     Unlike {
-        /// What was given, cut where it is long.
+        /// The text that was given. A long text is cut.
         text: String,
-        /// What its periods are and how they are printed.
+        /// The periods of the sequence, and how they are printed.
         known: &'static str,
     },
-    /// A period without an instant.
+    /// The period has no instant.
     #[error("There was no {period} in {zone}: the clock was set past it.")]
     Skipped {
         /// The period.
@@ -68,20 +70,20 @@ pub enum InvalidPeriod {
 }
 
 impl Period {
-    /// The longest period, in characters.
+    /// Bounds the length of a period, in characters.
     pub const MAX_LENGTH: usize = 64;
 
-    /// That of a sequence without periods.
+    /// Returns the period of a sequence without periods.
     #[must_use]
     pub fn none() -> Self {
         static NONE: LazyLock<Period> = LazyLock::new(|| Period(Arc::from("")));
         NONE.clone()
     }
 
-    /// Takes over a caller's key, or a calendar period as it is printed.
+    /// Creates a period from a caller's key, or from a calendar period as it is printed.
     ///
     /// # Errors
-    /// [`InvalidPeriod::Unfit`] where it is too long or has a character that no period has.
+    /// [`InvalidPeriod::Unfit`] if the text is too long, or has a character that no period has.
     pub fn parse(text: &str) -> Result<Self, InvalidPeriod> {
         if text.len() <= Self::MAX_LENGTH && SequenceName::check(text).is_ok() {
             return Ok(Self(Arc::from(text)));
@@ -90,7 +92,7 @@ impl Period {
         Err(InvalidPeriod::Unfit { text })
     }
 
-    /// What the store has: a period that was valid once, or nothing.
+    /// Creates a period from the text in the store: a period that was valid once, or an empty text.
     #[must_use]
     pub fn from_stored(text: &str) -> Self {
         if text.is_empty() {
@@ -99,19 +101,19 @@ impl Period {
         Self(Arc::from(text))
     }
 
-    /// The period as text, empty where there is none.
+    /// Returns the period as text, which is empty if there is no period.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether the sequence counts without periods.
+    /// Returns whether this is the period of a sequence without periods.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The period as replies show it.
+    /// Returns the period as replies show it; `None` if there is no period.
     #[must_use]
     pub fn shown(&self) -> Option<&str> {
         (!self.is_none()).then_some(&*self.0)
@@ -143,23 +145,23 @@ impl fmt::Debug for Period {
 }
 
 impl Serialize for Period {
-    /// As a string; null where there is none.
+    /// Writes the period as a string, or null if there is no period.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.shown().serialize(serializer)
     }
 }
 
-/// What names a counter: a sequence, and the period it counts in.
+/// The name of a counter: a sequence, and one of its periods.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CounterKey {
     /// The sequence.
     pub sequence: SequenceName,
-    /// The period; [`Period::none`] where the sequence counts without periods.
+    /// The period; [`Period::none`] if the sequence has no periods.
     pub period: Period,
 }
 
 impl CounterKey {
-    /// The counter of a sequence that counts without periods.
+    /// Creates the key of the only counter of a sequence without periods.
     #[must_use]
     pub fn whole(sequence: SequenceName) -> Self {
         Self {
@@ -170,7 +172,7 @@ impl CounterKey {
 }
 
 impl fmt::Display for CounterKey {
-    /// `orders`, or `orders/20261120`.
+    /// Writes `orders`, or `orders/20261120`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.period.shown() {
             Some(period) => write!(f, "{}/{period}", self.sequence),

@@ -1,6 +1,6 @@
-//! What calendar periods are made of: whole days of the calendar, without any zone.
+//! Computes the days that calendar periods consist of: whole days of the calendar, without a zone.
 //!
-//! A stretch of days is named by its first day.
+//! A stretch of days is identified by its first day.
 
 use std::fmt::Write;
 
@@ -11,10 +11,10 @@ use jiff::{
 
 use super::year_start::YearStart;
 
-/// The first year of which there are periods.
+/// Bounds the calendar: periods begin with this year.
 const FIRST_YEAR: i16 = 1970;
 
-/// How many days a period has, and how it is printed.
+/// The length of a calendar period, and how it is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CalendarUnit {
     Day,
@@ -24,7 +24,7 @@ pub(crate) enum CalendarUnit {
 }
 
 impl CalendarUnit {
-    /// The first day of the stretch that `date` lies in.
+    /// Returns the first day of the stretch that `date` lies in.
     pub(crate) fn holding(self, date: Date) -> Date {
         match self {
             Self::Day => date,
@@ -40,7 +40,7 @@ impl CalendarUnit {
         }
     }
 
-    /// The first day of the next stretch; `None` behind the year 9999.
+    /// Returns the first day of the next stretch; `None` after the year 9999.
     pub(crate) fn after(self, first: Date) -> Option<Date> {
         let length = match self {
             Self::Day => 1.day(),
@@ -51,17 +51,17 @@ impl CalendarUnit {
         first.checked_add(length).ok()
     }
 
-    /// The first day of the stretch before; `None` before the first one.
+    /// Returns the first day of the stretch before; `None` if `first` is the first stretch.
     pub(crate) fn before(self, first: Date) -> Option<Date> {
         let before = self.holding(first.yesterday().ok()?);
         (before >= self.first()).then_some(before)
     }
 
-    /// The first day of the first stretch: the one printed as of 1970.
+    /// Returns the first day of the first stretch, which is printed with the year 1970.
     pub(crate) fn first(self) -> Date {
         match self {
             Self::Day | Self::Month => Date::constant(FIRST_YEAR, 1, 1),
-            // The Monday of 1970W01.
+            // This is the Monday of 1970W01.
             Self::Week => Date::constant(FIRST_YEAR - 1, 12, 29),
             Self::Year(start) => start
                 .in_year(FIRST_YEAR)
@@ -69,8 +69,8 @@ impl CalendarUnit {
         }
     }
 
-    /// The stretch as it is printed: `20261120`, `2026W47`, `202611`, or `2026`, the year it
-    /// begins in.
+    /// Prints a stretch: `20261120`, `2026W47`, `202611`, or `2026`. A year is printed as the one
+    /// in which the stretch begins.
     pub(crate) fn label(self, first: Date) -> String {
         let mut label = String::with_capacity(8);
         let (year, month, day) = (first.year(), first.month(), first.day());
@@ -86,7 +86,8 @@ impl CalendarUnit {
         label
     }
 
-    /// The first day of the stretch that is printed so; `None` for what no stretch is printed as.
+    /// Returns the first day of the stretch that is printed as `label`; `None` if there is no such
+    /// stretch.
     pub(crate) fn parse(self, label: &str) -> Option<Date> {
         let (year, rest) = label.split_at_checked(4)?;
         let year = i16::try_from(digits(year)?).ok()?;
@@ -111,7 +112,7 @@ impl CalendarUnit {
         (first >= self.first()).then_some(first)
     }
 
-    /// What it is called, and how the first, the last and any other are printed.
+    /// Describes the periods of this unit, how they are printed, and which years they are in.
     pub(crate) fn described(self) -> &'static str {
         match self {
             Self::Day => "a day printed as 20261120, of the years 1970 to 9999",
@@ -122,7 +123,7 @@ impl CalendarUnit {
     }
 }
 
-/// ASCII digits alone, as a number.
+/// Reads a number that consists of ASCII digits only.
 fn digits(text: &str) -> Option<u16> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
@@ -155,7 +156,8 @@ mod tests {
         let spring = date(2026, 4, 5);
         let printed = units().map(|unit| unit.label(unit.holding(spring)));
         assert_eq!(printed, ["20260405", "2026W14", "202604", "2026", "2025"]);
-        // The last days of a year may lie in the first week of the next, and the other way round.
+        // The last days of a year may lie in the first week of the next year. The first days of a
+        // year may lie in the last week of the year before.
         let weeks = [date(2024, 12, 30), date(2027, 1, 3), date(2020, 12, 31)]
             .map(|day| CalendarUnit::Week.label(CalendarUnit::Week.holding(day)));
         assert_eq!(weeks, ["2025W01", "2026W53", "2020W53"]);

@@ -1,4 +1,4 @@
-//! The month and day with which a year begins.
+//! Computes when a year begins, from its month and day.
 
 use jiff::civil::Date;
 
@@ -10,7 +10,7 @@ pub(crate) struct YearStart {
 }
 
 impl YearStart {
-    /// Reads `MM-DD`; the error is a sentence to be read after the field's name.
+    /// Reads `MM-DD`. The error is read after the field's name.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         const UNFIT: &str = "must be a month and a day of it, \"MM-DD\", such as \"04-06\"";
         if text == "02-29" {
@@ -22,12 +22,12 @@ impl YearStart {
             text.parse::<i8>().ok().filter(|_| is_number)
         };
         let (month, day) = two(month).zip(two(day)).ok_or(UNFIT)?;
-        // Not a leap year.
+        // 2026 is not a leap year.
         Date::new(2026, month, day).map_err(|_| UNFIT)?;
         Ok(Self { month, day })
     }
 
-    /// The day on which that year begins; `None` for a year before -9999 or after 9999.
+    /// Returns the day on which a year begins; `None` for a year before -9999 or after 9999.
     pub(crate) fn in_year(self, year: i16) -> Option<Date> {
         Date::new(year, self.month, self.day).ok()
     }

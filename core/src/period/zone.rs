@@ -1,24 +1,25 @@
-//! Time zones by their name.
+//! Finds time zones by their names.
 //!
-//! They come with the program, not from the machine: replicas of one version then agree on every
-//! cut-over, whatever their hosts have installed, and a container needs no zone files.
+//! The zones come with the program, not from the machine. So replicas of one version agree on every
+//! cut-over, whichever zones their hosts have. And a container needs no zone files.
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
-/// The longest text that near names are looked for, in bytes.
+/// Bounds the text for which near names are searched, in bytes.
 const LONGEST: usize = 64;
 
-/// Names that are told to who misses one.
+/// Bounds how many near names a message shows.
 const MAX_NEAR: usize = 3;
 
-/// The zone of that name, spelled as the database spells it.
+/// Returns the zone with this name. The name must be spelled as the time zone database spells it.
 pub(crate) fn find(name: &str) -> Option<TimeZone> {
     let zone = TimeZoneDatabase::bundled().get(name).ok()?;
-    // Names are found whatever their case, and taken only as they stand.
+    // The lookup ignores case, but a name is accepted only in its exact spelling.
     (zone.iana_name() == Some(name)).then_some(zone)
 }
 
-/// The names of zones nearest to one that is none, the nearest first; may be none.
+/// Returns the names of zones nearest to a name that does not exist, the nearest first. It may find
+/// none.
 pub(crate) fn near(missed: &str) -> Vec<String> {
     if missed.len() > LONGEST {
         return Vec::new();
@@ -37,12 +38,12 @@ pub(crate) fn near(missed: &str) -> Vec<String> {
     names.take(MAX_NEAR).collect()
 }
 
-/// As people mean it: "new york" is "America/New_York".
+/// Spells a name as people do: "new york" for "New_York".
 fn plain(name: &str) -> String {
     name.to_lowercase().replace('_', " ")
 }
 
-/// How many edits lead to a name, and how many to its last part.
+/// Returns how many edits lead from a text to a name, and to the last part of the name.
 fn distances(missed: &str, name: &str) -> (usize, usize) {
     let city = name.rsplit('/').next().unwrap_or(name);
     (
@@ -57,7 +58,7 @@ mod tests {
 
     #[test]
     fn zones_come_with_the_program() {
-        // A handful would be a sign of a machine's own.
+        // A machine with a small zone database of its own would have fewer.
         assert!(TimeZoneDatabase::bundled().available().count() > 400);
         for name in [
             "UTC",

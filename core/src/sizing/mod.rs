@@ -1,11 +1,11 @@
-//! How large the next block is, and when it is fetched.
+//! Decides how large the next block is, and when it is fetched.
 //!
-//! A block holds what its sequence needs for `block.refill`; the next one is fetched while enough
-//! for `block.hold` is left. A sequence that has only just become busy has no average to go by:
-//! its blocks are sized for a minute of its last second, so they grow from block to block until
-//! the average has caught up.
+//! A block holds what its sequence needs for `block.refill`. The next block is fetched when the
+//! rest lasts for `block.hold`. A sequence that has only just become busy has no useful average.
+//! Its blocks are sized for a minute at the rate of its last second. So each block is larger than
+//! the one before, until the average has caught up.
 //!
-//! A calendar period ends: of it no more is fetched than it needs to its cut-over.
+//! A calendar period ends. No more is fetched for it than it needs up to its cut-over.
 
 #[cfg(test)]
 mod tests;
@@ -15,90 +15,91 @@ use std::fmt;
 use crate::block::MAX_COUNT;
 use crate::definition::BlockPolicy;
 
-/// The time constant of the average, in seconds.
+/// Sets the time constant of the average, in seconds.
 const AVERAGE_OVER: f64 = 300.0;
 
-/// For how many seconds a block lasts at the rate of the last second.
+/// Says for how many seconds a block lasts at the rate of the last second.
 const BURST_SECONDS: f64 = 60.0;
 
-/// The rates are counted by the second: for less than that there is nothing to go by.
+/// Bounds the time that a need is computed for, in seconds. Rates are counted by the second, so a
+/// shorter time has no rate of its own.
 const GRAIN_SECONDS: f64 = 1.0;
 
-/// The part of what is left of a sequence that one block may be: one in this many.
+/// Bounds a block to a part of the numbers that are left: one in this many.
 const PART_OF_LEFT: u64 = 4096;
 
-/// How fast a sequence issues, in numbers a second: finite, 0 or more.
+/// The rates at which a sequence issues, in numbers a second. Each rate is finite, and 0 or more.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rates {
     average: f64,
     last_second: f64,
 }
 
-/// What the next block is wanted for.
+/// The demand that the next block must meet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Demand {
-    /// How fast the sequence issues.
+    /// The rates at which the sequence issues.
     pub rates: Rates,
     /// Numbers issued since the last sample of the rates.
     pub this_second: u64,
     /// Numbers that callers are waiting for now.
     pub waited_for: u64,
-    /// The size of the block before, where its reservation met two or more conflicts.
+    /// The size of the block before, if its reservation met two or more conflicts.
     pub double_of: Option<u64>,
-    /// For how many seconds the period goes on, where it is one of the calendar.
+    /// The seconds that are left of the period, if it is a calendar period.
     pub seconds_left: Option<f64>,
 }
 
-/// How large a block should be, in numbers.
+/// The size that a block should have, in numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size {
-    /// What suits the demand: 1 to [`MAX_COUNT`].
+    /// The size that suits the demand: 1 to [`MAX_COUNT`].
     pub preferred: u64,
-    /// What callers are waiting for: 1 to [`MAX_COUNT`], at most `preferred`.
+    /// The numbers that callers are waiting for: 1 to [`MAX_COUNT`], at most `preferred`.
     pub at_least: u64,
-    /// What `preferred` comes from.
+    /// The reason for `preferred`.
     pub why: Why,
 }
 
-/// How large a block may be, as far as numbers are left.
+/// The size that a block gets, as far as numbers are left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Granted {
-    /// Numbers: at most what is left, so 0 only where nothing is.
+    /// The numbers of the block: at most what is left, and 0 only if nothing is left.
     pub count: u64,
-    /// What `count` comes from.
+    /// The reason for `count`.
     pub why: Why,
 }
 
-/// What decided the size of a block.
+/// The reason for the size of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
-    /// The five-minute average, for as long as `block.refill`.
+    /// The five-minute average times `block.refill`.
     Average,
-    /// The last second, for a minute.
+    /// The rate of the last second times a minute.
     LastSecond,
-    /// What callers were waiting for.
+    /// The numbers that callers were waiting for.
     Waiting,
-    /// `block.min`.
+    /// The setting `block.min`.
     Minimum,
-    /// Twice the block before, since its reservation met conflicts.
+    /// Twice the block before, because its reservation met conflicts.
     Conflicts,
-    /// Cut to `block.max`, or to what a block can hold.
+    /// Cut to `block.max`, or to the most that a block can hold.
     Maximum,
-    /// Cut to what is needed to the cut-over.
+    /// Cut to what is needed up to the cut-over.
     Cutover,
     /// Cut to 1/4096 of what is left, or to what is left.
     Left,
 }
 
 impl Rates {
-    /// The rates of a sequence that has issued nothing.
+    /// Creates the rates of a sequence that has issued nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::resume(0.0)
     }
 
-    /// The rates of a sequence whose average is known from before. NaN, infinity and what is below
-    /// 0 count as 0.
+    /// Creates the rates of a sequence with an average that is already known. NaN, infinity and
+    /// rates below 0 count as 0.
     #[must_use]
     pub fn resume(average: f64) -> Self {
         Self {
@@ -107,8 +108,10 @@ impl Rates {
         }
     }
 
-    /// Takes note of the numbers issued in the seconds since the last sample: about one second,
-    /// but longer gaps decay as they should. Without time passed nothing changes.
+    /// Adds the numbers that were issued in the seconds since the last sample.
+    ///
+    /// A sample is about one second long. A longer time counts like the seconds that it consists
+    /// of. If no time has passed, nothing changes.
     ///
     /// The average is exponential with a time constant of five minutes, for samples at irregular
     /// intervals: `average += (rate − average) × (1 − exp(−seconds / 300))`.
@@ -119,29 +122,30 @@ impl Rates {
         let numbers = float(numbers);
         let weight = -(-seconds / AVERAGE_OVER).exp_m1();
         self.average = sound(self.average + (numbers / seconds - self.average) * weight);
-        // Less than a second is no reason to expect more in the rest of it.
+        // A sample shorter than a second says nothing about the rest of that second.
         self.last_second = sound(numbers / seconds.max(1.0));
     }
 
-    /// The five-minute average, in numbers a second.
+    /// Returns the five-minute average, in numbers a second.
     #[must_use]
     pub fn average(&self) -> f64 {
         self.average
     }
 
-    /// The rate at the last sample, in numbers a second.
+    /// Returns the rate at the last sample, in numbers a second.
     #[must_use]
     pub fn last_second(&self) -> f64 {
         self.last_second
     }
 
-    /// The highest rate there is reason to expect, where so many numbers were issued since the last
-    /// sample.
+    /// Returns the highest rate that can be expected. `this_second` counts the numbers issued since
+    /// the last sample.
     fn highest(&self, this_second: u64) -> f64 {
         self.average.max(self.last_second).max(float(this_second))
     }
 
-    /// For how many seconds so many numbers last at the higher of the two rates; `None` at rate 0.
+    /// Returns for how many seconds `remaining` numbers last at the higher of the two rates; `None`
+    /// at rate 0.
     #[must_use]
     pub fn reserve_seconds(&self, remaining: u64) -> Option<f64> {
         let rate = self.average.max(self.last_second);
@@ -172,18 +176,21 @@ impl fmt::Display for Why {
     }
 }
 
-/// How large the next block should be.
+/// Decides how large the next block should be.
 ///
-/// `max(average × refill, last second × 60 s, waited for, block.min)`, twice the block before
-/// after conflicts, at most `block.max`, and of a calendar period at most what it needs to its
-/// cut-over at the higher of the two rates, but never less than what is waited for.
+/// The size is the highest of `average × refill`, `last second × 60 s`, twice the block before
+/// after conflicts, the numbers waited for, and `block.min`. `last second` is the rate at the last
+/// sample, or the numbers since then if they are more. The size is at most `block.max`.
+///
+/// For a calendar period, the size is also at most what the period needs up to its cut-over, at the
+/// highest of the rates. The size is never less than the numbers that callers are waiting for.
 #[must_use]
 pub fn size(policy: &BlockPolicy, demand: &Demand) -> Size {
     let at_least = demand.waited_for.clamp(1, MAX_COUNT);
     let last_second = demand.rates.last_second.max(float(demand.this_second));
     let doubled = demand.double_of.unwrap_or(0).saturating_mul(2);
     let average = whole(demand.rates.average * policy.refill.as_secs_f64());
-    // Of equals the first is named.
+    // If two sizes are equal, the first one is named.
     let (wanted, why) = [
         (whole(last_second * BURST_SECONDS), Why::LastSecond),
         (doubled, Why::Conflicts),
@@ -222,10 +229,11 @@ pub fn size(policy: &BlockPolicy, demand: &Demand) -> Size {
     }
 }
 
-/// How large the next block is, where so many numbers are left of the sequence.
+/// Decides how large the next block is, if `left` numbers of the sequence are left.
 ///
-/// At most 1/4096 of them (but 1), so that many replicas can share the end of a range; not less
-/// than what is waited for; never more than what is left.
+/// The block is at most 1/4096 of these numbers (but at least 1), so that many replicas can share
+/// the end of a range. The block is not smaller than the numbers that callers are waiting for. It
+/// is never larger than what is left.
 #[must_use]
 pub fn grant(size: &Size, left: u64) -> Granted {
     let most = most_at_once(left).max(size.at_least).min(left);
@@ -242,25 +250,30 @@ pub fn grant(size: &Size, left: u64) -> Granted {
     }
 }
 
-/// The most numbers that a client may reserve at once of those left: 1/4096 of them, at least 1,
-/// at most [`MAX_COUNT`]; 0 where nothing is left.
+/// Returns the most numbers that a client may reserve at once, if `left` numbers are left.
+///
+/// It is 1/4096 of these numbers, at least 1 and at most [`MAX_COUNT`]. It is 0 if nothing is left.
 #[must_use]
 pub fn most_at_once(left: u64) -> u64 {
     (left / PART_OF_LEFT).clamp(1, MAX_COUNT).min(left)
 }
 
-/// With how many numbers of a block left the next one is fetched: what `hold` needs at the highest
-/// of the rates, 0 at rate 0.
+/// Returns the low-water mark: the next block is fetched when this many numbers of a block are
+/// left.
 ///
-/// A steady sequence has blocks for `refill` and fetches the next when `hold` is left of one, so it
-/// writes once in `refill` and has between `hold` and `hold + refill` in reserve. One that has
-/// only just become busy has blocks shorter than `hold`: the mark lies at or before the block's
-/// first number, which fetches the next one at once. As a block gives its signal once, that is one
-/// write a block, and each block is larger than the one before, until they are long enough.
+/// The mark is what `hold` needs at the highest of the rates, and 0 at rate 0.
 ///
-/// Of a calendar period that ends in `seconds_left`, sooner than `hold`, no more is held than it
-/// needs until then. The block fetched next is bound by the same, so near the end one block lies
-/// in reserve, and it is not followed by ever smaller ones.
+/// A steady sequence has blocks for `refill`, and fetches the next block when `hold` is left of
+/// one. So it writes once in `refill`, and its reserve lasts between `hold` and `hold + refill`.
+///
+/// A sequence that has only just become busy has blocks shorter than `hold`. The mark then lies at
+/// or before the block's first number, so the next block is fetched at once. A block gives its
+/// signal once, so there is one write a block. Each block is larger than the one before, until
+/// blocks are long enough.
+///
+/// A calendar period may end in `seconds_left`, sooner than `hold`. Then the mark is only what the
+/// period needs until its end. The same bound holds for the next block. So near the end one block
+/// is in reserve, and no series of ever smaller blocks follows.
 #[must_use]
 pub fn low_water(
     policy: &BlockPolicy,
@@ -281,12 +294,13 @@ fn sound(rate: f64) -> f64 {
     }
 }
 
-/// Precise below 2^53, which is far above what is counted here in a second.
+/// Converts to floating point. This is exact below 2^53, far above the numbers of a second.
 fn float(numbers: u64) -> f64 {
     numbers as f64
 }
 
-/// The next whole number; what is too large becomes `u64::MAX`, NaN and less than 0 become 0.
+/// Rounds up to a whole number. A number that is too large becomes `u64::MAX`. NaN and numbers
+/// below 0 become 0.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,4 +1,4 @@
-//! What decides the size of a block, and that no input leads it astray.
+//! Tests what decides the size of a block, and that any input gives a valid size.
 
 #![allow(
     clippy::unwrap_used,
@@ -139,8 +139,11 @@ fn a_reserve_has_no_length_without_a_rate() {
     }
 }
 
-/// Takes a steady rate from nothing, a second at a time, and counts the blocks fetched, and what
-/// of them is left; of a period that ends in so many seconds, where there is one.
+/// Simulates a sequence that starts from nothing and takes numbers at a steady rate, second by
+/// second.
+///
+/// It returns how many blocks were fetched, and how many of their numbers are left. If `period` is
+/// given, a calendar period ends after that many seconds.
 fn fetched(policy: &BlockPolicy, rate: u64, seconds: u64, period: Option<u64>) -> (u64, u64) {
     let mut rates = Rates::new();
     let (mut current, mut next, mut signalled, mut n_fetched) = (0_u64, 0_u64, false, 0);
@@ -222,7 +225,7 @@ fn no_more_is_fetched_than_is_needed_to_the_cut_over() {
     );
     assert_eq!(sized(&wide, &ends_in(0.5, steady)), (100, Why::Cutover));
     assert_eq!(sized(&wide, &ends_in(-5.0, steady)), (100, Why::Cutover));
-    // The higher of the rates counts, what waits comes first, and `block.min` does not.
+    // The highest rate counts, waiting callers come first, and `block.min` does not raise the size.
     let busy = demand(1.0, 100.0);
     assert_eq!(sized(&wide, &ends_in(30.0, busy)), (3_000, Why::Cutover));
     let waited = Demand {

@@ -1,15 +1,17 @@
-//! The epoch of a layout, as people write it.
+//! Reads and writes the epoch of a layout.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serializer, de};
 
-/// 2026-01-01T00:00:00Z, in Unix milliseconds.
+/// Sets the default epoch: 2026-01-01T00:00:00Z, in Unix milliseconds.
 pub const DEFAULT_EPOCH_MS: i64 = 1_767_225_600_000;
 
 const NANOSECONDS_A_MS: i128 = 1_000_000;
 
-/// Unix milliseconds of an instant in RFC 3339; `None` where it is none, lies before 1970 or
-/// between two milliseconds.
+/// Reads an instant in RFC 3339 as Unix milliseconds.
+///
+/// `None` if the text is no instant, or if the instant lies before 1970 or between two
+/// milliseconds.
 #[must_use]
 pub fn epoch_from_text(text: &str) -> Option<i64> {
     let instant: Timestamp = text.parse().ok()?;
@@ -18,8 +20,8 @@ pub fn epoch_from_text(text: &str) -> Option<i64> {
     (is_whole && unix_ms >= 0).then_some(unix_ms)
 }
 
-/// An instant in RFC 3339, in UTC with `Z`; the last that can be written, 9999-12-30, for later
-/// ones.
+/// Writes an instant in RFC 3339, in UTC with `Z`. An instant that is too late becomes the last one
+/// that can be written, 9999-12-30.
 #[must_use]
 pub fn epoch_to_text(unix_ms: i64) -> String {
     let instant = Timestamp::from_millisecond(unix_ms);
@@ -31,7 +33,7 @@ pub(crate) fn serialize<S: Serializer>(unix_ms: &i64, serializer: S) -> Result<S
     serializer.serialize_str(&epoch_to_text(*unix_ms))
 }
 
-/// Reads an epoch from a definition that was stored.
+/// Reads an epoch from a stored definition.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     let text = String::deserialize(deserializer)?;
     epoch_from_text(&text).ok_or_else(|| de::Error::custom("expected an instant in RFC 3339"))

@@ -1,52 +1,56 @@
-//! How the bits of a time-ordered id are divided.
+//! Divides the bits of a time-ordered id, composes ids, and reads their parts.
 
 use serde::{Deserialize, Serialize};
 
 use super::epoch::{self, DEFAULT_EPOCH_MS};
 
-/// So many positions before the last one the time of a layout ends, rounded down to a tick: takers
+/// Sets how many positions a layout keeps free at the end of its bits.
+///
+/// The end of the layout's time is rounded down to a tick. Because of the free positions, takers
 /// that claim past a limit never carry into the bits of the worker id.
 pub const HEADROOM: u64 = 1 << 16;
 
 const MS_A_DAY: i64 = 86_400_000;
 
-/// How the bits of a time-ordered id are divided. The default is the contract's.
+/// The division of the bits of a time-ordered id. The default has the default values of the API.
 ///
-/// Which widths are possible, [`Definition`](crate::definition::Definition) checks: each 1 or more,
-/// worker id and sequence at most 22, at most 63 together, time and sequence 32 or more. For others
-/// what is composed means nothing, but nothing panics.
+/// [`Definition`](crate::definition::Definition) checks which widths are possible. Each width is 1
+/// or more, and the worker id and the sequence have at most 22 bits each. All have at most 63 bits
+/// together. Time and sequence have 32 or more together. With other widths the ids mean nothing,
+/// but nothing panics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Layout {
-    /// What stands in the highest bits.
+    /// The part in the highest bits.
     pub high: High,
-    /// Where its time begins, in Unix milliseconds, 0 or more; RFC 3339 in JSON.
+    /// The instant at which the time of the layout begins, in Unix milliseconds, 0 or more. RFC
+    /// 3339 in JSON.
     #[serde(rename = "epoch", with = "epoch")]
     pub epoch_ms: i64,
-    /// How long a tick lasts.
+    /// The length of a tick.
     pub unit: LayoutUnit,
-    /// Bits of the time.
+    /// The bits of the time.
     pub time: u32,
-    /// Bits of the worker id.
+    /// The bits of the worker id.
     pub worker: u32,
-    /// Bits of the counter.
+    /// The bits of the counter.
     pub sequence: u32,
 }
 
-/// What stands in the highest bits of a time-ordered id.
+/// The part in the highest bits of a time-ordered id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum High {
-    /// `[time][worker][sequence]`: ids of all workers ascend with time. The layout of Twitter's
-    /// snowflake.
+    /// `[time][worker][sequence]`: the ids of all worker ids together ascend with time. This is the
+    /// layout of Twitter's snowflake.
     #[default]
     Time,
-    /// `[worker][time][sequence]`: the ids of one worker are counted, and the clock is read at an
-    /// opening only. The layout of Seata since 1.4.
+    /// `[worker][time][sequence]`: the ids of one worker id are counted, and the clock is read at
+    /// an opening only. This is the layout of Seata since 1.4.
     Worker,
 }
 
-/// How long a tick lasts.
+/// The length of a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum LayoutUnit {
     /// 1 ms.
@@ -61,14 +65,14 @@ pub enum LayoutUnit {
     Second,
 }
 
-/// What an id is composed of.
+/// The parts that an id is composed of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parts {
-    /// Whole units since the epoch.
+    /// The whole units since the epoch.
     pub tick: u64,
-    /// Whose id it is.
+    /// The worker id.
     pub worker: u32,
-    /// Its place among those of this worker and tick.
+    /// The place of the id among the ids of this worker id and tick.
     pub counter: u64,
 }
 
@@ -86,7 +90,7 @@ impl Default for Layout {
 }
 
 impl LayoutUnit {
-    /// Its length in milliseconds.
+    /// Returns the length of a tick in milliseconds.
     #[must_use]
     pub fn ms(self) -> i64 {
         match self {
@@ -98,7 +102,8 @@ impl LayoutUnit {
 }
 
 impl Layout {
-    /// Ids below 2^53, which JavaScript reads exactly, for 87 years and 64 workers.
+    /// Returns a layout with ids below 2^53, which JavaScript reads exactly. It lasts for 87 years,
+    /// and has 64 worker ids.
     #[must_use]
     pub fn preset_53_bit() -> Self {
         Self {
@@ -110,7 +115,8 @@ impl Layout {
         }
     }
 
-    /// The id of these parts. Of a part that its bits do not hold, what is above them is cut off.
+    /// Composes an id from its parts. If a part does not fit its bits, the higher bits of the part
+    /// are cut off.
     #[must_use]
     pub fn compose(&self, worker: u32, tick: u64, counter: u64) -> i64 {
         let tick = tick & ones(self.time);
@@ -123,7 +129,8 @@ impl Layout {
         (shifted(high, self.sequence) | counter).cast_signed()
     }
 
-    /// The parts of an id; `None` where it is negative or has bits that the layout has not.
+    /// Reads the parts of an id; `None` if the id is negative or has bits that the layout does not
+    /// have.
     #[must_use]
     pub fn read(&self, id: i64) -> Option<Parts> {
         let id = u64::try_from(id).ok()?;
@@ -143,15 +150,16 @@ impl Layout {
         })
     }
 
-    /// The tick of an instant in Unix milliseconds, whether or not the layout has bits for it;
-    /// `None` before the epoch.
+    /// Returns the tick of an instant in Unix milliseconds; `None` before the epoch.
+    ///
+    /// The layout may have no bits for the tick.
     #[must_use]
     pub fn tick_at(&self, unix_ms: i64) -> Option<u64> {
         let since = u64::try_from(unix_ms.checked_sub(self.epoch_ms)?).ok()?;
         since.checked_div(self.unit.ms().unsigned_abs())
     }
 
-    /// When a tick begins, in Unix milliseconds; the last one of an `i64` for what lies behind it.
+    /// Returns when a tick begins, in Unix milliseconds, at most 2^63 − 1.
     #[must_use]
     pub fn unix_ms_of(&self, tick: u64) -> i64 {
         let tick = i64::try_from(tick).unwrap_or(i64::MAX);
@@ -159,7 +167,7 @@ impl Layout {
         self.epoch_ms.saturating_add(since)
     }
 
-    /// The first tick of which no id is issued: the time bits end, but for a [`HEADROOM`].
+    /// Returns the first tick that issues no id: the end of the time bits, less the [`HEADROOM`].
     #[must_use]
     pub fn end_tick(&self) -> u64 {
         let positions = ones(self.time.saturating_add(self.sequence));
@@ -167,39 +175,40 @@ impl Layout {
         positions.checked_shr(self.sequence).unwrap_or(0)
     }
 
-    /// The first instant of which no id is issued, in Unix milliseconds.
+    /// Returns the first instant at which no id is issued, in Unix milliseconds.
     #[must_use]
     pub fn ends_at_ms(&self) -> i64 {
         self.unix_ms_of(self.end_tick())
     }
 
-    /// How much time is left at an instant in Unix milliseconds, in days; 0 where none is.
+    /// Returns how much time is left at an instant in Unix milliseconds. The result is in days, and
+    /// 0 if no time is left.
     #[must_use]
     pub fn days_left(&self, now_ms: i64) -> f64 {
         let left_ms = self.ends_at_ms().saturating_sub(now_ms).max(0);
         left_ms as f64 / MS_A_DAY as f64
     }
 
-    /// No id is above this one.
+    /// Returns the highest id that the layout can have.
     #[must_use]
     pub fn highest(&self) -> i64 {
         let bits = self.time.saturating_add(self.worker);
         ones(bits.saturating_add(self.sequence)).cast_signed()
     }
 
-    /// How many worker ids there are: 0 to this, that one excluded.
+    /// Returns how many worker ids there are. The worker ids count from 0.
     #[must_use]
     pub fn workers(&self) -> u32 {
         1_u32.checked_shl(self.worker).unwrap_or(u32::MAX)
     }
 
-    /// How many ids of one worker a tick has.
+    /// Returns how many ids one worker id has in a tick.
     #[must_use]
     pub fn ids_a_tick(&self) -> u64 {
         ones(self.sequence).saturating_add(1)
     }
 
-    /// Ids as they may look: so many of worker 0 from a tick on.
+    /// Returns sample ids, which show how ids look: `n` ids of worker id 0 from a tick on.
     #[must_use]
     pub fn sample(&self, tick: u64, n: u64) -> Vec<i64> {
         let first = shifted(tick, self.sequence);
@@ -211,7 +220,7 @@ impl Layout {
     }
 }
 
-/// A number of so many ones, at most 63.
+/// Returns a number of `bits` ones, at most 63.
 fn ones(bits: u32) -> u64 {
     shifted(1, bits.min(63)).saturating_sub(1)
 }

@@ -1,4 +1,4 @@
-//! What layouts compose is read back, and ticks are times.
+//! Tests that the ids of layouts can be read, and that ticks are times.
 
 #![allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::epoch::DEFAULT_EPOCH_MS;
 use super::layout::*;
 
-/// Any layout that a definition may have.
+/// Returns any layout that a definition may have.
 fn layouts() -> impl Strategy<Value = Layout> {
     let widths = (1_u32..=22, 1_u32..=22).prop_flat_map(|(worker, sequence)| {
         let least = 32_u32.saturating_sub(sequence).max(1);
@@ -56,7 +56,7 @@ fn a_layout_is_written_as_the_contract_has_it() {
 
 #[test]
 fn snowflakes_are_those_that_others_compose() {
-    // The id and the time of a post that is known all over the world.
+    // The id and the time of a famous post.
     let twitter = Layout {
         epoch_ms: 1_288_834_974_657,
         ..Layout::default()

@@ -1,22 +1,23 @@
-//! Time-ordered ids: a time, a worker id and a counter in the bits of one positive number.
+//! Issues time-ordered ids (snowflake ids): a time, a worker id and a counter in one positive
+//! number.
 //!
-//! Nothing here knows the time. What reads the clock is an argument, and so is the time up to which
-//! ids may be issued: that is reserved, as numbers are.
+//! Nothing here knows the time. A caller passes a function that reads the clock, and the time up to
+//! which ids may be issued. That time is reserved in a store, as numbers are.
 //!
-//! | Word | Means |
+//! | Word | Meaning |
 //! |---|---|
 //! | layout | how many bits the time, the worker id and the counter have, and in which order |
 //! | tick | how many whole units (1 ms, 10 ms, 1 s) have passed since the layout's epoch |
-//! | counter | what tells ids of one worker and tick apart; it is the id's sequence bits |
-//! | position | tick and counter as one number, `tick · 2^sequence + counter`: the ids of one worker, counted |
-//! | opening | from when a ticker is given a worker id until it is closed |
-//! | limit | the first position that is not to be issued: the time reserved ends there |
+//! | counter | the sequence bits of an id, in which ids of one worker id and tick differ |
+//! | position | tick and counter as one number: `tick · 2^sequence + counter` |
+//! | opening | the time from the start of a ticker with a worker id until its close |
+//! | limit | the end of the reserved time: the first position that may not be issued |
 //!
 //! | File | Owns |
 //! |---|---|
-//! | `layout` | composing ids and taking them apart, ticks and times |
+//! | `layout` | ids and their parts, ticks and times |
 //! | `epoch` | how the epoch is written |
-//! | `ticker` | issuing, none of them twice |
+//! | `ticker` | the issue of ids, no id twice |
 
 mod epoch;
 mod layout;

@@ -1,4 +1,4 @@
-//! A file of definitions, which `odometer apply` makes so: tables `[sequences.NAME]`.
+//! Reads a file of definitions for `odometer apply`: tables `[sequences.NAME]`.
 
 use std::fs;
 use std::path::Path;
@@ -10,17 +10,18 @@ use toml_edit::{ImDocument, Item, TableLike};
 use super::ConfigError;
 use super::fields;
 
-/// What a file says of one sequence; what it leaves out stays as it is, or comes from a template.
+/// What a file says of one sequence. A field that the file leaves out stays as it is, or comes from
+/// a template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WantedDefinition {
     pub name: SequenceName,
     pub change: DefinitionChange,
 }
 
-/// Reads a file of definitions; they come in the file's order.
+/// Reads a file of definitions, in the file's order.
 ///
 /// # Errors
-/// What cannot be used, with its key and its line.
+/// The first thing that cannot be used, with its key and its line.
 pub fn read(path: &Path) -> Result<Vec<WantedDefinition>, ConfigError> {
     let content = fs::read_to_string(path).map_err(|error| {
         let problem = format!("the file of definitions cannot be read ({error}); mend its path");
@@ -39,11 +40,11 @@ pub fn read(path: &Path) -> Result<Vec<WantedDefinition>, ConfigError> {
     })
 }
 
-/// What is wrong with a file.
+/// A problem in a file of definitions.
 #[derive(Debug)]
 struct Wrong {
     key: Option<String>,
-    /// Counted from 1.
+    /// The number of the line, counted from 1.
     line: Option<usize>,
     problem: String,
 }
@@ -89,7 +90,7 @@ fn parse(content: &str) -> Result<Vec<WantedDefinition>, Wrong> {
     Ok(wanted)
 }
 
-/// The tables of `sequences`, as values.
+/// Returns the tables of `sequences`, as values.
 fn values(content: &str) -> Result<Map<String, Value>, Wrong> {
     let read: Result<Value, _> = toml_edit::de::from_str(content);
     let mut read = read.map_err(|error| Wrong {
@@ -103,7 +104,7 @@ fn values(content: &str) -> Result<Map<String, Value>, Wrong> {
     }
 }
 
-/// A path as it is written in the file.
+/// Returns a path as it is written in the file.
 fn shown(path: &[&str]) -> String {
     let is_bare = |key: &str| {
         let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -122,7 +123,7 @@ fn shown(path: &[&str]) -> String {
     keys.join(".")
 }
 
-/// The line on which the last key of `path` stands that is there.
+/// Returns the line of the last key of `path` that the file has.
 fn line_of(document: &ImDocument<&str>, path: &[&str]) -> Option<usize> {
     let mut table: &dyn TableLike = document.as_table();
     let mut found = None;

@@ -1,5 +1,6 @@
-//! Fields of a definition as people write them in a file: read like the body of a `PUT`, with the
-//! place of what is wrong.
+//! Reads fields of a definition as people write them in a file.
+//!
+//! The fields are read like the body of a `PUT`. An error names the field that is wrong.
 
 use std::sync::LazyLock;
 
@@ -12,16 +13,16 @@ use serde_json::{Map, Value, json};
 /// A field that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WrongField {
-    /// `block.min` for one inside another.
+    /// The name of the field. A field in another one has a path, such as `block.min`.
     pub(crate) field: String,
-    /// A sentence that says what would do.
+    /// A sentence that says what to give instead.
     pub(crate) problem: String,
 }
 
-/// The fields of a definition; those of a block begin with `block.`, those of a layout with
+/// The known fields of a definition. Fields of a block begin with `block.`, fields of a layout with
 /// `layout.`.
 static KNOWN: LazyLock<Vec<String>> = LazyLock::new(|| {
-    // Left out of a definition that has none.
+    // A definition without a layout leaves the field out.
     let with_layout = Definition {
         layout: Some(Layout::default()),
         ..Definition::default()
@@ -37,8 +38,9 @@ static KNOWN: LazyLock<Vec<String>> = LazyLock::new(|| {
     known
 });
 
-/// Reads the fields that `section` gives; `others` are keys that it may have besides, which are
-/// named where one is not known.
+/// Reads the fields that `section` gives.
+///
+/// `others` are further keys that the section may have. An error about an unknown field lists them.
 pub(crate) fn change(
     section: &Map<String, Value>,
     others: &[&str],
@@ -51,7 +53,7 @@ pub(crate) fn change(
         check(field, value, others)?;
         fields.insert(field.clone(), value.clone());
     }
-    // Each field was read by itself: it can be read with the others.
+    // Each field was read alone, so all can be read together.
     DefinitionChange::from_value(&Value::Object(fields)).map_err(|error| wrong("", error))
 }
 
@@ -113,7 +115,7 @@ fn unknown(field: &str, value: &Value, others: &[&str]) -> WrongField {
     }
 }
 
-/// The known word that somebody may have meant.
+/// Returns the known word that the writer may have meant.
 fn nearest<'a>(wanted: &str, known: &[&'a str]) -> Option<&'a str> {
     let most = (wanted.len() / 3).clamp(1, 3);
     let ranked = known.iter().map(|known| {

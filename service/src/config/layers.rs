@@ -1,4 +1,4 @@
-//! Where a value may come from: flags over the environment over a file.
+//! Reads the layers that a value may come from: flags over the environment over a file.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,29 +12,31 @@ use super::{ConfigError, Flags};
 
 const PREFIX: &str = "ODOMETER_";
 
-/// The file that is read where none is named; it need not exist.
+/// The file that is read if no file is named. This file need not exist.
 const DEFAULT_FILE: &str = "odometer.toml";
 
-/// Keys whose value may be in a file of its own, whose path is given under `<key>_file`.
+/// Keys whose value may be in a separate file. The key `<key>_file` gives the path of that file.
 const SECRETS: [&str; 2] = ["database_url", "admin_token"];
 
-/// The same of the keys of each store.
+/// Keys of a store whose value may be in a separate file.
 const STORE_SECRETS: [&str; 3] = ["databases", "database", "redis"];
 
-/// What a layer is called whose values give way to those of any store.
+/// The name of the layer of `DATABASE_URL`. Its value gives way to a configured default store.
 const PLATFORM: &str = "platform";
 
-/// Variables with the prefix that are no keys: where the configuration file is, and what Kubernetes
-/// sets in every pod beside a service called `odometer`.
+/// Variables with the prefix that are not keys.
+///
+/// `CONFIG` gives the path of the configuration file. Kubernetes sets the others in each pod next
+/// to a service called `odometer`.
 const NO_KEYS: [&str; 2] = ["CONFIG", "PORT"];
 const NO_KEY_PREFIXES: [&str; 2] = ["PORT_", "SERVICE_"];
 
-/// The environment, as an argument so that a test can bring its own.
+/// The variables of the environment. They are an argument, so that a test can give its own.
 #[derive(Clone, Default)]
 pub struct Environment(Vec<(OsString, OsString)>);
 
 impl Environment {
-    /// The environment this process was started with.
+    /// Returns the environment that this process was started with.
     #[expect(
         clippy::disallowed_methods,
         reason = "this is where the environment is read"
@@ -43,8 +45,8 @@ impl Environment {
         Self(std::env::vars_os().collect())
     }
 
-    /// Stands in for a process's environment.
-    pub fn of<const N: usize>(variables: [(&str, &str); N]) -> Self {
+    /// Returns an environment of these variables, in place of a process's environment.
+    pub fn of<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         Self(
             variables
                 .into_iter()
@@ -66,7 +68,7 @@ impl Environment {
             .transpose()
     }
 
-    /// The variables that are keys, without the prefix.
+    /// Returns the variables that are keys, without the prefix.
     fn keys(&self) -> Result<Vec<(String, String)>, ConfigError> {
         let mut keys = Vec::new();
         for (name, value) in &self.0 {
@@ -96,7 +98,7 @@ fn text(name: &str, value: &OsString) -> Result<String, ConfigError> {
     })
 }
 
-/// Who a layer is read from; decides how its keys are named in a sentence.
+/// The source of a layer. The source decides how a sentence names the layer's keys.
 #[derive(Clone)]
 enum ConfigLayer {
     File(PathBuf),
@@ -120,11 +122,11 @@ impl ConfigLayer {
     }
 }
 
-/// All values of one origin.
+/// All values of one source.
 struct Layer {
     origin: ConfigLayer,
     values: Dict,
-    /// Keys whose values were read from files of their own.
+    /// Keys whose values were read from separate files.
     read_from_files: Vec<String>,
 }
 
@@ -204,7 +206,8 @@ fn file_layer(flags: &Flags, environment: &Environment) -> Result<Layer, ConfigE
     Ok(Layer::new(ConfigLayer::File(path), values))
 }
 
-/// What is wrong with a TOML file, without the line it stands in: that line may hold a secret.
+/// Returns what is wrong with a TOML file, without the line in question. That line may hold a
+/// secret.
 fn without_excerpt(message: &str) -> String {
     let is_excerpt = |line: &&str| {
         line.trim_start()
@@ -272,7 +275,7 @@ fn flags_layer(flags: &Flags) -> Result<Layer, ConfigError> {
     Ok(Layer::new(ConfigLayer::Flags, values))
 }
 
-/// Puts `value` where `path` leads, making the sections on the way.
+/// Puts `value` at `path`, and creates the sections on the way.
 fn insert(values: &mut Dict, path: &[&str], value: String) -> Result<(), String> {
     let refused = || "it is a section and a value at once; give the keys of the section".to_owned();
     match path {
@@ -297,7 +300,8 @@ fn insert(values: &mut Dict, path: &[&str], value: String) -> Result<(), String>
     }
 }
 
-/// Whether a layer gives `database_url`, other than the variable that platforms set for anybody.
+/// Returns whether a layer gives `database_url`. `DATABASE_URL` does not count, because platforms
+/// set that variable for any program.
 pub(crate) fn gives_database_url(layers: &Figment) -> bool {
     let given_by = layers.find_metadata("database_url");
     given_by.is_some_and(|layer| layer.name != PLATFORM)
@@ -320,7 +324,7 @@ fn read_secrets(layer: &mut Layer) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Says which keys were read.
+/// Replaces the `_file` keys of one section, and returns the keys that were read.
 fn read_secrets_of(
     values: &mut Dict,
     secrets: &[&str],

@@ -1,13 +1,13 @@
-//! The level of the log.
+//! Checks the level of the log.
 
 use tracing_subscriber::filter::EnvFilter;
 
-/// Words for a level, in any case.
+/// Words for a level, in upper or lower case.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// What is wrong with a level, or a list of `target=level`, and what may be given instead.
+/// Returns what is wrong with a level, or a list of `target=level`, and what to give instead.
 pub(crate) fn problem(level: &str) -> Option<String> {
-    // A word that is no level would be taken for a target, and log that target only.
+    // The filter would take a word that is not a level for a target, and log that target only.
     let names_a_level = |directive: &str| {
         let word = directive.rsplit('=').next().unwrap_or_default().trim();
         LEVELS.iter().any(|known| known.eq_ignore_ascii_case(word))

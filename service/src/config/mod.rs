@@ -1,8 +1,8 @@
-//! What the program is told before it starts.
+//! Reads the configuration, which the program gets before it starts.
 //!
-//! Flags over environment over `odometer.toml` over the defaults below; unknown keys are refused,
-//! and every refusal is one sentence that names the key. Nothing else in the program reads the
-//! environment.
+//! Flags win over the environment, the environment over `odometer.toml`, and the file over the
+//! defaults below. Unknown keys are refused. Every refusal is one sentence that names the key.
+//! Nothing else in the program reads the environment.
 
 pub mod definitions;
 mod fields;
@@ -81,7 +81,8 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// `key` says where, `problem` is a sentence that says what would do.
+    /// Creates an error. `key` says where the problem is. `problem` is a sentence that says what to
+    /// give instead.
     pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self {
             key: key.into(),
@@ -100,8 +101,9 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// The place of `[default]`, `[[template]]` or `[stores.NAME]`, which are read field by field, so
-/// that a field that is wrong can be named.
+/// Stands for `[default]`, `[[template]]` or `[stores.NAME]`.
+///
+/// These sections are read field by field elsewhere, so that a wrong field can be named.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadApart;
 
@@ -111,43 +113,46 @@ impl<'de> Deserialize<'de> for ReadApart {
     }
 }
 
-/// Everything that can be set, with its default.
+/// All values that can be set, with their defaults.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where to listen; port 0 picks a free one.
+    /// The address to listen on. Port 0 picks a free port.
     #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
     /// The database of the default store.
     #[serde(deserialize_with = "secret")]
     pub database_url: Secret,
-    /// Whether the schema of PostgreSQL or MySQL is brought up to date at start.
+    /// Whether the start brings the schema of PostgreSQL or MySQL up to date.
     #[serde(deserialize_with = "value::truth")]
     pub migrate: bool,
-    /// What becomes of a name never seen.
+    /// What happens to a name that was never used.
     pub unknown: Unknown,
-    /// Sequences in the store, at most.
+    /// The most sequences in the store.
     #[serde(deserialize_with = "value::number")]
     pub max_sequences: u64,
     /// How old this replica's knowledge of definitions may be.
     #[serde(deserialize_with = "value::duration")]
     pub definition_refresh: Duration,
-    /// The worker id of all time-ordered sequences on this replica; any that is free where none is
-    /// given.
+    /// The worker id of all time-ordered sequences on this replica. Without one, any free id is
+    /// used.
     #[serde(deserialize_with = "value::some_number")]
     pub worker: Option<u32>,
-    /// What those who change sequences must show; without one, nobody on loopback has to.
+    /// The token that callers must show to change sequences. Without one, a listener on loopback
+    /// asks for none, and another listener refuses every change.
     #[serde(deserialize_with = "some_secret")]
     pub admin_token: Option<Secret>,
-    /// What `stores` says, and `database_url` where it says nothing of the default one.
+    /// The stores that `stores` configures. `database_url` is the default store if `stores` has
+    /// none.
     #[serde(skip)]
     pub stores: StoresConfig,
     #[serde(rename = "stores")]
     pub given_stores: ReadApart,
     pub default: ReadApart,
     pub template: ReadApart,
-    /// What a name never seen gets, and the fields a `PUT` leaves out: what `default` and
-    /// `template` say.
+    /// The templates that `default` and `template` configure.
+    ///
+    /// A template defines a name that was never used, and gives the fields that a `PUT` leaves out.
     #[serde(skip)]
     pub templates: Templates,
     pub limits: LimitsConfig,
@@ -164,10 +169,10 @@ pub struct Config {
     pub telemetry: TelemetryConfig,
 }
 
-/// A token with fewer characters is warned of.
+/// The fewest characters of a token without a warning.
 const MIN_TOKEN: usize = 16;
 
-/// A worker id has at most 22 bits.
+/// The highest worker id: a worker id has at most 22 bits.
 const MAX_WORKER: u64 = (1 << 22) - 1;
 
 impl Default for Config {
@@ -204,7 +209,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads all layers and checks what they say together.
+    /// Reads all layers, and checks their values together.
     ///
     /// # Errors
     /// The first key that cannot be used.
@@ -222,7 +227,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Templates that no name gets, a warning each.
+    /// Returns a warning for each template that no name gets.
     pub(crate) fn never_used(&self) -> Vec<String> {
         let templates = &self.templates;
         let warning = |(index, by): (usize, usize)| {
@@ -236,7 +241,7 @@ impl Config {
         never_used.filter_map(warning).collect()
     }
 
-    /// A token that can be guessed, a warning.
+    /// Returns a warning if the token is so short that it can be guessed.
     pub(crate) fn short_token(&self) -> Option<String> {
         let n_characters = self.admin_token.as_ref()?.expose().len();
         (n_characters < MIN_TOKEN).then(|| {
@@ -247,7 +252,7 @@ impl Config {
         })
     }
 
-    /// The first value that is well-formed but of no use, with its key.
+    /// Returns the first value that is well-formed but of no use, with its key.
     fn problem(&self) -> Option<(&'static str, String)> {
         database_problem(self.database_url.expose())
             .map(|problem| ("database_url", problem))
@@ -262,14 +267,15 @@ impl Config {
             })
     }
 
-    /// How long a clock that was set back is waited for: less than callers wait.
+    /// Returns how long the replica waits for a clock that was set back. Callers wait longer than
+    /// that.
     pub fn clock_wait(&self) -> Duration {
         let (wait, deadline) = (self.snowflake.wait, self.refill.deadline);
-        // Only what nobody asked for, the default, can be too long.
+        // Only a wait up to the default can be too long: `order_problem` refuses longer ones.
         if wait < deadline { wait } else { deadline / 2 }
     }
 
-    /// What no `Host` header can have.
+    /// Returns what is wrong with the first of `http.hosts` that no `Host` header can have.
     fn hosts_problem(&self) -> Option<String> {
         let mut hosts = self.http.hosts.iter();
         let wrong = hosts.find(|host| !host::is_name(host::without_port(host)))?;
@@ -415,8 +421,10 @@ impl Config {
     }
 }
 
-/// The faults that a test asked for, in `ODOMETER_SABOTAGE`, separated by commas, and by how many
-/// milliseconds it wants this process's clock wrong, in `ODOMETER_SABOTAGE_CLOCK_MS`.
+/// Returns the faults that a test asked for, and the error of this process's clock in milliseconds.
+///
+/// `ODOMETER_SABOTAGE` lists the faults, separated by commas. `ODOMETER_SABOTAGE_CLOCK_MS` gives
+/// the error of the clock.
 #[cfg(feature = "sabotage")]
 pub fn faults(environment: &Environment) -> (Vec<String>, i64) {
     let given = |key| environment.get(key).and_then(|value| value.to_str());
@@ -426,14 +434,14 @@ pub fn faults(environment: &Environment) -> (Vec<String>, i64) {
     (words.map(str::to_owned).collect(), shift.unwrap_or(0))
 }
 
-/// What is wrong with where spans are to be sent.
+/// Returns what is wrong with the URL that spans are sent to.
 fn collector_problem(endpoint: &str) -> Option<String> {
     if !cfg!(feature = "otlp") {
         let problem = "this program sends no spans; leave it out, or build with the feature `otlp`";
         return Some(problem.to_owned());
     }
     let is_usable = Url::parse(endpoint).is_ok_and(|url| {
-        // Whoever can read a log could read a password in it.
+        // A person who can read the log could read a password in the URL.
         let has_login = !url.username().is_empty() || url.password().is_some();
         url.scheme() == "http"
             && url.has_host()
@@ -447,7 +455,7 @@ fn collector_problem(endpoint: &str) -> Option<String> {
     })
 }
 
-/// What is wrong with the scheme of a database URL, never showing the URL itself.
+/// Returns what is wrong with the scheme of a database URL, and never shows the URL itself.
 fn database_problem(url: &str) -> Option<String> {
     const SCHEMES: [&str; 5] = ["sqlite", "postgres", "postgresql", "mysql", "mariadb"];
     const MEND: &str = "give sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE or \
@@ -502,13 +510,13 @@ fn some_secret<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Secret>, D
     Ok(Some(token))
 }
 
-/// The key and what is wrong with it, without the value where that is a secret.
+/// Returns an error that names the key and the problem, without the value if that is a secret.
 fn refused(error: &figment::Error) -> ConfigError {
     let mut path: Vec<&str> = error.path.iter().map(String::as_str).collect();
     let problem = match &error.kind {
         Kind::Message(message) => message.clone(),
         Kind::InvalidType(found, expected) | Kind::InvalidValue(found, expected) => {
-            // Only sections are structures, and nobody outside knows their type's name.
+            // Only sections are structures, and an operator does not know the names of their types.
             let is_section = expected.starts_with("struct ");
             let wanted = if is_section {
                 "a section of keys"
@@ -549,7 +557,8 @@ fn refused(error: &figment::Error) -> ConfigError {
     ConfigError::new(name, problem)
 }
 
-/// How a sentence names `key`: where its value was given, or the bare key where it is a default.
+/// Returns how a sentence names `key`: with the place where its value was given. A default has no
+/// place, so its key is named alone.
 fn name_of(layers: &Figment, key: &str) -> String {
     let path: Vec<&str> = key.split('.').collect();
     match layers.find_metadata(key) {
@@ -558,7 +567,7 @@ fn name_of(layers: &Figment, key: &str) -> String {
     }
 }
 
-/// Where the value of `key` was given, as a sentence names it in parentheses.
+/// Returns where the value of `key` was given, as a sentence says it in parentheses.
 fn origin_of(layers: &Figment, key: &str) -> String {
     if layers.find_metadata(key).is_none() {
         return "the default".to_owned();

@@ -1,10 +1,10 @@
-//! Values that must never be printed.
+//! Keeps values that must never be printed.
 
 use std::fmt;
 
 use serde::Deserialize;
 
-/// A value that reaches no log and no reply: `Debug` and `Display` print `[redacted]`.
+/// A value that appears in no log and no reply: `Debug` and `Display` print `[redacted]`.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -15,7 +15,7 @@ impl Secret {
         Self(value.into())
     }
 
-    /// The value itself, for the one place that needs it.
+    /// Returns the value itself, for the code that needs it.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! The sections of the configuration, each with its defaults.
+//! Defines the sections of the configuration, each with its defaults.
 
 use std::time::Duration;
 
@@ -7,33 +7,33 @@ use serde::Deserialize;
 
 use super::value;
 
-/// What becomes of a name never seen.
+/// What happens to a name that was never used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unknown {
-    /// The first call for a number creates it from the template.
+    /// The first call for a number creates the sequence from a template.
     Create,
-    /// 404 until somebody defines it.
+    /// Calls get 404 until the sequence is defined.
     Reject,
 }
 
-/// Bounds of what is held at once.
+/// Bounds on what the replica holds at once.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsConfig {
-    /// Callers held until refills are done, over all names.
+    /// Callers that are held until refills are done, over all names.
     #[serde(deserialize_with = "value::number")]
     pub waiters: usize,
     /// Requests being answered off the warm path.
     #[serde(deserialize_with = "value::number")]
     pub in_flight: usize,
-    /// Names in memory.
+    /// Names and their periods in memory.
     #[serde(deserialize_with = "value::number")]
     pub live_sequences: usize,
-    /// Periods in memory of one calendar sequence.
+    /// Periods of one sequence in memory.
     #[serde(deserialize_with = "value::number")]
     pub live_periods: usize,
-    /// Periods of one keyed sequence.
+    /// Keys of one keyed sequence, removed keys included.
     #[serde(deserialize_with = "value::number")]
     pub keyed_periods: u64,
     /// Bytes of a request's body.
@@ -54,7 +54,7 @@ impl Default for LimitsConfig {
     }
 }
 
-/// How connections are served.
+/// How HTTP connections are served.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpConfig {
@@ -70,13 +70,13 @@ pub struct HttpConfig {
     /// Connections of callers that are open at once.
     #[serde(deserialize_with = "value::number")]
     pub connections: usize,
-    /// Names, besides its own, by which a listener on loopback may be called.
+    /// Further names by which callers may call a listener on loopback.
     #[serde(deserialize_with = "value::words")]
     pub hosts: Vec<String>,
-    /// Connections the kernel holds until they are accepted.
+    /// Connections that the kernel holds until they are accepted.
     #[serde(deserialize_with = "value::number")]
     pub backlog: u32,
-    /// Threads that serve connections; one for each core where none is given.
+    /// Threads that serve connections. The default is one for each core.
     #[serde(deserialize_with = "value::some_number")]
     pub workers: Option<usize>,
 }
@@ -99,10 +99,10 @@ impl Default for HttpConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RefillConfig {
-    /// Attempts of one reservation, conflicts included.
+    /// The most attempts of one reservation. An attempt that meets a conflict counts, too.
     #[serde(deserialize_with = "value::number")]
     pub attempts: u32,
-    /// How long a caller waits for a refill, and a reservation tries.
+    /// How long a caller waits for a refill, and how long a reservation tries.
     #[serde(deserialize_with = "value::duration")]
     pub deadline: Duration,
     /// The shortest wait between two attempts.
@@ -124,11 +124,12 @@ impl Default for RefillConfig {
     }
 }
 
-/// Connections to the database.
+/// Connections to each database.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PoolConfig {
-    /// Open at once, at most. SQLite has one writer whatever is said here.
+    /// The most connections that are open at once. SQLite has one writer, even if this number is
+    /// higher.
     #[serde(deserialize_with = "value::number")]
     pub max: u32,
     /// How long a statement waits for a connection.
@@ -145,14 +146,14 @@ impl Default for PoolConfig {
     }
 }
 
-/// The database's time.
+/// How fast each database must answer, and how durable its commits must be.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreSection {
     /// How long a statement may take before its outcome counts as unknown.
     #[serde(deserialize_with = "value::duration")]
     pub timeout: Duration,
-    /// Whether a database may forget in a crash what it has committed.
+    /// Whether a database may lose commits in a crash.
     pub durability: Durability,
 }
 
@@ -169,7 +170,7 @@ impl Default for StoreSection {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsConfig {
-    /// Names with a label of their own; the others count together.
+    /// Names with their own label. The other names count together.
     #[serde(deserialize_with = "value::number")]
     pub sequence_labels: usize,
 }
@@ -186,10 +187,10 @@ impl Default for MetricsConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShutdownConfig {
-    /// How long to go on serving after `/readyz` says no, so that balancers notice.
+    /// How long the program goes on serving after `/readyz` says no, so that load balancers notice.
     #[serde(deserialize_with = "value::duration")]
     pub ready_wait: Duration,
-    /// How long all of it may take.
+    /// How long the whole shutdown may take.
     #[serde(deserialize_with = "value::duration")]
     pub deadline: Duration,
 }
@@ -203,14 +204,14 @@ impl Default for ShutdownConfig {
     }
 }
 
-/// What becomes of names nobody asks for.
+/// What happens to names that are not used.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IdleConfig {
-    /// After this long the actor is stopped; the block is kept.
+    /// The idle time after which the actor is stopped. The block is kept.
     #[serde(deserialize_with = "value::duration")]
     pub park: Duration,
-    /// After this long the rest of the block is returned and the name forgotten.
+    /// The idle time after which the rest of the block is returned and the name is forgotten.
     #[serde(deserialize_with = "value::duration")]
     pub unload: Duration,
 }
@@ -228,10 +229,10 @@ impl Default for IdleConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JournalConfig {
-    /// Rows that may wait to be written; more are given up and counted.
+    /// Rows that may wait to be written. Further rows are given up and counted.
     #[serde(deserialize_with = "value::number")]
     pub queue: usize,
-    /// How long a row is kept once nothing can come of its block any more.
+    /// How long a row is kept after the last moment at which something can happen to its block.
     #[serde(deserialize_with = "value::duration")]
     pub retain: Duration,
 }
@@ -245,11 +246,11 @@ impl Default for JournalConfig {
     }
 }
 
-/// Time-ordered sequences.
+/// Settings of time-ordered sequences.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SnowflakeConfig {
-    /// How long a clock that was set back is waited for, before another worker id is taken.
+    /// How long the replica waits for a clock that was set back, before it takes another worker id.
     #[serde(deserialize_with = "value::duration")]
     pub wait: Duration,
 }
@@ -268,9 +269,9 @@ impl Default for SnowflakeConfig {
 pub struct LogConfig {
     /// Text for people or JSON for machines.
     pub format: LogFormat,
-    /// The least level, or a filter as in `info,odometer=debug`.
+    /// The lowest level that is logged, or a filter as in `info,odometer=debug`.
     pub level: String,
-    /// A refill that takes so long is logged, at level warn.
+    /// A refill that takes this long or longer is logged at level warn.
     #[serde(deserialize_with = "value::duration")]
     pub slow_refill: Duration,
 }
@@ -285,11 +286,12 @@ impl Default for LogConfig {
     }
 }
 
-/// What is sent elsewhere of what the program does.
+/// What the program sends to other services about its work.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TelemetryConfig {
-    /// Where a collector of OpenTelemetry takes spans, over HTTP; none are sent where none is given.
+    /// The URL of an OpenTelemetry collector that takes spans over HTTP. Without one, no spans are
+    /// sent.
     pub otlp_endpoint: Option<String>,
 }
 
@@ -297,10 +299,10 @@ pub struct TelemetryConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// Text where standard error is a terminal, JSON otherwise.
+    /// Text if standard error is a terminal, otherwise JSON.
     Auto,
-    /// One line of text an event.
+    /// One line of text for each event.
     Text,
-    /// One JSON object an event.
+    /// One JSON object for each event.
     Json,
 }

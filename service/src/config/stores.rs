@@ -1,4 +1,4 @@
-//! `[stores.NAME]`: the databases that sequences live in, and the Redis servers before them.
+//! Reads `[stores.NAME]`: the databases that sequences live in, and the Redis servers before them.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -12,35 +12,35 @@ use odometer_store::{Durability, Fallback};
 
 use super::{ConfigError, Secret, database_problem, layers, name_of};
 
-/// Stores at most, and databases or servers of one.
+/// The most stores, and the most databases or Redis servers of one store.
 const MAX: usize = 64;
 
-/// What a store may have; the first three also with `_file` behind them.
+/// The keys of a store. The first three may also end in `_file`.
 const KEYS: [&str; 5] = ["databases", "database", "redis", "fallback", "durability"];
 
-/// The stores, the first of which is [`DEFAULT_STORE`].
+/// The stores. The first one is [`DEFAULT_STORE`].
 #[derive(Clone, Debug)]
 pub struct StoresConfig(pub Vec<StoreConfig>);
 
-/// One store.
+/// The configuration of one store.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
     pub name: String,
-    /// The key that its databases were given by.
+    /// The key that gave the databases.
     pub key: String,
-    /// Where that key was given: the command line, a variable, a file.
+    /// The place where that key was given: the command line, a variable, a file.
     pub origin: String,
-    /// One at least. More share each sequence.
+    /// One database or more. Several databases share each sequence.
     pub databases: Vec<Secret>,
-    /// Servers that count where order is strict; none where the database does.
+    /// Redis servers that count if the order is strict. Without them, the database counts.
     pub redis: Vec<Secret>,
     pub fallback: Fallback,
-    /// Where it says something else than `store.durability`.
+    /// The durability of this store, if it is not `store.durability`.
     pub durability: Option<Durability>,
 }
 
 impl StoresConfig {
-    /// One store, of one database.
+    /// Returns the default store with this one database.
     pub fn of_database_url(database_url: &Secret) -> Self {
         Self(vec![StoreConfig {
             name: DEFAULT_STORE.to_owned(),
@@ -53,12 +53,12 @@ impl StoresConfig {
         }])
     }
 
-    /// The store of a name, if it is configured.
+    /// Returns the store with this name, if that store is configured.
     pub fn get(&self, name: &str) -> Option<&StoreConfig> {
         self.0.iter().find(|store| store.name == name)
     }
 
-    /// The names of all, as a sentence lists them.
+    /// Returns the names of all stores, as a sentence lists them.
     pub fn names(&self) -> String {
         let names = self.0.iter().map(|store| format!("\"{}\"", store.name));
         names.collect::<Vec<_>>().join(", ")
@@ -66,13 +66,13 @@ impl StoresConfig {
 }
 
 impl StoreConfig {
-    /// Whether its databases share each sequence, so that there is no strict order.
+    /// Returns whether the databases share each sequence, so that there is no strict order.
     pub fn is_striped(&self) -> bool {
         self.databases.len() > 1
     }
 }
 
-/// Reads what the layers say of stores; `database_url` is what they say besides.
+/// Reads the stores from the layers. `database_url` is the value of the key with that name.
 ///
 /// # Errors
 /// The first key that cannot be used.
@@ -183,7 +183,7 @@ fn store(layers: &Figment, name: &str, section: &Dict) -> Result<StoreConfig, Co
     })
 }
 
-/// The URLs of a key: a list, or text of one URL or several. What is wrong is said without them.
+/// Reads the URLs of a key: a list, or text of one or several URLs. An error shows none of them.
 fn urls(section: &Dict, key: &str) -> Result<Vec<Secret>, String> {
     let single = key == "database";
     let found = match section.get(key) {
@@ -207,15 +207,16 @@ fn urls(section: &Dict, key: &str) -> Result<Vec<Secret>, String> {
 
 const NOT_URLS: &str = "give a list of URLs, each in quotation marks";
 
-/// Text as the environment and files of secrets have it: a list as in the file of the
-/// configuration, or URLs with commas or ends of lines between.
+/// Reads text as the environment and files of secrets have it.
+///
+/// The text is a list as in the configuration file, or URLs with commas or line ends between them.
 fn listed(text: &str) -> Result<Vec<String>, String> {
     let text = text.trim();
     if !text.starts_with('[') {
         let parts = text.split([',', '\n']).map(str::trim);
         return Ok(parts.map(str::to_owned).collect());
     }
-    // What the reader says of it might show a part.
+    // The parser's own message could show a part of a URL.
     let read = Toml::string(&format!("list = {text}")).data().ok();
     let list = read.and_then(|mut read| read.remove(&Profile::Default)?.remove("list"));
     match list {
@@ -262,7 +263,7 @@ fn durability(section: &Dict) -> Result<Option<Durability>, String> {
     }
 }
 
-/// No database belongs to two stores, or to one twice.
+/// Checks that no database belongs to two stores, or to one store twice.
 fn check_apart(layers: &Figment, stores: &[StoreConfig]) -> Result<(), ConfigError> {
     let mut met: HashMap<&str, (&str, usize)> = HashMap::new();
     for store in stores {
@@ -279,7 +280,9 @@ fn check_apart(layers: &Figment, stores: &[StoreConfig]) -> Result<(), ConfigErr
     Ok(())
 }
 
-/// How a sentence names a key of a store, wherever of the layers it was given.
+/// Returns an error that names a key of a store and the layer that gave the key.
+///
+/// If the key is missing, the error names the layer that gave the store's section.
 fn refused(layers: &Figment, key: &str, problem: String) -> ConfigError {
     if layers.find_metadata(key).is_none()
         && let Some((section, _missing)) = key.rsplit_once('.')
@@ -387,8 +390,9 @@ mod tests {
         assert!(!format!("{config:?}").contains("tiger"), "{config:?}");
     }
 
-    /// What stands in the file, the key that is named, and a part of what the refusal says; `TWO`
-    /// is a store `x` of two databases.
+    /// Each case: what the file says, the key that is named, and a part of the refusal.
+    ///
+    /// `TWO` is a store `x` of two databases.
     const REFUSED: [(&str, &str, &str); 20] = [
         ("stores = 5", "stores", "as in [stores.tickets]"),
         ("[stores]\nx = 5", "stores.x", "as in [stores.tickets]"),

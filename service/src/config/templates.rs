@@ -1,4 +1,4 @@
-//! `[default]` and `[[template]]`: what a sequence is created from that nobody has defined.
+//! Reads `[default]` and `[[template]]`: what a sequence without a definition is created from.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use super::fields::{self, WrongField};
 use super::stores::StoresConfig;
 use super::{ConfigError, Unknown, name_of};
 
-/// What a template has besides the fields of a definition.
+/// The keys of a template that are not fields of a definition.
 const OWN_KEYS: [&str; 2] = ["match", "share"];
 
-/// Fields that count: text from the environment or a flag is read as their number. All others
+/// Fields that count. Text from the environment or a flag is read as their number. All other fields
 /// take text.
 const COUNTS: [&str; 7] = [
     "/step",
@@ -31,7 +31,7 @@ const COUNTS: [&str; 7] = [
     "/layout/sequence",
 ];
 
-/// Reads what the layers say of both.
+/// Reads `[default]` and all tables of `[[template]]` from the layers.
 ///
 /// # Errors
 /// The first key that cannot be used.
@@ -71,7 +71,7 @@ pub(crate) fn read(
     })
 }
 
-/// The definition of `[default]`.
+/// Reads the definition of `[default]`.
 fn default(layers: &Figment, stores: &StoresConfig) -> Result<Arc<Definition>, ConfigError> {
     let Ok(given) = layers.find_value("default") else {
         return Ok(Arc::default());
@@ -102,7 +102,7 @@ fn default(layers: &Figment, stores: &StoresConfig) -> Result<Arc<Definition>, C
     created(&change, &Definition::default(), stores).map_err(refused)
 }
 
-/// The tables of `[[template]]`, in their order.
+/// Returns the tables of `[[template]]`, in their order.
 fn sections(layers: &Figment) -> Result<Vec<Map<String, Value>>, ConfigError> {
     let Ok(given) = layers.find_value("template") else {
         return Ok(Vec::new());
@@ -117,13 +117,13 @@ fn sections(layers: &Figment) -> Result<Vec<Map<String, Value>>, ConfigError> {
     given.deserialize().map_err(|_| refused())
 }
 
-/// The template of one table; what it leaves out is as in `default`.
+/// Reads the template of one table. A field that the table leaves out is as in `default`.
 fn rule(
     section: &Map<String, Value>,
     default: &Definition,
     stores: &StoresConfig,
 ) -> Result<TemplateRule, WrongField> {
-    // Unknown keys first: who writes `mach` does not lack a `match`.
+    // Unknown keys are checked first: a writer of `mach` does not lack a `match`.
     let change = fields::change(section, &OWN_KEYS)?;
     let glob = match section.get("match") {
         Some(Value::String(glob)) => {
@@ -142,7 +142,7 @@ fn rule(
     Ok(TemplateRule { glob, template })
 }
 
-/// The sequence that a template gives the numbers of.
+/// Returns the sequence whose numbers a template shares.
 fn shared(share: &Value, section: &Map<String, Value>) -> Result<SequenceName, WrongField> {
     let mut fields = section.keys().map(String::as_str);
     if let Some(field) = fields.find(|field| !OWN_KEYS.contains(field)) {
@@ -194,7 +194,8 @@ fn wrong(field: &str, problem: String) -> WrongField {
     }
 }
 
-/// How a sentence names `key`, which is in a table of `[[template]]`: with where those are given.
+/// Returns how a sentence names `key` in a table of `[[template]]`: with the place where the tables
+/// were given.
 fn of_template(layers: &Figment, key: &str) -> String {
     match layers.find_metadata("template") {
         Some(metadata) => metadata.interpolate(&figment::Profile::Default, &[key]),
@@ -274,7 +275,7 @@ mod tests {
         assert_eq!((layout.worker, layout.sequence), (9, 12));
     }
 
-    /// What follows `[[template]]`, the key that is named, and a part of what the refusal says.
+    /// Each case: what follows `[[template]]`, the key that is named, and a part of the refusal.
     const REFUSED: [(&str, &str, &str); 24] = [
         ("start = 5", "template[0].match", "is missing"),
         ("match = 5", "template[0].match", "quotation marks"),

@@ -1,4 +1,4 @@
-//! The configuration as it is read from flags, environment and file.
+//! Tests how the configuration is read from flags, environment and file.
 
 #![allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 
@@ -250,7 +250,7 @@ fn no_refusal_shows_a_secret() {
     }
 }
 
-/// Variable, value, the key it is, and a part of what the refusal says to do.
+/// Each case: variable, value, the key that is named, and a part of what the refusal says to do.
 const REFUSED: [(&str, &str, &str, &str); 28] = [
     ("ODOMETER_LISTEN", "8080", "listen", "ADDRESS:PORT"),
     ("ODOMETER_LISTEN", "", "listen", "ADDRESS:PORT"),

@@ -1,7 +1,7 @@
-//! Values as people write them: durations, whole numbers, truth values.
+//! Reads values as people write them: durations, whole numbers, truth values.
 //!
-//! A file has types, the environment and flags have text only: numbers and truth values are read
-//! from both forms. What is text stays text, so a token of digits keeps its leading zeros.
+//! A file has types, but the environment and flags have text only. So numbers and truth values are
+//! read from both forms. Text stays text, so a token of digits keeps its leading zeros.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use odometer_core::duration::{self, GRAMMAR, InvalidDuration};
 use serde::Deserializer;
 use serde::de::{Error, SeqAccess, Unexpected, Visitor};
 
-/// Reads a duration, or says what one is.
+/// Reads a duration, or says how to write one.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|error| match error {
         InvalidDuration::Form => format!("{text:?} is no duration; write {GRAMMAR}"),
@@ -19,7 +19,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// A duration, from text alone: a number without its unit is refused.
+/// Reads a duration from text alone. A number without its unit is refused.
 pub(crate) fn duration<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
     struct Text;
 
@@ -38,7 +38,7 @@ pub(crate) fn duration<'de, D: Deserializer<'de>>(source: D) -> Result<Duration,
     source.deserialize_any(Text)
 }
 
-/// A whole number from 0 up to what `T` holds, from a number or its decimal digits.
+/// Reads a whole number from 0 up to the highest `T`, from a number or its decimal digits.
 pub(crate) fn number<'de, D, T>(source: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -75,7 +75,7 @@ where
     source.deserialize_any(Number(PhantomData))
 }
 
-/// As [`number`], for a value whose absence means something.
+/// Reads a whole number as [`number`] does, for a key that may be absent.
 pub(crate) fn some_number<'de, D, T>(source: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -84,7 +84,7 @@ where
     number(source).map(Some)
 }
 
-/// Words, from a list or from text with commas between them.
+/// Reads words from a list, or from text with commas between them.
 pub(crate) fn words<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> {
     struct Words;
 
@@ -113,7 +113,7 @@ pub(crate) fn words<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>,
     source.deserialize_any(Words)
 }
 
-/// A truth value, from `true` or `false` or their text.
+/// Reads a truth value from `true` or `false`, or from their text.
 pub(crate) fn truth<'de, D: Deserializer<'de>>(source: D) -> Result<bool, D::Error> {
     struct Truth;
 

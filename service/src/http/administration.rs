@@ -1,4 +1,5 @@
-//! Who may change sequences: the administrator, by a token, or a caller on the same machine.
+//! Decides who may change sequences: the administrator, by a token, or a caller on the same
+//! machine.
 
 use std::time::{Duration, Instant};
 
@@ -16,13 +17,13 @@ use crate::config::Secret;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Characters of it that are logged.
+/// The most characters of `X-Forwarded-For` that are logged.
 const MAX_FORWARDED_FOR: usize = 256;
 
-/// How long a token waits that comes from an address with many wrong ones.
+/// How long a token waits if many wrong tokens came from its address.
 const DELAY: Duration = Duration::from_secs(1);
 
-/// Who may change sequences on this listener.
+/// Decides who may change sequences on one listener.
 pub(crate) struct Administration {
     needed: Needed,
     wrong: WrongTokens,
@@ -34,12 +35,12 @@ enum Needed {
     /// Nothing: the listener is loopback, and no token is configured.
     Nothing,
     Token(Secret),
-    /// What nobody has: the listener can be reached from elsewhere and no token is configured.
+    /// Impossible: other machines can reach the listener, and no token is configured.
     Impossible,
 }
 
 impl Administration {
-    /// Decides for one listener; `refused` counts tokens that were wrong.
+    /// Decides for one listener what an administrator has to show. `refused` counts wrong tokens.
     pub(crate) fn new(loopback: bool, token: Option<Secret>, refused: Counter) -> Self {
         let needed = match (loopback, token) {
             (_, Some(token)) => Needed::Token(token),
@@ -52,28 +53,30 @@ impl Administration {
         }
     }
 
-    /// Whether nobody has to show a token here.
+    /// Returns whether callers need no token here.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.needed, Needed::Nothing)
     }
 
-    /// Writes to the log what came of a minute that is over.
+    /// Writes a line to the log about a minute with wrong tokens, if that minute is over.
     pub(crate) fn tell(&self) {
         self.wrong.tell(Instant::now());
     }
 
-    /// Writes to the log all that it was not told yet.
+    /// Writes everything to the log that the log has not reported yet.
     pub(crate) fn tell_all(&self) {
         self.wrong.tell_all();
     }
 
-    /// Lets an administrator pass, and says what is known of them. After many wrong tokens of one
-    /// address, each further token waits before it is compared, whether it is right or wrong.
+    /// Lets an administrator pass, and returns what is known of them.
+    ///
+    /// After many wrong tokens from one address, each further token waits before it is compared,
+    /// whether it is right or wrong.
     ///
     /// # Errors
-    /// 401 without the right token; 403 if there is no token that would be right, or if nobody needs
-    /// one and the call came through a proxy; 503 if too many tokens of the address wait, or if there
-    /// is no place among the calls being answered after the wait.
+    /// 401 without the right token. 403 if no token would be right, or if callers need no token and
+    /// the call came through a proxy. 503 if too many tokens of the address wait, or if too many
+    /// calls are being answered after the wait.
     pub(crate) async fn admit(&self, request: &HttpRequest) -> Result<Author, Problem> {
         let given = request.headers().get(header::AUTHORIZATION);
         match &self.needed {
@@ -94,7 +97,7 @@ impl Administration {
         }
     }
 
-    /// Compares the token that a call shows, when it is its turn.
+    /// Compares the token of a call, after a delay if many wrong tokens came from its address.
     async fn compare(&self, token: &Secret, request: &HttpRequest) -> Result<Author, Problem> {
         let peer = request.peer_addr().map(|peer| peer.ip());
         match self.wrong.turn(peer, Instant::now()) {
@@ -110,7 +113,7 @@ impl Administration {
     }
 }
 
-/// Waits, and leaves the call's place to others meanwhile.
+/// Waits, and leaves the call's slot to other calls meanwhile.
 async fn wait(request: &HttpRequest) -> Result<(), Problem> {
     let place = request.extensions().get::<LeavableSlot>().cloned();
     if let Some(place) = &place {
@@ -127,7 +130,7 @@ fn unauthenticated() -> Problem {
     )
 }
 
-/// Says the same of a right token and of a wrong one.
+/// Returns a refusal that is the same for a right token and a wrong one.
 fn too_many_wait() -> Problem {
     Problem::new(
         Code::Overloaded,
@@ -136,7 +139,7 @@ fn too_many_wait() -> Problem {
     )
 }
 
-/// Whether a proxy says that it passed the call on.
+/// Returns whether a proxy says that it passed the call on.
 fn is_forwarded(headers: &HeaderMap) -> bool {
     headers.contains_key(FORWARDED_FOR) || headers.contains_key(header::FORWARDED)
 }
@@ -154,7 +157,9 @@ fn author(who: &'static str, request: &HttpRequest) -> Author {
     }
 }
 
-/// What a proxy wrote, or a caller who says to be one: what addresses are made of, and not for ever.
+/// Returns what the log shows of a header that a proxy wrote, or a caller who poses as one.
+///
+/// The text has only characters of addresses, and is not longer than the bound.
 fn printable(forwarded_for: &HeaderValue) -> String {
     let written = forwarded_for
         .as_bytes()
@@ -172,7 +177,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Compares without stopping at the first difference, so that the time taken tells nothing of it.
+/// Compares without a stop at the first difference, so that the time taken reveals nothing.
 fn same(given: &str, token: &Secret) -> bool {
     let (given, token) = (given.as_bytes(), token.expose().as_bytes());
     let differences = given
@@ -283,7 +288,7 @@ mod tests {
             .to_http_request()
     }
 
-    /// An administration that was shown as many wrong tokens from 192.0.2.1 as are answered at once.
+    /// Returns an administration that got many wrong tokens from 192.0.2.1, so its next ones wait.
     fn guessed() -> Administration {
         let administration = administration(false, Some("s3cret"));
         for n in 0..MAX_AT_ONCE {
@@ -304,7 +309,7 @@ mod tests {
             let other = administration.admit(&shows(token, 2)).now_or_never();
             assert!(other.is_some(), "{token} from another address");
         }
-        // Both come to their answers after all.
+        // Both get their answers in the end.
         let started = Instant::now();
         let right = administration.admit(&shows("s3cret", 1)).await;
         assert!(started.elapsed() >= Duration::from_secs(1));
@@ -332,7 +337,7 @@ mod tests {
         let response = problem.error_response();
         let connection = response.head().connection_type();
         assert_eq!(connection, ConnectionType::Close);
-        // A caller who hangs up makes room.
+        // If a waiting caller hangs up, another token may wait.
         waiting.pop();
         assert!(administration.admit(last).now_or_never().is_none());
     }

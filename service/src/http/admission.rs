@@ -1,5 +1,6 @@
-//! Who is let in: the bound on calls being answered off the warm path, and calls that a foreign web
-//! page made.
+//! Lets calls in, or refuses them.
+//!
+//! It bounds the calls being answered off the warm path, and refuses calls of foreign web pages.
 
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -13,7 +14,7 @@ use super::hosts::{FOREIGN_HOST, Hosts};
 use super::problem::{Code, Problem};
 use super::state::Http;
 
-/// Lets a call into the numbered part of the service, or refuses it at once.
+/// Lets a call into the part of the service below `/v1`, or refuses the call at once.
 pub(crate) async fn admit(
     request: ServiceRequest,
     next: Next<BoxBody>,
@@ -38,10 +39,10 @@ pub(crate) async fn admit(
     response
 }
 
-/// What is to be said against a call that a page in a browser made; `None` where nothing is, and of
-/// calls that no browser made.
+/// Returns why a call that a page in a browser made is refused, or `None` if it is not refused.
+/// Calls that no browser made are not refused.
 fn against_page(headers: &HeaderMap, hosts: &Hosts) -> Option<&'static str> {
-    // Libraries that are no browser send other headers of this family.
+    // Libraries that are not browsers send other headers of this family.
     let is_by_browser =
         headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site");
     if from_foreign_page(headers) {
@@ -53,10 +54,11 @@ fn against_page(headers: &HeaderMap, hosts: &Hosts) -> Option<&'static str> {
     }
 }
 
-/// Whether a browser says that a page of another site made the call.
+/// Returns whether a browser says that a page of another site made the call.
 ///
-/// `Sec-Fetch-Site` is written by the browser and cannot be set by a page; `Origin` is compared
-/// with the host the call was sent to for browsers without it, as proxies write another one there.
+/// The browser writes `Sec-Fetch-Site`, and a page cannot set it. Only for browsers without that
+/// header, `Origin` is compared with the host that the call was sent to, because proxies write
+/// another host.
 fn from_foreign_page(headers: &HeaderMap) -> bool {
     if let Some(site) = headers.get("sec-fetch-site") {
         if site == "cross-site" {
@@ -117,7 +119,7 @@ mod tests {
             ("sec-fetch-site", "same-origin")
         ]));
         assert!(!foreign(&[("host", "localhost:8080")]));
-        // A proxy before the service wrote the host; the browser knows better.
+        // A proxy before the service wrote another host. The browser knows better.
         for (site, is_foreign) in [
             ("same-origin", false),
             ("none", false),

@@ -1,4 +1,4 @@
-//! Bodies of requests: read up to a bound and within a deadline, and judged by their media type.
+//! Reads bodies of requests, up to a bound and within a deadline, and checks their media type.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -23,16 +23,17 @@ use super::problem::{Code, Problem};
 /// How much of a body is read, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyLimits {
-    /// Bytes.
+    /// The most bytes of a body.
     pub(crate) limit: usize,
-    /// From the head of the request to the end of its body.
+    /// The time from the head of the request to the end of its body.
     pub(crate) timeout: Duration,
 }
 
 /// Reads a body that has to be JSON.
 ///
 /// # Errors
-/// 415 when another media type or none is given, 413 above the bound, 400 when it does not arrive.
+/// 415 if another media type or none is given, 413 above the bound, 400 if the body does not
+/// arrive.
 pub(crate) async fn json(
     request: &HttpRequest,
     payload: Payload,
@@ -60,10 +61,10 @@ pub(crate) async fn nothing(
     no_fields(&body)
 }
 
-/// Reads a body that may be left out, and else has to be JSON.
+/// Reads a body that may be left out. If there is one, it has to be JSON.
 ///
 /// # Errors
-/// 415 for a body of another media type, 413 above the bound, 400 when it does not arrive.
+/// 415 for a body of another media type, 413 above the bound, 400 if the body does not arrive.
 pub(crate) async fn json_or_nothing(
     request: &HttpRequest,
     payload: Payload,
@@ -98,7 +99,7 @@ fn no_fields(body: &[u8]) -> Result<(), Problem> {
     Err(Problem::new(Code::InvalidBody, detail))
 }
 
-/// What a request has behind its head.
+/// Returns the body that a request has after its head.
 pub(crate) fn behind(head: &RequestHead) -> Body {
     if head.headers().contains_key(header::TRANSFER_ENCODING) {
         return Body::Chunked;
@@ -108,12 +109,14 @@ pub(crate) fn behind(head: &RequestHead) -> Body {
     Body::Announced(length.unwrap_or(0))
 }
 
-/// Reads a chunked body whole, as its length is known only at its end, so that whoever answers
-/// finds it there, or need not read it.
+/// Reads a chunked body whole, before any route sees the request.
+///
+/// The length of a chunked body is known only at its end. After this, a route finds the whole body,
+/// or need not read it.
 ///
 /// # Errors
-/// The reply to a body that is too large, ends early or does not end in time. That reply keeps what
-/// is left of the body, or the connection would go on reading it without end.
+/// The reply to a body that is too large, ends early, or does not end in time. That reply keeps the
+/// rest of the body. Otherwise the connection would go on reading that rest without end.
 pub(crate) async fn read_chunked(
     request: &mut ServiceRequest,
     bounds: BodyLimits,
@@ -123,10 +126,10 @@ pub(crate) async fn read_chunked(
         return Ok(());
     }
     let progress = request.conn_data::<Rc<ConnectionProgress>>().cloned();
-    // What stands around a sixteenth of the chunks' bytes is theirs. More of it counts as body.
+    // The framing of chunks may have a sixteenth of the limit. Framing beyond that counts as body.
     let n_raw = bounds.limit.saturating_add(bounds.limit / 16);
     let mut payload = request.take_payload();
-    // Extensions of chunks and trailers are nowhere but in what is read of the connection.
+    // Extensions of chunks and trailers show only in the bytes that were read from the connection.
     let chunks = futures_util::stream::poll_fn(|context| {
         match progress.as_ref().map(|progress| progress.unread()) {
             Some(unread) if unread > n_raw => Poll::Ready(Some(Err(PayloadError::Overflow))),
@@ -191,7 +194,7 @@ async fn collect(
     Ok(body.freeze())
 }
 
-/// The length the caller announced, where they did.
+/// Returns the length that the caller announced, if there is one.
 fn announced(request: &HttpRequest) -> Result<Option<usize>, Problem> {
     let Some(value) = request.headers().get(header::CONTENT_LENGTH) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The bound on calls being answered off the warm path.
+//! Bounds the calls that are being answered off the warm path.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use metrics::{Counter, Gauge};
 
 use super::problem::{Code, Problem};
 
-/// The calls being answered, at most so many.
+/// The calls that are being answered, with the most that there may be.
 pub(crate) struct CallLimit {
     now: AtomicUsize,
     limit: usize,
@@ -18,7 +18,8 @@ pub(crate) struct CallLimit {
 }
 
 impl CallLimit {
-    /// None yet, at most `limit` at once; `gauge` shows how many, `refused` counts those above.
+    /// Allows `limit` calls at once. `gauge` shows how many there are, `refused` counts the calls
+    /// above.
     pub(crate) fn new(limit: usize, gauge: Gauge, refused: Counter) -> Self {
         Self {
             now: AtomicUsize::new(0),
@@ -28,10 +29,10 @@ impl CallLimit {
         }
     }
 
-    /// A place for one more.
+    /// Returns a slot for one more call.
     ///
     /// # Errors
-    /// All are taken.
+    /// All slots are taken.
     pub(crate) fn admit(self: &Arc<Self>) -> Result<CallSlot, Problem> {
         let before = self.now.fetch_add(1, Ordering::Relaxed);
         self.gauge.increment(1.0);
@@ -45,7 +46,7 @@ impl CallLimit {
     }
 }
 
-/// A place among the calls being answered, free again when dropped.
+/// A slot among the calls being answered. The slot is free again when this is dropped.
 pub(crate) struct CallSlot(Arc<CallLimit>);
 
 impl Drop for CallSlot {
@@ -55,7 +56,7 @@ impl Drop for CallSlot {
     }
 }
 
-/// The place of one call, which it leaves while it only waits.
+/// The slot of one call. The call leaves it while it only waits.
 #[derive(Clone)]
 pub(crate) struct LeavableSlot {
     in_flight: Arc<CallLimit>,
@@ -70,7 +71,7 @@ impl LeavableSlot {
         }
     }
 
-    /// The only place there is.
+    /// Returns a limit of one call, and the only slot of that limit.
     #[cfg(test)]
     pub(crate) fn alone() -> (Arc<CallLimit>, Self) {
         let in_flight = Arc::new(CallLimit::new(1, Gauge::noop(), Counter::noop()));
@@ -82,15 +83,15 @@ impl LeavableSlot {
         (in_flight, place)
     }
 
-    /// Makes room for another call.
+    /// Leaves the slot to another call.
     pub(crate) fn leave(&self) {
         self.place.take();
     }
 
-    /// Goes on after a wait.
+    /// Takes a slot again after a wait.
     ///
     /// # Errors
-    /// All places are taken now.
+    /// All slots are taken now.
     pub(crate) fn take_again(&self) -> Result<(), Problem> {
         self.place.set(Some(self.in_flight.admit()?));
         Ok(())

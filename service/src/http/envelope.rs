@@ -1,5 +1,7 @@
-//! What every call off the warm path gets around it: a request id, a place in its caller's trace,
-//! `Cache-Control: no-store` where nothing else is said, and a place in the metrics.
+//! Wraps every call off the warm path.
+//!
+//! A call gets a request id, a place in its caller's trace, and a place in the metrics. Its reply
+//! gets `Cache-Control: no-store` if the route set nothing else.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -67,7 +69,8 @@ pub(crate) async fn envelope(
     }
     if let Some(http) = http {
         if http.directory.is_draining() || is_crowded {
-            // A kept connection would be cut between two requests, and a request in between lost.
+            // The server would cut a kept connection between two requests. A request sent at that
+            // time would be lost.
             response
                 .response_mut()
                 .head_mut()
@@ -79,7 +82,7 @@ pub(crate) async fn envelope(
     Ok(response)
 }
 
-/// The reply to a call that no route is to see.
+/// Returns the reply to a call that no route is to see, or `None`.
 async fn refusal(
     request: &mut ServiceRequest,
     http: &Http,
@@ -93,10 +96,11 @@ async fn refusal(
     Some(problem.error_response())
 }
 
-/// The reason in the store is logged where it is seen; this line ties it to the call.
+/// Logs a call that failed. The store logs its reason itself; this line ties the reason to the
+/// call.
 ///
-/// An outage refuses thousands of calls a second: of each sequence one line now and then says how
-/// many.
+/// An outage refuses thousands of calls a second. So a line for each sequence says now and then how
+/// many calls were refused.
 fn log(response: &ServiceResponse, http: Option<&Data<Http>>) {
     let code = response.response().extensions().get::<Code>().copied();
     let code = code.map_or("unknown", Code::as_str);
@@ -112,7 +116,7 @@ fn log(response: &ServiceResponse, http: Option<&Data<Http>>) {
     }
 }
 
-/// What a collector is told of a call.
+/// Adds what a collector wants to know of a call to the call's span.
 #[cfg(feature = "otlp")]
 fn note_answer(span: &tracing::Span, response: &ServiceResponse) {
     let (request, status) = (response.request(), response.status());

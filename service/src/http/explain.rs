@@ -1,4 +1,4 @@
-//! What became of one number.
+//! Answers what became of one number.
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};

@@ -1,4 +1,5 @@
-//! What operators ask: alive, ready, how much, and what can be called.
+//! Answers what operators ask: whether the process runs, whether it is ready, its metrics, and what
+//! can be called.
 
 use actix_web::HttpResponse;
 use actix_web::http::header;
@@ -8,7 +9,7 @@ use odometer_sequence::Readiness;
 use super::problem::{Code, Problem};
 use super::state::Http;
 
-/// Media type of a scrape: Prometheus text format 0.0.4.
+/// The media type of a scrape: Prometheus text format 0.0.4.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Says that the process runs.
@@ -41,7 +42,7 @@ pub(crate) async fn readyz(http: Data<Http>) -> Result<HttpResponse, Problem> {
     }
 }
 
-/// Why calls should not be sent here; nothing where they should.
+/// Returns why calls should not be sent to this replica, or `None` if they should.
 pub(crate) fn why_not_ready(readiness: Readiness) -> Option<(Code, &'static str)> {
     match readiness {
         Readiness::Ready => None,

@@ -1,4 +1,4 @@
-//! By which names a listener on loopback may be called.
+//! Decides by which names callers may call a listener on loopback.
 
 use actix_web::dev::RequestHead;
 use actix_web::http::Method;
@@ -10,25 +10,26 @@ use odometer_process::{
 
 use super::problem::{Code, Problem};
 
-/// Why a call is refused that came by another name.
+/// Why a call by another name is refused.
 pub(crate) const FOREIGN_HOST: &str = "The service listens on loopback and was called by another name than \
     `localhost`, `127.0.0.1` or `[::1]`; call it by one of these, have the proxy before it send one as \
     `Host`, or add the name to `http.hosts`.";
 
-/// By which names this listener may be called.
+/// The names by which callers may call one listener.
 #[derive(Clone, Debug)]
 pub(crate) enum Hosts {
-    /// The listener can be reached from elsewhere, by whatever name.
+    /// Any name, because other machines can reach the listener.
     Any,
-    /// The listener is loopback: the names of this machine that nobody else answers for, and these.
+    /// The names of this machine that no other machine can have, and the names in this list. The
+    /// listener is loopback.
     ///
-    /// Somebody who answers for a name may have it lead to this machine, and their page is then the
-    /// same site as the service.
+    /// A person who owns another name may let it lead to this machine. That person's page is then
+    /// the same site as the service.
     Own(Vec<String>),
 }
 
 impl Hosts {
-    /// Of one listener; `configured` are further names, whatever port stands behind them.
+    /// Creates the names of one listener. `configured` are further names, valid with any port.
     pub(crate) fn new(loopback: bool, configured: &[String]) -> Self {
         if loopback {
             let names = configured.iter().map(|host| without_port(host).to_owned());
@@ -38,7 +39,7 @@ impl Hosts {
         }
     }
 
-    /// Whether a call came by such a name.
+    /// Returns whether a call came by one of these names.
     pub(crate) fn has(&self, headers: &HeaderMap) -> bool {
         let Self::Own(configured) = self else {
             return true;
@@ -51,8 +52,9 @@ impl Hosts {
         is_this_machine(name) || configured.iter().any(is_configured)
     }
 
-    /// What is to be said against a call that only reads; `None` if nothing is. Programs may call
-    /// without a name, browsers never do.
+    /// Returns why a call that only reads is refused, or `None` if it is not refused.
+    ///
+    /// Programs may call without a name, but browsers never do.
     pub(crate) fn against_reading(&self, head: &RequestHead) -> Option<Problem> {
         let is_reading = matches!(head.method, Method::GET | Method::HEAD);
         let is_probe = matches!(head.uri.path(), "/livez" | "/readyz");

@@ -1,9 +1,9 @@
-//! The warm path: numbers out of memory, answered before any routing.
+//! Answers calls for numbers from memory before any routing: the warm path.
 //!
 //! A `POST /v1/sequences/{name}/next` without a body and without special headers is answered here
-//! when its sequence has the numbers in memory. All else, a name written with percent signs too,
-//! goes on to the routes, which decide again from the start: what is done by hand here only ever
-//! gives the reply that `numbers::next` would have given.
+//! if memory has the numbers. Any other request goes on to the routes, also if its name is written
+//! with percent signs. The routes decide again from the start. So the code here only ever gives the
+//! reply that `numbers::next` would have given.
 
 use std::cell::Cell;
 use std::future::{Ready, ready};
@@ -33,7 +33,8 @@ use super::{
     reply, request_id,
 };
 
-/// One warm call in so many is timed: reading the clock twice costs as much as the number.
+/// One warm call in this many is timed, because reading the clock twice costs as much as the
+/// number.
 const SAMPLE: u32 = 64;
 
 /// Puts the warm path in front of an application.
@@ -44,7 +45,8 @@ pub(crate) struct Warm {
 }
 
 impl Warm {
-    /// The warm path of this service, for the worker whose connections are watched by `watch`.
+    /// Returns the warm path of this service for one worker. `watch` watches the worker's
+    /// connections.
     pub(crate) fn new(http: &Http, watch: Rc<Watch>) -> Self {
         Self {
             watch,
@@ -76,7 +78,7 @@ where
     }
 }
 
-/// The application behind the warm path, one for each worker.
+/// The application behind the warm path. Each worker has one.
 pub(crate) struct WarmFirst<S> {
     directory: Arc<Directory>,
     watch: Rc<Watch>,
@@ -106,8 +108,8 @@ where
 
 impl<S> WarmFirst<S> {
     fn answer(&self, head: &RequestHead) -> Option<HttpResponse> {
-        // On the way out, or where connections are scarce, replies end theirs, which the envelope
-        // sees to.
+        // While the service stops, or while connections are scarce, each reply ends its connection.
+        // The envelope does that.
         if self.directory.is_draining() || self.watch.is_crowded() {
             return None;
         }
@@ -153,10 +155,10 @@ impl<S> WarmFirst<S> {
     }
 }
 
-/// A request that asks for numbers and for nothing special beside them.
+/// A request that asks for numbers, and for nothing special besides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Plain<'a> {
-    /// As it stands in the path. What no name can hold is in no directory either.
+    /// The name as it stands in the path. A text that cannot be a name is in no directory, either.
     name: &'a str,
     asked: parse::Next,
     wanted: MediaType,
@@ -180,7 +182,7 @@ impl<'a> Plain<'a> {
                 "content-length" if value.as_bytes() != b"0" => return None,
                 "x-request-id" if !request_id::is_safe(value) => return None,
                 "x-request-id" => request_id = Some(value),
-                // What comes twice is judged elsewhere.
+                // The routes judge a header that comes twice.
                 "traceparent" if traceparent.is_some() => return None,
                 "traceparent" => traceparent = Some(value),
                 "transfer-encoding" | "expect" | "origin" | "sec-fetch-site"
@@ -188,7 +190,7 @@ impl<'a> Plain<'a> {
                 _ => {}
             }
         }
-        // What is wrong with a query is said by the routes.
+        // The routes say what is wrong with a query.
         let asked = parse::next(head.uri.query()).ok()?;
         Some(Self {
             name,

@@ -1,5 +1,6 @@
-//! Replies that are large and being written: how much memory they have together. Each is in memory
-//! until its caller has taken it.
+//! Bounds the memory of large replies that are being written.
+//!
+//! Each reply is in memory until its caller has taken it.
 
 use std::sync::Arc;
 
@@ -16,16 +17,16 @@ use super::problem::{Code, Problem};
 
 const KIB: u64 = 1024;
 
-/// What large replies have together, in KiB.
+/// The memory that large replies may have together, in KiB.
 const MAX_KIB: u32 = 64 * 1024;
 
-/// What the replies of `/metrics` have apart from that, in KiB, so that scrapes go on.
+/// The separate memory for replies of `/metrics`, in KiB, so that scrapes go on.
 const MAX_METRICS_KIB: u32 = 4 * 1024;
 
-/// A reply up to this size is not large.
+/// The most bytes of a reply that is not large.
 const MAX_SMALL: u64 = 32 * KIB;
 
-/// Why there is no room.
+/// The sentences of a refusal because no memory is left.
 const BATCHES: &str = "Too many large replies are being written; ask for fewer numbers, for ranges \
     with `ids=false`, or try again.";
 const READINGS: &str = "Too many large replies are being written; ask for less, or try again.";
@@ -38,18 +39,18 @@ pub(crate) struct LargeReplies {
     refused: Counter,
 }
 
-/// Memory in KiB, of which there is so much.
+/// Memory that large replies share, in KiB.
 struct MemoryBudget {
     left: Arc<Semaphore>,
     size: u32,
 }
 
-/// What one reply has of it, free again when dropped.
+/// The part of the memory that one reply has. The part is free again when this is dropped.
 pub(crate) type Part = Option<OwnedSemaphorePermit>;
 
 impl MemoryBudget {
     fn new(size: u32) -> Self {
-        // Semaphores count in `usize`, which is as wide wherever this runs.
+        // Semaphores count in `usize`, which has 32 bits or more on every machine that runs this.
         let n_permits = usize::try_from(size).unwrap_or(usize::MAX);
         Self {
             left: Arc::new(Semaphore::new(n_permits)),
@@ -57,7 +58,8 @@ impl MemoryBudget {
         }
     }
 
-    /// A part for so many bytes. What is larger than the whole gets the whole.
+    /// Returns a part for this many bytes, if it is free. A reply larger than the whole memory gets
+    /// the whole memory.
     fn take(&self, n_bytes: u64) -> Option<OwnedSemaphorePermit> {
         let kib = u32::try_from(n_bytes.div_ceil(KIB)).unwrap_or(u32::MAX);
         let kib = kib.min(self.size);
@@ -66,7 +68,7 @@ impl MemoryBudget {
 }
 
 impl LargeReplies {
-    /// None yet; `refused` counts those for which there is no room.
+    /// Creates the memory, all of it free. `refused` counts replies for which none is left.
     pub(crate) fn new(refused: Counter) -> Self {
         Self {
             others: MemoryBudget::new(MAX_KIB),
@@ -75,10 +77,11 @@ impl LargeReplies {
         }
     }
 
-    /// Room for a batch of so many bytes, before its numbers are taken; none if it is small.
+    /// Returns memory for a batch of `n_bytes`, before its numbers are taken. A small batch needs
+    /// none.
     ///
     /// # Errors
-    /// There is not enough.
+    /// Not enough memory is left.
     pub(crate) fn take(&self, n_bytes: u64) -> Result<Part, Problem> {
         if is_large(n_bytes) {
             self.part(&self.others, n_bytes, BATCHES)
@@ -87,7 +90,8 @@ impl LargeReplies {
         }
     }
 
-    /// The same reply, which keeps as much of its part as it is large until it is written.
+    /// Returns the reply, which keeps the memory that it needs until it is written. The rest of
+    /// `part` is free again.
     pub(crate) fn keep(reply: HttpResponse, part: Part) -> HttpResponse {
         let (Some(mut part), BodySize::Sized(n_bytes)) = (part, reply.body().size()) else {
             return reply;
@@ -100,8 +104,9 @@ impl LargeReplies {
         keeping(reply, part)
     }
 
-    /// The same reply, which has its room until it is written, or a refusal if there is none. Only
-    /// what was read can be refused: any other call has done something by now.
+    /// Returns the reply with memory until it is written, or a refusal if no memory is left.
+    ///
+    /// Only replies of calls that read can be refused. Any other call has already done something.
     pub(crate) fn fit(&self, response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
         let request = response.request();
         let BodySize::Sized(n_bytes) = response.response().body().size() else {
@@ -138,7 +143,7 @@ impl LargeReplies {
     }
 }
 
-/// Whether a reply of so many bytes needs room.
+/// Returns whether a reply of this many bytes needs memory from here.
 pub(crate) fn is_large(n_bytes: u64) -> bool {
     n_bytes > MAX_SMALL
 }
@@ -167,7 +172,7 @@ mod tests {
         assert!(kept.iter().all(Result::is_ok));
         let code = replies.take(3 << 20).err().map(|problem| problem.code());
         assert_eq!(code, Some(Code::Overloaded));
-        // The rest is enough for a smaller one, and a small one needs nothing.
+        // The rest is enough for a smaller reply, and a small reply needs none.
         assert!(replies.take(2 << 20).is_ok_and(|part| part.is_some()));
         assert!(replies.take(MAX_SMALL).is_ok_and(|part| part.is_none()));
         drop(kept);
@@ -199,7 +204,7 @@ mod tests {
         let mut kept: Vec<_> = (0..64).map(|_| large()).collect();
         assert!(kept.iter().all(|response| status(response) == 200));
         assert_eq!(status(&large()), 503);
-        // Small ones need none, and what has done something is never refused.
+        // Small replies need none, and the reply of a call that did something is never refused.
         let small = replies.fit(reply(Method::GET, "/v1/sequences", MAX_SMALL));
         assert_eq!(status(&small), 200);
         let taken = replies.fit(reply(
@@ -218,7 +223,7 @@ mod tests {
         let _batches: Vec<_> = (0..32).map(|_| replies.take(2 << 20)).collect();
         let openapi = replies.fit(reply(Method::GET, "/openapi.json", MAX_SMALL + 1));
         assert_eq!(status(&openapi), 503);
-        // A scrape above the whole room has it alone.
+        // A scrape larger than the whole memory gets all of it.
         let scrape = || replies.fit(reply(Method::GET, "/metrics", 5 << 20));
         let first = scrape();
         assert_eq!((status(&first), status(&scrape())), (200, 503));

@@ -1,4 +1,4 @@
-//! The life of a sequence: advanced, retired, restored.
+//! Answers calls that change the life of a sequence: advance, retire, restore, and remove a period.
 
 use std::time::SystemTime;
 
@@ -189,7 +189,7 @@ pub(crate) async fn remove_period(
         .finish())
 }
 
-/// When what is so in the store by now holds everywhere.
+/// Returns the time by which a change that is in the store now holds everywhere.
 fn everywhere_by(http: &Http) -> String {
     let by = SystemTime::now().checked_add(http.definition_refresh);
     by.and_then(rfc_3339).unwrap_or_default()

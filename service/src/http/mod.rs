@@ -1,4 +1,4 @@
-//! What is spoken over HTTP: parses, answers, and decides nothing about numbers.
+//! Speaks HTTP: parses requests, writes replies, and decides nothing about numbers.
 //!
 //! This layer owns the URLs, the media types and the statuses. It asks the directory of `sequence`
 //! for numbers and definitions, and knows nothing of databases.

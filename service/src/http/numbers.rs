@@ -1,4 +1,4 @@
-//! Taking numbers: `next`, one or a batch, and `blocks`.
+//! Answers calls that take numbers: `next` for one number or a batch, and `blocks`.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};

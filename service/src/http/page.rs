@@ -1,5 +1,6 @@
-//! The page for people: files that are part of the program, under a policy by which a browser runs
-//! nothing else and asks nobody else.
+//! Serves the page for people: files that are part of the program.
+//!
+//! The files come with a policy. With it, a browser runs nothing else and asks no other server.
 
 use std::sync::LazyLock;
 
@@ -9,14 +10,14 @@ use sha2::{Digest, Sha256};
 
 use super::problem::{Code, Problem};
 
-/// What a browser may do with the page.
+/// The policy that says what a browser may do with the page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
 /// A file of the page.
 struct Asset {
-    /// Below `/page/`; that of `/` is empty.
+    /// The path below `/page/`. The file of `/` has an empty name.
     name: &'static str,
     media_type: &'static str,
     text: &'static str,
@@ -78,7 +79,7 @@ pub(crate) async fn page(request: HttpRequest) -> Result<HttpResponse, Problem> 
     };
     response
         .insert_header(ETag(asset.tag.clone()))
-        // Kept, and asked for each time whether it is another one since.
+        // The browser keeps the file, and asks each time whether the file has changed.
         .insert_header((header::CACHE_CONTROL, "no-cache"))
         .insert_header((header::CONTENT_SECURITY_POLICY, POLICY))
         .insert_header((header::X_CONTENT_TYPE_OPTIONS, "nosniff"))

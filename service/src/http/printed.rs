@@ -1,4 +1,4 @@
-//! Printed numbers, read back.
+//! Reads printed numbers back.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};

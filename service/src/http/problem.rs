@@ -1,5 +1,6 @@
-//! Refusals as `application/problem+json` (RFC 9457); the only file that knows which status an
-//! error has.
+//! Writes refusals as `application/problem+json` (RFC 9457).
+//!
+//! Only this file knows which status an error has.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,18 +14,19 @@ use odometer_core::period::InvalidPeriod;
 use odometer_sequence::{error::SequenceError, workers::WorkerError};
 use serde::Serialize;
 
-/// Media type of a problem.
+/// The media type of a problem.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// Seconds a caller is asked to wait after a 503: the service itself tries again several times a
-/// second, so there is nothing to wait longer for.
+/// Seconds that a caller is asked to wait after a 503.
+///
+/// The service itself tries again several times a second, so a longer wait has no use.
 const RETRY_AFTER_S: u64 = 1;
-/// However long a clock has to be waited for, it may be mended before.
+/// The longest wait that a caller is asked for, in seconds. A clock may be repaired sooner.
 const LONGEST_RETRY_AFTER_S: u64 = 60;
 
 macro_rules! codes {
     ($($variant:ident, $status:ident, $code:literal, $title:literal;)+) => {
-        /// What went wrong, in the word a program can rely on.
+        /// What went wrong, as a word that a program can rely on.
         ///
         /// The list is closed: a client may match it exhaustively.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,17 +36,17 @@ macro_rules! codes {
             /// The closed list, in the order of the contract.
             pub(crate) const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The word in `code`, and the end of `type`.
+            /// Returns the word in `code`, which also ends `type`.
             pub(crate) fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $code),+ }
             }
 
-            /// The status a reply with this code has.
+            /// Returns the status of a reply with this code.
             pub(crate) fn status(self) -> StatusCode {
                 match self { $(Self::$variant => StatusCode::$status),+ }
             }
 
-            /// The short text that is the same for every problem of this code.
+            /// Returns the short text that is the same for every problem of this code.
             fn title(self) -> &'static str {
                 match self { $(Self::$variant => $title),+ }
             }
@@ -89,18 +91,18 @@ codes! {
     Internal, INTERNAL_SERVER_ERROR, "internal", "Something went wrong inside";
 }
 
-/// A refusal: a code of the closed list and a sentence that tells what to do.
+/// A refusal: a code of the closed list, and a sentence that says what to do.
 ///
-/// The sentence is public. Whoever makes one puts nothing into it that the caller may not see: no
-/// message of a database, no URL, no token.
+/// The sentence is public. So the code that writes a sentence puts nothing into it that the caller
+/// may not see: no message of a database, no URL, no token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Problem {
     code: Code,
     detail: Cow<'static, str>,
     allow: Option<&'static str>,
-    /// Seconds after which a caller may come back, if it is known better than usual.
+    /// Seconds after which a caller may come back, if a better time than the usual one is known.
     retry_after_s: Option<u64>,
-    /// Whether the connection ends with it.
+    /// Whether the reply closes its connection.
     is_closing: bool,
 }
 
@@ -115,7 +117,7 @@ struct ProblemBody<'a> {
 }
 
 impl Problem {
-    /// A problem of this code, with the sentence that tells what to do.
+    /// Creates a problem of this code, with the sentence that says what to do.
     pub(crate) fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
@@ -126,7 +128,8 @@ impl Problem {
         }
     }
 
-    /// 405 for a path that takes only the methods in `allow`, written as in the `Allow` header.
+    /// Creates a 405 for a path that takes only the methods in `allow`, written as in the `Allow`
+    /// header.
     pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
         Self {
             code: Code::MethodNotAllowed,
@@ -137,20 +140,20 @@ impl Problem {
         }
     }
 
-    /// The same, to be tried again in so many milliseconds, or a minute if that is sooner.
+    /// Asks the caller to wait this many milliseconds, rounded up to seconds, and at most a minute.
     fn after_ms(mut self, wait_ms: u64) -> Self {
         let seconds = wait_ms.div_ceil(1000);
         self.retry_after_s = Some(seconds.clamp(1, LONGEST_RETRY_AFTER_S));
         self
     }
 
-    /// The same, with the end of the connection.
+    /// Closes the connection with this reply.
     pub(crate) fn closing(mut self) -> Self {
         self.is_closing = true;
         self
     }
 
-    /// The code of this problem.
+    /// Returns the code of this problem.
     #[cfg(test)]
     pub(crate) fn code(&self) -> Code {
         self.code

@@ -1,23 +1,23 @@
-//! Lines of the log that would come thousands of times a second: calls that were refused with 503,
-//! and connections on which something came that is not HTTP.
+//! Writes log lines that would otherwise come thousands of times a second.
 //!
-//! Of each sequence, code or kind there is a line now and then. Each line stands for one of them,
-//! and says how many more there were since the line before.
+//! The lines are about calls that were refused with 503, and about connections whose input is not
+//! HTTP. Each sequence, code or kind gets a line now and then. Each line stands for one case, and
+//! says how many more there were since the line before.
 
 use std::time::Instant;
 
 use odometer_core::name::SequenceName;
 use odometer_process::log_throttle::{Line, LogThrottle};
 
-/// Of what a line was written when.
+/// The times at which lines were written, by what they were about.
 #[derive(Default)]
 pub(crate) struct RepeatedLines {
     refused: LogThrottle<Refused>,
-    /// There is only one kind.
+    /// There is only one kind, so the key is empty.
     malformed: LogThrottle<()>,
 }
 
-/// Refusals that share a line. A sequence may be called as a code is.
+/// Refusals that share a line. A sequence may have the same name as a code, so each has a variant.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Refused {
     Sequence(SequenceName),
@@ -25,27 +25,27 @@ enum Refused {
 }
 
 impl RepeatedLines {
-    /// Notes a call that was refused, of a sequence if it named one.
+    /// Notes a call that was refused, with its sequence if it named one.
     pub(crate) fn note_refused(&self, sequence: Option<SequenceName>, code: &'static str) {
         let key = sequence.map_or(Refused::Code(code), Refused::Sequence);
         let line = self.refused.line(key, code, Instant::now());
         line.iter().for_each(write_refused);
     }
 
-    /// Notes a connection that was closed because what came is not HTTP.
+    /// Notes a connection that was closed because its input is not HTTP.
     pub(crate) fn note_malformed(&self, error: String) {
         let line = self.malformed.line((), error, Instant::now());
         line.iter().for_each(write_malformed);
     }
 
-    /// Writes what had no line for long enough.
+    /// Writes a line for everything that had none for long enough.
     pub(crate) fn tell(&self) {
         let now = Instant::now();
         self.refused.rest(now).iter().for_each(write_refused);
         self.malformed.rest(now).iter().for_each(write_malformed);
     }
 
-    /// Writes all that had no line.
+    /// Writes a line for everything that had none yet.
     pub(crate) fn tell_all(&self) {
         let now = Instant::now();
         self.refused.whole_rest(now).iter().for_each(write_refused);

@@ -1,4 +1,4 @@
-//! This replica as its memory knows it, with the database away too: for those who watch.
+//! Shows this replica as its memory knows it, also while the database is away.
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};

@@ -1,5 +1,5 @@
-//! Replies that carry numbers, written by hand into one buffer: they are what the service is
-//! asked for millions of times.
+//! Writes replies that carry numbers, by hand into one buffer, because callers ask for them
+//! millions of times.
 //!
 //! A name holds no character that JSON escapes, so it is copied as it is.
 
@@ -18,24 +18,24 @@ use odometer_sequence::{Directory, issued::IssuedBy};
 use super::large_replies;
 use super::parse::{self, MediaType};
 
-/// Media type of a number.
+/// The media type of numbers in JSON.
 const JSON: &str = "application/json";
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Bytes of the reply for one number apart from names and the number itself.
+/// Bytes of the reply for one number, without the names and the number itself.
 const ONE_FRAME: usize = 48;
 
-/// The longest number: 2^63 - 1 has 19 digits.
+/// The most digits of a number: 2^63 - 1 has 19 digits.
 const MAX_DIGITS: usize = 19;
 
-/// The quotation marks of an id in a list, and a comma.
+/// Bytes around an id in a list: two quotation marks and a comma.
 const FRAME_OF_AN_ID: usize = 3;
 
-/// Tells the reader of a text in which period the numbers were counted.
+/// The header that tells the reader of a text the period of its numbers.
 const PERIOD: HeaderName = HeaderName::from_static("odometer-period");
 
-/// How many bytes the ids of a reply have at most, as far as is known of their sequence.
+/// Returns the most bytes that the ids of a reply can have, as far as their sequence is known.
 pub(crate) fn most_bytes(
     directory: &Directory,
     name: &str,
@@ -55,13 +55,14 @@ pub(crate) fn most_bytes(
     printer.map_or(unknown, |printer| with_ids_of(room_of(printer.as_ref())))
 }
 
-/// The JSON of one number.
+/// Returns the JSON of one number.
 fn one_json(shown: IssuedBy<'_>, value: i64) -> Bytes {
     let mut digits = itoa::Buffer::new();
     let digits = digits.format(value);
     let id_room = shown.printer.map_or(digits.len(), |printer| printer.room());
     let key = shown.key;
-    // Exact where nothing is printed: a buffer with room left costs one more allocation.
+    // The size is exact if nothing is printed. A buffer with unused bytes costs one more
+    // allocation.
     let room = ONE_FRAME + key.sequence.as_str().len() + key.period.as_str().len();
     let mut body = String::with_capacity(room + id_room + digits.len());
     push_head(&mut body, shown);
@@ -76,7 +77,7 @@ fn one_json(shown: IssuedBy<'_>, value: i64) -> Bytes {
     Bytes::from(body)
 }
 
-/// The reply for one number.
+/// Returns the reply for one number.
 pub(crate) fn one(shown: IssuedBy<'_>, value: i64, wanted: MediaType) -> HttpResponse {
     match wanted {
         MediaType::Json => ok(JSON, one_json(shown, value)),
@@ -84,7 +85,8 @@ pub(crate) fn one(shown: IssuedBy<'_>, value: i64, wanted: MediaType) -> HttpRes
     }
 }
 
-/// The reply for a batch; `ids` says whether the printed ids stand beside the ranges.
+/// Returns the reply for a batch. `ids` says whether the reply has the printed ids next to the
+/// ranges.
 pub(crate) fn batch(
     shown: IssuedBy<'_>,
     ranges: &[Block],
@@ -109,7 +111,7 @@ fn ok(media_type: &'static str, body: Bytes) -> HttpResponse {
     response
 }
 
-/// One id a line, the last ended too.
+/// Returns a reply with one id in each line. The last line is ended, too.
 fn text(shown: IssuedBy<'_>, values: impl Iterator<Item = i64>, count: usize) -> HttpResponse {
     let mut body = String::with_capacity(count.saturating_mul(room_of(shown.printer) + 1));
     for value in values {
@@ -117,7 +119,7 @@ fn text(shown: IssuedBy<'_>, values: impl Iterator<Item = i64>, count: usize) ->
         body.push('\n');
     }
     let mut response = ok(TEXT, Bytes::from(body));
-    // A period has only characters that a header takes.
+    // A period has only characters that a header can have.
     if let Some(Ok(period)) = shown.key.period.shown().map(HeaderValue::from_str) {
         response.headers_mut().insert(PERIOD, period);
     }
@@ -157,7 +159,7 @@ fn batch_json(shown: IssuedBy<'_>, ranges: &[Block], ids: bool) -> Bytes {
             push_id(&mut body, shown, value);
             body.push_str("\",");
         }
-        // The comma after the last id.
+        // Removes the comma after the last id.
         if body.len() > start {
             body.pop();
         }
@@ -167,7 +169,7 @@ fn batch_json(shown: IssuedBy<'_>, ranges: &[Block], ids: bool) -> Bytes {
     Bytes::from(body)
 }
 
-/// What every reply begins with: which sequence it was, and which period of it.
+/// Writes the beginning of every reply: its sequence and its period.
 fn push_head(body: &mut String, shown: IssuedBy<'_>) {
     body.push_str("{\"sequence\":\"");
     body.push_str(shown.key.sequence.as_str());
@@ -181,7 +183,7 @@ fn push_head(body: &mut String, shown: IssuedBy<'_>) {
     }
 }
 
-/// A number as the sequence prints it; no printed id has a character that JSON escapes.
+/// Writes a number as the sequence prints it. A printed id has no character that JSON escapes.
 fn push_id(body: &mut String, shown: IssuedBy<'_>, value: i64) {
     match shown.printer {
         None => push(body, value),
@@ -193,12 +195,12 @@ fn push(body: &mut String, number: impl itoa::Integer) {
     body.push_str(itoa::Buffer::new().format(number));
 }
 
-/// Bytes that one id takes at most, or about.
+/// Returns the most bytes that one id takes.
 fn room_of(printer: Option<&Arc<Printer>>) -> usize {
     printer.map_or(MAX_DIGITS, |printer| printer.room())
 }
 
-/// A batch has at most ten thousand numbers.
+/// Returns how many numbers the ranges have. A batch has at most 10,000.
 fn n_numbers(ranges: &[Block]) -> usize {
     let count: u64 = ranges.iter().map(Block::count).sum();
     usize::try_from(count).unwrap_or(0)

@@ -1,19 +1,19 @@
-//! What names a call in the log and in its reply.
+//! Names a call in the log and in its reply.
 
 use actix_web::http::header::{HeaderName, HeaderValue};
 use uuid::{Builder, Uuid};
 
-/// Names a call in the log. A caller's own is kept where it is safe to print.
+/// The header that names a call in the log. A caller's own id is kept if it is safe to print.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What names this call, for those who answer it.
+/// The id of a call, for the code that answers the call.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestId(pub(crate) HeaderValue);
 
 /// The longest request id that is kept, in bytes.
 const MAX_REQUEST_ID: usize = 128;
 
-/// Whether a caller's request id may be printed and sent back.
+/// Returns whether a caller's request id may be printed and sent back.
 pub(crate) fn is_safe(id: &HeaderValue) -> bool {
     let id = id.as_bytes();
     (1..=MAX_REQUEST_ID).contains(&id.len())
@@ -23,13 +23,14 @@ pub(crate) fn is_safe(id: &HeaderValue) -> bool {
         })
 }
 
-/// The caller's own, if it may be printed; otherwise a new one.
+/// Returns the caller's own id if it may be printed, otherwise a new one.
 pub(crate) fn of(given: Option<&HeaderValue>) -> HeaderValue {
     if let Some(given) = given.filter(|given| is_safe(given)) {
         return given.clone();
     }
     let mut text = Uuid::encode_buffer();
-    // The generator of this thread: asking the operating system costs a call each time.
+    // The generator belongs to this thread. Asking the operating system would cost a call for each
+    // id.
     let id = Builder::from_random_bytes(rand::random()).into_uuid();
     let text = id.hyphenated().encode_lower(&mut text);
     HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))

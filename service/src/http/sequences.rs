@@ -1,4 +1,4 @@
-//! Definitions of sequences: read, listed, made and changed.
+//! Answers calls about definitions of sequences: reads, lists, creates and changes them.
 
 use std::sync::Arc;
 
@@ -294,7 +294,9 @@ pub(crate) async fn define(
         }))
 }
 
-/// What is not there has no version either: only `If-Match` asks for what has to be there.
+/// Turns the error of a failed change into a refusal.
+///
+/// A sequence that does not exist has no version. Only `If-Match` asks for a sequence that exists.
 fn not_defined(error: SequenceError) -> Problem {
     if let SequenceError::NotFound { name } = error {
         let detail = format!("There is no sequence `{name}` that `If-Match` could hold for.");
@@ -303,7 +305,7 @@ fn not_defined(error: SequenceError) -> Problem {
     Problem::from(error)
 }
 
-/// A definition that is shared, as it is written.
+/// Writes a definition that is shared.
 fn definition<S: Serializer>(shared: &Definition, serializer: S) -> Result<S::Ok, S::Error> {
     shared.serialize(serializer)
 }

@@ -1,4 +1,4 @@
-//! The server: its workers, and what a request passes on its way to a route.
+//! Runs the HTTP server: its workers, and what a request passes on its way to a route.
 
 use std::future::ready;
 use std::io;
@@ -28,12 +28,12 @@ use super::{envelope, hot, openapi, urls};
 /// How long a caller may take to read the last reply of its connection, or to see that it closes.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Threads that actix can have.
+/// The most threads that actix can have.
 const MAX_WORKERS: usize = 512;
 
-/// Answers on `listener` until the returned server is told to stop through its handle.
+/// Answers on `listener` until the returned server is stopped through its handle.
 ///
-/// Signals are left to the caller. The future of the server ends when all workers have.
+/// The caller handles signals. The future of the server ends when all workers have ended.
 ///
 /// # Errors
 /// The listener cannot be used, or the description of the API cannot be written.
@@ -85,11 +85,11 @@ pub fn serve(
                 let stopping = stopping.clone();
                 async move { stopping.notified().await }
             })
-            // The watch has its own, which costs a request nothing.
+            // The watch has its own limit for idle connections, which costs a request nothing.
             .keep_alive(KeepAlive::Os)
             .client_request_timeout(settings.head_timeout)
             .client_disconnect_timeout(DISCONNECT_TIMEOUT)
-            // A caller who hangs up while waiting is dropped there and then, and gets no number.
+            // If a caller hangs up while it waits, its call is dropped at once and gets no number.
             .h1_allow_half_closed(false)
             .local_addr(address)
             .on_connect_ext(|io: &Guarded<TcpStream>, data| {
@@ -103,15 +103,15 @@ pub fn serve(
     Ok((builder.listen("http", listener, worker)?.run(), untold))
 }
 
-/// A connection under guard, and who is at its other end.
+/// Returns a connection under guard, and the address of its other end.
 fn guarded(io: TcpStream, watch: &Rc<Watch>) -> (Guarded<TcpStream>, Option<SocketAddr>) {
-    // Where either fails the connection is gone, as its first read says.
+    // If either call fails, the connection is gone, and its first read says so.
     let _ = io.set_nodelay(true);
     let peer = io.peer_addr().ok();
     (watch.guard(io), peer)
 }
 
-/// Notes a connection that did not end in order because of what its caller sent.
+/// Notes a connection that ended because its input is not HTTP.
 fn note_end(error: &DispatchError, http: &Http) {
     let DispatchError::Parse(error) = error else {
         return;
@@ -120,7 +120,7 @@ fn note_end(error: &DispatchError, http: &Http) {
     http.repeated_lines.note_malformed(error.to_string());
 }
 
-/// The warm path first, then what every other call passes, then the URLs.
+/// Returns the application: the warm path first, then what every other call passes, then the URLs.
 fn application(
     http: Data<Http>,
     watch: Rc<Watch>,

@@ -1,4 +1,4 @@
-//! What serves a sequence, as JSON.
+//! Shows what serves a sequence, as JSON.
 
 use odometer_sequence::description::{Serving, StoreKind};
 use serde::Serialize;
@@ -72,7 +72,7 @@ impl From<Serving> for ServingStore {
     }
 }
 
-/// What a kind of store is called.
+/// Returns the word for a kind of store.
 pub(crate) fn word_of(kind: StoreKind) -> &'static str {
     match kind {
         StoreKind::Database => "database",

@@ -1,36 +1,37 @@
-//! What the HTTP layer is run by.
+//! Holds the settings of the HTTP layer.
 
 use std::time::Duration;
 
 use crate::config::Secret;
 
-/// What the HTTP layer is run by.
+/// The settings of the HTTP layer.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
     /// How long the head of a request may take to arrive.
     pub head_timeout: Duration,
     /// How long the body of a request may take to arrive.
     pub body_timeout: Duration,
-    /// From the first byte of a request to the first byte of its reply.
+    /// The time from the first byte of a request to the first byte of its reply.
     pub request_timeout: Duration,
     /// How long a reply may stand still.
     pub write_timeout: Duration,
     /// Connections that may be open at once.
     pub connections: usize,
-    /// Bytes of a body that are read.
+    /// The most bytes of a body that are read.
     pub body_limit: usize,
-    /// Calls being answered at once off the warm path; more get 503 `overloaded`.
+    /// The most calls being answered at once off the warm path. Further calls get 503 `overloaded`.
     pub in_flight: usize,
-    /// Threads that answer; `None` for one for each core.
+    /// Threads that answer. `None` means one thread for each core.
     pub workers: Option<usize>,
-    /// How long accepted requests may take once the server is told to stop.
+    /// How long accepted requests may take after the server was asked to stop.
     pub shutdown_timeout: Duration,
     /// Whether the listener can be reached from this machine only.
     pub loopback: bool,
     /// Further names by which a listener on loopback may be called.
     pub hosts: Vec<String>,
-    /// What an administrator has to show; without one, nothing on loopback.
+    /// The token that an administrator has to show. Without one, a loopback listener asks for
+    /// nothing, and another listener refuses every change.
     pub admin_token: Option<Secret>,
-    /// After how long a change holds at every replica that reaches the database.
+    /// The time after which a change holds at every replica that reaches the database.
     pub definition_refresh: Duration,
 }

@@ -1,4 +1,4 @@
-//! What the routes of all workers share.
+//! Holds what the routes of all workers share.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ use super::large_replies::LargeReplies;
 use super::repeated_lines::RepeatedLines;
 use super::settings::HttpSettings;
 
-/// What the routes share.
+/// What the routes of all workers share.
 pub(crate) struct Http {
     pub(crate) directory: Arc<Directory>,
     pub(crate) metrics: Arc<Metrics>,
@@ -28,12 +28,12 @@ pub(crate) struct Http {
     pub(crate) in_flight: Arc<CallLimit>,
     pub(crate) large_replies: LargeReplies,
     pub(crate) openapi: Bytes,
-    /// When it began to listen.
+    /// The time when the service began to listen.
     pub(crate) started: SystemTime,
 }
 
 impl Http {
-    /// What the routes share from now on.
+    /// Creates what the routes share.
     pub(crate) fn new(
         directory: Arc<Directory>,
         metrics: Arc<Metrics>,
@@ -70,11 +70,11 @@ impl Http {
     }
 }
 
-/// What the log has not been told yet of calls that were refused.
+/// What the log has not reported yet: wrong tokens, refused calls, and input that is not HTTP.
 pub struct Untold(pub(crate) Data<Http>);
 
 impl Untold {
-    /// Writes it, once nothing is answered any more.
+    /// Writes all of this to the log. Call it after the last call is answered.
     pub fn tell(&self) {
         self.0.administration.tell_all();
         self.0.repeated_lines.tell_all();

@@ -1,14 +1,15 @@
-//! Refusals of a name that does not exist, with the names that may have been meant.
+//! Refuses a name that does not exist, with the names that may have been meant.
 
 use odometer_sequence::error::SequenceError;
 
 use super::problem::{Code, Problem};
 use super::state::Http;
 
-/// What was asked for, or the refusal.
+/// Returns the value of `outcome`, or turns its error into a refusal.
 ///
 /// # Errors
-/// The problem that the error is; where there is no such sequence, with up to three near names.
+/// The problem for the error. If there is no such sequence, the problem may have up to three
+/// similar names.
 pub(crate) async fn with_suggestions<T>(
     http: &Http,
     outcome: Result<T, SequenceError>,

@@ -1,21 +1,22 @@
-//! Times and versions as replies write them.
+//! Writes times and versions as replies have them.
 
 use std::time::SystemTime;
 
 use jiff::Timestamp;
 
-/// A version as an entity tag.
+/// Returns a version as an entity tag.
 pub(crate) fn entity_tag(version: i64) -> String {
     format!("\"{version}\"")
 }
 
-/// RFC 3339 in UTC, to the millisecond; a time beyond what it can write is left out.
+/// Returns a time as RFC 3339 in UTC, to the millisecond, or `None` if the form cannot hold the
+/// time.
 pub(crate) fn rfc_3339(time: SystemTime) -> Option<String> {
     let time = Timestamp::try_from(time).ok()?;
     Some(format!("{time:.3}"))
 }
 
-/// Unix milliseconds as RFC 3339 in UTC; a time beyond what it can write is left out.
+/// Returns Unix milliseconds as RFC 3339 in UTC, or `None` if the form cannot hold the time.
 pub(crate) fn moment(unix_ms: i64) -> Option<String> {
     let time = Timestamp::from_millisecond(unix_ms).ok()?;
     Some(format!("{time:.3}"))

@@ -1,9 +1,8 @@
-//! The trace that a call belongs to, as W3C Trace Context (level 1) has it: read strictly, and told
-//! in the reply with a span of this service's own.
+//! Reads and writes the trace that a call belongs to, as W3C Trace Context (level 1) defines it.
 //!
-//! A call without the header has no trace, unless spans are exported. One whose header is broken is
-//! given a new trace, as the recommendation asks, so that its reply says at least that the header
-//! came.
+//! The header is read strictly. The reply names the trace, with a span of this service's own. A
+//! call without the header has no trace, unless spans are exported. A call with a broken header
+//! gets a new trace, as the recommendation asks. Its reply then says at least that the header came.
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use odometer_process::log;
@@ -11,26 +10,26 @@ use tracing::Span;
 
 use super::parse;
 
-/// Where a trace is told, in both directions.
+/// The header that names a trace, in both directions.
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Bytes of a header of the version that is written: `00-`, the trace, the span, the flags.
+/// The length of a header in the version that is written: `00-`, the trace, the span, the flags.
 const WHOLE: usize = 55;
-/// Where in it the id of the trace stands.
+/// The bytes of the header with the id of the trace.
 const TRACE: std::ops::Range<usize> = 3..35;
-/// Where the id of the span stands.
+/// The bytes of the header with the id of the span.
 const SPAN: std::ops::Range<usize> = 36..52;
-/// The one flag that has a meaning: the caller keeps what it records.
+/// The only flag with a meaning: the caller keeps the spans that it records.
 const SAMPLED: u8 = 1;
 
 /// A call's place in a trace: which trace, and the span that this service gave the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Trace {
-    /// As it stands in the reply's header.
+    /// The text of the reply's header.
     text: [u8; WHOLE],
 }
 
-/// The span of a call, and its place in a trace, if it has one.
+/// Returns the span of a call, and the call's place in a trace if it has one.
 pub(crate) fn enter(headers: &HeaderMap, request_id: &str) -> (Span, Option<Trace>) {
     let span = log::call(request_id);
     #[cfg(feature = "otlp")]
@@ -44,8 +43,8 @@ pub(crate) fn enter(headers: &HeaderMap, request_id: &str) -> (Span, Option<Trac
 }
 
 impl Trace {
-    /// The place that a span has in a trace of its caller, or in one of its own; `None` where no spans
-    /// are exported.
+    /// Returns the place of `span` in the caller's trace, or in a trace of its own. Returns `None`
+    /// if no spans are exported.
     #[cfg(feature = "otlp")]
     fn exported(headers: &HeaderMap, span: &Span) -> Option<Self> {
         let given = parse::single(headers, &TRACEPARENT).ok().flatten();
@@ -64,16 +63,16 @@ impl Trace {
         ))
     }
 
-    /// The trace that a call asks to be part of, if it does.
+    /// Returns the trace that a call asks to be part of, if it asks.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         match parse::single(headers, &TRACEPARENT) {
             Ok(given) => given.map(|given| Self::after(given.as_bytes())),
-            // Of two nobody knows which one is meant.
+            // The header came twice or is not ASCII, so no trace can be read.
             Err(_) => Some(Self::anew()),
         }
     }
 
-    /// The trace of this header, or a new one where it cannot be read.
+    /// Returns the trace of this header, or a new trace if the header cannot be read.
     #[inline]
     pub(crate) fn after(given: &[u8]) -> Self {
         match read(given) {
@@ -82,16 +81,17 @@ impl Trace {
         }
     }
 
-    /// A trace that begins here, and of which nothing is kept.
+    /// Starts a trace of which nothing is kept.
     fn anew() -> Self {
-        // Random in all its bits, and but once in 2^128 not all zero.
+        // All bits are random. An id of zero is not valid, and would come once in 2^128.
         let id = rand::random::<u128>().max(1);
         let mut trace = [0; TRACE.end - TRACE.start];
         print(id, &mut trace);
         Self::new(&trace, 0, None)
     }
 
-    /// Of a span that is there, or of a new one. Ids of another length than they have are passed over.
+    /// Creates a trace with the given span, or with a new one. An id of the wrong length is
+    /// ignored.
     fn new(trace: &[u8], flags: u8, span: Option<&[u8]>) -> Self {
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
         if let Some(place) = text.get_mut(TRACE).filter(|at| at.len() == trace.len()) {
@@ -109,21 +109,21 @@ impl Trace {
         Self { text }
     }
 
-    /// The id of the trace, for the log.
+    /// Returns the id of the trace, for the log.
     pub(crate) fn id(&self) -> &str {
         let id = self.text.get(TRACE).unwrap_or_default();
         std::str::from_utf8(id).unwrap_or_default()
     }
 
-    /// What the reply says.
+    /// Returns the header of the reply.
     #[inline]
     pub(crate) fn header(&self) -> HeaderValue {
-        // Digits and dashes are what a header takes.
+        // The text has only digits, letters and dashes, which a header can have.
         HeaderValue::from_bytes(&self.text).unwrap_or(HeaderValue::from_static(""))
     }
 }
 
-/// What a header says, each id in its hexadecimal digits.
+/// The content of a header, with each id in its hexadecimal digits.
 struct TraceHeader<'a> {
     trace: &'a [u8],
     #[cfg(feature = "otlp")]
@@ -131,9 +131,9 @@ struct TraceHeader<'a> {
     flags: u8,
 }
 
-/// Reads a header; `None` where it is not one.
+/// Reads a header. Returns `None` if the header is not well-formed.
 ///
-/// Of a version that is not known yet, what stands where version 00 has it.
+/// A header of an unknown version is read at the places that version 00 has.
 fn read(given: &[u8]) -> Option<TraceHeader<'_>> {
     let (whole, more) = given.split_at_checked(WHOLE)?;
     let is_known = whole.starts_with(b"00-");
@@ -150,7 +150,7 @@ fn read(given: &[u8]) -> Option<TraceHeader<'_>> {
         return None;
     }
     let flags = whole.last()?;
-    // Of a hexadecimal digit, the lowest bit: letters begin with an even one.
+    // The value of the last hexadecimal digit, whose lowest bit is [`SAMPLED`].
     let flags = if flags.is_ascii_digit() {
         flags - b'0'
     } else {
@@ -164,12 +164,12 @@ fn read(given: &[u8]) -> Option<TraceHeader<'_>> {
     })
 }
 
-/// The lowest digits of a number, as many as there is room for, in hexadecimal.
+/// Writes the lowest hexadecimal digits of a number, as many as `room` has bytes.
 fn print(number: u128, room: &mut [u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut left = number;
     for place in room.iter_mut().rev() {
-        // A remainder of sixteen has a digit.
+        // A remainder of a division by 16 has a digit.
         *place = DIGITS.get((left % 16) as usize).copied().unwrap_or(b'0');
         left /= 16;
     }
@@ -187,7 +187,8 @@ mod tests {
         Trace::after(given.as_bytes())
     }
 
-    /// What a reply says: well-formed itself, whatever was sent.
+    /// Returns the trace, the span and the flags of a reply's header, which is well-formed in any
+    /// case.
     fn told(trace: &Trace) -> (String, String, String) {
         let header = trace.header();
         assert!(read(header.as_bytes()).is_some(), "{header:?}");

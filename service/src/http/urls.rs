@@ -1,4 +1,4 @@
-//! The URL map.
+//! Maps each path to its routes.
 
 use actix_web::Resource;
 use actix_web::middleware::from_fn;
@@ -75,14 +75,14 @@ pub(crate) fn urls(config: &mut ServiceConfig) {
         .default_service(web::to(route_not_found));
 }
 
-/// A path that refuses every method it is not given a route for.
+/// Returns a path that refuses every method for which it gets no route.
 fn resource(path: &str, allow: &'static str) -> Resource {
     web::resource(path).default_service(web::to(move || async move {
         Err::<String, _>(Problem::method_not_allowed(allow))
     }))
 }
 
-/// A path that is only read, whole or its head.
+/// Returns a path that callers can only read, by `GET` or `HEAD`.
 fn readable(path: &str, route: impl Fn() -> actix_web::Route) -> Resource {
     resource(path, "GET, HEAD")
         .route(route().guard(actix_web::guard::Get()))
@@ -107,7 +107,7 @@ mod tests {
     use super::super::{envelope, problem};
     use super::*;
 
-    /// The status, the headers and the body that a call gets where nothing needs a directory.
+    /// Returns the status, the headers and the body of a call that needs no directory.
     async fn answer(request: TestRequest) -> (u16, HeaderMap, Bytes) {
         let app = App::new().wrap(from_fn(envelope::envelope)).configure(urls);
         let app = init_service(app).await;

@@ -1,4 +1,5 @@
-//! Worker ids for programs with a snowflake library of their own: leased, renewed, given back.
+//! Leases worker ids to programs with a snowflake library of their own, renews leases, and takes
+//! ids back.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};

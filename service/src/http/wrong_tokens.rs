@@ -1,4 +1,5 @@
-//! Tokens that were wrong: how many, from where, and whether the next token from there has to wait.
+//! Counts wrong tokens: how many, from which address, and whether the next token from there has to
+//! wait.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,25 +12,25 @@ use odometer_process::{
 };
 use parking_lot::Mutex;
 
-/// What is counted together, and told in one line of the log.
+/// The time in which wrong tokens are counted together, for one line of the log.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Wrong tokens of one address in a minute after which its tokens wait.
+/// If one address shows this many wrong tokens in a minute, its next tokens wait.
 pub(crate) const MAX_AT_ONCE: u64 = 10;
 
-/// Tokens of one address that wait at once; more are not compared.
+/// The most tokens of one address that wait at once. Further tokens are not compared.
 pub(crate) const MAX_WAITING: usize = 8;
 
-/// Addresses that are told apart in a minute; those beyond count as one.
+/// The most addresses that are counted separately in a minute. All further addresses count as one.
 const MAX_ADDRESSES: usize = 1024;
 
-/// Addresses that a line of the log names.
+/// The most addresses that a line of the log names.
 const MAX_NAMED: usize = 8;
 
 /// The wrong tokens of this replica.
 pub(crate) struct WrongTokens {
     minute: Mutex<Option<Minute>>,
-    /// How many tokens of an address wait now. Addresses that count as one are under none.
+    /// How many tokens of each address wait now. Addresses that count as one are under `None`.
     waiting: Mutex<BTreeMap<Option<IpAddr>, usize>>,
     counter: Counter,
 }
@@ -37,13 +38,13 @@ pub(crate) struct WrongTokens {
 /// When a token is compared.
 pub(crate) enum Turn<'a> {
     Now,
-    /// After a delay, during which this is kept.
+    /// After a delay. The caller keeps this value during the delay.
     Later(Waiting<'a>),
-    /// Too many wait.
+    /// Never, because too many tokens wait.
     Never,
 }
 
-/// One of the tokens that wait.
+/// One token that waits.
 pub(crate) struct Waiting<'a> {
     tokens: &'a WrongTokens,
     peer: Option<IpAddr>,
@@ -61,10 +62,10 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The wrong tokens since a line of the log told of some.
+/// The wrong tokens since the line of the log that began this minute.
 struct Minute {
     began: Instant,
-    /// By address; of those that are not known, or are too many, under none.
+    /// Attempts by address. Unknown addresses, and addresses above the limit, are under `None`.
     of: BTreeMap<Option<IpAddr>, Attempts>,
 }
 
@@ -74,7 +75,7 @@ struct Attempts {
     n_untold: u64,
 }
 
-/// What a line of the log says.
+/// The content of a line of the log.
 #[derive(PartialEq, Eq, Debug)]
 struct Line {
     count: u64,
@@ -90,8 +91,9 @@ impl WrongTokens {
         }
     }
 
-    /// When a token that came from there is to be compared, right or wrong: a caller who hangs up
-    /// while it waits learns nothing of it.
+    /// Returns when a token from `peer` is to be compared, no matter whether the token is right.
+    ///
+    /// So a caller who hangs up while the token waits learns nothing about it.
     pub(crate) fn turn(&self, peer: Option<IpAddr>, now: Instant) -> Turn<'_> {
         self.tell(now);
         let peer = peer.map(network);
@@ -114,19 +116,19 @@ impl WrongTokens {
         Turn::Later(Waiting { tokens: self, peer })
     }
 
-    /// Counts a wrong one that came from there.
+    /// Counts a wrong token from `peer`.
     pub(crate) fn note(&self, peer: Option<IpAddr>, now: Instant) {
         self.counter.increment(1);
         self.tell(now);
         write(self.count(peer, now));
     }
 
-    /// Writes the line of a minute that is over. That line is then the one of the minute that begins.
+    /// Writes the line of a minute that is over. That line also begins the next minute.
     pub(crate) fn tell(&self, now: Instant) {
         write(self.line_of_the_minute_before(now));
     }
 
-    /// Writes what no line has told yet.
+    /// Writes everything that no line has reported yet.
     pub(crate) fn tell_all(&self) {
         let line = self.minute.lock().as_mut().and_then(Minute::line);
         write(line);
@@ -143,7 +145,7 @@ impl WrongTokens {
         line
     }
 
-    /// The line that the first of a minute has.
+    /// Counts a wrong token. Returns a line if the token is the first of a minute.
     fn count(&self, peer: Option<IpAddr>, now: Instant) -> Option<Line> {
         let mut minute = self.minute.lock();
         let is_first = minute.is_none();
@@ -164,12 +166,12 @@ impl Minute {
         }
     }
 
-    /// That address, unless there are too many to tell it apart.
+    /// Returns the address, or `None` if there are too many addresses to tell this one apart.
     fn counted_under(&self, peer: Option<IpAddr>) -> Option<IpAddr> {
         peer.filter(|_| self.of.contains_key(&peer) || self.of.len() < MAX_ADDRESSES)
     }
 
-    /// What no line has told yet, which is told then.
+    /// Returns a line about everything that no line has reported yet, if there is anything.
     fn line(&mut self) -> Option<Line> {
         let untold = self.of.iter().filter(|(_, of)| of.n_untold > 0);
         let mut untold: Vec<(u64, String)> = untold
@@ -194,7 +196,8 @@ impl Minute {
     }
 }
 
-/// What counts as one address. Of IPv6 that is a network of 64 bits: one caller may have all of it.
+/// Returns what counts as one address. For IPv6 that is a network of 64 bits, because one caller
+/// may have all of it.
 fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => IpAddr::from(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
@@ -202,7 +205,7 @@ fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// As it is named in the log.
+/// Returns how the log names an address.
 fn named(network: &IpAddr) -> String {
     match network {
         IpAddr::V4(address) => address.to_string(),
@@ -324,7 +327,7 @@ mod tests {
         assert_eq!(n_lines, 10);
         let rest = tokens.minute.lock().as_mut().and_then(Minute::line);
         assert_eq!(count + rest.map_or(0, |rest| rest.count), 600);
-        // A minute without any ends it, and the next one is told at once.
+        // A minute without wrong tokens ends the count, and the next wrong token is logged at once.
         let end = start + Duration::from_secs(700);
         assert_eq!(tokens.line_of_the_minute_before(end), None);
         assert_eq!(tokens.count(peer(1), end), line(1, "192.0.2.1 1"));

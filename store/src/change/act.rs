@@ -1,4 +1,4 @@
-//! What is to become of a sequence.
+//! Defines what a change can do to a sequence.
 
 use std::sync::Arc;
 
@@ -7,34 +7,36 @@ use odometer_core::{
     period::Period,
 };
 
-/// What is to become of a sequence.
+/// What a change does to a sequence.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// It gets this definition, and is created where it does not exist.
+    /// Gives the sequence a definition, and creates the sequence if it does not exist.
     Define {
         change: Box<DefinitionChange>,
-        /// What a new sequence has where the change says nothing.
+        /// The values of a new sequence in the fields that the change leaves out.
         template: Arc<Definition>,
-        /// Everything is checked and nothing is written.
+        /// Whether everything is only checked, and nothing is written.
         dry_run: bool,
     },
-    /// Nothing below `floor` is issued any more, in a period where the sequence has periods.
+    /// Raises the floor: no number below `floor` is issued any more. If the sequence has periods,
+    /// the floor is that of one period.
     Advance {
         period: Period,
         floor: i64,
-        /// Whether more than 1 % of what is left may be skipped.
+        /// Whether more than 1 % of the numbers that are left may be skipped.
         confirm: bool,
     },
-    /// Nothing is issued any more.
+    /// Retires the sequence: nothing is issued any more.
     Retire,
-    /// It goes on above everything that was ever reserved.
+    /// Lets a retired sequence go on, above everything that was ever reserved.
     Restore,
-    /// Nothing is issued of a caller's key any more, for good.
+    /// Removes a key of the caller for ever: nothing is issued in this period any more.
     RemovePeriod { period: Period },
 }
 
 impl Act {
-    /// Whose counter it is about; of all of them where it names no period.
+    /// Returns the period of the counter that the act is about. If it names no period, the act is
+    /// about all counters.
     pub fn period(&self) -> Period {
         match self {
             Act::Advance { period, .. } | Act::RemovePeriod { period } => period.clone(),

@@ -1,4 +1,4 @@
-//! One change in a store of one database.
+//! Makes one change in a store of one database.
 
 use std::sync::Arc;
 
@@ -49,7 +49,8 @@ impl Database {
             .await;
         let altered = match outcome {
             Ok(Err(StoreError::WentBack)) => {
-                // The next poll looks whether it is all names, or is recovered already.
+                // The next poll finds out whether all names went back, or whether the store is
+                // recovered already.
                 self.heartbeat.note_name_went_back(name);
                 self.connection.refresh.notify_one();
                 return Err(StoreError::WentBack);
@@ -59,7 +60,7 @@ impl Database {
                 return Err(StoreError::MayHaveChanged);
             }
             Err(failure) => {
-                // Says in the log what it was, where that is nothing that passes.
+                // Logs the cause if the server refused the statement.
                 let _told = error::unexpected(name, &failure);
                 return Err(StoreError::NotChanged);
             }

@@ -1,4 +1,4 @@
-//! The stores as one command changes them.
+//! Lets one command change sequences in all stores.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,21 +22,21 @@ use crate::{
     stores::Stores,
 };
 
-/// How long the end of the command waits for its connections.
+/// Bounds how long the command waits at its end for its connections to close.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// What a command needs to change sequences.
+/// The stores, as a command has access to them.
 pub enum CommandStores {
-    /// Where there is one database: a connection to it.
+    /// A connection to the only database, if there is one database and no Redis.
     One(Box<DirectStore>),
-    /// Else what serves, because a change may have to be made in several.
+    /// All stores as a server has them, because a change may have to be made in several databases.
     All(Arc<Stores>),
-    /// For a dry run on several: a connection to the first database of each store, by which
-    /// nothing is held or made.
+    /// A connection to the first database of each store, for a dry run on several databases. It
+    /// locks and creates nothing.
     Looking(Vec<LookingStore>),
 }
 
-/// A store that a dry run looks at.
+/// A store that a dry run reads.
 pub struct LookingStore {
     name: Arc<str>,
     is_striped: bool,
@@ -44,11 +44,13 @@ pub struct LookingStore {
 }
 
 impl CommandStores {
-    /// Opens all stores; SQLite files are held by this process from then on, and made where there
-    /// are none. For a dry run nothing is held or made.
+    /// Opens all stores.
+    ///
+    /// From then on this process holds the locks of the SQLite files, and creates those that do not
+    /// exist. A dry run locks and creates nothing.
     ///
     /// # Errors
-    /// One cannot be reached, or is not fit to be changed.
+    /// A store cannot be reached, or is not fit to be changed.
     pub async fn open(mut settings: StoresSettings, is_dry_run: bool) -> Result<Self, StartError> {
         let only = settings.all_databases();
         let has_redis = settings.stores.iter().any(|store| !store.redis.is_empty());
@@ -64,7 +66,8 @@ impl CommandStores {
         if is_dry_run {
             return Self::look(&settings).await;
         }
-        // A schema that does not fit is neither mended nor waited for: `fatal` tells of it at once.
+        // A schema that does not fit is neither migrated nor waited for: `fatal` reports it at
+        // once.
         settings.bounds.migrate = false;
         settings.bounds.statement.schema_wait = Duration::ZERO;
         let time_limit = settings.bounds.statement.acquire + settings.bounds.statement.timeout;
@@ -72,7 +75,7 @@ impl CommandStores {
         let connecting = Stores::connect(settings, Arc::new(Metrics::new()));
         let stores = Box::pin(connecting).await?;
         let reached = join_all(stores.all().map(|store| {
-            // Each for itself, so that it is known which one is away.
+            // Each store has a time limit of its own, so the error can name the store that is away.
             tokio::time::timeout(time_limit, store.reached())
         }));
         let reached = tokio::select! {
@@ -93,10 +96,14 @@ impl CommandStores {
         Ok(Self::All(stores))
     }
 
-    /// Changes a sequence; `n_created` more than there are count as created already.
+    /// Changes a sequence.
+    ///
+    /// `n_created` sequences count as created already, besides those that exist. A dry run of
+    /// several changes needs this, because it creates none of them.
     ///
     /// # Errors
-    /// As for `DirectStore`.
+    /// The outer error says that a database failed and nothing was changed. The inner error says
+    /// why this change was not made, or that it may have been made.
     pub async fn alter(
         &self,
         name: &SequenceName,
@@ -111,7 +118,7 @@ impl CommandStores {
         }
     }
 
-    /// Closes the connections; SQLite files are free afterwards.
+    /// Closes the connections. SQLite files are free afterwards.
     pub async fn close(self) {
         match self {
             Self::One(database) => database.close().await,
@@ -142,7 +149,8 @@ impl CommandStores {
     }
 }
 
-/// What an act would come to: where the name lives, or else where it would be born.
+/// Returns what an act would do in the store where the name lives, or else where it would be
+/// created.
 async fn look_at(
     stores: &[LookingStore],
     name: &SequenceName,
@@ -199,7 +207,7 @@ async fn look_at(
     if let Act::Define { template, .. } = &mut act
         && *template.store != *placement.name
     {
-        // What a definition leaves out does not send it to another store.
+        // A definition that names no store does not move the sequence to another one.
         Arc::make_mut(template).store = placement.name.to_string();
     }
     placement

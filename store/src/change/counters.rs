@@ -1,4 +1,4 @@
-//! A sequence's counters, as changes touch them: one of them, or all.
+//! Reads and writes a sequence's counters for a change: one of them, or all.
 
 use std::sync::Arc;
 
@@ -27,18 +27,18 @@ use crate::rows::{
     new_counter::{self, NewCounter},
 };
 
-/// What the act is about.
+/// The counter that the act is about, and what was used of the sequence.
 pub(crate) struct ChangeTarget {
     pub(crate) counter: CounterRow,
     pub(crate) used: Used,
 }
 
-/// What was used of all counters of a sequence, where the act depends on it.
+/// What was used of all counters of a sequence, if the act depends on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
-    /// The highest high-water mark of those that issue.
+    /// The highest high-water mark of the counters that issue.
     pub(crate) highest: i64,
-    /// Whether a number may have been issued, of whichever period, also one that is removed.
+    /// Whether a number may have been issued, in any period, even in one that is removed.
     pub(crate) issued: bool,
 }
 
@@ -46,11 +46,12 @@ pub(crate) struct Used {
 #[derive(Clone, Copy)]
 pub(crate) struct WholeSequence<'a> {
     pub(crate) definition: &'a Arc<Definition>,
-    /// Whether the act is known to change nothing: then no counter was raised.
+    /// Whether the act is known to change nothing. Then no counter was raised.
     pub(crate) is_so_already: bool,
 }
 
-/// Whether the act removes what is a tombstone already. No counter of another state follows one.
+/// Returns whether the act removes a period that is a tombstone already. A tombstone never gets
+/// another state.
 pub(crate) async fn is_tombstone(
     transaction: &DatabaseTransaction,
     act: &Act,
@@ -63,14 +64,14 @@ pub(crate) async fn is_tombstone(
         key.sequence.as_str().to_owned(),
         key.period.as_str().to_owned(),
     );
-    // A read that locks nothing would settle what MariaDB shows from then on, before anything is
-    // held.
+    // This read takes a lock. On MariaDB, a read without a lock would fix the state that is shown
+    // from then on, before anything is locked.
     let find = transaction.holding(counter::Entity::find_by_id(row));
     let row = find.one(transaction).await?;
     Ok(row.is_some_and(|row| row.state == REMOVED))
 }
 
-/// Reads the counter, making it where the period was never used.
+/// Reads the counter that the act is about, and creates it if its period was never used.
 pub(crate) async fn found(
     transaction: &DatabaseTransaction,
     change: &ChangeRequest,
@@ -115,7 +116,7 @@ pub(crate) async fn found(
     Ok(Ok(ChangeTarget { counter, used }))
 }
 
-/// Whether the act's period is one of the sequence's, and not gone.
+/// Checks that the act's period is one of the sequence's periods, and that it is not removed.
 fn admit_period(
     change: &ChangeRequest,
     definition: &Arc<Definition>,
@@ -137,7 +138,8 @@ fn admit_period(
     }
 }
 
-/// Makes the counter of a period that was never used: to be advanced, or to be a tombstone.
+/// Creates the counter of a period that was never used, so that it can be advanced or become a
+/// tombstone.
 async fn created(
     transaction: &DatabaseTransaction,
     change: &ChangeRequest,
@@ -151,7 +153,8 @@ async fn created(
     {
         return Ok(Err(StoreError::TooManyPeriods { limit }));
     }
-    // It holds `meta`'s row, on which the birth stands, and is made undone with all else.
+    // Raising the version locks `meta`'s row, which decides where the counter begins. A rollback
+    // undoes both.
     version.raised(transaction).await?;
     let Some(baseline) = super::transaction::baseline(transaction, change).await? else {
         return Ok(Err(StoreError::WentBack));
@@ -175,7 +178,7 @@ async fn created(
     }))
 }
 
-/// The number of a change, raised once and only where there is one.
+/// The version of a change. It is raised once, and only if there is a change.
 #[derive(Default)]
 pub(crate) struct ChangeVersion {
     version: Option<i64>,
@@ -192,11 +195,13 @@ impl ChangeVersion {
     }
 }
 
-/// Raises version and revision and closes windows, so that what is remembered of the counters
-/// conflicts: of all that issue, or, where a period is named, of its own and of the one without a period.
+/// Raises version and revision and closes windows, so that remembered counters conflict.
 ///
-/// A tombstone was raised when it became one. So a write on what is remembered of the period as it
-/// was before finds no row any more, and whoever reads again is told that it is removed.
+/// If a period is named, these are its counter and the counter without period. Otherwise they are
+/// all counters of the sequence. Tombstones are left as they are.
+///
+/// A tombstone was raised when it became one. So a write that goes by the period's earlier state
+/// finds no row. A process that reads again learns that the period is removed.
 pub(crate) async fn raise(
     transaction: &DatabaseTransaction,
     key: &CounterKey,
@@ -218,8 +223,8 @@ pub(crate) async fn raise(
     Ok(())
 }
 
-/// Writes what became of one counter. Its row is locked since it was raised, or born by this
-/// transaction: nobody has reserved meanwhile.
+/// Writes what became of one counter. Its row is locked since it was raised, or this transaction
+/// created it. So no process has reserved meanwhile.
 pub(crate) async fn write(
     transaction: &DatabaseTransaction,
     key: &CounterKey,
@@ -236,7 +241,7 @@ pub(crate) async fn write(
     set(transaction, key, after.next_value, after).await
 }
 
-/// The same, where the counter goes on from a number of its own.
+/// Writes what became of one counter that goes on from `next_value`.
 pub(crate) async fn set(
     transaction: &DatabaseTransaction,
     key: &CounterKey,
@@ -253,7 +258,7 @@ pub(crate) async fn set(
     Ok(())
 }
 
-/// A statement that updates one counter.
+/// Returns a statement that updates one counter.
 pub(crate) fn update(key: &CounterKey) -> UpdateMany<counter::Entity> {
     counter::Entity::update_many()
         .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
@@ -276,7 +281,7 @@ pub(crate) async fn close(
     Ok(())
 }
 
-/// The highest high-water mark of the periods that issue; `None` where there is none.
+/// Returns the highest high-water mark of the periods that issue, or `None` if there is none.
 pub(crate) async fn highest_of_periods(
     transaction: &DatabaseTransaction,
     name: &SequenceName,
@@ -294,7 +299,7 @@ pub(crate) async fn highest_of_periods(
     }
 }
 
-/// Whether a counter was made for any period, those of removed keys included.
+/// Returns whether a counter was created for any period. Removed keys count, too.
 pub(crate) async fn is_any_made(
     transaction: &DatabaseTransaction,
     name: &SequenceName,

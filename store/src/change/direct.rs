@@ -1,7 +1,7 @@
-//! Changes made by a command, of one database, over one connection and with no replica around it.
+//! Makes the changes of a command in one database, over one connection and without a replica.
 //!
-//! They are the same transactions as a replica's. This process has seen nothing of the store
-//! before, so there is nothing by which it could know that the store went back: replicas do.
+//! The transactions are those of a replica. This process has seen nothing of the store before, so
+//! it cannot notice that the store went back. Replicas notice it.
 
 use std::{
     sync::Arc,
@@ -33,7 +33,7 @@ use crate::{
 
 /// A database that one command changes.
 pub struct DirectStore {
-    /// `None` where the SQLite file is not there and only a dry run is wanted.
+    /// `None` if the SQLite file does not exist and only a dry run is wanted.
     database: Option<DatabaseConnection>,
     bounds: StoreLimits,
     store: Arc<str>,
@@ -41,11 +41,13 @@ pub struct DirectStore {
 }
 
 impl DirectStore {
-    /// Opens it; a SQLite file is held by this process from then on, and made where there
-    /// is none. For a dry run nothing is held or made.
+    /// Opens the database.
+    ///
+    /// From then on this process holds the lock of a SQLite file, and creates the file if it does
+    /// not exist. A dry run locks and creates nothing.
     ///
     /// # Errors
-    /// It cannot be reached, or is not fit to be changed.
+    /// The database cannot be reached, or is not fit to be changed.
     pub(crate) async fn open(
         settings: DatabaseSettings,
         is_dry_run: bool,
@@ -66,7 +68,7 @@ impl DirectStore {
         let mut lock = None;
         if let Some(file) = file.filter(|_| !is_dry_run) {
             lock = Some(FileLock::take(&file)?);
-            // As at every start.
+            // The schema is migrated as at every start.
             schema::migrate(&target, acquire).await?;
         }
         let options = |target: &Target| {
@@ -92,11 +94,12 @@ impl DirectStore {
         }
     }
 
-    /// Changes a sequence; `n_created` more than there are count as created already.
+    /// Changes a sequence. `n_created` sequences count as created already, besides those that
+    /// exist.
     ///
     /// # Errors
-    /// Outside, the database failed, nothing was changed and the next change will fare no better;
-    /// inside, why this change was not made, or that it may have been.
+    /// The outer error says that the database failed and nothing was changed. The next change would
+    /// fail, too. The inner error says why this change was not made, or that it may have been made.
     pub(crate) async fn alter(
         &self,
         name: &SequenceName,
@@ -144,7 +147,7 @@ impl DirectStore {
         }
     }
 
-    /// Whether it has a row of this name, and of which store.
+    /// Returns where the name lives, or `None` if the database has no row of this name.
     ///
     /// # Errors
     /// The database failed.
@@ -169,7 +172,8 @@ impl DirectStore {
         database: &DatabaseConnection,
         change: ChangeRequest,
     ) -> Result<Result<Altered, StoreError>, StatementFailure> {
-        // Longer than the server lets a statement run, so that it is the one to say so.
+        // Longer than the server lets a statement run, so that the server reports the timeout
+        // itself.
         let time_limit = self.bounds.statement.timeout + Duration::from_secs(2);
         let work = Box::pin(super::transaction::run(database.clone(), change));
         match tokio::time::timeout(time_limit, work).await {
@@ -178,23 +182,23 @@ impl DirectStore {
         }
     }
 
-    /// Closes the connection; the SQLite file is free afterwards.
+    /// Closes the connection. The SQLite file is free afterwards.
     pub(crate) async fn close(self) {
         if let Some(database) = self.database {
-            // Nothing was left on the connection that closing could lose.
+            // Closing loses nothing: no work is left on the connection.
             let _closed = database.close().await;
         }
     }
 }
 
-/// Where a name lives that a database has a row of.
+/// The store of a name, by the row that a database has of it.
 pub(crate) enum Whose {
     Here,
     /// In the store of this name.
     Of(String),
 }
 
-/// What a dry run comes to where there is no database yet.
+/// Returns what a dry run finds if the database does not exist yet.
 fn on_nothing(act: &Act) -> Result<Altered, StoreError> {
     let Act::Define {
         change, template, ..

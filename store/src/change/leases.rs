@@ -1,9 +1,9 @@
-//! What `odometer recover` does with worker ids: every lease is void, and no id is used by somebody
-//! else before its last holder has certainly stopped.
+//! Voids all leases of worker ids, for `odometer recover`.
 //!
-//! Leases that the database has forgotten are held on, for as long as they were asked for, and their
-//! holders may come back with tokens that an older row knows. So no token is good any more, and each
-//! id rests for the longest time that any lease reaches ahead.
+//! No id may be used by another process before its last holder has certainly stopped. The database
+//! may have forgotten leases. Processes hold such leases for as long as they asked for, and may
+//! come back with tokens that an older row has. So no token is valid any more, and each id rests
+//! for the longest time that any lease reaches ahead.
 
 use std::time::Duration;
 
@@ -25,12 +25,14 @@ use crate::worker_lease::{
     lease::{LONGEST_TTL, MAX_AHEAD_MS},
 };
 
-/// The least time that ids rest: the longest that a lease reaches ahead where nothing says so.
+/// Sets the least time for which ids rest. A lease reaches this far ahead if no definition says
+/// otherwise.
 const HOLD_MIN: Duration = Duration::from_secs(15 * 60);
-/// Pools of sequences sort before it, those of other programs behind it.
+/// Divides the names of pools: those of sequences sort before it, and those of other programs do
+/// not.
 const FIRST_NAME: &str = "0";
 
-/// Both clocks at one moment.
+/// The clocks of this machine and of the database, at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockPair {
     pub(crate) ours_ms: i64,
@@ -49,8 +51,11 @@ impl ClockPair {
         })
     }
 
+    /// Checks that the clocks are close together.
+    ///
     /// # Errors
-    /// They are too far apart to say from when on worker ids may be used.
+    /// The clocks are more than 5 minutes apart, so neither says from when on worker ids may be
+    /// used.
     pub(crate) fn check(self) -> Result<(), StartError> {
         let apart_ms = self.ours_ms.abs_diff(self.database_ms);
         if apart_ms <= MAX_AHEAD_MS.unsigned_abs() || faults::is(Fault::AnyClock) {
@@ -64,7 +69,8 @@ impl ClockPair {
         )))
     }
 
-    /// So long after both, and by any clock that time was reserved by.
+    /// Returns a time that is `rest_ms` after both clocks, and also after any clock by which time
+    /// was reserved. Such a clock may be 5 minutes ahead.
     fn after(self, rest_ms: i64) -> i64 {
         Ord::max(self.ours_ms, self.database_ms)
             .saturating_add(rest_ms)
@@ -72,19 +78,21 @@ impl ClockPair {
     }
 }
 
-/// What became of the leases.
+/// The outcome of voiding the leases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Voided {
     pub(crate) n_leases: u64,
-    /// From here on all ids can be used.
+    /// From this time on, all ids can be used (Unix ms).
     pub(crate) used_from_ms: i64,
-    /// Before this nobody's time begins; in pools of other programs that is still
+    /// No new lease begins before this time (Unix ms). In pools of other programs the time is
     /// [later](named_from).
     pub(crate) leases_from_ms: i64,
 }
 
-/// Voids all leases; `hold` is how far ahead sequences reserve time. Of other programs' pools the
-/// longest lease that may be had may have been forgotten.
+/// Voids all leases. `hold` is how far ahead sequences reserve time.
+///
+/// In pools of other programs, ids rest for the longest lease that can be asked for. The database
+/// may have forgotten such a lease.
 pub(crate) async fn void(
     transaction: &DatabaseTransaction,
     clocks: ClockPair,
@@ -103,7 +111,7 @@ pub(crate) async fn void(
             (pool().lt(FIRST_NAME), hold, true),
             (pool().gte(FIRST_NAME), longest, false),
         ] {
-            // One that was given by a program with other bounds may be longer.
+            // A lease from a program with other bounds may be longer.
             let longest_ms = longest_in(transaction, pools.clone()).await?;
             let from_ms = clocks.after(Ord::max(rest_ms, longest_ms));
             n_leases += void_in(transaction, pools, from_ms).await?;
@@ -119,7 +127,7 @@ pub(crate) async fn void(
     })
 }
 
-/// For how long the longest lease was asked.
+/// Returns the longest time for which a lease of these pools was asked for (ms).
 async fn longest_in(transaction: &DatabaseTransaction, pools: Expr) -> Result<i64, DbErr> {
     let query = Query::select()
         .expr_as(Expr::col(worker_lease::Column::TtlMs).max(), "longest_ms")

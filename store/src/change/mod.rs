@@ -1,4 +1,5 @@
-//! Changes of definitions, floors and lives, and what a command does to a whole store.
+//! Changes sequences, polls for the changes of other replicas, and recovers databases that went
+//! back.
 
 pub(crate) mod act;
 pub(crate) mod alter;

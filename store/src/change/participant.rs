@@ -1,5 +1,7 @@
-//! A change's part in one of several databases that share their sequences: one transaction, which
-//! waits twice, for what all of them together come to and for the word to commit.
+//! Runs one participant of a change: the part of one member of a store.
+//!
+//! It is one transaction that waits twice: first for the decision over all members, and then for
+//! the signal to commit.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -27,11 +29,11 @@ use crate::rows::{
     sequence::SequenceRow,
 };
 
-/// What one database has of what is to be changed.
+/// The state of one member, as far as the change needs it.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepared {
     pub(crate) stripe: Stripe,
-    /// `None` where it has no such sequence.
+    /// `None` if the database has no such sequence.
     pub(crate) row: Option<PreparedRow>,
     /// The counter of the act's period.
     pub(crate) counter: Option<CounterRow>,
@@ -45,20 +47,21 @@ pub(crate) struct Prepared {
 pub(crate) struct PreparedRow {
     pub(crate) model: sequence::Model,
     pub(crate) definition: Arc<Definition>,
-    /// The highest high-water mark of its periods; `None` where none is in use.
+    /// The highest high-water mark of its periods; `None` if no period issues.
     pub(crate) highest_of_periods: Option<i64>,
     pub(crate) has_periods_made: bool,
     pub(crate) n_other_periods: u64,
 }
 
-/// What is to be written, the same everywhere.
+/// The values that the change writes, the same in every member.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedWrite {
     pub(crate) after: Snapshot,
     pub(crate) removed_through: String,
 }
 
-/// The ends of the way between a change and its part in one database. Dropped, it is undone.
+/// The participant's ends of its channels with the change. If the other ends are dropped, the
+/// participant rolls back.
 pub(crate) struct CommitSignals {
     pub(crate) found: oneshot::Sender<Result<Prepared, StoreError>>,
     pub(crate) plan: oneshot::Receiver<PlannedWrite>,
@@ -66,7 +69,7 @@ pub(crate) struct CommitSignals {
     pub(crate) commit: oneshot::Receiver<()>,
 }
 
-/// Runs the part to its end; whether it was committed.
+/// Runs the participant to its end. Returns whether it was committed.
 pub(crate) async fn run(
     database: DatabaseConnection,
     change: ChangeRequest,
@@ -81,7 +84,7 @@ pub(crate) async fn run(
         transaction.rollback().await?;
         return Ok(false);
     };
-    // Nobody says what to write where nothing is to be written, or another database failed.
+    // No plan comes if there is nothing to write, or if another member failed.
     let Ok(plan) = word.plan.await else {
         transaction.rollback().await?;
         return Ok(false);
@@ -187,12 +190,12 @@ async fn found_row(
     Ok(Ok((row, counter)))
 }
 
-/// What is written in this database, and over what.
+/// A write in this database: the plan, and the state that it replaces.
 struct Writing<'a> {
     transaction: &'a DatabaseTransaction,
     part: &'a Prepared,
     plan: &'a PlannedWrite,
-    /// What the definition comes to here.
+    /// The definition as this database counts it.
     counted: Cow<'a, Definition>,
 }
 
@@ -234,7 +237,8 @@ impl<'a> Writing<'a> {
         }
         let had = part.row.as_ref().map(|row| &row.definition);
         if had.is_some_and(|had| **had != *after.definition) && !key.period.is_none() {
-            // Of a definition that gave way to another one, the first counter is not this act's.
+            // Another definition replaced the one of this database. The act has written only the
+            // counter of its period, so the counter without period is moved here.
             self.realign(&head).await?;
         }
         if matches!(change.act, Act::Restore) {
@@ -260,7 +264,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Makes a counter that this database does not have yet.
+    /// Creates a counter that this database does not have yet.
     async fn create(&self, key: &CounterKey) -> Result<(), DbErr> {
         let (part, after) = (self.part, &self.plan.after);
         let first = first_in(part, &self.counted, &key.period);
@@ -272,7 +276,8 @@ impl<'a> Writing<'a> {
         new_counter.insert(self.transaction, key).await
     }
 
-    /// The act's counter goes on from this database's own number at or above the floor.
+    /// Sets the act's counter to this database's first number at or above both the floor and the
+    /// present value.
     async fn write_counter(&self, key: &CounterKey) -> Result<(), DbErr> {
         let after = &self.plan.after;
         let now = match self.part.counter {
@@ -298,14 +303,14 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    /// The first number of this database from `value` on.
+    /// Returns the first number of this database that is at or above `value`.
     fn at_or_above(&self, value: i64) -> Result<i64, DbErr> {
         let first = self.counted.on_grid(value);
         first.ok_or_else(|| DbErr::Custom("a counter above 2^63 - 1".to_owned()))
     }
 }
 
-/// Where a counter begins that is born now.
+/// Returns where a counter begins that is created now.
 pub(crate) fn first_in(part: &Prepared, counted: &Definition, period: &Period) -> i64 {
     if period.is_none() {
         part.baseline.first(counted)

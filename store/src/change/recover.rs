@@ -1,11 +1,12 @@
-//! `odometer recover`: after the database went back, everything goes on above what may have been
-//! issued since.
+//! Runs `odometer recover`: after the database went back, every sequence goes on above what may
+//! have been issued since.
 //!
-//! One transaction, which [has `meta` alone](meta_row) from its beginning: nothing is born or changed
-//! meanwhile, and what is reserved meanwhile either comes first or conflicts.
+//! A recovery is one transaction that [locks `meta` exclusively](meta_row) from its beginning.
+//! Nothing is created or changed meanwhile. A reservation at this time comes before the recovery,
+//! or conflicts.
 //!
-//! The counters of all periods are raised like any other, and what was removed stays so: a tombstone
-//! is one afterwards, and `periods_removed_through` is not touched.
+//! The counters of all periods are raised like all others. What was removed stays removed: a
+//! tombstone stays a tombstone, and `periods_removed_through` is not touched.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -38,29 +39,29 @@ use crate::{
     settings::DatabaseSettings,
 };
 
-/// Sequences of one step.
+/// Bounds the sequences of one step.
 const PAGE: u64 = 1000;
-/// Versions of counters, and the numbers of windows, rise by so much at least, so that nothing
-/// remembered of the time before fits.
+/// Sets by how much the versions of counters and the numbers of windows rise at least. So nothing
+/// that was remembered from the time before fits any more.
 pub(crate) const VERSIONS: i64 = 1 << 40;
-/// By how much a recovery is later than the one before if its clock is behind: [`version_at`] leaves
-/// room for 60 million changes in it.
+/// Sets by how much a recovery is later than the one before if its clock is behind. [`version_at`]
+/// leaves space for 60 million changes in this time.
 const AFTER_ANOTHER_MS: i64 = 60_000;
-/// Exhausted sequences that are named.
+/// Bounds the exhausted sequences that are named.
 const MAX_NAMED: usize = 1000;
-/// Tries, where another transaction is in the way.
+/// Bounds the attempts if another transaction is in the way.
 const ATTEMPTS: u32 = 20;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(250);
 
-/// What a recovery came to.
+/// The outcome of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     pub n_sequences: u64,
-    /// Counters that are past the end of their sequence now: exhausted, unless `max` is raised.
+    /// Sequences with a counter that is at its end now: exhausted, unless `max` is raised.
     pub n_at_their_end: u64,
-    /// The first of them by name, at most a thousand.
+    /// The first of these sequences by name, at most 1000.
     pub at_their_end: Vec<String>,
-    /// By how much the counter rose that rose most, and whose it is.
+    /// The largest rise of a counter, and the name of its sequence.
     pub highest_rise: i64,
     pub highest_riser: Option<String>,
     /// Returned blocks that nobody adopts any more, and the numbers in them.
@@ -68,17 +69,17 @@ pub struct Recovered {
     pub n_numbers: i64,
     /// Worker ids whose leases are void.
     pub n_leases: u64,
-    /// Sequences that lease worker ids, whose leases may be among what was lost.
+    /// Sequences that lease worker ids. The database may have forgotten leases of them.
     pub n_time_ordered: u64,
-    /// Before this none of them is used by somebody else (Unix ms).
+    /// No other process uses one of these worker ids before this time (Unix ms).
     pub leases_from_ms: i64,
 }
 
-/// Lets every sequence of the database go on `n_steps` steps further; changes nothing where
+/// Lets every sequence of the database go on `n_steps` steps further. Changes nothing if
 /// `is_dry_run`.
 ///
 /// # Errors
-/// Why nothing was changed.
+/// The reason why nothing was changed.
 pub(crate) async fn recover(
     settings: &DatabaseSettings,
     n_steps: u64,
@@ -93,13 +94,13 @@ pub(crate) async fn recover(
     }
     let _lock = target.file.as_deref().map(FileLock::take).transpose()?;
     let acquire = settings.bounds.statement.acquire;
-    // A recovery of very many sequences takes its time.
+    // A recovery of very many sequences takes long, so its statements have no time limit.
     let reached =
         DatabaseConnection::reach(&target, acquire, None, |target| target.single(acquire));
     let database = Box::pin(reached).await.map_err(refused)?;
     let identity = settings.identity.clone();
     let outcome = recover_fit(&database, identity, n_steps, is_dry_run).await;
-    // Nothing was left on the connection that closing could lose.
+    // Closing loses nothing: no work is left on the connection.
     let _closed = database.close().await;
     outcome
 }
@@ -124,7 +125,8 @@ async fn recover_fit(
     let verdict = verdict.unwrap_or_else(|error| fitness_of(&error.into()));
     let is_fit = match verdict {
         DatabaseFitness::Good { .. } => true,
-        // A new one in the place of a lost one is recovered before it is stamped.
+        // A new database in the place of a lost one is recovered before it gets its installation
+        // id.
         DatabaseFitness::Schema(_) => fitness::is_to_be_stamped(database, &identity)
             .await
             .unwrap_or(false),
@@ -152,7 +154,7 @@ async fn recover_fit(
     }
 }
 
-/// A definition that cannot be read ends it without a change.
+/// Tries the recovery once. If a definition cannot be read, nothing is changed.
 async fn recover_once(
     database: &DatabaseConnection,
     n_steps: u64,
@@ -166,7 +168,7 @@ async fn recover_once(
         return Ok(Err(error));
     }
     let now_ms = clocks.ours_ms;
-    // What was lost may have had a recovery of its own, by a clock that was ahead of this one.
+    // The database may have lost a recovery that was made by a clock ahead of this one.
     let seen = heartbeat::last_recovery_seen(&transaction).await?;
     let recovered_at = match Ord::max(meta.recovered_at, seen) {
         Some(earlier) if earlier >= now_ms => earlier.saturating_add(AFTER_ANOTHER_MS),
@@ -197,7 +199,8 @@ async fn recover_once(
             Expr::val(meta.recovered_skip.saturating_add(skipped)),
         )
         .col_expr(meta::Column::LeasesFrom, Expr::val(voided.leases_from_ms))
-        // No further than that: by it the next recovery tells which definitions are older.
+        // The version rises no higher than this. The next recovery finds out by their versions
+        // which definitions are older than itself.
         .col_expr(
             meta::Column::DefinitionsVersion,
             Expr::val(Ord::max(
@@ -216,32 +219,32 @@ async fn recover_once(
     Ok(Ok(outcome))
 }
 
-/// A recovery on its way.
+/// A recovery that is under way.
 struct Recovery<'a> {
     transaction: &'a DatabaseTransaction,
     n_steps: u64,
     stripe: Stripe,
-    /// What the version of each counter is at least afterwards.
+    /// The least version of each counter after the recovery.
     version: i64,
-    /// So far ahead time is reserved, at most, for the sequences that there are.
+    /// The longest time that the existing sequences reserve ahead.
     longest_hold: Duration,
     outcome: Recovered,
 }
 
-/// Sequences that rise by the same amount, and that end at the same number.
+/// A group of sequences that rise by the same amount, and that end at the same number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rise {
     rise: i64,
-    /// No counter goes higher.
+    /// The highest number that a counter can rise to.
     highest: i64,
-    /// From here on a sequence is exhausted, unless its `max` is raised.
+    /// From this number on a sequence is exhausted, unless its `max` is raised.
     end: i64,
-    /// Whether they count in periods: then their counter without one issues nothing.
+    /// Whether these sequences count in periods. Then their counter without period issues nothing.
     has_periods: bool,
 }
 
 impl Rise {
-    /// The counters of these sequences of which anything is issued.
+    /// Returns the condition for the counters of these sequences that issue numbers.
     fn issuing(self, names: &[String]) -> Condition {
         let is_in_period = Expr::col(counter::Column::Period).gt(NO_PERIOD);
         Condition::all()
@@ -250,7 +253,7 @@ impl Rise {
             .add_option(self.has_periods.then_some(is_in_period))
     }
 
-    /// The lowest high-water mark that comes to the end.
+    /// Returns the lowest high-water mark that this rise brings to the end.
     fn comes_to_its_end(self) -> i64 {
         if self.highest < self.end {
             self.end
@@ -261,7 +264,8 @@ impl Rise {
 }
 
 impl Recovery<'_> {
-    /// Page by page, in the order of names, retired sequences like others.
+    /// Raises all counters page by page, in the order of names. Retired sequences are raised like
+    /// others.
     async fn raise_counters(&mut self) -> Result<Result<(), StartError>, DbErr> {
         let mut after = String::new();
         loop {
@@ -305,13 +309,14 @@ impl Recovery<'_> {
                 self.note_rises(rise, &names).await?;
                 self.raise(rise, &names).await?;
             }
-            // Pages come in the order of names, groups do not.
+            // Pages come in the order of names, but groups do not.
             self.outcome.at_their_end.sort_unstable();
             self.outcome.at_their_end.truncate(MAX_NAMED);
         }
     }
 
-    /// What raising these counters will come to. One sequence may have very many.
+    /// Notes what raising these counters will come to. The database finds it out, because one
+    /// sequence may have very many counters.
     async fn note_rises(&mut self, rise: Rise, names: &[String]) -> Result<(), DbErr> {
         let at_their_end = Query::select()
             .distinct()
@@ -324,7 +329,8 @@ impl Recovery<'_> {
             self.outcome.n_at_their_end += 1;
             self.outcome.at_their_end.push(row.try_get("", "sequence")?);
         }
-        // What is cut off at the end is cut off most of the highest.
+        // The rise is cut off at `highest`, and most for the highest counters. So the lowest
+        // counter rises most.
         let lowest = counter::Entity::find()
             .filter(rise.issuing(names))
             .order_by_asc(counter::Column::NextValue)
@@ -348,14 +354,15 @@ impl Recovery<'_> {
             .case(next_value().gt(highest), next_value())
             .case(next_value().gt(highest.saturating_sub(rise)), highest)
             .finally(next_value().add(rise));
-        // Strict order trusts a remembered revision, so it rises as far.
+        // Strict order trusts a remembered revision, so the revision rises as far as the version.
         let least = self.version.saturating_sub(VERSIONS);
         let risen = |column: counter::Column| {
             CaseStatement::new()
                 .case(Expr::col(column).lt(least), self.version)
                 .finally(Expr::col(column).add(VERSIONS))
         };
-        // A version above its revision says that numbers were reserved of the counter: it stays so.
+        // A version above its revision says that numbers were reserved of the counter. It stays
+        // above.
         let version = || Expr::col(counter::Column::Version);
         let is_used = version().gt(Expr::col(counter::Column::Revision));
         let risen_version = CaseStatement::new()
@@ -367,13 +374,13 @@ impl Recovery<'_> {
             .finally(version().add(VERSIONS));
         counter::Entity::update_many()
             .col_expr(counter::Column::NextValue, raised.into())
-            // Before the revision: MySQL reads what was set already.
+            // Comes before the revision, because MySQL reads the columns that are set already.
             .col_expr(counter::Column::Version, risen_version.into())
             .col_expr(
                 counter::Column::Revision,
                 risen(counter::Column::Revision).into(),
             )
-            // As those that are born from now on begin.
+            // The number rises as far as that of counters that are created from now on.
             .col_expr(
                 counter::Column::Window,
                 risen(counter::Column::Window).into(),
@@ -385,7 +392,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// What was returned before may have been adopted since, and issued.
+    /// Abandons the returned blocks. In commits that the database has lost, they may have been
+    /// adopted and issued.
     async fn give_up_returned(&mut self) -> Result<(), DbErr> {
         let n_numbers = match self.transaction.get_database_backend() {
             DbBackend::MySql => {

@@ -1,7 +1,8 @@
-//! The poll: raises this replica's beat, and reads what was changed in the store since the last
-//! look, for all names at once.
+//! Polls one database: raises this replica's heartbeat, and reads what was changed since the last
+//! poll, for all names at once.
 //!
-//! It runs twice in `definition_refresh`, when the database comes back, and when it is rung for.
+//! The poll runs twice in `definition_refresh`. It also runs when the database comes back, and when
+//! another task asks for it.
 
 use std::{
     sync::Arc,
@@ -35,35 +36,36 @@ use crate::{
     settings::Source,
 };
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::change::refresh";
 
-/// Sequences of one statement, and of one piece of news.
+/// Bounds the sequences of one statement, and of one piece of news.
 const PAGE: usize = 1000;
-/// How long whoever issues may take to make room for the next piece of news.
+/// Bounds how long the reader of the news may take to accept the next piece.
 const NEWS_TIMEOUT: Duration = Duration::from_secs(1);
-/// Said of a recovery that this replica does not take for one.
+/// Reports a recovery that this replica does not accept.
 const OLDER_RECOVERY: &str = "the last recovery of the store is older than one that this replica \
                               has seen, so the replica goes on refusing. If `odometer recover` ran \
                               since the store went back, its clock was behind: run it once more";
-/// Between two deletions of what ended processes left.
+/// Sets the time between two removals of the rows that ended processes left.
 const BETWEEN_DELETIONS: Duration = Duration::from_secs(3600);
 
-/// Reads what other replicas changed, and tells it.
+/// Reads what other replicas changed, and passes it on as news.
 pub(crate) struct Refresher {
     connection: Arc<Connection>,
     heartbeat: Arc<Heartbeat>,
     tell: mpsc::Sender<News>,
     recoveries: mpsc::UnboundedSender<SeenRecovery>,
-    /// What the store is called.
+    /// The name of the store.
     store: Arc<str>,
     source: Source,
-    /// Between two polls.
+    /// The time between two polls.
     interval: Duration,
     time_limit: Duration,
-    /// Every change up to this `definitions_version` was told, or was made before the first contact.
+    /// Every change up to this `definitions_version` was passed on, or was made before the first
+    /// contact.
     told_up_to: i64,
-    /// Which installation this is; empty before the first contact.
+    /// The installation of this database; empty before the first contact.
     cluster_id: String,
     deleted_old_at: Option<Instant>,
     has_complained: bool,
@@ -87,7 +89,7 @@ impl Refresher {
             recoveries,
             store: Arc::clone(&identity.label.store),
             source: identity.source,
-            // Twice, so that a change is known everywhere within the whole of it.
+            // Half of it, so that every replica knows a change within the whole of it.
             interval: settings.definition_refresh / 2,
             time_limit: settings.statement.timeout + settings.statement.acquire,
             told_up_to: 0,
@@ -133,7 +135,8 @@ impl Refresher {
         }
     }
 
-    /// A slower clock may have made the recovery that was to end the refusal.
+    /// Logs that the last recovery is older than one that this replica has seen. A machine with a
+    /// slower clock may have run the recovery that was to end the refusal.
     fn complain_of_older_recovery(&mut self, meta: &meta::Model) {
         let is_older =
             meta.recovered_at.is_some() && meta.recovered_at < self.heartbeat.recovered_at();
@@ -145,21 +148,23 @@ impl Refresher {
         }
     }
 
-    /// Somebody ran `odometer recover`: from here on the store is trusted again.
+    /// Notes that `odometer recover` ran. From here on this replica trusts the store again.
     async fn recover(&mut self, meta: &meta::Model) -> Result<(), StatementFailure> {
         self.heartbeat
             .establish(&self.connection, self.time_limit)
             .await?;
-        // Some may have been changed since, or while this replica refused: all are told again.
+        // Some sequences may have been changed since, or while this replica refused. So all changes
+        // are passed on again.
         self.told_up_to = 0;
         self.cluster_id.clone_from(&meta.cluster_id);
         self.heartbeat.recovered(meta.recovered_at);
-        // It waits for no news, and nothing of what was told before counts after it.
+        // This message does not wait behind news. News that was sent before it does not count after
+        // it.
         let seen = SeenRecovery {
             source: self.source,
             n_recoveries: self.heartbeat.era(),
         };
-        // If nobody hears of it, nothing is issued.
+        // If the receiver is gone, nothing is issued any more.
         let _is_heard = self.recoveries.send(seen);
         tracing::info!(
             target: TARGET,
@@ -186,18 +191,19 @@ impl Refresher {
         let ours_ms = now_ms();
         let until = sent + self.time_limit;
         let (meta, database_ms) = self.connection.run(until, read_meta).await?;
-        // Its clock was read somewhere between the question and the answer.
+        // The database read its clock at some time between request and reply. The middle is taken.
         let half_ms = i64::try_from(sent.elapsed().as_millis() / 2).unwrap_or(0);
         self.counted
             .note_skew(database_ms.saturating_sub(ours_ms.saturating_add(half_ms)));
         Ok(meta)
     }
 
-    /// Tells of every sequence whose last change lies above what was told.
+    /// Passes on every sequence whose last change is above `told_up_to`.
     ///
-    /// Changes are numbered under the lock of `meta`'s row, so whoever sees `up_to` there sees
-    /// every change below it, too. Later ones are told already where they are met, and again by
-    /// the next poll: a sequence that was changed twice is not passed over for being too new.
+    /// Changes are numbered under the lock of `meta`'s row. So a poll that sees `up_to` there also
+    /// sees every change below it. Changes above `up_to` are passed on as soon as they are seen,
+    /// and again by the next poll. So a sequence that was changed twice is not left out for being
+    /// too new.
     async fn tell_changes(&mut self, up_to: i64) -> Result<(), StatementFailure> {
         let mut after = (self.told_up_to, None);
         loop {
@@ -222,10 +228,10 @@ impl Refresher {
             };
             let sent = self.tell.send_timeout(news, NEWS_TIMEOUT).await;
             if sent.is_err() {
-                // Nobody listens, or not yet: the next poll goes on here.
+                // The reader is gone, or not ready yet. The next poll goes on here.
                 return Ok(());
             }
-            // Others of this version may be on the next page.
+            // Other sequences with this version may be on the next page.
             self.told_up_to = Ord::max(self.told_up_to, after.0.saturating_sub(1));
             if is_last {
                 break;
@@ -237,8 +243,8 @@ impl Refresher {
 }
 
 impl Refresh for Refresher {
-    /// The first look, before anything is reserved: nothing is in memory yet, so what was changed
-    /// up to now is no news.
+    /// Makes the first contact, before anything is reserved. Nothing is in memory yet, so the
+    /// changes up to now are no news.
     async fn meet(&mut self) -> Result<(), StatementFailure> {
         let meta = self.read_meta().await?;
         self.heartbeat.met(meta.recovered_at);
@@ -254,7 +260,8 @@ impl Refresh for Refresher {
     async fn run(mut self) {
         let mut health = self.connection.health_changes();
         loop {
-            // While it is away nothing can be read, and then at once.
+            // Nothing can be read while the database is away. When it comes back, the poll runs at
+            // once.
             if health.wait_for(|now| *now == Health::Up).await.is_err() {
                 return;
             }
@@ -284,7 +291,7 @@ impl Refresh for Refresher {
     }
 }
 
-/// The row, and the database's clock.
+/// Reads the row of `meta`, and the database's clock (Unix ms).
 async fn read_meta(database: DatabaseConnection) -> Result<(meta::Model, i64), DbErr> {
     let mut query = meta::Entity::find_by_id(1_i16).into_query();
     query.expr_as(
@@ -298,14 +305,14 @@ async fn read_meta(database: DatabaseConnection) -> Result<(meta::Model, i64), D
     Ok((meta, row.try_get("", "now_ms")?))
 }
 
-/// A changed sequence with the floor of its counter without a period.
+/// A changed sequence, with the floor of its counter without period.
 #[derive(Debug, FromQueryResult)]
 struct ChangedRow {
     name: String,
     definition: String,
     state: String,
     version: i64,
-    /// Absent where the counter is.
+    /// `None` if the sequence has no such counter.
     floor: Option<i64>,
 }
 
@@ -322,7 +329,8 @@ impl ChangedRow {
         let name = SequenceName::parse(&self.name)
             .map_err(|error| broken(error.to_string()))
             .ok()?;
-        // Floor and life hold also where a newer version defined what this one cannot read.
+        // Floor and state hold even if a newer version wrote a definition that this version cannot
+        // read.
         let definition = catalog::read_definition(&self.definition, store)
             .map_err(|error| broken(error.to_string()))
             .ok()
@@ -337,7 +345,7 @@ impl ChangedRow {
     }
 }
 
-/// A page of what was changed behind a position, in the order of the changes.
+/// Returns a page of the changes after a position, in the order of the changes.
 async fn changed_after(
     database: DatabaseConnection,
     (version, name): (i64, Option<String>),

@@ -1,7 +1,8 @@
-//! Changes of a sequence: of its definition, of a floor, of its life, of that of its periods. Each
-//! is one transaction that locks the sequence's row, raises its counters so that remembered values
-//! conflict everywhere, checks, writes, and raises `definitions_version`, by which other replicas
-//! learn of it.
+//! Makes a change of a sequence: of its definition, of a floor, of its state, or of a period.
+//!
+//! Each change is one transaction. It locks the sequence's row and raises its counters, so that
+//! remembered values conflict everywhere. Then it checks, writes, and raises `definitions_version`,
+//! by which other replicas learn of the change.
 
 use std::sync::Arc;
 
@@ -34,26 +35,27 @@ use crate::rows::{
     sequence::SequenceRow,
 };
 
-/// An act on one sequence, and what must hold for it.
+/// An act on one sequence, and the conditions for it.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangeRequest {
     pub(crate) name: SequenceName,
     pub(crate) act: Act,
     pub(crate) condition: Condition,
-    /// Refuse to create when there are as many already.
+    /// The limit of sequences. No sequence is created if it is reached.
     pub(crate) max_sequences: u64,
-    /// Refuse to make the counter of a caller's key when there are as many already.
+    /// The limit of keys of one sequence. No counter is created for a further key if it is reached.
     pub(crate) keyed_periods: u64,
-    /// By which the store is known not to have gone back; a dry run needs none.
+    /// The guard that the store has not gone back. It is `None` for a dry run, and for a command.
     pub(crate) guard: Option<HeartbeatGuard>,
-    /// The counter of the act's period as this process last saw it: it never falls below.
+    /// The counter of the act's period as this process last saw it. The counter never falls below
+    /// this.
     pub(crate) last_seen: Option<SeenCounter>,
-    /// What the store is called that all this happens in.
+    /// The name of the store in which the change is made.
     pub(crate) store: Arc<str>,
 }
 
 impl ChangeRequest {
-    /// Whether the store has forgotten what this process has seen of the sequence.
+    /// Returns whether the store has forgotten what this process has seen of the sequence.
     pub(crate) fn went_back(&self, next_value: i64, version: Option<i64>) -> bool {
         let is_below = self.last_seen.is_some_and(|seen| {
             next_value < seen.next_value || version.is_some_and(|version| version < seen.version)
@@ -62,7 +64,7 @@ impl ChangeRequest {
     }
 }
 
-/// Does it, or finds why not; nothing is committed where nothing changes.
+/// Makes the change, or returns why it cannot be made. If nothing changes, nothing is committed.
 pub(crate) async fn run(
     database: DatabaseConnection,
     change: ChangeRequest,
@@ -83,7 +85,7 @@ async fn within(
 ) -> Result<Result<Altered, StoreError>, DbErr> {
     let is_dry_run = change.act.is_dry_run();
     let mut find = sequence::Entity::find_by_id(change.name.as_str().to_owned());
-    // A dry run holds nobody up.
+    // A dry run locks nothing, so that nobody waits for it.
     if !is_dry_run {
         find = transaction.holding(find);
     }
@@ -103,7 +105,8 @@ async fn within(
     };
     let is_so_already = is_so_already(&change.act, &row, &definition)
         || counters::is_tombstone(transaction, &change.act, &key).await?;
-    // A sequence may have very many counters, which others reserve from meanwhile.
+    // An act that changes nothing raises no counters. A sequence may have very many, and other
+    // processes reserve from them meanwhile.
     if !is_dry_run && !is_so_already {
         counters::raise(transaction, &key).await?;
     }
@@ -116,7 +119,8 @@ async fn within(
         Ok(found) => found,
         Err(error) => return Ok(Err(error)),
     };
-    // Not before the locks: MySQL reads from here on what was there at the first such look.
+    // This read must come after the locks. MySQL shows from here on the state at the first read
+    // that takes no lock.
     let looked = CreationBaseline::read(transaction).await?;
     let before = snapshot(&row, definition, &looked, &key, &found.counter);
     let mut after = match act(&change.name, &before, &change.act, found.used) {
@@ -136,7 +140,7 @@ async fn within(
             return Ok(Err(StoreError::WentBack));
         };
         if held.recovered_at() != looked.recovered_at() {
-            // A recovery came in between: what was decided may be wrong now.
+            // A recovery ran in between, so the decision may be wrong now.
             return Ok(Err(StoreError::NotChanged));
         }
         write(transaction, &key, &after, &change.act).await?;
@@ -148,7 +152,7 @@ async fn within(
     }))
 }
 
-/// A sequence and one of its counters as they are read.
+/// Returns a sequence and one of its counters as they were read.
 fn snapshot(
     row: &sequence::Model,
     mut definition: Arc<Definition>,
@@ -169,11 +173,11 @@ fn snapshot(
     }
 }
 
-/// Whether the sequence's row, which is held, says that the act changes nothing, whatever its
-/// counters hold.
+/// Returns whether the act changes nothing, by the sequence's locked row alone. Its counters do not
+/// matter.
 fn is_so_already(act: &Act, row: &sequence::Model, definition: &Definition) -> bool {
     match act {
-        // Where no field changes, no high-water mark is in the way.
+        // If no field changes, no high-water mark is in the way.
         Act::Define { change, .. } => change
             .apply(definition, definition.start, true)
             .is_ok_and(|applied| applied == *definition),
@@ -183,7 +187,10 @@ fn is_so_already(act: &Act, row: &sequence::Model, definition: &Definition) -> b
     }
 }
 
-/// Whether the act may be tried on the sequence as it is.
+/// Checks that the act may be tried on the sequence as it is.
+///
+/// # Errors
+/// `Elsewhere`, `Retired`, `AlreadyExists` or `VersionMismatch`.
 pub(crate) fn admit(
     act: &Act,
     condition: Condition,
@@ -205,7 +212,7 @@ pub(crate) fn admit(
     }
 }
 
-/// What an act makes of a sequence; the same where it changes nothing.
+/// Returns what an act makes of a sequence. The result equals `before` if the act changes nothing.
 pub(crate) fn act(
     name: &SequenceName,
     before: &Snapshot,
@@ -230,7 +237,7 @@ pub(crate) fn act(
         Act::Retire => after.is_live = false,
         Act::Restore if !before.is_live => {
             after.is_live = true;
-            // What a replica still holds of it, or gave back, lies below.
+            // All numbers that a replica still holds, or has returned, are below this floor.
             after.floor = before.floor.max(before.next_value);
         }
         Act::Restore => {}
@@ -244,7 +251,8 @@ pub(crate) fn act(
     Ok(after)
 }
 
-/// The number of the sequence that `floor` comes to, where so many may be skipped.
+/// Returns the lowest number of the sequence that is not below `floor`, if so many numbers may be
+/// skipped.
 fn raised_floor(before: &Snapshot, floor: i64, confirm: bool) -> Result<i64, StoreError> {
     let definition = &before.definition;
     let Some(floor) = definition.first_from(floor) else {
@@ -265,7 +273,8 @@ async fn create(
     transaction: &DatabaseTransaction,
     change: ChangeRequest,
 ) -> Result<Result<Altered, StoreError>, DbErr> {
-    // A sequence with periods is born with a counter that issues nothing: none of them is used yet.
+    // A sequence with periods is created with a counter that issues nothing. None of its periods is
+    // used yet.
     let Act::Define {
         change: wanted,
         template,
@@ -298,7 +307,7 @@ async fn create(
     let Some(baseline) = baseline(transaction, &change).await? else {
         return Ok(Err(StoreError::WentBack));
     };
-    // A name that was seen here and is gone is born only above what was seen of it.
+    // A name that was seen here and is gone is created only above what was seen of it.
     if change.went_back(baseline.first(&definition), None) {
         return Ok(Err(StoreError::WentBack));
     }
@@ -330,10 +339,10 @@ async fn create(
     }))
 }
 
-/// What the change stands on; `None` where the store went back.
+/// Reads where new counters of the change begin. Returns `None` if the store went back.
 ///
-/// Whoever is going to write has changed `meta`'s row before and so holds it: no recovery passes
-/// between this look and the end.
+/// A change that is going to write has written or locked `meta`'s row before. So no recovery can
+/// happen between this read and the end.
 pub(crate) async fn baseline(
     transaction: &DatabaseTransaction,
     change: &ChangeRequest,
@@ -366,7 +375,8 @@ async fn write(
     Ok(())
 }
 
-/// Held until the transaction ends, so versions become visible in their order.
+/// Raises `definitions_version`, and returns it. The row is locked until the transaction ends, so
+/// versions become visible in their order.
 pub(crate) async fn raise_definitions_version(
     transaction: &DatabaseTransaction,
 ) -> Result<i64, DbErr> {
@@ -434,7 +444,7 @@ mod tests {
         for (floor, expected) in [
             (0, (51, 101)),
             (51, (51, 101)),
-            // Below the high-water mark, above the old floor: what is in memory dies.
+            // Below the high-water mark and above the old floor: numbers in memory are not issued.
             (52, (53, 101)),
             (101, (101, 101)),
             (102, (103, 103)),
@@ -445,7 +455,7 @@ mod tests {
 
     #[test]
     fn skipping_much_has_to_be_confirmed() {
-        // 950 numbers are left: nine may be skipped, ten may not.
+        // 950 numbers are left: 9 may be skipped, 10 may not.
         let before = at(101, 1);
         assert_eq!(advance(&before, 119, false).unwrap(), (119, 119));
         let refused = advance(&before, 121, false).unwrap_err();
@@ -455,7 +465,7 @@ mod tests {
         };
         assert_eq!(refused.to_string(), expected.to_string());
         assert_eq!(advance(&before, 121, true).unwrap(), (121, 121));
-        // The number after the last one leaves nothing.
+        // The number after the last one leaves no number.
         assert_eq!(advance(&before, 2000, true).unwrap(), (2001, 2001));
         for beyond in [2002, i64::MAX] {
             let refused = advance(&before, beyond, true).unwrap_err();
@@ -464,7 +474,7 @@ mod tests {
                 "{refused}"
             );
         }
-        // With nothing left nothing is skipped.
+        // If no number is left, none is skipped.
         assert_eq!(advance(&at(2001, 1), 2001, false).unwrap(), (2001, 2001));
     }
 

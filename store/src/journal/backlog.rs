@@ -1,8 +1,8 @@
-//! Rows that the writer has taken from the queue and that are not written yet, and how many of them
-//! it writes at once.
+//! Keeps the rows that the writer has taken from the queue and not yet written, and decides how
+//! many are written at once.
 //!
-//! A statement that takes longer than `store.timeout` is given up, and would be at every attempt. So
-//! after one half as many rows are written at once, down to a single one.
+//! A statement that takes longer than `store.timeout` is given up, and would be given up at every
+//! attempt. So after such a statement, half as many rows are written at once, down to a single one.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -13,14 +13,15 @@ use crate::{
     rows::block::{BlockFate, JournalRow},
 };
 
-/// So many writes in a row succeed before twice as many rows are written at once.
+/// Sets how many writes must succeed one after the other before twice as many rows are written at
+/// once.
 const SUCCESSES: u32 = 8;
 
-/// Rows in their order, to be written from the front.
+/// The rows that are not yet written, in their order. They are written from the front.
 #[derive(Default)]
 pub(crate) struct Backlog {
     rows: VecDeque<(JournalRow, BlockFate)>,
-    /// So many at the front may be written already.
+    /// How many rows at the front may be written already.
     n_in_doubt: usize,
 }
 
@@ -29,8 +30,8 @@ impl Backlog {
         self.rows.push_back((row, fate));
     }
 
-    /// The rows of the next write, and whether they may be written already: either all of them or
-    /// none.
+    /// Returns the rows of the next write, and whether they may be written already. This is the
+    /// same for all of these rows.
     pub(crate) fn next(&self, n_at_once: usize) -> (Vec<&(JournalRow, BlockFate)>, bool) {
         let is_in_doubt = self.n_in_doubt > 0;
         let n_rows = match is_in_doubt {
@@ -40,16 +41,18 @@ impl Backlog {
         (self.rows.iter().take(n_rows).collect(), is_in_doubt)
     }
 
-    /// The first `n_rows` are written.
+    /// Removes the first `n_rows`, which are written.
     pub(crate) fn written(&mut self, n_rows: usize) {
         self.rows.drain(..n_rows.min(self.rows.len()));
         self.n_in_doubt = self.n_in_doubt.saturating_sub(n_rows);
     }
 
-    /// The first `n_rows` may be written; how many are no longer to be.
+    /// Notes that the first `n_rows` may be written already. Returns how many rows must not be
+    /// written any more.
     ///
-    /// A block that may have been given back already may have been adopted since, and its row
-    /// removed: its first row is not written again, or the block would be adopted twice.
+    /// If a block may have been returned, another process may have adopted it, and its row may be
+    /// removed. So the block's first row is not written again. Otherwise the block could be adopted
+    /// twice.
     pub(crate) fn doubt(&mut self, n_rows: usize) -> usize {
         let n_in_doubt = self.n_in_doubt.max(n_rows).min(self.rows.len());
         let later = self.rows.split_off(n_in_doubt);
@@ -69,7 +72,7 @@ impl Backlog {
     }
 }
 
-/// How many rows are written at once.
+/// The number of rows that are written at once.
 pub(crate) struct Pace {
     n_rows: usize,
     n_succeeded: u32,
@@ -95,7 +98,7 @@ impl Pace {
         }
     }
 
-    /// `n_rows` were too many.
+    /// Notes that a write of `n_rows` took too long.
     pub(crate) fn took_too_long(&mut self, n_rows: usize) {
         self.n_rows = (n_rows / 2).max(1);
         self.n_succeeded = 0;
@@ -147,7 +150,7 @@ mod tests {
         assert_eq!(backlog.doubt(2), 0);
         let doubtful = vec![(1, BlockFate::Held), (2, BlockFate::Held)];
         assert_eq!(next(&backlog, 9), (doubtful.clone(), true));
-        // A smaller write that is in doubt, too, takes no doubt from the others.
+        // A smaller write with an unknown outcome does not make the outcome of the others known.
         assert_eq!(backlog.doubt(1), 0);
         assert_eq!(next(&backlog, 9), (doubtful, true));
         backlog.written(1);
@@ -169,7 +172,7 @@ mod tests {
         ];
         let mut backlog = backlog(&rows);
         assert_eq!(backlog.doubt(4), 1);
-        // The second block's return was never sent.
+        // The return of the second block was never sent.
         let doubtful = vec![(2, BlockFate::Held), (1, RETURNED), (3, BlockFate::Held)];
         assert_eq!(next(&backlog, 9), (doubtful, true));
         backlog.written(3);

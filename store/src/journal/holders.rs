@@ -1,4 +1,4 @@
-//! Which of the processes that the journal names still live, by their beats.
+//! Finds out which of the processes that the journal names still live, by their heartbeats.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -9,23 +9,24 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait},
 };
 
-/// A process is taken for dead after this long without a beat, at least: one that was cut off from
-/// the database for a while still issues from its memory.
+/// Sets the least time without a heartbeat after which a process counts as dead. A process that was
+/// cut off from the database still issues numbers from its memory.
 const MIN_SILENCE: Duration = Duration::from_secs(3600);
 
-/// How long a process may have been silent and still count as living. Replicas beat twice in
-/// `definition_refresh`.
+/// Returns how long a process may be without a heartbeat and still count as living. Replicas raise
+/// their heartbeat twice in `definition_refresh`.
 pub(crate) fn longest_silence(definition_refresh: Duration) -> Duration {
     MIN_SILENCE.max(definition_refresh.saturating_mul(2))
 }
 
-/// Those of `holders` that were heard of within `silence`; whoever asks is not among those asked for.
+/// Returns those of `holders` whose heartbeat is not older than `silence`. The process that asks is
+/// not one of `holders`.
 pub(crate) async fn living(
     database: &DatabaseConnection,
     holders: HashSet<String>,
     silence: Duration,
 ) -> Result<HashSet<String>, DbErr> {
-    // Whoever asks owns the file of SQLite, so all others have ended.
+    // On SQLite the process that asks owns the file, so all others have ended.
     if holders.is_empty() || database.get_database_backend() == DbBackend::Sqlite {
         return Ok(HashSet::new());
     }

@@ -1,4 +1,4 @@
-//! The journal: one row a block, who has it and what became of it.
+//! Keeps the journal: one row for each block, with its holder and its fate.
 
 pub(crate) mod backlog;
 pub(crate) mod holders;

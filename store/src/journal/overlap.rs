@@ -1,8 +1,9 @@
-//! Looks in the background that no two blocks of the journal have numbers in common.
+//! Checks in the background that no two blocks of the journal have numbers in common.
 //!
-//! The whole journal is walked in the order of its numbers, a bounded number of rows at a time;
-//! while that takes longer than one turn, blocks reserved lately are compared with their neighbours
-//! besides. Every replica does it: the reads are few, and nobody has to be elected.
+//! A pass goes through the whole journal in the order of its numbers, a bounded number of rows in
+//! each turn. If a pass takes longer than one turn, recent blocks are compared with their
+//! neighbours as well. Every replica does this: the reads are few, and no replica has to be
+//! elected.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,27 +28,30 @@ use uuid::Uuid;
 
 use crate::journal::pairs::{OverlapPair, is_of_before, overlap, sweep};
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::journal::overlap";
 
-/// Between two turns: half of it to all of it, so that replicas do not look at once.
+/// Sets the time between two turns: half of it to all of it, so that replicas do not check at the
+/// same time.
 const INTERVAL: Duration = Duration::from_secs(12);
-/// Before the first turn, at most.
+/// Bounds the wait before the first turn.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
-/// For one statement and its turn on the pool.
+/// Bounds one statement and its wait for a connection.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Rows of one statement: few enough to be read from a slow disk within `store.timeout`.
+/// Bounds the rows of one statement: few enough to be read from a slow disk within `store.timeout`.
 const PAGE: usize = 500;
 const PAGES_A_TURN: usize = 20;
-/// Between two pages of a turn, so that a single connection is free for reservations.
+/// Sets the pause between two pages of a turn, so that a single connection is free for
+/// reservations.
 const BETWEEN_PAGES: Duration = Duration::from_millis(20);
-/// What counts as reserved lately: a few turns.
+/// Sets how old a recent block may be: a few turns.
 const LATELY: Duration = Duration::from_secs(120);
-/// Blocks reserved lately that a turn compares with their neighbours.
+/// Bounds the recent blocks that a turn compares with their neighbours.
 const LATELY_A_TURN: usize = 50;
-/// Neighbours below a block, adopted rests included.
+/// Bounds the neighbours below a block, adopted rests included.
 const NEIGHBOURS: u64 = 50;
-/// Pairs that are remembered, and that one page may name; beyond, they are not looked at.
+/// Bounds the pairs that are remembered, and those that one page may name. Pairs beyond these
+/// bounds are not looked at.
 const MAX_PAIRS: usize = 1000;
 const MAX_PAIRS_A_PAGE: usize = 100;
 
@@ -56,12 +60,12 @@ pub(crate) struct Overlaps {
     metrics: Arc<Metrics>,
     n_overlaps: Gauge,
     has_index: bool,
-    /// The last row that was looked at in this pass.
+    /// The last row that was read in this pass.
     position: Option<RangePosition>,
-    /// Of the rows of the same sequence up to there, the one that reaches highest.
+    /// The row that reaches highest, among the rows of the same counter up to `position`.
     highest: Option<block::Model>,
     pass: u64,
-    /// Pairs that overlap, by ids, and the pass that found them last.
+    /// The pairs that overlap, by their ids, with the pass that found them last.
     found: BTreeMap<(Uuid, Uuid), u64>,
 }
 
@@ -74,7 +78,7 @@ struct RangePosition {
 }
 
 impl Overlaps {
-    /// Starts to look, on the connection's runtime, for as long as that lives.
+    /// Starts the checks on the connection's runtime, for as long as the runtime lives.
     pub(crate) fn watch(connection: Arc<Connection>, metrics: Arc<Metrics>, n_overlaps: Gauge) {
         let overlaps = Self {
             connection: Arc::clone(&connection),
@@ -119,7 +123,7 @@ impl Overlaps {
         Ok(())
     }
 
-    /// Goes on with the pass; true where it came to its end.
+    /// Goes on with the pass. Returns true if the pass came to its end.
     async fn walk(&mut self) -> Result<bool, StatementFailure> {
         for _page in 0..PAGES_A_TURN {
             let position = self.position.clone();
@@ -142,14 +146,14 @@ impl Overlaps {
     fn end_pass(&mut self) {
         (self.position, self.highest) = (None, None);
         let pass = self.pass;
-        // Those that this pass did not meet again were mended, or pruned.
+        // Pairs that this pass did not find again were corrected, or pruned.
         self.found.retain(|_, seen_in| *seen_in >= pass);
         self.pass = pass.saturating_add(1);
         self.publish();
         self.metrics.journal_checks.increment(1);
     }
 
-    /// Some of the blocks reserved lately, each with those below it.
+    /// Compares some of the recent blocks, each with the blocks below it.
     async fn look_at_the_latest(&mut self) -> Result<(), StatementFailure> {
         let latest = self.query(latest).await?;
         let from = rand::random_range(0..latest.len().max(1));
@@ -163,7 +167,8 @@ impl Overlaps {
         Ok(())
     }
 
-    /// Reads suspects again, both in one statement: they may have come from two moments.
+    /// Reads suspected pairs again, and notes those that overlap. One statement reads both rows,
+    /// because they may have been read at two different moments.
     async fn judge(&mut self, mut suspects: Vec<OverlapPair>) -> Result<(), StatementFailure> {
         suspects.truncate(MAX_PAIRS_A_PAGE);
         if suspects.is_empty() {
@@ -233,13 +238,13 @@ impl RangePosition {
     }
 }
 
-/// Whether the journal can be walked without sorting it each time.
+/// Returns whether the journal can be read in order without sorting it each time.
 async fn has_index(database: DatabaseConnection) -> Result<bool, DbErr> {
     let installed = Installed::read(&database).await?;
     Ok(installed.is_some_and(|installed| installed.schema_version >= JOURNAL_INDEX))
 }
 
-/// Rows of which anything counts, in the order of their numbers.
+/// Selects the rows that still count for any number, in the order of their numbers.
 fn in_order() -> Select<block::Entity> {
     let counts = Condition::any()
         .add(block::Column::Fate.is_not_in(["returned", "adopted", "abandoned"]))
@@ -252,8 +257,8 @@ fn in_order() -> Select<block::Entity> {
         .order_by_asc(block::Column::Id)
 }
 
-/// The rows after a position. One condition for each place where an index can be entered: no
-/// database finds its way into one by an `OR` of them.
+/// Returns the rows after a position. There is one statement for each entry into the index, because
+/// no database finds these entries by an `OR` of the conditions.
 async fn page(
     database: DatabaseConnection,
     after: Option<RangePosition>,
@@ -299,7 +304,7 @@ async fn latest(database: DatabaseConnection) -> Result<Vec<block::Model>, DbErr
         .await
 }
 
-/// A block and those that begin below its end, the highest first.
+/// Returns a block and the blocks that begin below its end, the highest first.
 async fn neighbours(
     database: DatabaseConnection,
     row: block::Model,
@@ -314,7 +319,7 @@ async fn neighbours(
         .await
 }
 
-/// Rows by their ids, and when `odometer recover` last ran.
+/// Reads rows by their ids, and when `odometer recover` last ran.
 async fn again(
     database: DatabaseConnection,
     ids: Vec<Uuid>,

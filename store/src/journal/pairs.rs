@@ -1,15 +1,17 @@
-//! Blocks of the journal side by side: which have numbers in common.
+//! Compares blocks of the journal, and finds those that have numbers in common.
 
 use entity::block;
 use odometer_process::faults::{self, Fault};
 
-/// Two blocks that seem to overlap, the lower first.
+/// Two blocks that seem to overlap, the lower one first.
 pub(crate) type OverlapPair = (block::Model, block::Model);
 
-/// The last number that a row answers for: of what was given back, another row does.
+/// Returns the last number that a row counts for. Another row counts for numbers that were
+/// returned.
 ///
-/// An abandoned rest counts as given back: `odometer recover` abandons blocks that were returned
-/// when the store was saved, and whoever adopted one after that writes a row of its own.
+/// An abandoned rest counts as returned. `odometer recover` abandons blocks that were returned in
+/// the state to which the store went back. A process that adopted such a block later has written a
+/// row of its own.
 fn last_counted(row: &block::Model) -> i64 {
     if faults::is(Fault::RestsOverlap) {
         return row.last;
@@ -20,8 +22,11 @@ fn last_counted(row: &block::Model) -> i64 {
     }
 }
 
-/// Pairs of `rows`, which come in order, of which the second begins within the first. Where any two
-/// overlap, one that begins lower reaches into the next.
+/// Returns the pairs of `rows` in which the second block begins within the first. `rows` come in
+/// order.
+///
+/// If any two blocks overlap, a block that begins lower reaches into the next one. So each row is
+/// compared with `highest`, the one that reaches highest so far.
 pub(crate) fn sweep(
     highest: &mut Option<block::Model>,
     rows: impl IntoIterator<Item = block::Model>,
@@ -50,15 +55,15 @@ pub(crate) fn sweep(
     pairs
 }
 
-/// Whether two rows answer for the same numbers.
+/// Returns whether two rows count for the same numbers.
 pub(crate) fn overlap(one: &block::Model, other: &block::Model) -> bool {
     !faults::is(Fault::OverlapsUnseen)
         && one.first <= last_counted(other)
         && other.first <= last_counted(one)
 }
 
-/// Whether both are of the time before the store went back: rows of then may be of two histories,
-/// and `odometer recover` has raised every counter above both.
+/// Returns whether both blocks were reserved before the last recovery. Their rows may come from two
+/// histories of the store, and `odometer recover` has raised every counter above both.
 pub(crate) fn is_of_before(
     recovered_at: Option<i64>,
     one: &block::Model,
@@ -96,7 +101,7 @@ mod tests {
     fn rests_that_were_adopted_lie_within_their_block_and_do_not_overlap_it() {
         let chain = vec![
             row("a", 1, 100, "adopted", 41),
-            // Adopted and returned again without a number issued.
+            // Adopted, and returned again before a number was issued.
             row("a", 41, 100, "adopted", 41),
             row("a", 41, 100, "adopted", 61),
             row("a", 61, 100, "returned", 70),

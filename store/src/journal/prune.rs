@@ -1,7 +1,8 @@
 //! Removes old rows of the journal, a bounded number at a time.
 //!
-//! What can still give numbers stays however old it is: rests that may be adopted, and blocks in
-//! the memory of a process that lives. Nothing else of the program rests on a row being there.
+//! The row of a block that can still give numbers stays, however old it is. Such blocks are rests
+//! that may be adopted, and blocks in the memory of a living process. Nothing else in the program
+//! depends on a row.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -31,16 +32,17 @@ use crate::{
     rows::catalog::{NO_PERIOD, REMOVED, is_removed_by_age},
 };
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::journal::prune";
 
-/// Before the first pass, and between two: half of it to all of it.
+/// Sets the wait before the first pass and after a failure, as [`BETWEEN_PASSES`] does between two
+/// passes. The wait is half of it to all of it.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 const BETWEEN_PASSES: Duration = Duration::from_secs(1200);
-/// Rows that one step looks at.
+/// Bounds the rows that one step reads.
 const STEP: u64 = 500;
 const BETWEEN_STEPS: Duration = Duration::from_millis(250);
-/// For the statements of one step and their turn on the pool.
+/// Bounds the statements of one step and their wait for a connection.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Pruner {
@@ -50,31 +52,31 @@ pub(crate) struct Pruner {
     has_warned: bool,
 }
 
-/// What is kept.
+/// Says which rows are kept.
 #[derive(Clone, Debug)]
 struct RetentionRule {
-    /// Blocks of this process are never taken for those of a dead one.
+    /// This process, whose blocks never count as those of a dead process.
     holder: String,
     retain: Duration,
     silence: Duration,
 }
 
-/// A row that was looked at, in the order of age.
+/// A row that was read, as a position in the order of age.
 #[derive(Clone, Copy, Debug)]
 struct AgePosition {
     reserved_at: i64,
     id: Uuid,
 }
 
-/// What one step came to.
+/// The outcome of one step.
 struct PruneStep {
     n_removed: u64,
-    /// Where the next one goes on; `None` at the end.
+    /// The position from which the next step goes on; `None` at the end.
     next: Option<AgePosition>,
 }
 
 impl Pruner {
-    /// Starts it, on the connection's runtime, for as long as that lives.
+    /// Starts the pruner on the connection's runtime, for as long as the runtime lives.
     pub(crate) fn start(
         connection: Arc<Connection>,
         holder: String,
@@ -170,7 +172,7 @@ async fn step(
         .iter()
         .filter(|row| is_over(row, &rule, &living, &floors))
         .partition(|row| row.fate == "returned");
-    // Told apart once more by the statement: a block may have been given back since it was read.
+    // The statement checks the fate again: a block may have been returned since it was read.
     let is_rest = block::Column::Fate.eq("returned");
     let is_none = block::Column::Fate.ne("returned");
     for (rows, still) in [(rests, is_rest), (others, is_none)] {
@@ -186,7 +188,7 @@ async fn step(
     Ok(step)
 }
 
-/// Whether nothing can come of a row's block any more.
+/// Returns whether a row's block can no longer give numbers.
 fn is_over(
     row: &block::Model,
     rule: &RetentionRule,
@@ -199,16 +201,16 @@ fn is_over(
     match row.fate.as_str() {
         "spent" | "adopted" | "abandoned" => true,
         "held" => row.holder != rule.holder && !living.contains(&row.holder),
-        // A floor never falls, and nothing below it is adopted, nor of a removed period.
+        // A floor never falls. Nothing below it is adopted, and nothing of a removed period.
         "returned" => floors
             .get(&(row.sequence.clone(), row.period.clone()))
             .is_some_and(|floor| row.last < *floor),
-        // A word of a later version: not ours to judge.
+        // A later version wrote this fate, so this version does not judge it.
         _ => false,
     }
 }
 
-/// The oldest rows after a position.
+/// Returns the oldest rows after a position.
 async fn oldest(
     database: &DatabaseConnection,
     before: i64,
@@ -243,8 +245,8 @@ async fn living(
     holders::living(database, holders, rule.silence).await
 }
 
-/// The floors of the sequences and periods that returned rows belong to; above all numbers for
-/// periods that are removed.
+/// Returns the floors of the counters that returned rows belong to. The floor of a removed period
+/// is above all numbers.
 async fn floors(
     database: &DatabaseConnection,
     rows: &[block::Model],

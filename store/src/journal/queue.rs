@@ -1,19 +1,20 @@
-//! How much waits for the journal's writer, and what comes in where that is full.
+//! Counts what waits for the journal's writer, and decides what a full queue accepts.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::rows::block::BlockFate;
 
-/// Who may wait for the journal at once; more than there are names that are unloaded together.
+/// Bounds how many callers may wait for the journal at once. It is more than the names that are
+/// unloaded together.
 const MAX_MARKS: usize = 65_536;
 
-/// What the sending end and the writer count together.
+/// The counts that the sending end and the writer share.
 pub(crate) struct Queue {
     capacity: usize,
     n_rows: AtomicUsize,
-    /// Marks of those who wait for what is before them.
+    /// The marks of callers who wait for everything before their mark.
     n_marks: AtomicUsize,
-    /// Numbers in the rows that give some back.
+    /// The numbers of the rows that return some.
     n_returning: AtomicU64,
     /// Whether the last attempt to write rows failed.
     is_failing: AtomicBool,
@@ -30,10 +31,11 @@ impl Queue {
         }
     }
 
-    /// Takes a place for a row that gives back `n_numbers`; false if there is none.
+    /// Counts one more row, which returns `n_numbers`. Returns false if the queue does not accept
+    /// the row.
     ///
-    /// A full queue takes only blocks that are given back, and also these only while rows can be
-    /// written: a stop gives back as many as there are blocks in memory at once.
+    /// A full queue accepts only returned blocks, and these only while rows can be written. A
+    /// process that stops returns all its blocks in memory at once.
     pub(crate) fn enter(&self, fate: BlockFate, n_numbers: u64) -> bool {
         let may_exceed = match fate {
             BlockFate::Held | BlockFate::HandedOver | BlockFate::Spent => false,
@@ -51,13 +53,13 @@ impl Queue {
         entered.is_ok()
     }
 
-    /// Rows wait no longer, nor the numbers that they give back.
+    /// Stops counting rows that are no longer queued, and the numbers that they return.
     pub(crate) fn leave(&self, n_rows: usize, n_numbers: u64) {
         self.n_rows.fetch_sub(n_rows, Ordering::Relaxed);
         self.n_returning.fetch_sub(n_numbers, Ordering::Relaxed);
     }
 
-    /// Takes a place for a mark; false if there is none.
+    /// Counts one more mark. Returns false if there are too many.
     pub(crate) fn enter_mark(&self) -> bool {
         let with_one_more =
             |n_marks: usize| (n_marks < MAX_MARKS).then_some(n_marks.saturating_add(1));

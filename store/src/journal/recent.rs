@@ -1,5 +1,5 @@
-//! Which counters were used most recently, as the journal and the counters tell; of time-ordered
-//! sequences, which have no blocks, as their worker ids tell.
+//! Finds the counters that were used most recently. The journal and the counters show this for
+//! sequences with blocks. Snowflake sequences have no blocks, so their worker ids show it.
 
 use std::collections::HashSet;
 
@@ -16,21 +16,25 @@ use sea_orm::{
 
 use crate::rows::catalog::LIVE;
 
-/// Rows of the journal that are read to find them: the youngest.
+/// Bounds the journal rows that are read for this. The youngest rows are read.
 const ROWS_READ: u64 = 2_000;
-/// Numbers a second below which a counter is rare: less than one in a quarter of an hour.
+/// Sets the rate below which a counter is rare, in numbers a second: less than one in a quarter of
+/// an hour.
 const MIN_RATE: f64 = 0.001;
 
-/// A worker id whose time ended longer ago says nothing of a name in use.
+/// Sets how long ago the time of a worker id may have ended. After that, the worker id does not
+/// show that its name is in use.
 const USED_WITHIN_MS: i64 = 86_400_000;
-/// Pools of sequences begin with it, and with the name after it; those of other programs sort behind.
+/// Begins the names of the pools of sequences, and is followed by the sequence's name. Pools of
+/// other programs sort at or after [`BEHIND_SEQUENCES`].
 const OF_A_SEQUENCE: char = '/';
 const BEHIND_SEQUENCES: &str = "0";
 
-/// A sequence and a period of it.
+/// The name of a sequence, and one of its periods.
 type NameAndPeriod = (String, String);
 
-/// At most `limit` live counters that are in use, those used most recently first of each kind.
+/// Returns at most `limit` live counters that are in use. The most recently used ones of each kind
+/// come first.
 pub(crate) async fn used(
     database: DatabaseConnection,
     limit: usize,
@@ -40,7 +44,8 @@ pub(crate) async fn used(
     Ok(in_turn(vec![counted, stamped], limit))
 }
 
-/// At most `limit` live time-ordered sequences, those for which time is reserved furthest first.
+/// Returns at most `limit` live snowflake sequences. Those whose time is reserved furthest ahead
+/// come first.
 async fn stamped(database: DatabaseConnection, limit: usize) -> Result<Vec<CounterKey>, DbErr> {
     let reserved_until = || worker_lease::Column::ReservedUntil;
     let pools: Vec<String> = worker_lease::Entity::find()
@@ -64,7 +69,7 @@ async fn stamped(database: DatabaseConnection, limit: usize) -> Result<Vec<Count
     Ok(names.map(CounterKey::whole).collect())
 }
 
-/// Those of these names that have live sequences.
+/// Returns those of the names that belong to live sequences.
 async fn live(
     database: &DatabaseConnection,
     names: impl Iterator<Item = &str>,
@@ -80,7 +85,7 @@ async fn live(
     Ok(live.into_iter().collect())
 }
 
-/// At most `limit` live counters with a rate, those with the youngest blocks first.
+/// Returns at most `limit` live counters with a rate. Those with the youngest blocks come first.
 async fn counters(database: DatabaseConnection, limit: usize) -> Result<Vec<CounterKey>, DbErr> {
     let rows: Vec<NameAndPeriod> = block::Entity::find()
         .select_only()
@@ -128,7 +133,8 @@ async fn counters(database: DatabaseConnection, limit: usize) -> Result<Vec<Coun
         .collect())
 }
 
-/// What each of several has, the first of each before the second of any, at most `limit`.
+/// Merges lists into one of at most `limit` counters. The first counter of each list comes before
+/// the second one of any list.
 pub(crate) fn in_turn(of_each: Vec<Vec<CounterKey>>, limit: usize) -> Vec<CounterKey> {
     let mut of_each: Vec<_> = of_each.into_iter().map(Vec::into_iter).collect();
     let mut all = Vec::new();

@@ -1,5 +1,5 @@
-//! What the store knows of one number: the counter, the rows of the journal whose range holds it,
-//! and who of their holders lives.
+//! Finds what the store knows of one number: the counter, the journal rows whose range has the
+//! number, and which of their holders live.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -21,22 +21,22 @@ use crate::reservation::{
 };
 use crate::rows::{counter::SeenCounter, creation_baseline::CreationBaseline};
 
-/// Rows that are looked at below a number. A row is covered by the rests of its block that were
-/// returned and adopted since, the youngest of which is nearest; other blocks lie apart.
+/// Bounds the rows that are read below a number. Only rests that were returned and adopted can come
+/// before the row of their block, the youngest rest first. Other blocks do not overlap it.
 const ROWS_BELOW: u64 = 200;
 
 /// What the store knows of one number.
 #[derive(Clone, Debug)]
 pub struct NumberTrace {
     pub definition: Arc<Definition>,
-    /// What is to be compared with what was seen before.
+    /// The counter, to be compared with what was seen before.
     pub seen: SeenCounter,
-    /// From here on nothing is reserved of the numbers among which this one is.
+    /// The first number that is not reserved, in the stripe that has this number.
     pub first_free: i64,
-    /// Whether `odometer recover` ever ran here: it marks blocks as abandoned whose rest may have
-    /// been issued after the moment that the store went back to.
+    /// Whether `odometer recover` ever ran here. A recovery marks blocks as abandoned whose rest
+    /// may have been issued after the moment to which the store went back.
     pub was_recovered: bool,
-    /// The rows whose range holds the number, the youngest rest of a block first.
+    /// The rows whose range has the number. The youngest rest of a block comes first.
     pub rows: Vec<Traced>,
 }
 
@@ -47,14 +47,14 @@ pub struct Traced {
     pub holder: Holder,
 }
 
-/// Who a block belongs to.
+/// The process that holds a block, by what is known of its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// The process that was asked.
     This,
-    /// Another one, heard of lately.
+    /// Another process, with a recent heartbeat.
     Living,
-    /// One that was not heard of for long, or never.
+    /// A process without a recent heartbeat, or without any.
     Gone,
 }
 
@@ -66,7 +66,11 @@ struct TraceRows {
 }
 
 impl Database {
-    /// Looks a number up; `NotFound` where there is no such sequence.
+    /// Looks a number up.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such sequence, and `PeriodRemoved` if its period is removed. Other
+    /// errors say that the database cannot answer, or that the period does not fit the sequence.
     pub(crate) async fn trace(
         &self,
         key: &CounterKey,
@@ -92,7 +96,7 @@ impl Database {
         let definition = Arc::new(definition);
         let (version, counter) = (standing.definition_version, standing.counter());
         period::check(&key.period, &definition, version, counter)?;
-        // A period without a counter is as it would be born.
+        // A period without a counter counts as if the counter were created now.
         let unused = || {
             let baseline = found.baseline.filter(|_| !key.period.is_none())?;
             Some(SeenCounter {
@@ -124,8 +128,8 @@ impl Database {
     }
 }
 
-/// The rows, and the counter after them together with the beat: by that it is known that the store
-/// had not gone back when any of it was read.
+/// Reads the rows, and after them the counter together with the heartbeat. The heartbeat shows that
+/// the store had not gone back when any of this was read.
 async fn find(
     database: DatabaseConnection,
     guard: HeartbeatGuard,
@@ -150,7 +154,7 @@ async fn find(
         .map(|row| row.holder.clone())
         .collect();
     let living = holders::living(&database, others, silence).await?;
-    // What is not marked as recovered now was not when the rows were read.
+    // Read after the rows: if there is no recovery now, there was none when the rows were read.
     let meta = meta::Entity::find_by_id(1_i16).one(&database).await?;
     let look = counter_read::look(database, guard, key).await?;
     Ok(TraceRows {
@@ -161,7 +165,7 @@ async fn find(
     })
 }
 
-/// Whether `value` is one of a block's numbers.
+/// Returns whether `value` is one of a block's numbers.
 fn holds(row: &block::Model, value: i64) -> bool {
     let offset = value.checked_sub(row.first);
     value <= row.last && offset.is_some_and(|offset| offset.checked_rem(row.step) == Some(0))

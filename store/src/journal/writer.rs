@@ -1,12 +1,12 @@
-//! The journal: one row a block, written behind the numbers, never before them.
+//! Writes the journal: one row for each block. Numbers never wait for their row.
 //!
-//! Rows go through a bounded queue to one writer, which writes [many](backlog) in
-//! one transaction and tries again until the database has them. A row is inserted
-//! only if its id is unknown, and a fate is changed only from `held`.
+//! Rows go through a bounded queue to one writer. It writes [many rows](backlog) in one
+//! transaction, and tries again until the database has them. A row is inserted only if its id is
+//! unknown, and a fate is changed only from `held`.
 //!
-//! The transaction holds the row of `meta`, so it comes wholly before or wholly
-//! after a recovery. After one, nothing of what was reserved before is written:
-//! a returned block would be adopted, and its numbers may be somebody else's.
+//! The transaction holds the row of `meta`, so it comes wholly before or wholly after a recovery.
+//! After a recovery, no row of a block from before is written. Such a block could be adopted if it
+//! were returned, and other callers may have its numbers.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -47,19 +47,21 @@ use crate::rows::{
     creation_baseline::CreationBaseline,
 };
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::journal";
 
-/// Rows of one statement at most; ten columns each stay far below every database's bound of parameters.
+/// Bounds the rows of one statement. With ten columns each, they stay far below every database's
+/// limit of parameters.
 pub(crate) const ROWS_AT_ONCE: usize = 500;
-/// Between two attempts while the database is away.
+/// Sets the pause between two attempts while the database is away.
 const BACKOFF: Duration = Duration::from_millis(250);
-/// For one transaction and its turn; whoever waits for the end of the journal has a deadline of their own.
+/// Bounds one transaction and its wait for a connection. A caller that waits for the end of the
+/// journal has a deadline of its own.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 enum JournalEntry {
     Write(JournalRow, BlockFate),
-    /// Answered when everything queued before it is in the database.
+    /// Answered when everything that was queued before it is in the database.
     Flush(oneshot::Sender<()>),
 }
 
@@ -96,8 +98,11 @@ impl Journal {
         }
     }
 
-    /// Queues a row. One that a full queue does not take is dropped and counted; if the row gives
-    /// numbers back, these are abandoned. The end of a block writes its row whole.
+    /// Queues a row.
+    ///
+    /// If the queue is full, the row is dropped and counted. If such a row returns numbers, these
+    /// count as abandoned. The row at the end of a block is written whole, so an earlier row of the
+    /// block may be missing.
     pub(crate) fn write(&self, row: JournalRow, fate: BlockFate) {
         let n_numbers = n_returned(&row, fate);
         let is_in = self.queue.enter(fate, n_numbers);
@@ -106,7 +111,8 @@ impl Journal {
         }
         self.metrics.journal_rows_dropped.increment(1);
         if is_in {
-            // The writer is gone only when the program ends, which counts what is not given back.
+            // The writer is gone only when the program ends, which counts the numbers that are not
+            // returned.
             self.queue.leave(1, 0);
         } else {
             self.metrics
@@ -115,19 +121,19 @@ impl Journal {
         }
     }
 
-    /// Numbers that wait to be given back.
+    /// Returns how many numbers wait to be returned.
     pub(crate) fn n_returning(&self) -> u64 {
         self.queue.n_returning()
     }
 
-    /// Waits until all that was queued is in the database. Cancelling it loses nothing.
+    /// Waits until everything that was queued is in the database. Cancelling it loses nothing.
     pub(crate) async fn flush(&self) {
-        // Marks of those who gave up waiting stay until all before them is written.
+        // The marks of callers who gave up waiting stay until everything before them is written.
         while !self.queue.enter_mark() {
             tokio::time::sleep(BACKOFF).await;
         }
         let (done, waiting) = oneshot::channel();
-        // The writer is gone only when the runtime is, and then nothing is left to wait for.
+        // The writer is gone only if the runtime is gone, and then nothing is left to wait for.
         if self.entries.send(JournalEntry::Flush(done)).is_ok() {
             let _gone = waiting.await;
         } else {
@@ -164,13 +170,13 @@ impl Writer {
             self.write_all(backlog, &mut pace).await;
             for done in flushed {
                 self.queue.leave_mark();
-                // Whoever stopped waiting does not need to know.
+                // A caller that stopped waiting needs no answer.
                 let _gone = done.send(());
             }
         }
     }
 
-    /// Writes all rows, some at a time, each until that is done.
+    /// Writes all rows, several at once, and repeats each write until it succeeds.
     async fn write_all(&self, mut backlog: Backlog, pace: &mut Pace) {
         let mut has_said = false;
         loop {
@@ -211,7 +217,7 @@ impl Writer {
         }
     }
 
-    /// Writes the batch once; a store that went back gets nothing of it.
+    /// Makes one attempt to write the rows. Nothing is written into a store that went back.
     async fn attempt(
         &self,
         batch: &Arc<JournalBatch>,
@@ -258,27 +264,29 @@ impl Writer {
     }
 }
 
-/// What became of a batch, but for the rows that were written.
+/// The outcome of one write, besides the rows that were written.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
     /// Rows of blocks that were reserved before a recovery.
     n_rows_dropped: u64,
-    /// Numbers in them that were to be given back.
+    /// Numbers of these rows that were to be returned.
     n_recovered: u64,
-    /// Numbers that were not given back, because their rows are gone.
+    /// Numbers that were not returned, because their rows are gone.
     n_lost: u64,
 }
 
-/// Rows of one turn, sorted by how they are written.
+/// The rows of one write, sorted by the way in which they are written.
 #[derive(Default)]
 struct JournalBatch {
-    /// Rows that the database has not seen; those spent meanwhile have that fate.
+    /// Rows that the database has not seen. If their block was spent meanwhile, they have this
+    /// fate.
     fresh: Vec<JournalLine>,
-    /// Ids whose row was written in an earlier turn, spent since.
+    /// Rows of spent blocks whose first row was in an earlier write.
     spent: Vec<JournalLine>,
-    /// Those returned since, whenever they were written.
+    /// Rows of returned blocks, whichever write had their first row.
     returned: Vec<JournalLine>,
-    /// Nobody waits for the attempt any more, and another one may have been made since.
+    /// Set when the writer no longer waits for the attempt. Another attempt may have been made
+    /// since.
     is_given_up: AtomicBool,
 }
 
@@ -319,7 +327,8 @@ impl JournalBatch {
         u64::try_from(n_rows).unwrap_or(u64::MAX)
     }
 
-    /// Nothing of it is written: the store is not the one that its blocks are of.
+    /// Returns the outcome if nothing is written, because the store is not the one that reserved
+    /// these blocks.
     fn forgotten(&self) -> Outcome {
         Outcome {
             n_rows_dropped: self.n_rows(),
@@ -328,11 +337,13 @@ impl JournalBatch {
         }
     }
 
-    /// One transaction, all of it or nothing. `is_in_doubt` says that an earlier one may have been
-    /// committed. `None` if the store went back.
+    /// Writes the rows in one transaction, all of them or none. Returns `None` if the store went
+    /// back.
+    ///
+    /// `is_in_doubt` says that an earlier attempt may have been committed.
     ///
     /// # Errors
-    /// Of the database, and if the attempt was given up before it wrote anything.
+    /// The database failed, or the attempt was given up before it wrote anything.
     async fn write(
         &self,
         guard: &HeartbeatGuard,
@@ -356,8 +367,8 @@ impl JournalBatch {
         Ok(Some(outcome))
     }
 
-    /// An attempt that was given up before its first write writes nothing: the next one knows that
-    /// this one may have written, and this one does not know of the next.
+    /// Fails if the attempt was given up, so that it writes nothing. The next attempt knows that
+    /// this one may have written, but this one does not know of the next.
     fn is_still_wanted(&self) -> Result<(), DbErr> {
         if self.is_given_up.load(Ordering::Acquire) {
             return Err(DbErr::Custom("the attempt was given up".to_owned()));
@@ -365,7 +376,8 @@ impl JournalBatch {
         Ok(())
     }
 
-    /// What was reserved since the last recovery, and what becomes of the rest.
+    /// Returns the rows of blocks that were reserved since the last recovery, and the outcome of
+    /// the others.
     fn reserved_since(&self, recovered_at: Option<i64>) -> (Rows, Outcome) {
         let is_current = |line: &JournalLine| {
             line.recovered_at == recovered_at || faults::is(Fault::RecoveryKeepsMemory)
@@ -389,7 +401,7 @@ impl JournalBatch {
     }
 }
 
-/// The rows of a batch that are written.
+/// The rows that are really written, after a check for a recovery.
 struct Rows {
     fresh: Vec<block::Model>,
     spent: Vec<block::Model>,
@@ -402,7 +414,7 @@ impl Rows {
         u64::try_from(n_rows).unwrap_or(u64::MAX)
     }
 
-    /// How many numbers were not given back, because their rows are gone.
+    /// Writes the rows. Returns how many numbers were not returned, because their rows are gone.
     async fn write(
         &self,
         is_in_doubt: bool,
@@ -426,17 +438,21 @@ impl Rows {
                 .exec(database)
                 .await?;
             if usize::try_from(changed.rows_affected) != Ok(self.spent.len()) {
-                // Blocks that were handed over whole were never held; others are repetitions.
+                // Some rows are missing because a full queue dropped them. Others are spent by an
+                // earlier attempt.
                 insert(&self.spent, database).await?;
             }
         }
         Ok(())
     }
 
-    /// One statement for all of them: a drain gives back many names at once.
+    /// Marks the blocks as returned. Returns how many numbers were not returned, because their rows
+    /// are gone.
     ///
-    /// A row that was given back once may have been adopted and removed since: it is never written
-    /// anew where that is in doubt, or its numbers would be adopted twice.
+    /// One statement does it for all blocks, because a drain returns those of many names at once. A
+    /// row that was returned once may have been adopted and removed since. So a missing row is not
+    /// written again if an earlier attempt may have been committed. Otherwise its numbers would be
+    /// adopted twice.
     async fn write_returned(
         &self,
         is_in_doubt: bool,
@@ -448,14 +464,14 @@ impl Rows {
         if is_in_doubt {
             return self.n_gone(database).await;
         }
-        // Their `held` rows were dropped from a full queue.
+        // A full queue dropped the `held` rows of these blocks.
         let held: Vec<block::Model> = self.returned.iter().map(as_held).collect();
         insert(&held, database).await?;
         self.give_back(database).await?;
         Ok(0)
     }
 
-    /// Whether all rows were there, and held.
+    /// Changes the fate of all rows to `returned`. Returns whether all rows were there, and held.
     async fn give_back(&self, database: &impl ConnectionTrait) -> Result<bool, DbErr> {
         let next_unissued = self
             .returned
@@ -474,7 +490,7 @@ impl Rows {
         Ok(usize::try_from(changed.rows_affected) == Ok(self.returned.len()))
     }
 
-    /// Numbers to be given back of which the database has no row.
+    /// Returns how many numbers were to be returned from rows that the database does not have.
     async fn n_gone(&self, database: &impl ConnectionTrait) -> Result<u64, DbErr> {
         let there: HashSet<Uuid> = block::Entity::find()
             .select_only()
@@ -498,7 +514,7 @@ fn as_held(row: &block::Model) -> block::Model {
     }
 }
 
-/// Numbers of a row that its holder did not issue.
+/// Returns how many numbers of a row its holder did not issue.
 fn n_unissued(row: &block::Model) -> u64 {
     row.last
         .checked_sub(row.next_unissued)
@@ -507,7 +523,7 @@ fn n_unissued(row: &block::Model) -> u64 {
         .map_or(0, |steps| steps.saturating_add(1))
 }
 
-/// How many numbers a row gives back.
+/// Returns how many numbers a row returns to the store.
 fn n_returned(row: &JournalRow, fate: BlockFate) -> u64 {
     match fate {
         BlockFate::Held | BlockFate::Spent | BlockFate::HandedOver => 0,

@@ -1,9 +1,10 @@
-//! That all replicas count in the same servers, and fall back in the same way: the database has on
-//! record which, and who is configured in another way is refused.
+//! Makes sure that all replicas count in the same servers, and fall back in the same way. The
+//! database has the list and the fallback on record, and a replica with another configuration is
+//! refused.
 //!
-//! Replicas with different lists would look for a sequence in different places and open windows
-//! against each other; with different fallbacks one would step without the lease that the other
-//! waits out.
+//! Replicas with different lists would look for a sequence in different places, and open windows
+//! against each other. With different fallbacks, one replica would step without the lease that
+//! another replica waits for.
 
 use std::{
     sync::Arc,
@@ -32,21 +33,24 @@ use crate::{
     settings::{DatabaseSettings, Fallback, Process, RedisSettings},
 };
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::redis::agreement";
 
-/// A migration from which on binaries know of windows.
+/// The first migration whose binaries know of windows.
 const KNOWS_WINDOWS: i32 = REDIS_LIST;
-/// On record while who counts is changed: nobody agrees with it.
+/// The record while the list or the fallback changes. No configuration agrees with it.
 const CHANGING: &str = "changing";
-/// Between two looks while it is not agreed.
+/// The longest time between two looks while the replica does not agree with the record.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 
-/// What a configuration says of Redis, as the database records it; `None` where it has none.
+/// What a configuration says of Redis, in the form that the database records. `None` if it has no
+/// Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Agreement(Option<String>);
 
 impl Agreement {
+    /// Reads the configuration.
+    ///
     /// # Errors
     /// A URL that cannot be read.
     pub(crate) fn of(settings: &RedisSettings) -> Result<Self, StartError> {
@@ -70,7 +74,7 @@ impl Agreement {
         ))))
     }
 
-    /// What the database has on record.
+    /// Reads what the database has on record.
     async fn read(database: &impl ConnectionTrait) -> Result<Self, DbErr> {
         let installed = Installed::read(database).await?;
         if installed.is_none_or(|installed| installed.schema_version < REDIS_LIST) {
@@ -83,8 +87,11 @@ impl Agreement {
         }
     }
 
-    /// Puts it on record. Where another one was, and replicas serve that may count by it, nobody
-    /// counts for as long as `time_limit`, within which all that reach the database have noticed.
+    /// Puts this agreement on record.
+    ///
+    /// If another one was on record, replicas that serve may count by it. Then no replica counts
+    /// for as long as `time_limit`. Within that time, all replicas that reach the database have
+    /// noticed the change.
     ///
     /// # Errors
     /// What the database said.
@@ -103,14 +110,15 @@ impl Agreement {
         self.put(database).await
     }
 
-    /// No window of another one is stepped in by who reads the row from now on.
+    /// Writes the record, and closes all open windows. From then on, a replica that reads a row
+    /// steps in no window that was opened under another record.
     async fn put(&self, database: &DatabaseConnection) -> Result<(), DbErr> {
         let transaction = database.begin().await?;
         let mut record = Query::update();
         record.table("meta").value("redis", self.0.clone());
         transaction.execute(&record).await?;
         if self.0.is_some() {
-            // Binaries that know of no windows would take numbers beside an open one.
+            // Binaries that know of no windows would take numbers next to an open window.
             let mut admit = Query::update();
             admit
                 .table("meta")
@@ -131,7 +139,7 @@ impl Agreement {
         transaction.commit().await
     }
 
-    /// Why a replica that is configured so must not start.
+    /// Returns the reason why a replica with this configuration must not start, if there is one.
     ///
     /// # Errors
     /// What the database said.
@@ -157,9 +165,9 @@ impl Agreement {
         ))
     }
 
-    /// Compares it with what is on record, as soon as the database answers and again and again.
-    /// Where they differ from the first the program ends; later nothing is counted where order is
-    /// strict.
+    /// Compares the configuration with the record, as soon as the database answers and then again
+    /// and again. If they differ before they agreed once, the program ends. If they differ later,
+    /// nothing is counted for strict order.
     fn watch(self, database: &Arc<Database>) {
         let mut health = database.connection.health_changes();
         let handle = database.handle().clone();
@@ -195,7 +203,9 @@ impl Agreement {
         });
     }
 
-    /// What is on record; put there where nothing is and nobody else can count otherwise.
+    /// Reads what is on record. At the first look, this also writes the configuration there if the
+    /// database is a SQLite file. With `migrate`, it does so if nothing is on record and no other
+    /// replica serves.
     async fn look(
         &self,
         database: &Arc<Database>,
@@ -229,11 +239,12 @@ impl Agreement {
     }
 }
 
-/// Starts to reach for the one database of a store, and watches that all replicas of it agree; also
-/// where no Redis counts.
+/// Starts to connect to the only database of a store, and checks that all replicas agree. It checks
+/// this also for a store without Redis.
 ///
 /// # Errors
-/// What waiting cannot mend and can be seen without the database.
+/// A mistake in the settings that no waiting can correct, and that can be seen without the
+/// database.
 pub(crate) async fn connect(
     settings: DatabaseSettings,
     process: &Process,
@@ -245,7 +256,7 @@ pub(crate) async fn connect(
     Ok(database)
 }
 
-/// Whether a replica other than this one has raised its beat within this time.
+/// Says whether a replica other than this one has raised its heartbeat within this time.
 async fn does_any_serve(
     database: &DatabaseConnection,
     holder: &str,
@@ -262,10 +273,10 @@ async fn does_any_serve(
     Ok(found.is_some())
 }
 
-/// Looks at each server of a store; the lines say what was found.
+/// Looks at each server of a store. The lines say what was found.
 ///
 /// # Errors
-/// Those that take no steps, all of them.
+/// All servers that take no steps.
 pub(crate) async fn check_servers(database: &DatabaseSettings) -> Result<Vec<String>, StartError> {
     let mut lines = Vec::new();
     let mut failed: Option<StartError> = None;
@@ -292,7 +303,7 @@ pub(crate) async fn check_servers(database: &DatabaseSettings) -> Result<Vec<Str
 }
 
 impl RedisSettings {
-    /// Where the servers are.
+    /// Returns the addresses of the servers.
     ///
     /// # Errors
     /// A URL that cannot be read.

@@ -1,7 +1,8 @@
-//! Ceilings: raised in the row first, and in Redis once that is committed; ahead of time, so that
-//! callers wait for neither, and the database may be away for as long as `block.hold`.
+//! Raises ceilings: in the row first, and in Redis once that is committed.
 //!
-//! How far is decided as for blocks: what `block.refill` needs, when less than `block.hold` is left.
+//! This happens ahead of time. So callers wait for neither, and the database may be away for as
+//! long as `block.hold`. The sizes are decided as for blocks: if less than `block.hold` is left,
+//! the ceiling rises by what `block.refill` needs.
 
 use std::{sync::Arc, time::Instant};
 
@@ -37,22 +38,24 @@ pub(crate) struct Extension {
     base: i64,
     step: i64,
     cap: u64,
-    /// Numbers more, and by how much they raise the row.
+    /// How many numbers are added to the window.
     count: u64,
+    /// The length by which these numbers raise the row.
     length: i64,
     ceiling: i64,
     rate: f64,
 }
 
-/// What became of it.
+/// The outcome of an [`Extension`].
 pub(crate) enum Extended {
     Raised,
-    /// The row was not where the window ends, or is of another window.
+    /// The row's high-water mark is not where the window ends, or the row has another window. Or
+    /// the window's counts cannot grow any more.
     Conflict,
     /// The row was raised, and the window is not in Redis any more.
     Lost,
-    /// The row was raised, and another window is in Redis: the replica that opened it found the
-    /// row raised, and counts what is lost.
+    /// The row was raised, and another window is in Redis. The replica that opened it found the row
+    /// raised, and counts what is lost.
     Replaced,
     /// The row was raised, and Redis does not answer.
     Away,
@@ -83,7 +86,7 @@ impl StrictReservation<'_> {
         })
     }
 
-    /// Raises the ceiling in the background where what is below it does not last for `block.hold`.
+    /// Raises the ceiling in the background, if the numbers below it do not last for `block.hold`.
     pub(crate) fn extend_ahead(&self, window: OpenWindow) {
         let demand = self.demand(None);
         let definition = &window.known.definition;
@@ -113,8 +116,8 @@ impl StrictReservation<'_> {
         self.store.handle().spawn(async move {
             let database = Arc::clone(&extension.store.database);
             let until = Instant::now() + database.settings.deadline;
-            // The next step that comes near the ceiling tries again, and a caller who meets it says
-            // what is wrong.
+            // If this fails, the next step near the ceiling tries again. A caller that meets the
+            // ceiling is given the cause.
             let (counter, window, ceiling) = (
                 Arc::clone(&extension.counter),
                 extension.window,
@@ -127,7 +130,8 @@ impl StrictReservation<'_> {
                     let metrics = &database.metrics;
                     metrics.abandoned(AbandonedCause::Window).increment(count);
                 }
-                // Its numbers are in the window's range: Redis is told again.
+                // If Redis is away, it learns of the ceiling later. If the window was replaced, the
+                // replica that replaced it counts the loss.
                 Ok(Extended::Away | Extended::Replaced) => {}
             }
             drop(turn);
@@ -136,7 +140,7 @@ impl StrictReservation<'_> {
 }
 
 impl StrictReservation<'_> {
-    /// The row was raised, and Redis was not heard of it: it may be told as often as one likes.
+    /// Raises the ceiling in Redis to what the row already has. It may be repeated at any time.
     pub(crate) async fn tell(&self, window: i64, cap: u64) {
         tell(&self.server, &self.counter, &self.redis_key, (window, cap)).await;
     }
@@ -165,13 +169,15 @@ async fn tell(
         .map(ScriptAnswer::of)
     {
         Ok(Some(ScriptAnswer::Done { used, cap })) => counter.note(window, used, cap),
-        // The next step says the same.
+        // The next step gets the same answer, and handles it.
         Ok(_) => counter.owe(window, 0),
         Err(_) => {}
     }
 }
 
 impl Extension {
+    /// Raises the ceiling in the row, and then in Redis.
+    ///
     /// # Errors
     /// How the statement on the row failed.
     pub(crate) async fn run(self, until: Instant) -> Result<Extended, StatementFailure> {
@@ -210,7 +216,7 @@ impl Extension {
         })
     }
 
-    /// Under the fault that takes the row's word for where the window ends.
+    /// Reads the window's end from the row, under a fault that trusts the row for it.
     async fn cap_by_row(&self, until: Instant) -> Option<u64> {
         if !faults::is(Fault::CeilingFromRow) {
             return None;

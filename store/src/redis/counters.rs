@@ -1,4 +1,4 @@
-//! The counters of which this replica knows a window, by sequence and period.
+//! Finds the counters of which this replica knows a window, by sequence and period.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::window::WindowEntry;
 
-/// Counters known at once; of those above, all are looked at anew.
+/// The most counters that are known at once. If another one comes, all are forgotten.
 const MAX_COUNTERS: usize = 100_000;
 
 /// The counters of which this replica knows a window.
@@ -31,7 +31,7 @@ impl Counters {
             return Arc::clone(counter);
         }
         if by_name.n_counters >= MAX_COUNTERS {
-            // Each that is in use comes in again, with a look at Redis and at its row.
+            // Each counter in use is entered again, after a look at Redis and at its row.
             *by_name = ByName::default();
         }
         let counter = Arc::<WindowEntry>::default();
@@ -41,14 +41,14 @@ impl Counters {
         counter
     }
 
-    /// What is known of one counter, if anything is.
+    /// Returns what is known of one counter, if there is an entry for it.
     pub(crate) fn find(&self, key: &CounterKey) -> Option<Arc<WindowEntry>> {
         let by_name = self.by_name.lock();
         let periods = by_name.all.get(&key.sequence)?;
         periods.get(key.period.as_str()).cloned()
     }
 
-    /// A sequence was changed.
+    /// Forgets the windows of all counters of a changed sequence.
     pub(crate) fn forget(&self, name: &SequenceName) {
         let by_name = self.by_name.lock();
         for counter in by_name.all.get(name).into_iter().flat_map(HashMap::values) {

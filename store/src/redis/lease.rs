@@ -1,9 +1,12 @@
-//! Leases, where the database counts while Redis is away: who steps in a window has leased it
-//! through its row, and who counts in the row has closed the window and waited all leases out.
+//! Leases windows, if the database counts while Redis is away.
 //!
-//! A lease is counted from before it was asked for, and looked at once the group of callers that
-//! share a step is closed: they were all there while it held. So whoever counts in the row after
-//! its end gives no number to anybody before them, however late the step arrives.
+//! A replica that steps in a window has leased it through its row. A replica that counts in the row
+//! has closed the window, and has waited until every lease was over.
+//!
+//! A lease is counted from before it was asked for. It is checked when the group of callers that
+//! share a step is closed: all of them were there while the lease held. So when the row gives its
+//! first number, every caller of every step was already there. Such a caller may get any number, no
+//! matter how late the step arrives.
 
 use std::{
     sync::Arc,
@@ -24,13 +27,14 @@ use crate::{
     reservation::{attempts::Reservation, counter_read::StrictIn},
 };
 
-/// After so many failures of Redis in one flight its window is closed although it answers.
+/// After this many failures of Redis in one reservation, the window is closed although Redis
+/// answers.
 const FALLS: u32 = 2;
-/// After so many leases that came too late in one flight the row counts, in one statement.
+/// After this many leases that came too late in one reservation, the row counts.
 const LATE: u32 = 2;
 
 impl StrictReservation<'_> {
-    /// Whether this replica may step in the window now; leases it where it does not yet.
+    /// Says whether this replica may step in the window now. Takes a lease if it has none.
     pub(crate) async fn lease(&mut self, window: &OpenWindow) -> Result<bool, StoreError> {
         if faults::is(Fault::NoLease) {
             return Ok(true);
@@ -41,7 +45,7 @@ impl StrictReservation<'_> {
         }
         match self.take_lease(window.number).await {
             Ok(true) if self.counter.is_leased(window.number) => Ok(true),
-            // It took so long that it is over.
+            // The lease took so long that it is over.
             Ok(true) => {
                 self.n_late = self.n_late.saturating_add(1);
                 if self.n_late >= LATE {
@@ -90,7 +94,7 @@ impl StrictReservation<'_> {
             let asked_at = Instant::now();
             let connection = &store.database.connection;
             let leasing = connection.run(until, |database| row.lease(database, window));
-            // Where it is not renewed, the next step asks for it and learns why.
+            // If the lease is not renewed, the next step asks for it and learns why.
             if let Ok(true) = leasing.await {
                 counter.note_lease(window, asked_at);
             }
@@ -98,7 +102,7 @@ impl StrictReservation<'_> {
         });
     }
 
-    /// Closes a window, whoever opened it.
+    /// Closes a window, also one that another replica opened.
     pub(crate) async fn close(&self, window: i64) -> Result<(), StoreError> {
         let row = self.row()?;
         let database = &self.store.database;
@@ -106,15 +110,15 @@ impl StrictReservation<'_> {
             .connection
             .run(self.until, |connection| row.close(connection, window));
         match closing.await {
-            // Where it was not done, it was closed or followed by another one already.
+            // If nothing was written, the window was already closed, or followed by another window.
             Ok(_) => Ok(()),
-            // Whether it was done is seen by the next look.
+            // The next look shows whether the window was closed.
             Err(failure) => self.failed(&failure, 0).map(|_| ()),
         }
     }
 
-    /// Waits until nobody steps in the last window, which is closed, any more. Statements on the row
-    /// ask again.
+    /// Waits until no replica steps any more in the last window, which is closed. The statements on
+    /// the row check this again.
     pub(crate) async fn wait_for_leases(&self, window: i64) -> Result<(), StoreError> {
         if faults::is(Fault::NoLease) {
             return Ok(());
@@ -136,7 +140,8 @@ impl StrictReservation<'_> {
         self.sleep(Duration::from_millis(left_ms.unsigned_abs()))
             .await;
         if left.ms > longest {
-            // No lease lasts so long: the database's clock was set back. By ours it is over now.
+            // No lease lasts so long: the database's clock was set back. By our clock the lease is
+            // over now.
             let row = self.row()?;
             let ending = database.connection.run(self.until, |connection| {
                 row.end_lease(connection, window, left.until)
@@ -148,7 +153,7 @@ impl StrictReservation<'_> {
         Ok(())
     }
 
-    /// Counts in the row.
+    /// Takes numbers from the row, after the window is closed and its leases are over.
     pub(crate) async fn in_row(&mut self) -> Result<StepOutcome, StoreError> {
         if !self.counter.row_is_free() {
             let looked = self.look().await?;

@@ -1,4 +1,4 @@
-//! A store with Redis before its database, for strict order.
+//! Counts sequences with strict order in Redis, in front of the store's database.
 
 pub(crate) mod agreement;
 pub(crate) mod ahead;

@@ -1,4 +1,4 @@
-//! Windows that are opened: in the row, and then in Redis, once.
+//! Opens windows: first in the row, and then once in Redis.
 
 use std::time::Duration;
 
@@ -16,11 +16,12 @@ use super::{
 };
 use crate::{error::StoreError, reservation::counter_read::Looked};
 
-/// How long a window that is in the row and not in Redis may be on its way there.
+/// How long a new window in the row may need to arrive in Redis.
 const ON_ITS_WAY: Duration = Duration::from_millis(30);
 
 impl StrictReservation<'_> {
-    /// The row's window is not one to step in.
+    /// Decides what to do if the row's window cannot be used: wait, fall back, or open the next
+    /// window.
     pub(crate) async fn next_window(
         &mut self,
         standing: Option<WindowState>,
@@ -32,7 +33,7 @@ impl StrictReservation<'_> {
         let was_installed = standing.is_some_and(|there| there.window == in_row.number)
             || self.counter.has_used(in_row.number);
         if in_row.is_open && !was_installed && self.awaited != Some(in_row.number) {
-            // It was opened only just now, maybe, and is on its way to Redis.
+            // Perhaps the window was opened just now, and is on its way to Redis.
             self.awaited = Some(in_row.number);
             self.sleep(ON_ITS_WAY.mul_f64(rand::random_range(0.7..1.3)))
                 .await;
@@ -59,7 +60,7 @@ impl StrictReservation<'_> {
         self.open(looked, generation, epoch).await
     }
 
-    /// Opens the next window in the row, and installs it.
+    /// Opens the next window in the row, and installs it in Redis.
     async fn open(
         &mut self,
         looked: Looked,
@@ -108,7 +109,8 @@ impl StrictReservation<'_> {
         self.install(window, epoch).await
     }
 
-    /// Sent once: a window of which it is not known that it was installed is never stepped in.
+    /// Installs a window in Redis. The script is sent once: if its outcome is unknown, no replica
+    /// ever steps in the window.
     async fn install(&mut self, window: OpenWindow, epoch: u64) -> Result<StepOutcome, StoreError> {
         let mut install = scripts::INSTALL.key(&self.redis_key);
         install
@@ -125,7 +127,8 @@ impl StrictReservation<'_> {
                 self.counter.keep(&window, epoch);
                 self.step(window).await
             }
-            // The replica that put a later window there counts what it replaced.
+            // The replica that put a later window there counts the numbers of the window that it
+            // replaced.
             Ok(_) => {
                 let lost = window.cap.saturating_add(before.unseen);
                 self.abandon(AbandonedCause::Window, lost);
@@ -139,7 +142,7 @@ impl StrictReservation<'_> {
         }
     }
 
-    /// How many numbers a window gets, of `left`; `at_least` are waited for.
+    /// Returns how many numbers a window gets, of `left`. Callers wait for `at_least` of them.
     pub(crate) fn granted(
         &self,
         definition: &Definition,
@@ -154,26 +157,26 @@ impl StrictReservation<'_> {
     }
 }
 
-/// Numbers of the windows before the next one that no step can take once that one is installed.
+/// Numbers of earlier windows that no step can take once the next window is installed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeftBehind {
-    /// Those that stood in Redis when it was looked at. Installing the next window tells how many of
-    /// them were left, so they count only if that has no answer.
+    /// Numbers that stood in Redis when this replica looked. The script that installs the next
+    /// window says how many of them were left. So `seen` counts only if that script has no answer.
     seen: u64,
-    /// Those that Redis does not know of: set aside in the row and not told, or of a window that is
-    /// not in Redis any more.
+    /// Numbers that Redis does not know of. Either the row set them aside and Redis did not hear of
+    /// it, or their window is not in Redis any more.
     unseen: u64,
 }
 
-/// What the next window leaves behind, by what stood in Redis, or by what this replica knows of a
-/// window that it lost.
+/// Returns the numbers that the next window leaves behind. They follow from what stood in Redis, or
+/// from what this replica knows of a window that it lost.
 fn left_behind(
     standing: Option<WindowState>,
     lost: Option<&OpenWindow>,
     looked: &Looked,
 ) -> LeftBehind {
     let in_row = looked.window;
-    // How far the row's window goes, where it is open; else the row may have counted since.
+    // The row says how far its window goes, if it is open. If not, the row may have counted since.
     let whole = |number: i64, base: i64, cap: u64| {
         let is_open = in_row.is_open && number == in_row.number;
         let length = looked.known.seen.next_value.checked_sub(base);
@@ -194,7 +197,7 @@ fn left_behind(
     LeftBehind { seen: 0, unseen }
 }
 
-/// How many numbers are set aside at once for such a demand.
+/// Returns how many numbers are set aside at once for such a demand.
 pub(crate) fn granted(definition: &Definition, demand: &Demand, left: u64, at_least: u64) -> u64 {
     let demand = Demand {
         waited_for: at_least,
@@ -203,7 +206,7 @@ pub(crate) fn granted(definition: &Definition, demand: &Demand, left: u64, at_le
     sizing::grant(&sizing::size(&definition.block, &demand), left).count
 }
 
-/// By how much so many numbers raise the high-water mark.
+/// Returns the length by which `count` numbers raise the high-water mark.
 pub(crate) fn length_of(definition: &Definition, count: u64) -> Result<i64, StoreError> {
     let length = i64::try_from(count)
         .ok()

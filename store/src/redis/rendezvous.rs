@@ -1,10 +1,11 @@
-//! Which of several servers has a sequence: by rendezvous hashing, so that a server more or less
-//! moves only the sequences that it gets or had.
+//! Decides which of several servers counts for a sequence, by rendezvous hashing. If a server is
+//! added or removed, only the sequences that it gets or had move.
 //!
 //! Source: Thaler and Ravishankar, "Using name-based mappings to increase hit rates", 1998.
 
-/// The index of the server that has `sequence`: the one with the highest score. All replicas have
-/// to come to the same, so it depends on nothing but the servers' labels and the name.
+/// Returns the index of the server that counts for `sequence`: the server with the highest score.
+/// All replicas must come to the same result, so it depends only on the servers' labels and the
+/// name.
 pub(crate) fn server_of<'a>(
     labels: impl Iterator<Item = &'a str>,
     sequence: &str,
@@ -16,7 +17,8 @@ pub(crate) fn server_of<'a>(
         .map(|(index, _)| index)
 }
 
-/// FNV-1a over both, and the finalizer of MurmurHash3, without which similar names score alike.
+/// Computes FNV-1a over label and name, and then the finalizer of MurmurHash3. Without the
+/// finalizer, similar names get similar scores.
 fn score(label: &str, sequence: &str) -> u64 {
     let bytes = label.bytes().chain([0]).chain(sequence.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

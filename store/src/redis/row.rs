@@ -1,7 +1,7 @@
-//! The statements on a counter's row: windows are opened, raised, leased and closed there.
+//! Opens, raises, leases and closes windows, by statements on the counter's row.
 //!
-//! Each names the window that it is about and is one conditional update: it finds its row, or it did
-//! not happen. While a window is open, everything from its base up to `next_value` is its own,
+//! Each statement names its window and is one conditional update: it finds its row, or it did not
+//! happen. While a window is open, all numbers from its base up to `next_value` belong to it,
 //! because nothing else raises `next_value` then.
 
 use entity::{counter, meta};
@@ -21,10 +21,10 @@ use crate::rows::{
     strict_counter::{add_and_read, leases_are_over},
 };
 
-/// A database with Redis before it shares its sequences with none.
+/// A database with Redis in front of it does not share its sequences.
 const STRIPE_COUNT: i32 = 1;
 
-/// The counter that a statement is about, and on whose strength.
+/// The counter that a statement is about, and the heartbeat that guards the statement.
 #[derive(Clone, Debug)]
 pub(crate) struct GuardedCounter {
     pub(crate) key: CounterKey,
@@ -32,7 +32,7 @@ pub(crate) struct GuardedCounter {
 }
 
 impl GuardedCounter {
-    /// An update of the row, which counts as a write of it.
+    /// Builds an update of the row, which also raises the row's version.
     fn update(&self) -> UpdateMany<counter::Entity> {
         counter::Entity::update_many()
             .col_expr(counter::Column::Version, one_more(counter::Column::Version))
@@ -48,8 +48,8 @@ impl GuardedCounter {
             .filter(counter::Column::WindowOpen.eq(true))
     }
 
-    /// Opens the next window; the counter after it, from which the window's base follows, or `None`
-    /// where the row was another one.
+    /// Opens the next window, and returns the counter after that. The window's base follows from
+    /// it. Returns `None` if the row was not as expected.
     pub(crate) async fn open(
         self,
         database: DatabaseConnection,
@@ -79,7 +79,7 @@ impl GuardedCounter {
             )
             .col_expr(counter::Column::Rate, Expr::val(opening.rate))
             .filter(counter::Column::Window.eq(opening.window))
-            // The definition that is known here is the one that counts.
+            // The definition that this replica knows must be the present one.
             .filter(counter::Column::Revision.eq(opening.revision))
             .filter(counter::Column::NextValue.lte(opening.end.saturating_sub(opening.length)));
         if !faults::is(Fault::NoWentBackChecks) {
@@ -95,7 +95,7 @@ impl GuardedCounter {
         update
     }
 
-    /// Raises the ceiling of a window that is open from just where it is.
+    /// Raises the ceiling of an open window, if the row's ceiling is exactly `ceiling`.
     pub(crate) async fn raise(
         self,
         database: DatabaseConnection,
@@ -115,7 +115,7 @@ impl GuardedCounter {
         Ok(update.exec(&database).await?.rows_affected == 1)
     }
 
-    /// Closes a window: nobody raises it or takes a lease of it any more.
+    /// Closes a window. From then on no replica raises it or takes a lease of it.
     pub(crate) async fn close(
         self,
         database: DatabaseConnection,
@@ -131,8 +131,8 @@ impl GuardedCounter {
         Ok(update.exec(&database).await?.rows_affected == 1)
     }
 
-    /// Takes or prolongs the lease of a window that is open. It is all replicas' together: the
-    /// latest end counts.
+    /// Takes or prolongs the lease of an open window. All replicas share one lease: the latest end
+    /// counts.
     pub(crate) async fn lease(
         self,
         database: DatabaseConnection,
@@ -150,7 +150,8 @@ impl GuardedCounter {
         Ok(update.exec(&database).await?.rows_affected == 1)
     }
 
-    /// Ends a lease that has lasted longer than any can, of a window that is closed all the time.
+    /// Ends a lease whose end lies further ahead than any lease can last. The window must be closed
+    /// and the lease unchanged since it was read.
     pub(crate) async fn end_lease(
         self,
         database: DatabaseConnection,
@@ -170,30 +171,32 @@ impl GuardedCounter {
 /// A window that is to be opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
-    /// The one before it, and the counter's count of changes, as they were read.
+    /// The number of the window before, as it was read.
     pub(crate) window: i64,
+    /// The counter's count of changes, as it was read.
     pub(crate) revision: i64,
-    /// The counter was never below.
+    /// The counter as it was read. A row below it has gone back.
     pub(crate) seen: SeenCounter,
-    /// By how much `next_value` rises.
+    /// The length by which `next_value` rises.
     pub(crate) length: i64,
-    /// The first number that the sequence does not have.
+    /// The first number above those of the sequence.
     pub(crate) end: i64,
     pub(crate) rate: f64,
-    /// Whether the window before must be closed, and every lease of it over.
+    /// Whether the window before must be closed, with every lease of it over.
     pub(crate) is_leased: bool,
 }
 
-/// What is left of the last window's leases.
+/// What is left of the leases of the last window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseLeft {
-    /// In milliseconds, by the database's clock; not more than 0 where they are over.
+    /// The time that is left, in milliseconds by the database's clock. 0 or less if the leases are
+    /// over.
     pub(crate) ms: i64,
-    /// As the row has it.
+    /// The end of the leases, as the row has it.
     pub(crate) until: i64,
 }
 
-/// For how much longer replicas may step in the last window.
+/// Reads for how much longer replicas may step in the last window.
 pub(crate) async fn lease_left(
     database: DatabaseConnection,
     key: CounterKey,
@@ -218,7 +221,7 @@ pub(crate) async fn lease_left(
     }
 }
 
-/// The counter's high-water mark.
+/// Reads the counter's high-water mark.
 pub(crate) async fn next_value(
     database: DatabaseConnection,
     key: CounterKey,
@@ -235,7 +238,7 @@ pub(crate) async fn next_value(
     }
 }
 
-/// Which installation the database is of.
+/// Reads the `cluster_id` of the database's installation.
 pub(crate) async fn cluster_id(database: DatabaseConnection) -> Result<String, DbErr> {
     let query = Query::select()
         .column(meta::Column::ClusterId)

@@ -1,20 +1,22 @@
-//! The scripts that Redis runs, each at one moment and undivided.
+//! Holds the scripts that Redis runs. Redis runs each script atomically.
 //!
-//! Numbers that a script computes with are counts from the window's base, and numbers of windows:
-//! both stay below 2^53, which is as far as Lua counts exactly. The numbers that callers get are
-//! computed here, not there.
+//! A script computes with counts from the window's base, and with numbers of windows. Both stay
+//! below 2^53, because Lua counts exactly only up to there. The numbers that callers get are
+//! computed here, not in a script.
 
 use std::sync::LazyLock;
 
 use odometer_process::faults::{self, Fault};
 use redis::Script;
 
-/// Counts and window numbers stay below: Lua's numbers are floating-point ones.
+/// The bound that counts and window numbers stay below, because Lua's numbers are floating-point
+/// numbers.
 pub(crate) const MAX: u64 = 1 << 53;
-/// How long a key stays that nobody raises; gone, its window is followed by the next one.
+/// How long a key that no replica raises stays, in milliseconds. If the key is gone, the next
+/// window is opened.
 pub(crate) const KEPT_MS: u64 = 40 * 86_400_000;
 
-/// What stands under a counter's key.
+/// Reads what stands under a counter's key.
 pub(crate) static LOOK: LazyLock<Script> = LazyLock::new(|| script(include_str!("look.lua")));
 /// Puts a window there, once.
 pub(crate) static INSTALL: LazyLock<Script> = LazyLock::new(|| script(include_str!("install.lua")));
@@ -22,7 +24,7 @@ pub(crate) static INSTALL: LazyLock<Script> = LazyLock::new(|| script(include_st
 pub(crate) static STEP: LazyLock<Script> = LazyLock::new(|| script(include_str!("step.lua")));
 /// Raises the ceiling of a window.
 pub(crate) static RAISE: LazyLock<Script> = LazyLock::new(|| script(include_str!("raise.lua")));
-/// Whether steps would be taken.
+/// Does what a step does, to show whether the server would take one.
 pub(crate) static PROBE: LazyLock<Script> = LazyLock::new(|| script(include_str!("probe.lua")));
 
 fn script(body: &str) -> Script {
@@ -34,16 +36,16 @@ fn script(body: &str) -> Script {
     Script::new(&format!("{identity}{body}"))
 }
 
-/// What a step, or a raised ceiling, came to.
+/// The outcome of a step, or of raising a ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptAnswer {
-    /// Done; so many of the window's numbers are used now, of so many.
+    /// It was done: `used` of the window's `cap` numbers are used now.
     Done { used: u64, cap: u64 },
-    /// So many do not fit below the ceiling; nothing was changed.
+    /// The count does not fit below the ceiling, and nothing was changed.
     Full { used: u64, cap: u64 },
-    /// Nothing is there: flushed, evicted, deleted or forgotten in a restart.
+    /// Nothing is there: it was flushed, evicted, deleted, or lost in a restart.
     Gone,
-    /// What is there was installed in another process, or in another history of its data.
+    /// The data there was installed in another process, or in another history of the server's data.
     Foreign,
     /// Another window is there.
     Other,
@@ -66,19 +68,20 @@ impl ScriptAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WindowState {
     pub(crate) window: i64,
-    /// Its first number.
+    /// The window's first number.
     pub(crate) base: i64,
     pub(crate) used: u64,
     pub(crate) cap: u64,
-    /// Whether it was installed in this process and this history of its data.
+    /// Whether the window was installed in the server's present process, with the present history
+    /// of its data.
     pub(crate) is_ours: bool,
 }
 
-/// As `look.lua` answers.
+/// The answer of `look.lua`.
 pub(crate) type RawStanding = (i64, i64, String, u64, u64, i64);
 
 impl WindowState {
-    /// `None` where nothing stands there, or nothing that can be read.
+    /// Reads the answer. Returns `None` if nothing stands there, or nothing that can be read.
     pub(crate) fn of((there, window, base, used, cap, ours): &RawStanding) -> Option<Self> {
         if *there != 1 {
             return None;

@@ -1,11 +1,10 @@
-//! One Redis server: the connection, and the breaker that keeps callers from waiting for it while
-//! it is away.
+//! Connects to one Redis server. A breaker keeps callers from waiting while the server is away.
 //!
 //! The first failure of any kind opens the breaker and gives the connection up. From then on
-//! callers are answered at once, and a task of the server's own connects anew, resolving its name
-//! again, and does what a step does, until that succeeds. A caller that comes within a moment of
-//! the failure waits for the rest of that moment: a connection that broke beside a server that
-//! lives costs no failed call.
+//! callers are answered at once. Meanwhile a task resolves the server's name again, connects, and
+//! does what a step does. It repeats this until the probe succeeds. A caller that comes within
+//! [`MOMENT`] after the failure waits for the rest of that time. So if only the connection broke
+//! and the server lives, no call fails.
 
 use std::{
     sync::Arc,
@@ -26,45 +25,49 @@ use url::Url;
 
 use super::scripts;
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::redis::server";
 
-/// How long a script may take; the numbers of a step without a reply are abandoned.
+/// How long a script may take. If a step gets no reply, its numbers are abandoned.
 const COMMAND: Duration = Duration::from_secs(1);
 /// How long making a connection may take.
 const CONNECT: Duration = Duration::from_millis(500);
 /// How long after a failure callers wait for the server's return.
 const MOMENT: Duration = Duration::from_millis(100);
-/// Between two probes: at least, and at most.
+/// The shortest time between two probes.
 const PROBE_MIN: Duration = Duration::from_millis(20);
+/// The longest time between two probes.
 const PROBE_MAX: Duration = Duration::from_millis(250);
-/// How long a probe's key stays.
+/// How long the key of a probe stays in Redis, in milliseconds.
 const PROBE_KEPT_MS: u64 = 60_000;
 
-/// Where a server is, without its user and password.
+/// The address of a server, without its user and password.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
     /// `host:port/database`.
     pub(crate) label: String,
-    /// Why others could read the password.
+    /// The reason why others could read the password, if there is one.
     pub(crate) warning: Option<&'static str>,
     client: Client,
 }
 
-/// The parameter of a URL that names a file of authorities, as PostgreSQL's does.
+/// The parameter of a URL that names a file of certificate authorities, as in PostgreSQL's URLs.
 const AUTHORITIES: &str = "sslrootcert";
 
 const CLEAR: &str = "the password goes to another host in clear text, where anybody on the way can \
     read it: use rediss://, with sslrootcert=FILE if its authority is your own";
 
 impl Address {
-    /// Without user and password.
+    /// Returns the URL without user and password.
     pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.label)
     }
 
+    /// Reads the URL of a server.
+    ///
     /// # Errors
-    /// A URL that cannot be read, of which nothing is repeated, or a file that it names.
+    /// The URL cannot be read, or a file that it names cannot be used. The message repeats nothing
+    /// of the URL but that file.
     pub(crate) fn parse(url: &str) -> Result<Self, StartError> {
         let unreadable = |_error: RedisError| {
             StartError::Configuration(
@@ -109,7 +112,7 @@ impl Address {
         let connecting = self
             .client
             .get_multiplexed_async_connection_with_config(&config);
-        // Looking a name up is not bounded by the former.
+        // The client's connection timeout does not bound the look-up of the host name.
         let mut connection = match timeout(CONNECT + COMMAND, connecting).await {
             Ok(connected) => connected.map_err(|error| describe(&error))?,
             Err(_) => return Err("it does not answer in time".to_owned()),
@@ -124,10 +127,10 @@ impl Address {
         Ok(connection)
     }
 
-    /// Whether steps would be taken there now.
+    /// Checks that the server would take a step now.
     ///
     /// # Errors
-    /// Why not, in words of our own.
+    /// The reason why it would not, in words of our own.
     pub(crate) async fn check(&self) -> Result<(), String> {
         self.reach("odometer:probe:check")
             .await
@@ -135,7 +138,7 @@ impl Address {
     }
 }
 
-/// The URL without the file of authorities that it names, and what that file holds.
+/// Returns the URL without the parameter for the file of authorities, and the content of that file.
 fn without_authorities(url: &str) -> Result<(String, Option<Vec<u8>>), StartError> {
     let unchanged = || Ok((url.to_owned(), None));
     let Ok(mut parsed) = Url::parse(url) else {
@@ -171,14 +174,14 @@ fn without_authorities(url: &str) -> Result<(String, Option<Vec<u8>>), StartErro
     Ok((parsed.into(), Some(held)))
 }
 
-/// Why a script has no answer.
+/// The reason why a script has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptFailure {
-    /// The server is away: nothing was sent.
+    /// The server is away, and nothing was sent.
     Away,
-    /// The server refused it: nothing was changed.
+    /// The server refused the script, and nothing was changed.
     Refused,
-    /// It may have run, or may run yet.
+    /// The script may have run, or may run later.
     Uncertain,
 }
 
@@ -187,21 +190,21 @@ pub(crate) struct RedisServer {
     probe_key: String,
     link: Mutex<RedisLink>,
     is_up: watch::Sender<bool>,
-    /// 1 while it takes steps.
+    /// 1 while the server takes steps, else 0.
     shown: Gauge,
     handle: Handle,
 }
 
 struct RedisLink {
     connection: Option<MultiplexedConnection>,
-    /// How many connections there were.
+    /// How many connections there were, with the present one.
     generation: u64,
-    /// Since when there is none.
+    /// The time of the last loss of a connection.
     lost_at: Instant,
 }
 
 impl RedisServer {
-    /// Starts to reach for the server, which may be away.
+    /// Starts to connect to the server, which may be away.
     pub(crate) fn start(
         address: Address,
         holder: &str,
@@ -232,8 +235,8 @@ impl RedisServer {
         *self.is_up.borrow()
     }
 
-    /// The connection that is in use, and how many there were before; waits for one where the last
-    /// was lost only just now.
+    /// Returns the connection in use, and its number, counted from 1. If the last connection was
+    /// lost within [`MOMENT`], this waits for the next one.
     async fn connection(&self) -> Option<(MultiplexedConnection, u64)> {
         let mut is_up = self.is_up.subscribe();
         let left = {
@@ -253,12 +256,12 @@ impl RedisServer {
             .map(|connection| (connection, link.generation))
     }
 
-    /// Which connection is in use now, if there is one.
+    /// Returns the number of the connection in use, if there is one.
     pub(crate) async fn generation(&self) -> Option<u64> {
         self.connection().await.map(|(_, generation)| generation)
     }
 
-    /// Runs a script once; it is never repeated here.
+    /// Runs a script once, and never repeats it.
     pub(crate) async fn run<T: FromRedisValue>(
         self: &Arc<Self>,
         script: &ScriptInvocation<'_>,
@@ -268,7 +271,7 @@ impl RedisServer {
         };
         match timeout(COMMAND, script.invoke_async::<T>(&mut connection)).await {
             Ok(Ok(answer)) => Ok(answer),
-            // The others of this server are well.
+            // The error concerns one key: the other counters of this server still work.
             Ok(Err(error)) if is_about_a_key(&error) => Err(ScriptFailure::Refused),
             Ok(Err(error)) => {
                 self.trip(generation, &describe(&error));
@@ -285,7 +288,7 @@ impl RedisServer {
         }
     }
 
-    /// Gives the connection up and opens the breaker.
+    /// Gives the connection up, and opens the breaker.
     fn trip(self: &Arc<Self>, generation: u64, why: &str) {
         {
             let mut link = self.link.lock();
@@ -301,7 +304,7 @@ impl RedisServer {
         self.probe();
     }
 
-    /// Tries until steps would be taken again.
+    /// Connects again and again, in a task, until the server would take a step.
     fn probe(self: &Arc<Self>) {
         let server = Arc::downgrade(self);
         self.handle.spawn(async move {
@@ -335,15 +338,15 @@ impl RedisServer {
     }
 }
 
-/// Whether a script met what nobody but an operator can have put under its key.
+/// Says whether a script met data under its key that only an operator can have put there.
 fn is_about_a_key(error: &RedisError) -> bool {
     matches!(error.code(), Some("WRONGTYPE" | "ERR"))
 }
 
-/// What is wrong with the server's certificate, if that is why it was not reached.
+/// Says what is wrong with the server's certificate, if that is why no connection was made.
 fn certificate_trouble(error: &RedisError) -> Option<String> {
     let said = error.to_string();
-    // The reader of certificates says the reason in a word, and quotes nothing of a URL.
+    // The certificate verifier gives the reason in a word, and quotes nothing of the URL.
     let (_, why) = said.split_once("invalid peer certificate: ")?;
     Some(format!(
         "its certificate cannot be verified ({why}): name the file of the authority that signed it as \
@@ -351,7 +354,7 @@ fn certificate_trouble(error: &RedisError) -> Option<String> {
     ))
 }
 
-/// An error in our words: what a server says may quote a user or a key.
+/// Describes an error in our words, because a server's message may quote a user or a key.
 fn describe(error: &RedisError) -> String {
     let server = |kind| error.kind() == ErrorKind::Server(kind);
     let what = if server(ServerErrorKind::ReadOnly) {

@@ -1,10 +1,13 @@
-//! A store with Redis before its database: where order is strict, Redis holds the counter and the
-//! database its ceiling. Everything else goes to the database.
+//! Offers a store with Redis in front of its database.
 //!
-//! A *window* is a range of numbers that the counter's row set aside for Redis to give out one after
-//! the other. Windows are numbered in the row, and only what the row calls open is stepped in, so a
-//! Redis that was restarted, restored, flushed or replaced is followed by a window above everything
-//! that was issued. `docs/adr/0017-redis-for-strict-order.md` has the argument.
+//! If the order of a sequence is strict, Redis holds the counter and the database holds its
+//! ceiling. Everything else goes to the database.
+//!
+//! A *window* is a range of numbers that the counter's row sets aside for Redis. Redis gives these
+//! numbers out one after the other. The row numbers the windows, and a replica steps only in a
+//! window that the row calls open. So if Redis was restarted, restored, flushed or replaced, the
+//! next window begins above everything that was issued. `docs/adr/0017-redis-for-strict-order.md`
+//! has the argument.
 
 use std::{
     sync::{Arc, Weak},
@@ -36,11 +39,11 @@ use crate::{
     ServingRedis, StartError, StoreError, Unpublished, Want,
 };
 
-/// Between two looks at how long ceilings last.
+/// The time between two updates of the metric that says how long ceilings last.
 const SWEEP: Duration = Duration::from_secs(1);
-/// A counter that was not used for so long is no longer looked at for it.
+/// A counter that was not used for this long is left out of the metric.
 const USED_WITHIN: Duration = Duration::from_secs(60);
-/// How long a call waits for what the database has on record.
+/// How long a call waits until this replica has read what the database has on record.
 const AGREES_WITHIN: Duration = Duration::from_millis(500);
 
 pub(crate) struct RedisStore {
@@ -48,16 +51,17 @@ pub(crate) struct RedisStore {
     servers: Vec<Arc<RedisServer>>,
     pub(crate) fallback: Fallback,
     pub(crate) counters: Counters,
-    /// Which installation the database is of, and how many recoveries had been seen when it said so;
-    /// unknown before it answered.
+    /// The `cluster_id` of the database's installation, with the number of recoveries that this
+    /// process had seen when it was read. `None` before the first read.
     cluster_id: Mutex<Option<(u64, Arc<str>)>>,
 }
 
 impl RedisStore {
-    /// Starts to reach for database and servers, which may be away.
+    /// Starts to connect to the database and the servers, which may be away.
     ///
     /// # Errors
-    /// What waiting cannot mend and can be seen without them.
+    /// A mistake in the settings that no waiting can correct, and that can be seen without the
+    /// database and the servers.
     pub(crate) async fn connect(
         settings: DatabaseSettings,
         process: &Process,
@@ -96,7 +100,7 @@ impl RedisStore {
         self.database.handle()
     }
 
-    /// Reserves in a task that nobody cancels; the outcome arrives at the receiver.
+    /// Reserves numbers in a task that nobody cancels. The receiver gets the outcome.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         request: ReserveRequest,
@@ -112,14 +116,17 @@ impl RedisStore {
         &self.database.metrics.redis
     }
 
-    /// That this replica counts where the others do, as the database has it on record.
+    /// Checks that this replica uses the servers and the fallback that the database has on record.
+    ///
+    /// # Errors
+    /// `Unavailable` if the two differ, or if the record was not read within [`AGREES_WITHIN`].
     async fn agree(&self) -> Result<(), StoreError> {
         match self.database.agrees() {
             Some(true) => return Ok(()),
             None if self.database.health() == Health::Up => {}
             Some(false) | None => return Err(StoreError::Unavailable),
         }
-        // It is read as soon as the database answers.
+        // The record is read as soon as the database answers.
         let mut agreed = self.database.agreed.subscribe();
         let agreeing = agreed.wait_for(Option::is_some);
         match timeout(AGREES_WITHIN, agreeing).await {
@@ -144,7 +151,7 @@ impl RedisStore {
         let is_strict = matches!(request.want, Want::Strict { .. });
         if !is_strict && !is_known_strict {
             match self.reserve_relaxed(request.clone()).await {
-                // It turned out to be strict.
+                // The order turned out to be strict.
                 Err(StoreError::OtherOrder { .. }) => {}
                 outcome => return outcome,
             }
@@ -164,13 +171,14 @@ impl RedisStore {
         }
     }
 
-    /// From the database, unless the order turns out to be strict.
+    /// Reserves a block from the database, unless the order turns out to be strict.
     async fn reserve_relaxed(&self, request: ReserveRequest) -> Result<Reserved, StoreError> {
         let reservation = Reservation::new(&self.database, request);
         Box::pin(reservation.with_strict_in(StrictIn::Redis).run()).await
     }
 
-    /// As the database's own; what is known of the sequence's windows is looked at anew afterwards.
+    /// Changes a sequence in the database, and forgets what is known of the sequence's windows. The
+    /// next step then reads the row again.
     pub(crate) async fn alter(
         &self,
         name: &SequenceName,
@@ -183,14 +191,14 @@ impl RedisStore {
             Ok(altered) => altered.is_written,
             Err(error) => matches!(error, StoreError::MayHaveChanged),
         };
-        // What was refused, with the database away say, leaves the windows as they are.
+        // A refused change leaves the windows as they are, for example if the database is away.
         if is_changed {
             self.counters.forget(name);
         }
         outcome
     }
 
-    /// The server that has a sequence.
+    /// Returns the server that counts for a sequence.
     pub(crate) fn server_of(&self, name: &SequenceName) -> Result<Arc<RedisServer>, StoreError> {
         let labels = self
             .servers
@@ -202,7 +210,7 @@ impl RedisStore {
             .ok_or(StoreError::Unavailable)
     }
 
-    /// The server that counts for a counter, and the window that this replica knows of.
+    /// Returns the server that counts for a counter, and the window that this replica knows of.
     pub(crate) fn serving(&self, key: &CounterKey) -> Option<ServingRedis> {
         let server = self.server_of(&key.sequence).ok()?;
         let shown = self.counters.find(key).and_then(|counter| counter.shown());
@@ -215,7 +223,7 @@ impl RedisStore {
         })
     }
 
-    /// How each server is.
+    /// Says for each server whether it answers.
     pub(crate) fn health(&self) -> Vec<RedisHealth> {
         let servers = self.servers.iter();
         servers
@@ -226,7 +234,10 @@ impl RedisStore {
             .collect()
     }
 
-    /// What a counter is called in Redis after so many recoveries were seen.
+    /// Returns the key of a counter in Redis.
+    ///
+    /// The key contains the installation's `cluster_id`. It is read again if this process has seen
+    /// another recovery since, that is, if `n_recoveries` is a new value.
     pub(crate) async fn key_of(
         &self,
         key: &CounterKey,
@@ -246,7 +257,7 @@ impl RedisStore {
         Ok(format!("odometer:{cluster_id}:{sequence}:{period}"))
     }
 
-    /// Counts a window that is about to be opened, by what became of the one before.
+    /// Counts a window that is about to be opened, by what became of the window before it.
     pub(crate) fn note_opening(&self, standing: Option<WindowState>, before: InRow, is_full: bool) {
         let counted = if standing.is_none() && before.number == 0 {
             &self.metrics().windows_first
@@ -261,7 +272,7 @@ impl RedisStore {
     }
 }
 
-/// Takes notice of what changes, and passes it on.
+/// Forgets the windows of each changed sequence, and passes the news on.
 async fn pass_on(
     store: Weak<RedisStore>,
     mut news: mpsc::Receiver<News>,
@@ -281,7 +292,7 @@ async fn pass_on(
     }
 }
 
-/// Shows how long what is below the ceilings lasts.
+/// Updates the metric that says how long the numbers below the ceilings last.
 async fn sweep(store: Weak<RedisStore>) {
     loop {
         tokio::time::sleep(SWEEP).await;

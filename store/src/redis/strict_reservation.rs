@@ -1,5 +1,5 @@
-//! One reservation of a sequence with strict order: one step in Redis, and whatever has to come
-//! before it.
+//! Makes one reservation of a sequence with strict order: one step in Redis, and all that has to
+//! come before it.
 
 use std::{
     sync::Arc,
@@ -38,16 +38,16 @@ use crate::{
     },
 };
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::redis::flight";
 
-/// A full window whose ceiling another replica is raising is looked at again so often.
+/// How often a full window is looked at again while another replica raises its ceiling.
 pub(crate) const FULL_AGAIN: u32 = 3;
 
 /// How an attempt ended.
 pub(crate) enum StepOutcome {
     Done(Box<Reserved>),
-    /// Something was learnt: at once.
+    /// The attempt learnt something: try again at once.
     Again,
     /// Another replica is in the way.
     AfterPause,
@@ -58,32 +58,34 @@ pub(crate) struct StrictReservation<'a> {
     pub(crate) request: ReserveRequest,
     pub(crate) counter: Arc<WindowEntry>,
     pub(crate) server: Arc<RedisServer>,
-    /// In Redis.
+    /// The counter's key in Redis.
     pub(crate) redis_key: String,
     pub(crate) until: Instant,
     backoff: Backoff,
     pub(crate) count: u64,
-    /// A window that the row names and Redis does not have yet.
+    /// A window that the row names, and that Redis does not have yet.
     pub(crate) awaited: Option<i64>,
     pub(crate) n_full: u32,
-    /// Whether the definition was read in this flight.
+    /// Whether this reservation has read the definition.
     pub(crate) is_fresh: bool,
     n_conflicts: u32,
     /// A window that is not in Redis any more.
     pub(crate) lost: Option<OpenWindow>,
-    /// What the window that is being opened leaves behind.
+    /// What the next window leaves behind.
     pub(crate) left_behind: LeftBehind,
-    /// Leases that were over when they came.
+    /// How many leases were over when their replies came.
     pub(crate) n_late: u32,
-    /// Times that Redis failed in this flight.
+    /// How often Redis failed in this reservation.
     pub(crate) n_falls: u32,
-    /// The last recovery that was seen before it.
+    /// The last recovery that was seen before this reservation.
     recovered_at: Option<i64>,
 }
 
 impl<'a> StrictReservation<'a> {
+    /// Prepares a reservation.
+    ///
     /// # Errors
-    /// Why nothing can be said of the counter yet.
+    /// The reason why nothing is known of the counter yet.
     pub(crate) async fn new(
         store: &'a Arc<RedisStore>,
         request: ReserveRequest,
@@ -117,7 +119,7 @@ impl<'a> StrictReservation<'a> {
         })
     }
 
-    /// Tries until there are numbers or a reason why there are none.
+    /// Tries until there are numbers, or a reason why there are none.
     pub(crate) async fn run(mut self) -> Result<Reserved, StoreError> {
         for _attempt in 0..self.store.database.settings.attempts.max(1) {
             self.request.progress.count_attempt();
@@ -153,7 +155,7 @@ impl<'a> StrictReservation<'a> {
             return Box::pin(self.away()).await;
         };
         if let Some(mut window) = self.counter.window() {
-            // What a new connection leads to may be another server.
+            // A new connection may lead to another server.
             let is_same = window.generation == generation;
             if is_same || (!self.is_leased() && self.store.database.health() != Health::Up) {
                 window.generation = generation;
@@ -163,7 +165,7 @@ impl<'a> StrictReservation<'a> {
         Box::pin(self.establish(generation)).await
     }
 
-    /// Redis cannot be used now.
+    /// Goes on without Redis: refuses the caller, or takes the numbers from the row.
     pub(crate) async fn away(&mut self) -> Result<StepOutcome, StoreError> {
         if !self.is_leased() {
             return Err(StoreError::Unavailable);
@@ -176,8 +178,9 @@ impl<'a> StrictReservation<'a> {
 
     /// Finds the window that the row names in Redis, or opens the next one.
     ///
-    /// Redis is looked at first: what it shows then was installed, and is so only once; so if the
-    /// row still names it after that, no later window was in use yet.
+    /// This looks at Redis first. A window that Redis shows was installed, and a window is
+    /// installed only once. So if the row still names that window afterwards, no later window was
+    /// in use yet.
     async fn establish(&mut self, generation: u64) -> Result<StepOutcome, StoreError> {
         let epoch = self.counter.epoch();
         let look = scripts::LOOK.key(&self.redis_key);
@@ -204,7 +207,8 @@ impl<'a> StrictReservation<'a> {
                 rate: looked.rate,
                 generation,
             };
-            // Raised by one who told Redis nothing of it, it is good up to where it was.
+            // If a replica raised the window in the row and Redis was not informed, the window is
+            // good up to its earlier ceiling.
             let is_whole = window.ceiling()? == row_ends_at && window.cap < scripts::MAX / 2;
             let is_given_up = self.n_full >= FULL_AGAIN || self.counter.has_given_up(window.number);
             if is_whole || !is_given_up {
@@ -219,9 +223,9 @@ impl<'a> StrictReservation<'a> {
         self.next_window(standing, looked, generation, epoch).await
     }
 
-    /// The row has too few numbers for another window: this one's are the last.
+    /// Uses the last numbers of a window, if the row has too few numbers for another window.
     ///
-    /// Nobody is told that they are used up while a ceiling may still be on its way to Redis.
+    /// No caller is refused as exhausted while a ceiling may still be on its way to Redis.
     async fn use_up(
         &mut self,
         window: OpenWindow,
@@ -255,7 +259,8 @@ impl<'a> StrictReservation<'a> {
         Ok(looked)
     }
 
-    /// What Redis knows of a counter was in the row before: a row that says less has gone back.
+    /// Checks that the row is not behind Redis. What Redis knows of a counter was in the row
+    /// before, so a row that says less has gone back.
     fn check_forward(
         &self,
         standing: Option<WindowState>,
@@ -278,7 +283,7 @@ impl<'a> StrictReservation<'a> {
         Ok(())
     }
 
-    /// Takes the numbers that are wanted.
+    /// Takes the wanted numbers from the window.
     pub(crate) async fn step(&mut self, mut window: OpenWindow) -> Result<StepOutcome, StoreError> {
         if let Want::Handover(_) = self.request.want {
             self.check_limit(window.rest().saturating_add(window.left_in_row()?))?;
@@ -326,7 +331,7 @@ impl<'a> StrictReservation<'a> {
                 self.lost = self.counter.lose(window.number);
                 Ok(StepOutcome::Again)
             }
-            // The replica that put another one there counts what is left of this one.
+            // The replica that put another window there counts what is left of this one.
             Some(ScriptAnswer::Other) => {
                 self.counter.lose(window.number);
                 Ok(StepOutcome::Again)
@@ -334,7 +339,8 @@ impl<'a> StrictReservation<'a> {
         }
     }
 
-    /// A connection that broke beside a server that lives is replaced within a moment.
+    /// Waits for a new connection, until 0.1 s after the loss of the last one. If only the
+    /// connection broke and the server lives, a new one comes in that time.
     async fn retry_once_back(&mut self) -> Result<StepOutcome, StoreError> {
         match self.server.generation().await {
             Some(_) => Ok(StepOutcome::Again),
@@ -361,7 +367,7 @@ impl<'a> StrictReservation<'a> {
         })
     }
 
-    /// So many do not fit below the ceiling.
+    /// Raises the ceiling before another try, because the wanted numbers do not fit below it.
     async fn extend_now(&mut self, window: OpenWindow) -> Result<StepOutcome, StoreError> {
         let left = window.left_in_row()?;
         let missing = self.count.saturating_sub(window.rest());
@@ -374,7 +380,7 @@ impl<'a> StrictReservation<'a> {
                 // Smaller counts may fit.
                 return Err(StoreError::Unavailable);
             }
-            // `max` may have been raised elsewhere: look before refusing.
+            // `max` may have been raised at another replica: look again before refusing.
             self.counter.forget();
             return Ok(StepOutcome::Again);
         }
@@ -400,11 +406,11 @@ impl<'a> StrictReservation<'a> {
                 self.counter.lose(window.number);
                 Ok(StepOutcome::Again)
             }
-            // Redis is told again when it is back.
+            // Redis learns of the ceiling when it is back.
             Ok(Extended::Away) => Box::pin(self.away()).await,
             Ok(Extended::Conflict) => {
                 if self.n_full >= FULL_AGAIN {
-                    // Nobody tells Redis of what was raised: the next window.
+                    // No replica raises the ceiling in Redis: open the next window.
                     self.counter.forget();
                 }
                 Ok(StepOutcome::AfterPause)
@@ -413,7 +419,7 @@ impl<'a> StrictReservation<'a> {
         }
     }
 
-    /// At most 1/4096 of what is left is handed over.
+    /// Refuses a handover of more than 1/4096 of the numbers that are left.
     pub(crate) fn check_limit(&self, left: u64) -> Result<(), StoreError> {
         let Want::Handover(count) = self.request.want else {
             return Ok(());
@@ -443,7 +449,7 @@ impl<'a> StrictReservation<'a> {
         })
     }
 
-    /// A statement on the row failed that would have set `count` numbers aside.
+    /// Handles the failure of a statement on the row that would have set `count` numbers aside.
     pub(crate) fn failed(
         &self,
         failure: &StatementFailure,
@@ -463,7 +469,7 @@ impl<'a> StrictReservation<'a> {
         }
     }
 
-    /// Redis failed: the row counts for a while.
+    /// Lets the row count for some time, because Redis failed.
     pub(crate) fn fall(&mut self, why: &str) {
         self.n_falls = self.n_falls.saturating_add(1);
         self.counter.fall();

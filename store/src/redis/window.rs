@@ -1,4 +1,5 @@
-//! What this replica knows of a counter's window, of its lease, and of who counts.
+//! Remembers what this replica knows of a counter's window and of its lease, and whether Redis or
+//! the row counts.
 
 use std::{
     sync::{
@@ -17,41 +18,46 @@ use parking_lot::Mutex;
 
 use crate::{error::StoreError, outcome::Resolved};
 
-/// A lease counts for so much less here than in the database: clocks that run apart.
+/// A lease ends this much earlier here than in the database, because the two clocks may run at
+/// different speeds.
 const MARGIN: Duration = Duration::from_millis(100);
-/// The age at which a lease in use is renewed, ahead of its end.
+/// The age at which a lease in use is renewed, before it ends.
 const RENEWED_AFTER: Duration = Duration::from_millis(250);
-/// How long the row counts after Redis failed: at least, and at most.
+/// The shortest time for which the row counts after Redis failed.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
+/// The longest time for which the row counts after Redis failed.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// After so long without a failure the next one is the first.
+/// If Redis does not fail for this long after the row's time is over, the next failure counts as
+/// the first.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(10);
-/// Between two tries to raise a ceiling ahead of time.
+/// The time between two tries to raise a ceiling ahead of time.
 const BETWEEN_EXTENSIONS: Duration = Duration::from_millis(50);
-/// And after one that found the row beyond the ceiling.
+/// The additional time to wait after a try that found the row above the ceiling.
 const AFTER_CONFLICT: Duration = Duration::from_millis(500);
-/// So soon Redis is told of a ceiling that was raised.
+/// The time within which the replica that raised a ceiling in the row raises it in Redis.
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A window in which this replica may step.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenWindow {
     pub(crate) number: i64,
-    /// Its first number.
+    /// The window's first number.
     pub(crate) base: i64,
-    /// Numbers of it that are used, and that there are below its ceiling, as last seen.
+    /// How many numbers of the window were used when it was last seen.
     pub(crate) used: u64,
+    /// How many numbers lie below the window's ceiling, as last seen.
     pub(crate) cap: u64,
     /// The sequence and its row as they were when this replica looked.
     pub(crate) known: Resolved,
     /// The rate that is stored with the counter.
     pub(crate) rate: Option<f64>,
-    /// On which connection it was seen in Redis.
+    /// The number of the connection to Redis on which the window was seen.
     pub(crate) generation: u64,
 }
 
 impl OpenWindow {
-    /// The first number above its range, which is the row's high-water mark while it is open.
+    /// Returns the first number above the window's range. While the window is open, this is the
+    /// row's high-water mark.
     pub(crate) fn ceiling(&self) -> Result<i64, StoreError> {
         self.at(self.cap)
     }
@@ -64,7 +70,8 @@ impl OpenWindow {
             .ok_or_else(|| StoreError::Broken("a window reaches above 2^63 - 1".to_owned()))
     }
 
-    /// The numbers of a step after which so many were used.
+    /// Returns the `count` numbers that a step took, if `used` numbers of the window were used
+    /// after it.
     pub(crate) fn taken(&self, used: u64, count: u64) -> Result<Block, StoreError> {
         let broken = || StoreError::Broken("Redis counted what is not in the window".to_owned());
         let first = self.at(used.checked_sub(count).ok_or_else(broken)?)?;
@@ -76,12 +83,12 @@ impl OpenWindow {
         Ok(block)
     }
 
-    /// Numbers below its ceiling that nobody has.
+    /// Returns how many numbers below the ceiling are not used yet.
     pub(crate) fn rest(&self) -> u64 {
         self.cap.saturating_sub(self.used)
     }
 
-    /// Numbers of the sequence that are in no window yet.
+    /// Returns how many numbers of the sequence are in no window yet.
     pub(crate) fn left_in_row(&self) -> Result<u64, StoreError> {
         Ok(self.known.definition.left(self.ceiling()?))
     }
@@ -98,28 +105,30 @@ pub(crate) struct WindowEntry {
 #[derive(Default)]
 struct WindowMemory {
     window: Option<OpenWindow>,
-    /// Raised with every word of a change, so that nothing read before it is kept.
+    /// Grows with each change that this replica hears of, so that nothing read before the change is
+    /// kept.
     epoch: u64,
-    /// How many recoveries had been seen when this was last used.
+    /// How many recoveries had been seen when this entry was last used.
     n_recoveries: u64,
     /// The last window that was used here, and the definition's version then.
     last: Option<(i64, i64)>,
-    /// The window of which a lease was taken, and when that was asked for.
+    /// The window whose lease was taken, and when that lease was asked for.
     lease: Option<(i64, Instant)>,
     demand: Option<Demand>,
     used_at: Option<Instant>,
     extended_at: Option<Instant>,
-    /// A ceiling that is raised in the row, and of which Redis was not heard to know.
+    /// A window and its ceiling in the row, as a count, if Redis may not know that ceiling yet.
     owed: Option<(i64, u64)>,
-    /// A ceiling that the row was found beyond, of which window, and since when.
+    /// A window, its ceiling, and since when the row is known to be above that ceiling.
     conflict: Option<(i64, i64, Instant)>,
-    /// A window of which no more can be expected than is left of it.
+    /// A window whose ceiling no longer rises in Redis. Only the rest below the ceiling can be
+    /// used.
     given_up: Option<i64>,
-    /// Until when the row counts.
+    /// The time until which the row counts.
     fallen_until: Option<Instant>,
     fell_at: Option<Instant>,
     pause: Duration,
-    /// Whether the row was seen without an open window and without a lease since.
+    /// Whether the row was seen without an open window and without a lease since Redis failed.
     row_is_free: bool,
 }
 
@@ -136,12 +145,12 @@ impl WindowEntry {
         self.memory.lock().window.clone()
     }
 
-    /// To be read before the row is, for [`WindowEntry::keep`].
+    /// Returns the count of changes, for [`WindowEntry::keep`]. Read it before you read the row.
     pub(crate) fn epoch(&self) -> u64 {
         self.memory.lock().epoch
     }
 
-    /// Keeps a window that was found or opened, unless something changed meanwhile.
+    /// Keeps a window that was found or opened, unless something changed since `epoch` was read.
     pub(crate) fn keep(&self, window: &OpenWindow, epoch: u64) {
         let mut memory = self.memory.lock();
         memory.last = Some((window.number, window.known.definition_version));
@@ -171,19 +180,20 @@ impl WindowEntry {
         }
     }
 
-    /// Forgets a window that is lost; what is known of it here.
+    /// Forgets a lost window, and returns what was known of it here.
     pub(crate) fn lose(&self, number: i64) -> Option<OpenWindow> {
         let mut memory = self.memory.lock();
         memory.lease = None;
         memory.window.take_if(|known| known.number == number)
     }
 
-    /// Something was changed: the row is read before the next step.
+    /// Forgets the window after a change, so that the row is read before the next step.
     pub(crate) fn forget(&self) {
         self.memory.lock().forget_window();
     }
 
-    /// So many recoveries were seen: a window of the time before the last of them is no longer one.
+    /// Forgets the window if this process has seen a recovery since the entry was last used. A
+    /// window from before a recovery is not valid any more.
     pub(crate) fn forget_before(&self, n_recoveries: u64) {
         let mut memory = self.memory.lock();
         if memory.n_recoveries >= n_recoveries {
@@ -195,12 +205,12 @@ impl WindowEntry {
         }
     }
 
-    /// Whether the window was used here under that definition.
+    /// Says whether this window, under this version of the definition, was the last one used here.
     pub(crate) fn was_last(&self, number: i64, definition_version: i64) -> bool {
         self.memory.lock().last == Some((number, definition_version))
     }
 
-    /// Whether the window was ever used here, so that it was in Redis.
+    /// Says whether this window was the last one used here. If it was, it has been in Redis.
     pub(crate) fn has_used(&self, number: i64) -> bool {
         self.memory
             .lock()
@@ -208,7 +218,8 @@ impl WindowEntry {
             .is_some_and(|(last, _)| last == number)
     }
 
-    /// The demand of whoever asks, or of those who asked last.
+    /// Returns the demand of the present caller, or else the last one that a caller gave. A higher
+    /// stored rate replaces the measured rates.
     pub(crate) fn demand(&self, told: Option<Demand>, stored: Option<f64>) -> Demand {
         let mut memory = self.memory.lock();
         if told.is_some() {
@@ -227,7 +238,8 @@ impl WindowEntry {
         demand
     }
 
-    /// For how many seconds what is below the ceiling lasts, of a counter used so recently.
+    /// Returns for how many seconds the numbers below the ceiling last. Returns `None` if the
+    /// counter was not used within `used_within`.
     pub(crate) fn seconds_left(&self, used_within: Duration) -> Option<f64> {
         let memory = self.memory.lock();
         memory.used_at.filter(|at| at.elapsed() <= used_within)?;
@@ -235,7 +247,8 @@ impl WindowEntry {
         memory.demand?.rates.reserve_seconds(rest)
     }
 
-    /// The window in use with its ceiling, and for how many seconds what is below it lasts.
+    /// Returns the window in use, its ceiling, and for how many seconds the numbers below the
+    /// ceiling last.
     pub(crate) fn shown(&self) -> Option<(i64, Option<i64>, Option<f64>)> {
         let memory = self.memory.lock();
         let window = memory.window.as_ref()?;
@@ -244,13 +257,13 @@ impl WindowEntry {
         Some((window.number, window.ceiling().ok(), lasts))
     }
 
-    /// Whether a lease of the window counts now.
+    /// Says whether a lease of the window is valid now.
     pub(crate) fn is_leased(&self, number: i64) -> bool {
         let longest = Duration::from_millis(u64::from(LEASE_MS)).saturating_sub(MARGIN);
         self.lease_age(number).is_some_and(|age| age < longest)
     }
 
-    /// Whether it should be renewed.
+    /// Says whether the lease should be renewed.
     pub(crate) fn lease_is_old(&self, number: i64) -> bool {
         self.lease_age(number)
             .is_none_or(|age| age >= RENEWED_AFTER)
@@ -263,7 +276,7 @@ impl WindowEntry {
             .map(|(_, asked_at)| asked_at.elapsed())
     }
 
-    /// A lease was taken by a statement that was not sent before `asked_at`.
+    /// Notes a lease that was taken by a statement that was not sent before `asked_at`.
     pub(crate) fn note_lease(&self, number: i64, asked_at: Instant) {
         let mut memory = self.memory.lock();
         let is_older = |(leased, at): (i64, Instant)| leased == number && at > asked_at;
@@ -272,7 +285,7 @@ impl WindowEntry {
         }
     }
 
-    /// From now on the row counts, for a while that doubles as long as this recurs.
+    /// Lets the row count from now on, for a time that doubles with each failure that follows soon.
     pub(crate) fn fall(&self) {
         let mut memory = self.memory.lock();
         let now = Instant::now();
@@ -291,7 +304,7 @@ impl WindowEntry {
         memory.row_is_free = false;
     }
 
-    /// Whether the row counts.
+    /// Says whether the row counts.
     pub(crate) fn has_fallen(&self) -> Fallen {
         match self.memory.lock().fallen_until {
             None => Fallen::No,
@@ -300,7 +313,7 @@ impl WindowEntry {
         }
     }
 
-    /// Another replica went back to Redis.
+    /// Lets Redis count again, because another replica went back to Redis.
     pub(crate) fn follow(&self) {
         let mut memory = self.memory.lock();
         memory.fallen_until = None;
@@ -315,7 +328,7 @@ impl WindowEntry {
         self.memory.lock().row_is_free = is_free;
     }
 
-    /// A turn to raise the ceiling ahead of time; only one has it.
+    /// Returns a permit to raise the ceiling ahead of time. Only one task has it.
     pub(crate) fn turn_to_extend(self: &Arc<Self>) -> Option<WindowTask> {
         let is_soon = |at: Instant| at.elapsed() < BETWEEN_EXTENSIONS;
         if self.memory.lock().extended_at.is_some_and(is_soon) {
@@ -326,20 +339,22 @@ impl WindowEntry {
         Some(turn)
     }
 
-    /// The row has this ceiling of the window, and Redis is to be told.
+    /// Notes that the row has this ceiling of the window, and that Redis does not know it yet.
     pub(crate) fn owe(&self, number: i64, cap: u64) {
         self.memory.lock().owed = Some((number, cap));
     }
 
-    /// The ceiling that Redis is to be told, where it is above what it knows.
+    /// Returns the ceiling that the row has, if it is above `cap`, the ceiling that Redis has.
     pub(crate) fn owed(&self, number: i64, cap: u64) -> Option<u64> {
         let owed = self.memory.lock().owed;
         owed.filter(|(of, owed)| *of == number && *owed > cap)
             .map(|(_, owed)| owed)
     }
 
-    /// The row is beyond the window's ceiling. Where Redis does not follow, somebody raised it and
-    /// died: the next window is opened while the database is there.
+    /// Notes that the row is above the window's ceiling.
+    ///
+    /// If Redis does not follow within [`FOLLOWS_WITHIN`], the replica that raised the row has
+    /// died. The window is then given up, and the next one is opened while the database is there.
     pub(crate) fn note_conflict(&self, number: i64, ceiling: i64) {
         let mut memory = self.memory.lock();
         memory.extended_at = Some(Instant::now() + AFTER_CONFLICT);
@@ -354,29 +369,29 @@ impl WindowEntry {
         }
     }
 
-    /// Whether nobody goes on telling Redis of this window's ceilings.
+    /// Says whether the window was given up, because nobody raises its ceiling in Redis any more.
     pub(crate) fn has_given_up(&self, number: i64) -> bool {
         self.memory.lock().given_up == Some(number)
     }
 
-    /// A turn to renew the lease; only one has it.
+    /// Returns a permit to renew the lease. Only one task has it.
     pub(crate) fn turn_to_lease(self: &Arc<Self>) -> Option<WindowTask> {
         WindowTask::take(self, |counter| &counter.is_leasing)
     }
 }
 
-/// Who counts while Redis failed not long ago.
+/// Whether Redis or the row counts, after Redis failed not long ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fallen {
-    /// Redis.
+    /// Redis counts.
     No,
-    /// The row.
+    /// The row counts.
     Yes,
-    /// The row, until Redis answers.
+    /// The row counts until Redis answers.
     MayReturn,
 }
 
-/// What only one task does at a time.
+/// A permit for something that only one task does at a time. Dropping it gives it back.
 pub(crate) struct WindowTask {
     counter: Arc<WindowEntry>,
     flag: fn(&WindowEntry) -> &AtomicBool,
@@ -444,7 +459,7 @@ mod tests {
         let before = counter.epoch();
         counter.forget_before(1);
         assert!(counter.window().is_none());
-        // Nor is one kept that was looked at before.
+        // A window that was read before the recovery is not kept either.
         counter.keep(&window(1), before);
         assert!(counter.window().is_none());
         counter.keep(&window(2), counter.epoch());
@@ -459,7 +474,7 @@ mod tests {
         assert_eq!((window.rest(), window.left_in_row().unwrap()), (6, 170));
         let taken = window.taken(7, 3).unwrap();
         assert_eq!((taken.first(), taken.last(), taken.end()), (121, 131, 136));
-        // What no step of this window can have come to.
+        // No step of this window can have given these answers.
         assert!(window.taken(2, 3).is_err());
         assert!(window.taken(200, 3).is_err());
         assert!(window.taken(u64::MAX, 3).is_err());
@@ -476,7 +491,7 @@ mod tests {
         assert!(counter.window().is_none());
         counter.keep(&window(2), epoch);
         assert!(counter.window().is_none());
-        // It was in Redis all the same.
+        // The window was in Redis all the same.
         assert!(counter.has_used(2) && counter.was_last(2, 7) && !counter.was_last(2, 8));
     }
 
@@ -487,7 +502,7 @@ mod tests {
         counter.note(1, 9, 90);
         assert_eq!(counter.window().unwrap().used, 4);
         counter.note(2, 9, 20);
-        // An answer that was overtaken.
+        // An answer that a later one overtook.
         counter.note(2, 8, 10);
         let known = counter.window().unwrap();
         assert_eq!((known.used, known.cap), (9, 20));
@@ -509,7 +524,7 @@ mod tests {
         assert!(!counter.is_leased(1));
         counter.note_lease(1, now);
         assert!(counter.is_leased(1) && !counter.is_leased(2));
-        // A renewal that was overtaken.
+        // A renewal that a later one overtook.
         counter.note_lease(1, long_ago);
         assert!(counter.is_leased(1));
         counter.lose(9);

@@ -1,4 +1,4 @@
-//! Adoption: the rest of a block that another process gave back is taken over.
+//! Adopts the rest of a block that another process returned.
 
 use entity::block;
 use odometer_core::{block::Block, period::CounterKey};
@@ -13,11 +13,11 @@ use crate::{
     reservation::{attempt_error::AttemptError, attempts::Reservation, request::Reserved},
 };
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::reservation::adoption";
 
 impl Reservation<'_> {
-    /// Takes over the lowest returned block that may be taken, if there is one.
+    /// Adopts the lowest returned block that may be adopted. Returns `None` if there is none.
     pub(crate) async fn adopt(
         &mut self,
         known: &Resolved,
@@ -60,7 +60,8 @@ impl Reservation<'_> {
         Ok(None)
     }
 
-    /// Takes a returned block over; false where somebody was faster.
+    /// Marks a returned block as adopted. Returns false if another process was faster, or if the
+    /// guard does not hold.
     async fn mark(
         &mut self,
         id: Uuid,
@@ -88,8 +89,10 @@ impl Reservation<'_> {
         Ok(is_ours)
     }
 
-    /// Finds out what became of an adoption whose outcome was not told: done once more, it holds
-    /// if the first was not done; otherwise that, or another process, took the block.
+    /// Settles an adoption whose outcome is unknown, by trying it a second time.
+    ///
+    /// If the second try succeeds, the first one was not done. Otherwise the first try or another
+    /// process adopted the block, and the block counts as abandoned.
     async fn settle_adoption(
         &mut self,
         known: &Resolved,
@@ -99,7 +102,7 @@ impl Reservation<'_> {
             return Ok(None);
         };
         let is_ours = self.mark(id, rest, guard).await?;
-        // Lower numbers than were issued since would be out of order.
+        // A block below numbers that were issued since then would be out of order.
         if is_ours && rest.first() >= from && rest.last() >= known.floor {
             return Ok(Some(self.reserved(known.clone(), known.seen, rest, None)));
         }
@@ -119,7 +122,7 @@ async fn lowest_returned(
         .filter(block::Column::Period.eq(key.period.as_str()))
         .filter(block::Column::Fate.eq("returned"))
         .filter(block::Column::NextUnissued.gte(from))
-        // What of it lies below the floor is cut off when it is laid in.
+        // If a part of the block lies below the floor, memory leaves this part out later.
         .filter(block::Column::Last.gte(floor))
         .order_by_asc(block::Column::NextUnissued)
         .one(&database)
@@ -135,14 +138,14 @@ async fn mark_adopted(
         .col_expr(block::Column::Fate, Expr::val("adopted"))
         .filter(block::Column::Id.eq(id))
         .filter(block::Column::Fate.eq("returned"))
-        // In a store that went back it may have been adopted, and issued, already.
+        // If the store went back, another process may have adopted and issued the block already.
         .filter(guard.holds())
         .exec(&database)
         .await?;
     Ok(adopted.rows_affected == 1)
 }
 
-/// What the holder of a returned block did not issue.
+/// Returns the numbers of a returned block that its holder did not issue.
 fn rest_of(row: &block::Model) -> Result<Block, StoreError> {
     let broken = || StoreError::Broken(format!("the journal's row {} makes no sense", row.id));
     let span = row

@@ -1,4 +1,4 @@
-//! Why an attempt ended without a block, and whether another one can help.
+//! Says why an attempt ended without a block, and whether another attempt can help.
 
 use odometer_core::name::SequenceName;
 use odometer_database::failure::{Cause, StatementFailure};
@@ -6,10 +6,10 @@ use odometer_database::failure::{Cause, StatementFailure};
 use crate::error;
 use crate::error::StoreError;
 
-/// Whether trying again can help after such a failure.
+/// Decides whether another attempt can help after this failure.
 ///
 /// # Errors
-/// What to say where it cannot.
+/// The error for the caller, if another attempt cannot help.
 pub(crate) fn survive(name: &SequenceName, failure: &StatementFailure) -> Result<(), StoreError> {
     match failure.cause() {
         Cause::Contention
@@ -29,15 +29,15 @@ pub(crate) fn survive(name: &SequenceName, failure: &StatementFailure) -> Result
     }
 }
 
-/// Why an attempt ended without a block.
+/// The reason why an attempt ended without a block.
 pub(crate) enum AttemptError {
-    /// Trying again gives the same answer.
+    /// A final answer: another attempt would end in the same way.
     Told(StoreError),
     Failed(StatementFailure),
 }
 
 impl AttemptError {
-    /// What to say where it is not tried again.
+    /// Returns the error for the caller if no further attempt is made.
     pub(crate) fn untried(self) -> StoreError {
         match self {
             AttemptError::Told(error) => error,

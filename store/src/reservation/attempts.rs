@@ -1,9 +1,9 @@
-//! One reservation: adopt what was returned, else raise the high-water mark.
+//! Makes one reservation: adopts a returned block, or else raises the high-water mark.
 //!
-//! The remembered counter is tried first, unless others wrote between this
-//! process's last two writes: then each refill reads the counter before it
-//! writes, two round trips. After a conflict the counter is read again. At most
-//! `attempts` tries within `deadline`, with full jitter between.
+//! The first attempt uses the remembered counter, which needs one round trip. If others wrote
+//! between this process's last two writes, each refill reads the counter first and needs two round
+//! trips. After a conflict the counter is read again. A reservation makes at most `attempts`
+//! attempts within `deadline`, with full jitter between them.
 
 use std::{sync::Arc, time::Instant};
 
@@ -42,31 +42,32 @@ use crate::rows::{
     counter::{self, CounterRow, SeenCounter},
 };
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::reservation";
 
 pub(crate) struct Reservation<'a> {
     pub(crate) database: &'a Database,
     pub(crate) request: ReserveRequest,
     pub(crate) constraints: StripeConstraints,
-    /// The counter that is asked for.
+    /// The counter that the reservation counts in.
     pub(crate) counter: CounterKey,
     pub(crate) until: Instant,
     backoff: Backoff,
-    /// Definition and counter, as far as they are known now.
+    /// The definition and the counter as they are known now.
     pub(crate) known: Option<Resolved>,
     pub(crate) stored_rate: Option<f64>,
     pub(crate) adopt_from: Option<i64>,
     pub(crate) n_conflicts: u32,
-    /// Whether others have written since this process did last: then they will again before its
-    /// next refill, and what is remembered until then would only meet a conflict.
+    /// Whether the counter was written since this process last saw it. Then another replica will
+    /// probably write before this process's next refill. An update from the counter that is
+    /// remembered until then would only meet a conflict.
     is_shared: bool,
-    /// Writes whose outcome was not told, of this reservation or of an earlier one.
+    /// Writes with an unknown outcome, of this reservation or of an earlier one.
     pub(crate) doubt: UncertainCounter,
     pub(crate) strict: StrictIn,
     /// The counter's window as it was last read.
     pub(crate) window: counter::WindowRow,
-    /// The last recovery that was seen before the present attempt.
+    /// The last recovery that this process had seen when the present attempt began.
     recovered_at: Option<i64>,
 }
 
@@ -91,16 +92,16 @@ impl<'a> Reservation<'a> {
         }
     }
 
-    /// Sets where sequences with strict order count.
+    /// Sets which place counts sequences with strict order.
     pub(crate) fn with_strict_in(mut self, strict: StrictIn) -> Self {
         self.strict = strict;
         self
     }
 
-    /// Reads definition and counter, creating what is not there, and reserves nothing.
+    /// Reads the definition and the counter, and reserves nothing. Creates what does not exist yet.
     pub(crate) async fn look(mut self) -> Result<Looked, StoreError> {
         let outcome = self.looks().await;
-        // It is for the next reservation to find out.
+        // The next reservation of this counter settles the writes with an unknown outcome.
         let doubt = std::mem::take(&mut self.doubt);
         let lost = self
             .database
@@ -137,7 +138,8 @@ impl<'a> Reservation<'a> {
         Err(StoreError::Deadline)
     }
 
-    /// The same, as one of several databases.
+    /// Adds the constraints of a store of several databases. The earlier of the two deadlines
+    /// holds.
     pub(crate) fn guided(mut self, constraints: StripeConstraints) -> Self {
         self.until = constraints
             .until
@@ -146,13 +148,13 @@ impl<'a> Reservation<'a> {
         self
     }
 
-    /// Tries until there is a block or a reason why there is none.
+    /// Tries until there is a block, or a reason why there is none.
     pub(crate) async fn run(mut self) -> Result<Reserved, StoreError> {
         let outcome = self.attempts().await;
-        // Who reads the counter next will know.
+        // The next read of the counter settles the writes with an unknown outcome.
         let doubt = std::mem::take(&mut self.doubt);
         let lost = if matches!(outcome, Err(StoreError::PeriodRemoved)) {
-            // Nobody reads that counter again.
+            // Nobody reads this counter again, so the numbers count as abandoned now.
             doubt
         } else {
             self.database
@@ -186,10 +188,11 @@ impl<'a> Reservation<'a> {
         Err(StoreError::Deadline)
     }
 
-    /// One look and one write; `None` when another one was faster.
+    /// Makes one attempt: a read if one is needed, then one write. Returns `None` if another
+    /// attempt is needed, for example because another write came first.
     async fn attempt(&mut self, guard: &HeartbeatGuard) -> Result<Option<Reserved>, AttemptError> {
         self.reset_one_row().await?;
-        // Nothing is adopted on the strength of what is only remembered.
+        // A remembered counter is no basis for an adoption, so the counter is read first.
         if self.must_look_first() || (self.adopt_from.is_some() && self.known_is_old()) {
             self.known = None;
             self.read(guard).await?;
@@ -211,7 +214,8 @@ impl<'a> Reservation<'a> {
             Err(StoreError::Exhausted { .. } | StoreError::TooLarge { .. })
                 if self.known_is_old() =>
             {
-                // `max` may have been raised elsewhere: look before refusing.
+                // Another replica may have raised `max`, so the next attempt reads before it
+                // refuses.
                 self.known = None;
                 return Ok(None);
             }
@@ -222,13 +226,13 @@ impl<'a> Reservation<'a> {
         self.raise(guard, known, block, granted.why).await
     }
 
-    /// Whether what is known was remembered, not read in this reservation.
+    /// Returns whether the counter is only remembered, and was not read in this reservation.
     pub(crate) fn known_is_old(&self) -> bool {
         self.stored_rate.is_none()
     }
 
-    /// Reads definition and counter, creating both for a name never seen, and the counter for a
-    /// period never seen.
+    /// Reads the definition and the counter. Creates both if the name does not exist. Creates only
+    /// the counter if the period has none.
     pub(crate) async fn read(&mut self, guard: &HeartbeatGuard) -> Result<(), AttemptError> {
         let (key, borne_out) = (self.counter.clone(), guard.clone());
         let look = self
@@ -252,7 +256,8 @@ impl<'a> Reservation<'a> {
         if standing.state != LIVE {
             return Err(AttemptError::Told(StoreError::Retired));
         }
-        // What is seen of a removed period, or not, says nothing of the store.
+        // A removed period may have no counter, which does not mean that the store went back. So
+        // this check comes before those for a store that went back.
         if standing.has_removed(&self.request.key.period) {
             return Err(AttemptError::Told(StoreError::PeriodRemoved));
         }
@@ -288,7 +293,7 @@ impl<'a> Reservation<'a> {
         Ok(())
     }
 
-    /// A counter below what this process has seen means that the store went back.
+    /// Refuses a counter that is below what this process has seen: the store went back.
     fn check_forward(&self, counter: CounterRow) -> Result<(), AttemptError> {
         match self.request.last_seen {
             Some(seen)
@@ -302,7 +307,8 @@ impl<'a> Reservation<'a> {
         }
     }
 
-    /// This name went back, as far as can be told from here.
+    /// Notes that the store went back for this name, and returns the error. Other names may be
+    /// unaffected.
     pub(crate) fn went_back(&self) -> StoreError {
         self.database
             .heartbeat
@@ -310,10 +316,10 @@ impl<'a> Reservation<'a> {
         StoreError::WentBack
     }
 
-    /// All names went back.
+    /// Notes that the store went back for all names, and returns the error.
     pub(crate) fn contradicted(&self, guard: &HeartbeatGuard) -> StoreError {
         self.database.heartbeat.contradicted(guard);
-        // It may be recovered already.
+        // An operator may have recovered the database already, so the next poll runs at once.
         self.database.connection.refresh.notify_one();
         StoreError::WentBack
     }
@@ -332,7 +338,7 @@ impl<'a> Reservation<'a> {
             tracing::error!(target: TARGET, sequence = self.request.key.sequence.as_str(), error = %error, "a stored definition cannot be read");
             AttemptError::Told(StoreError::Broken(error.to_string()))
         })?;
-        // Most names are born from the template: they share one copy of it.
+        // Most sequences are created from the template, so they share one copy of the definition.
         Ok(match &self.request.template {
             Some(template) if **template == read => Arc::clone(template),
             _ => Arc::new(read),
@@ -353,7 +359,8 @@ impl<'a> Reservation<'a> {
             adopted: why.is_none(),
             known: Resolved {
                 seen,
-                // After a conflict the next refill reads first, and as long as others write meanwhile.
+                // After a conflict the next refill reads first. It also reads first as long as
+                // others write between two writes of this process.
                 trusted: (self.n_conflicts == 0 && !self.is_shared)
                     || faults::is(Fault::NoConditions),
                 ..known
@@ -381,7 +388,11 @@ impl<'a> Reservation<'a> {
         }
     }
 
-    /// Whether trying again can help.
+    /// Decides whether another attempt can help after this failure.
+    ///
+    /// # Errors
+    /// The error for the caller, if another attempt cannot help. `Unavailable` if the connection
+    /// broke and another database can be asked.
     fn survive(&self, failure: &StatementFailure) -> Result<(), StoreError> {
         let is_lost = matches!(
             failure.cause(),

@@ -1,4 +1,4 @@
-//! What a reservation reads, and what a birth stands on: with the beat, in one statement each.
+//! Reads a sequence, one of its counters and this replica's heartbeat, in one statement.
 
 use entity::{counter, meta, replica, sequence};
 use odometer_core::period::CounterKey;
@@ -17,12 +17,12 @@ use crate::rows::{
 };
 use sea_orm::FromQueryResult;
 
-/// A sequence and one of its counters, and this replica's beat, as they stood at one moment.
+/// A sequence, one of its counters, and this replica's heartbeat, as they were at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct CounterRead {
-    /// `None` where the row is gone.
+    /// `None` if the replica's row is gone.
     pub(crate) heartbeat: Option<i64>,
-    /// `None` where there is no sequence of that name.
+    /// `None` if there is no sequence with this name.
     pub(crate) standing: Option<CatalogEntry>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) async fn look(
         Expr::col((sequence::Entity, sequence::Column::Name)).eq(key.sequence.as_str());
     let query = catalog::standings()
         .column((replica::Entity, replica::Column::Beat))
-        // Its one row is there whatever else is not.
+        // `meta` always has one row, so the query finds a row even if the other tables have none.
         .from(meta::Entity)
         .join(JoinType::LeftJoin, replica::Entity, own_row)
         .join(JoinType::LeftJoin, sequence::Entity, of_the_name)
@@ -58,18 +58,19 @@ pub(crate) async fn look(
     })
 }
 
-/// Where sequences with strict order count.
+/// The place that counts sequences with strict order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StrictIn {
-    /// In their row.
+    /// The counter's row in this database.
     Row,
-    /// In their row for now, where no window of Redis is open and no lease of one is left.
+    /// The counter's row, for as long as no window of Redis is open and no lease of a window is
+    /// left.
     RowBesideRedis,
-    /// Not here.
+    /// Redis, so this reservation refuses them.
     Redis,
 }
 
-/// What is known of a sequence and a counter that were just read.
+/// The result of reading a sequence and one of its counters.
 pub(crate) struct Looked {
     pub(crate) known: Resolved,
     pub(crate) rate: Option<f64>,

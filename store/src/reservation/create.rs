@@ -1,4 +1,4 @@
-//! Births: of a name never seen, and of what of a sequence is not there yet.
+//! Creates sequences and counters that a reservation finds missing.
 
 use std::{sync::atomic::Ordering, time::Instant};
 
@@ -18,14 +18,14 @@ use crate::heartbeat::HeartbeatGuard;
 use crate::reservation::{attempt_error::AttemptError, attempts::Reservation};
 use crate::rows::catalog;
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::reservation::birth";
 
-/// Births between two counts of all sequences.
+/// Sets how many sequences this process creates between two exact counts of all sequences.
 const RECOUNT_EVERY: u64 = 1024;
 
 impl Reservation<'_> {
-    /// A live sequence is there and the counter is not.
+    /// Creates the missing counter of a live sequence, if it is the counter of a period.
     pub(crate) async fn create_counter(
         &mut self,
         guard: &HeartbeatGuard,
@@ -38,7 +38,8 @@ impl Reservation<'_> {
         self.create_period(guard, definition).await
     }
 
-    /// Which is never begun anew.
+    /// Logs that a sequence has lost its counter, and returns the error. Such a counter is never
+    /// created again, because it would repeat numbers.
     pub(crate) fn without_counter(&self) -> StoreError {
         let name = &self.request.key.sequence;
         let error = error::without_counter(name);
@@ -46,7 +47,8 @@ impl Reservation<'_> {
         error
     }
 
-    /// What was seen and is gone may be born again after a recovery only, above all that was seen.
+    /// Refuses to create what this process has seen and what is now missing. After a recovery it
+    /// may be created again, above everything that was seen.
     fn check_unborn(&self) -> Result<(), AttemptError> {
         let may_be_born = self.request.last_seen.is_none()
             || self.database.heartbeat.has_recovered()
@@ -58,10 +60,10 @@ impl Reservation<'_> {
         }
     }
 
-    /// Makes a name never seen, as its template says.
+    /// Creates a sequence from its template, because its name does not exist yet.
     pub(crate) async fn create(&mut self, guard: &HeartbeatGuard) -> Result<(), AttemptError> {
         if self.constraints.agreed.is_some() {
-            // The others have it, and it is copied from them.
+            // The other members have the sequence, so it is copied from them.
             return Err(AttemptError::Told(StoreError::Behind));
         }
         self.check_unborn()?;
@@ -74,7 +76,8 @@ impl Reservation<'_> {
         self.database.admit_one_more(self.until).await?;
         let key = &self.request.key;
         let (name, borne_out) = (key.sequence.clone(), guard.clone());
-        // What was seen of a period is asked of the period's birth.
+        // If a period is asked for, `last_seen` is about the period's counter. The creation of that
+        // counter checks it.
         let last_seen = self.request.last_seen.filter(|_| key.period.is_none());
         let above = last_seen.map_or(0, |seen| seen.next_value);
         let stripe = self.database.stripe;
@@ -97,7 +100,7 @@ impl Reservation<'_> {
                 );
                 Box::pin(self.read(guard)).await
             }
-            // Another replica was faster: the next attempt reads its row like any other.
+            // Another replica created the name first. The next attempt reads its row.
             Err(StatementFailure::NotCommitted(Cause::Duplicate)) => Ok(()),
             Err(failure) => Err(AttemptError::Failed(failure)),
         }
@@ -105,12 +108,15 @@ impl Reservation<'_> {
 }
 
 impl Database {
-    /// That one more sequence may be made.
+    /// Checks that one more sequence may be created.
+    ///
+    /// # Errors
+    /// `TooMany` if the limit is reached, or the failure of the count.
     pub(crate) async fn admit_one_more(&self, until: Instant) -> Result<(), AttemptError> {
         let limit = self.settings.max_sequences;
         let estimate = self.n_sequences.fetch_add(1, Ordering::Relaxed);
-        // The estimate knows of this process's births only: it is renewed now and then, and near
-        // the limit each time.
+        // The estimate knows only the sequences that this process created. So an exact count
+        // replaces it from time to time, and near the limit each time.
         let is_far = estimate.saturating_add(RECOUNT_EVERY) < limit;
         if is_far && !estimate.is_multiple_of(RECOUNT_EVERY) {
             return Ok(());

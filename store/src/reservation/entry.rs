@@ -1,4 +1,4 @@
-//! How a reservation of one database begins, and who counts it.
+//! Starts reservations in one database, and counts those that are under way.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -16,9 +16,9 @@ use super::{
 use crate::{database::Database, error::StoreError};
 
 impl Database {
-    /// Reserves in a task that nobody cancels.
+    /// Reserves in a task that is never cancelled.
     ///
-    /// A block that arrives when the receiver is gone is abandoned, counted.
+    /// If the receiver is gone when the block arrives, the block counts as abandoned.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         request: ReserveRequest,
@@ -29,7 +29,7 @@ impl Database {
         })
     }
 
-    /// As [`Database::reserve`], in the way that is given.
+    /// Reserves like [`Database::reserve`], but lets `work` make the reservation.
     pub(crate) fn reserve_by<F, Fut>(
         self: &Arc<Self>,
         request: ReserveRequest,
@@ -57,14 +57,17 @@ impl Database {
                 Arc::clone(&database.metrics),
             );
             let outcome = outcome.map(|reserved| Unpublished::new(reserved, heartbeat, metrics));
-            // Dropped with a block in it, the outcome counts the block as abandoned.
+            // If the receiver is gone, the outcome is dropped. A block in it then counts as
+            // abandoned.
             let _gone = answer.send(outcome);
         };
         self.connection.handle().spawn(reserving.instrument(call));
         receiver
     }
 
-    /// One reservation, which must be run to its end: dropped, it forgets what it may have reserved.
+    /// Makes one reservation under the constraints of a store of several databases.
+    ///
+    /// The future must run to its end. If it is dropped, it forgets what it may have reserved.
     pub(crate) async fn reserve_guided(
         &self,
         request: ReserveRequest,
@@ -77,7 +80,8 @@ impl Database {
             .await
     }
 
-    /// Waits for a turn where nobody waits for the numbers, until somebody does.
+    /// Waits for a permit if no caller waits for the numbers yet. Returns without a permit as soon
+    /// as a caller waits.
     pub(crate) async fn turn_ahead(&self, request: &ReserveRequest) -> Option<SemaphorePermit<'_>> {
         if !request.want.is_ahead() {
             return None;
@@ -91,7 +95,7 @@ impl Database {
     }
 }
 
-/// Counts the reservations that are under way.
+/// Counts one reservation as under way until it is dropped.
 pub(crate) struct ReservationGauge<'a> {
     pub(crate) database: &'a Database,
 }

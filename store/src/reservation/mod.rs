@@ -1,4 +1,4 @@
-//! One reservation: blocks, exact ranges, and numbers in strict order.
+//! Reserves numbers in one database: blocks, exact ranges, and numbers in strict order.
 
 pub(crate) mod adoption;
 pub(crate) mod attempt_error;

@@ -1,5 +1,5 @@
-//! The fault that a row for each period guards against: one row for all periods of a sequence,
-//! reset to its start when the period changes.
+//! Holds a fault for controls: all periods of a sequence count in one row, which is reset when the
+//! period changes. The guard against this fault is a row for each period.
 
 use entity::counter;
 use odometer_core::period::{CounterKey, Period};
@@ -12,13 +12,13 @@ use crate::{
     rows::catalog,
 };
 
-/// Under which period that row lies.
+/// Names the period that the one row has.
 const ALL: &str = "all";
 
-/// No period has been counted in yet, in the column that keeps which one it was.
+/// Says that the row has counted in no period yet. The column `window` keeps the last period.
 const NONE_YET: i64 = 0;
 
-/// The counter that a reservation counts in.
+/// Returns the counter that a reservation counts in.
 pub(crate) fn counter_of(key: &CounterKey) -> CounterKey {
     let mut counter = key.clone();
     if faults::is(Fault::OneRow) && !key.period.is_none() {
@@ -28,7 +28,7 @@ pub(crate) fn counter_of(key: &CounterKey) -> CounterKey {
 }
 
 impl Reservation<'_> {
-    /// Lets the one row begin again where it was counted in another period before.
+    /// Resets the one row to its floor if it counted in another period before.
     pub(crate) async fn reset_one_row(&self) -> Result<(), AttemptError> {
         let period = &self.request.key.period;
         if !faults::is(Fault::OneRow) || period.is_none() {

@@ -1,8 +1,9 @@
-//! Counters of periods: which one a sequence counts in, and how one is born.
+//! Checks which counter a sequence counts in, and creates the counters of periods.
 //!
-//! A sequence with periods counts in none but those, each with a row of its own that is born when
-//! it is first reserved from. Born again, a period would repeat its numbers; so none is born that
-//! was removed: it left a tombstone, or lies at or before `periods_removed_through`.
+//! A sequence with periods counts only in its periods. Each period has a row of its own, which the
+//! first reservation of the period creates. A period that was created a second time would repeat
+//! its numbers, so a removed period is never created again. A removed period has a tombstone, or is
+//! at or before `periods_removed_through`.
 
 use std::sync::Arc;
 
@@ -29,11 +30,16 @@ use crate::rows::{
     new_counter::{NewCounter, insert, n_others},
 };
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::reservation::period";
 
-/// Refuses the counter of a period where the sequence has none, and that without a period where it
-/// has some: nothing is ever reserved of that one.
+/// Refuses a counter that the sequence does not count in.
+///
+/// A sequence without periods has no counters of periods. The counter without period of a sequence
+/// with periods gives no numbers.
+///
+/// # Errors
+/// `HasPeriods`, `NoPeriods`, or `TimeOrdered` for a snowflake sequence.
 pub(crate) fn check(
     period: &Period,
     definition: &Arc<Definition>,
@@ -53,7 +59,7 @@ pub(crate) fn check(
     })
 }
 
-/// What is known of a sequence by whoever asked for a counter that it does not count in.
+/// Returns what a caller learns of the sequence whose counter was refused.
 pub(crate) fn known(
     definition: &Arc<Definition>,
     version: i64,
@@ -63,7 +69,7 @@ pub(crate) fn known(
     Resolved {
         definition: Arc::clone(definition),
         definition_version: version,
-        // Of a counter that was not read it is certain that it is not below its start.
+        // A counter that was not read is certainly not below its start.
         seen: counter.map_or(
             SeenCounter {
                 next_value: definition.start,
@@ -73,13 +79,13 @@ pub(crate) fn known(
         ),
         revision: counter.map_or(0, |counter| counter.revision),
         floor: counter.map_or(definition.start, |counter| counter.floor),
-        // The next to ask for that counter has to be told as well, not to be given of it.
+        // Not trusted, so that the next request for this counter is refused as well.
         trusted: was_read && faults::is(Fault::RefusalBelieved),
     }
 }
 
 impl Reservation<'_> {
-    /// The first reservation of a period makes its counter.
+    /// Creates the counter of a period, which the first reservation of the period does.
     pub(crate) async fn create_period(
         &mut self,
         guard: &HeartbeatGuard,
@@ -117,7 +123,8 @@ impl Reservation<'_> {
                 );
                 Box::pin(self.read(guard)).await
             }
-            // The sequence was changed, or another replica was faster: what there is now is read.
+            // The sequence was changed, or another replica created the counter first. The next
+            // attempt reads what there is now.
             Ok(PeriodCreated::Refused) | Err(StatementFailure::NotCommitted(Cause::Duplicate)) => {
                 Ok(())
             }
@@ -126,37 +133,40 @@ impl Reservation<'_> {
     }
 }
 
-/// A period's counter that is to be made.
+/// The counter of a period that is to be created.
 struct PeriodCreation {
     key: CounterKey,
-    /// What was seen of it before a recovery: where it would begin below, it is not born.
+    /// The high-water mark that this process saw before a recovery. The counter is not created if
+    /// it would begin below this number.
     above: i64,
-    /// Keys that a sequence may have; `None` where its periods are the calendar's.
+    /// The limit of keys for one sequence; `None` if its periods are those of the calendar.
     most_keys: Option<u64>,
     stripe: Stripe,
     guard: HeartbeatGuard,
 }
 
-/// What became of it.
+/// The outcome of the creation of a period's counter.
 enum PeriodCreated {
     Created,
     /// The store went back.
     Contradicted,
-    /// It would begin below what was seen of it.
+    /// The counter would begin below what this process saw of it.
     TooLow,
     TooMany {
         limit: u64,
     },
-    /// The counter is gone that the sequence was born with, and with it those of periods, maybe.
+    /// The counter that the sequence was created with is gone. The counters of its periods may be
+    /// gone, too.
     MissingCounter,
     /// The sequence's definition cannot be read.
     Unreadable(String),
-    /// The sequence is not there, not live, or has removed the period.
+    /// The sequence does not exist, is not live, or has removed the period.
     Refused,
 }
 
 impl PeriodCreation {
-    /// One transaction, which holds the sequence's row: no change, no removal passes meanwhile.
+    /// Creates the counter in one transaction that holds the sequence's row. So no change and no
+    /// removal can happen meanwhile.
     async fn run(self, database: DatabaseConnection) -> Result<PeriodCreated, DbErr> {
         let transaction = database.begin().await?;
         let outcome = self.within(&transaction).await?;
@@ -213,8 +223,8 @@ impl PeriodCreation {
         }
     }
 
-    /// Held shared, so that the counters of a sequence's periods are born side by side; where they
-    /// are counted, by one alone.
+    /// Reads the sequence's row and locks it. The lock is shared, so that several periods can be
+    /// created at the same time. If the periods are counted against a limit, the lock is exclusive.
     async fn hold_sequence(
         &self,
         transaction: &DatabaseTransaction,

@@ -1,4 +1,4 @@
-//! How a reservation goes, for whoever asked for it.
+//! Shows how a reservation goes to the caller who asked for it.
 
 use std::{
     sync::{
@@ -10,7 +10,7 @@ use std::{
 
 use tracing::Span;
 
-/// What is known of a reservation beside its outcome, also while it is under way.
+/// The progress of a reservation, which can be read while the reservation is under way.
 #[derive(Debug)]
 pub struct ReservationProgress {
     call: Span,
@@ -20,7 +20,8 @@ pub struct ReservationProgress {
 }
 
 impl ReservationProgress {
-    /// Of a reservation for this call, which is asked for now.
+    /// Creates the progress of a reservation for this call. The reservation counts as asked for
+    /// now.
     pub fn of(call: Span) -> Self {
         Self {
             call,
@@ -30,22 +31,24 @@ impl ReservationProgress {
         }
     }
 
-    /// The call for which it is done, as the log names it.
+    /// Returns the call that the reservation is for, as the log names it.
     pub fn call(&self) -> Span {
         self.call.clone()
     }
 
-    /// How long it has lasted, without the wait for its turn that one ahead of time has had.
+    /// Returns how long the reservation has lasted, without the time that a prefetch waited for its
+    /// permit.
     pub fn lasted(&self) -> Duration {
         self.turn.get().unwrap_or(&self.asked).elapsed()
     }
 
-    /// Attempts until now, in all databases.
+    /// Returns the number of attempts until now, in all databases.
     pub fn n_attempts(&self) -> u32 {
         self.n_attempts.load(Ordering::Relaxed)
     }
 
-    /// It has its turn now; of several databases the first counts.
+    /// Notes that a prefetch has stopped waiting for its permit. If several databases are asked,
+    /// the first one counts.
     pub(crate) fn turn(&self) {
         let _first = self.turn.set(Instant::now());
     }
@@ -56,7 +59,7 @@ impl ReservationProgress {
 }
 
 impl Default for ReservationProgress {
-    /// For nobody.
+    /// Creates the progress of a reservation that belongs to no call.
     fn default() -> Self {
         Self::of(Span::none())
     }

@@ -1,4 +1,4 @@
-//! How many numbers a reservation takes, and the conditional update that takes them.
+//! Computes how many numbers to reserve, and reserves them by a conditional update.
 
 use entity::counter;
 use odometer_core::{
@@ -24,7 +24,8 @@ use crate::{
 };
 
 impl Reservation<'_> {
-    /// From which number on this database has how many left, and how far they are apart.
+    /// Returns the first number to reserve, how many numbers are left from this number on, and the
+    /// step. All three are those of this database's stripe.
     pub(crate) fn place(&self, known: &Resolved) -> (i64, u64, i64) {
         let counted = self.database.stripe.view(&known.definition);
         let seen = known.seen.next_value;
@@ -32,7 +33,7 @@ impl Reservation<'_> {
             .constraints
             .level
             .and_then(|level| counted.first_from(level));
-        // What is left of a database that lags behind is given all the same.
+        // If catching up would leave no number, the database still gives the numbers that it has.
         let first = caught_up
             .filter(|first| *first > seen && !counted.exhausted(*first))
             .unwrap_or(seen);
@@ -43,7 +44,7 @@ impl Reservation<'_> {
         (first, left, counted.step)
     }
 
-    /// How many numbers to take, of `left`.
+    /// Computes how many of the `left` numbers to reserve.
     pub(crate) fn granted(
         &self,
         definition: &Definition,
@@ -56,7 +57,8 @@ impl Reservation<'_> {
         match &self.request.want {
             Want::Refill(demand) => {
                 let mut demand = *demand;
-                // What is fetched ahead of its period goes by the one before.
+                // The stored rate counts only if it is higher. A block that is prefetched for a
+                // coming period is sized by the rate of the period before.
                 if let (None, Some(rate)) = (&self.request.known, self.stored_rate)
                     && rate > demand.rates.average()
                 {
@@ -84,7 +86,8 @@ impl Reservation<'_> {
         }
     }
 
-    /// The conditional update: exactly one row, or it did not happen.
+    /// Reserves the block by a conditional update. The update changes exactly one row, or it did
+    /// not happen. Returns `None` after a conflict.
     pub(crate) async fn raise(
         &mut self,
         guard: &HeartbeatGuard,
@@ -117,7 +120,7 @@ impl Reservation<'_> {
         match outcome {
             Ok(true) => {
                 self.settle_suspect(seen);
-                // An earlier write on the same condition can never apply any more.
+                // An earlier write on the same condition can no longer be applied.
                 self.doubt.write = None;
                 self.count_reserved();
                 let after = SeenCounter {
@@ -162,7 +165,7 @@ async fn conditional_update(
         .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
         .filter(counter::Column::Period.eq(key.period.as_str()))
         .filter(counter::Column::StripeCount.eq(stripe_count))
-        // What is remembered may be what an older state of the store holds, too.
+        // A database that went back may hold the remembered state, so the guard is needed, too.
         .filter(guard.holds());
     if let Some(rate) = rate {
         update = update.col_expr(counter::Column::Rate, Expr::val(rate));

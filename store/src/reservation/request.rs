@@ -1,4 +1,4 @@
-//! What is asked of a reservation, and what comes back.
+//! Defines what a reservation is asked for, and what it returns.
 
 use std::sync::Arc;
 
@@ -22,49 +22,51 @@ use crate::outcome::Resolved;
 use crate::reservation::progress::ReservationProgress;
 use crate::rows::{block::JournalRow, counter::SeenCounter};
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::reservation::request";
 
-/// What a sequence's actor asks for.
+/// A request for numbers by the actor of a counter.
 #[derive(Clone, Debug)]
 pub struct ReserveRequest {
     pub key: CounterKey,
-    /// The definition by which the period was chosen: of another one it may be none, or begin at
-    /// another time.
+    /// The definition by which the period was chosen. Under another definition the period may not
+    /// exist, or may begin at another time.
     pub counted_by: Option<Arc<Definition>>,
     /// What this process knows of the sequence; `None` on first use, and after an unload.
     pub known: Option<Resolved>,
-    /// The counter as this process last saw it, also before an unload: it never falls below.
+    /// The counter as this process last saw it, even before an unload. The counter never falls
+    /// below this.
     pub last_seen: Option<SeenCounter>,
     pub want: Want,
-    /// Adopt returned blocks that begin at this number or above; `None`: do not look for any.
+    /// The least first number of a returned block that may be adopted; `None`: look for no such
+    /// block.
     pub adopt_from: Option<i64>,
-    /// What a name never seen is created with; `None`: it is refused.
+    /// The definition with which an unknown name is created; `None`: an unknown name is refused.
     pub template: Option<Arc<Definition>>,
-    /// Rung when somebody waits for what was asked for ahead of time.
+    /// Wakes a prefetch that waits for its permit, because a caller waits for the numbers now.
     pub urgency: Arc<Notify>,
     pub progress: Arc<ReservationProgress>,
 }
 
-/// How many numbers are wanted.
+/// How many numbers a reservation wants.
 #[derive(Clone, Debug)]
 pub enum Want {
-    /// As many as sizing says.
+    /// As many as the sizing says.
     Refill(Demand),
-    /// Just as many, however few are left beyond them.
+    /// Exactly this many, even if few are left after them.
     Exactly(u64),
-    /// Just as many, for callers of a sequence with strict order.
+    /// Exactly this many, for callers of a sequence with strict order.
     Strict {
         count: u64,
-        /// By which numbers are set aside ahead of time, where that is done.
+        /// The demand by which Redis gets numbers ahead of time, if Redis counts.
         demand: Demand,
     },
-    /// Just as many, and at most 1/4096 of what is left.
+    /// Exactly this many, and at most 1/4096 of the numbers that are left.
     Handover(u64),
 }
 
 impl Want {
-    /// Whether nobody waits for it yet.
+    /// Returns whether no caller waits for the numbers yet.
     pub(crate) fn is_ahead(&self) -> bool {
         matches!(self, Self::Refill(demand) if demand.waited_for == 0)
     }
@@ -76,27 +78,27 @@ pub struct Reserved {
     pub key: CounterKey,
     pub id: Uuid,
     pub block: Block,
-    /// Taken over from another replica instead of reserved anew.
+    /// Whether the block was adopted from another replica, and not newly reserved.
     pub adopted: bool,
     /// The counter after the reservation.
     pub known: Resolved,
-    /// The rate that was stored with the counter; `None` where it was not read.
+    /// The rate that was stored with the counter, in numbers a second; `None` if it was not read.
     pub stored_rate: Option<f64>,
     pub n_conflicts: u32,
-    /// Which database gave it.
+    /// The database that the block comes from.
     pub source: Source,
-    /// How its size was chosen; `None` for an adopted one.
+    /// What decided the block's size; `None` for an adopted block.
     pub why: Option<Why>,
     /// Milliseconds since the Unix epoch.
     pub reserved_at: i64,
-    /// The last `odometer recover` that this process had seen before it was reserved.
+    /// The last `odometer recover` that this process had seen before the block was reserved.
     pub recovered_at: Option<i64>,
     /// Whether returned blocks may be left to adopt.
     pub more_to_adopt: bool,
 }
 
 impl Reserved {
-    /// A part of it that goes its own way from here on, as a block of its own.
+    /// Returns a part of the block as a block of its own, with a new id.
     pub fn part(&self, block: Block) -> Self {
         Self {
             id: Uuid::now_v7(),
@@ -105,7 +107,7 @@ impl Reserved {
         }
     }
 
-    /// The block's row in the journal.
+    /// Returns the block's row in the journal.
     pub fn row(&self) -> JournalRow {
         JournalRow {
             id: self.id,
@@ -118,10 +120,11 @@ impl Reserved {
     }
 }
 
-/// A block on its way to its actor: dropped before it is published, it counts as abandoned.
+/// A block on its way to its actor. If it is dropped before it is published, it counts as
+/// abandoned.
 pub struct Unpublished {
     reserved: Option<Reserved>,
-    /// Of the database that gave it.
+    /// The heartbeat of the database that the block comes from.
     heartbeat: Arc<Heartbeat>,
     metrics: Arc<Metrics>,
 }
@@ -139,27 +142,29 @@ impl Unpublished {
         }
     }
 
-    /// Whether it is of a sequence that keeps no block.
+    /// Returns whether the block belongs to a strict sequence, which keeps no block in memory.
     pub fn is_strict(&self) -> bool {
         let reserved = self.reserved.as_ref();
         reserved.is_some_and(|reserved| reserved.known.definition.order == Order::Strict)
     }
 
-    /// Whether it was returned by another process, or an earlier one.
+    /// Returns whether the block was adopted. Then another process, or an earlier one, returned it.
     pub fn is_adopted(&self) -> bool {
         self.reserved
             .as_ref()
             .is_some_and(|reserved| reserved.adopted)
     }
 
-    /// The store it is of.
+    /// Returns the name of the store that the block comes from.
     pub fn store(&self) -> Option<String> {
         let reserved = self.reserved.as_ref();
         reserved.map(|reserved| reserved.known.definition.store.clone())
     }
 
-    /// From here on the caller answers for the block, if it is still the one it was reserved for,
-    /// and no `odometer recover` was seen since.
+    /// Hands the block to the caller, who accounts for its numbers from now on.
+    ///
+    /// Returns `None` if the caller is no longer the owner, or if an `odometer recover` was seen
+    /// since the reservation. The block then counts as abandoned.
     pub fn publish_for(mut self, is_owner: bool) -> Option<Reserved> {
         if is_owner && !self.was_recovered_since() {
             self.reserved.take()
@@ -168,15 +173,15 @@ impl Unpublished {
         }
     }
 
-    /// Whether the store was recovered after the block was reserved: then others may have had its
-    /// numbers before they were lost.
+    /// Returns whether the store was recovered after the block was reserved. Then other processes
+    /// may have got the same numbers, in commits that the store has lost.
     fn was_recovered_since(&self) -> bool {
         let reserved = self.reserved.as_ref();
         reserved.is_some_and(|reserved| reserved.recovered_at != self.heartbeat.recovered_at())
             && !faults::is(Fault::RecoveryKeepsMemory)
     }
 
-    /// A block that no database knows of, for the tests of those who issue.
+    /// Returns a block that no database knows, for the tests of the crates that issue numbers.
     #[doc(hidden)]
     pub fn for_tests(key: CounterKey, block: Block, metrics: Arc<Metrics>) -> Self {
         let known = Resolved {

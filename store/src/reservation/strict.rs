@@ -1,7 +1,8 @@
-//! Strict order: an add that the database does itself, guarded by what must still hold.
+//! Reserves in strict order: the database itself adds to the counter, under guards.
 //!
-//! Every write of a strict sequence contends with those of other replicas, so none of them says
-//! from which number it goes on: the row's lock queues them, and each reads back what it got.
+//! Every write of a strict sequence contends with the writes of other replicas. So no write names
+//! the number from which it goes on. The lock of the row queues the writes, and each write reads
+//! back what it got.
 
 use entity::counter;
 use odometer_core::{
@@ -36,7 +37,10 @@ use crate::rows::{
 };
 
 impl Reservation<'_> {
-    /// Whether what is left decides, of which others take without telling.
+    /// Returns whether the counter must be read before the write.
+    ///
+    /// The answer may depend on how many numbers are left. In a strict sequence, other replicas
+    /// reserve numbers, and this process does not know about them.
     pub(crate) fn must_look_first(&self) -> bool {
         let Some(known) = &self.known else {
             return true;
@@ -53,7 +57,7 @@ impl Reservation<'_> {
         }
     }
 
-    /// That the sequence is one whose numbers are counted, in the order that the request was made
+    /// Refuses a snowflake sequence, and a sequence with another order than the request was made
     /// for.
     pub(crate) fn check_order(&self, known: &Resolved) -> Result<(), AttemptError> {
         if known.definition.kind == Kind::Snowflake {
@@ -74,14 +78,18 @@ impl Reservation<'_> {
         }))
     }
 
-    /// That the sequence counts elsewhere, at least for now.
+    /// Checks that a strict sequence counts in its row now, and not in Redis.
+    ///
+    /// # Errors
+    /// `OtherOrder` if Redis counts, `Unavailable` if this replica disagrees with the record of the
+    /// database. The attempt is repeated if that record was not read yet.
     pub(crate) fn check_window(&self, known: &Resolved) -> Result<(), AttemptError> {
         match self.database.agrees() {
             _ if self.strict == StrictIn::Redis => {}
             Some(true) => {}
             Some(false) => return Err(AttemptError::Told(StoreError::Unavailable)),
             None => {
-                // It is read as soon as the database answers.
+                // The record is read as soon as the database answers.
                 let unknown = Cause::Contention;
                 return Err(AttemptError::Failed(StatementFailure::NotCommitted(
                     unknown,
@@ -102,7 +110,7 @@ impl Reservation<'_> {
         }))
     }
 
-    /// One guarded add; `None` where what it was guarded by holds no longer.
+    /// Adds to the counter once, under guards. Returns `None` if a guard does not hold.
     pub(crate) async fn add(
         &mut self,
         guard: &HeartbeatGuard,
@@ -113,7 +121,8 @@ impl Reservation<'_> {
         let granted = self.granted(definition, left).map_err(AttemptError::Told)?;
         let count = granted.count;
         let broken = |error: String| AttemptError::Told(StoreError::Broken(error));
-        // Were nobody else to write, it would be this one: all that is computed of it fits.
+        // The block that this write gets if no other replica writes first. Its length is right in
+        // any case.
         let expected = Block::new(known.seen.next_value, count, definition.step)
             .map_err(|error| broken(error.to_string()))?;
         if faults::is(Fault::NoConditions) {
@@ -140,7 +149,8 @@ impl Reservation<'_> {
                 let block = Block::new(after.next_value.saturating_sub(length), count, step);
                 let block = block.map_err(|error| broken(error.to_string()))?;
                 let mut reserved = self.reserved(known, after, block, Some(Why::Waiting));
-                // Others have moved the counter on by now, which the next add does not mind.
+                // Other replicas have probably raised the counter by now. The next add does not
+                // depend on its exact value.
                 reserved.known.trusted = true;
                 Ok(Some(reserved))
             }
@@ -153,7 +163,8 @@ impl Reservation<'_> {
             Err(failure) => {
                 self.count_failed_write(&failure);
                 if matches!(failure, StatementFailure::MayHaveCommitted(_)) {
-                    // Among the writes of others an add cannot be told from one that was not done.
+                    // Other replicas also add to the counter, so no later read can show whether
+                    // this add was done.
                     self.abandon(count);
                 }
                 self.known = None;
@@ -172,13 +183,14 @@ impl Reservation<'_> {
     }
 }
 
-/// `next_value` rises by `length`, wherever it is.
+/// An update that raises `next_value` by `length` from its present value.
 struct Add {
     key: CounterKey,
     guard: HeartbeatGuard,
-    /// Raised by each change: the definition that is known here is the one that counts.
+    /// The revision that the counter must still have. Each change raises the revision, so the
+    /// definition that is known here is still valid.
     revision: i64,
-    /// The counter was never below.
+    /// A lower bound for the counter: this process has seen it there.
     seen: SeenCounter,
     length: i64,
     /// The first number that the sequence does not have.
@@ -188,7 +200,7 @@ struct Add {
 }
 
 impl Add {
-    /// The counter after it; `None` where a guard did not hold.
+    /// Runs the update. Returns the counter after it, or `None` if a guard did not hold.
     async fn run(self, database: DatabaseConnection) -> Result<Option<SeenCounter>, DbErr> {
         let backend = database.get_database_backend();
         let least_version = self.seen.version.saturating_add(1);
@@ -207,12 +219,12 @@ impl Add {
             .filter(counter::Column::Period.eq(self.key.period.as_str()))
             .filter(counter::Column::StripeCount.eq(self.stripe_count))
             .filter(counter::Column::Revision.eq(self.revision))
-            // While a window is open, what is below the high-water mark is for Redis to give, and
-            // what is above it comes later.
+            // While a window is open, Redis issues the numbers below the high-water mark. A number
+            // above the mark would come too early.
             .filter(counter::Column::WindowOpen.eq(false))
             .filter(counter::Column::NextValue.lte(self.end.saturating_sub(self.length)))
             .filter(self.guard.holds());
-        // Other replicas may still step in a window that was closed.
+        // While leases of a closed window last, other replicas may still issue numbers from it.
         if !faults::is(Fault::NoLease) {
             update = update.filter(leases_are_over(backend));
         }

@@ -1,5 +1,5 @@
-//! What a store of several databases tells the reservation that one of them makes: one that stands
-//! alone is told nothing.
+//! Defines what a store of several databases demands of a reservation in one member. A store of one
+//! database demands nothing.
 
 use std::{sync::Arc, time::Instant};
 
@@ -10,26 +10,28 @@ use crate::{
     rows::catalog::{self, CatalogEntry},
 };
 
-/// What a reservation goes by that is one of several databases.
+/// The constraints of a reservation in one member of a store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StripeConstraints {
-    /// Nothing is reserved where this database has it otherwise.
+    /// The definition that the members agreed on. If this member has another one, nothing is
+    /// reserved.
     pub(crate) agreed: Option<Agreed>,
-    /// The block begins at this number or above, so that a database that was away does not go on
-    /// where the others were long ago.
+    /// A lower bound for the block's first number. It makes a member that was away catch up with
+    /// the others.
     pub(crate) level: Option<i64>,
-    /// Whether another database is asked at once when this one's connection breaks.
+    /// Whether a broken connection ends the reservation, because another member can be asked at
+    /// once.
     pub(crate) gives_way: bool,
-    /// Where that is before the ordinary deadline.
+    /// The deadline, if it is before the ordinary one.
     pub(crate) until: Option<Instant>,
 }
 
-/// How a sequence is defined, as more than half of its databases had it at one time, or more have
-/// been told since.
+/// The definition of a sequence that the members agreed on: more than half of them held it at one
+/// time. A later version of the same sequence replaces it.
 #[derive(Clone, Debug)]
 pub(crate) struct Agreed {
     pub(crate) definition: Arc<Definition>,
-    /// The same, as it is stored.
+    /// The definition as it is stored.
     pub(crate) text: Arc<str>,
     pub(crate) version: i64,
 }
@@ -43,15 +45,16 @@ impl Agreed {
         }
     }
 
-    /// Whether a definition is one of the same sequence: its numbers come about in the same way.
+    /// Returns whether `definition` gives the same numbers as the agreed one.
     pub(crate) fn is_like(&self, definition: &Definition) -> bool {
         counts_alike(&self.definition, definition)
     }
 
-    /// Refuses a row that is older, or of another definition; a newer one is a change that was made.
+    /// Refuses a row that is older than the agreed definition, or whose definition gives other
+    /// numbers. A newer row that gives the same numbers is a change, and is accepted.
     ///
     /// # Errors
-    /// `Behind`.
+    /// `Behind`, or `Broken` if the row's definition cannot be read.
     pub(crate) fn check(&self, standing: &CatalogEntry) -> Result<(), StoreError> {
         let version = standing.definition_version;
         if version < self.version {
@@ -75,7 +78,8 @@ impl Agreed {
     }
 }
 
-/// Whether two definitions give the same numbers, each once: what never changes of a sequence.
+/// Returns whether two definitions give the same numbers, each once. No change of a relaxed
+/// sequence changes the fields that are compared here.
 pub(crate) fn counts_alike(one: &Definition, other: &Definition) -> bool {
     one.kind == other.kind
         && one.start == other.start

@@ -1,4 +1,4 @@
-//! What an uncertain write came to.
+//! Settles what became of an uncertain write.
 
 use odometer_core::block::Block;
 use odometer_process::{
@@ -9,11 +9,11 @@ use odometer_process::{
 use super::{attempts::Reservation, uncertain_writes::UncertainWrite};
 use crate::rows::counter::SeenCounter;
 
-/// By which the log calls what happens here.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::reservation::suspect";
 
 impl Reservation<'_> {
-    /// Notes a write whose outcome was not told.
+    /// Notes a write whose outcome is unknown.
     pub(crate) fn uncertain_write(&mut self, seen: SeenCounter, block: Block) {
         match &mut self.doubt.write {
             Some(uncertain_write) if uncertain_write.seen == seen => uncertain_write.add(block),
@@ -24,7 +24,7 @@ impl Reservation<'_> {
         }
     }
 
-    /// Compares the counter as it is known now with writes whose outcome was not told.
+    /// Settles the uncertain write if the counter shows what became of it.
     pub(crate) fn settle_suspect(&mut self, seen: SeenCounter) {
         let lost = self.doubt.write.as_ref().and_then(|write| write.lost(seen));
         if let Some(lost) = lost {

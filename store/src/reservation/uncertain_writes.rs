@@ -1,9 +1,9 @@
-//! Writes whose outcome was not told, remembered until the counter tells it.
+//! Remembers writes whose outcome is unknown, until the counter shows their outcome.
 //!
-//! A write on a counter is conditional on what was seen of it. Read again, the
-//! counter says whether one such write was done since, and mostly which; a later
-//! write on the same condition that holds says that none was and none will be.
-//! So what is lost is counted when it is known to be, not when it is feared.
+//! A write on a counter is conditional on the counter as it was read before. A later read of the
+//! counter shows whether one such write was done, and mostly which one. A later write on the same
+//! condition that succeeds shows that no earlier one was done or will be done. So numbers count as
+//! abandoned when their loss is known, not when it is only possible.
 
 use std::collections::HashMap;
 
@@ -14,18 +14,20 @@ use uuid::Uuid;
 
 use crate::rows::counter::SeenCounter;
 
-/// Ends that one suspect remembers; tries on one condition mostly want the same.
+/// Bounds the ends that one uncertain write remembers. Attempts on one condition mostly want the
+/// same end.
 const MAX_ENDS: usize = 64;
-/// Counters that may be in doubt; of more the most is taken for lost at once.
+/// Bounds the counters with uncertain writes. For a counter beyond this bound, the most that can be
+/// lost counts as abandoned at once.
 const MAX_COUNTERS: usize = 65_536;
 
-/// Writes on one counter, of which at most one may have held.
+/// Writes on one counter, of which at most one can have been done.
 #[derive(Clone, Debug)]
 pub(crate) struct UncertainWrite {
-    /// The counter that all of them were conditional on.
+    /// The counter on which all of these writes were conditional.
     pub(crate) seen: SeenCounter,
     step: i64,
-    /// What each would have raised the high-water mark to.
+    /// The high-water mark that each write would have set.
     ends: Vec<i64>,
 }
 
@@ -46,10 +48,11 @@ impl UncertainWrite {
         }
     }
 
-    /// How many numbers are lost by a counter that was read since; `None` while that is open.
+    /// Returns how many numbers are lost, by a counter that was read later. Returns `None` if this
+    /// counter does not show it yet.
     ///
-    /// Exact where this process alone writes to it. Another one's write that went just as far
-    /// cannot be told from ours, nor what came before further ones: then the most it can be.
+    /// The result is exact if only this process writes the counter. It is the most that can be lost
+    /// in two cases: another process's write reached the same end, or further writes followed.
     pub(crate) fn lost(&self, now: SeenCounter) -> Option<u64> {
         let n_writes = now.version.saturating_sub(self.seen.version);
         if n_writes <= 0 {
@@ -57,13 +60,13 @@ impl UncertainWrite {
         }
         let is_ours =
             n_writes > 1 || self.ends.contains(&now.next_value) || self.ends.len() >= MAX_ENDS;
-        // The mark never falls, so that a write above it was not done.
+        // The high-water mark never falls, so a write with a higher end was not done.
         let reached = self.ends.iter().filter(|end| **end <= now.next_value);
         let count = self.count_to(reached.max().copied());
         Some(if is_ours { count } else { 0 })
     }
 
-    /// The most that can be lost.
+    /// Returns the most numbers that can be lost.
     pub(crate) fn most(&self) -> u64 {
         self.count_to(self.ends.iter().max().copied())
     }
@@ -76,11 +79,11 @@ impl UncertainWrite {
     }
 }
 
-/// What of one counter is in doubt.
+/// The uncertain write and the uncertain adoption of one counter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UncertainCounter {
     pub(crate) write: Option<UncertainWrite>,
-    /// A returned block that may have been adopted, by its row in the journal.
+    /// A returned block that may have been adopted, with the id of its row in the journal.
     pub(crate) adoption: Option<(Uuid, Block)>,
 }
 
@@ -89,7 +92,7 @@ impl UncertainCounter {
         self.write.is_none() && self.adoption.is_none()
     }
 
-    /// The most that can be lost.
+    /// Returns the most numbers that can be lost.
     pub(crate) fn most(&self) -> u64 {
         let write = self.write.as_ref().map_or(0, UncertainWrite::most);
         let adoption = self.adoption.map_or(0, |(_, rest)| rest.count());
@@ -97,19 +100,21 @@ impl UncertainCounter {
     }
 }
 
-/// Doubts that outlived their reservation.
+/// The uncertain writes that were not settled within their reservation.
 #[derive(Default)]
 pub(crate) struct UncertainWrites {
     by_key: Mutex<HashMap<CounterKey, UncertainCounter>>,
 }
 
 impl UncertainWrites {
-    /// Hands over what is in doubt of a counter to the reservation that will find out.
+    /// Removes and returns the uncertain writes of a counter, for the reservation that will settle
+    /// them.
     pub(crate) fn take(&self, key: &CounterKey) -> UncertainCounter {
         self.by_key.lock().remove(key).unwrap_or_default()
     }
 
-    /// Keeps a doubt for the next reservation of it; what cannot be kept comes back.
+    /// Keeps the uncertain writes of a counter for its next reservation. Returns what cannot be
+    /// kept.
     pub(crate) fn keep(&self, key: &CounterKey, doubt: UncertainCounter) -> UncertainCounter {
         if doubt.is_none() {
             return doubt;
@@ -122,7 +127,7 @@ impl UncertainWrites {
         UncertainCounter::default()
     }
 
-    /// Takes everything out: the most that can be lost of all names.
+    /// Removes everything. Returns the most numbers that can be lost, over all counters.
     pub(crate) fn end(&self) -> u64 {
         let all = std::mem::take(&mut *self.by_key.lock());
         all.values()
@@ -187,7 +192,8 @@ mod tests {
             adoption: None,
         };
         assert_eq!(uncertain_writes.keep(&key, doubt.clone()).most(), 0);
-        // What cannot be kept besides is lost at once.
+        // A second uncertain write of the same counter cannot be kept, so its numbers count as
+        // abandoned at once.
         assert_eq!(uncertain_writes.keep(&key, doubt.clone()).most(), 10);
         assert_eq!(uncertain_writes.take(&key).most(), 10);
         assert_eq!(uncertain_writes.take(&key).most(), 0);

@@ -1,4 +1,4 @@
-//! A block, as its row of the journal says.
+//! Defines a block, its journal row and its fate.
 
 use odometer_core::{block::Block, period::CounterKey};
 use uuid::Uuid;
@@ -11,23 +11,23 @@ pub struct JournalRow {
     pub id: Uuid,
     pub key: CounterKey,
     pub block: Block,
-    /// Whose journal it belongs to.
+    /// The database whose journal has the row.
     pub source: Source,
     /// Milliseconds since the Unix epoch.
     pub reserved_at: i64,
-    /// The last `odometer recover` that this process had seen before it was reserved.
+    /// The last `odometer recover` that this process had seen before the block was reserved.
     pub recovered_at: Option<i64>,
 }
 
-/// What became of a block.
+/// The fate of a block: what became of its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockFate {
     Held,
-    /// All of it was issued.
+    /// All of its numbers were issued.
     Spent,
-    /// All of it left at once, for one caller.
+    /// All of its numbers went to one caller at once.
     HandedOver,
-    /// From `next_unissued` on it may be adopted by another replica.
+    /// Another replica may adopt the numbers from `next_unissued` on.
     Returned {
         next_unissued: i64,
     },

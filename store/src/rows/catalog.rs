@@ -1,4 +1,4 @@
-//! Definitions and counters as rows: read, born, listed.
+//! Reads and lists definitions and counters as rows.
 
 use std::sync::Arc;
 
@@ -20,27 +20,27 @@ use crate::error::StoreError;
 
 use crate::rows::counter::{CounterRow, SeenCounter, WindowRow};
 
-/// The period of a sequence that has none, and of the counter that a sequence with periods is born
-/// with. Sorts before every period.
+/// Marks the counter without period, with which every sequence is created. A sequence without
+/// periods counts in it. It sorts before every period.
 pub(crate) const NO_PERIOD: &str = "";
-/// The state of a sequence, or of a counter, that issues.
+/// Marks a sequence or a counter that issues numbers.
 pub const LIVE: &str = "live";
 pub(crate) const RETIRED: &str = "retired";
-/// The state of a claim: a name that lives in another store, and has no counter here.
+/// Marks a claim: the name lives in another store, and has no counter here.
 pub(crate) const ELSEWHERE: &str = "elsewhere";
-/// The state of a tombstone: the counter of a period that was removed and is never born again.
+/// Marks a tombstone: the counter of a removed period, which is never created again.
 pub(crate) const REMOVED: &str = "removed";
 
-/// A definition and its counter, read in one statement.
+/// A definition and one of its counters, read in one statement.
 #[derive(Clone, Debug, FromQueryResult)]
 pub(crate) struct CatalogEntry {
     pub(crate) definition: String,
     pub(crate) state: String,
     pub(crate) definition_version: i64,
-    /// Periods at or before this one were removed; empty while none was.
+    /// Periods at or before this one are removed; empty if none is.
     pub(crate) periods_removed_through: String,
-    /// The counter's columns; absent where a period has none yet, or a live sequence has lost its
-    /// counter.
+    /// The counter's columns. They are absent if a period has no counter yet, if a live sequence
+    /// has lost its counter, or if the row is a claim.
     counter_state: Option<String>,
     next_value: Option<i64>,
     version: Option<i64>,
@@ -87,8 +87,10 @@ impl CatalogEntry {
         }
     }
 
+    /// Checks that the name lives in this store.
+    ///
     /// # Errors
-    /// `Elsewhere` where the name lives in another store.
+    /// `Elsewhere` if the name lives in another store.
     pub(crate) fn check_here(&self) -> Result<(), StoreError> {
         if self.state == ELSEWHERE {
             return Err(StoreError::Elsewhere(claimed(&self.definition)?));
@@ -96,24 +98,26 @@ impl CatalogEntry {
         Ok(())
     }
 
-    /// Whether `period`, whose counter was read, is removed and never to be born again.
+    /// Returns whether `period` is removed and must not be created again. The counter that was read
+    /// is the one of this period.
     pub(crate) fn has_removed(&self, period: &Period) -> bool {
         is_removed_by_age(period, &self.periods_removed_through)
             || self.counter().is_some_and(|counter| counter.is_removed)
     }
 }
 
-/// Whether a period went with all those before it. Periods of one calendar kind sort by time.
+/// Returns whether a period was removed together with all periods before it. Periods of one
+/// calendar kind sort by time.
 pub(crate) fn is_removed_by_age(period: &Period, removed_through: &str) -> bool {
     !period.is_none() && period.as_str() <= removed_through
 }
 
-/// Whether a sequence counts in periods: its counter without a period then issues nothing.
+/// Returns whether a sequence counts in periods. Then its counter without period issues nothing.
 pub(crate) fn has_periods(definition: &Definition) -> bool {
     definition.period != PeriodKind::None
 }
 
-/// The columns of a [`CatalogEntry`], from wherever sequences and counters are joined.
+/// Selects the columns of a [`CatalogEntry`]. The caller adds the join of sequences and counters.
 pub(crate) fn standings() -> SelectStatement {
     Query::select()
         .column((sequence::Entity, sequence::Column::Definition))
@@ -139,14 +143,14 @@ pub(crate) fn standings() -> SelectStatement {
         .to_owned()
 }
 
-/// That a counter is the one of a sequence in a period.
+/// Returns the condition that joins a sequence with its counter of a period.
 pub(crate) fn its_counter(period: &str) -> Expr {
     Expr::col((counter::Entity, counter::Column::Sequence))
         .equals((sequence::Entity, sequence::Column::Name))
         .and(Expr::col((counter::Entity, counter::Column::Period)).eq(period))
 }
 
-/// Reads a sequence and one of its counters; `None` where there is no sequence of that name.
+/// Reads a sequence and one of its counters. Returns `None` if there is no sequence with this name.
 pub(crate) async fn read(
     connection: &impl ConnectionTrait,
     name: &str,
@@ -167,7 +171,7 @@ pub(crate) async fn read(
     }
 }
 
-/// How many sequences live here.
+/// Counts the sequences that live here.
 pub(crate) async fn count(database: DatabaseConnection) -> Result<u64, DbErr> {
     count_in(&database).await
 }
@@ -176,20 +180,20 @@ pub(crate) async fn count_in(connection: &impl ConnectionTrait) -> Result<u64, D
     living_here().count(connection).await
 }
 
-/// All sequences but those that live in other stores.
+/// Selects all sequences but those that live in other stores.
 pub(crate) fn living_here() -> Select<sequence::Entity> {
     sequence::Entity::find().filter(sequence::Column::State.ne(ELSEWHERE))
 }
 
-/// The definition of a claim, which says where its name lives.
+/// Reads the definition of a claim, which names the store of the name.
 pub(crate) fn claimed(stored: &str) -> Result<Arc<Definition>, StoreError> {
     let definition = Definition::from_stored(stored);
     let definition = definition.map_err(|error| StoreError::Broken(error.to_string()))?;
     Ok(Arc::new(definition))
 }
 
-/// Reads the definition of a sequence that lives in `store`, whatever that was called when it was
-/// written.
+/// Reads the definition of a sequence that lives in `store`. The store may have had another name
+/// when the definition was written.
 pub(crate) fn read_definition(
     stored: &str,
     store: &str,
@@ -201,7 +205,8 @@ pub(crate) fn read_definition(
     Ok(definition)
 }
 
-/// The definition of a row in a database of `store`: a claim's, or that of a sequence that lives there.
+/// Reads the definition of a row in a database of `store`. The row is a claim, or a sequence that
+/// lives in this store.
 pub(crate) fn definition_in(
     store: &str,
     state: &str,
@@ -215,7 +220,7 @@ pub(crate) fn definition_in(
     Ok(Arc::new(definition))
 }
 
-/// A page of definitions, names in byte order.
+/// Returns a page of definitions, in the byte order of their names.
 pub(crate) async fn list(
     database: DatabaseConnection,
     prefix: String,
@@ -235,7 +240,8 @@ pub(crate) async fn list(
     find.all(&database).await
 }
 
-/// Names of live sequences from the lower bound on and below the upper one, the first in this order.
+/// Returns names of live sequences, the first `limit` in `direction`. The lower bound is included,
+/// the upper bound is not.
 pub(crate) async fn names(
     database: &DatabaseConnection,
     bounds: (&str, &str),
@@ -255,9 +261,10 @@ pub(crate) async fn names(
         .await
 }
 
-/// The highest rows of the journal of one sequence, as the index has them: those of its last period
-/// first, in the order of periods as text. With keys that is not the order of time: rows of keys in
-/// use may lie behind as many of keys that sort higher.
+/// Returns the highest journal rows of one sequence, in the order of the index.
+///
+/// The rows of the last period come first, and periods are ordered as text. For keys, this is not
+/// the order of time. Rows of keys that are in use may come after many keys that sort higher.
 pub(crate) async fn blocks(
     database: DatabaseConnection,
     name: SequenceName,
@@ -272,7 +279,7 @@ pub(crate) async fn blocks(
         .await
 }
 
-/// The value of `column` raised by one, by the database.
+/// Returns the value of `column` plus one, which the database computes.
 pub(crate) fn one_more(column: impl IntoColumnRef) -> Expr {
     Expr::col(column).add(1)
 }

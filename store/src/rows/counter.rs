@@ -1,6 +1,6 @@
-//! A counter, as its row says.
+//! Defines a counter as its row has it.
 
-/// A counter as it was last seen; both only ever grow.
+/// A counter as it was last seen. Both values only grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenCounter {
     /// The high-water mark.
@@ -15,16 +15,16 @@ pub(crate) struct CounterRow {
     pub(crate) revision: i64,
     pub(crate) floor: i64,
     pub(crate) rate: f64,
-    /// Whether it is only a tombstone.
+    /// Whether the counter is only a tombstone.
     pub(crate) is_removed: bool,
     pub(crate) window: WindowRow,
 }
 
-/// In which window of a counter Redis counts, as the counter's row says.
+/// The window in which Redis counts, as the counter's row has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WindowRow {
-    /// The last one that was opened.
+    /// The number of the last window that was opened.
     pub(crate) number: i64,
-    /// Whether numbers of it may be issued.
+    /// Whether numbers of this window may be issued.
     pub(crate) is_open: bool,
 }

@@ -1,4 +1,4 @@
-//! What a new counter begins from.
+//! Computes where a new counter begins, after the recoveries of its database.
 
 use entity::meta;
 use odometer_core::{
@@ -16,14 +16,14 @@ use crate::{heartbeat::HeartbeatGuard, meta_row};
 use sea_orm::ColumnTrait;
 use sea_orm::ConnectionTrait;
 
-/// Versions of counters leave so much room for each millisecond between two recoveries, so that
-/// none that was ever seen comes again.
+/// Sets how many versions of a counter belong to each millisecond between two recoveries. They are
+/// enough that no version that was ever seen comes again.
 pub(crate) const VERSIONS_EACH_MS: i64 = 1 << 10;
 
-/// How far the clocks of replicas may be apart: all time zones there are.
+/// Bounds how far the clocks of replicas may be apart: 26 hours, as far as time zones are apart.
 pub(crate) const CLOCKS_APART_MS: i64 = 26 * 3_600_000;
 
-/// What a new counter begins from.
+/// The recoveries of a database, which decide where a new counter begins.
 #[derive(Clone, Copy, Debug, Default, FromQueryResult)]
 pub(crate) struct CreationBaseline {
     recovered_skip: i64,
@@ -38,8 +38,9 @@ impl CreationBaseline {
         }
     }
 
-    /// [Held](meta_row) until the end of the transaction, so that no recovery passes between it and
-    /// the birth; `None` where the witness is contradicted.
+    /// Reads the baseline, and [holds](meta_row) its row until the end of the transaction. So no
+    /// recovery can happen between this read and the creation. Returns `None` if the guard does not
+    /// hold.
     pub(crate) async fn hold(
         transaction: &DatabaseTransaction,
         guard: &HeartbeatGuard,
@@ -47,7 +48,9 @@ impl CreationBaseline {
         Self::read_where(transaction, Some(guard.holds())).await
     }
 
-    /// For a transaction that has changed `meta`'s row, and thereby holds it.
+    /// Reads the baseline without holding its row.
+    ///
+    /// The transaction holds the row already, reads it again before it writes, or writes nothing.
     pub(crate) async fn read(transaction: &DatabaseTransaction) -> Result<Self, DbErr> {
         let read = Self::read_where(transaction, None).await?;
         read.ok_or_else(|| DbErr::RecordNotFound("meta".to_owned()))
@@ -70,15 +73,17 @@ impl CreationBaseline {
         row.map(|row| Self::from_query_result(&row, "")).transpose()
     }
 
-    /// Where a sequence that is born now begins: as far above its start as all recoveries together
-    /// skipped, because it may have been there before one of them.
+    /// Returns where a sequence begins that is created now. All recoveries together skipped some
+    /// steps, and the sequence begins this far above its start. It may have existed before one of
+    /// these recoveries.
     pub(crate) fn first(&self, definition: &Definition) -> i64 {
         let n_steps = u64::try_from(self.recovered_skip).unwrap_or(0);
         definition.skipped(definition.start, n_steps)
     }
 
-    /// Where a counter that is born now begins: as [`CreationBaseline::first`], but at its start in a period
-    /// of which nobody can have had a number before the last recovery.
+    /// Returns where the counter of a period begins that is created now. It begins at its start if
+    /// nobody can have had a number of the period before the last recovery. Otherwise it begins
+    /// like [`CreationBaseline::first`].
     pub(crate) fn first_in(&self, definition: &Definition, period: &Period) -> i64 {
         if self.is_after_recovery(definition, period) || faults::is(Fault::RebornAtStart) {
             definition.start
@@ -87,9 +92,12 @@ impl CreationBaseline {
         }
     }
 
-    /// Whether a period begins so long after the last recovery that nobody can have reserved of it
-    /// before: not for a caller who named it ahead of time, not to have its first block ready, and
-    /// not by a clock that was ahead. What is not known to begin so late does not.
+    /// Returns whether a period begins so long after the last recovery that no number of it can
+    /// have been reserved before.
+    ///
+    /// Numbers of a period are reserved early for three reasons. A caller names the period ahead of
+    /// time, its first block is prefetched, or a clock is ahead. A period whose beginning is not
+    /// known counts as one before the recovery.
     fn is_after_recovery(&self, definition: &Definition, period: &Period) -> bool {
         let Some(recovered_at) = self.recovered_at else {
             return true;
@@ -103,32 +111,32 @@ impl CreationBaseline {
         named.is_some_and(|named| named.from_ms > used_until)
     }
 
-    /// When `odometer recover` ran last, by the clock of who ran it.
+    /// Returns when `odometer recover` ran last, by the clock of the machine that ran it (Unix ms).
     pub(crate) fn recovered_at(&self) -> Option<i64> {
         self.recovered_at
     }
 
-    /// Notes in a definition whether the store may have forgotten formats of it: its last change,
-    /// of that version, came before the last recovery. A recovery raises the versions of changes to
-    /// [`version_at`] at least.
+    /// Notes in a definition whether the store may have forgotten formats of it. This is so if its
+    /// last change, which has this version, came before the last recovery. A recovery raises the
+    /// versions of changes to at least [`version_at`].
     pub(crate) fn note_forgotten_formats(&self, definition: &mut Definition, version: i64) {
         let is_older = |recovered_at| version < version_at(recovered_at);
         definition.formats_unknown |=
             self.recovered_at.is_some_and(is_older) && !faults::is(Fault::FormatsForgotten);
     }
 
-    /// Whether `odometer recover` ever ran.
+    /// Returns whether `odometer recover` ever ran.
     pub(crate) fn was_recovered(&self) -> bool {
         self.recovered_at.is_some()
     }
 
-    /// The version of its counter.
+    /// Returns the version with which a new counter begins.
     pub(crate) fn version(&self) -> i64 {
         self.recovered_at.map_or(0, version_at)
     }
 }
 
-/// The version that a counter has at least after a recovery at this moment.
+/// Returns the lowest version that a counter can have after a recovery at this time (Unix ms).
 pub(crate) fn version_at(recovered_at: i64) -> i64 {
     recovered_at.saturating_mul(VERSIONS_EACH_MS)
 }

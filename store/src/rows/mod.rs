@@ -1,4 +1,4 @@
-//! Rows: what is stored, and how it is read.
+//! Defines the rows of the tables, and reads and writes them.
 
 pub(crate) mod block;
 pub(crate) mod catalog;

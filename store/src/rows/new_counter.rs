@@ -1,4 +1,4 @@
-//! Counters that are made.
+//! Creates the rows of counters.
 
 use entity::{counter, sequence};
 use odometer_core::{
@@ -23,7 +23,7 @@ use sea_orm::EntityTrait;
 use sea_orm::PaginatorTrait;
 use sea_orm::QueryFilter;
 
-/// How a counter begins.
+/// The values with which a counter begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewCounter {
     pub(crate) next_value: i64,
@@ -47,10 +47,10 @@ impl NewCounter {
         }
     }
 
-    /// Makes its row, whatever its sequence is: live or retired.
+    /// Inserts the counter's row. Its sequence may be live or retired.
     ///
     /// # Errors
-    /// There is such a counter, or what the database says.
+    /// The counter exists already, or the database failed.
     pub(crate) async fn insert(
         self,
         transaction: &DatabaseTransaction,
@@ -76,19 +76,19 @@ impl NewCounter {
             state: Set(LIVE.to_owned()),
             rate: Set(0.0),
             stripe_count: Set(self.stripe_count),
-            // None that stood in Redis before a recovery.
+            // No window that stood in Redis before a recovery has this number.
             window: Set(self.version),
             window_open: Set(false),
             window_leased_until: Set(0),
-            // None that was remembered of an earlier one of that name.
+            // Nobody remembers this revision of an earlier counter with this name.
             revision: Set(self.version),
             version: Set(self.version),
         }
     }
 }
 
-/// Other periods of the sequence that have a row. Tombstones stay for good, so they count: removing
-/// keys makes no room for others, or the table could grow without bound.
+/// Counts the other periods of the sequence that have a row. Tombstones are never deleted, so they
+/// count, too. If the removal of keys allowed new ones, the table could grow without bound.
 pub(crate) async fn n_others(
     transaction: &DatabaseTransaction,
     key: &CounterKey,
@@ -96,15 +96,17 @@ pub(crate) async fn n_others(
     counter::Entity::find()
         .filter(counter::Column::Sequence.eq(key.sequence.as_str()))
         .filter(counter::Column::Period.gt(NO_PERIOD))
-        // Another replica may just have made it.
+        // Another replica may just have created the counter of this period.
         .filter(counter::Column::Period.ne(key.period.as_str()))
         .count(transaction)
         .await
 }
 
-/// Makes the counter of a period where the sequence is live and has not removed it.
+/// Inserts the counter of a period if the sequence is live and has not removed the period. Returns
+/// whether it was inserted.
 ///
-/// Two that insert at once meet at the primary key: one gets `Duplicate` and reads.
+/// If two processes insert at the same time, they conflict at the primary key. One of them gets
+/// `Duplicate` and then reads the row.
 pub(crate) async fn insert(
     transaction: &DatabaseTransaction,
     key: &CounterKey,

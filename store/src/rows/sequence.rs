@@ -1,4 +1,4 @@
-//! The row of a sequence, or of a claim to a name, as it is written.
+//! Writes the row of a sequence, or of a claim to a name.
 
 use entity::{meta, sequence};
 use migration::{Installed, WORKER_LEASES};
@@ -16,23 +16,23 @@ use sea_orm::{
 
 use super::catalog::ELSEWHERE;
 
-/// What is written of a sequence.
+/// The values that are written to the row of a sequence.
 pub(crate) struct SequenceRow<'a> {
     pub(crate) name: &'a SequenceName,
     pub(crate) kind: Kind,
-    /// As it is stored.
+    /// The definition as it is stored.
     pub(crate) definition: String,
     pub(crate) state: &'a str,
     pub(crate) version: i64,
-    /// `None` leaves what is there, which in a new row is nothing.
+    /// `None` leaves the value that is there. A new row has an empty value.
     pub(crate) removed_through: Option<&'a str>,
 }
 
 impl SequenceRow<'_> {
-    /// Makes the row.
+    /// Inserts the row.
     ///
     /// # Errors
-    /// There is one of that name, or what the database says.
+    /// A sequence with this name exists, the schema is too old, or the database failed.
     pub(crate) async fn insert(self, transaction: &DatabaseTransaction) -> Result<(), DbErr> {
         self.keep_older_programs_out(transaction).await?;
         let now = now_ms();
@@ -54,10 +54,10 @@ impl SequenceRow<'_> {
         Ok(())
     }
 
-    /// Writes it over the row that is there.
+    /// Writes the values over the row that is there.
     ///
     /// # Errors
-    /// What the database says.
+    /// The schema is too old, or the database failed.
     pub(crate) async fn update(self, transaction: &DatabaseTransaction) -> Result<(), DbErr> {
         self.keep_older_programs_out(transaction).await?;
         let mut update = sequence::Entity::update_many()
@@ -73,7 +73,8 @@ impl SequenceRow<'_> {
         Ok(())
     }
 
-    /// Programs that know of no worker ids would count a time-ordered sequence in blocks.
+    /// Refuses older programs from now on if the sequence is a snowflake sequence. Programs that do
+    /// not know worker ids would count such a sequence in blocks.
     async fn keep_older_programs_out(
         &self,
         transaction: &DatabaseTransaction,

@@ -1,4 +1,4 @@
-//! Counters that several replicas add to.
+//! Adds to counters to which several replicas add at the same time.
 
 use entity::counter;
 use odometer_database::{database_clock, session::DatabaseConnection};
@@ -12,13 +12,15 @@ use sea_orm::ConnectionTrait;
 use sea_orm::ExprTrait;
 use sea_orm::QueryTrait;
 
-/// That no replica steps in the last window any more, by the database's clock.
+/// Returns the condition that no replica may issue from the last window any more. The time is that
+/// of the database's clock.
 pub(crate) fn leases_are_over(backend: DbBackend) -> Expr {
     Expr::col(counter::Column::WindowLeasedUntil).lt(database_clock::now(backend))
 }
 
-/// Runs an update of one counter that sets `next_value` to the expression that it is made with:
-/// that of now and `length`. The counter after it, or `None` where it found no row.
+/// Runs an update that raises `next_value` of one counter by `length`. `update` gets the expression
+/// for the raised value. Returns the counter after the update, or `None` if the update found no
+/// row.
 pub(crate) async fn add_and_read(
     database: DatabaseConnection,
     length: i64,
@@ -27,8 +29,8 @@ pub(crate) async fn add_and_read(
 ) -> Result<Option<SeenCounter>, DbErr> {
     let raised = Expr::col(counter::Column::NextValue).add(length);
     if database.get_database_backend() == DbBackend::MySql {
-        // What `LAST_INSERT_ID(expr)` was called with comes with the reply to the statement itself,
-        // so no second one has to find the same connection again.
+        // The reply to the update carries the argument of `LAST_INSERT_ID(expr)`. So no second
+        // statement is needed, which might meet another connection.
         let remembered = Func::cust("LAST_INSERT_ID").arg(raised).into();
         let done = database.execute(&update(remembered).into_query()).await?;
         if done.rows_affected() != 1 {
@@ -38,7 +40,7 @@ pub(crate) async fn add_and_read(
             .map_err(|_| DbErr::Custom("a counter above 2^63 - 1".to_owned()))?;
         return Ok(Some(SeenCounter {
             next_value,
-            // At least: others may have written as well.
+            // A lower bound: other replicas may have written as well.
             version: least_version,
         }));
     }
@@ -46,7 +48,8 @@ pub(crate) async fn add_and_read(
     update.returning(
         Query::returning().columns([counter::Column::NextValue, counter::Column::Version]),
     );
-    // All rows are waited for, not only the first one: what follows it says whether the commit held.
+    // Reads all rows, not only the first one. The end of the reply says whether the commit
+    // succeeded.
     let rows = database.query_all(&update).await?;
     let Some(row) = rows.first() else {
         return Ok(None);

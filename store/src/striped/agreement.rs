@@ -1,9 +1,11 @@
-//! What the databases of a store agree on of a name: how its numbers come about.
+//! Finds out what the members of a store agree on about a name: the grid of its numbers. A *grid*
+//! is what decides which numbers a definition gives: kind, `start`, `step`, order, store and
+//! periods.
 //!
-//! A name is decided as soon as more than half of the databases hold the same: from then on no
-//! other definition of it can come to more than half, because rows are only ever changed towards
-//! what was decided. Nothing is reserved of a name that is not, nor in a database whose row says
-//! otherwise. So no two replicas count a name by different grids, whichever databases they reach.
+//! A grid is decided as soon as more than half of the members hold it. From then on, no other grid
+//! of that name can come to more than half. The reason is that rows only ever change towards the
+//! decided grid. Numbers are reserved only of a decided name, and only in a member whose row
+//! agrees. So no two replicas count a name by different grids, no matter which members they reach.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,20 +19,20 @@ use crate::{
     rows::catalog::{CatalogEntry, ELSEWHERE, LIVE},
 };
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::striped::agreement";
 
-/// Names that are remembered; of others the databases are asked again.
+/// The most names that are remembered. For any other name, the members are asked again.
 const MAX_NAMES: usize = 262_144;
 
-/// What one database has of a name.
+/// What one member has of a name.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberEntry {
     pub(crate) k: usize,
     pub(crate) standing: CatalogEntry,
     pub(crate) definition: Arc<Definition>,
-    /// Whether a number was ever reserved here of one of its periods, where it has periods and was
-    /// looked at as a whole.
+    /// Whether a number was ever reserved here of one of the sequence's periods. It is only set if
+    /// the member was asked for the counter without a period.
     pub(crate) has_used_periods: bool,
 }
 
@@ -43,7 +45,7 @@ impl MemberEntry {
         self.standing.state == LIVE
     }
 
-    /// Whether nothing but reservations happened to the row between two readings of it.
+    /// Says whether only reservations happened to the row between two reads of it.
     fn is_unchanged(&self, earlier: &Self) -> bool {
         let revision = |found: &Self| found.standing.counter().map(|counter| counter.revision);
         self.k == earlier.k
@@ -52,13 +54,13 @@ impl MemberEntry {
             && revision(self) == revision(earlier)
     }
 
-    /// Whether it only says that the name lives in another store.
+    /// Says whether the row only claims the name for another store.
     pub(crate) fn is_claim(&self) -> bool {
         self.standing.state == ELSEWHERE
     }
 
-    /// Whether a number was ever reserved of it here, which is done of decided names only. Changes
-    /// raise both counts, reservations one.
+    /// Says whether a number of the name was ever reserved here, which happens only to decided
+    /// names. Changes raise both `version` and `revision`, and reservations raise `version` alone.
     pub(crate) fn was_used(&self) -> bool {
         let counter = self.standing.counter();
         self.has_used_periods
@@ -66,31 +68,31 @@ impl MemberEntry {
     }
 }
 
-/// What the databases that answered have.
+/// What the members answered about a name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answers {
-    /// Those that answered, whatever they have.
+    /// The members that answered, with or without an entry.
     pub(crate) answered: Vec<usize>,
     pub(crate) found: Vec<MemberEntry>,
-    /// Whether one of them went back to an earlier state.
+    /// Whether one of the members went back to an earlier state.
     pub(crate) went_back: bool,
 }
 
-/// What follows from it.
+/// What follows from the answers.
 #[derive(Debug)]
 pub(crate) enum MajorityAnswer {
-    /// The newest of what was decided.
+    /// The name is decided. This is its newest entry.
     Decided(MemberEntry),
-    /// More than half have it not.
+    /// More than half of the members answered, and none that answered has the name.
     Unborn,
-    /// Some have it: it is to be brought to more than half.
+    /// Some members have the name, and it must be brought to more than half of them.
     Begun(MemberEntry),
-    /// Too few answered, or what they have cannot be told apart.
+    /// Too few members answered, or their answers decide nothing.
     Unknown,
 }
 
-/// What was decided of names, as far as it is remembered. A recovery of any of the databases undoes
-/// all of it: what was decided may be lost.
+/// The decisions that this process remembers, by name. A recovery of any member makes it forget all
+/// of them, because what was decided may be lost.
 pub(crate) struct Agreements {
     beats: Vec<Arc<Heartbeat>>,
     known: Mutex<RememberedAgreement>,
@@ -98,13 +100,13 @@ pub(crate) struct Agreements {
 
 #[derive(Default)]
 struct RememberedAgreement {
-    /// How many recoveries of all the databases had been seen.
+    /// How many recoveries of all members together had been seen.
     n_recoveries: u64,
     by_name: HashMap<SequenceName, Agreed>,
 }
 
 impl Agreements {
-    /// Of the databases that have these beats.
+    /// Makes an empty memory for the members with these heartbeats.
     pub(crate) fn new(beats: Vec<Arc<Heartbeat>>) -> Self {
         Self {
             beats,
@@ -112,7 +114,7 @@ impl Agreements {
         }
     }
 
-    /// What was decided since the last recovery that was seen.
+    /// Returns what was decided since the last recovery that was seen.
     fn by_name(&self) -> MappedMutexGuard<'_, HashMap<SequenceName, Agreed>> {
         let mut known = self.known.lock();
         let n_recoveries = self.beats.iter().map(|heartbeat| heartbeat.era()).sum();
@@ -129,7 +131,8 @@ impl Agreements {
         self.by_name().get(name).cloned()
     }
 
-    /// Remembers what is newer, unless it is of another sequence of that name.
+    /// Remembers a newer definition of the same sequence, and returns what is remembered now. A
+    /// definition with another grid is ignored.
     pub(crate) fn learn(
         &self,
         name: &SequenceName,
@@ -158,14 +161,14 @@ impl Agreements {
         self.by_name().remove(name);
     }
 
-    /// Whether a definition may be one of the name.
+    /// Says whether a definition may be one of the name.
     pub(crate) fn admits(&self, name: &SequenceName, definition: &Definition) -> bool {
         let known = self.get(name);
         known.is_none_or(|known| known.is_like(definition))
     }
 }
 
-/// What follows from what `n` databases have said.
+/// Returns what follows from the answers of a store of `n` members.
 pub(crate) fn verdict(answers: &Answers, n: usize) -> MajorityAnswer {
     let is_most = |count: usize| count * 2 > n;
     let is_loose = faults::is(Fault::LooseBirth);
@@ -220,8 +223,9 @@ pub(crate) fn verdict(answers: &Answers, n: usize) -> MajorityAnswer {
     }
 }
 
-/// Whether what was decided by one reading was so at one moment: by a number that was reserved, or
-/// because more than half of the rows were the same in a reading that began after the first ended.
+/// Says whether the decided entry was decided at one moment. A reserved number proves it. So does a
+/// second reading that began after the first one ended, if more than half of the rows were the same
+/// in both.
 pub(crate) fn is_steady(
     earlier: &Answers,
     later: &Answers,

@@ -1,4 +1,4 @@
-//! Stamping: `odometer migrate` says to each database of a store which numbers it has.
+//! Stamps databases: `odometer migrate` writes into each member of a store which numbers it has.
 
 use odometer_core::definition::{MAX_STRIPES, Stripe};
 use odometer_database::{
@@ -12,13 +12,14 @@ use crate::{
     settings::DatabaseSettings,
 };
 
-/// Stamps the databases of one store, in their order, where that is not done; how many it did.
+/// Stamps the members of one store that are not stamped yet, in their order. Returns how many it
+/// stamped.
 ///
-/// All have to be there, with a schema: only then is it known that none of them is another
-/// store's. Interrupted, it is gone on with by the next run.
+/// All members must be there, with a schema. Only then is it known that none of them belongs to
+/// another store. If it is interrupted, the next run continues.
 ///
 /// # Errors
-/// Why it could not be done, naming the database.
+/// Why it could not be done, with the name of the database.
 pub(crate) async fn stamp(databases: &[DatabaseSettings]) -> Result<usize, StartError> {
     check_count(databases)?;
     let mut found = Vec::with_capacity(databases.len());
@@ -48,7 +49,7 @@ pub(crate) async fn stamp(databases: &[DatabaseSettings]) -> Result<usize, Start
     Ok(n_stamped)
 }
 
-/// That each of them can have numbers of its own.
+/// Checks that each member can have numbers of its own.
 pub(crate) fn check_count(databases: &[DatabaseSettings]) -> Result<(), StartError> {
     let has_own = databases
         .iter()
@@ -61,7 +62,7 @@ pub(crate) fn check_count(databases: &[DatabaseSettings]) -> Result<(), StartErr
     )))
 }
 
-/// That another run was not faster with something else.
+/// Checks that no other run has written another stamp meanwhile.
 fn check(identity: &DatabaseIdentity, stamp: &InstallationId) -> Result<(), StartError> {
     match installation_id::misplaced(identity, stamp) {
         None => Ok(()),
@@ -71,7 +72,7 @@ fn check(identity: &DatabaseIdentity, stamp: &InstallationId) -> Result<(), Star
     }
 }
 
-/// Runs something on a connection of its own.
+/// Runs `work` on a connection of its own.
 async fn on<T>(
     settings: &DatabaseSettings,
     work: impl AsyncFnOnce(&DatabaseConnection) -> Result<T, sea_orm::DbErr>,
@@ -93,7 +94,7 @@ async fn on_target<T>(
     let reached = DatabaseConnection::reach(&target, acquire, longest, |it| it.single(acquire));
     let database = Box::pin(reached).await.map_err(StartError::from)?;
     let outcome = work(&database).await;
-    // Nothing was left on the connection that closing could lose.
+    // Closing loses nothing: no work is left on the connection.
     let _closed = database.close().await;
     outcome.map_err(|error| fitness_of(&StatementFailure::from(error)).into())
 }

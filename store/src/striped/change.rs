@@ -1,10 +1,10 @@
-//! Changes of a sequence in a store of several databases: all of them or none.
+//! Changes a sequence in all members of a store, or in none.
 //!
-//! A transaction is opened in each, in their order, so that two changes never wait for one another
-//! in a ring; what they hold is looked at together; the same is written everywhere, under one
-//! version that is above all of theirs; then they are committed in the same order. Stopped between
-//! two commits, the newest version is the one that counts: whoever meets an older row brings it
-//! there, and the change made again brings all of them there.
+//! A change opens one transaction in each member, in their order. So two changes never wait for
+//! each other in a circle. The change then looks at what all transactions hold together. It writes
+//! the same everywhere, under one version above all of theirs, and commits in the same order. If it
+//! stops between two commits, the newest version counts. A replica that meets an older row writes
+//! the newest version there. If the change is made again, it reaches all members.
 
 use std::{sync::Arc, time::Instant};
 
@@ -26,13 +26,13 @@ use crate::{
     error::StoreError,
 };
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::striped::change";
 
-/// This part of `store.timeout` is what a change may hold its rows for.
+/// The part of `store.timeout` for which a change may hold its rows.
 const HOLD_PART: f64 = 0.8;
 
-/// A change on its way in one database.
+/// One member's part of a change that is under way.
 struct Participant {
     member: Arc<Member>,
     task: JoinHandle<Result<bool, StatementFailure>>,
@@ -41,7 +41,7 @@ struct Participant {
     commit: Option<oneshot::Sender<()>>,
 }
 
-/// Why an attempt came to nothing.
+/// The reason why an attempt changed nothing, or why its outcome is unknown.
 enum Stop {
     /// Trying again gives the same answer.
     Told(StoreError),
@@ -50,10 +50,10 @@ enum Stop {
 }
 
 impl Striped {
-    /// Changes a sequence in all databases.
+    /// Changes a sequence in all members.
     ///
     /// # Errors
-    /// `Incomplete` where one is away; otherwise as of one database.
+    /// `Incomplete` if a member is away. Otherwise the errors are those of one database.
     pub(crate) async fn alter(
         &self,
         name: &SequenceName,
@@ -64,7 +64,8 @@ impl Striped {
         let until = Instant::now() + self.bounds.deadline;
         let mut backoff = Backoff::new(&self.bounds.statement);
         loop {
-            // Other replicas are enough to be in the way; what writes nothing is in nobody's.
+            // The changes of this process wait for each other: conflicts with other replicas are
+            // enough. A dry run writes nothing, so it does not wait.
             let alone = if act.is_dry_run() {
                 None
             } else {
@@ -134,7 +135,7 @@ impl Striped {
                     return Err(Stop::Told(StoreError::WentBack));
                 }
                 Ok(Ok(Err(error))) => return Err(Stop::Told(error)),
-                // It failed, or is silent: then it is not waited for any longer either.
+                // The participant failed or is silent. It is not waited for any longer.
                 Ok(Err(_)) | Err(_) => return Err(participant.why().await),
             }
         }
@@ -181,7 +182,7 @@ impl Striped {
         })
     }
 
-    /// Writes everywhere, and then commits everywhere.
+    /// Writes in every member, and then commits in every member.
     async fn carry_out(
         &self,
         mut participants: Vec<Participant>,
@@ -194,13 +195,13 @@ impl Striped {
         };
         for participant in &mut participants {
             if let Some(way) = participant.plan.take() {
-                // Whether it was heard shows when it is not written.
+                // If the participant is gone, the missing write shows it.
                 let _gone = way.send(plan.clone());
             }
         }
         if let Some(at) = first_unwritten(&mut participants, until).await {
             let failed = participants.swap_remove(at);
-            // The others are undone as they are dropped.
+            // The other participants are dropped, which rolls their transactions back.
             return Err(failed.why().await);
         }
         let mut n_committed = 0;
@@ -208,13 +209,13 @@ impl Striped {
         for participant in participants {
             match participant.commit().await {
                 Ok(()) => n_committed += 1,
-                // The first one decides: nothing was committed, and nothing will be.
+                // The first participant decides: nothing was committed, and nothing will be.
                 Err(StatementFailure::NotCommitted(cause))
                     if n_committed == 0 && doubt.is_none() =>
                 {
                     return Err(again_or(&cause, StoreError::NotChanged));
                 }
-                // It is brought there when it is used next, as after any change that it missed.
+                // The member gets the change at its next use, like any change that it missed.
                 Err(failure) => doubt = Some(failure),
             }
         }
@@ -234,7 +235,7 @@ impl Striped {
 }
 
 impl Participant {
-    /// Why it said nothing.
+    /// Finds out why a participant gave no answer.
     async fn why(self) -> Stop {
         match self.task.await {
             Ok(Err(
@@ -247,12 +248,13 @@ impl Participant {
                         | Cause::Duplicate
                         | Cause::Broken(_)
                         | Cause::Internal(_)
-                        // It may have waited for another change.
+                        // The statement may have waited for another change.
                         | Cause::Silent
                         | Cause::Busy
                 );
                 if matches!(cause, Cause::Silent) {
-                    // Where it answers nothing else either, the next attempt says so at once.
+                    // If the member answers nothing else either, it is passed over, and the next
+                    // attempt fails at once.
                     self.member.fail_unless_it_answers().await;
                 }
                 if is_in_the_way {
@@ -279,7 +281,7 @@ impl Participant {
             }
         };
         match outcome {
-            // Before it heard the word it cannot have committed.
+            // A participant that did not get the signal to commit cannot have committed.
             Err(StatementFailure::MayHaveCommitted(cause)) if !is_heard => {
                 Err(StatementFailure::NotCommitted(cause))
             }
@@ -288,7 +290,7 @@ impl Participant {
     }
 }
 
-/// Opens a change in one database; what is found there comes through the receiver.
+/// Opens a change in one member. The receiver gets what was found there.
 fn open(
     member: &Arc<Member>,
     change: ChangeRequest,
@@ -324,7 +326,7 @@ fn open(
     (participant, finding)
 }
 
-/// The first that did not write what it should; waits for all.
+/// Waits for the participants in their order, and returns the first one that did not write.
 async fn first_unwritten(participants: &mut [Participant], until: Instant) -> Option<usize> {
     for (at, participant) in participants.iter_mut().enumerate() {
         let has_written = match participant.written.take() {

@@ -1,5 +1,5 @@
-//! Where names live, as several databases say it: a claim is decided like a birth, by more than half
-//! of them.
+//! Finds out where names live, from the answers of several databases. More than half of the members
+//! decide a claim, as they decide a creation.
 
 use std::{sync::Arc, time::Instant};
 
@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{Serving, StoreKind, claim, error::StoreError, outcome::LocalPlacement};
 
-/// Rounds of claims that others were in the way of.
+/// The most rounds of one claim, if other replicas are in the way.
 const ROUNDS: usize = 12;
 
 impl Striped {
-    /// What serves a sequence, with the store's name.
+    /// Returns what serves a sequence, with the store's name.
     pub(crate) fn serving(&self, name: &str) -> Serving {
         Serving {
             store: name.to_owned(),
@@ -28,7 +28,7 @@ impl Striped {
         }
     }
 
-    /// What is decided of where a name lives.
+    /// Returns what the members have decided about where a name lives.
     pub(crate) async fn home_of(&self, name: &SequenceName) -> Result<LocalPlacement, StoreError> {
         if let Some(agreed) = self.agreements.get(name) {
             return Ok(LocalPlacement::Here(agreed.definition));
@@ -43,8 +43,8 @@ impl Striped {
         }
     }
 
-    /// Notes that a name is to live in the store that its definition names; what was noted, or
-    /// lives here, if that was earlier.
+    /// Writes a claim of a name for the store that its definition names. If an earlier claim or the
+    /// name itself is here, this returns the earlier one.
     pub(crate) async fn claim(
         &self,
         name: &SequenceName,
@@ -70,7 +70,8 @@ impl Striped {
         Err(StoreError::Deadline)
     }
 
-    /// Notes a claim in the databases that answered, in their order, until one has it otherwise.
+    /// Writes a claim in the members that answered, in their order. It stops at a member that has
+    /// the name otherwise.
     pub(crate) async fn claim_in(
         &self,
         name: &SequenceName,

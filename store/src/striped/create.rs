@@ -1,4 +1,5 @@
-//! First use of a name: asks the databases what they have of it, and makes it where they have it not.
+//! Handles the first use of a name: asks the members what they have of it, and creates it in
+//! members that lack it.
 
 use std::{
     sync::Arc,
@@ -36,19 +37,20 @@ use crate::heartbeat::HeartbeatGuard;
 use crate::reservation::{attempt_error::AttemptError, counter_read, stripe_constraints::Agreed};
 use crate::rows::catalog::{self, CatalogEntry, NO_PERIOD};
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::striped::birth";
 
-/// How long one database may take to say what it has of a name.
+/// How long one member may take to say what it has of a name, or to create the name.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
-/// Rounds of births that others were in the way of.
+/// The most rounds of one creation, if other replicas are in the way.
 const ROUNDS: usize = 12;
 
 impl Striped {
-    /// What was decided of a name, which is born where it is not there.
+    /// Returns the definition that was decided for a name. If there is none, this creates the name.
     ///
     /// # Errors
-    /// `NotFound`, `Retired`, `TooMany`, `Unavailable` where too few databases answer, `WentBack`.
+    /// `NotFound`, `Retired`, `Elsewhere`, `TooMany`, `Definition`, `Deadline`, `WentBack`, or
+    /// `Unavailable` if too few members answer.
     pub(crate) async fn agree(
         &self,
         name: &SequenceName,
@@ -71,7 +73,8 @@ impl Striped {
                     if self.create(name, template, &answers, until).await? {
                         self.metrics.sequences_created.increment(1);
                         tracing::info!(target: TARGET, sequence = name.as_str(), "a sequence was created");
-                        // A change may have come between two of the rows: they are read together.
+                        // A change may have come between two of the rows, so they are read
+                        // together.
                         continue;
                     }
                 }
@@ -93,7 +96,7 @@ impl Striped {
         Err(StoreError::Deadline)
     }
 
-    /// Whether what was found as decided was so in more than half of the databases at one moment.
+    /// Says whether more than half of the members held the found definition at one moment.
     async fn was_at_once(
         &self,
         name: &SequenceName,
@@ -106,7 +109,10 @@ impl Striped {
         is_known || is_steady(answers, &self.ask_all(name, until).await, found, n)
     }
 
-    /// What was found as decided, where numbers are issued of it.
+    /// Returns the decided definition, if numbers are issued of it.
+    ///
+    /// # Errors
+    /// `Elsewhere` or `Retired`.
     pub(crate) fn live(
         &self,
         name: &SequenceName,
@@ -125,13 +131,13 @@ impl Striped {
         Ok(agreed)
     }
 
-    /// Asks all databases that are well what they have of a name.
+    /// Asks all members that are well what they have of a name.
     pub(crate) async fn ask_all(&self, name: &SequenceName, until: Instant) -> Answers {
         self.ask_all_of(&CounterKey::whole(name.clone()), until)
             .await
     }
 
-    /// Asks all databases that are well what they have of a name and one of its counters.
+    /// Asks all members that are well what they have of a name and one of its counters.
     pub(crate) async fn ask_all_of(&self, key: &CounterKey, until: Instant) -> Answers {
         let asking = (0..self.members.len()).map(|k| self.ask(k, key, until));
         let mut answers = Answers::default();
@@ -148,10 +154,11 @@ impl Striped {
         answers
     }
 
-    /// What one database has of a name and one of its counters; `None` where it has no such name.
+    /// Reads what one member has of a name and one of its counters. Returns `None` if the member
+    /// has no such name.
     ///
     /// # Errors
-    /// It did not answer, or went back; the others are asked.
+    /// The member did not answer, or went back. The other members are asked.
     pub(crate) async fn ask(
         &self,
         k: usize,
@@ -199,7 +206,7 @@ impl Striped {
         }))
     }
 
-    /// Whether a name may be born as its template says.
+    /// Checks that a name may be created as its template says.
     async fn admit_birth(
         &self,
         template: &Definition,
@@ -215,7 +222,7 @@ impl Striped {
         admitting.await.map_err(AttemptError::untried)
     }
 
-    /// What a definition must be like so that several databases can count by it.
+    /// Checks that several databases can count by a definition.
     pub(crate) fn admit(&self, definition: &Definition) -> Result<(), DefinitionError> {
         let n_databases = self.members.len();
         if definition.order == Order::Strict {
@@ -246,8 +253,8 @@ impl Striped {
         Ok(())
     }
 
-    /// Makes a name in the databases that answered, in their order; whether more than half have it
-    /// from here.
+    /// Creates a name in the members that answered, in their order. Says whether more than half of
+    /// the members have it from here.
     async fn create(
         &self,
         name: &SequenceName,
@@ -275,11 +282,12 @@ impl Striped {
                 Ok(Creation::Born) => n_born += 1,
                 Ok(Creation::Contradicted) => member.database.heartbeat.contradicted(&guard),
                 Ok(Creation::TooLow) => return Err(StoreError::WentBack),
-                // Somebody else makes it, maybe in another way: what there is now is looked at.
+                // Another process creates the name, perhaps with another definition. The next round
+                // looks at what there is now.
                 Err(StatementFailure::NotCommitted(Cause::Duplicate | Cause::Contention)) => {
                     return Ok(false);
                 }
-                // A change may hold what the birth stands on.
+                // A change may hold the rows that the creation needs.
                 Err(failure) if matches!(failure.cause(), Cause::Silent | Cause::Interrupted) => {
                     member.fail_unless_it_answers().await;
                 }
@@ -292,7 +300,8 @@ impl Striped {
         Ok(n_born * 2 > self.members.len())
     }
 
-    /// Brings a name that somebody began to make to the databases that answered and have it not.
+    /// Continues a creation that another process began. It repairs the members that answered and
+    /// lack the name.
     async fn go_on(
         &self,
         name: &SequenceName,
@@ -301,7 +310,7 @@ impl Striped {
         until: Instant,
     ) {
         if found.is_claim() {
-            // What comes of it is looked at.
+            // The next round looks at the outcome.
             let _seen_next = self.claim_in(name, &found.definition, answers).await;
             return;
         }
@@ -309,14 +318,14 @@ impl Striped {
             if answers.found.iter().any(|other| other.k == *k) {
                 continue;
             }
-            // What comes of it is looked at.
+            // The next round looks at the outcome.
             let _seen_next = self.repair_begun(*k, name, found, until).await;
         }
     }
 }
 
-/// What is there of a counter; where it is the one without period of a sequence, also whether a number
-/// was ever reserved of one of its periods.
+/// Reads a counter. If it is the counter without a period, this also says whether a number was ever
+/// reserved of one of the sequence's periods.
 async fn look_whole(
     database: DatabaseConnection,
     guard: HeartbeatGuard,

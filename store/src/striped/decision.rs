@@ -1,4 +1,4 @@
-//! What a change comes to, by what all databases of a store have.
+//! Decides the outcome of a change, from what all members of a store have.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     rows::catalog::{self, LIVE},
 };
 
-/// What a change comes to.
+/// The outcome of a change.
 #[derive(Debug)]
 pub(crate) struct Decision {
     pub(crate) before: Option<Snapshot>,
@@ -32,7 +32,7 @@ pub(crate) struct Decision {
 }
 
 impl Striped {
-    /// What the change comes to, by what all databases have.
+    /// Decides the outcome of a change, from what all members have.
     pub(crate) fn decide(
         &self,
         name: &SequenceName,
@@ -146,7 +146,8 @@ impl Striped {
     }
 }
 
-/// One above all of them, so that it is new to whoever polls any of them.
+/// Returns a version above all versions of the members, so that it is new to every replica that
+/// polls one of them.
 fn next_version(parts: &[Prepared]) -> i64 {
     let highest = parts.iter().map(|part| {
         let row = part.row.as_ref().map(|row| row.model.version);
@@ -155,8 +156,8 @@ fn next_version(parts: &[Prepared]) -> i64 {
     highest.max().unwrap_or(0).saturating_add(1)
 }
 
-/// The row that counts: of the definition that more than half have, else of the newest; of that, the
-/// newest.
+/// Returns the row that counts. A definition that more than half of the members have comes first.
+/// Next comes one of which numbers were reserved, and then the newest row.
 fn newest(parts: &[Prepared]) -> Option<&PreparedRow> {
     let rows = || parts.iter().filter_map(|part| part.row.as_ref());
     let n_alike = |row: &PreparedRow| {
@@ -169,7 +170,7 @@ fn newest(parts: &[Prepared]) -> Option<&PreparedRow> {
             let other = part.row.as_ref();
             let of_it = other.filter(|other| counts_alike(&row.definition, &other.definition));
             let counter = part.counter.filter(|_| of_it.is_some());
-            // Of a sequence with periods nothing is reserved of the counter without one.
+            // If a sequence has periods, nothing is reserved of its counter without a period.
             of_it.is_some_and(|other| other.has_periods_made)
                 || counter.is_some_and(|counter| counter.seen.version > counter.revision)
         })
@@ -178,11 +179,11 @@ fn newest(parts: &[Prepared]) -> Option<&PreparedRow> {
         let has_most = n_alike(row) * 2 > parts.len();
         (has_most, was_used(row), row.model.version)
     };
-    // Of equals the first one.
+    // Of equal rows, the first one counts.
     rows().rev().max_by_key(|row| weight(row))
 }
 
-/// Whether a database has exactly the row that counts.
+/// Says whether a member has exactly the row that counts.
 fn is_as(part: &Prepared, newest: &PreparedRow) -> bool {
     part.row.as_ref().is_some_and(|row| {
         row.model.version == newest.model.version
@@ -191,14 +192,14 @@ fn is_as(part: &Prepared, newest: &PreparedRow) -> bool {
     })
 }
 
-/// One counter as all databases together have it.
+/// The state of one counter in all members together.
 #[derive(Debug)]
 struct Together {
     next_value: i64,
     floor: i64,
     rate: f64,
     is_removed: bool,
-    /// Whether none of them has it yet.
+    /// Whether no member has the counter yet.
     is_new: bool,
 }
 
@@ -232,8 +233,8 @@ impl Together {
         together
     }
 
-    /// Whether a database has what earlier acts of this kind made of the counter, which one that
-    /// stopped between two commits need not have brought to all.
+    /// Says whether a member has what earlier acts of this kind did to the counter. An act that
+    /// stopped between two commits has not reached all members.
     fn is_as_in(&self, part: &Prepared, act: &Act, definition: &Definition) -> bool {
         let is_of_counters = matches!(act, Act::Advance { .. } | Act::RemovePeriod { .. });
         match part.counter {
@@ -245,10 +246,10 @@ impl Together {
     }
 }
 
-/// What was used of all counters in all databases.
+/// Returns which numbers of all counters were used, in all members.
 ///
-/// Ids count as issued also where none is: a change may end half committed, and until a replica
-/// hears of it it prints by the definition before.
+/// Ids count as issued even if none was. A change may stop after part of the commits, and a replica
+/// prints by the earlier definition until it hears of the change.
 fn used(parts: &[Prepared], definition: &Arc<Definition>, counter: &Together) -> Used {
     if !catalog::has_periods(definition) {
         return Used {
@@ -268,7 +269,7 @@ fn used(parts: &[Prepared], definition: &Arc<Definition>, counter: &Together) ->
     }
 }
 
-/// Whether the act's period is one of the sequence's, and not gone.
+/// Checks that the act's period is one of the sequence's periods, and not removed.
 fn admit_period(
     act: &Act,
     definition: &Arc<Definition>,

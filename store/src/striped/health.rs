@@ -1,7 +1,7 @@
-//! Which of a store's databases are asked: those that did what they were last asked for.
+//! Decides which members of a store are asked: those that did what they were last asked for.
 //!
-//! One failure is enough to pass a database over, because another one does as well. Whether it is
-//! back is found out by a look in the background, not by a caller.
+//! One failure is enough to pass a member over, because another member serves as well. A look in
+//! the background finds out when the member is back, not a caller.
 
 use std::{
     sync::{
@@ -16,23 +16,23 @@ use tokio::sync::Notify;
 
 use crate::{database::Database, installation_id};
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::striped::health";
 
-/// Between two looks at a database that fails, at most.
+/// The longest time between two looks at a member that fails.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long a look may take; what is slower than this is of no use to a caller either.
+/// How long a look may take. A member that is slower is of no use to a caller either.
 const LOOK: Duration = Duration::from_millis(500);
-/// Doublings of the pause that are told apart.
+/// The most doublings of the pause.
 const MAX_DOUBLINGS: u32 = 10;
 
-/// One database, and whether it is asked.
+/// One database of a store, and whether it is asked.
 pub(crate) struct Member {
     pub(crate) database: Arc<Database>,
     is_passed_over: AtomicBool,
-    /// How many times it was passed over: what was known of its counters before may be long ago.
+    /// How often the member was passed over. What was known of its counters before may be old.
     era: AtomicU64,
-    /// Failures since it last did what it was asked for.
+    /// How many failures there were since the member last did what it was asked for.
     n_failures: AtomicU32,
     failed: Notify,
 }
@@ -51,12 +51,12 @@ impl Member {
         member
     }
 
-    /// Whether it is asked.
+    /// Says whether the member is asked.
     pub(crate) fn is_well(&self) -> bool {
         !self.is_passed_over.load(Ordering::Acquire) && self.is_up()
     }
 
-    /// Whether it answers, as far as its own monitor knows, and has not gone back.
+    /// Says whether the member answers, as far as its own monitor knows, and has not gone back.
     fn is_up(&self) -> bool {
         self.database.health() == Health::Up && !self.database.heartbeat.has_gone_back()
     }
@@ -65,7 +65,7 @@ impl Member {
         self.era.load(Ordering::Acquire)
     }
 
-    /// It did not do what it was asked for.
+    /// Notes that the member did not do what it was asked for, and passes it over.
     pub(crate) fn fail(&self) {
         self.n_failures.fetch_add(1, Ordering::Relaxed);
         self.pass_over();
@@ -83,26 +83,27 @@ impl Member {
         self.failed.notify_one();
     }
 
-    /// It was silent: it may have waited for a lock, which is no fault of its own.
+    /// Passes a silent member over, unless it answers now. It may have waited for a lock, which is
+    /// not its own fault.
     pub(crate) async fn fail_unless_it_answers(&self) {
         if !self.answers().await {
             self.fail();
         }
     }
 
-    /// It did what it was asked for.
+    /// Notes that the member did what it was asked for.
     pub(crate) fn succeed(&self) {
         self.n_failures.store(0, Ordering::Relaxed);
     }
 
-    /// How long to wait before the next look: full jitter under a bound that doubles.
+    /// Returns how long to wait before the next look: full jitter under a bound that doubles.
     fn pause(&self) -> Duration {
         let n_doublings = self.n_failures.load(Ordering::Relaxed).min(MAX_DOUBLINGS);
         let bound = self.database.settings.statement.backoff_min * (1 << n_doublings);
         bound.min(LONGEST_PAUSE).mul_f64(rand::random::<f64>())
     }
 
-    /// Whether it answers in time.
+    /// Says whether the member answers in time.
     async fn answers(&self) -> bool {
         let until = Instant::now() + LOOK;
         let look = |database| async move { installation_id::read(&database).await };
@@ -110,7 +111,7 @@ impl Member {
     }
 }
 
-/// Looks after one database for as long as the store is there.
+/// Looks after one member as long as the store exists.
 async fn watch(member: Weak<Member>) {
     loop {
         let Some(alive) = member.upgrade() else {
@@ -133,7 +134,7 @@ async fn watch(member: Weak<Member>) {
             continue;
         }
         drop(alive);
-        // Whoever only meets it when it is back must know that it was away.
+        // A caller that meets the member only when it is back must know that it was away.
         let lost = wait_for_trouble(&member, &mut health).await;
         if let (true, Some(alive)) = (lost, member.upgrade()) {
             alive.pass_over();
@@ -141,10 +142,11 @@ async fn watch(member: Weak<Member>) {
     }
 }
 
-/// Between two looks whether the store is still there.
+/// The time between two checks that the store still exists.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Whether the database went away; it also ends when nothing happens for a while.
+/// Waits until the member goes away, and says whether it did. It also ends after [`QUIET`] or after
+/// a failure.
 async fn wait_for_trouble(
     member: &Weak<Member>,
     health: &mut tokio::sync::watch::Receiver<Health>,

@@ -1,6 +1,7 @@
-//! A lease goes round the databases that are well until one of them has a worker id.
+//! Leases a worker id: asks the members that are well one after the other, until one of them has an
+//! id.
 //!
-//! Each has ids of its own, so none has to know what another one gives.
+//! Each member has ids of its own, so it need not know which ids the other members give.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -19,17 +20,17 @@ use crate::{
     },
 };
 
-/// What the databases have refused.
+/// What the members have refused.
 #[derive(Default)]
 struct LeaseRefusals {
     went_back: bool,
     is_late: bool,
-    /// One may have leased an id, which it takes back by itself.
+    /// Whether a member may have leased an id, which it takes back by itself.
     is_uncertain: bool,
     is_away: bool,
-    /// When the first id can be used.
+    /// The earliest time at which one of the ids can be used, in milliseconds since 1970.
     from_ms: Option<i64>,
-    /// What is so in one database, and need not be in another.
+    /// A reason that holds in one member, and need not hold in another.
     here: Option<LeaseError>,
 }
 
@@ -57,7 +58,7 @@ impl LeaseRefusals {
         }
     }
 
-    /// Why there is none. A database that is away may have one.
+    /// Returns why there is no id. A member that is away may have one.
     fn reason(self, bits: u32) -> LeaseError {
         if self.is_uncertain {
             LeaseError::MayHaveHappened
@@ -79,7 +80,7 @@ impl LeaseRefusals {
 }
 
 impl Striped {
-    /// The database that leases an id.
+    /// Returns the member that leases an id.
     pub(crate) fn owner_of(&self, worker: u32) -> Result<&Arc<Database>, LeaseError> {
         let is_its = |database: &&Arc<Database>| Share::of(database.identity.stripe).has(worker);
         self.databases().find(is_its).ok_or(LeaseError::Unavailable)
@@ -97,7 +98,8 @@ impl Striped {
                 .lease(Asking::new(wanted.clone(), store, until))
                 .await;
         }
-        // What can be used at once in one database is better than what has to rest in another.
+        // An id that can be used at once in one member is better than an id that must rest in
+        // another.
         let mut now = wanted.clone();
         now.usable_by_ms = wanted.usable_by_ms.or_else(|| Some(now_ms()));
         let order = self.order_of_leases(wanted, until).await;
@@ -149,8 +151,9 @@ impl Striped {
         Err(refused.reason(wanted.bits))
     }
 
-    /// The databases that have ids of this width: first one that has the former id of this holder, then
-    /// those that are well, each in its turn, and as a last resort the others.
+    /// Returns the members that have ids of this width, in the order in which they are asked. A
+    /// member with the former id of this holder comes first. Members that are well follow in
+    /// rotation, and the other members are a last resort.
     async fn order_of_leases(&self, wanted: &LeaseWanted, until: Instant) -> Vec<usize> {
         let has_ids = |k: &usize| {
             let member = self.members.get(*k);

@@ -1,4 +1,4 @@
-//! What a store of several databases remembers of each counter in each of them.
+//! Remembers what a store of several databases knows of each counter in each member.
 
 use std::{
     collections::HashMap,
@@ -10,23 +10,23 @@ use parking_lot::Mutex;
 
 use crate::rows::counter::SeenCounter;
 
-/// Counters that are remembered; of others the next reservation reads first.
+/// The most counters that are remembered. For any other counter, the next reservation reads first.
 const MAX_COUNTERS: usize = 262_144;
 
-/// One counter in one database.
+/// What is remembered of one counter in one member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CounterView {
-    /// As this process last saw it; it never falls below.
+    /// The counter as this process last saw it. The counter never falls below it.
     pub(crate) seen: Option<SeenCounter>,
     pub(crate) revision: i64,
-    /// The version of the definition that was read with it.
+    /// The version of the definition that was read with the counter.
     pub(crate) definition_version: i64,
-    /// Whether it is worth trying.
+    /// Whether `seen` is worth trying without reading first.
     pub(crate) trusted: bool,
-    /// Whether returned blocks may be left to adopt.
+    /// Whether there may be returned blocks to adopt.
     pub(crate) adopts: bool,
-    /// In which era of the database it was brought level with the others, and at which version of
-    /// the definition.
+    /// How often the member had been passed over when the counter caught up with the other members,
+    /// and the version of the definition then.
     pub(crate) caught_up_in: Option<(u64, i64)>,
 }
 
@@ -45,9 +45,9 @@ impl Default for CounterView {
 
 /// What is remembered of one counter.
 struct CounterEntry {
-    /// In each database.
+    /// The counter in each member.
     spots: Box<[CounterView]>,
-    /// Whose turn it was last.
+    /// Which member was asked first the last time, before the remainder is taken.
     turn: usize,
 }
 
@@ -55,7 +55,7 @@ struct CounterEntry {
 pub(crate) struct CounterMemory {
     counters: Mutex<HashMap<CounterKey, CounterEntry>>,
     n_databases: usize,
-    /// With whom the next counter begins.
+    /// Which member is asked first for the next new counter, before the remainder is taken.
     next: AtomicUsize,
 }
 
@@ -68,8 +68,10 @@ impl CounterMemory {
         }
     }
 
-    /// Which database is asked first this time: each counter goes round them by itself, or names
-    /// that are used in turn would meet the same one each time.
+    /// Returns which member is asked first this time. Take the remainder by the number of members.
+    ///
+    /// Each counter goes round the members by itself. If all counters shared one round, names that
+    /// are used in turn would meet the same member each time.
     pub(crate) fn round_robin(&self, key: &CounterKey) -> usize {
         let mut counters = self.counters.lock();
         if let Some(remembered) = counters.get_mut(key) {
@@ -79,7 +81,7 @@ impl CounterMemory {
         self.remember(&mut counters, key).turn
     }
 
-    /// Begins to remember a counter.
+    /// Returns the entry of a counter, and makes one if there is none.
     fn remember<'a>(
         &self,
         counters: &'a mut HashMap<CounterKey, CounterEntry>,
@@ -94,7 +96,7 @@ impl CounterMemory {
         })
     }
 
-    /// A counter in all databases.
+    /// Returns what is remembered of a counter in all members.
     pub(crate) fn all(&self, key: &CounterKey) -> Vec<CounterView> {
         let counters = self.counters.lock();
         let known = counters.get(key).map(|known| known.spots.to_vec());
@@ -109,7 +111,7 @@ impl CounterMemory {
             .unwrap_or_default()
     }
 
-    /// Changes what is remembered of a counter in one database.
+    /// Changes what is remembered of a counter in one member.
     pub(crate) fn change(&self, key: &CounterKey, k: usize, change: impl FnOnce(&mut CounterView)) {
         let mut counters = self.counters.lock();
         let remembered = self.remember(&mut counters, key);
@@ -118,14 +120,14 @@ impl CounterMemory {
         }
     }
 
-    /// Whether returned blocks may be left to adopt, in whichever database.
+    /// Says whether any member may have returned blocks to adopt.
     pub(crate) fn any_adopts(&self, key: &CounterKey) -> bool {
         let counters = self.counters.lock();
         let known = counters.get(key);
         known.is_none_or(|known| known.spots.iter().any(|view| view.adopts))
     }
 
-    /// Returned blocks are looked for anew, wherever.
+    /// Lets the next reservations look for returned blocks again, in every member.
     pub(crate) fn look_for_returned(&self, key: &CounterKey) {
         if let Some(known) = self.counters.lock().get_mut(key) {
             for view in known.spots.iter_mut() {
@@ -135,8 +137,8 @@ impl CounterMemory {
     }
 }
 
-/// What is forgotten costs a read; by itself no safety hangs on it, because each database's beat
-/// tells one that went back.
+/// Forgets 1/64 of the counters if there are too many. A forgotten counter costs a read. No safety
+/// depends on this memory, because the heartbeat in each member shows if that member went back.
 fn make_room(counters: &mut HashMap<CounterKey, CounterEntry>) {
     if counters.len() >= MAX_COUNTERS {
         let some = counters.keys().take(MAX_COUNTERS / 64).cloned();

@@ -1,4 +1,4 @@
-//! A store of several databases that share their sequences.
+//! Offers a store of several databases that share their sequences.
 
 pub(crate) mod agreement;
 pub(crate) mod assign_installation;

@@ -1,4 +1,4 @@
-//! How several databases look together: what all that are well have, merged.
+//! Answers questions about a whole store: merges what all members that are well have.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -23,7 +23,8 @@ use crate::{
 };
 
 impl Striped {
-    /// Asks all databases that are well, and at least one; what went wrong is of the last one.
+    /// Asks all members that are well, and needs at least one answer. If there is none, the error
+    /// is that of the last member that failed.
     async fn each<T, F, Fut>(&self, ask: F) -> Result<Vec<T>, StoreError>
     where
         F: Fn(Arc<Database>) -> Fut,
@@ -46,7 +47,8 @@ impl Striped {
         }
     }
 
-    /// At most `limit` counters that are in use, those used most recently first in each database.
+    /// Returns at most `limit` counters that are in use. In each member, the counters that were
+    /// used most recently come first.
     pub(crate) async fn recently_used(&self, limit: usize) -> Result<Vec<CounterKey>, StoreError> {
         let all = self
             .each(|database| async move { database.recently_used(limit).await })
@@ -66,12 +68,12 @@ impl Striped {
         let all = self
             .each(|database| async move { Ok(database.names_like(name, time_limit).await) })
             .await;
-        // A suggestion is a courtesy.
+        // A suggestion is only a courtesy, so errors are ignored.
         let all: BTreeSet<String> = all.unwrap_or_default().into_iter().flatten().collect();
         all.into_iter().collect()
     }
 
-    /// A page of definitions, of each name the newest that a database has.
+    /// Returns a page of definitions: for each name the newest that a member has.
     pub(crate) async fn list(
         &self,
         prefix: &str,
@@ -93,8 +95,8 @@ impl Striped {
         Ok(Page::of(merged.into_values().collect(), limit, has_more))
     }
 
-    /// What the databases that are well have of a name and one of its counters; the counter's high-water
-    /// mark is the lowest number above all that any of them has reserved.
+    /// Returns what the members that are well have of a name and one of its counters. The counter's
+    /// high-water mark is the lowest number above all that any member has reserved.
     pub(crate) async fn look_up(
         &self,
         key: &CounterKey,
@@ -122,7 +124,7 @@ impl Striped {
         Ok((listed, seen))
     }
 
-    /// Below what nothing of a counter is issued; `None` where its period is removed.
+    /// Returns the counter's floor. Returns `None` if its period is removed.
     pub(crate) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
         let (_newest, alike) = self.look(key).await?;
         if is_removed(&alike, &key.period) {
@@ -133,7 +135,7 @@ impl Striped {
         Ok(Some(highest.unwrap_or(i64::MIN)))
     }
 
-    /// The newest that the databases have of a name, and what is of the same sequence.
+    /// Returns the newest entry of a name, and all entries of the same sequence.
     async fn look(&self, key: &CounterKey) -> Result<(MemberEntry, Vec<MemberEntry>), StoreError> {
         let until = Instant::now() + self.bounds.deadline;
         let answers = self.ask_all_of(key, until).await;
@@ -164,7 +166,8 @@ impl Striped {
         }
     }
 
-    /// Rows of a sequence's journals: of the periods that sort last, the highest first.
+    /// Returns rows of a sequence's journals. Periods that sort last come first, and within a
+    /// period the highest blocks.
     pub(crate) async fn blocks(
         &self,
         name: &SequenceName,
@@ -181,7 +184,7 @@ impl Striped {
         Ok(rows)
     }
 
-    /// What is known of one number, by the database that has it.
+    /// Returns what is known of one number, from the member that has it.
     pub(crate) async fn trace(
         &self,
         key: &CounterKey,
@@ -189,7 +192,8 @@ impl Striped {
     ) -> Result<NumberTrace, StoreError> {
         let (newest, _alike) = self.look(&CounterKey::whole(key.sequence.clone())).await?;
         let stripe = self.member(0)?.database.identity.stripe;
-        // One that nobody has was reserved nowhere, as any of them can tell.
+        // No member has a number that is not on the grid. Then any member can say that it was not
+        // reserved.
         let has_it = stripe.index_of(&newest.definition, value);
         let k = has_it.map_or(newest.k, usize::from);
         let mut trace = self.member(k)?.database.trace(key, value).await?;
@@ -200,7 +204,8 @@ impl Striped {
         if went_back {
             return Err(StoreError::WentBack);
         }
-        // Compared with what this process knows of all of them together.
+        // The caller compares `seen` with what it knows of all members together. This member alone
+        // was compared above, so the value here always passes.
         trace.seen = SeenCounter {
             next_value: i64::MAX,
             version: 0,
@@ -209,7 +214,7 @@ impl Striped {
     }
 }
 
-/// Whether one of the databases has removed a period.
+/// Says whether one of the members has removed a period.
 fn is_removed(alike: &[MemberEntry], period: &Period) -> bool {
     alike.iter().any(|found| found.standing.has_removed(period))
 }

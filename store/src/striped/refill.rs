@@ -1,7 +1,9 @@
-//! A reservation goes round the databases that are well until one of them gives the numbers.
+//! Reserves a block: asks the members that are well one after the other, until one of them gives
+//! the numbers.
 //!
-//! One that fails costs no more than its part of the deadline, and is then passed over. What a
-//! caller waits for is only refused when every database has refused it.
+//! A member that fails costs at most its part of the deadline, and is then passed over. If every
+//! member refuses, the caller is refused. One refusal is enough if its reason holds for all
+//! members.
 
 use std::{
     sync::Arc,
@@ -22,33 +24,34 @@ use crate::{
     reservation::stripe_constraints::{Agreed, StripeConstraints},
 };
 
-/// This part of the time that is left is the most that a database may take while there are others.
+/// While other members are well, a member may take at most 1/`PART` of the time that is left.
 const PART: u32 = 5;
-/// The least that it gets, so that a deadline that is near is no reason to pass databases over.
+/// The least time that a member gets, so that members are not passed over only because the deadline
+/// is near.
 const MIN: Duration = Duration::from_millis(100);
-/// Turns in one database that is behind the others.
+/// The most tries in one member that is behind the other members.
 const TURNS: usize = 4;
 
-/// What the databases have refused.
+/// What the members have refused.
 #[derive(Default)]
 struct Refusals {
-    /// Numbers left in those that have too few.
+    /// How many numbers are left in the members that have too few.
     left: u64,
     is_exhausted: bool,
-    /// The largest range that one of them would give.
+    /// The largest range that one of the members would give.
     limit: Option<u64>,
     went_back: bool,
     is_away: bool,
     is_late: bool,
-    /// What is so in one database, and need not be in another.
+    /// A reason that holds in one member, and need not hold in another.
     here: Option<StoreError>,
 }
 
 impl Refusals {
-    /// Notes why a database gave nothing.
+    /// Notes why a member gave nothing.
     ///
     /// # Errors
-    /// The reason, where no other database would say something else.
+    /// The reason, if no other member would say something else.
     fn note(&mut self, error: StoreError) -> Result<(), StoreError> {
         if let StoreError::Exhausted { left } = error {
             self.left = self.left.saturating_add(left);
@@ -72,7 +75,7 @@ impl Refusals {
         Ok(())
     }
 
-    /// Why there are no numbers. A database that is away may have some.
+    /// Returns why there are no numbers. A member that is away may have some.
     fn reason(self) -> StoreError {
         if self.went_back {
             StoreError::WentBack
@@ -93,9 +96,9 @@ impl Refusals {
 }
 
 impl Striped {
-    /// Reserves in a task that nobody cancels.
+    /// Reserves a block in a task that nobody cancels.
     ///
-    /// A block that arrives when the receiver is gone is abandoned, counted.
+    /// If the receiver is gone when the block arrives, the block counts as abandoned.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         request: ReserveRequest,
@@ -113,7 +116,7 @@ impl Striped {
             });
             let seconds = started.elapsed().as_secs_f64();
             store.metrics.reservation_duration.record(seconds);
-            // Dropped with a block in it, the outcome counts the block as abandoned.
+            // An outcome that is dropped with a block in it counts the block as abandoned.
             let _gone = answer.send(outcome);
         };
         self.handle().spawn(reserving.instrument(call));
@@ -125,7 +128,7 @@ impl Striped {
         let name = &request.key.sequence;
         let mut agreed = match (self.agreements.get(name), &request.known) {
             (Some(_), Some(known)) => {
-                // A change may have been heard of since.
+                // This process may have heard of a change since.
                 let (definition, version) = (&known.definition, known.definition_version);
                 self.agreements.learn(name, definition, version)
             }
@@ -134,7 +137,8 @@ impl Striped {
         };
         let is_first = request.known.is_none() || !self.memory.any_adopts(&request.key);
         if request.adopt_from.is_some() && is_first {
-            // It was asked for anew: at the end of the sequence, or after an unload.
+            // The caller looks for returned blocks again: at the end of the sequence, or after an
+            // unload.
             self.memory.look_for_returned(&request.key);
         }
         let mut refused = Refusals::default();
@@ -164,8 +168,8 @@ impl Striped {
         Err(refused.reason())
     }
 
-    /// All databases in the order in which they are asked: those that are well, from `first` on,
-    /// and as a last resort the others.
+    /// Returns all members in the order in which they are asked. Members that are well come first,
+    /// from `first` on. The other members are a last resort.
     pub(crate) fn order(&self, first: usize) -> Vec<usize> {
         let n = self.members.len();
         let round = (0..n).map(|at| first.wrapping_add(at) % n.max(1));
@@ -175,7 +179,7 @@ impl Striped {
         well
     }
 
-    /// One reservation of one database, which is brought level first where it is behind.
+    /// Reserves a block in one member. If the member is behind, it catches up first.
     async fn refill_from(
         &self,
         k: usize,
@@ -187,7 +191,7 @@ impl Striped {
         let was_well = member.is_well();
         let _turn = member.database.turn_ahead(request).await;
         if was_well && !member.is_well() {
-            // Others have found out meanwhile.
+            // Other callers have found out meanwhile that the member fails.
             return Err(StoreError::Unavailable);
         }
         let mut n_turns = 0;
@@ -196,7 +200,7 @@ impl Striped {
             let era = member.era();
             let view = self.memory.view(&request.key, k);
             let is_level = view.caught_up_in == Some((era, agreed.version));
-            // Another database may be slow to say it: that is not this one's time.
+            // Another member may answer slowly. That time does not count for this member.
             let level = self
                 .catch_up_to(k, request, agreed, is_level, self.part_of(k, until))
                 .await?;
@@ -219,13 +223,14 @@ impl Striped {
         }
     }
 
-    /// Whether another database is well.
+    /// Says whether another member is well.
     fn has_others(&self, k: usize) -> bool {
         let mut others = self.members.iter().enumerate();
         others.any(|(other, member)| other != k && member.is_well())
     }
 
-    /// How long one database may take: a part of what is left, or all of it where it is the last.
+    /// Returns until when one member may take: a part of the time that is left, or all of it if no
+    /// other member is well.
     pub(crate) fn part_of(&self, k: usize, until: Instant) -> Instant {
         if !self.has_others(k) {
             return until;
@@ -235,7 +240,7 @@ impl Striped {
         (now + part.max(MIN)).min(until)
     }
 
-    /// What is asked of one database: what is known is what is known of it.
+    /// Builds the request to one member. It contains what is known of the counter in that member.
     fn request_of(
         &self,
         request: &ReserveRequest,
@@ -245,7 +250,8 @@ impl Striped {
         let mut asked = request.clone();
         asked.template = None;
         asked.last_seen = view.seen;
-        // Order is a trend here: only what a change forbids is not adopted.
+        // Numbers ascend only as a trend here. So every block is adopted, except below the floor of
+        // a change.
         let floor = request.known.as_ref().map_or(i64::MIN, |known| known.floor);
         asked.adopt_from = request.adopt_from.filter(|_| view.adopts).map(|_| floor);
         if let Some(known) = &mut asked.known {
@@ -266,11 +272,14 @@ impl Striped {
         asked
     }
 
-    /// At which number the block of a database begins at least: where the others are, after it was
-    /// away and when it is first used; and never below the floor.
+    /// Returns the least number at which the block of a member begins. This is never below the
+    /// floor.
+    ///
+    /// After the member was away, and at its first use, the number is also not below what the other
+    /// members have reserved.
     ///
     /// # Errors
-    /// `PeriodRemoved` where another one has removed it.
+    /// `PeriodRemoved` if another member has removed the period.
     async fn catch_up_to(
         &self,
         k: usize,
@@ -293,7 +302,7 @@ impl Striped {
                 continue;
             }
             if found.standing.has_removed(&key.period) {
-                // The removal may have ended before it came to this one.
+                // The removal may have stopped before it came to this member.
                 return Err(StoreError::PeriodRemoved);
             }
             let stripe = self.member(found.k)?.database.identity.stripe;
@@ -308,8 +317,8 @@ impl Striped {
         Ok(floor.max(remembered).max(read))
     }
 
-    /// The lowest number above all that this process knows to be reserved of a counter, in all
-    /// databases but one.
+    /// Returns the lowest number above all numbers of a counter that this process knows to be
+    /// reserved. It leaves out one member, if `but` names one.
     pub(crate) fn reached_of(
         &self,
         key: &CounterKey,
@@ -327,7 +336,7 @@ impl Striped {
             .max()
     }
 
-    /// Notes what one database gave, and tells of it as all of them together stand.
+    /// Notes what one member gave, and returns the block with the state of all members together.
     fn note(&self, k: usize, era: u64, was_level: bool, mut reserved: Reserved) -> Reserved {
         let known = &mut reserved.known;
         let (key, version) = (&reserved.key, known.definition_version);
@@ -340,7 +349,8 @@ impl Striped {
                 definition_version: version,
                 trusted,
                 adopts: more,
-                // What is adopted lies where it lies.
+                // An adopted block may lie below the other members' numbers, so it does not show
+                // that the member caught up.
                 caught_up_in: if is_adopted && !was_level {
                     view.caught_up_in
                 } else {
@@ -357,7 +367,7 @@ impl Striped {
             next_value: self
                 .reached_of(key, &known.definition, None)
                 .unwrap_or(seen.next_value),
-            // Each database has versions of its own.
+            // Each member has versions of its own.
             version: 0,
         };
         known.trusted = true;
@@ -365,10 +375,10 @@ impl Striped {
         reserved
     }
 
-    /// Finds out what is decided of a name by now, and brings a database there that is not.
+    /// Finds out what is decided of a name by now, and repairs a member that lacks it.
     ///
     /// # Errors
-    /// `Retired`, or that the database did not take it.
+    /// `Retired`, `Behind`, or that the member did not take it.
     async fn settle(
         &self,
         k: usize,
@@ -384,8 +394,8 @@ impl Striped {
             .filter(|found| known.is_like(&found.definition))
             .max_by_key(|found| found.version());
         let Some(newest) = newest.filter(|newest| newest.version() >= known.version) else {
-            // Those that have the change that was made last are away, and what else it made than
-            // the definition is only known there.
+            // The members that have the newest change are away. That change may be more than its
+            // definition, and only they know the rest.
             return Err(StoreError::Behind);
         };
         if !newest.is_live() {

@@ -1,4 +1,5 @@
-//! A database that lacks what the others agreed on of a name gets it, before it serves that name.
+//! Gives a member what it lacks of a name that the other members agreed on, before the member
+//! serves that name.
 
 use std::{
     sync::Arc,
@@ -27,10 +28,10 @@ use crate::rows::{
     sequence::SequenceRow,
 };
 
-/// For one transaction of a database that is well.
+/// The time limit of one transaction, in a member that is well.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a database is to have of a name.
+/// What a member is to have of a name.
 struct Repair {
     name: SequenceName,
     stripe: Stripe,
@@ -41,27 +42,28 @@ struct Repair {
     removed_through: String,
     /// No number below it is issued.
     floor: i64,
-    /// Where its counter begins at least: as far as this process saw it.
+    /// The high-water mark that this process has seen in this member. The counter must not begin
+    /// below it.
     above: i64,
-    /// Whether more than half of the databases hold it: then a row that is otherwise gives way.
+    /// Whether the definition is decided. If it is, a row with another definition is replaced.
     is_decided: bool,
     guard: HeartbeatGuard,
 }
 
-/// What became of it.
+/// The outcome of a repair.
 enum Repaired {
     Done,
-    /// The database went back.
+    /// The member went back.
     Contradicted,
     TooLow,
     MissingCounter,
 }
 
 impl Striped {
-    /// Gives a database what was decided of a name.
+    /// Gives a member what was decided of a name.
     ///
     /// # Errors
-    /// It did not take it.
+    /// The member did not take it.
     pub(crate) async fn repair_decided(
         &self,
         k: usize,
@@ -72,10 +74,10 @@ impl Striped {
         self.give(k, name, found, true, until).await
     }
 
-    /// Gives a database what was begun of a name, where it has nothing of that name.
+    /// Gives a member what was begun of a name, if it has nothing of that name.
     ///
     /// # Errors
-    /// It did not take it.
+    /// The member did not take it.
     pub(crate) async fn repair_begun(
         &self,
         k: usize,
@@ -161,7 +163,8 @@ impl Repair {
         }
     }
 
-    /// Replicas that poll this database learn of a change that it had not.
+    /// Raises the version that replicas poll in this member, so that they learn of a change that it
+    /// missed.
     async fn announce(&self, transaction: &DatabaseTransaction) -> Result<(), DbErr> {
         meta::Entity::update_many()
             .col_expr(meta::Column::DefinitionsVersion, Expr::val(self.version))
@@ -195,8 +198,10 @@ impl Repair {
         Ok(Repaired::Done)
     }
 
-    /// Nothing that was reserved here was of another definition than the one that was decided, so
-    /// that its counter may go over to the grid of that one; it never falls.
+    /// Replaces the row of a name, unless it is newer.
+    ///
+    /// No number was reserved here under a definition that was not decided. So the counter may move
+    /// to the grid of the decided definition. The counter never falls.
     async fn update(
         &self,
         transaction: &DatabaseTransaction,

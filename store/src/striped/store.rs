@@ -1,10 +1,11 @@
-//! A store of several databases that share each sequence: each counts numbers of its own, so that
-//! one of them is enough to go on.
+//! Offers a store of several databases that share each sequence. Each member counts numbers of its
+//! own, so one of them is enough to go on.
 //!
-//! What makes a number of a block, a number that nobody else has, is the place of the database that
-//! gave it, and that is stamped into it. All else here is about which database is asked
-//! (`health.rs`, `refill.rs`), what all of them have to agree on (`agreement.rs`,
-//! `birth.rs`, `mend.rs`, `change.rs`, `decision.rs`) and how they look together (`reading.rs`). ADR 0016 says why it is safe.
+//! Two members never give the same number, because a member's place decides which numbers it has.
+//! That place is stamped into the member. All other files are about three questions. Which member
+//! is asked: `health.rs`, `refill.rs`, `leases.rs`. What all members must agree on: `agreement.rs`,
+//! `create.rs`, `claims.rs`, `repair.rs`, `change.rs`, `decision.rs`. What the members know
+//! together: `memory.rs`, `queries.rs`. ADR 0016 says why this is safe.
 
 use std::{
     sync::{Arc, atomic::AtomicUsize},
@@ -24,35 +25,36 @@ use crate::settings::{DatabaseSettings, Process};
 use crate::striped::assign_installation;
 use crate::{BlockFate, JournalRow, News, StoreLimits};
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::striped";
 
-/// News of one database that may wait until they were looked through.
+/// The most messages of news that may wait until they are read.
 const NEWS_AHEAD: usize = 1;
 
 /// Several databases that share their sequences.
 pub(crate) struct Striped {
-    /// As the configuration calls it.
+    /// The name of the store in the configuration.
     pub(crate) name: Arc<str>,
-    /// In their order.
+    /// The members, in the order of the configuration.
     pub(crate) members: Vec<Arc<Member>>,
     pub(crate) memory: CounterMemory,
     pub(crate) agreements: Arc<Agreements>,
-    /// Held by whoever changes a sequence.
+    /// The lock that a change of a sequence takes, so that the changes of this process do not
+    /// conflict.
     pub(crate) changing: tokio::sync::Mutex<()>,
-    /// At which database the next lease of a worker id begins.
+    /// The number of the next lease of a worker id, which decides which member is asked first.
     pub(crate) lease_turn: AtomicUsize,
     pub(crate) bounds: StoreLimits,
     pub(crate) metrics: Arc<Metrics>,
-    /// The first database's runtime.
+    /// The runtime of the first member.
     handle: Handle,
 }
 
 impl Striped {
-    /// Starts to reach for the databases in the background; they may be away.
+    /// Starts to connect to the members in the background. They may be away.
     ///
     /// # Errors
-    /// What waiting cannot mend and can be seen by now.
+    /// A mistake in the settings that no waiting can correct, and that can be seen by now.
     pub(crate) async fn connect(
         settings: Vec<DatabaseSettings>,
         process: &Process,
@@ -67,7 +69,7 @@ impl Striped {
         let connecting = settings
             .into_iter()
             .map(|settings| Database::connect(settings, process, tell_each.clone()));
-        // All are looked at, so that it is the first of several that is complained of.
+        // All members are waited for first. So if several fail, the error is that of the first one.
         let databases = join_all(connecting).await.into_iter();
         let databases = databases.collect::<Result<Vec<_>, _>>()?;
         let beats = databases
@@ -95,7 +97,7 @@ impl Striped {
         }))
     }
 
-    /// What all of them count.
+    /// Returns the metrics that all members share.
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
     }
@@ -104,7 +106,7 @@ impl Striped {
         self.members.get(k).ok_or(StoreError::Unavailable)
     }
 
-    /// A database that answers.
+    /// Returns a member that answers.
     pub(crate) fn any(&self) -> Option<&Arc<Database>> {
         self.databases()
             .find(|database| database.health() == Health::Up)
@@ -114,8 +116,8 @@ impl Striped {
         self.members.iter().map(|member| &member.database)
     }
 
-    /// Resolves with what a database turned out to be, if waiting does not mend it and no other one
-    /// serves; else never.
+    /// Resolves with the error of a member that no waiting can correct, if no other member serves.
+    /// Else this never resolves.
     pub(crate) async fn fatal(&self) -> StartError {
         let all = self.databases().map(|database| Box::pin(database.fatal()));
         let mut left: Vec<_> = all.collect();
@@ -124,20 +126,20 @@ impl Striped {
             if self.contact() != Contact::Up {
                 return error;
             }
-            // Its monitor goes on looking at it.
+            // The member's monitor goes on looking at it.
             tracing::error!(target: TARGET, %error, "a database cannot be used and is passed over; the others give its part");
             left = others;
         }
         std::future::pending().await
     }
 
-    /// The best of what is known of the databases.
+    /// Returns the best contact that there is with a member.
     pub(crate) fn contact(&self) -> Contact {
         let best = self.databases().map(|database| database.contact()).max();
         best.unwrap_or(Contact::None)
     }
 
-    /// Resolves when one of the databases answers.
+    /// Resolves when one of the members answers.
     pub(crate) async fn reached(&self) {
         let all = self
             .databases()
@@ -175,13 +177,14 @@ impl Striped {
         join_all(self.databases().map(|database| database.flush_journal())).await;
     }
 
-    /// The runtime of what must not stop half-way.
+    /// Returns the runtime for work that must not stop half-way.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
 
     pub(crate) async fn close(&self, time_limit: Duration) {
-        // The first one's runtime has work of the others.
+        // The runtime of the first member has work of the other members, so the first one is closed
+        // last.
         let others = self.members.iter().skip(1);
         join_all(others.map(|member| member.database.close(time_limit))).await;
         if let Some(first) = self.members.first() {
@@ -190,7 +193,8 @@ impl Striped {
     }
 }
 
-/// Stamps databases that may be changed at the start; what is away then is waited for like any.
+/// Stamps the members at the start, if the settings allow changes at the start. If it stops because
+/// a member is away, the log says so, and the member is waited for as ever.
 async fn stamp_at_start(settings: &[DatabaseSettings]) -> Result<(), StartError> {
     let mut is_wanted = true;
     for database in settings {
@@ -225,8 +229,8 @@ async fn stamp_at_start(settings: &[DatabaseSettings]) -> Result<(), StartError>
     }
 }
 
-/// Passes on what the databases tell, but for what one of them has of another sequence than was
-/// agreed on: what it was left with when a creation of that name stopped half-way.
+/// Passes on the news of the members. It drops news about a definition that is not of the agreed
+/// sequence. Such a row is left if a creation of that name stopped half-way.
 async fn hear(
     mut news: mpsc::Receiver<News>,
     tell: mpsc::Sender<News>,

@@ -1,5 +1,5 @@
-//! What every statement about a lease begins and ends with: the clocks, the ground it stands on, and
-//! what a failure means.
+//! Prepares and judges each statement about a lease: the clocks, the heartbeat, and what a failure
+//! means.
 
 use std::time::Instant;
 
@@ -20,17 +20,20 @@ use crate::error::StoreError;
 use crate::heartbeat::HeartbeatGuard;
 use crate::worker_lease::uncertainty::{LeaseAttemptError, SentAt, UncertainCall, certain};
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::worker_lease::attempt";
 
 impl Database {
-    /// Whether a failure may pass; what is told of one after which nothing more is tried.
+    /// Decides whether another attempt may help after a failure.
+    ///
+    /// # Errors
+    /// What to say to the caller, if no attempt can help.
     pub(crate) fn judge(
         &self,
         failure: &StatementFailure,
         doubt: &mut UncertainCall,
     ) -> Result<(), LeaseError> {
-        // Whatever the cause: what may be in the database is told first.
+        // First note whether the statement may be in the database. This holds for every cause.
         doubt.note(failure);
         let error = match failure.cause() {
             Cause::Contention
@@ -45,7 +48,7 @@ impl Database {
             | Cause::ReadOnly(_)
             | Cause::DiskFull(_) => LeaseError::Unavailable,
             Cause::Denied(text) | Cause::Server(text) => {
-                // The schema may be another one by now.
+                // The schema may have changed by now.
                 self.given.forget_schema();
                 tracing::error!(target: TARGET, error = %text, "the database refuses a statement about a worker id");
                 LeaseError::Unavailable
@@ -54,7 +57,11 @@ impl Database {
         Err(doubt.caller_error(error))
     }
 
-    /// That the database answers and its schema has leases, which is asked until it has.
+    /// Checks that the database answers and that its schema has leases. The schema is read until it
+    /// was once found to have them.
+    ///
+    /// # Errors
+    /// `Unavailable`, `OldSchema`, or the failure of the read.
     pub(crate) async fn know_leases(&self, until: Instant) -> Result<(), LeaseAttemptError> {
         if self.health() != Health::Up {
             return Err(LeaseError::Unavailable.into());
@@ -85,8 +92,11 @@ impl Database {
         })
     }
 
-    /// That the database has not gone back; its clock is taken notice of, and its footing where that
-    /// was looked at, too.
+    /// Checks that the database has not gone back. Also notes its clock, and its recovery mark if
+    /// that was read.
+    ///
+    /// # Errors
+    /// `WentBack`.
     pub(crate) fn check_clock(
         &self,
         (clock, recovery_mark): (Clock, Option<LeaseRecoveryMark>),
@@ -118,10 +128,11 @@ impl Database {
         }
     }
 
-    /// That the row of an id, 0 where there is none, is not below what this process wrote of it.
+    /// Checks that the row of an id is not below what this process wrote of it. `version` is 0 if
+    /// there is no row.
     ///
     /// # Errors
-    /// A conflict where it may have been written since it was read.
+    /// A conflict if the row may have been written since it was read. `WentBack` if it is older.
     pub(crate) fn check_given(
         &self,
         (pool, worker): (&WorkerPool, u32),
@@ -141,7 +152,7 @@ impl Database {
         }
     }
 
-    /// A lease is gone, as a look says that began in an era.
+    /// Notes that a lease is gone, as a look says that began in an era.
     pub(crate) fn note_lease_went_back(&self, era: u64) {
         self.heartbeat.note_went_back_in(
             era,

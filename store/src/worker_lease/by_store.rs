@@ -1,4 +1,4 @@
-//! Leases of a store, of whichever kind; Redis has no part in them.
+//! Offers the leases of one store of any kind. Redis plays no part in them.
 
 use std::{
     sync::Arc,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Store {
-    /// A lease on its way, from the store at this place in the configuration.
+    /// Begins a call for a lease, from the store at this place in the configuration.
     pub(crate) fn ask(&self, wanted: LeaseWanted, place: usize) -> Asking {
         let time_limit = match self.databases() {
             Databases::One(database) => database.settings.deadline,
@@ -26,7 +26,8 @@ impl Store {
         Asking::new(wanted, place, Instant::now() + time_limit)
     }
 
-    /// The first attempt, where one database has all ids; `None` where others have to follow.
+    /// Makes the first attempt, if one database has all ids. Returns `None` if other attempts have
+    /// to follow.
     pub(crate) async fn lease_first(
         &self,
         asking: &mut Asking,
@@ -54,7 +55,7 @@ impl Store {
         leased
     }
 
-    /// The database that has a worker id.
+    /// Returns the database that has a worker id.
     pub(crate) fn database_of(&self, worker: u32) -> Result<&Arc<Database>, LeaseError> {
         match self.databases() {
             Databases::One(database) => Ok(database),
@@ -62,7 +63,7 @@ impl Store {
         }
     }
 
-    /// Takes back in the background what nobody has; nothing of it was used.
+    /// Takes a lease back in the background that nobody has. None of its time was used.
     pub(crate) fn take_back(&self, key: LeaseKey, from_ms: i64, ttl: Duration) {
         if let Ok(database) = self.database_of(key.worker) {
             database.take_back(key, from_ms, ttl);

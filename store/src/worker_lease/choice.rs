@@ -1,4 +1,4 @@
-//! Which worker id is the best to have, by what is read of its pool.
+//! Chooses the best worker id, from what is read of its pool.
 
 use entity::worker_lease;
 use odometer_database::session::DatabaseConnection;
@@ -11,7 +11,7 @@ use super::{
     look::{self, LeaseCandidate, LeaseRead, LeaseRecoveryMark, PoolSummary, Question},
 };
 
-/// The most ids that are chosen among after conflicts.
+/// The most ids to choose among after conflicts.
 const MAX_SPREAD: u32 = 64;
 
 pub(crate) async fn look(
@@ -56,22 +56,25 @@ async fn find(
     Ok(found)
 }
 
-/// Whether a lease whose time begins then has any, and in time.
+/// Says whether a lease whose time begins at `from_ms` has any time, and begins early enough.
 fn is_usable(asked: &Question, head: &PoolSummary, from_ms: i64) -> bool {
     let until_ms = asked.clocks.until(head.clock.now_ms, asked.ttl);
     from_ms < until_ms && asked.usable_by_ms.is_none_or(|by| from_ms <= by)
 }
 
-/// Where the time of pools of other programs begins after a recovery, whichever program recovered:
-/// the longest lease may have been forgotten, reserved by a clock as far ahead as one may be of a
-/// database's that is as far ahead of whose the recovery names.
+/// Returns when the time begins in pools of other programs after a recovery. It does not matter
+/// which version of the program recovered.
+///
+/// A lease of the longest length may have been forgotten. It was reserved by a clock at most
+/// [`MAX_AHEAD_MS`] ahead of the database's clock. That clock may be as far ahead of the clock of
+/// the recovery.
 pub(crate) fn named_from(recovered_at: Option<i64>) -> i64 {
     let rest = millis(LONGEST_TTL).saturating_add(2 * MAX_AHEAD_MS);
     recovered_at.map_or(0, |at| at.saturating_add(rest))
 }
 
 impl LeaseRecoveryMark {
-    /// From when on the time of a pool's id is unused, at a moment of the database's clock.
+    /// Returns from when on the time of a pool's id is unused, at a moment of the database's clock.
     pub(crate) fn unused_from_ms(
         self,
         is_named: bool,
@@ -152,7 +155,7 @@ async fn find_any(
     Ok(chosen.map_or(LeaseCandidate::None, LeaseCandidate::Free))
 }
 
-/// An id that has no row.
+/// Finds an id that has no row.
 async fn fresh(
     database: &DatabaseConnection,
     asked: &Question,
@@ -168,12 +171,12 @@ fn is_held(row: &worker_lease::Model, head: &PoolSummary) -> bool {
     !row.ended && row.expires_at > head.clock.now_ms
 }
 
-/// Whether somebody may take it, as far as the look can say.
+/// Says whether an id may be taken, as far as the look can say.
 fn is_free(row: &worker_lease::Model, head: &PoolSummary) -> bool {
     !is_held(row, head) || faults::is(Fault::NoLeaseConditions)
 }
 
-/// An id above all that have a row; a little further up after conflicts.
+/// Returns an id above all ids that have a row. After conflicts, this may be some ids further up.
 fn above_all(asked: &Question, head: &PoolSummary) -> Option<u32> {
     let Share { k, n } = asked.share;
     let next = head.highest.map_or(k, |highest| highest.saturating_add(n));

@@ -1,8 +1,8 @@
-//! How many ids of its pools are taken, looked at now and then for the operator, who has to see that
-//! they run out before a replica is refused one.
+//! Counts from time to time how many ids of each pool are taken. The operator must see that a pool
+//! runs out before a replica is refused an id.
 //!
-//! A count reads all rows of its pools, so pools that are too wide to run out are left out, and
-//! others are counted a few at a time.
+//! A count reads all rows of its pools. So pools that are too wide to run out are left out, and the
+//! other pools are counted a few at a time.
 
 use std::{
     sync::Weak,
@@ -18,16 +18,16 @@ use sea_orm::{
 use super::{lease::Share, look};
 use crate::database::Database;
 
-/// Of wider ids there are enough for everybody.
+/// Pools with wider ids are not counted, because they have enough ids.
 const MAX_BITS: i32 = 12;
-/// Pools that are counted at one time, others at the next.
+/// How many pools are counted at one time. Other pools are counted the next time.
 const POOLS_A_COUNT: usize = 200;
-/// Pools of one statement: 40,960 rows at most.
+/// How many pools one statement counts: 40,960 rows at most.
 const AT_ONCE: usize = 10;
-/// Looks of a lease watch between two counts.
+/// How many looks of a lease watch there are between two counts.
 const LOOKS_A_COUNT: u32 = 6;
 
-/// Counts for as long as the database is there.
+/// Counts from time to time, as long as the database exists.
 pub(crate) async fn watch_fullness(database: Weak<Database>, between: Duration) {
     loop {
         tokio::time::sleep(between * LOOKS_A_COUNT).await;
@@ -41,7 +41,8 @@ pub(crate) async fn watch_fullness(database: Weak<Database>, between: Duration) 
 }
 
 impl Database {
-    /// Shows the greatest part of its ids that is taken in any pool which this process leased from.
+    /// Shows the greatest share of ids that is taken in a pool which this process leased from. Only
+    /// ids of this database count.
     async fn show_fullness(&self) {
         let share = Share::of(self.identity.stripe);
         let mut fullest: f64 = 0.0;
@@ -67,7 +68,7 @@ impl Database {
     }
 }
 
-/// Of each pool, the width of its ids and how many of them somebody holds.
+/// Returns for each pool the width of its ids, and how many of them are held.
 async fn count_taken(
     database: DatabaseConnection,
     pools: Vec<String>,

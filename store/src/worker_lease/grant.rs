@@ -1,5 +1,5 @@
-//! One database leases a worker id: it is looked at, where that is not known, then written on
-//! condition that it is still so, and looked at again where it is not.
+//! Leases a worker id of one database. It looks at the id, if the row is not known. Then it writes
+//! on condition that the row is unchanged. If that fails, it looks again.
 
 use std::{
     sync::Arc,
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{database::Database, heartbeat::HeartbeatGuard};
 
-/// An id that an attempt may have got, and where its time would begin.
+/// An id that an attempt may have got, and when the id's time would begin.
 #[derive(Clone, Copy)]
 struct Uncertain {
     worker: u32,
@@ -34,12 +34,12 @@ struct Uncertain {
     era: u64,
 }
 
-/// A lease on its way.
+/// A call for a lease that is under way.
 pub(crate) struct Asking {
     pub(crate) wanted: LeaseWanted,
     /// The store's place in the configuration.
     pub(crate) store: usize,
-    /// The same in all attempts, so that each knows what another one got.
+    /// The token, the same in all attempts, so that each attempt finds what an earlier one got.
     pub(crate) token: Token,
     uncertain: Vec<Uncertain>,
     pub(crate) doubt: UncertainCall,
@@ -60,7 +60,8 @@ impl Asking {
         }
     }
 
-    /// Whether nothing was tried before that may have been done, or met others.
+    /// Says whether this is the first attempt. It is not if an earlier one may have been done, or
+    /// met another writer.
     pub(crate) fn is_first(&self) -> bool {
         self.uncertain.is_empty() && self.n_conflicts == 0
     }
@@ -95,8 +96,8 @@ impl Asking {
         }
     }
 
-    /// An earlier attempt, whose answer was lost, had done it. Its lease ends when its row says, which
-    /// is counted from before this look.
+    /// Builds the lease that an earlier attempt got, whose reply was lost. The lease ends when its
+    /// row says. This is counted from before the present look.
     fn found_again(
         &self,
         clocks: SentAt,
@@ -119,8 +120,8 @@ impl Asking {
 }
 
 impl Database {
-    /// Leases one of this database's ids in time. What an attempt may have got beside it is
-    /// taken back in the background.
+    /// Leases one of this database's ids before the deadline. Other ids that an attempt may have
+    /// got are taken back in the background.
     pub(crate) async fn lease(
         self: &Arc<Self>,
         mut asking: Asking,
@@ -131,7 +132,7 @@ impl Database {
         leased
     }
 
-    /// Takes back what attempts may have got, but for the id that was got for certain.
+    /// Takes back what attempts may have got, except the id that was got for certain.
     pub(crate) fn take_back_uncertain(self: &Arc<Self>, asking: &Asking, got: Option<u32>) {
         for left in &asking.uncertain {
             if got != Some(left.worker) {
@@ -226,7 +227,7 @@ impl Database {
             .await
     }
 
-    /// The row of the id that was chosen, as it is to be.
+    /// Builds the new row of the chosen id.
     fn as_written(
         &self,
         asking: &Asking,
@@ -247,7 +248,7 @@ impl Database {
             holder: wanted.holder.to_string(),
             token_hash: asking.token.hash(),
             from_ms,
-            // The look has seen to it that this is later.
+            // The look has checked that the lease has some time.
             until_ms: clocks.until(head.clock.now_ms, ttl).max(from_ms),
             expires_ms: head.clock.now_ms.saturating_add(millis(ttl)),
             ttl_ms: millis(ttl),
@@ -258,7 +259,7 @@ impl Database {
         }
     }
 
-    /// Takes the id that was chosen, as it was seen or is known.
+    /// Writes the lease of the chosen id, whose row was seen or is known.
     pub(crate) async fn write(
         &self,
         asking: &mut Asking,
@@ -303,7 +304,7 @@ impl Database {
         })
     }
 
-    /// Whether this holder had an id here that is free now; false also where that is not known.
+    /// Says whether this holder had an id here that is free now. Also says no if that is not known.
     pub(crate) async fn has_former(&self, wanted: &LeaseWanted, until: Instant) -> bool {
         if self.know_leases(until).await.is_err() {
             return false;

@@ -1,4 +1,4 @@
-//! Worker ids that are leased, and how they are shared out.
+//! Defines leases of worker ids, and how the databases of a store share the ids.
 
 use std::{
     sync::Arc,
@@ -10,34 +10,36 @@ use thiserror::Error;
 
 use crate::worker_lease::token::Token;
 
-/// No clock of ours may be further ahead of the database's: nothing is reserved then.
+/// If our clock is further ahead of the database's clock than this, no time is reserved. In
+/// milliseconds.
 pub(crate) const MAX_AHEAD_MS: i64 = 5 * 60 * 1000;
 
-/// The longest that another program may ask for a lease: after a recovery, which knows of no lease
-/// that was forgotten, the ids of its pool rest for so long.
+/// The longest lease that another program may ask for. A recovery does not know of leases that were
+/// forgotten, so the ids of these pools then rest for at least this long.
 pub const LONGEST_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// The widest worker id, in bits.
 pub const MAX_BITS: u32 = 22;
 
-/// Pools of other programs in one database that were used of late.
+/// The most pools of other programs that may be in use in one database.
 pub(crate) const MAX_POOLS: u64 = 1000;
 
-/// Rows that are listed at once, and one more that tells whether there are any.
+/// The most rows of one listing. [`Stores::leases_after`](crate::Stores::leases_after) may read one
+/// more, to show whether more rows follow.
 pub const MAX_LISTED: u64 = 10_000;
 
-/// Where worker ids are leased from: 128 bytes of a name, with a `/` before those of sequences in the
-/// table's key.
+/// A pool that worker ids are leased from. Its name has at most 128 bytes. In the table's key, a
+/// `/` stands before the name of a sequence.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum WorkerPool {
-    /// For other programs.
+    /// A pool for other programs.
     Named(SequenceName),
-    /// For the replicas that issue a sequence.
+    /// A pool for the replicas that issue a sequence.
     Sequence(SequenceName),
 }
 
 impl WorkerPool {
-    /// As the table has it.
+    /// Returns the pool's key in the table.
     pub(crate) fn key(&self) -> String {
         match self {
             Self::Named(name) => name.to_string(),
@@ -49,67 +51,70 @@ impl WorkerPool {
 /// Which worker id is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WorkerChoice {
-    /// The best of all: the former one of this holder, else one that was never used, else that whose
+    /// The best id: the former one of this holder, else one that was never used, else the one whose
     /// unused time begins first.
     Any,
-    /// This one and no other.
+    /// This id and no other.
     Exact(u32),
 }
 
-/// What is asked for.
+/// What a caller asks for.
 #[derive(Clone, Debug)]
 pub struct LeaseWanted {
     pub pool: WorkerPool,
-    /// Width of the ids: 1 to [`MAX_BITS`].
+    /// The width of the ids, in bits: 1 to [`MAX_BITS`].
     pub bits: u32,
-    /// Who: stays the same over restarts, so that a restarted one gets its former id back.
+    /// The name of the holder. It stays the same over restarts, so that a restarted holder gets its
+    /// former id back.
     pub holder: Arc<str>,
-    /// So far ahead of the later one of both clocks time is reserved, and so long the lease lasts.
+    /// How long the lease lasts, and how far ahead of the later of both clocks time is reserved.
     pub ttl: Duration,
     pub choice: WorkerChoice,
-    /// Only an id whose unused time begins at or before this moment of our clock (Unix ms).
+    /// Only an id whose unused time begins at or before this moment of our clock is wanted (Unix
+    /// ms).
     pub usable_by_ms: Option<i64>,
 }
 
-/// A lease that is held: the only way to renew or give back.
+/// A lease that is held. The holder needs it to renew the lease and to give it back.
 #[derive(Clone, Debug)]
 pub struct LeaseKey {
     pub pool: WorkerPool,
     pub worker: u32,
     pub(crate) token: Token,
-    /// The row's, as it was last seen; 0 where it was not.
+    /// The row's version, as it was last seen. 0 if it was not seen.
     pub(crate) version: i64,
-    /// How many recoveries had been seen by then: the next one voids the lease.
+    /// How many recoveries had been seen by then. The next recovery voids the lease.
     pub(crate) era: u64,
     /// The store's place in the configuration.
     pub(crate) store: usize,
 }
 
 impl LeaseKey {
-    /// What the holder shows. Secret.
+    /// Returns the token that the holder shows. It is secret.
     pub fn token(&self) -> &str {
         self.token.as_str()
     }
 
-    /// What the row's version is at least in an era; a recovery since has voided the lease, and its
-    /// row may be any.
+    /// Returns the least version that the row can have in an era. After a recovery the lease is
+    /// void, and its row may have any version.
     pub(crate) fn least_version(&self, era: u64) -> i64 {
         if self.era == era { self.version } else { 0 }
     }
 }
 
-/// A worker id, and the time that its holder may stamp with it.
+/// A worker id, and the time for which its holder may issue ids.
 #[derive(Clone, Debug)]
 pub struct LeaseGrant {
     pub key: LeaseKey,
-    /// Stamp only times in [`from_ms`, `until_ms`), Unix ms.
+    /// The first time that the holder may use (Unix ms). The times end before `until_ms`.
     pub from_ms: i64,
     pub until_ms: i64,
-    /// When it ends, by this process's own monotonic clock, counted from before the statement was sent.
+    /// When the lease ends, by this process's own monotonic clock. It is counted from before the
+    /// statement was sent.
     pub expires: Instant,
-    /// For how long it was asked.
+    /// How long the lease was asked for.
     pub ttl: Duration,
-    /// The database's clock minus ours, ms, as of the statement.
+    /// The database's clock minus ours, in milliseconds, when the statement ran.
     pub skew_ms: i64,
 }
 
@@ -119,13 +124,13 @@ pub struct LeaseRow {
     pub worker: u32,
     pub bits: u32,
     pub holder: String,
-    /// Its last holder stamps nothing before it (Unix ms).
+    /// The last holder issues no id with a time before this (Unix ms).
     pub from_ms: i64,
-    /// Nobody has stamped anything at or past it yet (Unix ms).
+    /// No id was issued with a time at or after this yet (Unix ms).
     pub until_ms: i64,
-    /// By the database's clock (Unix ms).
+    /// When the lease ends, by the database's clock (Unix ms).
     pub expires_ms: i64,
-    /// Whether it is held, by the database's clock.
+    /// Whether the lease is held, by the database's clock.
     pub is_held: bool,
 }
 
@@ -134,7 +139,8 @@ pub struct LeaseRow {
 pub enum LeaseError {
     #[error("all {workers} worker ids are taken")]
     NoneFree { workers: u32 },
-    /// Only where it is said by when one has to be.
+    /// There is a free id, but its unused time begins too late. It begins after the wanted moment,
+    /// or after all time that the lease would reserve.
     #[error("no worker id can be used before {from_ms}")]
     NoneUsable { from_ms: i64 },
     #[error("somebody else has worker id {worker}")]
@@ -147,7 +153,7 @@ pub enum LeaseError {
     ClockAhead { by_ms: i64 },
     #[error("as many pools as allowed")]
     TooManyPools { limit: u64 },
-    /// Time is given back that was not part of the lease.
+    /// The time that is given back was not part of the lease.
     #[error("the lease is from {from_ms} until {until_ms}")]
     NotOfTheLease { from_ms: i64, until_ms: i64 },
     /// The schema knows no leases yet.
@@ -159,12 +165,12 @@ pub enum LeaseError {
     Deadline,
     #[error("the store holds less than was seen in it")]
     WentBack,
-    /// A renewal or an end whose outcome was not told; to be asked again.
+    /// The outcome of a call is unknown. Ask again.
     #[error("it may have happened")]
     MayHaveHappened,
 }
 
-/// The worker ids that one database leases: those that leave `k` when divided by `n`.
+/// The worker ids that one database leases: those with remainder `k` when they are divided by `n`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Share {
     pub(crate) k: u32,
@@ -183,23 +189,23 @@ impl Share {
         worker % self.n.max(1) == self.k
     }
 
-    /// How many ids of this width are among them.
+    /// Counts the ids of this width in the share.
     pub(crate) fn size(self, bits: u32) -> u32 {
         workers(bits).saturating_sub(self.k).div_ceil(self.n.max(1))
     }
 
-    /// Whether any id of this width is among them.
+    /// Says whether the share has any id of this width.
     pub(crate) fn has_any(self, bits: u32) -> bool {
         self.k < workers(bits)
     }
 }
 
-/// How many ids of this width there are.
+/// Returns how many ids of this width there are.
 pub(crate) fn workers(bits: u32) -> u32 {
     1 << bits.min(MAX_BITS)
 }
 
-/// Whole milliseconds of it.
+/// Returns the time in whole milliseconds.
 pub(crate) fn millis(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)
 }
@@ -218,7 +224,7 @@ mod tests {
         );
         assert_ne!(named, own);
         assert_eq!((named.len(), own.len()), (128, 129));
-        // No name begins so, and every one sorts behind it.
+        // No name begins with `/`, and every name sorts after it.
         assert!(SequenceName::parse("/a").is_err());
         assert!(own < named && *"/" < *"0");
     }

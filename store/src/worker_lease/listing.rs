@@ -1,4 +1,4 @@
-//! The rows of a pool, as they are shown.
+//! Lists the rows of a pool.
 
 use std::time::Instant;
 
@@ -16,10 +16,10 @@ use super::{
 };
 use crate::{database::Database, repeat::Repeat};
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::worker_lease::listing";
 
-/// A row without its secret, judged by the database's clock.
+/// A row without its secret. The database's clock decides whether it is free.
 #[derive(Debug, FromQueryResult)]
 struct ListedLease {
     worker: i32,
@@ -28,12 +28,12 @@ struct ListedLease {
     reserved_from: i64,
     reserved_until: i64,
     expires_at: i64,
-    /// 1 where nobody holds it.
+    /// 1 if nobody holds the id.
     is_free: i32,
 }
 
 impl Database {
-    /// The ids behind `after` that were ever leased, the lowest first.
+    /// Returns the ids above `after` that were ever leased. The lowest ids come first.
     pub(crate) async fn lease_rows(
         &self,
         pool: &WorkerPool,
@@ -67,7 +67,7 @@ impl Database {
 }
 
 impl Database {
-    /// That the schema has them.
+    /// Checks that the schema has leases.
     async fn know_lease_rows(&self) -> Result<(), LeaseError> {
         let until = Instant::now() + self.settings.deadline;
         match self.know_leases(until).await {

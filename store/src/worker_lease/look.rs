@@ -1,4 +1,4 @@
-//! What is read before a worker id is leased, renewed or given back.
+//! Reads what is needed before a worker id is leased, renewed or given back.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{heartbeat::HeartbeatGuard, rows::creation_baseline::version_at};
 
-/// Pools that nobody used for so long do not count.
+/// A pool that was not used for this long, in milliseconds, does not count.
 const OF_LATE_MS: i64 = 86_400_000;
 
 /// What one lease asks of a database.
@@ -25,26 +25,26 @@ const OF_LATE_MS: i64 = 86_400_000;
 pub(crate) struct Question {
     pub(crate) pool: String,
     pub(crate) holder: String,
-    /// Of the token that is to be written.
+    /// The hash of the token that is to be written.
     pub(crate) token_hash: String,
     pub(crate) share: Share,
-    /// How many ids there are, in all databases together.
+    /// How many ids there are, in all members together.
     pub(crate) workers: u32,
     pub(crate) choice: WorkerChoice,
     pub(crate) usable_by_ms: Option<i64>,
-    /// Whether the pool is one of those that are bounded.
+    /// Whether the pool is for other programs, whose pools are bounded in number.
     pub(crate) is_named: bool,
     /// The ids that earlier attempts of this lease may have got.
     pub(crate) uncertain: Vec<u32>,
-    /// Our clock, and so far ahead of both time is wanted.
+    /// Our clocks. Time is wanted for `ttl` ahead of the later clock.
     pub(crate) clocks: SentAt,
     pub(crate) ttl: Duration,
-    /// Conflicts so far: whoever met others looks elsewhere.
+    /// How many conflicts there were. After conflicts, the choice spreads over more ids.
     pub(crate) n_conflicts: u32,
     pub(crate) guard: HeartbeatGuard,
 }
 
-/// A database's clock and ground, and the id that is best, as they stood at one moment.
+/// What a look found: the state of the pool and the database's clock, and the best id.
 #[derive(Debug)]
 pub(crate) struct LeaseRead {
     pub(crate) head: PoolSummary,
@@ -58,15 +58,16 @@ pub(crate) struct PoolSummary {
     pub(crate) recovery_mark: LeaseRecoveryMark,
     /// The oldest program that can work with the database, by its schema.
     pub(crate) compatible_from: i32,
-    /// What the versions of new rows lie above.
+    /// The version that the versions of new rows lie above.
     pub(crate) version: i64,
-    /// The width of the pool's ids; `None` where it has none yet.
+    /// The width of the pool's ids, in bits. `None` if the pool has no id yet.
     pub(crate) bits: Option<u32>,
     pub(crate) lowest: Option<u32>,
     pub(crate) highest: Option<u32>,
     /// A free id that this holder had.
     pub(crate) former: Option<u32>,
-    /// Other pools that were used of late, where this one is new and they are bounded.
+    /// How many other pools were in use in the last day. Only read if this pool is new, and pools
+    /// of its kind are bounded.
     pub(crate) n_pools: u64,
 }
 
@@ -74,31 +75,32 @@ pub(crate) struct PoolSummary {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LeaseRecoveryMark {
     pub(crate) recovered_at: Option<i64>,
-    /// Before this no id's time begins, whatever its row says: an older program's recovery does not
-    /// raise the rows.
+    /// No id's time begins before this, no matter what its row says. The reason is that the
+    /// recovery of an older program does not raise the rows.
     pub(crate) leases_from: i64,
 }
 
-/// A database's clock, and what bears out that it has not gone back.
+/// A database's clock, and the heartbeat that shows that the database has not gone back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// Unix ms.
+    /// The database's clock (Unix ms).
     pub(crate) now_ms: i64,
-    /// `None` where this replica's row is gone.
+    /// This replica's heartbeat. `None` if its row is gone.
     pub(crate) heartbeat: Option<i64>,
 }
 
-/// Which id may be had.
+/// The id that can be leased, or why there is none.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum LeaseCandidate {
-    /// An earlier attempt got it.
+    /// An earlier attempt got this row.
     Ours(worker_lease::Model),
     Free(worker_lease::Model),
-    /// It has no row yet.
+    /// This id has no row yet.
     New(u32),
-    /// The one that was asked for is taken.
+    /// The wanted id is taken.
     Held(u32),
-    /// There are free ones, whose unused time begins too late: then first.
+    /// There are free ids, but their unused time begins too late. This is when the first one
+    /// begins.
     Late(i64),
     None,
 }
@@ -144,7 +146,7 @@ pub(crate) async fn read_head(
     head_of(&row)
 }
 
-/// The clock, for whoever has an id already.
+/// Reads the clock, for a holder that already has an id.
 pub(crate) async fn read_clock(
     database: &DatabaseConnection,
     guard: &HeartbeatGuard,
@@ -169,7 +171,7 @@ pub(crate) async fn read_clock(
     })
 }
 
-/// Whether a holder had an id that is free.
+/// Says whether a holder had an id that is free.
 pub(crate) async fn has_former(
     database: DatabaseConnection,
     pool: String,
@@ -180,7 +182,7 @@ pub(crate) async fn has_former(
     Ok(database.query_one(&query).await?.is_some())
 }
 
-/// The free id of a holder whose unused time begins first.
+/// Selects the free id of a holder whose unused time begins first.
 fn former(backend: DbBackend, pool: &str, holder: &str) -> SelectStatement {
     of_the_pool(pool)
         .column(worker_lease::Column::Worker)
@@ -228,7 +230,7 @@ fn scalar(query: SelectStatement) -> Expr {
     Expr::SubQuery(None, Box::new(query.into()))
 }
 
-/// That nobody holds it, by the database's clock.
+/// Builds the condition that nobody holds the id, by the database's clock.
 pub(crate) fn free(backend: DbBackend) -> Condition {
     if faults::is(Fault::NoLeaseConditions) {
         return Condition::all();
@@ -251,7 +253,7 @@ pub(crate) async fn read_row(
         .await
 }
 
-/// Free ids, those first whose unused time begins first.
+/// Reads free ids. Ids whose unused time begins first come first.
 pub(crate) async fn free_rows(
     database: &DatabaseConnection,
     asked: &Question,
@@ -268,7 +270,7 @@ pub(crate) async fn free_rows(
         .await
 }
 
-/// The lowest id that has no row, below one that has.
+/// Finds the lowest id without a row, in a pool that has rows.
 pub(crate) async fn find_gap(
     database: &DatabaseConnection,
     asked: &Question,
@@ -305,14 +307,15 @@ pub(crate) async fn find_gap(
         return Ok(None);
     };
     let gap: i64 = match database.get_database_backend() {
-        // The sum of integers is wider only there.
+        // Only these databases return the sum of two integers as a wider type.
         DbBackend::MySql | DbBackend::Sqlite => row.try_get("", "gap")?,
         DbBackend::Postgres | _ => i64::from(row.try_get::<i32>("", "gap")?),
     };
     Ok(u32::try_from(gap).ok())
 }
 
-/// How many pools of other programs were used of late; those of sequences sort before them.
+/// Counts the pools of other programs that were in use in the last day. Pools of sequences sort
+/// before them.
 pub(crate) async fn count_pools(database: &DatabaseConnection) -> Result<u64, DbErr> {
     let pool = Expr::col(worker_lease::Column::Pool);
     let since = || database_clock::now(database.get_database_backend()).sub(OF_LATE_MS);

@@ -1,9 +1,10 @@
-//! Worker ids that are leased, and the time that is reserved with them.
+//! Leases worker ids, and reserves time with them.
 //!
-//! A lease's row holds `reserved_until`: nothing is stamped at or past it, and the next holder of the
-//! id starts at or above it. That alone keeps a time from being stamped twice; the lease says who may
-//! have the id. Whether one has ended is judged by the database's clock, in the statement that gives
-//! the id to the next one. `docs/adr/0019-worker-ids-are-leased-with-their-time.md` has the argument.
+//! A lease's row holds `reserved_until`. The holder of the lease issues no id with a time at or
+//! after it. The next holder of the worker id starts at or above it. That alone prevents that a
+//! time is used twice. The lease says who may have the worker id. The database's clock decides
+//! whether a lease has ended, in the statement that gives the worker id to the next holder.
+//! `docs/adr/0019-worker-ids-are-leased-with-their-time.md` has the argument.
 
 pub(crate) mod attempt;
 pub(crate) mod by_store;

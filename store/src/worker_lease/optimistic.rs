@@ -1,7 +1,8 @@
-//! A lease whose row is known is taken again, renewed or ended in one statement, without a look.
+//! Takes a lease again, renews it or ends it in one statement without a look, if its row is known.
 //!
-//! The statement says all that a look would have found: the version, the recovery, and the moment by
-//! the database's clock. Where one is otherwise nothing is done, and it is looked.
+//! The statement names all that a look would have found: the version, the recovery, and the moment
+//! by the database's clock. If one of them is different, the statement does nothing, and a look
+//! follows.
 
 use std::{
     sync::Arc,
@@ -19,17 +20,17 @@ use super::{
 };
 use crate::database::Database;
 
-/// What became of an end's first attempt.
+/// The outcome of the first attempt to end a lease.
 pub(crate) enum First {
     Ended,
-    /// It is not known here how the row is, or what the attempt came to.
+    /// This process does not know the row, or does not know the outcome.
     Unknown,
     /// The row was not as it was known.
     Otherwise,
 }
 
 impl Database {
-    /// The first attempt of a lease; `None` where others have to follow.
+    /// Makes the first attempt at a lease. Returns `None` if other attempts have to follow.
     pub(crate) async fn lease_first(
         self: &Arc<Self>,
         asking: &mut Asking,
@@ -44,7 +45,7 @@ impl Database {
         leased
     }
 
-    /// As [`Database::lease_first`], of a renewal.
+    /// Makes the first attempt at a renewal, like [`Database::lease_first`].
     pub(crate) async fn renew_first(
         &self,
         key: &LeaseKey,
@@ -60,7 +61,7 @@ impl Database {
         Ok(renewed)
     }
 
-    /// As [`Database::lease_first`], of an end.
+    /// Makes the first attempt to end a lease, like [`Database::lease_first`].
     pub(crate) async fn end_first(
         &self,
         key: &LeaseKey,
@@ -73,7 +74,7 @@ impl Database {
         Ok(ended.unwrap_or(First::Unknown))
     }
 
-    /// What a first attempt came to; `None` where others follow it.
+    /// Returns the outcome of a first attempt. Returns `None` if other attempts have to follow.
     fn followed<T>(
         &self,
         first: Result<Option<T>, LeaseAttemptError>,
@@ -87,7 +88,7 @@ impl Database {
         }
     }
 
-    /// Takes the id again that this holder gave back here; `None` where it has to be looked.
+    /// Takes the id again that this holder gave back here. Returns `None` if a look is needed.
     pub(crate) async fn lease_at_once(
         self: &Arc<Self>,
         asking: &mut Asking,
@@ -110,7 +111,7 @@ impl Database {
         let is_named = matches!(wanted.pool, WorkerPool::Named(_));
         let from_ms = recovery_mark.unused_from_ms(is_named, Some(&row), moment.earliest_ms);
         let until_ms = clocks.until(moment.latest_ms, wanted.ttl);
-        // One that rests still may not be the best, and one without time is none.
+        // An id that still rests may not be the best one, and an id without time cannot be used.
         let is_usable = from_ms <= moment.earliest_ms
             && from_ms < until_ms
             && wanted.usable_by_ms.is_none_or(|by_ms| from_ms <= by_ms);
@@ -148,7 +149,7 @@ impl Database {
         }
     }
 
-    /// Renews a lease that was given here; `None` where it has to be looked.
+    /// Renews a lease that was given here. Returns `None` if a look is needed.
     pub(crate) async fn renew_at_once(
         &self,
         key: &LeaseKey,
@@ -191,14 +192,15 @@ impl Database {
         Ok(ended.map_or(First::Otherwise, |()| First::Ended))
     }
 
-    /// The row of a lease as this process left it.
+    /// Returns the row of a lease as this process left it.
     fn held(&self, key: &LeaseKey, era: u64) -> Option<worker_lease::Model> {
         let row = self.known.held(key.pool.key(), signed(key.worker), era)?;
         let is_its = row.token_hash == key.token.hash() && row.version >= key.least_version(era);
         is_its.then_some(row)
     }
 
-    /// What was done; `None` where the row was not as it was known.
+    /// Returns what was done. Returns `None` if the row was not as it was known, and forgets that
+    /// row.
     fn unless_otherwise<T>(
         &self,
         key: &LeaseKey,

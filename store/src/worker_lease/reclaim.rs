@@ -1,5 +1,5 @@
-//! Leases that nobody has are taken back: those whose outcome was not told, and those whose askers
-//! are gone. Else each would keep its id from everybody for as long as it was asked for.
+//! Takes back leases that nobody has: the outcome was unknown, or the caller is gone. Without this,
+//! such a lease would keep its id from everybody for as long as it was asked for.
 
 use std::{
     sync::{Arc, Weak},
@@ -12,20 +12,21 @@ use super::{
 };
 use crate::database::Database;
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::worker_lease::taking_back";
 
-/// A statement that nobody waits for any more may still arrive for so many times `store.timeout`.
+/// How long a statement that nobody waits for any more may still arrive, in multiples of
+/// `store.timeout`.
 const GRACE: u32 = 3;
-/// Between two attempts, at most.
+/// The longest time between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 impl Database {
-    /// Takes a lease back in a task that nobody cancels; nothing was stamped under it, so all its
-    /// time is free again.
+    /// Takes a lease back in a task that nobody cancels. No id was issued under it, so all its time
+    /// is free again.
     ///
-    /// It is tried until it is done, or it is certain that there is no such lease, or the lease has
-    /// ended by itself.
+    /// The task tries until it is done, or the lease has ended by itself. It also stops if it is
+    /// certain that there is no such lease.
     pub(crate) fn take_back(self: &Arc<Self>, key: LeaseKey, from_ms: i64, ttl: Duration) {
         let database = Arc::downgrade(self);
         self.handle()

@@ -1,5 +1,5 @@
-//! Whoever holds a lease renews it and gives it back: the row is read, where it is not known, then
-//! written on condition that it is still so.
+//! Renews a lease and gives it back, for its holder. The row is read, if it is not known, and then
+//! written on condition that it is unchanged.
 
 use std::{
     future::Future,
@@ -22,18 +22,19 @@ use crate::{database::Database, heartbeat::HeartbeatGuard};
 #[derive(Clone, Copy)]
 struct Attempt {
     until: Instant,
-    /// Whether the row was written by somebody else since the call began.
+    /// Whether another writer wrote the row since the call began.
     has_met: bool,
 }
 
-/// A renewal as it is written.
+/// A renewal that is to be written.
 pub(crate) struct Renewal {
     pub(crate) written: LeaseWrite,
     ttl: Duration,
 }
 
 impl Renewal {
-    /// Of a row, at a moment of the database's clock; without a `ttl` for as long as before.
+    /// Builds the renewal of a row, at a moment of the database's clock. Without a `ttl`, the lease
+    /// lasts as long as before.
     pub(crate) fn of(
         row: worker_lease::Model,
         ttl: Option<Duration>,
@@ -62,8 +63,9 @@ impl Renewal {
     }
 }
 
-/// Whether a lease's row was last written after `at`, or may have been: so long after the moment that
-/// its end was counted from a call that wrote it may have lasted.
+/// Says whether a lease's row may have been written after `at`. The lease's length is counted from
+/// a moment before the write. The call that wrote the row may have lasted for `call` after that
+/// moment.
 fn may_be_later(row: &worker_lease::Model, clock: Clock, at: Instant, call: Duration) -> bool {
     if faults::is(Fault::RenewalUnseen) {
         return false;
@@ -74,7 +76,7 @@ fn may_be_later(row: &worker_lease::Model, clock: Clock, at: Instant, call: Dura
 }
 
 impl Database {
-    /// Renews a lease, for as long as before where no time is given.
+    /// Renews a lease. If no time is given, the lease lasts as long as before.
     pub(crate) async fn renew_lease(
         &self,
         key: &LeaseKey,
@@ -111,7 +113,7 @@ impl Database {
         self.renew(key, renewal, clocks, skew_ms, until).await
     }
 
-    /// Writes a renewal of a row as it was seen or is known.
+    /// Writes the renewal of a row that was seen or is known.
     pub(crate) async fn renew(
         &self,
         key: &LeaseKey,
@@ -140,10 +142,11 @@ impl Database {
         })
     }
 
-    /// Ends a lease; the time from `unused_from_ms` on is free again, unless it may have been renewed
-    /// since the call began: then the id rests until all of its time has passed.
+    /// Ends a lease. The time from `unused_from_ms` on is free again, unless the lease may have
+    /// been renewed since the call began. If it may have been renewed, the id rests until all of
+    /// its time has passed.
     ///
-    /// `met_since` is when the call began, where the row was not as it was known.
+    /// `met_since` is when the call began, if the row was not as it was known.
     pub(crate) async fn give_back_lease(
         &self,
         key: &LeaseKey,
@@ -168,23 +171,23 @@ impl Database {
         let looking = self.look_at(key, SentAt::read(), attempt.until);
         let (clock, row, guard) = looking.await?;
         if row.ended {
-            // An earlier attempt did it, and what it said of the time stands.
+            // An earlier attempt ended the lease, and what that attempt said of the time stands.
             return Ok(());
         }
         let (from_ms, until_ms) = (row.reserved_from, row.reserved_until);
         if unused_from_ms.is_some_and(|unused| unused < from_ms || unused > until_ms) {
             return Err(LeaseError::NotOfTheLease { from_ms, until_ms }.into());
         }
-        // Of another replica, which has the same configuration.
+        // The call may be that of another replica, which has the same configuration.
         let call = self.settings.deadline;
         let has_met =
             attempt.has_met || met_since.is_some_and(|at| may_be_later(&row, clock, at, call));
-        // What was unused may be used by whoever renewed it.
+        // The caller that renewed the lease may use the time that is called unused here.
         let unused_from_ms = unused_from_ms.filter(|_| !has_met);
         self.end(row, unused_from_ms, guard, attempt.until).await
     }
 
-    /// Writes the end of a row as it was seen or is known.
+    /// Writes the end of a row that was seen or is known.
     pub(crate) async fn end(
         &self,
         mut row: worker_lease::Model,
@@ -210,7 +213,7 @@ impl Database {
         Ok(())
     }
 
-    /// The row of a lease, where it is still the holder's.
+    /// Reads the row of a lease, if the lease is still the holder's.
     async fn look_at(
         &self,
         key: &LeaseKey,
@@ -240,7 +243,7 @@ impl Database {
         }
     }
 
-    /// Repeats what does no harm when it is done twice.
+    /// Repeats an attempt that does no harm if it is done twice.
     async fn repeated<T, F, Fut>(
         &self,
         until: Instant,

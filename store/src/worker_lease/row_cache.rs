@@ -1,8 +1,8 @@
-//! What this process knows of leases that it gave, so that whoever renews, ends or takes one again
-//! needs no look at its row first.
+//! Caches the rows of leases that this process gave. A caller that renews, ends or takes one of
+//! them again needs no look at its row first.
 //!
-//! Nothing is believed of it: all that is written names the row's version, the recovery and the time
-//! that it was made for, and whoever finds otherwise looks.
+//! No statement trusts the cache. Each statement names the row's version, the recovery and the
+//! moment of the clock that it was made for. If one of them is different, the caller looks.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,26 +14,26 @@ use parking_lot::Mutex;
 
 use super::{lease::millis, look::LeaseRecoveryMark};
 
-/// Rows that are known at once.
+/// The most rows that are known at once.
 const MAX: usize = 16_384;
-/// A database's clock is counted on from a look for so long: two clocks that lose a thousandth of
-/// a second in ten of them are within what is allowed for then.
+/// How long a database's clock is counted on from a look. Two clocks that drift apart by 1 ms in 10
+/// s stay within the tolerance below for this time.
 const COUNTED_ON: Duration = Duration::from_secs(60);
-/// A statement may run so much before the moment it was made for, and so much after it beside the time
-/// that the last look took.
+/// How much earlier than its estimated moment a statement may run, in milliseconds.
 const EARLIER_MS: i64 = 50;
+/// How much later a statement may run, in milliseconds, besides the time that the last look took.
 const LATER_MS: i64 = 100;
-/// What a look that took longer says of the clock is of no use.
+/// A look that took longer than this says nothing useful of the clock.
 const LONGEST_LOOK: Duration = Duration::from_millis(500);
 
-/// Rows as this process left them, and the clock and footing that it last saw.
+/// The rows as this process left them, and the clock and recovery mark that it last saw.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseRowCache(Mutex<CachedRows>);
 
 #[derive(Debug, Default)]
 struct CachedRows {
     rows: HashMap<(String, i32), CachedLease>,
-    /// The id that a holder of a pool gave back last.
+    /// The id that a holder gave back last, by pool and holder.
     former: HashMap<(String, String), i32>,
     seen: Option<SeenClock>,
 }
@@ -49,13 +49,14 @@ struct CachedLease {
 struct SeenClock {
     recovery_mark: Option<LeaseRecoveryMark>,
     era: u64,
-    /// The database's clock (Unix ms), and when.
+    /// What the database's clock said (Unix ms).
     now_ms: i64,
+    /// When it said so, by our monotonic clock.
     at: Instant,
     took: Duration,
 }
 
-/// The database's clock (Unix ms) while a statement runs, as far as it can be known before.
+/// The estimated range of the database's clock while a statement runs (Unix ms).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ClockEstimate {
     pub(crate) earliest_ms: i64,
@@ -63,7 +64,7 @@ pub(crate) struct ClockEstimate {
 }
 
 impl ClockEstimate {
-    /// The database's clock minus ours.
+    /// Returns the database's clock minus ours, in milliseconds.
     pub(crate) fn skew_ms(self, ours_ms: i64) -> i64 {
         let about_ms = self.earliest_ms.saturating_add(EARLIER_MS);
         about_ms.saturating_sub(ours_ms)
@@ -71,7 +72,7 @@ impl ClockEstimate {
 }
 
 impl LeaseRowCache {
-    /// The database has said that a row is so.
+    /// Notes a row that the database has confirmed.
     pub(crate) fn note(&self, row: Model, era: u64) {
         let mut state = self.0.lock();
         if state.rows.len() >= MAX || state.former.len() >= MAX {
@@ -90,7 +91,7 @@ impl LeaseRowCache {
         state.rows.insert(id, CachedLease { row, era });
     }
 
-    /// A row is not as it was known.
+    /// Forgets a row that is not as it was known.
     pub(crate) fn forget(&self, pool: &str, worker: i32, version: i64) {
         let mut state = self.0.lock();
         let id = (pool.to_owned(), worker);
@@ -103,14 +104,14 @@ impl LeaseRowCache {
         }
     }
 
-    /// The row of a lease that is held, as of an era, if it is known.
+    /// Returns the row of a lease that is held, if it is known in this era.
     pub(crate) fn held(&self, pool: String, worker: i32, era: u64) -> Option<Model> {
         let state = self.0.lock();
         let known = state.rows.get(&(pool, worker))?;
         (known.era == era && !known.row.ended).then(|| known.row.clone())
     }
 
-    /// The row of the id that a holder gave back last, as of an era, if it is known.
+    /// Returns the row of the id that a holder gave back last, if it is known in this era.
     pub(crate) fn former(&self, pool: &str, holder: &str, era: u64) -> Option<Model> {
         let state = self.0.lock();
         let worker = *state.former.get(&(pool.to_owned(), holder.to_owned()))?;
@@ -119,8 +120,9 @@ impl LeaseRowCache {
         is_its.then(|| known.row.clone())
     }
 
-    /// Pools with ids of at most so many bits, one of which was given here, as far as is known, and not
-    /// given back; at most so many pools, chosen at random.
+    /// Returns pools with ids of at most `most_bits` bits, at most `most` of them, chosen at
+    /// random. This process has given an id of each pool, which was not given back as far as is
+    /// known.
     pub(crate) fn pools(&self, most_bits: i32, most: usize) -> Vec<String> {
         let state = self.0.lock();
         let rows = state.rows.values().map(|known| &known.row);
@@ -129,7 +131,8 @@ impl LeaseRowCache {
         pools.into_iter().take(most).map(str::to_owned).collect()
     }
 
-    /// A look saw the database's clock `since` it began, and a footing if it looked for it.
+    /// Notes the database's clock, from a look that began at `since`. Also notes the recovery mark,
+    /// if the look read it.
     pub(crate) fn saw(
         &self,
         now_ms: i64,
@@ -155,7 +158,7 @@ impl LeaseRowCache {
         });
     }
 
-    /// The database's clock for a statement that is sent now, if it is known.
+    /// Returns the database's clock for a statement that is sent now, if it is known.
     pub(crate) fn moment(&self, sent: Instant) -> Option<ClockEstimate> {
         let seen = self.0.lock().seen?;
         let since = sent.saturating_duration_since(seen.at);
@@ -170,7 +173,7 @@ impl LeaseRowCache {
         })
     }
 
-    /// What the last recovery said, as of an era, if it is known.
+    /// Returns what the last recovery said, if it is known in this era.
     pub(crate) fn recovery_mark(&self, era: u64) -> Option<LeaseRecoveryMark> {
         let seen = self.0.lock().seen?;
         seen.recovery_mark.filter(|_| seen.era == era)

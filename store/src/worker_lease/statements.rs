@@ -1,7 +1,7 @@
-//! The statements that give, renew and end a lease: each does all of it or nothing.
+//! Gives, renews and ends leases: each statement does all of it or nothing.
 //!
-//! Whatever a statement says, it says it of the row as it was seen: it names the row's version, so
-//! one that arrives late, behind another writer, does nothing.
+//! Each statement names the version of the row as it was seen. So a statement that arrives late,
+//! after another writer, does nothing.
 
 use entity::{meta, worker_lease};
 use migration::WORKER_LEASES;
@@ -16,7 +16,7 @@ use sea_orm::{
 use super::{lease::MAX_AHEAD_MS, look, row_cache::ClockEstimate, uncertainty::signed};
 use crate::{heartbeat::HeartbeatGuard, meta_row};
 
-/// A lease as it is written.
+/// A lease that is to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseWrite {
     pub(crate) pool: String,
@@ -28,26 +28,28 @@ pub(crate) struct LeaseWrite {
     pub(crate) until_ms: i64,
     pub(crate) expires_ms: i64,
     pub(crate) ttl_ms: i64,
-    /// What the row's was, or what that of a new row lies above.
+    /// The version of the row as it was seen. For a new row, the version that the new one lies
+    /// above.
     pub(crate) version: i64,
     /// Our clock, which may not be too far ahead.
     pub(crate) ours_ms: i64,
-    /// When it may be written, by the database's clock; `None` where that was looked at.
+    /// When the lease may be written, by the database's clock. `None` if a look has read the clock.
     pub(crate) moment: Option<ClockEstimate>,
     pub(crate) guard: HeartbeatGuard,
 }
 
-/// What `meta` says that a lease is written on the strength of.
+/// What `meta` says about the database, as a condition for writing a lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseBaseline {
-    /// Which of the databases it is.
+    /// The stripe of the database.
     pub(crate) stripe: Stripe,
     /// The last recovery that was seen.
     pub(crate) recovered_at: Option<i64>,
 }
 
 impl LeaseBaseline {
-    /// That `meta`'s row says so, and lets leases begin then, as a condition on it.
+    /// Builds the condition that `meta`'s row says this, and lets leases begin at `from_ms`. It is
+    /// for a statement on `meta`.
     fn is_its(self, from_ms: i64) -> Condition {
         let leases_from = || Expr::col((meta::Entity, meta::Column::LeasesFrom));
         let recovered_at = Expr::col((meta::Entity, meta::Column::RecoveredAt));
@@ -62,7 +64,7 @@ impl LeaseBaseline {
             .add(leases_from().is_null().or(leases_from().lte(from_ms)))
     }
 
-    /// The same, as a condition of any statement.
+    /// Builds the same condition for any statement.
     fn holds(self, from_ms: i64) -> Expr {
         let row = Query::select()
             .expr(Expr::val(1))
@@ -74,12 +76,12 @@ impl LeaseBaseline {
 }
 
 impl LeaseWrite {
-    /// The version of the row once it is written.
+    /// Returns the version of the row after the write.
     pub(crate) fn version_after(&self) -> i64 {
         self.version.saturating_add(1)
     }
 
-    /// The row once it is written.
+    /// Returns the row after the write.
     pub(crate) fn row(&self) -> worker_lease::Model {
         worker_lease::Model {
             pool: self.pool.clone(),
@@ -105,8 +107,8 @@ impl LeaseWrite {
     }
 }
 
-/// That our clock is not too far ahead of the database's, and that it is the moment that the lease was
-/// made for.
+/// Builds the condition that our clock is not too far ahead of the database's clock. If the lease
+/// was made for an estimated moment, the database's clock must also be within it.
 fn keeps_time(backend: DbBackend, lease: &LeaseWrite) -> Expr {
     let least_ms = match faults::is(Fault::AnyClock) {
         true => 0,
@@ -119,7 +121,7 @@ fn keeps_time(backend: DbBackend, lease: &LeaseWrite) -> Expr {
     }
 }
 
-/// Takes an id that nobody holds; false where somebody was faster.
+/// Takes an id that nobody holds. Returns false if another writer came first.
 pub(crate) async fn take(
     database: DatabaseConnection,
     lease: LeaseWrite,
@@ -157,9 +159,11 @@ pub(crate) async fn take(
     Ok(taken.rows_affected == 1)
 }
 
-/// Makes the row of an id that was never used. Two that do so at once meet at the primary key.
+/// Creates the row of an id that was never used. If two callers do so at once, they meet at the
+/// primary key.
 ///
-/// `meta`'s row is [held](meta_row) meanwhile, so that no recovery passes between what was read and the row.
+/// `meta`'s row is [held](meta_row) meanwhile. So no recovery comes between what was read and the
+/// row.
 pub(crate) async fn create(
     database: DatabaseConnection,
     lease: LeaseWrite,
@@ -204,7 +208,8 @@ pub(crate) async fn create(
     Ok(database.execute(&insert).await?.rows_affected() == 1)
 }
 
-/// Programs that know of no worker ids recover a database without voiding leases.
+/// Keeps programs out that know of no worker ids, because their recovery of a database voids no
+/// leases.
 pub(crate) async fn keep_older_programs_out(database: DatabaseConnection) -> Result<(), DbErr> {
     meta::Entity::update_many()
         .col_expr(meta::Column::CompatibleFrom, Expr::val(WORKER_LEASES))
@@ -215,7 +220,7 @@ pub(crate) async fn keep_older_programs_out(database: DatabaseConnection) -> Res
     Ok(())
 }
 
-/// Raises what is reserved, for whoever has the token; false where the row is not as it was seen.
+/// Reserves more time for the holder of the token. Returns false if the row is not as it was seen.
 pub(crate) async fn renew(database: DatabaseConnection, lease: LeaseWrite) -> Result<bool, DbErr> {
     use worker_lease::Column;
     let backend = database.get_database_backend();
@@ -237,18 +242,18 @@ pub(crate) async fn renew(database: DatabaseConnection, lease: LeaseWrite) -> Re
     Ok(renewed.rows_affected == 1)
 }
 
-/// An end as it is written.
+/// An end that is to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseEnd {
     /// The lease's row as it was seen.
     pub(crate) row: worker_lease::Model,
-    /// Nothing was stamped at or past it.
+    /// No id was issued with a time at or after this (Unix ms).
     pub(crate) unused_from_ms: i64,
     pub(crate) guard: HeartbeatGuard,
 }
 
-/// Ends a lease; false where the row is not as it was seen: a renewal came in between, say, after
-/// which what is called unused may be used.
+/// Ends a lease. Returns false if the row is not as it was seen. For example, a renewal may have
+/// come first, and then the time that is called unused may be used.
 pub(crate) async fn end(database: DatabaseConnection, end: LeaseEnd) -> Result<bool, DbErr> {
     use worker_lease::Column;
     let (row, expires_at) = (end.row, Expr::col(Column::ExpiresAt));

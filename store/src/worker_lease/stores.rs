@@ -1,4 +1,4 @@
-//! Leases of all stores.
+//! Offers the leases of all stores.
 
 use std::{
     future::Future,
@@ -18,15 +18,16 @@ use crate::worker_lease::{
     uncertainty::UncertainCall,
 };
 
-/// By which the log calls what happens here.
+/// The target of this file's log events.
 const TARGET: &str = "odometer::store::worker_lease";
 
 impl Stores {
-    /// Leases a worker id. One that comes when nobody waits for it any more is given back with all of
-    /// its time.
+    /// Leases a worker id. If nobody waits for the lease when it comes, it is given back with all
+    /// of its time.
     ///
     /// # Errors
-    /// Nobody got one by this call.
+    /// This call gives no lease. If an attempt may have leased an id, that id is taken back in the
+    /// background.
     pub async fn lease(
         self: &Arc<Self>,
         store: &str,
@@ -36,7 +37,8 @@ impl Stores {
         let mut asking = self.at(index).ask(wanted, index);
         let stores = Arc::clone(self);
         let (answer, receiver) = oneshot::channel();
-        // Here first: what is done at once need not be handed to another thread.
+        // The first attempt runs here, because work that needs no waiting need not go to another
+        // thread.
         let leasing = async move {
             match stores.at(index).lease_first(&mut asking).await {
                 Ok(None) => {
@@ -52,15 +54,15 @@ impl Stores {
             }
         };
         tokio::spawn(leasing.in_current_span());
-        // Gone only with the store, at the end.
+        // The sender is gone only if the store is, at the end.
         receiver.await.unwrap_or(Err(LeaseError::Unavailable))
     }
 
-    /// Renews a lease: what was reserved stays reserved, and more is. Without a `ttl` as long as it
-    /// was asked for before.
+    /// Renews a lease: what was reserved stays reserved, and more time is reserved. Without a
+    /// `ttl`, the lease lasts as long as it was asked for before.
     ///
     /// # Errors
-    /// It stands as it stood, or as renewed with `MayHaveHappened`; asking again does no harm.
+    /// The lease is as it was, or with `MayHaveHappened` perhaps renewed. You can ask again.
     pub async fn renew_lease(
         self: &Arc<Self>,
         key: &LeaseKey,
@@ -81,11 +83,11 @@ impl Stores {
         .await
     }
 
-    /// Gives a lease back. Nothing was stamped at or after `unused_from_ms`; without that the id rests
-    /// until all of its time has passed.
+    /// Gives a lease back. The caller says that no id was issued with a time at or after
+    /// `unused_from_ms`. Without this time, the id rests until all of its time has passed.
     ///
     /// # Errors
-    /// It may be held until it expires; asking again does no harm.
+    /// The lease may be held until it expires. You can ask again.
     pub async fn give_back_lease(
         self: &Arc<Self>,
         key: &LeaseKey,
@@ -114,10 +116,10 @@ impl Stores {
         .await
     }
 
-    /// The lease that somebody shows a token of.
+    /// Builds the lease from a token that a caller shows.
     ///
     /// # Errors
-    /// `Lost` where it cannot be a token, `Unavailable` where there is no such store.
+    /// `Lost` if the text cannot be a token. `Unavailable` if there is no such store.
     pub fn lease_by_token(
         &self,
         store: &str,
@@ -135,7 +137,8 @@ impl Stores {
         })
     }
 
-    /// The ids of a pool that were ever leased, the lowest first, at most [`MAX_LISTED`].
+    /// Returns the ids of a pool that were ever leased, at most [`MAX_LISTED`]. The lowest ids come
+    /// first.
     ///
     /// # Errors
     /// Why the store did not answer.
@@ -147,7 +150,8 @@ impl Stores {
         self.leases_after(store, pool, None, MAX_LISTED).await
     }
 
-    /// As [`Stores::leases`], behind a worker id and at most so many.
+    /// Returns ids as [`Stores::leases`] does, but only ids above `after`, and at most `limit` of
+    /// them.
     ///
     /// # Errors
     /// Why the store did not answer.
@@ -164,7 +168,7 @@ impl Stores {
             .await
     }
 
-    /// One id of a pool; `None` where it was never leased.
+    /// Returns one id of a pool. Returns `None` if the id was never leased.
     ///
     /// # Errors
     /// Why the store did not answer.
@@ -177,7 +181,8 @@ impl Stores {
         self.store_of_leases(store)?.lease_row(pool, worker).await
     }
 
-    /// Tells who asked for a lease; where nobody waits for it any more it is given back.
+    /// Sends the outcome to the caller of a lease. If nobody waits for it any more, the lease is
+    /// given back.
     fn tell(
         &self,
         answer: oneshot::Sender<Result<LeaseGrant, LeaseError>>,
@@ -196,14 +201,14 @@ impl Stores {
     }
 }
 
-/// Runs what must not stop half-way when its caller gives up.
+/// Runs work to its end, even if its caller gives up.
 pub(crate) async fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, LeaseError>> + Send + 'static,
 ) -> Result<T, LeaseError> {
     ended(tokio::spawn(work.in_current_span()).await)
 }
 
-/// What came of a task, which only the end of this process stops.
+/// Returns the outcome of a task. Only the end of this process stops such a task.
 pub(crate) fn ended<T>(outcome: Result<Result<T, LeaseError>, JoinError>) -> Result<T, LeaseError> {
     outcome.unwrap_or(Err(LeaseError::MayHaveHappened))
 }

@@ -1,4 +1,5 @@
-//! What the holder of a lease shows: 128 random bits that the database knows the hash of only.
+//! Makes and reads tokens: a token is 128 random bits that the holder of a lease shows. The
+//! database knows only the hash.
 
 use std::{
     fmt::{self, Write},
@@ -7,10 +8,10 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-/// Digits of a token.
+/// How many digits a token has.
 const LENGTH: usize = 32;
 
-/// Drawn anew for each lease, and the same for as long as it is renewed. Secret.
+/// A token. Each lease gets a new one, and keeps it as long as it is renewed. It is secret.
 #[derive(Clone)]
 pub(crate) struct Token(Arc<str>);
 
@@ -19,7 +20,7 @@ impl Token {
         Self(format!("{:032x}", rand::random::<u128>()).into())
     }
 
-    /// One that somebody shows; `None` where it cannot be one.
+    /// Reads a token that a caller shows. Returns `None` if the text cannot be a token.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         let is_one = text.len() == LENGTH && text.as_bytes().iter().all(is_digit);
@@ -30,11 +31,11 @@ impl Token {
         &self.0
     }
 
-    /// As the database has it.
+    /// Returns the hash, as the database has it.
     pub(crate) fn hash(&self) -> String {
         let mut text = String::with_capacity(2 * 32);
         for byte in Sha256::digest(self.0.as_bytes()) {
-            // A string takes whatever is written.
+            // Writing to a string cannot fail.
             let _written = write!(text, "{byte:02x}");
         }
         text

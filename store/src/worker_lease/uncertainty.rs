@@ -1,4 +1,4 @@
-//! What a try at a lease may have left behind.
+//! Remembers what an attempt at a lease may have left in the database.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use odometer_process::{
 
 use crate::worker_lease::lease::{LeaseError, MAX_AHEAD_MS, millis};
 
-/// Why an attempt came to nothing.
+/// Why an attempt did not succeed.
 pub(crate) enum LeaseAttemptError {
-    /// It is not to be tried again.
+    /// Trying again gives the same answer.
     Told(LeaseError),
-    /// Somebody else was faster.
+    /// Another writer came first.
     Conflict,
     Failed(StatementFailure),
 }
@@ -31,7 +31,7 @@ impl From<StatementFailure> for LeaseAttemptError {
     }
 }
 
-/// Our clocks before anything is sent.
+/// Our clocks, before a statement is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentAt {
     pub(crate) sent: Instant,
@@ -46,6 +46,8 @@ impl SentAt {
         }
     }
 
+    /// Checks that our clock is not too far ahead of the database's clock.
+    ///
     /// # Errors
     /// `ClockAhead`.
     pub(crate) fn check(self, database_ms: i64) -> Result<(), LeaseError> {
@@ -56,16 +58,16 @@ impl SentAt {
         Ok(())
     }
 
-    /// So far ahead time is reserved: by the later clock, but by the database's at most as far ahead
-    /// of ours as ours may be of it. One that jumped far ahead would else keep its ids from being
-    /// used long after it is right again.
+    /// Returns the moment until which time is reserved: `ttl` after the later of both clocks. The
+    /// database's clock counts as at most [`MAX_AHEAD_MS`] ahead of ours. If a clock that jumped
+    /// far ahead counted in full, ids would rest long after that clock is right again.
     pub(crate) fn until(self, database_ms: i64, ttl: Duration) -> i64 {
         let most_ms = self.ours_ms.saturating_add(MAX_AHEAD_MS);
         let now_ms = Ord::max(self.ours_ms, Ord::min(database_ms, most_ms));
         now_ms.saturating_add(millis(ttl))
     }
 
-    /// The database's clock minus ours, as of a reply that has just come.
+    /// Returns the database's clock minus ours, in milliseconds, when a reply has just come.
     pub(crate) fn skew_ms(self, database_ms: i64) -> i64 {
         let half = millis(self.sent.elapsed()) / 2;
         database_ms.saturating_sub(self.ours_ms.saturating_add(half))
@@ -75,12 +77,12 @@ impl SentAt {
 /// What one call knows after its attempts so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct UncertainCall {
-    /// Whether one of them may have been done: then nothing else is told of any later failure.
+    /// Whether an attempt may have been done. If so, every later failure is reported as uncertain.
     may_have_happened: bool,
 }
 
 impl UncertainCall {
-    /// What is told of a call that ends without having been done for certain.
+    /// Returns what the caller hears if the call ends and is not certain to have been done.
     pub(crate) fn caller_error(self, error: LeaseError) -> LeaseError {
         if self.may_have_happened {
             LeaseError::MayHaveHappened
@@ -89,7 +91,8 @@ impl UncertainCall {
         }
     }
 
-    /// The same where the database has answered: that a lease is lost it says for certain.
+    /// Returns what the caller hears if the database has answered. That a lease is lost is then
+    /// certain.
     pub(crate) fn answered(self, error: LeaseError) -> LeaseError {
         if matches!(error, LeaseError::Lost) {
             error
@@ -103,7 +106,7 @@ impl UncertainCall {
     }
 }
 
-/// The failure of a statement that leases, renews or ends nothing, whether it was done or not.
+/// Returns the failure as a certain one, for a statement that leases, renews and ends nothing.
 pub(crate) fn certain(failure: StatementFailure) -> StatementFailure {
     match failure {
         StatementFailure::NotCommitted(cause) | StatementFailure::MayHaveCommitted(cause) => {

@@ -1,8 +1,10 @@
-//! What this process remembers of leases that it gave or renewed, until a loss of them would show.
+//! Remembers the leases that this process gave or renewed, until their loss would show in another
+//! way.
 //!
-//! A database that loses its last commits may lose a lease and keep the beat that was confirmed
-//! before it. So each lease is remembered until a beat that was sent after it is confirmed *and* the
-//! row is seen to be there: whatever loses the lease from then on loses that beat, too.
+//! A database that loses its last commits may lose a lease, and keep the heartbeat that was
+//! confirmed before it. So each lease is remembered until two things are known. A heartbeat that
+//! was sent after the lease is confirmed, *and* the row is seen to be there. A database that loses
+//! the lease from then on loses that heartbeat, too.
 
 use std::{
     collections::HashMap,
@@ -25,26 +27,26 @@ use super::{
 };
 use crate::{database::Database, heartbeat::Heartbeat};
 
-/// Leases that are remembered: far more than are given between two beats.
+/// The most leases that are remembered. This is far more than are given between two heartbeats.
 const MAX: usize = 65_536;
-/// Rows of one statement.
+/// How many rows one statement reads.
 const AT_ONCE: usize = 500;
 
-/// Leases given and renewed of late.
+/// The leases that were given and renewed not long ago.
 #[derive(Debug, Default)]
 pub(crate) struct UnconfirmedLeases {
     leases: Mutex<HashMap<(String, i32), UnconfirmedLease>>,
-    /// Whether the schema was seen to have leases.
+    /// Whether the schema was found to have leases.
     knows_schema: AtomicBool,
-    /// Whether it was said that the database's clock is far ahead of ours.
+    /// Whether the log has said that the database's clock is far ahead of ours.
     has_said_ahead: AtomicBool,
 }
 
-/// What a row that was read says of what is remembered.
+/// What a row that was read shows, compared with what is remembered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LeaseRowCheck {
     Fits,
-    /// What is remembered may have been written after the row was read: it is to be read again.
+    /// The remembered lease may have been written after the row was read. Read the row again.
     ReadTooEarly,
     /// The row is gone or older than it was.
     WentBack,
@@ -53,11 +55,11 @@ pub(crate) enum LeaseRowCheck {
 #[derive(Clone, Copy, Debug)]
 struct UnconfirmedLease {
     version: i64,
-    /// The last beat that was sent before.
+    /// The last heartbeat that was sent before the lease was noted.
     heartbeat: i64,
-    /// Of which recovery on: one voids all leases before it.
+    /// How many recoveries had been seen. The next recovery voids the lease.
     era: u64,
-    /// When it was known: whatever was sent later meets it.
+    /// When the lease was noted. A statement that is sent later finds it.
     noted: Instant,
 }
 
@@ -74,13 +76,13 @@ impl UnconfirmedLeases {
         self.knows_schema.store(false, Ordering::Release);
     }
 
-    /// Whether it is news that the database's clock is far ahead.
+    /// Says whether it is news that the database's clock is far ahead.
     pub(crate) fn note_ahead(&self, is_ahead: bool) -> bool {
         let was_said = self.has_said_ahead.swap(is_ahead, Ordering::AcqRel);
         is_ahead && !was_said
     }
 
-    /// The database has said that it has this lease.
+    /// Notes a lease that the database has confirmed.
     pub(crate) fn note(&self, key: &LeaseKey, heartbeat: &Heartbeat) {
         let remembered = UnconfirmedLease {
             version: key.version,
@@ -90,7 +92,7 @@ impl UnconfirmedLeases {
         };
         let mut leases = self.leases.lock();
         if leases.len() >= MAX {
-            // None of them was confirmed for long: the database is away, and nothing is given.
+            // No lease was confirmed for a long time: the database is away, and no lease is given.
             leases.clear();
         }
         let id = (key.pool.key(), signed(key.worker));
@@ -100,8 +102,8 @@ impl UnconfirmedLeases {
         }
     }
 
-    /// What the version that was read of an id's row, 0 where there is none, says in an era; `sent` is
-    /// from before the question was.
+    /// Compares the version that was read of an id's row with what is remembered in an era.
+    /// `version` is 0 if there is no row. `sent` is a moment before the read was sent.
     pub(crate) fn judge(
         &self,
         (pool, worker): (&WorkerPool, u32),
@@ -124,7 +126,8 @@ impl UnconfirmedLeases {
         }
     }
 
-    /// Those that a beat was confirmed after; what is older than a recovery is forgotten.
+    /// Returns the leases after which a heartbeat was confirmed. Forgets the leases from before a
+    /// recovery.
     fn due(&self, heartbeat: &Heartbeat) -> Vec<((String, i32), i64)> {
         let (era, confirmed) = (heartbeat.era(), heartbeat.last_confirmed());
         let mut leases = self.leases.lock();
@@ -136,7 +139,7 @@ impl UnconfirmedLeases {
             .collect()
     }
 
-    /// It is there; what was written of it since is not forgotten.
+    /// Forgets a lease that was seen to be there, unless the lease was written again since.
     fn forget(&self, id: &(String, i32), version: i64) {
         let mut leases = self.leases.lock();
         if leases.get(id).is_some_and(|known| known.version <= version) {
@@ -145,7 +148,7 @@ impl UnconfirmedLeases {
     }
 }
 
-/// Looks after what was given, for as long as the database is there.
+/// Looks after the leases that were given, as long as the database exists.
 pub(crate) async fn watch(database: Weak<Database>, between: Duration) {
     loop {
         tokio::time::sleep(between).await;
@@ -158,7 +161,7 @@ pub(crate) async fn watch(database: Weak<Database>, between: Duration) {
     }
 }
 
-/// Whether all that was given is there.
+/// Checks that the leases that were given are there.
 async fn look_for(database: &Arc<Database>) {
     let (era, due) = (
         database.heartbeat.era(),
@@ -179,7 +182,7 @@ async fn look_for(database: &Arc<Database>) {
                 .connection
                 .run(until, |connection| versions(connection, name, ids));
             let Ok(found) = reading.await else {
-                // The next look is soon.
+                // The next look comes soon.
                 return;
             };
             let found: HashMap<i32, i64> = found.into_iter().collect();
@@ -231,7 +234,7 @@ mod tests {
         }
     }
 
-    /// What is remembered of an id.
+    /// Returns the version that is remembered of an id.
     fn version(given: &UnconfirmedLeases, worker: u32, era: u64) -> i64 {
         let leases = given.leases.lock();
         let known = leases.get(&(key(worker, 0, era).pool.key(), signed(worker)));

@@ -1,4 +1,5 @@
-//! What callers do who never end, and whether they are cut off.
+//! Callers that never finish their request or never read a reply, and whether the program cuts them
+//! off.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -10,8 +11,8 @@ use tokio::task::JoinSet;
 use super::{NEXT, first_of};
 use crate::support::Program;
 
-/// What a caller does who never ends. Of the first request there is a deadline of its own, so each
-/// has had a reply before.
+/// The behaviour of a caller that never ends. The first request of a connection has a deadline of
+/// its own, so each caller gets one reply before.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Endless {
     OneByte,
@@ -52,7 +53,7 @@ impl Endless {
                 "a".repeat(120_000)
             ),
             Self::UnreadReplies => NEXT.replace("/next", "/next?count=10000").repeat(100),
-            // Replies that nobody takes stand before them.
+            // Replies that the caller does not read come before these heads.
             Self::ManyHeads => {
                 let large = "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
                 large.repeat(40) + &"GET / HTTP/1.1\r\nHost:\r\n\r\n".repeat(1100)
@@ -74,7 +75,9 @@ impl Endless {
         matches!(self, Self::UnreadReplies | Self::ManyHeads)
     }
 
-    /// Holds a connection this way; what was answered if it was closed within `limit`.
+    /// Holds a connection in this way. Returns the program's answer if the connection was closed
+    /// within
+    /// `limit`, else `None`.
     pub(super) async fn hold(self, address: String, limit: Duration) -> Option<String> {
         let mut stream = TcpStream::connect(&address).await.expect("it listens");
         let mut first = [0; 4096];
@@ -94,7 +97,8 @@ impl Endless {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     is_open = match self.drop() {
                         Some(drop) => writer.write_all(drop).await.is_ok(),
-                        // Who does not read learns by writing that nobody is there.
+                        // A caller that does not read finds out by a write that the connection is
+                        // closed.
                         None if self.reads_nothing() => {
                             writer.write_all(NEXT.as_bytes()).await.is_ok()
                         }
@@ -111,7 +115,7 @@ impl Endless {
             let mut reading = pin!(reading);
             tokio::select! {
                 () = &mut reading => {}
-                // What came before the end is there to be read.
+                // The answer that came before the end can still be read.
                 () = writing => {
                     if !self.reads_nothing() {
                         reading.await;
@@ -124,14 +128,14 @@ impl Endless {
     }
 }
 
-/// A row that was cut off.
+/// A behaviour that was cut off.
 pub(super) struct Closed {
     pub(super) row: Endless,
     pub(super) answer: String,
     pub(super) after: Duration,
 }
 
-/// The rows that were not cut off within the limit, and those that were.
+/// Returns the behaviours that were not cut off within the limit, and those that were.
 pub(super) async fn hold_all(program: &Program, limit: Duration) -> (Vec<Endless>, Vec<Closed>) {
     first_of(&program.client(), "held").await;
     let mut held = JoinSet::new();

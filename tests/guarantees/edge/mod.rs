@@ -1,4 +1,5 @@
-//! Callers that hold a connection without end: cut off, and nobody else is kept waiting.
+//! Callers that hold a connection without end. The program cuts them off, and no other caller
+//! waits.
 
 use std::time::{Duration, Instant};
 
@@ -14,21 +15,21 @@ mod endless;
 
 const GUARD: &str = "no-connection-guard";
 
-/// Longer than what the program is told here.
+/// A time longer than the limits that these tests configure.
 const CUT_OFF_LIMIT: Duration = Duration::from_secs(9);
 
-/// For what takes as long as the machine needs.
+/// The limit for work that takes as long as the machine needs.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const NEXT: &str = "POST /v1/sequences/held/next HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// Large replies that may be on their way at once: 64 MiB in parts of 22 bytes an id.
+/// How many large replies may be on their way at once: 64 MiB, in parts of 22 bytes for each id.
 const LARGE_REPLIES: u16 = 304;
-/// Calls above that.
+/// How many calls come in addition.
 const ABOVE: u16 = 20;
-/// Numbers in memory, so that no reply waits for the database.
+/// How many numbers are in memory, so that no reply waits for the database.
 const MORE_THAN_ASKED_FOR: u32 = 10_000_000;
-/// Of ids with 19 digits, so that the kernel's buffers do not hold a reply.
+/// A request for ids of 19 digits, so that the kernel's buffers cannot hold a reply.
 const LARGE: &str = "POST /v1/sequences/large/next?count=10000 HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 async fn options() -> (TestDatabase, Options) {
@@ -67,8 +68,8 @@ fn nobody_holds_a_connection_without_end() {
         let n_cut = |cause| scrape.sum("odometer_http_connections_cut_total", &[("cause", cause)]);
         assert_eq!((n_cut("request"), n_cut("reply")), (3.0, 2.0));
         wait::until("the others are gone", CUT_OFF_LIMIT, async || {
-            // By a client of its own each time: one that asks again before its connection is free
-            // opens a second one, and keeps both.
+            // Each look uses a new client. A client that asks again before its connection is free
+            // opens a second connection, and keeps both.
             let scrape = Scrape::of(&program.client()).await;
             (scrape.sum("odometer_http_connections", &[]) == 1.0).then_some(())
         })
@@ -76,7 +77,7 @@ fn nobody_holds_a_connection_without_end() {
     });
 }
 
-/// A busy machine delays both programs, so they are compared with one another.
+/// Compares short limits with the defaults, because a busy machine delays both programs.
 #[test]
 fn connections_are_cut_off_as_early_as_the_limits_say() {
     run(async {
@@ -99,7 +100,7 @@ fn connections_are_cut_off_as_early_as_the_limits_say() {
     });
 }
 
-/// The control.
+/// The control of `nobody_holds_a_connection_without_end`.
 #[test]
 fn without_its_guard_a_connection_is_held_without_end() {
     run(async {
@@ -118,12 +119,12 @@ fn without_its_guard_a_connection_is_held_without_end() {
     });
 }
 
-/// Whether a probe is answered within ten seconds although there are more silent connections than
-/// descriptors, and what the program logged.
+/// Opens more silent connections than there are descriptors. Returns whether a probe is answered
+/// within ten seconds, and the log.
 async fn probe_beside_silence(options: &Options) -> (bool, String) {
     let program = options
         .clone()
-        // So that none of them ends for saying nothing.
+        // With this limit no silent connection ends during the test.
         .env("ODOMETER_HTTP__HEAD", "60s")
         .open_files(1024)
         .start_ready()
@@ -160,8 +161,8 @@ fn without_its_guard_silent_connections_keep_a_probe_waiting() {
     });
 }
 
-/// Opens `n` connections, writes `sent` on each as far as it goes, and waits until the program has
-/// read all it wants of them; how many bytes went.
+/// Opens `n` connections, and writes `sent` on each of them until the program reads no more.
+/// Returns the connections, and how many bytes were written.
 async fn write_on_each(program: &Program, n: usize, sent: &[u8]) -> (Vec<TcpStream>, usize) {
     let mut streams = Vec::new();
     for _ in 0..n {
@@ -169,7 +170,7 @@ async fn write_on_each(program: &Program, n: usize, sent: &[u8]) -> (Vec<TcpStre
         streams.push(stream);
     }
     let mut written = vec![0; n];
-    // What is not read fills the buffers, and then nothing more goes.
+    // Unread bytes fill the buffers, and then no more bytes can be written.
     let mut n_quiet = 0;
     while n_quiet < 20 {
         let mut is_quiet = true;
@@ -193,7 +194,7 @@ fn large_heads_on_many_connections_stay_within_the_memory() {
         let database = TestDatabase::prepared(Backend::Sqlite).await;
         let program = Program::options()
             .database(&database.url)
-            // So that all of them are there at once.
+            // With this limit all connections are there at the same time.
             .env("ODOMETER_HTTP__HEAD", "60s")
             .start_ready()
             .await;
@@ -210,7 +211,7 @@ fn large_heads_on_many_connections_stay_within_the_memory() {
     });
 }
 
-/// The most memory that the program had, once it has read what it wants to read.
+/// Returns the peak memory of the program, after the program has read all that it reads.
 async fn settled_memory(program: &Program) -> u64 {
     let (mut peak, mut n_same) = (0, 0);
     wait::until("it has read what it wants", CUT_OFF_LIMIT, async || {
@@ -222,7 +223,7 @@ async fn settled_memory(program: &Program) -> u64 {
     .await
 }
 
-/// By how many bytes a program's memory grows for each of `n` connections on which this was sent.
+/// Returns by how many bytes a program's memory grows for each of `n` connections with `sent`.
 async fn grown_for_each(options: Options, n: u32, sent: &[u8]) -> u64 {
     let program = options
         .env("ODOMETER_HTTP__HEAD", "60s")
@@ -235,13 +236,13 @@ async fn grown_for_each(options: Options, n: u32, sent: &[u8]) -> u64 {
     (settled_memory(&program).await - before) / u64::from(n)
 }
 
-/// The control, at a size that every machine has: each connection costs what its head is long.
+/// The control, at a size for every machine: each connection costs the length of its head.
 #[test]
 fn without_its_guard_a_large_head_is_held_in_memory() {
     run(async {
         let (_database, options) = options().await;
         let mut head = Endless::LargeHead.start();
-        // Never complete.
+        // The head is never complete.
         head.truncate(head.len() - 4);
         let guarded = grown_for_each(options.clone(), 500, &head).await;
         let unguarded = grown_for_each(options.without_guards(GUARD), 500, &head).await;
@@ -250,7 +251,7 @@ fn without_its_guard_a_large_head_is_held_in_memory() {
     });
 }
 
-/// actix keeps kilobytes for each request that it decodes, however short it was.
+/// actix keeps kilobytes for each request that it decodes, even for a short one.
 #[test]
 fn many_heads_that_come_together_cost_no_more_than_one() {
     run(async {
@@ -263,7 +264,7 @@ fn many_heads_that_come_together_cost_no_more_than_one() {
     });
 }
 
-/// Whoever sends a byte and no more holds no place that others need.
+/// A caller that sends one byte and no more takes no connection away from others.
 #[test]
 fn dripped_heads_make_room_for_others() {
     run(async {
@@ -304,7 +305,7 @@ fn a_reply_that_nobody_takes_does_not_hold_up_the_end() {
         let started = Instant::now();
         program.terminate();
         assert_eq!(program.end().await, Some(0), "{}", program.log());
-        // Half of shutdown.deadline is what connections have.
+        // Connections may take half of `shutdown.deadline`.
         let took = started.elapsed();
         assert!(took < Duration::from_secs(8), "{took:?}");
     });
@@ -315,7 +316,7 @@ async fn issued_large(client: &Client) -> f64 {
     scrape.sum("odometer_numbers_issued_total", &[("sequence", "large")])
 }
 
-/// A connection whose caller asks and does not read.
+/// Opens a connection whose caller sends a request and does not read.
 async fn ask_and_not_read(program: &Program, request: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4096).expect("a small buffer");
@@ -328,15 +329,15 @@ async fn ask_and_not_read(program: &Program, request: &str) -> TcpStream {
     stream
 }
 
-/// The first number of a sequence, which comes from the database.
+/// Takes the first number of a sequence, which comes from the database.
 async fn first_of(client: &Client, sequence: &str) {
     let path = format!("/v1/sequences/{sequence}/next");
     let first = settled(|| client.post(&path)).await;
     assert_eq!(first.status, 200, "{first:?}");
 }
 
-/// Asks for more large replies than may be on their way, and reads none; how many calls were given
-/// numbers, and how many were refused, once that is all of them.
+/// Asks for more large replies than may be on their way, and reads none. Waits until all calls have
+/// an outcome. Returns how many calls got numbers, and how many were refused.
 async fn ask_for_large_replies(program: &Program) -> (f64, f64, Vec<TcpStream>) {
     let client = program.client();
     let digits = json!({
@@ -345,7 +346,7 @@ async fn ask_for_large_replies(program: &Program) -> (f64, f64, Vec<TcpStream>) 
         "block": {"min": MORE_THAN_ASKED_FOR, "max": MORE_THAN_ASKED_FOR},
     });
     client.define("large", &digits).await;
-    // How long its ids are is known from here on, and none waits for the database.
+    // From here on the program knows the length of the ids, and no call waits for the database.
     first_of(&client, "large").await;
     let mut unread = Vec::new();
     for _ in 0..LARGE_REPLIES + ABOVE {
@@ -375,8 +376,9 @@ fn large_replies_that_nobody_takes_are_bounded() {
             (given, refused),
             (f64::from(LARGE_REPLIES), f64::from(ABOVE))
         );
-        // What is read needs room as well, and the rest is taken by a smaller batch. A small reply
-        // needs none, a scrape has its own, and a caller who hangs up leaves theirs.
+        // The bound counts bytes, so a smaller batch takes the rest of it. A large reply to a `GET`
+        // counts as well. A small reply does not count, and a scrape has a bound of its own. A
+        // caller who hangs up frees its bytes.
         let client = program.client();
         let before = issued_large(&client).await;
         let _smaller = ask_and_not_read(&program, &LARGE.replace("10000", "8100")).await;
@@ -428,7 +430,7 @@ fn two_thousand_requests_at_once_get_their_replies() {
             assert!(n_bytes > 0, "closed after {n_replies} and {received}");
             let text = std::str::from_utf8(buffer.get(..n_bytes).unwrap_or_default());
             received.push_str(text.expect("ASCII"));
-            // No reply has a brace but those around its body.
+            // A reply has no brace except those around its body.
             while let Some((reply, rest)) = received.split_once('}') {
                 assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{reply}");
                 n_replies += 1;
@@ -462,7 +464,7 @@ fn idle_connections_make_room_for_new_ones() {
                 );
                 stream
             };
-            // Nothing is idle for so long that it would be closed for that.
+            // No connection is idle for so long that the program closes it for that reason.
             let connected = tokio::time::timeout(Duration::from_secs(20), connected);
             idle.push(connected.await.expect("a place within the limit"));
         }

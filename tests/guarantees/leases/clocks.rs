@@ -1,4 +1,4 @@
-//! Clocks that are wrong: time is reserved by none that is far ahead of the database's.
+//! Wrong clocks: a clock that is far ahead of the database's clock reserves no time.
 
 use super::{asked, now_ms};
 use crate::support::{
@@ -25,8 +25,8 @@ async fn a_clock_that_is_far_ahead_reserves_nothing(backend: Backend) {
     assert!(skew(&program.client()).await < -350.0);
     program.stop().await;
 
-    // Less far it is taken: what it reserves lies as far ahead, and the next begins there, once its
-    // own time reaches so far.
+    // A clock that is less far ahead is accepted. Its lease reserves time that lies as far ahead.
+    // The next lease of this id begins after that time, if it is long enough to reach it.
     let near = Program::options()
         .database(&database.url)
         .clock_ahead(FIVE_MINUTES_MS - 60_000);
@@ -83,7 +83,7 @@ async fn a_database_clock_that_is_far_ahead_holds_ids_back_little(backend: Backe
     let lease = client.lease("billing", 10, TTL_MS, "behind").await;
     let renewed = client.renew(&lease, None).await.expect("a reply");
     assert_eq!(renewed.status, 200, "{renewed:?}");
-    // By the replica's clock plus five minutes, not by the database's.
+    // The end follows the replica's clock plus five minutes, not the database's clock.
     for lease in [lease, Lease::of(&renewed)] {
         let until = lease.until_ms - before - TTL_MS + FIVE_MINUTES_MS;
         assert!((0..10_000).contains(&until), "{lease:?} {until}");
@@ -93,7 +93,7 @@ async fn a_database_clock_that_is_far_ahead_holds_ids_back_little(backend: Backe
     assert_eq!(log.matches("Clocks apart").count(), 1, "{log}");
 }
 
-/// The database's clock minus ours, once it was looked at.
+/// Returns the database's clock minus the program's clock, in seconds, after the first comparison.
 async fn skew(client: &Client) -> f64 {
     wait::until("the clocks are compared", super::LIMIT, async || {
         let scrape = Scrape::of(client).await;

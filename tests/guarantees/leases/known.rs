@@ -1,4 +1,5 @@
-//! What a replica remembers of worker ids spares it looks, and is believed only where it still holds.
+//! Remembered rows of worker ids. They save reads, and a replica uses them only while they still
+//! hold.
 
 use super::{LIMIT, Stretch, now_ms, overlaps};
 use crate::support::{
@@ -8,7 +9,7 @@ use crate::support::{
 
 const BITS: u32 = 10;
 const TTL_MS: i64 = 60_000;
-/// Leases, and as many ends.
+/// The number of leases, and of their ends.
 const N: i64 = 100;
 
 fn options(database: &TestDatabase) -> Options {
@@ -33,12 +34,12 @@ async fn without_its_conditions_what_is_remembered_is_believed(backend: Backend)
     assert!(!found.is_empty(), "the check finds nothing");
 }
 
-/// One replica leases and takes back, another does the same behind its back, and the first leases
-/// once more: times that were stamped twice.
+/// Leases and ends leases on the first replica, on the second, and on the first again. The first
+/// replica does not know what the second one did. Returns the times that were used twice.
 async fn stale_knowledge(first: &Options, second: &Options) -> Vec<(Stretch, Stretch)> {
     let (first, second) = (first.start_ready().await, second.start_ready().await);
     let mut used = Vec::new();
-    // So long ago each ends: the next one needs no patience.
+    // Each lease ended this long ago, so that the next one need not wait.
     for (client, ago_ms) in [
         (first.client(), 3000),
         (second.client(), 2000),
@@ -59,7 +60,7 @@ async fn stale_knowledge(first: &Options, second: &Options) -> Vec<(Stretch, Str
 
 for_each_backend!(a_row_that_is_another_one_at_a_known_version_is_looked_at);
 
-/// As where the database has lost an end, and another replica wrote in its place.
+/// Checks a database that has lost the end of a lease, and in which another replica wrote instead.
 async fn a_row_that_is_another_one_at_a_known_version_is_looked_at(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let program = options(&database).start_ready().await;
@@ -91,7 +92,7 @@ for_each_server!(an_end_long_after_a_renewal_elsewhere_frees_its_time);
 
 async fn an_end_long_after_a_renewal_elsewhere_frees_its_time(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    // Longer than the renewal may have taken, after it had looked.
+    // This is longer than a renewal may take after its look.
     let (reserved, unused_ms) =
         end_after_a_renewal_elsewhere(&options(&database), &database, 30_000).await;
     assert_eq!(reserved, Some(unused_ms));
@@ -115,9 +116,9 @@ async fn an_end_that_sees_no_renewal_elsewhere_frees_its_time(backend: Backend) 
     assert_eq!(reserved, Some(unused_ms), "the check finds nothing");
 }
 
-/// One replica leases, another renews, as if it had looked so long ago, and the first, which knows
-/// nothing of that, ends the lease: up to when its time is reserved then, and from when on it was
-/// said to be unused.
+/// Leases on one replica, renews on another one as if its look was `ago_ms` ago, and ends the lease
+/// on the first. The first replica does not know of the renewal. Returns until when time is
+/// reserved then, and from when on it was said to be unused.
 async fn end_after_a_renewal_elsewhere(
     options: &Options,
     database: &TestDatabase,
@@ -136,7 +137,7 @@ async fn end_after_a_renewal_elsewhere(
     (database.number(reserved).await, unused_ms)
 }
 
-/// Reads of the rows are counted by PostgreSQL, a write's own among them.
+/// PostgreSQL counts the reads of the rows, including the read of a write.
 #[test]
 fn who_comes_again_is_served_without_a_look() {
     run(async {
@@ -151,8 +152,8 @@ fn who_comes_again_is_served_without_a_look() {
     });
 }
 
-/// Leases and gives back, each time for the holder that `holder` says; how often rows were read
-/// beside the writes.
+/// Leases and ends a lease `N` times, each time for the holder that `holder` names. Returns how
+/// often rows were read in addition to the writes.
 async fn n_looks(
     database: &TestDatabase,
     client: &Client,
@@ -169,7 +170,7 @@ async fn n_looks(
     *n_written += 2 * N;
     let sql = "SELECT (n_tup_ins + n_tup_upd)::BIGINT FROM pg_stat_user_tables \
                WHERE relname = 'worker_lease'";
-    // Each connection says what it did about once a second.
+    // Each connection reports its counts about once a second.
     wait::until("the server has counted all writes", LIMIT, async || {
         (database.number(sql).await? >= *n_written).then_some(())
     })

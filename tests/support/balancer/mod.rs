@@ -1,9 +1,12 @@
-//! A balancer in front of replicas that honours their readiness, and hides no failure.
+//! A balancer in front of replicas, which honours their readiness and hides no failure.
 //!
-//! As kubelet and Service do, it asks each replica for `/readyz` at even intervals, takes it out
-//! when that failed often enough in a row, and in again when it succeeded once. What it forwards it
-//! sends once: whether a request without a reply was executed nobody knows, and one sent again
-//! would take a second number and hide that the first is missing.
+//! The balancer works like kubelet and a Service of Kubernetes. It asks each replica for `/readyz`
+//! at even intervals. After several failed probes in a row it stops using the replica, and after
+//! one success it uses the replica again.
+//!
+//! The balancer sends each request once only. If a request gets no reply, nobody knows whether the
+//! replica executed it. A second attempt would take a second number, and would hide that the first
+//! number is missing.
 
 mod replica;
 mod wire;
@@ -24,20 +27,20 @@ use tokio::{
 use replica::{Replica, Use};
 use wire::Wire;
 
-/// How long a replica may take for its reply: longer than every deadline of the program.
+/// How long a replica may take for its reply. This is longer than every deadline of the program.
 const REPLY_LIMIT: Duration = Duration::from_secs(30);
 
-/// What is given to a replica as a whole.
+/// The unit that the balancer assigns to a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spreads {
-    /// Each request, over connections that are kept and shared, as a proxy for HTTP does.
+    /// Each request, over connections that are kept and shared. A proxy for HTTP works like this.
     Requests,
-    /// Each connection of a caller, with all its requests, as a Service of Kubernetes does: one
-    /// that is kept open stays with its replica until one of both closes it.
+    /// Each connection of a caller, with all its requests. A Service of Kubernetes works like this.
+    /// An open connection stays with its replica until the caller or the replica closes it.
     Connections,
 }
 
-/// The balancer, gone when dropped.
+/// The balancer, which stops when it is dropped.
 pub struct Balancer {
     address: String,
     state: Arc<State>,
@@ -50,7 +53,7 @@ struct State {
     n_chosen: AtomicUsize,
 }
 
-/// Why a request got no reply of a replica.
+/// The reason why a request got no reply from a replica.
 enum Unanswered {
     NoneIsReady,
     NotConnected(String),
@@ -58,7 +61,7 @@ enum Unanswered {
 }
 
 impl Balancer {
-    /// Listens on a free port of loopback, in front of nobody.
+    /// Starts a balancer on a free port of loopback, without any replica.
     pub async fn start(spreads: Spreads) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound").to_string();
@@ -80,17 +83,18 @@ impl Balancer {
         }
     }
 
-    /// `host:port`.
+    /// Returns the address as `host:port`.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Asks the replica at `address` from now on, and uses it when it says that it is ready.
+    /// Adds the replica at `address`. The balancer probes the replica from now on, and uses it when
+    /// it says that it is ready.
     pub fn add(&self, address: &str) {
         locked(&self.state.replicas).push(Replica::probed(address));
     }
 
-    /// Forgets the replica at `address`.
+    /// Removes the replica at `address`.
     pub fn remove(&self, address: &str) {
         let mut replicas = locked(&self.state.replicas);
         replicas.retain(|replica| {
@@ -102,18 +106,19 @@ impl Balancer {
         });
     }
 
-    /// Whether requests are sent to the replica at `address`.
+    /// Returns whether the balancer sends requests to the replica at `address`.
     pub fn uses(&self, address: &str) -> bool {
         self.replica(address).is_ready()
     }
 
-    /// Whether it is neither used nor connected to any more.
+    /// Returns whether the balancer no longer uses the replica at `address` and has no connection
+    /// to it.
     pub fn has_left(&self, address: &str) -> bool {
         let replica = self.replica(address);
         !replica.is_ready() && replica.n_uses() == 0
     }
 
-    /// How many requests were sent to it.
+    /// Returns how many requests the balancer sent to the replica at `address`.
     pub fn n_sent_to(&self, address: &str) -> u64 {
         self.replica(address).n_sent()
     }
@@ -135,10 +140,11 @@ impl Drop for Balancer {
 }
 
 impl State {
-    /// One of the replicas that are ready, each in its turn.
+    /// Chooses one of the ready replicas, in rotation.
     fn choose(&self) -> Result<Use, Unanswered> {
         let replicas = locked(&self.replicas);
-        // Counted before it is looked at, or one that has been left could be used once more.
+        // Each replica counts as used before its readiness is read. Otherwise a replica that has
+        // left could be used once more.
         let uses = replicas.iter().map(|replica| Use::of(Arc::clone(replica)));
         let mut ready: Vec<Use> = uses.filter(|used| used.replica().is_ready()).collect();
         let turn = self.n_chosen.fetch_add(1, Ordering::Relaxed);
@@ -147,7 +153,7 @@ impl State {
             .ok_or(Unanswered::NoneIsReady)
     }
 
-    /// The reply to `request`, with what it came over where that stays open.
+    /// Returns the reply to `request`, with the connection of the reply if it stays open.
     async fn answer(
         &self,
         request: &[u8],
@@ -173,14 +179,15 @@ impl State {
     }
 }
 
-/// Answers the requests of one caller, one after the other, until it goes.
+/// Answers the requests of one caller, one after the other, until the connection ends.
 async fn serve(stream: TcpStream, state: Arc<State>) {
     let mut caller = Wire::over(stream, None);
     let mut own: Option<Wire> = None;
     loop {
         let request = tokio::select! {
             request = caller.message() => request,
-            // A caller who is idle learns of it, as if there were nobody between.
+            // If the replica closes the connection, an idle caller learns this, as without a
+            // balancer.
             () = ended(own.as_ref()) => None,
         };
         let Some(request) = request else { return };
@@ -204,7 +211,7 @@ async fn serve(stream: TcpStream, state: Arc<State>) {
     }
 }
 
-/// Resolves when a replica closes the connection that a caller has for its own.
+/// Resolves when a replica closes the connection that belongs to one caller alone.
 async fn ended(own: Option<&Wire>) {
     match own {
         Some(wire) => wire.ended().await,
@@ -213,7 +220,8 @@ async fn ended(own: Option<&Wire>) {
 }
 
 impl Unanswered {
-    /// What the caller gets instead; the header tells it from a reply of a replica.
+    /// Builds the reply that the caller gets instead. Its header `Balancer` distinguishes it from a
+    /// reply of a replica.
     fn reply(&self) -> Vec<u8> {
         let (status, word, why) = match self {
             Self::NoneIsReady => ("503 Service Unavailable", "none-ready", ""),

@@ -1,4 +1,4 @@
-//! A replica as a balancer knows it: whether it is ready, and who uses it.
+//! A replica from the balancer's view: whether it is ready, and how many uses it has.
 
 use std::{
     collections::VecDeque,
@@ -14,26 +14,26 @@ use tokio::{net::TcpStream, task::JoinHandle};
 use super::{Unanswered, Wire, locked};
 use crate::raw;
 
-/// How often a replica is asked whether it is ready.
+/// How often the balancer asks a replica whether it is ready.
 const PROBE_PERIOD: Duration = Duration::from_millis(400);
-/// So many probes in a row have to fail until nothing is sent to it any more.
+/// How many probes in a row must fail before the balancer sends nothing more to a replica.
 const FAILURE_THRESHOLD: u32 = 2;
 /// How long one probe may take.
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
-/// A replica as the balancer knows it.
+/// A replica from the balancer's view.
 pub(super) struct Replica {
     address: String,
     is_ready: AtomicBool,
     n_sent: AtomicU64,
     n_uses: AtomicUsize,
-    /// Connections that nobody uses now, the one that waited longest first.
+    /// Connections that nobody uses now. The connection that waited longest is the first.
     idle: Mutex<VecDeque<Wire>>,
     probing: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Replica {
-    /// The one at `address`, which is asked from now on.
+    /// Makes the replica at `address` and starts to probe it.
     pub(super) fn probed(address: &str) -> Arc<Self> {
         let replica = Arc::new(Self {
             address: address.to_owned(),
@@ -52,17 +52,18 @@ impl Replica {
         &self.address
     }
 
-    /// Whether it was when it was asked last.
+    /// Returns whether the replica was ready at the last probe.
     pub(super) fn is_ready(&self) -> bool {
         self.is_ready.load(Ordering::SeqCst)
     }
 
-    /// Connections to it, and requests that are about to open one.
+    /// Returns the number of connections to the replica, and of requests that are about to open
+    /// one.
     pub(super) fn n_uses(&self) -> usize {
         self.n_uses.load(Ordering::SeqCst)
     }
 
-    /// Requests that were sent to it.
+    /// Returns how many requests were sent to the replica.
     pub(super) fn n_sent(&self) -> u64 {
         self.n_sent.load(Ordering::SeqCst)
     }
@@ -71,7 +72,7 @@ impl Replica {
         self.n_sent.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Leaves a connection to the next one who needs it, unless nobody may.
+    /// Keeps an idle connection for the next request, unless the replica is out of use.
     pub(super) fn keep(&self, wire: Wire) {
         let mut idle = locked(&self.idle);
         if self.is_ready() {
@@ -79,7 +80,7 @@ impl Replica {
         }
     }
 
-    /// Is asked no more and used no more.
+    /// Stops the probes and takes the replica out of use.
     pub(super) fn end(&self) {
         if let Some(probing) = locked(&self.probing).take() {
             probing.abort();
@@ -87,7 +88,7 @@ impl Replica {
         self.take_out();
     }
 
-    /// Asks again and again whether it is ready.
+    /// Asks the replica again and again whether it is ready.
     async fn probe(&self) {
         let mut turn = tokio::time::interval(PROBE_PERIOD);
         turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -107,7 +108,7 @@ impl Replica {
         }
     }
 
-    /// `None` where it gives no reply.
+    /// Asks the replica whether it is ready. Returns `None` if the replica gives no reply.
     async fn says_ready(&self) -> Option<bool> {
         let mut wire = Wire::over(TcpStream::connect(&self.address).await.ok()?, None);
         let request = raw::request("GET", b"/readyz", "", b"");
@@ -128,7 +129,7 @@ impl Replica {
     }
 }
 
-/// A replica that somebody uses, or is about to.
+/// A replica that a caller uses, or is about to use.
 pub(super) struct Use(Arc<Replica>);
 
 impl Use {
@@ -141,7 +142,7 @@ impl Use {
         &self.0
     }
 
-    /// A connection that is kept, where some are for all, else a new one.
+    /// Returns an idle connection if one is kept, else a new one.
     pub(super) async fn connection(self) -> Result<Wire, Unanswered> {
         if let Some(wire) = self.0.kept() {
             return Ok(wire);

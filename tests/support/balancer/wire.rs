@@ -10,7 +10,7 @@ use tokio::{
 use super::Use;
 use crate::raw;
 
-/// A connection, to a replica or of a caller.
+/// A connection to a replica, or of a caller.
 pub(super) struct Wire {
     stream: TcpStream,
     received: Vec<u8>,
@@ -27,8 +27,8 @@ impl Wire {
         }
     }
 
-    /// The next whole message; `None` when the other side ends before. May be dropped and called
-    /// again.
+    /// Reads the next whole message. Returns `None` if the other side ends the connection before. A
+    /// dropped call loses no bytes: call the method again.
     pub(super) async fn message(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some((head, body)) = raw::message(&self.received) {
@@ -41,7 +41,7 @@ impl Wire {
         }
     }
 
-    /// `None` when it cannot be written.
+    /// Sends `message`. Returns `None` if the message cannot be written.
     pub(super) async fn send(&mut self, message: &[u8]) -> Option<()> {
         self.stream.write_all(message).await.ok()
     }
@@ -56,18 +56,19 @@ impl Wire {
         self.received.is_empty() && raw::is_quiet(&self.stream)
     }
 
-    /// Who is at the other end.
+    /// Returns the address of the replica at the other end, or the words `the caller`.
     pub(super) fn name(&self) -> &str {
         let replica = self.replica.as_ref();
         replica.map_or("the caller", |used| used.replica().address())
     }
 
-    /// Resolves when the other side closes it. What comes unasked is no reply, and ends it as well.
+    /// Resolves when the other side closes the connection. Bytes that nobody asked for are no
+    /// reply, and end the connection as well.
     pub(super) async fn ended(&self) {
         let _ = self.stream.peek(&mut [0]).await;
     }
 
-    /// Leaves a connection to a replica to the next one who needs it.
+    /// Keeps a connection to a replica for the next request.
     pub(super) fn put_back(self) {
         let replica = self.replica.as_ref().map(|used| Arc::clone(used.replica()));
         if let Some(replica) = replica {
@@ -76,14 +77,14 @@ impl Wire {
     }
 }
 
-/// Whether a reply ends the connection it came over.
+/// Returns whether a reply ends the connection that it came over.
 pub(super) fn says_close(reply: &[u8]) -> bool {
     let head = raw::message(reply).map(|(head, _)| head);
     let connection = head.and_then(|head| raw::header(head, "connection"));
     connection.is_some_and(|value| value.eq_ignore_ascii_case("close"))
 }
 
-/// A reply without what is said of the connection it came over.
+/// Returns a reply without its headers about the connection that it came over.
 pub(super) fn without_connection(reply: &[u8]) -> Vec<u8> {
     let Some((head, body)) = raw::message(reply) else {
         return reply.to_vec();

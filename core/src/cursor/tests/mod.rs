@@ -1,4 +1,4 @@
-//! What a cursor promises, on one thread and on several.
+//! Tests what a cursor promises, on one thread and on several.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,7 +13,8 @@ mod threads;
 use super::{Cursor, CursorFull, TakenNumber};
 use crate::block::{Block, MAX_COUNT};
 
-/// So that the third block is the first one after the wrap.
+/// Starts two generations short of the wrap, so that the second block is the first one after the
+/// wrap.
 const SHORT_OF_THE_WRAP: u32 = (1 << 31) - 2;
 
 fn block(first: i64, count: u64) -> Block {
@@ -194,7 +195,7 @@ fn the_low_water_mark_can_be_moved_until_it_is_reached() {
     );
     assert!(!low());
     assert!(!low());
-    // Passed already: the next take gives it.
+    // The mark is passed already, so the next take gives the signal.
     cursor.set_low_water(9);
     assert!(low());
     assert!(!low());
@@ -225,7 +226,7 @@ fn a_used_up_cursor_can_be_asked_without_end() {
     for _ in 0..100_000 {
         assert_eq!(take(&cursor), None);
     }
-    // One claim overshot; it is told from a number.
+    // One claim overshot. The overshot offset does not count as a number.
     assert_eq!((cursor.issued(), cursor.remaining()), (1, 0));
     cursor.fill(block(1, 1), 0).unwrap();
     assert_eq!(take(&cursor), Some(1));

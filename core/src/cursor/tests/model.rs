@@ -1,4 +1,4 @@
-//! Random operations on a cursor and on a queue of blocks, which must agree.
+//! Tests random operations on a cursor and on a queue of blocks, which must agree.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// A block with numbers left, and how many are left when its signal is due.
+/// A block with numbers left, and the low-water mark while its signal is not given.
 struct Filled {
     rest: Block,
     low_water: Option<u64>,
@@ -36,7 +36,7 @@ struct Filled {
 
 #[derive(Default)]
 struct Model {
-    /// Those with numbers left, in order.
+    /// The blocks with numbers left, in order.
     blocks: VecDeque<Filled>,
     next_first: i64,
     issued: u64,
@@ -59,7 +59,7 @@ impl Model {
         rest
     }
 
-    /// Takes from the first block at most `count` numbers.
+    /// Takes at most `count` numbers from the first block.
     fn take_front(&mut self, count: u64) -> (Block, bool) {
         let mut first = self.blocks.pop_front().unwrap();
         let (taken, rest) = first.rest.split_front(count);
@@ -97,8 +97,10 @@ impl Model {
     }
 }
 
-/// Does one operation on both. `in_first` is whether the cursor stands in the model's first block,
-/// which is where [`Cursor::set_low_water`] works.
+/// Does one operation on the cursor and on the model.
+///
+/// `in_first` says whether the cursor is in the model's first block. [`Cursor::set_low_water`]
+/// works on that block.
 fn step(cursor: &Cursor, model: &mut Model, operation: Operation, in_first: &mut bool) {
     match operation {
         Operation::Take => {
@@ -135,7 +137,8 @@ fn step(cursor: &Cursor, model: &mut Model, operation: Operation, in_first: &mut
     *in_first = stands_in_first(cursor, model);
 }
 
-/// A cursor leaves a used-up block with the next take or fill only.
+/// Returns whether the cursor is in the model's first block. A cursor leaves a used-up block only
+/// at the next take or fill.
 fn stands_in_first(cursor: &Cursor, model: &Model) -> bool {
     let word = cursor.word.load();
     let generation = super::super::generation(word);

@@ -1,4 +1,5 @@
-//! Takers and an owner on real threads: no number twice, none lost, whatever they do at once.
+//! Tests takers and an owner on real threads: no number is given twice or lost, in any order of
+//! events.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -7,22 +8,22 @@ use super::{Cursor, SHORT_OF_THE_WRAP};
 use crate::block::Block;
 use crate::tests::seed_for;
 
-/// What all threads of one run did.
+/// The results of all threads of one run.
 #[derive(Default)]
 struct Ledger {
-    /// Numbers each taker got.
+    /// The numbers that each taker got.
     taken: Vec<Vec<i64>>,
-    /// Numbers that closes returned, and what was left at the end.
+    /// The numbers that closes returned, and the numbers that were left at the end.
     returned: Vec<i64>,
-    /// How many numbers were filled: 0, 1, 2 …
+    /// The count of the numbers that were filled: 0, 1, 2 …
     filled: i64,
-    /// Signals taken, signals possible.
+    /// The low-water signals that takers got.
     signals: u64,
     n_blocks: u64,
     n_closes: u64,
 }
 
-/// A small generator (xorshift64*), so that runs differ by their seed alone.
+/// A small random generator (xorshift64*). Two runs differ only by their seed.
 struct Dice(u64);
 
 impl Dice {
@@ -68,7 +69,7 @@ fn taker(cursor: &Cursor, stop: &AtomicBool, signals: &AtomicU64, mut dice: Dice
     }
 }
 
-/// Fills `n_blocks` blocks of at most `most` numbers, and closes now and then.
+/// Fills `n_blocks` blocks of at most `most` numbers, and closes the cursor at random.
 fn owner(cursor: &Cursor, n_blocks: u64, most: u64, ledger: &mut Ledger, mut dice: Dice) {
     while ledger.n_blocks < n_blocks {
         if cursor.room() == 0 {

@@ -1,4 +1,4 @@
-//! Formats as fields of definitions: defaults, changes, what is kept of former ones.
+//! Tests formats as fields of definitions: defaults, changes, and the former formats that are kept.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn created(value: Value) -> Definition {
     change(value).create(&Definition::default()).unwrap()
 }
 
-/// The format that `template` and `asked` come to, whether or not such periods are offered.
+/// Returns the format that `template` and `asked` result in, or the error.
 fn format_of(template: &Definition, asked: Value) -> String {
     match change(asked).create(template) {
         Ok(definition) => definition.format,
@@ -88,10 +88,10 @@ fn afterwards_it_changes_to_one_that_cannot_print_an_old_id() {
         asked("A-{value}").apply(&lettered, 9, true).unwrap(),
         lettered
     );
-    // It shares no id with the one before, but with the one before that.
+    // It shares no id with the format before, but it shares ids with an earlier format.
     let error = asked("{value:b36}").apply(&lettered, 9, true).unwrap_err();
     assert!(error.is_immutable(), "{error}");
-    // Numbers are never issued twice, so a format may come back.
+    // No number is issued twice, so a format may come back.
     let back = asked("{value}").apply(&lettered, 9, true).unwrap();
     assert_eq!(back.former_formats.len(), 2);
     assert_eq!(
@@ -136,7 +136,7 @@ fn a_format_changes_only_if_confirmed_where_the_store_forgot_some() {
     let mut existing = created(json!({"format": "A-{value}"}));
     existing.formats_unknown = true;
     let lettered = json!({"format": "B-{value}"});
-    // Nor does it matter that no counter tells of a number.
+    // This holds even if no counter shows that a number was issued.
     for (next_value, issued) in [(1, false), (9, true)] {
         let error = change(lettered.clone()).apply(&existing, next_value, issued);
         assert_eq!(error, Err(DefinitionError::FormatsUnknown), "{issued}");
@@ -145,7 +145,7 @@ fn a_format_changes_only_if_confirmed_where_the_store_forgot_some() {
         assert!(!changed.formats_unknown, "{issued}");
         assert_eq!(changed.former_formats.len(), 1, "{issued}");
     }
-    // A confirmed overflow confirms no format.
+    // To confirm an overflow does not confirm a format.
     let widened = change(json!({"overflow": "widen", "confirm": true}));
     let widened = widened.apply(&existing, 9, true).unwrap();
     assert!(widened.formats_unknown);
@@ -184,7 +184,7 @@ fn what_is_reserved_keeps_its_room() {
     let narrower = change(json!({"format": "B-{value:02}", "overflow": "refuse"}));
     let error = narrower.apply(&existing, 500, true).unwrap_err();
     assert_eq!(error.field(), "format");
-    // A sequence whose numbers are used up goes on where it may widen.
+    // After its numbers are used up, a sequence goes on if it may print wider numbers.
     let full = created(json!({"format": "A-{value:03}"}));
     let widened = change(json!({"overflow": "widen"}))
         .apply(&full, 1000, true)
@@ -210,7 +210,7 @@ fn a_width_that_is_soon_used_up_is_told() {
     let mut declared = definition.clone();
     declared.declared_rate = Some(1.0);
     assert_eq!(declared.warnings(1, 0.0, 0), definition.warnings(1, 1.0, 0));
-    // A day's worth of numbers for each day.
+    // Each day has enough numbers for a day.
     let mut by_day = declared;
     by_day.period = PeriodKind::Day;
     "{period}-{value:06}".clone_into(&mut by_day.format);

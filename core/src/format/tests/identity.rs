@@ -1,19 +1,21 @@
-//! Random definitions, periods and numbers: what is printed is read back as it was, and no two
-//! pairs of one definition print the same.
+//! Tests random definitions, periods and numbers: each id is read back, and no two pairs of a
+//! definition have the same id.
+//!
+//! A pair is a period and a number.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::*;
 use crate::tests::seed_for;
 
-/// How many pairs of a definition are printed.
+/// Sets how many periods and numbers are printed for each definition.
 const PERIODS: usize = 8;
 const NUMBERS: usize = 16;
 
-/// Each kind of periods is met in so many definitions at least, and each field in so many.
+/// Bounds from below how many definitions have each kind of period, and how many have each field.
 const MIN_OF_EACH: usize = 20;
 
-/// A reproducible source of random numbers: SplitMix64 (Steele, Lea and Flood, 2014).
+/// A random generator that can be repeated: SplitMix64 (Steele, Lea and Flood, 2014).
 struct Random(u64);
 
 impl Random {
@@ -32,20 +34,20 @@ impl Random {
         of[self.below(of.len())]
     }
 
-    /// 0 to 2^63 − 1, all lengths alike.
+    /// Returns a number from 0 to 2^63 − 1. All lengths are equally likely.
     fn number(&mut self) -> i64 {
         let shift = self.below(63) + 1;
         i64::try_from(self.next() >> shift).unwrap()
     }
 }
 
-/// What was found in a run.
+/// The findings of a run.
 #[derive(Default)]
 struct Findings {
     n_cases: usize,
-    /// Pairs that print what another one printed.
+    /// Pairs that print the id of another pair.
     repeated: Vec<String>,
-    /// Ids that are not read as what they were printed from.
+    /// Ids that are not read as the pair that they were printed from.
     misread: Vec<String>,
     kinds: BTreeMap<String, usize>,
     fields: BTreeMap<String, usize>,
@@ -102,7 +104,7 @@ fn definition(random: &mut Random) -> Definition {
     }
 }
 
-/// One field for the number, and around it anything, sensible or not.
+/// Returns a pattern with one field for the number, and random parts around it, valid or not.
 fn pattern(random: &mut Random) -> String {
     let mut parts: Vec<&str> = (0..random.below(6))
         .map(|_| match random.below(2) {
@@ -115,7 +117,8 @@ fn pattern(random: &mut Random) -> String {
     parts.concat()
 }
 
-/// Close to each other: centuries, turns of the year, and keys made of digits and separators.
+/// Returns periods that are close to each other: centuries, ends of years, and keys of digits and
+/// separators.
 fn periods(kind: PeriodKind, random: &mut Random) -> BTreeSet<Period> {
     let mut one = || {
         let year = random.one(&["2026", "2026", "2126", "1926", "2027", "2024"]);
@@ -140,7 +143,7 @@ fn periods(kind: PeriodKind, random: &mut Random) -> BTreeSet<Period> {
     labels.map(|label| Period::from_stored(&label)).collect()
 }
 
-/// Where the number of digits changes, small ones, and any.
+/// Returns numbers at which the number of digits changes, small numbers, and random numbers.
 fn numbers(definition: &Definition, random: &mut Random) -> BTreeSet<i64> {
     let mut one = || {
         let base: i64 = random.one(&[10, 32, 36, 62]);
@@ -194,7 +197,8 @@ impl Findings {
     }
 }
 
-/// The size of each commit, or that of the guarantee.
+/// Returns how many pairs are printed: the number for each commit, or the number for the guarantee
+/// at full size.
 #[expect(
     clippy::disallowed_methods,
     reason = "how much is tested is no configuration of the program"
@@ -252,7 +256,7 @@ fn without_the_rules_the_same_look_finds_ids_that_repeat() {
     }
 }
 
-/// Ids of some pairs of period and number.
+/// Prints the ids of all pairs of these periods and numbers.
 fn some_ids(
     format: &Format,
     periods: &BTreeSet<Period>,
@@ -269,15 +273,17 @@ fn some_ids(
     ids.collect()
 }
 
-/// What random pairs of formats of one definition have in common: those that are said to share no
-/// id, and how many of them do all the same; then the same of the others.
+/// Counts random pairs of formats of one definition, and the pairs that have ids in common.
+///
+/// The first result is for pairs that are said to share no id. The second result is for the other
+/// pairs.
 fn common_ids(n_pairs: usize) -> [(usize, usize); 2] {
     let mut random = Random(seed_for(2));
     let mut met = [(0, 0); 2];
     while met.iter().map(|(n, _)| n).sum::<usize>() < n_pairs {
         let one = definition(&mut random);
         let mut other = one.clone();
-        // Often alike, as a format and the one that follows it are.
+        // The two formats are often similar, as a format and its successor are.
         let (old, new) = match random.below(2) {
             0 => (random.one(&LITERALS), random.one(&LITERALS)),
             _ => (random.one(&FIELDS), random.one(&FIELDS)),

@@ -1,4 +1,4 @@
-//! What is printed, what is refused, and what is read back.
+//! Tests what is printed, what is refused, and what is read back.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,7 +35,7 @@ fn kind_named(name: &str) -> PeriodKind {
     serde_json::from_value(name.into()).unwrap()
 }
 
-/// The rows of a table, its cells divided by ` | `.
+/// Splits a table into its rows. The cells of a row are divided by ` | `.
 fn table<const N: usize>(rows: &'static str) -> impl Iterator<Item = [&'static str; N]> {
     let rows = rows.lines().filter(|row| !row.trim().is_empty());
     rows.map(|row| {

@@ -1,7 +1,7 @@
-//! All interleavings of a few threads, and what each may see of memory, by loom.
+//! Checks the ticker with loom, in all interleavings of a few threads and all that memory may show.
 //!
-//! Each guarantee has a negative control: the same model with a part of the ticker put wrong,
-//! in which loom finds the fault.
+//! Each guarantee has a negative control: the same model with one part of the ticker made wrong. In
+//! the control, loom finds the fault.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,16 +20,16 @@ use super::shape::{CLOSED, is_closed};
 use super::{Closed, Moment, Ticker};
 use crate::sync::Ordering;
 
-/// Two ids a tick.
+/// Gives a tick two ids.
 const SEQUENCE: u32 = 1;
 
-/// Whose id, and its position.
+/// The worker id and the position of an id.
 type Id = (u32, u64);
 
-/// Takes so many ids at once, or none.
+/// Takes a number of ids at once, or none.
 type Take = fn(&Ticker, u64) -> Vec<Id>;
 
-/// Runs a model in all its interleavings with at most so many preemptions of a thread.
+/// Runs a model in all interleavings with at most `preemptions` preemptions of a thread.
 fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     let n_runs = std::sync::Arc::new(AtomicUsize::new(0));
     let counted = std::sync::Arc::clone(&n_runs);
@@ -47,7 +47,7 @@ fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     );
 }
 
-/// A ticker whose worker 1 may issue the ticks 10 and, up to `until`, those after it.
+/// Returns a ticker whose worker id 1 may issue the ticks from 10 up to `until`, which is excluded.
 fn opened(high: High, until: u64) -> Arc<Ticker> {
     let ticker = Ticker::new(&Layout {
         high,
@@ -87,7 +87,7 @@ fn spawn<T: 'static>(
     thread::spawn(move || work(&ticker))
 }
 
-/// All were issued once, and each lies in one of the ranges of ticks that were a worker's.
+/// Checks that each id was issued once, and lies in ticks that its worker id was allowed.
 fn account(given: &[Vec<Id>], allowed: &[(u32, u64, u64)]) {
     let mut all = given.concat();
     all.sort_unstable();
@@ -139,7 +139,7 @@ fn a_take_in_two_steps_is_found_out() {
     });
 }
 
-/// Two takers and a close: what the close says is unused goes to somebody else.
+/// Models two takers and a close. The ticks that the close calls unused go to another holder.
 fn model_of_a_close(high: High, close: fn(&Ticker) -> Option<Closed>) {
     model(3, move || {
         let ticker = opened(high, 12);
@@ -172,14 +172,14 @@ fn a_close_in_two_steps_is_found_out() {
     });
 }
 
-/// A taker on its way, while the id is given back and another one, or the same, is opened.
+/// Models late takers, while the worker id is given back, and the same or another one is opened.
 fn model_of_openings(high: High, next: u32, until: u64, take: Take) {
     model(2, move || {
         let ticker = opened(high, 12);
         let first = spawn(&ticker, move |ticker| take(ticker, 1));
         let second = spawn(&ticker, move |ticker| take(ticker, 2));
         let closed = ticker.close().unwrap();
-        // Somebody else has the ticks between.
+        // Another holder has the ticks in between.
         let from = 14;
         ticker.open(next, from, until, 0).unwrap();
         let mine = take(&ticker, 1);
@@ -216,7 +216,8 @@ fn a_taker_that_trusts_a_word_it_read_before_is_found_out() {
     });
 }
 
-/// A claim past the limit of one opening, and the higher limit of the next one of the same worker.
+/// Models a claim past the limit of one opening. The next opening of the same worker id has a
+/// higher limit.
 fn model_of_limits(take: Take) {
     model(3, move || {
         let ticker = opened(High::Worker, 11);
@@ -224,7 +225,7 @@ fn model_of_limits(take: Take) {
         let late = spawn(&ticker, move |ticker| take(ticker, 1));
         let closed = ticker.close().unwrap();
         assert_eq!(closed.first_unused_tick, 11);
-        // Somebody else has tick 11.
+        // Another holder has tick 11.
         ticker.open(1, 12, 13, 0).unwrap();
         given.push(late.join().unwrap());
         account(&given, &[(1, 10, 11), (1, 12, 13)]);
@@ -248,8 +249,9 @@ fn a_limit_of_another_opening_is_found_out() {
     });
 }
 
-/// An extension and a close, while a taker is past the limit. What extends says where the limit is
-/// afterwards, if it knows.
+/// Models an extension and a close, while a taker is past the limit.
+///
+/// `extend` returns the limit after the extension, if it knows the limit.
 fn model_of_an_extension(extend: fn(&Ticker) -> Option<u64>) {
     model(3, move || {
         let ticker = opened(High::Worker, 11);
@@ -292,7 +294,7 @@ fn takers_and_an_extension_lose_no_time() {
         let mine = [take(&ticker, 1), take(&ticker, 1)].concat();
         assert!(ticker.extend(1, 20));
         account(&[mine, other.join().unwrap()], &[(1, 10, 20)]);
-        // Whatever was claimed in vain, there are ids again.
+        // Some claims were in vain, but there are ids again.
         assert_eq!(take(&ticker, 1).len(), 1);
         assert!(ticker.next_tick() <= 13);
     });

@@ -1,65 +1,73 @@
-//! The ticker: issues the ids of one worker at a time, to any number of threads, none twice.
+//! Issues the ids of one worker id at a time to any number of threads, and no id twice.
 //!
-//! One atomic word names the next position to issue and whose it is, `[closed:1][worker][position]`;
-//! a second one is the limit, the first position that is not to be issued, beside the same worker.
-//! The worker stands above the position for both layouts, so that closing, worker and position
-//! change in one step. A take moves the word: by `fetch_add` where ids are counted
-//! ([`High::Worker`]), by compare-exchange where they keep to the clock ([`High::Time`]) and for
-//! every batch. Each step of the word belongs to exactly one caller, and within an opening the word
-//! only rises: that is why no id is issued twice, and why each caller's ids ascend.
+//! One atomic word names the worker id and the next position to issue:
+//! `[closed:1][worker][position]`. A second atomic, the limit, names the same worker id and the
+//! first position that may not be issued. The worker id is above the position for both layouts. So
+//! the closed bit, worker id and position change in one step.
+//!
+//! A take moves the word. Counted ids ([`High::Worker`]) are taken by `fetch_add`. Ids that keep to
+//! the clock ([`High::Time`]) and all batches are taken by compare-exchange. Each step of the word
+//! belongs to exactly one caller, and within an opening the word only rises. So no id is issued
+//! twice, and the ids of each caller ascend.
 //!
 //! # Invariants
 //!
-//! 1. The word is changed only by read-modify-writes that acquire and release. So who sees a value
-//!    of it has seen all that came before any earlier change of it.
-//! 2. Openings are numbered. What opens writes, in this order, the number, the limit, the word; it
-//!    does so only while the word is closed, and nothing else takes the closed bit away.
-//! 3. Opening, extending and closing exclude each other, by a lock that no taker asks for. So the
-//!    limit of an opening is raised only while that opening lasts, and never lowered.
-//! 4. A limit lies at the start of a tick, so its lowest bit is free: it says that claims by
-//!    `fetch_add` are in vain, and takers then go by compare-exchange. It is set while the word is
-//!    closed: before that is closed, until after it is opened.
+//! 1. The word is changed only by read-modify-writes that acquire and release. A thread that reads
+//!    a value of the word also sees every write that happened before any earlier change to the
+//!    word.
+//! 2. Openings are numbered. An opening writes its number, then the limit, then the word. It does
+//!    so only while the word is closed, and nothing else clears the closed bit.
+//! 3. Opening, extending and closing exclude each other by a lock, which no taker uses. So the
+//!    limit of an opening is raised only during that opening, and is never lowered.
+//! 4. A limit lies at the start of a tick, so its lowest bit is free. This bit is the spent mark:
+//!    claims by `fetch_add` are in vain, and takers use compare-exchange. The mark is set while the
+//!    word is closed: it is set before the word is closed, and cleared after the word is opened.
 //!
 //! # Why a position is issued only below the limit of its own opening
 //!
 //! A taker reads the number *n* of the opening, moves the word, reads the limit, and reads the
-//! number again. It issues only if the word it moved was open, the number is still *n*, and the
-//! position lies below the limit. Then all three are of opening *n*:
+//! number again. It issues an id only if the word that it moved was open, the number is still *n*,
+//! and the position lies below the limit. Then word, limit and number are all of opening *n*:
 //!
-//! - The word is not older. Opening *n* was numbered after its opener saw a closed word (2), and
-//!   reading *n* acquires that; so the taker moved a word that comes after a closed one, and an open
-//!   one after it was written by opening *n* or a later one.
-//! - The word is not newer. Had opening *m* > *n* written it, moving it would have acquired the
-//!   number *m* (1, 2), and the second reading of the number would not give *n*.
-//! - The limit is not older: moving the word of opening *n* acquires what *n* wrote before it (2).
-//! - The limit is not newer: opening *m* numbers itself before it writes its limit (2), so reading
-//!   that would again make the second number *m*.
+//! - The word is not older. Opening *n* got its number after its opener saw a closed word (2), and
+//!   reading *n* acquires that. So the word that the taker moved comes after a closed word. An open
+//!   word after a closed one was written by opening *n* or a later one.
+//! - The word is not newer. If opening *m* > *n* had written the word, moving it would have
+//!   acquired the number *m* (1, 2). Then the second reading of the number would not give *n*.
+//! - The limit is not older. Moving the word of opening *n* acquires what *n* wrote before the word
+//!   (2).
+//! - The limit is not newer. Opening *m* writes its number before its limit (2). So a taker that
+//!   reads this limit would read the number *m* the second time.
 //!
-//! Whoever goes by compare-exchange reads word and limit before moving the word. The word it read
-//! is then of opening *n* for the same two reasons, so the limit is, too.
+//! A taker that uses compare-exchange reads the word and the limit before it moves the word. The
+//! word that it read is of opening *n* for the same two reasons, and so is the limit.
 //!
-//! Where the number has changed, the position moved past is burnt, and the taker starts again. So
-//! a limit that a taker read may be lower than the one of now, and refuse; it never allows what its
-//! opening did not. The worker's bits, which then agree by themselves, are compared all the same.
+//! If the number has changed, the position is skipped: no caller gets it, and the taker starts
+//! again. A limit that a taker read may be lower than the present one, and refuse an id. But it
+//! never allows an id that its opening did not allow. The bits of the worker id then agree by
+//! themselves, but they are compared, too.
 //!
 //! # Why a close is exact
 //!
-//! It sets the closed bit in one step. Whoever moved the word before has a position below the one
-//! that the close saw; whoever moves it later sees the closed bit and issues nothing. Positions at
-//! or past the limit were issued to nobody, and nobody raises the limit until the close has read it
-//! (3) or while the word is closed. So the lower of the two, rounded up to a whole tick, is the
-//! first tick of which nothing was issued or will be.
+//! A close sets the closed bit in one step. A taker that moved the word before has a position below
+//! the one that the close saw. A taker that moves the word later sees the closed bit, and issues
+//! nothing.
 //!
-//! # Why claims past the limit never reach the bits of the worker
+//! No position at or past the limit was issued. The limit is not raised until the close has read it
+//! (3), or while the word is closed. So take the lower of limit and position, rounded up to a whole
+//! tick. It is the first tick of which no id was issued or will be.
 //!
-//! A `fetch_add` may find the word at or past the limit. Its thread then sees to it that the limit
-//! says so (4) or lies above the word, before it claims again; and an extension takes that mark away
-//! only where it lies above the word. So at the highest limit there are at most two such claims of a
-//! thread: one that was on its way before the extension, and one after it. The highest limit there
-//! can be lies [`HEADROOM`](super::HEADROOM) positions before the end of the bits, which is room for
-//! 32,768 threads. A closed word is claimed at most once a thread, by claims that were on their way
-//! (4), and is written anew by the next opening. All else moves by compare-exchange, never past the
-//! limit.
+//! # Why claims past the limit never reach the bits of the worker id
+//!
+//! A `fetch_add` may find the word at or past the limit. Before its thread claims again, the thread
+//! makes sure that the limit has the spent mark (4) or lies above the word. An extension clears the
+//! mark only if the new limit lies above the word. So at the highest limit, a thread makes at most
+//! two such claims: one that was under way before the extension, and one after it.
+//!
+//! The highest possible limit lies [`HEADROOM`](super::HEADROOM) positions before the end of the
+//! bits, which is enough for 32,768 threads. A thread claims a closed word at most once, by a claim
+//! that was under way (4), and the next opening writes the word again. All other moves use
+//! compare-exchange, and never go past the limit.
 //!
 //! All of this holds for fewer than 2^64 openings.
 
@@ -81,11 +89,12 @@ use self::shape::{CLOSED, SPENT, Shape, TickerWord, is_closed, is_spent};
 use super::layout::{High, Layout};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
-/// What issues the ids of one sequence.
+/// Issues the ids of one sequence.
 ///
 /// *Takers* ([`take`](Self::take), [`take_batch`](Self::take_batch)) and observers may be on any
-/// thread at any time, and wait for nobody. [`open`](Self::open), [`extend`](Self::extend) and
-/// [`close`](Self::close) may be, too; they wait for one another, for some instructions.
+/// thread at any time, and never wait. [`open`](Self::open), [`extend`](Self::extend) and
+/// [`close`](Self::close) may be on any thread, too. They wait for one another, but only for a few
+/// instructions.
 #[derive(Debug)]
 pub struct Ticker {
     word: TickerWord,
@@ -96,7 +105,7 @@ pub struct Ticker {
     owners: Mutex<()>,
 }
 
-/// Whether the ids of a batch may be of several ticks.
+/// The choice whether the ids of a batch may belong to several ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Run {
     Any,
@@ -104,7 +113,7 @@ enum Run {
 }
 
 impl Ticker {
-    /// A ticker that is closed; the layout is one that a definition may have.
+    /// Creates a closed ticker. The layout must be one that a definition may have.
     #[must_use]
     pub fn new(layout: &Layout) -> Self {
         Self {
@@ -117,13 +126,13 @@ impl Ticker {
         }
     }
 
-    /// Takes the next id. Neither waits nor allocates.
+    /// Takes the next id. The call neither waits nor allocates.
     ///
-    /// `clock` is read once, and only by a layout that keeps to it ([`High::Time`]).
+    /// `clock` is read once, and only by a layout that keeps to the clock ([`High::Time`]).
     ///
     /// # Errors
-    /// [`Refused`] says what would help; nothing is burnt then but, of counted ids, what lies past
-    /// the limit.
+    /// [`Refused`] says what would help. No position is skipped then, except that counted ids may
+    /// skip positions past the limit.
     #[inline]
     pub fn take(&self, clock: impl FnOnce() -> Moment) -> Result<i64, Refused> {
         match self.layout.high {
@@ -132,13 +141,13 @@ impl Ticker {
         }
     }
 
-    /// Takes `count` ids in one step, all of them or none; a `count` of 0 is taken for 1. Neither
-    /// waits nor allocates.
+    /// Takes `count` ids in one step, all of them or none. A `count` of 0 counts as 1. The call
+    /// neither waits nor allocates.
     ///
-    /// `clock` is read once, and only by a layout that keeps to it ([`High::Time`]).
+    /// `clock` is read once, and only by a layout that keeps to the clock ([`High::Time`]).
     ///
     /// # Errors
-    /// [`Refused`] says what would help; nothing is burnt then.
+    /// [`Refused`] says what would help. No position is skipped then.
     pub fn take_batch(
         &self,
         count: u64,
@@ -147,12 +156,14 @@ impl Ticker {
         self.stamp(count.max(1), self.moment(clock), Run::Any)
     }
 
-    /// As [`take_batch`](Self::take_batch), with ids that follow one another without a gap. Of a
-    /// layout that keeps to the clock they are of one tick, and what is left of a tick that has not
-    /// enough of them is burnt; the first of them may lie as far ahead as a batch may reach.
+    /// Takes a batch, as [`take_batch`](Self::take_batch) does, but with no gap between its ids.
+    ///
+    /// In a layout that keeps to the clock, these ids are of one tick. If a tick has too few ids
+    /// left, they are skipped, and the next tick is used. The first id may lie as far ahead as a
+    /// batch may reach, and at least one tick ahead.
     ///
     /// # Errors
-    /// As for a batch; [`Refused::TooMany`] where a tick never has so many.
+    /// The errors of a batch. [`Refused::TooMany`] if no tick has that many ids.
     pub fn take_unbroken(
         &self,
         count: u64,
@@ -161,40 +172,42 @@ impl Ticker {
         self.stamp(count.max(1), self.moment(clock), Run::Unbroken)
     }
 
-    /// What the ids are composed by.
+    /// Returns the layout of the ids.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Whether it may issue. A snapshot, as all below.
+    /// Returns whether the ticker is open. The result is a snapshot, as for all calls below.
     #[must_use]
     pub fn is_open(&self) -> bool {
         !is_closed(self.word.load())
     }
 
-    /// Whose ids it issues; `None` while it is closed.
+    /// Returns the worker id that the ticker issues ids for; `None` while it is closed.
     #[must_use]
     pub fn worker(&self) -> Option<u32> {
         let word = self.word.load();
         (!is_closed(word)).then(|| self.shape.worker(word))
     }
 
-    /// The tick of the next id, were it issued without a look at the clock.
+    /// Returns the tick of the next id, if that id were issued without a look at the clock.
     #[must_use]
     pub fn next_tick(&self) -> u64 {
         self.shape.tick(self.shape.position(self.word.load()))
     }
 
-    /// The first tick that is not to be issued; 0 where it was never opened.
+    /// Returns the first tick that may not be issued; 0 if the ticker was never opened.
     #[must_use]
     pub fn limit_tick(&self) -> u64 {
         let limit = self.limit.load(Ordering::Acquire);
         self.shape.tick(self.shape.limit(limit))
     }
 
-    /// The next of the ids that are counted, by `fetch_add`. The word itself is not read before:
-    /// that would fetch its cache line twice, as the cursor's guess explains.
+    /// Takes the next counted id by `fetch_add`.
+    ///
+    /// The word is not read before the `fetch_add`, because that would fetch its cache line twice.
+    /// The guess of the cursor explains this.
     #[inline]
     fn count_on(&self) -> Result<i64, Refused> {
         let opening = self.opening.load(Ordering::Acquire);
@@ -204,20 +217,20 @@ impl Ticker {
         let word = self.word.claim();
         let limit = self.limit.load(Ordering::Acquire);
         if self.shape.is_below(word, limit) && self.is_still(opening) {
-            // Of this layout an open word is an id.
+            // In this layout, an open word is an id.
             return Ok(word.cast_signed());
         }
         self.learn_spent();
         self.count_exactly()
     }
 
-    /// As [`count_on`](Self::count_on), by compare-exchange: it never moves the word past the limit.
+    /// Takes the next counted id by compare-exchange, which never moves the word past the limit.
     #[cold]
     fn count_exactly(&self) -> Result<i64, Refused> {
         Ok(self.stamp(1, None, Run::Any)?.first())
     }
 
-    /// Sees to it that the limit says that nothing is below it, unless something is.
+    /// Sets the spent mark of the limit, unless there are positions below the limit.
     #[cold]
     fn learn_spent(&self) {
         loop {
@@ -230,7 +243,7 @@ impl Ticker {
         }
     }
 
-    /// What the clock says, to a layout that asks it.
+    /// Reads the clock, if the layout keeps to it.
     fn moment(&self, clock: impl FnOnce() -> Moment) -> Option<Moment> {
         match self.layout.high {
             High::Worker => None,
@@ -238,7 +251,7 @@ impl Ticker {
         }
     }
 
-    /// Takes by compare-exchange; without a moment ids are counted on.
+    /// Takes ids by compare-exchange. Without a moment, ids are counted.
     fn stamp(&self, count: u64, moment: Option<Moment>, run: Run) -> Result<Stamped, Refused> {
         loop {
             let opening = self.opening.load(Ordering::Acquire);
@@ -249,7 +262,7 @@ impl Ticker {
             let limit = self.limit.load(Ordering::Acquire);
             let worker = self.shape.worker(word);
             if self.shape.worker(limit) != worker {
-                // Opened again since the word was read.
+                // The ticker was opened again after the word was read.
                 continue;
             }
             let position = self.shape.position(word);
@@ -267,9 +280,11 @@ impl Ticker {
         }
     }
 
-    /// Where a batch begins that keeps to the clock: at the word, or, where the clock is past that,
-    /// in the clock's tick. The counter goes on in either case. It does not start at 0 with each
-    /// tick, or most ids of a slow sequence would be even.
+    /// Returns the first position of a batch that keeps to the clock.
+    ///
+    /// It is the position of the word. If the clock is past that, it is in the clock's tick. The
+    /// counter goes on in both cases. It does not start at 0 with each tick, because most ids of a
+    /// slow sequence would then be even.
     fn first_within(&self, position: u64, count: u64, moment: Moment) -> Result<u64, Refused> {
         let now = moment.tick;
         let counter = self.shape.counter(position);
@@ -290,8 +305,8 @@ impl Ticker {
         Ok(first)
     }
 
-    /// Where a batch begins all of which is of one tick: where it would begin anyway, or with the
-    /// tick after that.
+    /// Returns the first position of a batch with all ids in one tick. The batch begins at the
+    /// present position, or with the next tick if the present tick has too few ids left.
     fn first_of_run(&self, position: u64, count: u64, moment: Moment) -> Result<u64, Refused> {
         let most = self.layout.ids_a_tick();
         if count > most {
@@ -303,7 +318,7 @@ impl Ticker {
         if tick >= self.layout.end_tick() {
             return Err(Refused::TimeEnds);
         }
-        // The tick after the clock's may be needed, whatever a batch may reach.
+        // A batch may need the tick after the clock's, even if no batch may reach ahead.
         let ahead = moment.ahead.max(moment.batch_ahead).max(1);
         match past(tick, moment.tick, ahead) {
             0 if fits => Ok(first),
@@ -312,7 +327,7 @@ impl Ticker {
         }
     }
 
-    /// The position, or the clock's tick with the same counter, where that is later.
+    /// Returns the position, or the clock's tick with the same counter if that is later.
     fn caught_up(&self, position: u64, now: u64) -> Result<u64, Refused> {
         if self.shape.tick(position) >= now {
             Ok(position)
@@ -323,7 +338,7 @@ impl Ticker {
         }
     }
 
-    /// The position after a batch, if all of it lies below the limit.
+    /// Returns the position after a batch, if the whole batch lies below the limit.
     fn end_of(&self, first: u64, count: u64, limit: u64) -> Result<u64, Refused> {
         let limit = self.shape.limit(limit);
         let end = first.saturating_add(count);
@@ -345,7 +360,7 @@ impl Ticker {
         self.opening.load(Ordering::Acquire) == opening
     }
 
-    /// Replaces the limit, if it is still `from`; says whether it did.
+    /// Replaces the limit, if it is still `from`. It returns whether it replaced the limit.
     fn replace_limit(&self, from: u64, to: u64) -> bool {
         self.limit
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
@@ -353,7 +368,8 @@ impl Ticker {
     }
 }
 
-/// How far a tick lies past what is allowed: `ahead` ticks after `now`.
+/// Returns how many ticks a tick lies past the last one that is allowed, which is `ahead` ticks
+/// after `now`.
 fn past(tick: u64, now: u64, ahead: u64) -> u64 {
     tick.saturating_sub(now.saturating_add(ahead))
 }

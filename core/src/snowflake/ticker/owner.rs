@@ -1,4 +1,4 @@
-//! What the owner of a worker id does with the ticker: open, extend, close.
+//! Lets the holder of a worker id open, extend and close the ticker.
 
 use std::sync::PoisonError;
 
@@ -6,22 +6,26 @@ use super::shape::{SPENT, is_closed, is_spent};
 use super::{NotOpened, Ticker};
 use crate::sync::Ordering;
 
-/// What was open until a close.
+/// The opening that a close ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed {
-    /// Whose ids were issued.
+    /// The worker id of the opening.
     pub worker: u32,
-    /// Nothing of this tick and those after it was issued in this opening, or ever will be.
+    /// The first tick that this opening did not use. The opening issued no id of this tick or a
+    /// later one, and never will.
     pub first_unused_tick: u64,
 }
 
 impl Ticker {
-    /// Opens a closed ticker for a worker whose ticks from `from_tick` up to `until_tick`, that one
-    /// excluded, are reserved for it. It begins with `from_tick` or `now_tick`, the later one, and
-    /// goes on from the counter where the last opening left it.
+    /// Opens a closed ticker for a worker id.
+    ///
+    /// The ticks from `from_tick` up to, but without, `until_tick` must be reserved for the worker
+    /// id. The ticker begins with the later one of `from_tick` and `now_tick`. The counter goes on
+    /// from the last opening.
     ///
     /// # Errors
-    /// [`NotOpened`] where it is open, the worker has no place in the layout or no tick is left.
+    /// [`NotOpened`] if the ticker is open, the layout does not have the worker id, or no tick is
+    /// left.
     pub fn open(
         &self,
         worker: u32,
@@ -60,8 +64,10 @@ impl Ticker {
         })
     }
 
-    /// Raises the limit of the worker that it is open for; a lower one leaves it as it is. Says
-    /// whether it is open for this worker.
+    /// Raises the limit, if the ticker is open for this worker id. A lower `until_tick` changes
+    /// nothing.
+    ///
+    /// It returns whether the ticker is open for this worker id.
     pub fn extend(&self, worker: u32, until_tick: u64) -> bool {
         self.as_owner(|| {
             let word = self.word.load();
@@ -70,7 +76,7 @@ impl Ticker {
             }
             let until_tick = until_tick.min(self.layout.end_tick());
             let raised = self.shape.pack(worker, self.shape.start_of(until_tick));
-            // Takers only mark the limit, so this is repeated once at most.
+            // Takers only set the spent mark of the limit, so this is repeated at most once.
             loop {
                 let limit = self.limit.load(Ordering::Acquire);
                 if raised <= limit & !SPENT {
@@ -88,8 +94,8 @@ impl Ticker {
         })
     }
 
-    /// Closes it, at one instant: takes before it are issued, takes after it are refused. `None`
-    /// where it is closed already.
+    /// Closes the ticker at one instant. Takes before it are issued, and takes after it are
+    /// refused. `None` if the ticker is closed already.
     pub fn close(&self) -> Option<Closed> {
         self.as_owner(|| {
             if is_closed(self.word.load()) {
@@ -108,7 +114,7 @@ impl Ticker {
         })
     }
 
-    /// Does what no two may do at once.
+    /// Does work that no two threads may do at the same time.
     fn as_owner<T>(&self, work: impl FnOnce() -> T) -> T {
         let _alone = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         work()

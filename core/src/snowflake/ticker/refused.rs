@@ -1,65 +1,66 @@
-//! What a ticker is told of the clock, and why it issues nothing.
+//! Defines what a ticker needs to know about the clock, and why it issues nothing.
 
 use thiserror::Error;
 
-/// What the clock says, and how far ids may run ahead of it.
+/// The present tick, and how far ids may run ahead of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
-    /// The tick of now.
+    /// The present tick.
     pub tick: u64,
-    /// So many ticks after now an id may lie, and the first one of a batch.
+    /// The number of ticks after the present one in which an id, or the first id of a batch, may
+    /// lie.
     pub ahead: u64,
-    /// So many ticks after now the last id of a batch may lie, or as many as `ahead`, if that is
-    /// more.
+    /// The number of ticks after the present one in which the last id of a batch may lie. If
+    /// `ahead` is higher, `ahead` counts.
     pub batch_ahead: u64,
 }
 
-/// Why no id is issued.
+/// Says why no id is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
-    /// No worker id is there.
+    /// The ticker has no worker id.
     #[error("the ticker is closed")]
     Closed,
-    /// The time that is reserved is used up: more must be reserved.
+    /// The reserved time is used up, and more must be reserved.
     #[error("the time reserved is used up")]
     Limit,
-    /// The clock was set back, or the ids of this moment are used up.
+    /// The clock was set back, or the ids of the present ticks are used up.
     #[error("the next id lies {ticks} ticks further ahead of the clock than it may")]
     Ahead {
-        /// When the clock has gone on so far, the ids can be issued: 1 or more.
+        /// The number of ticks that the clock must go on before the ids can be issued: 1 or more.
         ticks: u64,
     },
     /// The layout has no bits for this time.
     #[error("the time bits of the layout have ended")]
     TimeEnds,
-    /// More ids than one batch can have, from where the counter stands.
+    /// A batch cannot have that many ids from the present counter on.
     #[error("a batch has at most {most} ids here")]
     TooMany {
-        /// The most it can have: 1 or more.
+        /// The most ids that a batch can have here: 1 or more.
         most: u64,
     },
 }
 
-/// Why a ticker was not opened.
+/// Says why a ticker was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NotOpened {
-    /// It is open already.
+    /// The ticker is open already.
     #[error("the ticker is open already")]
     Open,
-    /// The layout has fewer worker ids.
+    /// The layout does not have this worker id.
     #[error("the layout has {workers} worker ids from 0 on, and {worker} is none")]
     Worker {
-        /// The one asked for.
+        /// The worker id that was asked for.
         worker: u32,
-        /// How many there are.
+        /// The number of worker ids that the layout has.
         workers: u32,
     },
-    /// Nothing that is reserved lies in the future.
+    /// No reserved tick is left.
     #[error("the time reserved ends with tick {until_tick}, and it is tick {tick}")]
     NoTime {
-        /// The first that could be issued.
+        /// The first tick that could be issued.
         tick: u64,
-        /// The first that is not reserved.
+        /// The first tick that is not reserved.
         until_tick: u64,
     },
     /// The layout has no bits for this time.

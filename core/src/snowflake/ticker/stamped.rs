@@ -1,9 +1,9 @@
-//! The ids of one batch.
+//! Holds the ids of one batch.
 
 use super::super::layout::{High, Layout};
 use super::shape::Shape;
 
-/// The ids of one batch, ascending: contiguous positions of one worker.
+/// The ids of one batch, ascending: contiguous positions of one worker id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamped {
     layout: Layout,
@@ -12,10 +12,11 @@ pub struct Stamped {
     count: u64,
 }
 
-/// The ids of a batch as contiguous ranges: the first id, and how many.
+/// The ids of a batch as contiguous ranges. Each item is the first id of a range, and how many ids
+/// it has.
 ///
-/// Counted ids are one range; those that keep to the clock are one a tick, because the worker id
-/// stands below the tick.
+/// Counted ids are one range. Ids that keep to the clock have one range for each tick, because the
+/// worker id is below the tick.
 #[derive(Clone, Debug)]
 pub struct Stamps {
     rest: Stamped,
@@ -31,44 +32,44 @@ impl Stamped {
         }
     }
 
-    /// Whose ids they are.
+    /// Returns the worker id of the ids.
     #[must_use]
     pub fn worker(&self) -> u32 {
         self.worker
     }
 
-    /// How many they are: 1 or more.
+    /// Returns how many ids the batch has: 1 or more.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The first, and lowest.
+    /// Returns the first and lowest id.
     #[must_use]
     pub fn first(&self) -> i64 {
         self.at(0)
     }
 
-    /// The last, and highest.
+    /// Returns the last and highest id.
     #[must_use]
     pub fn last(&self) -> i64 {
         self.at(self.count.saturating_sub(1))
     }
 
-    /// The tick of the last one.
+    /// Returns the tick of the last id.
     #[must_use]
     pub fn last_tick(&self) -> u64 {
         let last = self.position.saturating_add(self.count.saturating_sub(1));
         Shape::of(&self.layout).tick(last)
     }
 
-    /// The contiguous ranges, ascending.
+    /// Returns the contiguous ranges, ascending.
     #[must_use]
     pub fn ranges(&self) -> Stamps {
         Stamps { rest: *self }
     }
 
-    /// The ids, ascending.
+    /// Returns the ids, ascending.
     pub fn ids(&self) -> impl Iterator<Item = i64> + use<> {
         let stamped = *self;
         (0..stamped.count).map(move |at| stamped.at(at))

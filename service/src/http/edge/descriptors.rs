@@ -1,27 +1,31 @@
-//! File descriptors: each connection needs one, and the process may have so many.
+//! Finds file descriptors for connections: each needs one, and the process may have only so many.
 
 use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors beside connections of callers and of the pools: files, sockets that listen, timers
-/// of the runtime, and what libraries open.
+/// Descriptors that are neither for connections of callers nor for connections of the pools.
+///
+/// These are files, sockets that listen, timers of the runtime, and what libraries open.
 const OTHERS: usize = 128;
 
-/// However few descriptors there are, so many connections of callers are tried.
+/// The fewest connections of callers that are tried, even if there are fewer descriptors.
 const MIN_CONNECTIONS: usize = 16;
 
-/// How many connections there is room for.
+/// How many connections the process can have open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Room {
     /// Connections of callers.
     pub connections: usize,
-    /// The most descriptors the process may have, if that is why there are fewer than wanted.
+    /// The most descriptors the process may have, if that is why there are fewer connections than
+    /// wanted.
     pub too_few: Option<u64>,
 }
 
-/// Raises the limit of this process as far as it needs for `wanted` connections of callers and
-/// `of_pools` of its own, and says how many callers there is room for.
+/// Raises the descriptor limit of this process, and returns how many connections of callers fit.
+///
+/// The limit rises as far as `wanted` connections of callers and `of_pools` connections to
+/// databases need.
 ///
 /// # Errors
 /// The limit cannot be raised although it should be possible.
@@ -38,7 +42,8 @@ pub(crate) fn make_room(wanted: usize, of_pools: usize) -> io::Result<Room> {
     Ok(room)
 }
 
-/// The room there is, and what the soft limit has to become for that. `None` is no limit.
+/// Returns the connections that fit, and the soft limit to set for them if it has to rise. A limit
+/// of `None` is no limit.
 fn plan(
     soft: Option<u64>,
     hard: Option<u64>,

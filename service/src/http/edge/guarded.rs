@@ -1,4 +1,4 @@
-//! A socket that notes what moves on it, and ends when its worker says so.
+//! Wraps a socket: notes what moves on it, and ends it when its worker says so.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::progress::{ConnectionProgress, Cut};
 use super::watch::Watch;
 
-/// Bytes that are read at once: the buffer is cleared for as many each time.
+/// The most bytes of one read. The buffer is cleared for this many bytes each time.
 const READ_AT_ONCE: usize = 2 * 1024;
 
 /// Bytes that are read while nothing is handed out, to see whether the caller is still there.
@@ -18,11 +18,12 @@ const KEPT_WHILE_WAITING: usize = 256;
 
 /// A stream of bytes under guard.
 ///
-/// actix decodes all requests that it finds in what it reads, and each costs kilobytes. So it is
-/// handed one head at a time, and while a request is answered its body and nothing else.
+/// actix decodes all requests that it finds in what it reads, and each request costs kilobytes. So
+/// the guard hands out one head at a time. While a request is answered, the guard hands out its
+/// body and nothing else.
 pub(crate) struct Guarded<T> {
     io: T,
-    /// What was read, and is not for this turn.
+    /// Bytes that were read, and are for a later read of actix.
     kept: Vec<u8>,
     is_turn_over: bool,
     end_of_head: EndOfHead,
@@ -42,12 +43,12 @@ impl<T> Guarded<T> {
         }
     }
 
-    /// What moved on it.
+    /// Returns what moved on this connection.
     pub(crate) fn progress(&self) -> &Rc<ConnectionProgress> {
         &self.progress
     }
 
-    /// Nothing goes through a connection that is cut, unless it was only idle.
+    /// Refuses reads and writes on a connection that is cut, unless it was only idle.
     fn not_cut(&self) -> io::Result<()> {
         match self.progress.cut() {
             Some(cut) if !cut.is_of_idle() => Err(cut_off()),
@@ -61,8 +62,8 @@ fn cut_off() -> io::Error {
 }
 
 impl<T: AsyncRead + Unpin> Guarded<T> {
-    /// Hands out at most `allowed` bytes, and of heads none beyond the end of the first. What was
-    /// read beyond that is kept for later turns.
+    /// Hands out at most `allowed` bytes, and of heads none beyond the end of the first. Bytes that
+    /// were read beyond that end are kept for later.
     fn hand_out(
         &mut self,
         context: &mut Context<'_>,
@@ -96,7 +97,7 @@ impl<T: AsyncRead + Unpin> Guarded<T> {
         Poll::Ready(Ok(n_bytes))
     }
 
-    /// Hands nothing out, and looks whether the caller is still there. What comes is kept.
+    /// Hands out nothing, and looks whether the caller is still there. Bytes that come are kept.
     fn wait(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.kept.is_empty() {
             let mut bytes = [0; KEPT_WHILE_WAITING];
@@ -119,7 +120,8 @@ struct EndOfHead {
 }
 
 impl EndOfHead {
-    /// Where the first head ends of those in `part`, or what looks like one: behind an empty line.
+    /// Returns the position in `part` right after the first end of a head: an empty line, or what
+    /// looks like one.
     fn find(&mut self, part: &[u8]) -> Option<usize> {
         let end = match (self.before, part) {
             ([_, b'\n'] | [b'\n', b'\r'], [b'\n', ..]) => Some(1),
@@ -160,7 +162,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
         if allowed == 0 {
             this.progress.pause();
         } else if is_turn_over && !this.kept.is_empty() {
-            // What was handed out is decoded first.
+            // actix decodes first what was handed out, and then reads again.
             context.waker().wake_by_ref();
         }
         match read {
@@ -173,7 +175,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => match this.progress.cut() {
-                // Seen as the caller's own end: the connection is closed in order.
+                // actix sees this as the caller's own end, and closes the connection in order.
                 Some(cut) => {
                     if cut == Cut::Crowded {
                         this.watch.count(cut);
@@ -213,7 +215,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
         written
     }
 
-    /// Asked for when all of a reply was written.
+    /// Notes that a whole reply was written, and flushes the socket. actix calls this only then.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.not_cut()?;
@@ -263,7 +265,7 @@ mod tests {
         Rc::new(Watch::new(&bounds, Metrics::new().connections))
     }
 
-    /// A connection under guard, and its other end.
+    /// Returns a connection under guard, and its other end.
     fn connection(watch: &Rc<Watch>) -> (Guarded<DuplexStream>, DuplexStream) {
         let (near, far) = tokio::io::duplex(1 << 20);
         (watch.guard(near), far)
@@ -338,7 +340,7 @@ mod tests {
         far.write_all(&HEAD.repeat(300)).await.unwrap();
         let mut buffer = vec![0; 32 * 1024];
         for _ in 0..300 {
-            // One that was cut in two when it was read comes in two parts.
+            // A head that a read cut in two comes in two parts.
             let mut n_read = 0;
             while n_read < HEAD.len() {
                 n_read += guarded.read(&mut buffer).await.unwrap();

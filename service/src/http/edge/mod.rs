@@ -1,10 +1,11 @@
-//! Connections, below HTTP: how many there may be, and how long each may keep the service waiting.
+//! Guards connections, below HTTP: how many there may be, and how long each may keep the service
+//! waiting.
 //!
-//! actix has a deadline for the first head of a connection, and for nothing after it. Here each
-//! socket is guarded: what moves is noted, and a tick in each worker cuts what stood still for too
-//! long. A request reads no clock for this and arms no timer.
+//! actix has a deadline for the first head of a connection, and for nothing after that. So each
+//! socket is guarded here. The guard notes what moves, and a tick in each worker cuts connections
+//! that stood still for too long. A request reads no clock for this and sets no timer.
 //!
-//! This layer knows nothing of requests; it sees bytes that come and go.
+//! This layer knows nothing of requests. It sees bytes that come and go.
 
 mod bounds;
 mod descriptors;

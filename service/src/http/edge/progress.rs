@@ -1,4 +1,5 @@
-//! What moved on one connection and when, in ticks; and when it stood still for too long.
+//! Records what moved on one connection and when, in ticks, and says when it stood still for too
+//! long.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,24 +11,24 @@ use super::bounds::{ConnectionBounds, DRAINING_REPLY, KEEP_ALIVE, WHOLE_REPLY};
 /// Why a connection is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cut {
-    /// A request did not come to its reply: it never ends, or nobody can answer it.
+    /// A request got no reply: the request never ends, or the service cannot answer it.
     Request,
-    /// Nobody takes the reply.
+    /// The caller does not take the reply.
     Reply,
-    /// Nothing was asked for a long time.
+    /// The caller asked nothing for a long time.
     Idle,
-    /// The place is needed for others.
+    /// The service needs the connection for other callers.
     Crowded,
 }
 
 impl Cut {
-    /// Whether what arrives after all is still answered.
+    /// Returns whether a request that arrives after all is still answered.
     pub(crate) fn is_of_idle(self) -> bool {
         matches!(self, Self::Idle | Self::Crowded)
     }
 }
 
-/// For how many ticks a connection may stand still.
+/// How many ticks a connection may stand still.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadlines {
     head: u32,
@@ -51,7 +52,7 @@ impl Deadlines {
     }
 }
 
-/// Whole seconds, and one where there is a rest.
+/// Returns a duration in whole seconds, rounded up.
 fn ticks(duration: Duration) -> u32 {
     let seconds = duration
         .as_secs()
@@ -59,20 +60,20 @@ fn ticks(duration: Duration) -> u32 {
     u32::try_from(seconds).unwrap_or(u32::MAX)
 }
 
-/// What a request has behind its head.
+/// The body that follows the head of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Body {
-    /// So many bytes are left of it; zero where there is none.
+    /// The number of bytes that are left of the body. Zero if there is no body.
     Announced(usize),
-    /// It is chunked, and its end was not read yet.
+    /// The body is chunked, and its end was not read yet.
     Chunked,
 }
 
-/// A request is being answered, until this is dropped.
+/// Marks a request as being answered, until this value is dropped.
 pub(crate) struct Answering(Rc<ConnectionProgress>);
 
 impl Answering {
-    /// If the body is chunked, it was read to its end.
+    /// Notes that the body, if it is chunked, was read to its end.
     pub(crate) fn has_chunks(&self) {
         if self.0.answering.get() == Some(Body::Chunked) {
             self.0.answering.set(Some(Body::Announced(0)));
@@ -86,17 +87,19 @@ impl Drop for Answering {
     }
 }
 
-/// One connection, shared by its guard, the tick of its worker and who answers its requests.
+/// The progress of one connection.
+///
+/// The connection's guard, the tick of its worker, and the code that answers its requests share it.
 #[derive(Default)]
 pub(crate) struct ConnectionProgress {
-    /// Bytes read since something was written last, or since an answer was begun.
+    /// Bytes read since the last write, or since the start of an answer.
     unread: Cell<usize>,
-    /// When the first of the head came.
+    /// The tick when the first byte of the head came.
     asked: Cell<u32>,
-    /// When something was written last, or began to wait for being written.
+    /// The tick of the last write, or the tick when a write began to wait.
     moved: Cell<u32>,
     is_writing: Cell<bool>,
-    /// Since when a reply is being written that was not taken at once.
+    /// The tick since which a reply is being written that was not taken at once.
     behind_since: Cell<Option<u32>>,
     answering: Cell<Option<Body>>,
     is_paused: Cell<bool>,
@@ -112,12 +115,12 @@ impl ConnectionProgress {
         progress
     }
 
-    /// Bytes read since something was written last, or since an answer was begun.
+    /// Returns the bytes read since the last write, or since the start of an answer.
     pub(crate) fn unread(&self) -> usize {
         self.unread.get()
     }
 
-    /// Says that a request is being answered, whose head was read to its end.
+    /// Notes that a request is being answered. The head of the request was read to its end.
     pub(crate) fn answer(self: &Rc<Self>, body: Body) -> Answering {
         self.unread.set(0);
         self.answering.set(Some(body));
@@ -127,8 +130,11 @@ impl ConnectionProgress {
         Answering(Rc::clone(self))
     }
 
-    /// How many bytes may be read now, where a head, or a body that nobody takes, may have `limit`.
-    /// None while a reply is written that was not taken at once: who does not read is not read.
+    /// Returns how many bytes may be read now.
+    ///
+    /// `limit` is the most bytes of a head, or of a body that the service does not take. While a
+    /// reply is written that was not taken at once, the result is 0. A caller who does not read is
+    /// not read from.
     pub(crate) fn allowed(&self, limit: usize) -> usize {
         if self.behind_since.get().is_some() {
             return 0;
@@ -140,7 +146,7 @@ impl ConnectionProgress {
         }
     }
 
-    /// Whether what is read now is a body of which the length is known.
+    /// Returns whether the bytes that are read now are a body of known length.
     pub(crate) fn is_reading_known_length(&self) -> bool {
         matches!(self.answering.get(), Some(Body::Announced(_)))
     }
@@ -159,14 +165,14 @@ impl ConnectionProgress {
         self.unread.set(unread.saturating_add(n_bytes));
     }
 
-    /// Notes that the peer, or the kernel for it, took something.
+    /// Notes that the peer, or the kernel for the peer, took bytes.
     pub(crate) fn note_written(&self, now: u32) {
         self.unread.set(0);
         self.is_writing.set(false);
         self.moved.set(now);
     }
 
-    /// Notes that a reply waits for being taken.
+    /// Notes that a reply waits until its caller takes it.
     pub(crate) fn note_not_written(&self, now: u32) {
         if !self.is_writing.replace(true) {
             self.moved.set(now);
@@ -176,17 +182,17 @@ impl ConnectionProgress {
         }
     }
 
-    /// Notes that nothing is left to be written; whether reading was paused for that.
+    /// Notes that nothing is left to be written. Returns whether reading was paused for that.
     pub(crate) fn note_flushed(&self) -> bool {
         self.behind_since.take().is_some() && self.resume()
     }
 
-    /// No more is read until something is written.
+    /// Pauses reading until something is written.
     pub(crate) fn pause(&self) {
         self.is_paused.set(true);
     }
 
-    /// Whether reading was paused, which it is no longer.
+    /// Ends a pause of reading. Returns whether there was one.
     pub(crate) fn resume(&self) -> bool {
         self.is_paused.replace(false)
     }
@@ -195,12 +201,12 @@ impl ConnectionProgress {
         self.cut.get()
     }
 
-    /// Lets an idle connection live on: something was asked.
+    /// Lets an idle connection live on, because its caller asked something.
     pub(crate) fn spare(&self) {
         self.cut.set(None);
     }
 
-    /// Closes the connection at its next turn, which comes at once.
+    /// Closes the connection when its task runs next, which is at once.
     pub(crate) fn end(&self, cut: Cut) {
         self.cut.set(Some(cut));
         self.wake();
@@ -212,7 +218,7 @@ impl ConnectionProgress {
         }
     }
 
-    /// Says whom to wake if this connection is to end.
+    /// Remembers the task to wake if this connection is to end.
     pub(crate) fn park(&self, context: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         match waker.as_mut() {
@@ -230,7 +236,8 @@ impl ConnectionProgress {
         self.is_closed.get()
     }
 
-    /// Since when nothing is asked and nothing answered; `None` of a connection in use.
+    /// Returns the tick since which nothing is asked and nothing is answered, or `None` if the
+    /// connection is in use.
     pub(crate) fn idle_since(&self) -> Option<u32> {
         let is_idle = self.unread.get() == 0
             && !self.is_writing.get()
@@ -239,7 +246,8 @@ impl ConnectionProgress {
         is_idle.then(|| self.moved.get())
     }
 
-    /// Since when the head of a request is on its way that did not come to its end.
+    /// Returns the tick since which the head of a request arrives without coming to its end, or
+    /// `None`.
     pub(crate) fn asking_since(&self) -> Option<u32> {
         let is_asking = self.unread.get() > 0
             && !self.is_writing.get()
@@ -248,7 +256,7 @@ impl ConnectionProgress {
         is_asking.then(|| self.asked.get())
     }
 
-    /// Why this connection is over at tick `now`, if it is.
+    /// Returns why this connection is over at tick `now`, or `None` if it is not.
     pub(crate) fn verdict(
         &self,
         deadlines: &Deadlines,
@@ -299,7 +307,7 @@ mod tests {
         connections: 100,
     };
 
-    /// The first cut at a tick from then on.
+    /// Returns the first cut from tick `from` on, with its tick.
     fn first_cut(
         progress: &ConnectionProgress,
         from: u32,

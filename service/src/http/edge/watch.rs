@@ -1,4 +1,4 @@
-//! One worker's connections, and the tick that looks at them once a second.
+//! Watches one worker's connections, with a tick once a second.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -15,15 +15,15 @@ use super::bounds::ConnectionBounds;
 use super::guarded::Guarded;
 use super::progress::{ConnectionProgress, Cut, Deadlines};
 
-/// How often connections are looked at.
+/// The time between two looks at the connections.
 const TICK: Duration = Duration::from_secs(1);
 
-/// One worker's connections.
+/// The connections of one worker.
 pub(crate) struct Watch {
     deadlines: Deadlines,
-    /// Bytes that a head may have, or a chunked body with all around it.
+    /// The most bytes of a head, or of a chunked body with all that is around its chunks.
     unread: usize,
-    /// Connections that this worker may have.
+    /// The most connections of this worker.
     limit: usize,
     is_off: bool,
     now: Cell<u32>,
@@ -47,9 +47,10 @@ impl Watch {
         }
     }
 
-    /// Starts the tick of this thread, which ends when the last connection and the worker have.
+    /// Starts the tick of this thread, which ends when the last connection and the worker have
+    /// ended.
     ///
-    /// At each tick, `at_tick` is called, and says whether the service is stopping.
+    /// Each tick calls `at_tick`, which returns whether the service is stopping.
     pub(crate) fn start(
         bounds: &ConnectionBounds,
         metrics: ConnectionsMetrics,
@@ -60,7 +61,7 @@ impl Watch {
         watch
     }
 
-    /// Takes a new connection under guard.
+    /// Puts a new connection under guard.
     pub(crate) fn guard<T>(self: &Rc<Self>, io: T) -> Guarded<T> {
         let progress = Rc::new(ConnectionProgress::new(self.now.get()));
         self.connections.borrow_mut().push(Rc::clone(&progress));
@@ -68,7 +69,8 @@ impl Watch {
         Guarded::new(io, progress, Rc::clone(self))
     }
 
-    /// Whether nearly all connections are taken, so that each reply should end its own.
+    /// Returns whether nearly all connections are taken, so that each reply should end its
+    /// connection.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
         self.is_crowded.get()
@@ -95,7 +97,7 @@ impl Watch {
             Cut::Request => self.metrics.cut_request.increment(1),
             Cut::Reply => self.metrics.cut_reply.increment(1),
             Cut::Crowded => self.metrics.cut_crowded.increment(1),
-            // The end that every connection has which nobody uses.
+            // Every connection that is no longer used ends in this way.
             Cut::Idle => {}
         }
     }
@@ -136,8 +138,10 @@ impl Watch {
     }
 }
 
-/// Those `n` connections of which it has been so longest, for a tick at least; fewer where it is so
-/// of fewer.
+/// Returns the `n` connections for which the tick that `since` returns is the longest ago.
+///
+/// A connection counts only if that tick is at least one tick ago. So the result may have fewer
+/// connections.
 fn longest(
     connections: &[Rc<ConnectionProgress>],
     now: u32,
@@ -158,7 +162,8 @@ fn longest(
 
 async fn keep_ticking(watch: Weak<Watch>, at_tick: impl Fn() -> bool) {
     let mut period = interval(TICK);
-    // A worker that was held up gives its connections the time that it took from them.
+    // If the worker was held up, the next ticks are late as well. So connections do not lose the
+    // time that the worker lost.
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     period.tick().await;
     loop {

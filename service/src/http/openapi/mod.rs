@@ -1,5 +1,7 @@
-//! The description of the API, OpenAPI 3.1: made of the routes' own annotations, the warm path
-//! included, and of one table that says how each call can be refused.
+//! Builds the description of the API, OpenAPI 3.1.
+//!
+//! The description comes from the routes' own annotations, the warm path included. One table adds
+//! how each call can be refused.
 
 use actix_web::web::Bytes;
 use utoipa::OpenApi as _;
@@ -13,13 +15,15 @@ use super::{explain, health, lifecycle, numbers, printed, replica, sequences, wo
 
 mod refusals;
 
-/// What a changing call may carry.
+/// The description of the token that a changing call may carry.
 const BEARER: &str = "The administrator's token, `ODOMETER_ADMIN_TOKEN` of the service. A service \
     that can be reached from other machines asks for it, and refuses every change if it has none. \
     A service on loopback may work without it.";
 
-/// Calls whose body may be left out. utoipa says so of `Option` only, and then describes a body
-/// that may be `null`, which the service refuses.
+/// Calls whose body may be left out.
+///
+/// utoipa marks only an `Option` as a body that may be left out. It then describes a body that may
+/// be `null`, which the service refuses.
 const BODY_OPTIONAL: [&str; 2] = ["renewWorker", "returnWorker"];
 
 #[derive(utoipa::OpenApi)]
@@ -57,7 +61,7 @@ const BODY_OPTIONAL: [&str; 2] = ["renewWorker", "returnWorker"];
         health::metrics,
         health::openapi,
     ),
-    // utoipa finds the types of bodies by itself, and not those of headers.
+    // utoipa finds the types of bodies by itself, but not the types of headers.
     components(schemas(values::AnyVersion, values::EntityTag, values::TraceContext)),
     tags(
         (name = "numbers", description = "Take numbers, and read printed ids back."),
@@ -68,10 +72,10 @@ const BODY_OPTIONAL: [&str; 2] = ["renewWorker", "returnWorker"];
 )]
 struct Description;
 
-/// The whole description, as it is served.
+/// Returns the whole description, as it is served.
 ///
 /// # Errors
-/// It cannot be written as JSON.
+/// The description cannot be written as JSON.
 pub(crate) fn document() -> Result<Bytes, serde_json::Error> {
     serde_json::to_vec(&description()).map(Bytes::from)
 }
@@ -97,8 +101,10 @@ fn description() -> OpenApi {
     api
 }
 
-/// Says that a reply always has the fields that may be null. utoipa takes each `Option` for one
-/// that may be absent. Requests are those that take no other fields.
+/// Says that a reply always has the fields that may be null.
+///
+/// utoipa takes each `Option` for a field that may be absent. Schemas that take no other fields
+/// belong to requests, and stay as they are.
 fn require_nullable(schema: &mut RefOr<Schema>) {
     let RefOr::T(Schema::Object(object)) = schema else {
         return;
@@ -226,7 +232,7 @@ mod tests {
         ] {
             assert_eq!(keys(&schemas[shown]["properties"]), keys(written));
             let mut taken = keys(&schemas[changed]["properties"]);
-            // Said with a change, and not kept.
+            // `confirm` is said with a change, and not kept.
             assert_eq!(taken.remove("confirm"), changed == "DefinitionChange");
             assert_eq!(taken, keys(written));
             assert_eq!(schemas[changed]["required"], Value::Null);
@@ -306,7 +312,7 @@ mod tests {
         }
     }
 
-    /// Texts for people, and texts whose shape is not ours to say.
+    /// Texts for people, and texts whose shape other programs decide.
     const FREE_TEXTS: [&str; 13] = [
         "Allow",
         "WWW-Authenticate",
@@ -323,7 +329,7 @@ mod tests {
         "why",
     ];
 
-    /// The names of the texts in `value` of which nothing says which characters they may have.
+    /// Collects the names of the texts in `value` without a rule for their characters.
     fn shapeless<'a>(value: &'a Value, name: &'a str, found: &mut BTreeSet<&'a str>) {
         let is_text = value["type"] == "string"
             || value["type"]
@@ -335,7 +341,7 @@ mod tests {
         if is_text && !has_shape {
             found.insert(name);
         }
-        // These name a place in a schema, not what is described there.
+        // These keys name a place in a schema, not the thing that the schema describes.
         let is_inner = |key: &str| matches!(key, "schema" | "items" | "properties" | "headers");
         for (key, inner) in value.as_object().into_iter().flatten() {
             let name = if is_inner(key) { name } else { key };
@@ -356,7 +362,7 @@ mod tests {
         assert_eq!(found, BTreeSet::from(FREE_TEXTS));
     }
 
-    /// The words that a type of the program is read from, as serde lists them.
+    /// Returns the words that a type of the program is read from, as serde lists them.
     fn words<T: DeserializeOwned + std::fmt::Debug>() -> BTreeSet<String> {
         let error = serde_json::from_str::<T>("\"?\"").unwrap_err().to_string();
         let (_, words) = error.split_once("expected").unwrap();

@@ -1,4 +1,4 @@
-//! How each call can be refused: one table, by operation.
+//! Lists how each call can be refused: one table, by operation.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use utoipa::openapi::{
 
 use crate::http::problem::{self, Code};
 
-/// Ways in which every call to `next` or `blocks` can be refused.
+/// The refusals of `next` and `blocks`.
 const TAKING: &[Code] = &[
     Code::InvalidName,
     Code::InvalidCount,
@@ -78,7 +78,7 @@ const EXPLAINING: &[Code] = &[
     Code::Internal,
 ];
 
-/// Of `parse`, which changes nothing and may be asked with the database away.
+/// The refusals of `parse`, which changes nothing and can be called while the database is away.
 const PARSING: &[Code] = &[
     Code::InvalidName,
     Code::InvalidId,
@@ -143,7 +143,7 @@ const ADVANCING: &[Code] = &[
     Code::Internal,
 ];
 
-/// Of `DELETE` and `restore`.
+/// The refusals of `DELETE` and `restore`.
 const LIVING: &[Code] = &[
     Code::InvalidName,
     Code::InvalidParameter,
@@ -204,7 +204,7 @@ const LEASING: &[Code] = &[
     Code::Internal,
 ];
 
-/// Of a renewal, and of an end but for the clock.
+/// The refusals of a renewal and of a return. A return is never refused because of the clock.
 const HOLDING: &[Code] = &[
     Code::InvalidName,
     Code::InvalidParameter,
@@ -233,7 +233,7 @@ const LISTING_WORKERS: &[Code] = &[
     Code::Internal,
 ];
 
-/// Of what this replica knows by itself.
+/// The refusals of calls that this replica answers from its memory alone.
 const LOOKING: &[Code] = &[
     Code::InvalidParameter,
     Code::Forbidden,
@@ -258,10 +258,10 @@ const READY: &[Code] = &[
     Code::Draining,
 ];
 
-/// Of what this replica describes or counts.
+/// The refusals of the metrics and of the description of the API.
 const SERVING: &[Code] = &[Code::Forbidden, Code::MethodNotAllowed, Code::Overloaded];
 
-/// Of every operation: a chunked body is read before it is known who answers.
+/// The refusals of every operation: a chunked body is read before it is known which route answers.
 const ANYWHERE: &[Code] = &[Code::InvalidBody, Code::BodyTooLarge];
 
 /// Adds the refusals of an operation to its responses.
@@ -328,7 +328,7 @@ fn refusal(status: u16, words: &[&str]) -> Response {
     }
 }
 
-/// What every refusal is.
+/// Returns the schema that every refusal has.
 pub(crate) fn problem_schema() -> RefOr<Schema> {
     let text = |description: &str, example: &str| {
         ObjectBuilder::new()

@@ -1,7 +1,7 @@
-//! What a caller wrote, read once: names, query parameters, wanted media type, conditions.
+//! Reads what a caller wrote, once: names, query parameters, wanted media type, conditions.
 //!
-//! Everything unknown, given twice or left empty is refused; below this file nothing is checked
-//! again.
+//! Parameters that are unknown or given twice are refused. So are empty values, unless they select
+//! names. Below this file nothing is checked again.
 
 #[cfg(test)]
 mod tests;
@@ -19,19 +19,19 @@ use url::form_urlencoded;
 
 use super::problem::{Code, Problem};
 
-/// The most numbers one call gives.
+/// The most numbers that one call gives.
 pub(crate) const MAX_COUNT: u64 = 10_000;
 
-/// The most sequences one page lists.
+/// The most sequences that one page lists.
 pub(crate) const MAX_LIMIT: u64 = 1000;
 
-/// Sequences a page lists where the caller says nothing.
+/// How many sequences a page lists if the caller does not say.
 pub(crate) const DEFAULT_LIMIT: u64 = 100;
 
-/// A version no definition has: a condition naming it never holds.
+/// A version that no definition has. A condition with this version never holds.
 const NO_VERSION: i64 = -1;
 
-/// A number that counts, in a body.
+/// A whole number in a body.
 #[derive(Clone, Copy, Debug)]
 struct Whole(i64);
 
@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for Whole {
 pub(crate) struct Count(u64);
 
 impl Count {
-    /// The number itself.
+    /// Returns the number itself.
     pub(crate) fn get(self) -> u64 {
         self.0
     }
@@ -58,16 +58,16 @@ impl Count {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Blocks {
     pub(crate) size: BlockSize,
-    /// The period to count in, where the caller names one.
+    /// The period to count in, if the caller names one.
     pub(crate) period: Option<Period>,
 }
 
-/// How large a range `blocks` asks for, at least 1; the upper limit depends on what is left.
+/// How many numbers `blocks` asks for, at least 1. The upper limit depends on what is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BlockSize(u64);
 
 impl BlockSize {
-    /// The number itself.
+    /// Returns the number itself.
     pub(crate) fn get(self) -> u64 {
         self.0
     }
@@ -76,35 +76,35 @@ impl BlockSize {
 /// The query of `next`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Next {
-    /// The period to count in, where the caller names one.
+    /// The period to count in, if the caller names one.
     pub(crate) period: Option<Period>,
-    /// `None`: one number, and the reply for one.
+    /// How many numbers. `None` asks for one number, and for the reply of one number.
     pub(crate) count: Option<Count>,
-    /// Only one unbroken range will do.
+    /// Whether the numbers have to be one unbroken range.
     pub(crate) contiguous: bool,
-    /// Whether the printed ids are wanted beside the ranges.
+    /// Whether the reply has the printed ids next to the ranges.
     pub(crate) ids: bool,
 }
 
 /// The query of the list of sequences.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Listing {
-    /// Only names that begin so; empty for all.
+    /// Only names that begin with this text. An empty text selects all names.
     pub(crate) prefix: String,
-    /// Only names after this one; empty for all.
+    /// Only names that sort after this text. An empty text selects all names.
     pub(crate) after: String,
-    /// 1 to [`MAX_LIMIT`].
+    /// The most sequences of the page, 1 to [`MAX_LIMIT`].
     pub(crate) limit: u64,
 }
 
-/// The media types a number can be given in.
+/// The media types that a number can be given in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MediaType {
     Json,
     Text,
 }
 
-/// Reads the key from the path as it was sent: `/v1/sequences/{name}/periods/{key}`.
+/// Reads the caller's key from the path as it was sent: `/v1/sequences/{name}/periods/{key}`.
 pub(crate) fn key(raw_path: &str) -> Result<Period, Problem> {
     let raw = raw_path.split('/').nth(5).unwrap_or_default();
     let decoded = percent_decode_str(raw).decode_utf8();
@@ -115,13 +115,14 @@ pub(crate) fn key(raw_path: &str) -> Result<Period, Problem> {
 
 /// Reads the name from the path as it was sent: `/v1/sequences/{name}…`.
 ///
-/// The router decodes all but `%2F`, `%25` and `%2B` before it splits the path, so its segments
-/// are those of the raw path; here all is decoded, and what a name cannot hold is refused.
+/// The router decodes everything but `%2F`, `%25` and `%2B` before it splits the path. So it finds
+/// the same segments as in the raw path. Here everything is decoded, and what a name cannot hold is
+/// refused.
 pub(crate) fn name(raw_path: &str) -> Result<SequenceName, Problem> {
     name_at(raw_path, 3)
 }
 
-/// The same of `/v1/replica/sequences/{name}`.
+/// Reads the name in the same way from `/v1/replica/sequences/{name}`.
 pub(crate) fn live_name(raw_path: &str) -> Result<SequenceName, Problem> {
     name_at(raw_path, 4)
 }
@@ -175,11 +176,11 @@ pub(crate) fn listing(query: Option<&str>) -> Result<Listing, Problem> {
 /// The query of the list of names in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct LiveQuery {
-    /// Only names with this in them; empty for all.
+    /// Only names that contain this text. An empty text selects all names.
     pub(crate) contains: String,
-    /// Only names after this one; empty for all.
+    /// Only names that sort after this text. An empty text selects all names.
     pub(crate) after: String,
-    /// 1 to [`MAX_LIMIT`].
+    /// The most sequences of the page, 1 to [`MAX_LIMIT`].
     pub(crate) limit: u64,
 }
 
@@ -196,9 +197,9 @@ pub(crate) fn live(query: Option<&str>) -> Result<LiveQuery, Problem> {
 /// The query of `explain`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Explain {
-    /// The number asked about, as it is printed.
+    /// The number that is asked about, as it is printed.
     pub(crate) id: String,
-    /// The period that it is of, where the caller says so too.
+    /// The period of the number, if the caller names it, too.
     pub(crate) period: Option<Period>,
 }
 
@@ -214,17 +215,17 @@ pub(crate) fn explain(query: Option<&str>) -> Result<Explain, Problem> {
     Ok(Explain { id, period })
 }
 
-/// Reads the query of a call that takes a period alone.
+/// Reads the query of a call that takes only a period.
 pub(crate) fn period(query: Option<&str>) -> Result<Option<Period>, Problem> {
     Parameters::read(query, &["period"])?.period()
 }
 
-/// Refuses a query where a call takes none.
+/// Refuses a query, for a call that takes none.
 pub(crate) fn no_query(query: Option<&str>) -> Result<(), Problem> {
     Parameters::read(query, &[]).map(|_| ())
 }
 
-/// Reads the query of a change of a definition: whether it is only to be checked.
+/// Reads the query of a change of a definition: whether the change is only to be checked.
 pub(crate) fn dry_run(query: Option<&str>) -> Result<bool, Problem> {
     let given = Parameters::read(query, &["dry_run"])?;
     Ok(given.flag("dry_run")?.unwrap_or(false))
@@ -249,7 +250,7 @@ pub(crate) fn condition(headers: &HeaderMap) -> Result<Condition, Problem> {
     }
 }
 
-/// Reads `If-Match` of a change of what has to be there.
+/// Reads `If-Match` of a change of something that has to exist.
 pub(crate) fn matching(headers: &HeaderMap) -> Result<Condition, Problem> {
     if headers.contains_key(header::IF_NONE_MATCH) {
         let detail = "`If-None-Match` has no use here: this call creates nothing.";
@@ -258,7 +259,7 @@ pub(crate) fn matching(headers: &HeaderMap) -> Result<Condition, Problem> {
     condition(headers)
 }
 
-/// Refuses `Idempotency-Key` until it is honoured.
+/// Refuses `Idempotency-Key`, because the service does not support it yet.
 pub(crate) fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.contains_key("idempotency-key") {
         return Err(Problem::new(
@@ -273,11 +274,11 @@ pub(crate) fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
 /// The body of `advance`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Advance {
-    /// The period whose numbers are meant, where the sequence has periods.
+    /// The period whose numbers are meant, if the sequence has periods.
     pub(crate) period: Option<Period>,
-    /// Nothing below it is to be issued.
+    /// No number below this one is to be issued.
     pub(crate) floor: i64,
-    /// More than 1 % of what is left may be skipped.
+    /// Whether more than 1 % of what is left may be skipped.
     pub(crate) confirm: bool,
 }
 
@@ -357,8 +358,10 @@ pub(crate) fn printed(body: &[u8]) -> Result<String, Problem> {
     })
 }
 
-/// Whether the caller wants text rather than JSON: only where `text/plain` is named, and neither
-/// JSON nor the rest is preferred to it.
+/// Returns the media type that the caller wants.
+///
+/// It is text only if `text/plain` is named, its weight is above the weight of JSON, and the weight
+/// of `*/*` is not above it.
 pub(crate) fn wanted(headers: &HeaderMap) -> MediaType {
     let mut text = 0;
     let mut json = 0;
@@ -384,7 +387,7 @@ pub(crate) fn wanted(headers: &HeaderMap) -> MediaType {
     }
 }
 
-/// One media range without its parameters, in lower case, and its weight in thousandths.
+/// Returns one media range without its parameters, in lower case, and its weight in thousandths.
 fn media_range(range: &str) -> (String, u16) {
     let mut parts = range.split(';').map(str::trim);
     let essence = parts.next().unwrap_or_default().to_ascii_lowercase();
@@ -395,7 +398,7 @@ fn media_range(range: &str) -> (String, u16) {
     (essence, weight)
 }
 
-/// A weight as RFC 9110 writes it (`0`, `0.5`, `1.000`), in thousandths; 0 for anything else.
+/// Reads a weight as RFC 9110 writes it (`0`, `0.5`, `1.000`), in thousandths. Anything else is 0.
 fn thousandths(weight: &str) -> u16 {
     let (whole, fraction) = weight.split_once('.').unwrap_or((weight, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -408,7 +411,7 @@ fn thousandths(weight: &str) -> u16 {
     }
 }
 
-/// The value of a header that may be there once.
+/// Returns the value of a header that may be there only once.
 pub(crate) fn single<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -426,7 +429,8 @@ pub(crate) fn single<'a>(
     }
 }
 
-/// The version an entity tag names; one that no definition can have never matches.
+/// Reads the version of an entity tag. If no definition can have the tag, the version never
+/// matches.
 fn version(tag: &str) -> Result<Condition, Problem> {
     if tag == "*" || tag.contains(',') {
         return Err(Problem::new(
@@ -453,13 +457,13 @@ fn count(text: &str) -> Result<Count, Problem> {
         })
 }
 
-/// A whole number in decimal digits only: no sign, no blank.
+/// Reads a whole number in decimal digits only: no sign, no blank.
 fn digits(text: &str) -> Option<u64> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// Parameters that are known, each given once.
+/// Query parameters that are known, each given once.
 struct Parameters<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Parameters<'a> {
@@ -495,12 +499,12 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// The period to count in, where one is named.
+    /// Returns the period to count in, if one is named.
     fn period(&self) -> Result<Option<Period>, Problem> {
         Ok(self.get("period").map(Period::parse).transpose()?)
     }
 
-    /// How many things a page lists.
+    /// Returns how many things a page lists.
     fn limit(&self) -> Result<u64, Problem> {
         let Some(text) = self.get("limit") else {
             return Ok(DEFAULT_LIMIT);
@@ -513,10 +517,10 @@ impl<'a> Parameters<'a> {
             })
     }
 
-    /// What can stand in a name, at its begin or behind it; or nothing.
+    /// Returns a text that can stand anywhere in a name, or an empty text.
     fn middle(&self, key: &str) -> Result<String, Problem> {
         let text = self.get(key).unwrap_or_default();
-        // Behind its first character a name has more freedom.
+        // After its first character, a name may have more characters.
         match SequenceName::check(&format!("a{text}")) {
             Ok(()) => Ok(text.to_owned()),
             Err(_) if SequenceName::check(text).is_ok() => Ok(text.to_owned()),
@@ -531,7 +535,7 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// What a name can begin with: anything a name holds, or nothing.
+    /// Returns a text that a name can begin with, or an empty text.
     fn beginning(&self, key: &str) -> Result<String, Problem> {
         match self.get(key) {
             None | Some("") => Ok(String::new()),
@@ -557,7 +561,7 @@ fn unknown(key: &str, known: &[&str]) -> Problem {
     Problem::new(Code::InvalidParameter, detail)
 }
 
-/// What a caller wrote, short enough to be repeated to them.
+/// Returns what a caller wrote, short enough to be repeated to them.
 fn shortened(text: &str) -> String {
     cut(text, 64)
 }

@@ -1,4 +1,4 @@
-//! What is read of a request, and what is refused.
+//! Tests what is read of a request, and what is refused.
 
 #![allow(clippy::unwrap_used, reason = "tests may fail loudly")]
 

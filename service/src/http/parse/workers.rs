@@ -1,4 +1,4 @@
-//! What is asked about worker ids.
+//! Reads what callers ask about worker ids.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{Code, Parameters, Problem, Whole, cut, digits, single};
 
-/// What a holder shows.
+/// The header with which a holder proves its lease.
 const TOKEN: HeaderName = HeaderName::from_static("odometer-lease");
-/// The shortest lease.
+/// The shortest time that a lease lasts.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
-/// Characters of a holder's name.
+/// The most characters of a holder's name.
 const MAX_OF_HOLDER: usize = 128;
 
-/// The body of a lease as an example.
+/// An example of the body that asks for a lease.
 const LEASE: &str = r#"{"pool": "billing", "bits": 10, "ttl_ms": 30000, "holder": "billing-7"}"#;
 
-/// The query of a listing.
+/// The query of a list of worker ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Listed {
-    /// Only ids above it.
+    /// Only worker ids above this one.
     pub(crate) after: Option<u32>,
-    /// 1 to [`MAX_LISTED`].
+    /// The most worker ids of a page, 1 to [`MAX_LISTED`].
     pub(crate) limit: u64,
 }
 
-/// Reads the body of a lease.
+/// Reads the body that asks for a lease.
 pub(crate) fn lease(body: &[u8]) -> Result<WorkerWanted, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -65,7 +65,7 @@ pub(crate) fn lease(body: &[u8]) -> Result<WorkerWanted, Problem> {
     })
 }
 
-/// Reads the body of a renewal: nothing, or for how long.
+/// Reads the body of a renewal: nothing, or how long the lease lasts.
 pub(crate) fn renewal(body: &[u8]) -> Result<Option<Duration>, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -79,7 +79,7 @@ pub(crate) fn renewal(body: &[u8]) -> Result<Option<Duration>, Problem> {
     fields.ttl_ms.map(|Whole(ttl_ms)| ttl(ttl_ms)).transpose()
 }
 
-/// Reads the body of an end: nothing, or from when on no time was used.
+/// Reads the body of a return: nothing, or the time from which on no time was used.
 pub(crate) fn end(body: &[u8]) -> Result<Option<i64>, Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -93,7 +93,7 @@ pub(crate) fn end(body: &[u8]) -> Result<Option<i64>, Problem> {
     Ok(fields.unused_from_ms.map(|Whole(unix_ms)| unix_ms))
 }
 
-/// Reads the query of a listing.
+/// Reads the query of a list of worker ids.
 pub(crate) fn listed(query: Option<&str>) -> Result<Listed, Problem> {
     let given = Parameters::read(query, &["after", "limit"])?;
     let limit = match given.get("limit") {
@@ -126,7 +126,7 @@ pub(crate) fn worker(raw_path: &str) -> Result<u32, Problem> {
     })
 }
 
-/// Reads what the holder shows.
+/// Reads the token with which a holder proves its lease.
 pub(crate) fn token(headers: &HeaderMap) -> Result<&str, Problem> {
     single(headers, &TOKEN)?.ok_or_else(|| {
         out_of_bounds("`Odometer-Lease` has to give the token that the lease came with.".to_owned())

@@ -1,4 +1,4 @@
-//! Bodies whose JSON is written or read by hand.
+//! Describes bodies whose JSON is written or read by hand.
 
 #![expect(dead_code, reason = "describes JSON that is written and read by hand")]
 

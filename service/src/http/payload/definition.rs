@@ -1,4 +1,5 @@
-//! Definitions: as replies show them, as requests change them, and how long their numbers last.
+//! Describes definitions: as replies show them, as requests change them, and how long their numbers
+//! last.
 
 #![expect(dead_code, reason = "describes JSON that is written and read by hand")]
 

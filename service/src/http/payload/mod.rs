@@ -1,4 +1,4 @@
-//! What requests and replies carry, as the description of the API shows it.
+//! Describes what requests and replies carry, for the description of the API.
 
 pub(crate) mod bodies;
 pub(crate) mod definition;

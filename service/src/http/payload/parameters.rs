@@ -1,4 +1,4 @@
-//! What calls take in their path, their query and their headers.
+//! Describes what calls take in their path, their query and their headers.
 
 #![expect(dead_code, reason = "describes what is read by hand")]
 

@@ -1,4 +1,4 @@
-//! Values that many fields have, each described once: names, numbers in strings, times, choices.
+//! Describes values that many fields have, each once: names, numbers in strings, times, choices.
 
 #![expect(dead_code, reason = "describes JSON that is written and read by hand")]
 
@@ -280,7 +280,7 @@ pub(crate) enum StoreKind {
     Redis,
 }
 
-/// A string of digits or a whole number.
+/// Returns the schema of a string of digits or a whole number.
 fn digits_or_number() -> ObjectBuilder {
     ObjectBuilder::new()
         .schema_type(SchemaType::from_iter([Type::String, Type::Integer]))

@@ -1,4 +1,5 @@
-//! Ids of a slow sequence are even modulo small numbers, as whoever shards by them needs.
+//! Tests that ids of a slow sequence are spread evenly modulo small numbers. Users who shard by ids
+//! need this.
 
 use super::super::super::layout::{High, Layout};
 use super::super::{Moment, Ticker};
@@ -6,14 +7,14 @@ use super::super::{Moment, Ticker};
 const MODULI: [u64; 4] = [2, 4, 16, 1000];
 const N_IDS: u64 = 10_000;
 
-/// The instants, in milliseconds, of 10 calls a second that come up to 10 ms late.
+/// Returns the instants, in milliseconds, of 10 calls a second. A call comes up to 10 ms late.
 fn instants() -> impl Iterator<Item = u64> {
-    // Always the same: one seed in a thousand is uneven by chance.
+    // The seed is fixed, because one seed in a thousand is uneven by chance.
     let mut dice = super::threads::Dice(20_261_122);
     (0..N_IDS).map(move |n| 1_000 + n * 100 + dice.roll(10))
 }
 
-/// The chi-square statistic of ids modulo `modulus` against an even spread.
+/// Returns the chi-square statistic of ids modulo `modulus` against an even spread.
 fn chi_square(ids: &[i64], modulus: u64) -> f64 {
     let mut counts = vec![0_u32; usize::try_from(modulus).unwrap()];
     for id in ids {
@@ -24,8 +25,10 @@ fn chi_square(ids: &[i64], modulus: u64) -> f64 {
     squares.sum::<f64>() / expected
 }
 
-/// What the statistic exceeds once in 1,000 even spreads: the approximation of E. B. Wilson and
-/// M. M. Hilferty, "The Distribution of Chi-Square", PNAS 17 (1931).
+/// Returns the value that the statistic exceeds once in 1,000 even spreads.
+///
+/// It is the approximation of E. B. Wilson and M. M. Hilferty, "The Distribution of Chi-Square",
+/// PNAS 17 (1931).
 fn critical(degrees: f64) -> f64 {
     const Z: f64 = 3.0902;
     let spread = 2.0 / (9.0 * degrees);
@@ -76,7 +79,7 @@ fn ids_of_a_slow_sequence_are_even() {
     }
 }
 
-/// What others do, so that most of their slow ids are even.
+/// Shows the fault of other generators: most ids of their slow sequences are even.
 #[test]
 fn a_counter_that_starts_again_with_each_tick_is_found_out() {
     let layout = Layout::default();

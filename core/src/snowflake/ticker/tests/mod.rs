@@ -1,4 +1,4 @@
-//! What a ticker promises, on one thread and on several.
+//! Tests what a ticker promises, on one thread and on several.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ use super::{Closed, Moment, NotOpened, Refused, Ticker};
 
 const WORKER: u32 = 5;
 
-/// Four ids a tick.
+/// Returns a layout with four ids for each tick.
 fn layout(high: High) -> Layout {
     Layout {
         high,
@@ -27,7 +27,7 @@ fn layout(high: High) -> Layout {
     }
 }
 
-/// A ticker of worker 5 that may issue the ticks from 100 up to 200.
+/// Returns a ticker of worker id 5 that may issue the ticks from 100 up to 200, which is excluded.
 fn opened(high: High) -> Ticker {
     let ticker = Ticker::new(&layout(high));
     ticker.open(WORKER, 100, 200, 90).unwrap();
@@ -46,7 +46,7 @@ fn no_clock() -> Moment {
     panic!("the clock was read")
 }
 
-/// Tick and counter of the next id.
+/// Takes an id, and returns its tick and counter.
 fn take(ticker: &Ticker, now: u64) -> Result<(u64, u64), Refused> {
     let id = ticker.take(|| at(now))?;
     let Parts {
@@ -123,7 +123,7 @@ fn the_counter_goes_on_from_tick_to_tick_and_from_opening_to_opening() {
     assert!(ticker.close().is_some());
     ticker.open(2, 140, 200, 0).unwrap();
     assert_eq!(take(&ticker, 140), Ok((140, 3)));
-    // A carry goes into the tick.
+    // A carry of the counter raises the tick.
     assert_eq!(take(&ticker, 140), Ok((141, 0)));
 }
 
@@ -134,7 +134,7 @@ fn ids_run_ahead_of_the_clock_as_far_as_they_may() {
         assert_eq!(take(&ticker, 110), Ok((110 + n / 4, n % 4)));
     }
     assert_eq!(take(&ticker, 110), Err(Refused::Ahead { ticks: 1 }));
-    // The clock was set back.
+    // This is a clock that was set back.
     assert_eq!(take(&ticker, 105), Err(Refused::Ahead { ticks: 6 }));
     assert_eq!(take(&ticker, 111), Ok((112, 0)));
     assert_eq!(ticker.next_tick(), 112);
@@ -147,7 +147,7 @@ fn a_batch_takes_one_range_a_tick_and_may_run_further_ahead() {
     let stamped = ticker.take_batch(9, || at(110)).unwrap();
     let ranges: Vec<u64> = stamped.ranges().map(|(_, n)| n).collect();
     assert_eq!(ranges, [3, 4, 2]);
-    // The word is at the third id of tick 112: the first of a batch may lie in 111.
+    // The word is at the third id of tick 112. The first id of a batch may lie in tick 111 at most.
     assert_eq!(batch(&ticker, 2, 110), Err(Refused::Ahead { ticks: 1 }));
     assert_eq!(batch(&ticker, 15, 110), Err(Refused::TooMany { most: 14 }));
     assert_eq!(batch(&ticker, 14, 111), Err(Refused::Ahead { ticks: 1 }));
@@ -222,7 +222,7 @@ fn a_close_tells_the_first_tick_of_which_nothing_was_issued() {
             assert_eq!(ticker.close(), None);
         }
     }
-    // What was claimed past the limit was not issued.
+    // A claim past the limit is not issued.
     let ticker = Ticker::new(&layout(High::Worker));
     ticker.open(WORKER, 100, 101, 0).unwrap();
     while take(&ticker, 0).is_ok() {}
@@ -289,17 +289,17 @@ fn an_unbroken_range_is_of_one_tick() {
     assert_eq!(take(&ticker, 110), Ok((110, 0)));
     assert_eq!(unbroken(&ticker, 3, 110), Ok(vec![(id(110, 1), 3)]));
     assert_eq!(unbroken(&ticker, 2, 110), Ok(vec![(id(111, 0), 2)]));
-    // Two are left of the tick, which are too few.
+    // The tick has two ids left, which are too few.
     assert_eq!(unbroken(&ticker, 3, 110), Ok(vec![(id(112, 0), 3)]));
     assert_eq!(unbroken(&ticker, 4, 120), Ok(vec![(id(121, 0), 4)]));
     let too_many = Err(Refused::TooMany { most: 4 });
     assert_eq!(unbroken(&ticker, 5, 120), too_many);
-    // As far ahead as a batch may reach, and no further.
+    // The ids may run ahead as far as a batch may reach, and no further.
     assert_eq!(unbroken(&ticker, 4, 119), Ok(vec![(id(122, 0), 4)]));
     let behind = Err(Refused::Ahead { ticks: 1 });
     assert_eq!(unbroken(&ticker, 4, 119), behind);
     assert_eq!(unbroken(&ticker, 1, 199), Ok(vec![(id(199, 0), 1)]));
-    // What would be of the tick after it is not reserved.
+    // The next tick is not reserved.
     assert_eq!(unbroken(&ticker, 4, 199), Err(Refused::Limit));
     assert_eq!(take(&ticker, 199), Ok((199, 1)));
 }

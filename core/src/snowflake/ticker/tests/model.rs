@@ -1,4 +1,4 @@
-//! Random operations on a ticker and on a plain account of it, which must agree.
+//! Tests random operations on a ticker and on a simple model, which must agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,15 +28,16 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What the store and the ticker should know.
+/// The state that the store and the ticker should have.
 #[derive(Default)]
 struct Model {
     high: High,
     sequence: u32,
-    /// Open for this worker.
+    /// The worker id that the ticker is open for.
     worker: Option<u32>,
     position: u64,
-    /// What is reserved for each worker: issued below it only, and by the next from it on.
+    /// The end of the reserved time of each worker id. Ids are issued only below it, and the next
+    /// holder begins at it.
     reserved_until: BTreeMap<u32, u64>,
     issued: BTreeSet<(u32, u64)>,
     now: u64,
@@ -55,7 +56,7 @@ impl Model {
         }
     }
 
-    /// The positions that a batch should have.
+    /// Returns the positions that a batch should have.
     fn taken(&self, count: u64) -> Result<Vec<u64>, Refused> {
         let worker = self.worker.ok_or(Refused::Closed)?;
         let a_tick = 1 << self.sequence;
@@ -67,7 +68,7 @@ impl Model {
             if count > most {
                 return Err(Refused::TooMany { most });
             }
-            // The least that the clock must go on.
+            // The clock must go on by the least number of ticks that is enough.
             let fits =
                 |now: u64| first / a_tick <= now + 2 && (first + count - 1) / a_tick <= now + 4;
             if let Some(ticks) = (0..)
@@ -93,7 +94,7 @@ impl Model {
         Ok(positions.into_iter().map(|at| (worker, at)).collect())
     }
 
-    /// A claim of a counted id may go past the limit, by one: that position is nobody's.
+    /// Follows a claim of a counted id past the limit. It skips one position, which no caller gets.
     fn burn(&mut self, ticker: &Ticker) {
         if self.high == High::Time || self.worker.is_none() {
             return;
@@ -113,7 +114,7 @@ impl Model {
             .issued
             .range((worker, tick << self.sequence)..(worker + 1, 0));
         assert_eq!(later.count(), 0);
-        // The rest is given back; who comes next begins there.
+        // The rest is given back, and the next holder begins there.
         self.reserved_until.insert(worker, tick);
         Some((worker, tick))
     }

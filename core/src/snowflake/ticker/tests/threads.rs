@@ -1,4 +1,5 @@
-//! Takers and an owner on real threads: no id twice, none past a limit, ascending for each taker.
+//! Tests takers and an owner on real threads: no id is issued twice or past a limit, and each
+//! taker's ids ascend.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -9,10 +10,11 @@ use crate::tests::seed_for;
 
 const N_THREADS: u64 = 4;
 
-/// So many ids a tick of the injected clock: more of them run ahead of it, fewer leave gaps.
+/// Sets how many ids one tick of the injected clock has. With more ids the ids run ahead of the
+/// clock, with fewer there are gaps.
 const IDS_A_TICK: u64 = 2_000;
 
-/// A small generator (xorshift64*), so that runs differ by their seed alone.
+/// A small random generator (xorshift64*). Two runs differ only by their seed.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -28,7 +30,8 @@ impl Dice {
     }
 }
 
-/// The size of each commit, or that of the guarantee.
+/// Returns how many ids are taken: the number for each commit, or the number for the guarantee at
+/// full size.
 #[expect(
     clippy::disallowed_methods,
     reason = "how much is tested is no configuration of the program"
@@ -47,7 +50,8 @@ fn layout(high: High) -> Layout {
     }
 }
 
-/// One bit for each position of one worker: those of 4 threads would fill memory as numbers.
+/// The ids that were seen: one bit for each position of one worker id. The ids of 4 threads would
+/// fill the memory as numbers.
 struct Seen {
     layout: Layout,
     worker: u32,
@@ -92,7 +96,7 @@ impl Seen {
     }
 }
 
-/// Issues `n_ids` in single ids and in batches, by turns; `stamp` says how one is taken.
+/// Takes `n_ids` ids, single ids and batches at random. `stamp` takes one of them.
 fn taker(
     seen: &Seen,
     n_ids: u64,
@@ -130,7 +134,9 @@ fn take(ticker: &Ticker, count: u64, moment: Moment) -> Result<Vec<i64>, Refused
     Ok(stamped.ids().collect())
 }
 
-/// A clock that goes on with what is issued, and is set back and forth by a little.
+/// Reads a clock that goes on with the ids that are asked for.
+///
+/// The clock is also set back and forth by up to four ticks.
 fn moment(clock: &AtomicU64, count: u64, dice: &mut Dice) -> Moment {
     let n_asked = clock.fetch_add(count, Ordering::Relaxed);
     Moment {
@@ -140,7 +146,7 @@ fn moment(clock: &AtomicU64, count: u64, dice: &mut Dice) -> Moment {
     }
 }
 
-/// Runs four takers and an owner that extends a little at a time.
+/// Runs four takers, and an owner that extends the time by a few ticks at a time.
 fn run(high: High) {
     let layout = layout(high);
     let n_ids = n_ids() / N_THREADS;
@@ -198,8 +204,8 @@ fn the_check_finds_an_id_issued_twice() {
     seen.check(4);
 }
 
-/// Two processes by turns, of which each has the worker id while the other has not, on a word that
-/// late takers still move.
+/// Runs two tickers, as two processes would. Only one of them has the worker id at a time, and late
+/// takers still move the words of both.
 #[test]
 fn takers_never_share_an_id_with_a_close_and_the_next_opening() {
     for high in [High::Time, High::Worker] {
@@ -231,7 +237,7 @@ fn takers_never_share_an_id_with_a_close_and_the_next_opening() {
     }
 }
 
-/// Lets takers take, mostly without leaving the core to them.
+/// Lets takers take, mostly without giving up the processor core.
 fn pause(dice: &mut Dice) {
     if dice.roll(50) == 0 {
         thread::yield_now();

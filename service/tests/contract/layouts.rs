@@ -3,8 +3,9 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::lifecycle::{call, program};
-use crate::support::{Backend, Program, Reply, TestDatabase, for_each_backend, run};
+use crate::support::{
+    Backend, Program, Reply, TestDatabase, changes::call, for_each_backend, program, run,
+};
 
 for_each_backend!(a_layout_is_completed_shown_and_kept);
 

@@ -3,8 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use super::lifecycle::{call, program};
-use crate::support::{Backend, Client, Reply, for_each_backend};
+use crate::support::{Backend, Client, Reply, changes::call, for_each_backend, program};
 
 async fn post(client: &Client, path: &str) -> Reply {
     call(client, Method::POST, path, None, &[]).await

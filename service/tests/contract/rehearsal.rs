@@ -5,8 +5,10 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::lifecycle::{call, program};
-use crate::support::{Backend, Client, Reply, TestDatabase, for_each_backend, run, wait};
+use crate::support::{
+    Backend, Client, Program, Reply, TestDatabase, changes::call, for_each_backend, program, run,
+    wait,
+};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -119,7 +121,7 @@ async fn a_range_too_short_for_a_reserve_is_always_told(backend: Backend) {
     let file = folder.path().join("short.toml");
     std::fs::write(&file, "[sequences.short]\nformat = \"{value:04}\"\n").expect("a file");
     let file = file.display().to_string();
-    let options = crate::support::Program::options().database(&database.url);
+    let options = Program::options().database(&database.url);
     for arguments in [&["apply", &file, "--dry-run"][..], &["apply", &file]] {
         let applied = options.run(arguments);
         assert_eq!(applied.code, Some(0), "{applied}");
@@ -166,7 +168,7 @@ for_each_backend!(names_that_may_have_been_meant_are_suggested);
 
 async fn names_that_may_have_been_meant_are_suggested(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    let program = crate::support::Program::options()
+    let program = Program::options()
         .database(&database.url)
         .env("ODOMETER_UNKNOWN", "reject")
         .start_ready()

@@ -6,54 +6,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Backend, Client, Program, Range, Reply, TestDatabase, for_each_backend, run, wait,
+    Backend, Client, Range, Reply,
+    changes::{advance, call, restore, retire},
+    for_each_backend, program, run, wait,
 };
-
-pub(super) async fn program(backend: Backend) -> (TestDatabase, Program) {
-    let database = TestDatabase::prepared(backend).await;
-    let program = Program::options()
-        .database(&database.url)
-        .start_ready()
-        .await;
-    (database, program)
-}
-
-/// Sends `body` as JSON; no body at all where there is none.
-pub(super) async fn call(
-    client: &Client,
-    method: Method,
-    path: &str,
-    body: Option<&Value>,
-    headers: &[(&str, &str)],
-) -> Reply {
-    let path = format!("/v1/sequences/{path}");
-    let mut all = headers.to_vec();
-    if body.is_some() {
-        all.push(("content-type", "application/json"));
-    }
-    let body = body.map(|body| body.to_string().into_bytes());
-    let reply = client.send(method, &path, &all, body).await;
-    reply.expect("a reply")
-}
-
-pub(super) async fn advance(client: &Client, name: &str, body: &Value) -> Reply {
-    call(
-        client,
-        Method::POST,
-        &format!("{name}/advance"),
-        Some(body),
-        &[],
-    )
-    .await
-}
-
-pub(super) async fn retire(client: &Client, name: &str) -> Reply {
-    call(client, Method::DELETE, name, None, &[]).await
-}
-
-pub(super) async fn restore(client: &Client, name: &str) -> Reply {
-    call(client, Method::POST, &format!("{name}/restore"), None, &[]).await
-}
 
 fn refused(reply: &Reply, status: u16, code: &str) {
     assert_eq!(reply.status, status, "{reply:?}");
