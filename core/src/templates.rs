@@ -383,8 +383,8 @@ mod tests {
             assert_eq!(refused.place(), Some((at, "share")), "{refused}");
         }
         // With a definition before it, the `share` is no chain.
-        let mended = vec![sharing("a*", "b"), counted("b", 1), sharing("b*", "c")];
-        assert!(templates(mended, true).is_ok());
+        let fixed = vec![sharing("a*", "b"), counted("b", 1), sharing("b*", "c")];
+        assert!(templates(fixed, true).is_ok());
 
         let many = (0..=MAX).map(|n| counted(&format!("a{n}"), 1)).collect();
         let refused = templates(many, true).unwrap_err();

@@ -16,17 +16,17 @@ use sea_orm::sqlx::{
 
 use crate::{route::PoolerRoute, tls};
 
-/// The target of this file's log events.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::connection::bounds";
 
-/// How far the server's bound lies above the time for which a statement is waited for. So this
+/// Sets how far the server's bound lies above the time for which a statement is waited for. So this
 /// program gives up first, and knows why.
-const ABOVE: Duration = Duration::from_secs(1);
-/// A setting that only a server passes on to its sessions. A pooler refuses it or drops it.
-const MARK: &str = "odometer.straight";
-/// The isolation level on PostgreSQL: a transaction sees what was committed before each of its
-/// statements. Otherwise a transaction that waited for another one would go on with what was there
-/// before.
+const SERVER_MARGIN: Duration = Duration::from_secs(1);
+/// Names a setting that only a server passes on to its sessions. A pooler refuses it or drops it.
+const DIRECT_SETTING: &str = "odometer.straight";
+/// Names the isolation level on PostgreSQL: a transaction sees what was committed before each of
+/// its statements. At a higher level, a transaction that waited for another one would go on with
+/// what was there before.
 const ISOLATION: &str = "read committed";
 /// Sets the isolation level that is MySQL's default. At any level, a statement that locks sees what
 /// was committed before it.
@@ -34,12 +34,13 @@ const MYSQL_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABL
 /// Makes each statement a transaction of its own, and lets no transaction begin when another one
 /// ends. By other defaults of a server, a reservation would be committed later, or never.
 const MYSQL_COMMITS: &str = "SET SESSION autocommit = 1, completion_type = 'NO_CHAIN'";
-/// How long MySQL keeps a connection that sends nothing. The pool closes its own after ten minutes.
+/// Sets how long MySQL keeps a connection that sends nothing. The pool closes such a connection
+/// after ten minutes.
 const QUIET_SECONDS: u32 = 900;
 
 /// Returns the bounds of PostgreSQL, each with its value in milliseconds.
 fn bounds(longest: Duration) -> [(&'static str, String); 3] {
-    let bound = (longest + ABOVE).as_millis().to_string();
+    let bound = (longest + SERVER_MARGIN).as_millis().to_string();
     [
         ("statement_timeout", bound.clone()),
         ("lock_timeout", bound.clone()),
@@ -47,7 +48,7 @@ fn bounds(longest: Duration) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Returns the settings of PostgreSQL, without those that `said`, the options in the URL, has.
+/// Returns the settings of PostgreSQL, without the settings in `said`: the options in the URL.
 fn settings(said: &str, longest: Option<Duration>) -> Vec<(&'static str, String)> {
     let longest = longest.filter(|_| !faults::is(Fault::NoServerBounds));
     let mut settings: Vec<_> = longest.into_iter().flat_map(bounds).collect();
@@ -77,7 +78,7 @@ pub fn postgres(
     } else {
         options.options([("default_transaction_isolation", ISOLATION)])
     };
-    options.options([(MARK, "yes")])
+    options.options([(DIRECT_SETTING, "yes")])
 }
 
 /// Returns the same settings for one transaction, as statements to send before its first one.
@@ -98,17 +99,17 @@ pub fn postgres_within(url: &str, longest: Option<Duration>) -> String {
 ///
 /// # Errors
 /// The server did not answer.
-pub async fn is_straight(connection: &mut PgConnection) -> Result<bool, SqlxError> {
+pub async fn is_direct(connection: &mut PgConnection) -> Result<bool, SqlxError> {
     if faults::is(Fault::PrepareAnyway) {
         return Ok(true);
     }
-    let asked = format!("SELECT current_setting('{MARK}', true) AS mark");
+    let asked = format!("SELECT current_setting('{DIRECT_SETTING}', true) AS mark");
     let row = raw_sql(AssertSqlSafe(asked)).fetch_one(connection).await?;
     let mark: Option<String> = row.try_get("mark")?;
     Ok(mark.as_deref() == Some("yes"))
 }
 
-/// Keeps connections that lead to a pooler out of a pool with prepared statements. A pooler may
+/// Keeps a connection that leads to a pooler out of a pool with prepared statements. A pooler may
 /// have been put in between since the start.
 pub fn watch(pool: PgPoolOptions, route: &PoolerRoute, is_pooled: bool) -> PgPoolOptions {
     if is_pooled {
@@ -118,7 +119,7 @@ pub fn watch(pool: PgPoolOptions, route: &PoolerRoute, is_pooled: bool) -> PgPoo
     pool.after_connect(move |connection, _| {
         let route = route.clone();
         Box::pin(async move {
-            if is_straight(connection).await? {
+            if is_direct(connection).await? {
                 return Ok(());
             }
             route.meet_pooler();
@@ -156,9 +157,9 @@ pub fn mysql(pool: MySqlPoolOptions, longest: Option<Duration>) -> MySqlPoolOpti
 }
 
 /// Returns the statement that sets the bounds of a session. Each server reads the comments that are
-/// meant for it: `/*M!` is MariaDB's, and MariaDB passes over those of MySQL 5.7.
+/// meant for it. `/*M!` is MariaDB's, and MariaDB passes over comments for MySQL 5.7.
 fn mysql_settings(longest: Duration) -> String {
-    let bound = longest + ABOVE;
+    let bound = longest + SERVER_MARGIN;
     // Rounded up, because 0 would mean at once.
     let seconds = bound.as_secs() + 1;
     format!(
@@ -190,7 +191,7 @@ mod tests {
             "lock_timeout=6000",
             "synchronous_commit=on",
             "default_transaction_isolation=read\\ committed",
-            MARK,
+            DIRECT_SETTING,
         ] {
             assert!(straight.contains(said), "{straight}");
         }

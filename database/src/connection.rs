@@ -33,17 +33,17 @@ use crate::{
     failure::{Cause, StatementFailure},
     label::DatabaseLabel,
     pool::ConnectionPool,
-    route::Doors,
+    route::RouteOptions,
     session::DatabaseConnection,
 };
 
-/// The target of this file's log events.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::connection";
 
-/// A statement that is silent for one of so many parts of `store.timeout` calls for a look at the
-/// database.
+/// Sets the part of `store.timeout`, one of so many, after which a silent statement calls for a
+/// look at the database.
 const SUSPICIOUS_PART: u32 = 5;
-/// The time that statements from before an outage still have. A server that was only stopped
+/// Bounds how long statements from before an outage may still take. A server that was only stopped
 /// answers them now. A server whose connections are dead never will.
 const LAST_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -67,12 +67,12 @@ struct ConnectionPermit {
 pub struct Connection {
     runtime: Mutex<Option<Runtime>>,
     handle: Handle,
-    options: Doors,
+    options: RouteOptions,
     pool: Mutex<ConnectionPool>,
     /// Statements of pools below this generation are waited for no longer.
     given_up: watch::Sender<u64>,
     health: watch::Sender<Health>,
-    /// Becomes true when the first look at the database has ended, whatever it found.
+    /// Becomes true when the first look at the database has ended, with success or without.
     pub has_looked: watch::Sender<bool>,
     /// Rung when there is reason to believe that the database is away.
     pub went_down: Notify,
@@ -93,7 +93,7 @@ impl Connection {
     /// The driver cannot read the options.
     pub async fn new(
         runtime: Runtime,
-        options: Doors,
+        options: RouteOptions,
         statement_timeout: Duration,
         counted: ConnectionMetrics,
         label: DatabaseLabel,
@@ -131,7 +131,8 @@ impl Connection {
     }
 
     /// Returns how many tasks are alive in the store's runtime and in the runtime of the pool in
-    /// use. The end of an earlier pool is a task, too, for as long as it takes.
+    /// use. The closing of an earlier pool is a task of the store's runtime, for as long as it
+    /// lasts.
     pub fn n_tasks(&self) -> usize {
         self.handle.metrics().num_alive_tasks() + self.pool.lock().n_tasks()
     }
@@ -253,8 +254,8 @@ impl Connection {
     }
 
     /// Watches a statement that no caller waits for any more. If the statement is silent at
-    /// `silent_at`, its pool is replaced. That is after `store.timeout` in all, and not while its
-    /// connection may still be being made: a new pool would only make the connection once more.
+    /// `silent_at`, its pool is replaced. That is after `store.timeout` in all, and after the time
+    /// for making its connection. A new pool would only make the connection once more.
     fn watch_silent<T: Send + 'static>(
         self: &Arc<Self>,
         task: JoinHandle<T>,
@@ -342,8 +343,8 @@ impl Connection {
         old.permits.close();
         let timeout_left = self.timeout + LAST_TIMEOUT;
         self.handle.spawn(async move {
-            // Statements under way may end. After this time, no caller waits for a silent statement
-            // any more. It ends with its runtime.
+            // Statements under way may end. After this time all callers have given up a statement
+            // that is still silent. It ends with its runtime.
             let _ended = timeout(timeout_left, old.database.clone().close()).await;
             drop(old);
         });

@@ -137,8 +137,8 @@ fn connecting(error: &SqlxError) -> Cause {
     match tls::of(error) {
         Some(tls::Trouble::Lasting(text)) => Cause::Refused(text),
         Some(tls::Trouble::Passing(text)) => Cause::Away(text),
-        // A server that ends cut its answer off, or another kind of server answers. A probe finds
-        // out.
+        // A server that is stopping cut its answer off, or another kind of server answers. A probe
+        // finds out which.
         None if matches!(error, SqlxError::Protocol(_)) => Cause::Away(describe(error)),
         None => Cause::NoConnection(format!(
             "the database cannot be reached: {}",
@@ -172,7 +172,7 @@ fn executing(error: &SqlxError) -> StatementFailure {
     }
 }
 
-/// Said of a pool without a connection. The pool says no more than that.
+/// Says that a pool gave no connection. The pool says no more than that.
 const NO_CONNECTION: &str = "the database gave no connection within the time for making one";
 
 /// Describes an error in words of this program. The database's own message may quote a user, a host

@@ -15,13 +15,13 @@ use odometer_process::faults::{self, Fault};
 
 use crate::start_error::StartError;
 
-/// The target of this file's log events.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::file_lock";
 
-/// The mode of a file that only its owner may read and write.
+/// Allows only the owner of a file to read and write it.
 const OWNERS_ALONE: u32 = 0o600;
 
-/// The bits of a mode that allow something to others than the owner.
+/// Selects the bits of a mode that allow something to others than the owner.
 const OTHERS: u32 = 0o077;
 
 /// The locks of a SQLite file. They are released when this value is dropped, and when the process
@@ -30,14 +30,14 @@ const OTHERS: u32 = 0o077;
 /// A process that can open the lock's file can take the lock. So only its owner may open the file,
 /// from before the lock is taken. But a process may have opened the file earlier, while others
 /// could read it. That process can still take the lock when no process has it, and so keep this
-/// service from starting until it ends. The same is true for a user who may read the database file
-/// itself; a warning says so (ADR 21). None of them can take a lock that is held, or touch what is
-/// in the database by it.
+/// service from starting until that process ends. A user who may read the database file itself can
+/// do this, too; a warning says so (ADR 21). None of them can take a lock that is held, or touch
+/// what is in the database by it.
 pub struct FileLock {
     _own: File,
-    /// The lock on the database file itself: it is one lock, whatever name the file is opened by.
-    /// `None` if the file cannot be opened. The file is closed only together with the process's
-    /// connections, because closing it ends SQLite's own locks.
+    /// The lock on the database file itself. All names of the file share this one lock. `None` if
+    /// the file cannot be opened. The file is closed only together with the process's connections,
+    /// because closing it ends SQLite's own locks.
     _on: Option<File>,
 }
 

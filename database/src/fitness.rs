@@ -55,6 +55,6 @@ pub fn fitness_of(failure: &StatementFailure) -> DatabaseFitness {
     }
 }
 
-/// Said of a user who lacks rights on the tables.
+/// Refuses a user who lacks rights on the tables.
 pub const MAY_NOT_USE: &str = "ODOMETER_DATABASE_URL: this user may not read or write the tables of \
                            Odometer: grant it SELECT, INSERT, UPDATE and DELETE on all of them";

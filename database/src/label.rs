@@ -2,8 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-/// The beginning of a sentence about a database. [`DatabaseLabel::name_in`] puts in which database
-/// it is.
+/// Begins a sentence about a database. [`DatabaseLabel::name_in`] puts in which database it is.
 const THIS: &str = "ODOMETER_DATABASE_URL: ";
 
 /// A database as sentences name it.

@@ -30,15 +30,15 @@ use crate::{
     target::Target,
 };
 
-/// The target of this file's log events.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::connection::monitor";
 
-/// The time between two looks at a database that answers.
+/// Sets the time between two looks at a database that answers.
 const QUIET_INTERVAL: Duration = Duration::from_secs(5);
-/// The time after which a look calls for a second look, on a new connection.
+/// Sets the time after which a look calls for a second look, on a new connection.
 const ALARM_AFTER: Duration = Duration::from_secs(1);
-/// The most looks that are under way while the database is away. They share the time that making a
-/// connection may take.
+/// Bounds how many looks are under way while the database is away. They share the time that making
+/// a connection may take.
 const LOOKS_AT_ONCE: u8 = 4;
 
 /// Answers what a monitor asks about the tables.
@@ -86,7 +86,7 @@ enum PoolLook {
     Unwell,
 }
 
-/// What a crash could let the database forget because of its settings, as it was last seen.
+/// The settings of a database that let a crash forget commits, as they were last seen.
 struct Weakness {
     gauge: Gauge,
     store: Arc<str>,
@@ -275,8 +275,8 @@ impl<T: Tables> Monitor<T> {
     /// connection to spare may still answer on the connections that it has.
     async fn answers(&self, is_alarm: bool) -> bool {
         let started = Instant::now();
-        // If there is only silence, the database may be slow. It need not answer many questions in
-        // time then.
+        // Silence alone may mean a slow database, which need not answer many questions in time.
+        // Then only a ping is sent.
         let is_silent = is_alarm && self.connection.health() == Health::Up;
         let mut by_pool = pin!(self.look_by_pool(is_silent));
         let mut of_pool = None;
@@ -346,7 +346,7 @@ impl<T: Tables> Monitor<T> {
         if let Err(failure) = probe::reach(&self.target, self.settings.acquire).await {
             return fitness_of(&failure);
         }
-        let doors = self.target.looking_doors(&self.settings);
+        let doors = self.target.read_only_route_options(&self.settings);
         let time_limit = self.settings.acquire + self.settings.timeout;
         let look = |database| self.tables.inspect(database);
         match pool::once(&doors, time_limit, look).await {

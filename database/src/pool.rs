@@ -16,13 +16,14 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{route::Doors, session::DatabaseConnection};
+use crate::{route::RouteOptions, session::DatabaseConnection};
 
-/// The most threads that a pool's connections, or a store's tasks, run on.
+/// Bounds how many threads a pool's connections, or a store's tasks, run on.
 const MAX_THREADS: usize = 2;
-/// The longest time that a new pool has to make its connections, whatever `pool.acquire` is.
+/// Bounds how long the connections of a new pool may be on their way, even if `pool.acquire` is
+/// longer.
 const LONGEST_CONNECTING: Duration = Duration::from_secs(10);
-/// The time for closing a connection that was used once.
+/// Bounds the time for closing a connection that was used once.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
@@ -81,7 +82,7 @@ impl ConnectionPool {
     ///
     /// # Errors
     /// The driver cannot read the options, or a SQLite file cannot be opened.
-    pub async fn open(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
+    pub async fn open(doors: &RouteOptions, generation: u64) -> Result<Self, DbErr> {
         let (options, is_pooled) = doors.current();
         let (options, longest) = (options.clone(), Some(doors.longest));
         let runtime = PoolRuntime::start()?;
@@ -97,7 +98,7 @@ impl ConnectionPool {
 
     /// Opens a pool like [`ConnectionPool::open`], but only for a server, and without waiting for
     /// anything.
-    pub fn open_at_once(doors: &Doors, generation: u64) -> Result<Self, DbErr> {
+    pub fn open_at_once(doors: &RouteOptions, generation: u64) -> Result<Self, DbErr> {
         let (options, is_pooled) = doors.current();
         let runtime = PoolRuntime::start()?;
         let inside = runtime.handle()?.enter();
@@ -134,8 +135,8 @@ impl ConnectionPool {
         }
     }
 
-    /// Returns whether the connections lead to a server. They can then be dead without anybody
-    /// noticing.
+    /// Returns whether the connections lead to a server. Such connections can be dead without a
+    /// sign.
     pub fn is_of_a_server(&self) -> bool {
         self.database.get_database_backend() != DbBackend::Sqlite
     }
@@ -153,7 +154,7 @@ impl ConnectionPool {
 /// # Errors
 /// The failure of the operation.
 pub async fn once<T, F, Fut>(
-    doors: &Doors,
+    doors: &RouteOptions,
     time_limit: Duration,
     operation: F,
 ) -> Result<Option<T>, DbErr>

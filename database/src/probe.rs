@@ -66,7 +66,7 @@ async fn reach_expected(target: &Target, time_limit: Duration) -> Result<(), Unr
             if first.is_ok() || target.route.is_pooled() == was_pooled {
                 return first;
             }
-            // The pooler only refused the way of a server.
+            // The pooler refused only what is meant for a server.
             within(time_limit, postgres(target)).await
         }
         DbBackend::MySql => within(time_limit, mysql(target)).await,
@@ -105,7 +105,7 @@ async fn postgres(target: &Target) -> Result<(), SqlxError> {
             return Err(error);
         }
     };
-    if !was_pooled && !bounds::is_straight(&mut connection).await? {
+    if !was_pooled && !bounds::is_direct(&mut connection).await? {
         target.route.meet_pooler();
     }
     // The answer is known, whether or not closing works.

@@ -26,31 +26,31 @@ use sea_query_sqlx::SqlxValues;
 pub struct ReusedPool {
     made: sea_orm::DatabaseConnection,
     pool: PgPool,
-    spare: Arc<Spare>,
+    spare: Arc<SharedIdleConnections>,
 }
 
 #[derive(Default)]
-struct Spare(Mutex<IdleConnections>);
+struct SharedIdleConnections(Mutex<IdleConnections>);
 
 #[derive(Default)]
 struct IdleConnections {
     connections: VecDeque<PoolConnection<Postgres>>,
-    /// The number of transactions that want a connection of the driver's pool. They cannot get one
-    /// that waits here.
+    /// The number of transactions that want a connection of the driver's pool. A connection that
+    /// waits here is of no use to them.
     n_beginning: usize,
 }
 
 /// Marks a transaction that begins. Until it has begun, a connection that becomes free is given
 /// back.
-struct Beginning<'a>(&'a Spare);
+struct BeginningTransaction<'a>(&'a SharedIdleConnections);
 
-impl Drop for Beginning<'_> {
+impl Drop for BeginningTransaction<'_> {
     fn drop(&mut self) {
         self.0.0.lock().n_beginning -= 1;
     }
 }
 
-impl Drop for Spare {
+impl Drop for SharedIdleConnections {
     fn drop(&mut self) {
         for connection in self.0.get_mut().connections.drain(..) {
             // If it was given back, a runtime that may have ended would ask whether the server is
@@ -113,11 +113,11 @@ impl ReusedPool {
 
     /// Leaves the driver's pool a connection, and those that become free while the transaction
     /// begins.
-    fn make_room(&self) -> Beginning<'_> {
+    fn make_room(&self) -> BeginningTransaction<'_> {
         let mut waiting = self.spare.0.lock();
         waiting.n_beginning += 1;
-        // The driver's count of idle connections is not exact at each moment. One too few of none
-        // reads as more than there can be.
+        // The driver's count of idle connections is not exact at each moment. A count of one below
+        // zero reads as more than there can be.
         let n_at_most = usize::try_from(self.pool.options().get_max_connections());
         let enough = waiting.n_beginning..=n_at_most.unwrap_or(usize::MAX);
         let given_back = if enough.contains(&self.pool.num_idle()) {
@@ -127,15 +127,15 @@ impl ReusedPool {
         };
         drop(waiting);
         drop(given_back);
-        Beginning(&self.spare)
+        BeginningTransaction(&self.spare)
     }
 
     pub async fn close(self) {
         // The pool is closed from here on, though its end is not waited for yet.
         let others = self.pool.close();
         let spare = std::mem::take(&mut self.spare.0.lock().connections);
-        // No part of the pool any more, these connections end with this future, whether or not they
-        // answer.
+        // These connections are no part of the pool any more. They end with this future, whether or
+        // not they answer.
         let spare = spare.into_iter().map(PoolConnection::detach);
         join(join_all(spare.map(Connection::close)), others).await;
     }
@@ -147,8 +147,8 @@ impl ReusedPool {
         }
     }
 
-    /// Returns a connection that waits. One that a transaction gave back goes first: otherwise it
-    /// would not be used while there are no transactions.
+    /// Returns a connection that waits. A connection that a transaction gave back goes first.
+    /// Otherwise it would not be used while there are no transactions.
     fn idle(&self) -> Option<PoolConnection<Postgres>> {
         let mut waiting = self.spare.0.lock();
         let left_behind = match waiting.n_beginning {

@@ -11,7 +11,7 @@ use std::{
 
 use sea_orm::ConnectOptions;
 
-/// The target of this file's log events.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::connection::route";
 
 /// Whether the way to a database leads through a pooler. It is found out once, and all clones know
@@ -49,7 +49,7 @@ impl PoolerRoute {
 
 /// The options to open a pool with, for either way.
 #[derive(Clone)]
-pub struct Doors {
+pub struct RouteOptions {
     straight: ConnectOptions,
     pooled: ConnectOptions,
     route: PoolerRoute,
@@ -57,7 +57,7 @@ pub struct Doors {
     pub longest: Duration,
 }
 
-impl Doors {
+impl RouteOptions {
     pub fn new(
         straight: ConnectOptions,
         pooled: ConnectOptions,

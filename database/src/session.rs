@@ -1,5 +1,5 @@
-//! Sends statements by one of three kinds of pool: one of SeaORM, one that keeps its connections
-//! between statements, or one that prepares nothing.
+//! Sends statements through one of three kinds of pool: one of SeaORM, one that keeps its
+//! connections between statements, or one that prepares nothing.
 //!
 //! A pooler gives each transaction another connection. A statement that was prepared on one
 //! connection is unknown on the next, or another statement has its name there. So nothing is
@@ -31,7 +31,7 @@ use crate::{
     target::Target,
 };
 
-/// A connection that stands in for the one of SeaORM, and does the same.
+/// A connection that takes the place of SeaORM's own, and behaves in the same way.
 #[derive(Clone)]
 pub enum DatabaseConnection {
     Prepared(sea_orm::DatabaseConnection),
@@ -107,7 +107,7 @@ impl DatabaseConnection {
     }
 
     /// Begins a transaction that sees what others commit while it waits for them. Its isolation
-    /// level is the one that its session was given by name, whatever the server's own level is.
+    /// level is the one that its session was given by name, not the server's own.
     pub async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {
         match self {
             Self::Prepared(made) => made.begin().await.map(DatabaseTransaction::Prepared),
@@ -201,8 +201,8 @@ impl Unprepared {
 }
 
 impl DatabaseTransaction {
-    /// Makes a query lock what it finds until the end of the transaction. SQLite has no row locks,
-    /// because it has one writer.
+    /// Makes a query lock what it finds until the end of the transaction. SQLite needs no row
+    /// locks, because it has one writer.
     pub fn holding<E: EntityTrait>(&self, find: Select<E>) -> Select<E> {
         if self.get_database_backend() == DbBackend::Sqlite {
             return find;

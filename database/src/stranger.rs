@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a server may take to send its first bytes.
+/// Bounds how long a server may take to send its first bytes.
 const FIRST_WORD: Duration = Duration::from_millis(300);
 /// Asks PostgreSQL whether it speaks TLS. PostgreSQL answers with one letter.
 const TLS_REQUEST: &[u8] = &[0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];

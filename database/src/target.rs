@@ -17,14 +17,14 @@ use sea_orm::{
 
 use crate::{
     bounds,
-    route::{Doors, PoolerRoute},
+    route::{PoolerRoute, RouteOptions},
     settings::StatementBounds,
     start_error::StartError,
     tls,
 };
 
-/// The parameters of a URL that the drivers know. Others are not passed on to the drivers, which
-/// would log them.
+/// Lists the parameters of a URL that the drivers know. Others are not passed on, because the
+/// drivers log parameters that they do not know.
 const POSTGRES_PARAMETERS: [&str; 18] = [
     "sslmode",
     "ssl-mode",
@@ -149,7 +149,7 @@ impl Target {
                 "ODOMETER_DATABASE_URL: {problem}; give the path of a PEM file"
             )));
         }
-        let (parsed, route, mut warnings) = sift(backend, parsed);
+        let (parsed, route, mut warnings) = split_parameters(backend, parsed);
         let url = parsed.to_string();
         let unreadable = |_| wrong("the driver cannot read its host, port or parameters");
         warnings.extend(match backend {
@@ -210,7 +210,7 @@ impl Target {
     }
 
     /// Returns the options of the pool that serves.
-    pub fn pool(&self, settings: &StatementBounds) -> Doors {
+    pub fn pool(&self, settings: &StatementBounds) -> RouteOptions {
         // SQLite has one writer. More connections starve one another for seconds.
         let n_connections = if self.backend == DbBackend::Sqlite {
             1
@@ -222,7 +222,7 @@ impl Target {
             options.max_connections(n_connections);
             options
         };
-        Doors::new(
+        RouteOptions::new(
             open(false),
             open(true),
             self.route.clone(),
@@ -248,10 +248,10 @@ impl Target {
     }
 
     /// Returns the options of a connection that only looks, for either way to the server.
-    pub fn looking_doors(&self, settings: &StatementBounds) -> Doors {
+    pub fn read_only_route_options(&self, settings: &StatementBounds) -> RouteOptions {
         let options = self.looking(settings.acquire);
         let (route, longest) = (self.route.clone(), settings.timeout);
-        Doors::new(options.clone(), options, route, longest)
+        RouteOptions::new(options.clone(), options, route, longest)
     }
 
     /// Returns the options of a connection. `longest` is how long a statement is waited for: beyond
@@ -332,7 +332,7 @@ fn names_several_hosts(url: &str) -> bool {
 
 /// Returns the URL as the driver gets it, the way to the server that it names, and warnings about
 /// the rest.
-fn sift(backend: DbBackend, mut url: url::Url) -> (url::Url, PoolerRoute, Vec<String>) {
+fn split_parameters(backend: DbBackend, mut url: url::Url) -> (url::Url, PoolerRoute, Vec<String>) {
     let known: &[&str] = if backend == DbBackend::Postgres {
         &POSTGRES_PARAMETERS
     } else {

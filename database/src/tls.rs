@@ -14,7 +14,7 @@ use sea_orm::sqlx::{
     postgres::{PgConnectOptions, PgSslMode},
 };
 
-/// The parameters that name a file, of PostgreSQL and of MySQL.
+/// Lists the parameters that name a file, of PostgreSQL and of MySQL.
 const FILES: [&str; 8] = [
     "sslrootcert",
     "ssl-root-cert",
@@ -62,7 +62,7 @@ pub fn of(error: &SqlxError) -> Option<Trouble> {
     })
 }
 
-/// Said if client and server have no version of TLS, or no cipher, in common.
+/// Says that client and server have no version of TLS, or no cipher, in common.
 const NOT_AGREED: &str =
     "TLS could not be agreed on: let the server speak TLS 1.2 or 1.3, with common ciphers";
 
@@ -193,7 +193,8 @@ const CLEAR: &str = "sends everything to another host in clear text, where whoev
                      can read and change it";
 const ANY_CERTIFICATE: &str =
     "takes any certificate, so whoever is on the way to the database's host can stand in for it";
-/// Said because the authorities known to browsers count too, and they sign for everybody.
+/// Warns although the authority is checked: authorities known to browsers count, and they sign for
+/// everybody.
 const ANY_HOST: &str = "takes any host's certificate, so whoever is on the way and has one can stand in for the database";
 
 #[cfg(test)]

@@ -1,21 +1,21 @@
-//! `block`: the journal, one row a reserved block.
+//! Maps the table `block`: the journal, with one row for each reserved block.
 
 use sea_orm::entity::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "block")]
 pub struct Model {
-    /// Drawn by the writer, so that a repeated write is known as such.
+    /// A UUID that the reserving process makes, so that a repeated write is known as such.
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: Uuid,
     pub sequence: String,
-    /// Empty for a sequence without periods.
+    /// Empty if the sequence has no periods.
     pub period: String,
     pub first: i64,
-    /// The last number of the block, itself included.
+    /// The last number of the block, which is part of the block.
     pub last: i64,
     pub step: i64,
-    /// The process that reserved it.
+    /// The process that reserved the block.
     pub holder: String,
     /// Milliseconds since the Unix epoch.
     pub reserved_at: i64,

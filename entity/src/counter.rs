@@ -1,4 +1,4 @@
-//! `counter`: how far a sequence, or one of its periods, has been reserved.
+//! Maps the table `counter`: how far a sequence, or one of its periods, has been reserved.
 
 use sea_orm::entity::prelude::*;
 
@@ -7,27 +7,27 @@ use sea_orm::entity::prelude::*;
 pub struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub sequence: String,
-    /// Empty for a sequence without periods.
+    /// Empty if the sequence has no periods.
     #[sea_orm(primary_key, auto_increment = false)]
     pub period: String,
-    /// The high-water mark: the first number that nobody has reserved. Never falls.
+    /// The high-water mark: the first number that is not reserved. It never falls.
     pub next_value: i64,
-    /// Nothing below it is issued.
+    /// No number below the floor is issued.
     pub floor: i64,
     /// `live` or `removed`.
     pub state: String,
-    /// Five-minute average at the last reservation, in numbers a second.
+    /// Numbers a second: the five-minute average at the last reservation.
     pub rate: f64,
     /// How many databases shared the sequence when the row was written.
     pub stripe_count: i32,
-    /// The open Redis window's number.
+    /// The number of the Redis window that was opened last.
     pub window: i64,
     pub window_open: bool,
     /// Milliseconds since the Unix epoch.
     pub window_leased_until: i64,
-    /// Counts changes: definition, floor, retirement, removal, window, recovery.
+    /// Raised by each change: definition, floor, retirement, removal, window, recovery.
     pub revision: i64,
-    /// Counts writes.
+    /// Raised by each write.
     pub version: i64,
 }
 

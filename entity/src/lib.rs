@@ -1,8 +1,8 @@
-//! The tables of Odometer as SeaORM entities, one file for each table.
+//! Maps the tables of Odometer to SeaORM entities, one file for each table.
 //!
-//! This crate owns the columns and their types: numbers are `i64`, times are milliseconds since the
-//! Unix epoch, and names are ASCII and compared byte by byte on every database. It never knows what a
-//! row means: the crate `store` knows it.
+//! This crate owns the columns and their types. Numbers are `i64`, and times are milliseconds since
+//! the Unix epoch. Names are ASCII, and every database compares them byte by byte. It never knows
+//! what a row means: the crate `store` knows that.
 //!
 //! Read first:
 //!

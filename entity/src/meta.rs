@@ -1,30 +1,30 @@
-//! `meta`: one row that says which installation this is and which schema it has.
+//! Maps the table `meta`: one row that says which installation this is and which schema it has.
 
 use sea_orm::entity::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "meta")]
 pub struct Model {
-    /// Always 1: the table holds one row.
+    /// Always 1, because the table holds one row.
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: i16,
-    /// Which installation; drawn once.
+    /// The id of the installation. Databases that share their sequences have one id.
     pub cluster_id: String,
-    /// Offset of this database among those that share its sequences.
+    /// The position of this database among the databases that share its sequences, counted from 0.
     pub stripe_k: i32,
-    /// How many databases share its sequences.
+    /// How many databases share the sequences of this one.
     pub stripe_n: i32,
-    /// The last migration that ran.
+    /// The version of the schema that the migrations made.
     pub schema_version: i32,
-    /// The oldest binary, by its schema version, that can work with this schema.
+    /// The oldest program, by its schema version, that can work with this schema.
     pub compatible_from: i32,
-    /// Raised by every change of a definition.
+    /// Raised by every change of a sequence, and by a recovery.
     pub definitions_version: i64,
     /// When `recover` last ran, in milliseconds since the Unix epoch.
     pub recovered_at: Option<i64>,
-    /// How many steps `recover` skipped.
+    /// How many steps all recoveries together have skipped.
     pub recovered_skip: i64,
-    /// Before this no worker id is leased, in milliseconds since the Unix epoch.
+    /// No lease of a worker id begins before this time, in milliseconds since the Unix epoch.
     pub leases_from: Option<i64>,
 }
 

@@ -1,4 +1,4 @@
-//! `replica`: one row a process start, raised with each beat.
+//! Maps the table `replica`: one row for each start of a process, raised with each heartbeat.
 
 use sea_orm::entity::prelude::*;
 
@@ -8,7 +8,7 @@ pub struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub holder: String,
     pub beat: i64,
-    /// Milliseconds since the Unix epoch.
+    /// Milliseconds since the Unix epoch. Below zero in a row that is set aside, like `beat`.
     pub beat_at: i64,
 }
 

@@ -1,4 +1,4 @@
-//! `sequence`: a name and what was defined for it.
+//! Maps the table `sequence`: a name and what was defined for it.
 
 use sea_orm::entity::prelude::*;
 
@@ -9,11 +9,12 @@ pub struct Model {
     pub name: String,
     /// The definition as JSON text.
     pub definition: String,
-    /// `live` or `retired`.
+    /// `live` or `retired`, or `elsewhere` in a claim.
     pub state: String,
-    /// Periods at or before this one were removed; empty while none was.
+    /// Periods at or before this one were removed. Empty while none was. In a claim, the
+    /// installation of the store that the name lives in.
     pub periods_removed_through: String,
-    /// The `definitions_version` of its last change.
+    /// The `definitions_version` of the last change.
     pub version: i64,
     /// Milliseconds since the Unix epoch.
     pub created_at: i64,

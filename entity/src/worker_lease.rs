@@ -1,33 +1,35 @@
-//! `worker_lease`: who may stamp ids with which worker id, and up to when.
+//! Maps the table `worker_lease`: who may issue ids with which worker id, and up to when.
 
 use sea_orm::entity::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "worker_lease")]
 pub struct Model {
-    /// A name; with a `/` before it that of a sequence, which leases for itself.
+    /// The name of the pool. A sequence leases for itself: its pool is its name, with a `/` before
+    /// it.
     #[sea_orm(primary_key, auto_increment = false)]
     pub pool: String,
     #[sea_orm(primary_key, auto_increment = false)]
     pub worker: i32,
-    /// Width of the worker id.
+    /// The width of the worker id, in bits.
     pub bits: i32,
-    /// Stays the same over the holder's restarts.
+    /// The name of the holder. It stays the same over the holder's restarts.
     pub holder: String,
-    /// SHA-256 in hexadecimal of what the holder was given to show; empty where nobody may.
+    /// The SHA-256, in hexadecimal, of the token that the holder must show. Empty if no token is
+    /// valid.
     pub token_hash: String,
-    /// Milliseconds since the Unix epoch, by the database's clock.
+    /// The end of the lease in milliseconds since the Unix epoch, by the database's clock.
     pub expires_at: i64,
-    /// No id is stamped at or past it; milliseconds since the Unix epoch. Falls only when its time
-    /// is given back unused.
+    /// The end of the reserved time: no id is issued for this time or later. In milliseconds since
+    /// the Unix epoch. It falls only when unused time is given back.
     pub reserved_until: i64,
-    /// Counts writes.
+    /// Raised by each write.
     pub version: i64,
-    /// The last holder stamps nothing before it; milliseconds since the Unix epoch.
+    /// The last holder issues no id for an earlier time. In milliseconds since the Unix epoch.
     pub reserved_from: i64,
-    /// For how long the last holder asked.
+    /// For how long the last holder asked, in milliseconds.
     pub ttl_ms: i64,
-    /// Whether the last holder gave it back.
+    /// Whether the last holder gave the lease back.
     pub ended: bool,
 }
 

@@ -1,13 +1,13 @@
-//! Columns as every table of Odometer has them, per database.
+//! Makes columns as every table of Odometer has them, on each database.
 
 use sea_orm_migration::{prelude::*, sea_orm::DbBackend};
 
-/// Longest name of a sequence, in ASCII characters.
+/// Bounds the name of a sequence, in ASCII characters.
 pub(crate) const NAME_LENGTH: u32 = 128;
-/// Longest period or caller's key, in ASCII characters.
+/// Bounds a period or a caller's key, in ASCII characters.
 pub(crate) const PERIOD_LENGTH: u32 = 64;
 
-/// An ASCII column that is compared byte by byte: names that differ in case are two names.
+/// Makes an ASCII column that is compared byte by byte: names that differ in case are two names.
 pub(crate) fn ascii(backend: DbBackend, column: impl IntoIden, length: u32) -> ColumnDef {
     let mut definition = ColumnDef::new(column);
     match backend {
@@ -33,7 +33,7 @@ pub(crate) fn integer(column: impl IntoIden) -> ColumnDef {
     definition
 }
 
-/// A table that is crash-safe also where the server's default is not.
+/// Makes a table that is crash-safe, even if the server's default is not.
 pub(crate) fn table(backend: DbBackend, name: impl IntoTableRef) -> TableCreateStatement {
     let mut statement = Table::create();
     statement.table(name).if_not_exists();

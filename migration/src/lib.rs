@@ -1,7 +1,9 @@
-//! The schema of Odometer: one file for each step, run under a lock of the database.
+//! Brings the schema of Odometer up to date: one file for each step, run under a lock of the
+//! database.
 //!
-//! This crate owns tables, columns and indexes as they came about. It knows neither the entities nor
-//! any other crate. [`run`] is safe to call from several processes at once, and as often as you like.
+//! This crate owns tables, columns and indexes, as the steps make them. It knows neither the
+//! entities nor any other crate. [`run`] is safe to call from several processes at once, and as
+//! often as you like.
 //!
 //! Read first:
 //!
@@ -36,15 +38,15 @@ use sea_orm_migration::{
     sea_orm::{DatabaseConnection, DbBackend, IsolationLevel, Statement, TransactionTrait},
 };
 
-/// The schema that these migrations make, and the one this version of Odometer works with.
+/// Says which version of the schema these migrations make and this version of Odometer works with.
 pub const SCHEMA_VERSION: i32 = 4;
-/// The oldest schema that this version of Odometer can work with.
+/// Says which version of the schema is the oldest that this version of Odometer can work with.
 pub const OLDEST_SCHEMA: i32 = 1;
-/// The first schema with the indexes by which the journal is checked and pruned.
+/// Names the first schema with the indexes by which the journal is checked and pruned.
 pub const JOURNAL_INDEX: i32 = 2;
-/// The first schema that has on record which Redis servers count.
+/// Names the first schema that records which Redis servers count.
 pub const REDIS_LIST: i32 = 3;
-/// The first schema in which worker ids can be leased.
+/// Names the first schema in which worker ids can be leased.
 pub const WORKER_LEASES: i32 = 4;
 
 struct Migrator;
@@ -71,11 +73,12 @@ impl MigratorTrait for Migrator {
     }
 }
 
-/// Brings the database to [`SCHEMA_VERSION`]; does nothing where it is there already, or further.
+/// Brings the database to [`SCHEMA_VERSION`]. Does nothing if the database is there already, or
+/// further. Returns what was installed before and what is installed now.
 ///
-/// `connection` must be a pool of exactly one connection, because the lock
-/// belongs to the connection that took it. Waits up to a minute for another
-/// process that migrates the same database. Says what was installed and what is.
+/// `connection` must be a pool of exactly one connection, because the lock belongs to the
+/// connection that took it. Waits up to a minute for another process that migrates the same
+/// database.
 ///
 /// # Errors
 /// What the database said, or that the lock stayed taken for a minute.
@@ -83,10 +86,11 @@ pub async fn run(connection: &DatabaseConnection) -> Result<Migrated, DbErr> {
     run_all::<Migrator>(connection, SCHEMA_VERSION).await
 }
 
-/// As [`run`], and one step further: for tests of a version beside the one that follows it.
+/// Does the same as [`run`], and one step more: for tests of a version next to the version that
+/// follows it.
 ///
 /// # Errors
-/// As [`run`].
+/// The same as those of [`run`].
 #[cfg(feature = "next")]
 pub async fn run_next(connection: &DatabaseConnection) -> Result<Migrated, DbErr> {
     run_all::<next::Migrator>(connection, next::SCHEMA_VERSION).await
@@ -98,8 +102,8 @@ async fn run_all<M: MigratorTrait>(
 ) -> Result<Migrated, DbErr> {
     match connection.get_database_backend() {
         DbBackend::Postgres => {
-            // DDL is transactional here: all steps happen, or none.
-            // Who waited for the lock sees what the other one made.
+            // DDL is transactional here: all steps happen, or none. At this level, a process that
+            // waited for the lock sees what the other process made.
             let level = Some(IsolationLevel::ReadCommitted);
             let transaction = connection.begin_with_config(level, None).await?;
             // A pooler may give a connection on which statements of these names are known already.
@@ -109,7 +113,7 @@ async fn run_all<M: MigratorTrait>(
             if is_older(before, version) {
                 M::up(&transaction, None).await?;
             }
-            // Outside the transaction a pooler may answer on another connection.
+            // Outside the transaction, a pooler may answer on another connection.
             let after = Installed::read(&transaction).await?;
             transaction.commit().await?;
             Ok(Migrated { before, after })
@@ -122,7 +126,7 @@ async fn run_all<M: MigratorTrait>(
             given_back?;
             Ok(migrated)
         }
-        // One process owns a SQLite file: the service holds a lock beside it.
+        // One process owns a SQLite file: the service holds a lock next to the file.
         DbBackend::Sqlite | _ => up_where_older::<M>(connection, version).await,
     }
 }
@@ -139,7 +143,8 @@ async fn up_where_older<M: MigratorTrait>(
     Ok(Migrated { before, after })
 }
 
-/// A newer version's steps are unknown here, and none of ours is missing then.
+/// Returns whether steps may be missing. In a newer schema no step of this version is missing, and
+/// its further steps are unknown here.
 fn is_older(installed: Option<Installed>, version: i32) -> bool {
     installed.is_none_or(|installed| installed.schema_version <= version)
 }
@@ -147,7 +152,7 @@ fn is_older(installed: Option<Installed>, version: i32) -> bool {
 /// What a migration found, and what it left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Migrated {
-    /// `None` where the database had no schema of Odometer.
+    /// `None` if the database had no schema of Odometer.
     pub before: Option<Installed>,
     pub after: Option<Installed>,
 }
@@ -155,14 +160,14 @@ pub struct Migrated {
 /// The schema that a database says it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// The last step that ran.
+    /// The version of the schema.
     pub schema_version: i32,
-    /// The oldest schema version of a binary that can work with it.
+    /// The oldest program, by its schema version, that can work with this schema.
     pub compatible_from: i32,
 }
 
 impl Installed {
-    /// Reads it; `None` where the database has no schema of Odometer.
+    /// Reads which schema a database has. `None` if it has no schema of Odometer.
     ///
     /// # Errors
     /// What the database said.
@@ -184,7 +189,7 @@ impl Installed {
     }
 }
 
-/// Whether there is a schema at all, where this connection looks for tables.
+/// Returns whether there is a schema at all, where this connection looks for tables.
 async fn has_meta(connection: &impl ConnectionTrait) -> Result<bool, DbErr> {
     let backend = connection.get_database_backend();
     let sql = match backend {

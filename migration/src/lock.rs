@@ -1,16 +1,17 @@
-//! The lock of the database that lets one process migrate while others wait.
+//! Takes the lock of the database that lets one process migrate while others wait.
 
 use sea_orm_migration::{
     prelude::*,
     sea_orm::{DatabaseTransaction, RuntimeErr, Statement, sqlx::mysql::MySqlDatabaseError},
 };
 
-/// How long a process waits for another one's migration, in seconds.
+/// Bounds how long a process waits for another process's migration, in seconds.
 const WAIT_SECONDS: u32 = 60;
-/// Any number, as long as it stays the same: "odometer" in ASCII, less its last letter.
+/// Identifies the lock. Any number would do, as long as it stays the same. This is "odometer" in
+/// ASCII, without its last letter.
 const POSTGRES_KEY: i64 = 0x6f_646f_6d65_7465;
 
-/// Held to the end of the transaction, so a pooler in transaction mode does no harm.
+/// Takes the lock to the end of the transaction, so a pooler in transaction mode does no harm.
 pub(crate) async fn take_postgres(transaction: &DatabaseTransaction) -> Result<(), DbErr> {
     transaction
         .execute_unprepared(&format!("SET LOCAL lock_timeout = '{WAIT_SECONDS}s'"))
@@ -21,16 +22,17 @@ pub(crate) async fn take_postgres(transaction: &DatabaseTransaction) -> Result<(
     Ok(())
 }
 
-/// MySQL's named locks belong to the server, so the name carries the database's, in the 64
-/// characters that it may have.
+/// Names the lock. MySQL's named locks belong to the server, so the name has a hash of the
+/// database's name. It uses all 64 characters that a name may have.
 const MYSQL_NAME: &str = "CONCAT('odometer:', LEFT(SHA2(DATABASE(), 256), 55))";
-/// As versions before this one name it, with a function that MySQL lacks since 9.6.
+/// Names the lock as earlier versions do, by a function that MySQL lacks since 9.6.
 const MYSQL_NAME_WITH_MD5: &str = "CONCAT('odometer:', MD5(DATABASE()))";
-/// What MySQL says of a function that it does not have. It then looks for one that is stored in
-/// the database, so a user that may not execute any is told the second.
+/// Lists MySQL's error codes for a function that it does not have. MySQL then looks for a stored
+/// function of the database, so a user who may not execute any gets the second code.
 const NO_SUCH_FUNCTION: [u16; 2] = [1305, 1370];
 
-/// Takes also the lock of the versions before, where they can take it themselves.
+/// Takes the lock, and also the lock of earlier versions on servers where they can take it
+/// themselves.
 pub(crate) async fn take_mysql(connection: &impl ConnectionTrait) -> Result<(), DbErr> {
     take_named(connection, MYSQL_NAME).await?;
     match take_named(connection, MYSQL_NAME_WITH_MD5).await {
@@ -68,7 +70,7 @@ fn number_of(error: &DbErr) -> Option<u16> {
     Some(said.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
-/// All that this connection holds.
+/// Gives back all locks that this connection holds.
 pub(crate) async fn give_back_mysql(connection: &impl ConnectionTrait) -> Result<(), DbErr> {
     connection
         .execute_unprepared("DO RELEASE_ALL_LOCKS()")

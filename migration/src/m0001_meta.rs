@@ -1,4 +1,4 @@
-//! Which installation this is, and which schema it has.
+//! Makes the table `meta`: which installation this is, and which schema it has.
 
 use sea_orm_migration::prelude::*;
 

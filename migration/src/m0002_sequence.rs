@@ -1,4 +1,4 @@
-//! Names and what was defined for them.
+//! Makes the table `sequence`: names and what was defined for them.
 
 use sea_orm_migration::prelude::*;
 

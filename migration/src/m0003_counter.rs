@@ -1,4 +1,4 @@
-//! How far each sequence, or each of its periods, has been reserved.
+//! Makes the table `counter`: how far each sequence, or each of its periods, has been reserved.
 
 use sea_orm_migration::prelude::*;
 

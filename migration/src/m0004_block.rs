@@ -1,4 +1,4 @@
-//! The journal: one row a reserved block.
+//! Makes the table `block`: the journal, with one row for each reserved block.
 
 use sea_orm_migration::prelude::*;
 

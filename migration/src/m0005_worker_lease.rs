@@ -1,4 +1,4 @@
-//! Who may stamp ids with which worker id, and up to when.
+//! Makes the table `worker_lease`: who may issue ids with which worker id, and up to when.
 
 use sea_orm_migration::prelude::*;
 

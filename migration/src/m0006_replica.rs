@@ -1,4 +1,4 @@
-//! One row a process start, raised with each beat.
+//! Makes the table `replica`: one row for each start of a process, raised with each heartbeat.
 
 use sea_orm_migration::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The one row of `meta`: a cluster id of its own, one stripe of one, schema 1.
+//! Inserts the one row of `meta`: a cluster id of its own, one stripe of one, schema 1.
 
 use sea_orm_migration::prelude::*;
 use uuid::Uuid;
@@ -31,7 +31,8 @@ impl MigrationTrait for Migration {
                 0.into(),
                 0.into(),
             ])
-            // A server without transactional DDL may have stopped between the row and its record.
+            // A server without transactional DDL may have stopped between the row and the record of
+            // this step.
             .on_conflict(
                 OnConflict::column(Meta::Id)
                     .do_nothing_on([Meta::Id])

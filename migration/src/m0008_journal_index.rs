@@ -1,11 +1,11 @@
-//! Schema 2: the journal can be walked in the order of its numbers, and from its oldest row on.
+//! Makes schema 2: the journal can be read in the order of its numbers, and from its oldest row on.
 
 use sea_orm_migration::prelude::*;
 
 #[derive(DeriveMigrationName)]
 pub(crate) struct Migration;
 
-/// The schema that this step makes. Programs that know schema 1 work with it.
+/// Says which schema this step makes. Programs that know schema 1 work with it.
 const SCHEMA: i32 = 2;
 
 #[async_trait::async_trait]
@@ -34,8 +34,8 @@ impl MigrationTrait for Migration {
     }
 }
 
-/// Looks before it creates: MySQL knows no `IF NOT EXISTS` here, and without transactional DDL a
-/// step may have stopped half way.
+/// Creates an index if it is not there yet. MySQL knows no `IF NOT EXISTS` here. Without
+/// transactional DDL, an earlier run of this step may have stopped half-way.
 async fn create(
     manager: &SchemaManager<'_>,
     name: &str,

@@ -1,5 +1,5 @@
-//! Schema 3: which Redis servers count for this database, and who counts while they are away: replicas that
-//! are configured in another way are refused.
+//! Makes schema 3: it records which Redis servers count for this database, and what counts while
+//! they are away. Replicas that are configured in another way are refused.
 
 use sea_orm_migration::prelude::*;
 
@@ -9,7 +9,8 @@ pub(crate) struct Migration;
 #[async_trait::async_trait]
 impl MigrationTrait for Migration {
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        // A server without transactional DDL may have stopped between the column and its record.
+        // A server without transactional DDL may have stopped between the column and the record of
+        // this step.
         if !manager.has_column("meta", "redis").await? {
             let column = ColumnDef::new("redis").text().null().to_owned();
             let table = Table::alter().table("meta").add_column(column).to_owned();

@@ -1,5 +1,6 @@
-//! Schema 4: worker ids are leased. From when on a lease may stamp, for how long it was asked, and
-//! whether it was given back; pools of sequences fit beside those of other programs.
+//! Makes schema 4: worker ids are leased. A lease gets the time from which it may issue ids, the
+//! length that was asked for, and whether it was given back. Pools of sequences fit next to the
+//! pools of other programs.
 
 use sea_orm_migration::{prelude::*, sea_orm::DbBackend};
 
@@ -8,7 +9,7 @@ use crate::column::NAME_LENGTH;
 #[derive(DeriveMigrationName)]
 pub(crate) struct Migration;
 
-/// The name of a sequence, with a `/` before it.
+/// Bounds the name of a pool: the name of a sequence, with a `/` before it.
 const POOL_LENGTH: u32 = NAME_LENGTH + 1;
 
 #[async_trait::async_trait]
@@ -35,7 +36,8 @@ impl MigrationTrait for Migration {
     }
 }
 
-/// A server without transactional DDL may have stopped half way: what is there is passed over.
+/// Adds a column if it is not there yet. A server without transactional DDL may have stopped
+/// half-way.
 async fn add(manager: &SchemaManager<'_>, name: &str, column: ColumnDef) -> Result<(), DbErr> {
     if manager.has_column("worker_lease", name).await? {
         return Ok(());
@@ -45,7 +47,7 @@ async fn add(manager: &SchemaManager<'_>, name: &str, column: ColumnDef) -> Resu
     manager.alter_table(table).await
 }
 
-/// Does nothing where it is as wide already.
+/// Widens the column `pool`. The statement changes nothing if the column is as wide already.
 async fn widen_pool(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
     let sql = match manager.get_database_backend() {
         DbBackend::Postgres => format!(
@@ -55,7 +57,7 @@ async fn widen_pool(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
             "ALTER TABLE worker_lease MODIFY COLUMN pool \
              varchar({POOL_LENGTH}) CHARACTER SET ascii COLLATE ascii_bin NOT NULL"
         ),
-        // It keeps no lengths.
+        // SQLite keeps no lengths.
         DbBackend::Sqlite | _ => return Ok(()),
     };
     let connection = manager.get_connection();

@@ -1,11 +1,12 @@
-//! The step that follows the last one, as a later version may have it: a column that this version
-//! neither reads nor writes, and a table of its own.
+//! Stands for the step that follows the last one, as a later version may have it. It adds a column
+//! that this version neither reads nor writes, and a table of its own.
 
 use sea_orm_migration::prelude::*;
 
 use crate::column::{bigint, table};
 
-/// Far above the shipped one, so that the two are never mistaken for each other.
+/// Says which schema this step makes. The number is far above the shipped one, so that the two are
+/// never mistaken for each other.
 pub(crate) const SCHEMA_VERSION: i32 = 1_000;
 
 pub(crate) struct Migrator;

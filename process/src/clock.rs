@@ -1,10 +1,10 @@
-//! The wall clock, read in one place.
+//! Reads the wall clock, in one place.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::faults;
 
-/// Milliseconds since the Unix epoch; 0 before it.
+/// Returns the time in milliseconds since the Unix epoch, and 0 before the epoch.
 pub fn now_ms() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

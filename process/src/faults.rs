@@ -1,43 +1,43 @@
-//! Guards that a test may take out at run time, to see that it would notice.
+//! Lists the guards that a test may take out at run time, to see that the test would notice.
 //!
-//! Only with the cargo feature `sabotage` are there switches; without it every
-//! question is answered with a constant `false`.
+//! Switches exist only with the cargo feature `sabotage`. Without this feature, [`is`] returns a
+//! constant `false`.
 
 #[cfg(feature = "sabotage")]
 use std::sync::OnceLock;
 
-/// A guard, or a fault put in its place.
+/// A guard that is taken out, or a fault that is put in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The update loses its conditions on `next_value` and `version`.
+    /// The update of a counter loses its conditions on `next_value` and `version`.
     NoConditions,
-    /// No connection is ever cut, paused or counted, no chunked body is read before the routes, and
-    /// large replies need no place.
+    /// No connection is ever cut, paused or counted. No chunked body is read before the routes.
+    /// Large replies need no memory under their limit.
     NoConnectionGuard,
     /// A wrong token is answered at once, however many came before.
     NoTokenDelay,
-    /// On loopback a read by any name of this machine is answered.
+    /// On loopback, a read is answered even if its `Host` header has a foreign name.
     AnyHost,
     /// An actor panics at every fifth reservation that ends well.
     ActorPanic,
     /// The first reservation of each sequence in this process fails.
     FirstRefillError,
-    /// After that failure the cursor is filled with what nobody reserved.
+    /// After that failure, the cursor is filled with numbers that were never reserved.
     FirstRefillInvents,
-    /// A restarted actor fills the cursor with the block that the dead one had filled in.
+    /// A restarted actor fills the cursor with the block that the dead actor had filled in.
     TakeoverKeepsBlock,
     /// Each call that finds memory empty starts a reservation of its own.
     RefillForEach,
-    /// Callers who want blocks wait for a write each.
+    /// Each caller who wants a block waits for a write of its own.
     WriteForEachBlock,
-    /// Blocks in memory, and those on their way, are issued below a raised floor.
+    /// Blocks in memory, and blocks on their way, are issued below a raised floor.
     FloorUnheld,
     /// The schema is brought one step further than this version knows.
     #[cfg(feature = "sabotage")]
     NextSchema,
     /// Statements are prepared behind a pooler, too.
     PrepareAnyway,
-    /// The database is told nothing of how long a statement may take.
+    /// The database gets no bound on the time of a statement.
     NoServerBounds,
     /// Transactions see one another as the server's own default says.
     ServersIsolation,
@@ -47,17 +47,17 @@ pub enum Fault {
     ChangeUnfinished,
     /// A database may show any certificate.
     AnyCertificate,
-    /// Drain and unload do not give back what was not issued.
+    /// Drain and unload do not return the numbers that were not issued.
     NoReturn,
-    /// A replica that stops says so neither where readiness is asked for nor with its replies.
+    /// A replica that drains says so neither by its readiness nor with its replies.
     SilentDrain,
     /// A refused call takes the numbers that it could have had.
     RefusedBurns,
-    /// A name that is born again meanwhile begins again.
-    BirthOverwrites,
-    /// What is left of a sequence up to its `max` is not looked at.
+    /// A name that was created again meanwhile begins again.
+    CreationOverwrites,
+    /// A reservation does not look at how much is left of a sequence up to its `max`.
     NoEnd,
-    /// Nobody asks for the lock of a SQLite file.
+    /// The lock of a SQLite file is not taken.
     NoFileLock,
     /// Any schema counts as one that fits.
     AnySchema,
@@ -69,103 +69,105 @@ pub enum Fault {
     AnybodyChanges,
     /// A replica calls itself ready before any name has numbers in memory.
     NothingLoaded,
-    /// Replicas with any list of Redis servers agree.
+    /// Replicas with different lists of Redis servers agree.
     AnyRedis,
-    /// A database may be the one of any place in the configuration.
+    /// A database fits any place in the configuration, even with another installation id.
     AnyStamp,
     /// Clocks may be as far apart as they like.
     AnyClock,
-    /// What a database says is passed on as it is, and the URL that it was reached by.
+    /// Messages of a database, and the URL that it was reached by, are passed on as they are.
     SecretsTold,
-    /// What a server answers instead of a connection, or to a statement, is not read.
+    /// The error codes of a server are not read, neither for a connection nor for a statement.
     CodesUnread,
     /// A change is made in those databases of a store that can be reached.
     ChangeIncomplete,
     /// A pool has more worker ids than its bits can hold.
     NoPoolEnd,
-    /// A clock that was set back is neither waited for nor another worker id taken.
+    /// A clock that was set back is not waited for, and no other worker id is taken.
     ClockNotWaitedFor,
-    /// Ids are issued under a lease only until its renewal is due.
+    /// Ids are issued under a lease only until the renewal of the lease is due.
     NoLeaseReserve,
-    /// Nothing notices a store that went back: neither the beat nor what was seen of a counter.
+    /// Nothing notices a store that went back: neither the heartbeat nor what was seen of a
+    /// counter.
     NoWentBackChecks,
     /// `recover` leaves returned blocks to be adopted.
     RecoverKeepsReturned,
-    /// What was reserved before `recover` ran is issued and given back afterwards.
+    /// Numbers that were reserved before `recover` ran are issued and returned afterwards.
     RecoveryKeepsMemory,
-    /// A change of a format forgets that a recovered store does not know all former ones.
+    /// A change of a format forgets that a recovered store does not know all former formats.
     FormatsForgotten,
-    /// The journal's rows are written one statement after the other, and those that are missing are
-    /// made, whatever an earlier try came to.
+    /// The journal's rows are written one statement after the other. Missing rows are inserted,
+    /// even if an earlier attempt may have written them.
     JournalInParts,
-    /// `explain` takes what left memory as issued, and what has no row as never reserved.
+    /// `explain` takes numbers that left memory as issued, and numbers without a row as never
+    /// reserved.
     ExplainGuesses,
-    /// Old rows of the journal are removed whatever may come of them.
+    /// Old rows of the journal are removed even if their blocks can still give numbers.
     PruneAll,
-    /// Blocks of the journal that have numbers in common are not seen.
+    /// Blocks of the journal that have numbers in common are not found.
     OverlapsUnseen,
-    /// A block of the journal counts whole, also what was given back of it.
+    /// A block of the journal counts whole, with the numbers of it that were returned.
     RestsOverlap,
-    /// A format is taken whatever the former ones have printed.
+    /// A format is accepted even if an earlier format printed the same texts.
     FormatsRepeat,
     /// Connections that went silent or broke are neither replaced nor given up.
     KeepDeadPool,
-    /// What may have been reserved is not counted as abandoned.
+    /// Numbers that may have been reserved are not counted as abandoned.
     Uncounted,
-    /// A block is reserved only when memory is empty, never ahead of time.
+    /// A block is reserved only when memory is empty, never ahead of need.
     NoPrefetch,
-    /// Periods that are too old are deleted without a word of it in their sequence.
+    /// Periods that are too old are deleted without an announcement in the row of their sequence.
     RemoveUnannounced,
-    /// The process dies between the word and the deletion.
+    /// The process dies between the announcement and the deletion.
     RemovalDies,
     /// A removed period leaves no tombstone.
-    Rebirth,
-    /// After a recovery each period begins at its start.
-    RebornAtStart,
-    /// What was read for a caller who was refused, since the sequence has periods, serves the next
-    /// one as if that were its counter.
+    Recreation,
+    /// After a recovery, each period begins at its start.
+    RecreatedAtStart,
+    /// The counter that was read for a refused caller of a sequence with periods is trusted. The
+    /// next caller is served from it.
     RefusalBelieved,
-    /// All periods of a sequence count in one row, reset to its start when the period changes.
+    /// All periods of a sequence count in one row. The row is reset to its start when the period
+    /// changes.
     OneRow,
-    /// The last template that fits a name decides about it.
+    /// The last template that fits a name decides about the name.
     LastTemplate,
-    /// A file of definitions is made so without being checked whole before.
+    /// A file of definitions is applied without being checked whole before.
     ApplyUnchecked,
     /// Callers of a strict sequence share a write that was sent before they came.
     StrictSharesLate,
-    /// What is written for a strict sequence arrives a second and a half late.
+    /// A write for a strict sequence arrives one and a half seconds late.
     StrictArrivesLate,
     /// Each of the databases that share sequences counts as the first one does.
     NoOffset,
     /// A database that was away goes on from where it was.
     NoCatchUp,
-    /// A birth holds nothing of what it stands on.
+    /// A creation does not lock the row of `meta` that it depends on.
     BirthUnheld,
-    /// A birth keeps changes of what it stands on waiting, also where it need not.
+    /// A creation keeps changes waiting at the row of `meta`, although it need not.
     BirthHoldsMore,
-    /// A name is born in one database of many.
-    LooseBirth,
-    /// Redis's scripts do not ask in which process, and of which history, their data is.
+    /// A name is created in one database of many.
+    LooseCreation,
+    /// Redis's scripts do not ask which process holds their data, and which history the data has.
     NoIdentity,
     /// Leases of windows are neither waited for nor asked for before a step.
     NoLease,
-    /// A ceiling is raised from where the row has the high-water mark, not from where the window's
-    /// range ends.
+    /// A ceiling is raised from the row's high-water mark, not from the end of the window's range.
     CeilingFromRow,
-    /// A replica steps in a window that it finds in Redis without asking the row for it.
+    /// A replica steps in a window that it finds in Redis, without asking the row about the window.
     NoRowCheck,
-    /// A name is born in the store of its template, whatever other stores know of it.
+    /// A name is created in the store of its template, even if other stores know the name.
     NoClaims,
-    /// A name is born in another store than the default one without a claim.
+    /// A name is created in another store than the default store without a claim.
     NoClaimRow,
-    /// A worker id is given whoever holds it.
+    /// A worker id is given even if another holder has it.
     NoLeaseConditions,
-    /// An end frees the time of a lease that another replica renewed meanwhile.
+    /// The end of a lease frees its time although another replica renewed the lease meanwhile.
     RenewalUnseen,
-    /// Time-ordered ids are issued though the lease of their worker id has ended by our own clock.
+    /// Snowflake ids are issued although the lease of their worker id has ended by our own clock.
     NoLeaseCheck,
-    /// The time that was reserved with a worker id is neither held to nor taken over: whoever has
-    /// the id stamps from now on, without end.
+    /// The time that was reserved with a worker id is neither kept to nor taken over. The holder of
+    /// the id issues from now on, without end.
     NoReservedUntil,
 }
 
@@ -193,7 +195,7 @@ impl Fault {
         (Fault::NoReturn, "no-return"),
         (Fault::SilentDrain, "silent-drain"),
         (Fault::RefusedBurns, "refused-burns"),
-        (Fault::BirthOverwrites, "birth-overwrites"),
+        (Fault::CreationOverwrites, "birth-overwrites"),
         (Fault::NoEnd, "no-end"),
         (Fault::NoFileLock, "no-file-lock"),
         (Fault::AnySchema, "any-schema"),
@@ -227,8 +229,8 @@ impl Fault {
         (Fault::OneRow, "one-row"),
         (Fault::RemoveUnannounced, "remove-unannounced"),
         (Fault::RemovalDies, "removal-dies"),
-        (Fault::Rebirth, "rebirth"),
-        (Fault::RebornAtStart, "reborn-at-start"),
+        (Fault::Recreation, "rebirth"),
+        (Fault::RecreatedAtStart, "reborn-at-start"),
         (Fault::LastTemplate, "last-template"),
         (Fault::ApplyUnchecked, "apply-unchecked"),
         (Fault::StrictSharesLate, "strict-shares-late"),
@@ -237,7 +239,7 @@ impl Fault {
         (Fault::NoCatchUp, "no-catch-up"),
         (Fault::BirthUnheld, "birth-unheld"),
         (Fault::BirthHoldsMore, "birth-holds-more"),
-        (Fault::LooseBirth, "loose-birth"),
+        (Fault::LooseCreation, "loose-birth"),
         (Fault::NoIdentity, "no-identity"),
         (Fault::NoLease, "no-lease"),
         (Fault::CeilingFromRow, "ceiling-from-row"),
@@ -251,7 +253,7 @@ impl Fault {
     ];
 }
 
-/// What this process does wrong.
+/// The faults that this process has.
 #[cfg(feature = "sabotage")]
 struct Armed {
     faults: Vec<Fault>,
@@ -261,8 +263,8 @@ struct Armed {
 #[cfg(feature = "sabotage")]
 static ARMED: OnceLock<Armed> = OnceLock::new();
 
-/// Takes out the guards that `words` name, and sets this process's clock wrong by so much. Only the
-/// first call has an effect, and it comes before anything else is started.
+/// Takes out the guards that `words` name, and shifts this process's clock by `clock_shift_ms`.
+/// Only the first call has an effect. It comes before anything else is started.
 #[cfg(feature = "sabotage")]
 pub fn arm(words: &[String], clock_shift_ms: i64) {
     let is_named = |(_, word): &&(Fault, &str)| words.iter().any(|chosen| chosen == word);
@@ -273,7 +275,7 @@ pub fn arm(words: &[String], clock_shift_ms: i64) {
     });
 }
 
-/// Whether this process was told to have `fault`.
+/// Returns whether this process was armed with `fault`.
 #[cfg(feature = "sabotage")]
 pub fn is(fault: Fault) -> bool {
     ARMED
@@ -281,20 +283,20 @@ pub fn is(fault: Fault) -> bool {
         .is_some_and(|armed| armed.faults.contains(&fault))
 }
 
-/// How wrong this process's clock is meant to be.
+/// Returns by how many milliseconds this process's clock is meant to be wrong.
 #[cfg(feature = "sabotage")]
 pub fn clock_shift_ms() -> i64 {
     ARMED.get().map_or(0, |armed| armed.clock_shift_ms)
 }
 
-/// Always 0: this build has the clock of the machine.
+/// Returns 0: this build has the clock of the machine.
 #[cfg(not(feature = "sabotage"))]
 #[inline]
 pub const fn clock_shift_ms() -> i64 {
     0
 }
 
-/// Always false: this build has no switches.
+/// Returns false: this build has no switches.
 #[cfg(not(feature = "sabotage"))]
 #[inline]
 pub const fn is(_fault: Fault) -> bool {

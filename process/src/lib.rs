@@ -1,4 +1,4 @@
-//! Everything that a process of Odometer has once.
+//! Holds everything that a process of Odometer has once.
 //!
 //! This crate owns the clock, the host name, the metrics, the targets of the log, and the faults
 //! that a test switches on. It knows no SQL and no actors, and never knows what a metric counts.
@@ -9,7 +9,7 @@
 //! - `metrics/mod.rs`: registers the metrics and hands them out.
 //! - `faults.rs`: lists the guards that a test can take out.
 //! - `log.rs`: names the targets of the log and its spans.
-//! - `log_throttle.rs`: repeats a line of the log only now and then.
+//! - `log_throttle.rs`: limits how often a line of the log is repeated.
 
 pub mod clock;
 pub mod faults;

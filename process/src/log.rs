@@ -1,5 +1,5 @@
-//! What is logged under a name of its own: targets that are logged at any level, and the spans by
-//! which the lines of one call are found.
+//! Defines what is logged under a name of its own. Some targets are logged at any level. The spans
+//! are there to find all lines of one call.
 
 #[cfg(feature = "otlp")]
 use opentelemetry::{
@@ -10,23 +10,23 @@ use tracing::Span;
 #[cfg(feature = "otlp")]
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// The target of what is logged at any level.
+/// Names the target of what is logged at any level.
 pub const ALWAYS: &str = "odometer::always";
-/// The target of one line for each change, logged at any level too.
+/// Names the target of one line for each change, logged at any level too.
 pub const AUDIT: &str = "odometer::audit";
 
-/// Where a span stands: in which trace, and who it is there.
+/// The place of a span in a trace.
 #[cfg(feature = "otlp")]
 pub struct InTrace {
-    /// In hexadecimal, as the span.
+    /// The id of the trace in hexadecimal. `span` is in hexadecimal, too.
     pub trace: String,
     pub span: String,
     pub is_sampled: bool,
 }
 
-/// The span of one call, whose names are on each line that is logged within.
+/// Makes the span of one call. Its fields are on each line that is logged during the call.
 ///
-/// It is there at any level: whatever is logged at all can be found by them.
+/// The span is there at any level, so that every line that is logged can be found by these fields.
 pub fn call(request_id: &str) -> Span {
     tracing::error_span!(target: ALWAYS, "call", request_id, trace_id = tracing::field::Empty)
 }
@@ -36,13 +36,14 @@ pub fn note_trace(call: &Span, trace_id: &str) {
     call.record("trace_id", trace_id);
 }
 
-/// The span of a reservation for this call: the call's own where no spans are exported.
+/// Returns the span of a reservation for this call. It is the call's own span, because this build
+/// exports no spans.
 #[cfg(not(feature = "otlp"))]
 pub fn reservation(call: Span, _sequence: &str, _period: Option<&str>) -> Span {
     call
 }
 
-/// The span of a reservation for this call.
+/// Makes the span of a reservation for this call.
 #[cfg(feature = "otlp")]
 pub fn reservation(call: Span, sequence: &str, period: Option<&str>) -> Span {
     let span = tracing::error_span!(target: ALWAYS, parent: &call, "reserve");
@@ -53,7 +54,7 @@ pub fn reservation(call: Span, sequence: &str, period: Option<&str>) -> Span {
     span
 }
 
-/// Notes how a reservation ended, after how many attempts.
+/// Notes how a reservation ended, and after how many attempts.
 #[cfg(feature = "otlp")]
 pub fn note_reserved(span: &Span, outcome: &'static str, error: Option<&str>, attempts: u32) {
     note(span, "odometer.outcome", outcome);
@@ -63,9 +64,9 @@ pub fn note_reserved(span: &Span, outcome: &'static str, error: Option<&str>, at
     }
 }
 
-/// Puts a span into its caller's trace, or into a new one; `None` where nothing is exported.
+/// Puts a span into its caller's trace, or into a new trace. Returns `None` if nothing is exported.
 ///
-/// The caller's ids are of the length that they have, in hexadecimal, and not zero.
+/// The caller's ids have their full length, in hexadecimal, and are not zero.
 #[cfg(feature = "otlp")]
 pub fn place(span: &Span, caller: Option<(&str, &str, bool)>) -> Option<InTrace> {
     if let Some((trace, parent, is_sampled)) = caller {
@@ -90,13 +91,13 @@ pub fn place(span: &Span, caller: Option<(&str, &str, bool)>) -> Option<InTrace>
     })
 }
 
-/// Notes something about a span.
+/// Notes a value about a span.
 #[cfg(feature = "otlp")]
 pub fn note(span: &Span, key: &'static str, value: impl Into<Value>) {
     span.set_attribute(key, value);
 }
 
-/// Notes that it failed.
+/// Notes that a span failed, and why.
 #[cfg(feature = "otlp")]
 pub fn note_failure(span: &Span, why: String) {
     span.set_status(Status::error(why));

@@ -1,8 +1,9 @@
-//! What is logged now and then, however often it happens: of each thing a line, and how many had
-//! none since the line before.
+//! Limits how often a repeated thing is logged. Each thing gets a line now and then. The line says
+//! how often the thing happened without a line since the line before.
 //!
-//! Each line stands for one time that the thing happened. So the lines, and what they say had none,
-//! are together how often it happened, once [`LogThrottle::rest`] was asked for after the last of them.
+//! Each line stands for one time that the thing happened. So the number of lines, plus the numbers
+//! in them, is how often the thing happened. This is true once [`LogThrottle::rest`] was called
+//! after the last time.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,35 +12,35 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Of one thing, a line is written at most so often.
+/// Sets the least time between two lines about one thing.
 pub const PAUSE: Duration = Duration::from_secs(10);
 
-/// Things that are kept apart; what comes beyond them counts as one thing.
+/// Bounds how many things are counted apart. Further things count together as one.
 const MAX_KEYS: usize = 256;
 
-/// Of which things a line was written when.
+/// The last line about each thing.
 pub struct LogThrottle<K> {
-    /// Things that are too many to be kept apart are under none.
-    told: Mutex<BTreeMap<Option<K>, Told>>,
+    /// The key `None` stands for the things that are too many to be counted apart.
+    told: Mutex<BTreeMap<Option<K>, LastLine>>,
 }
 
 /// The last line about one thing.
-struct Told {
+struct LastLine {
     at: Instant,
-    /// How often it happened since then, without a line.
+    /// How often the thing happened since that line, without a line.
     n_untold: u64,
-    /// What a line would say of the last of those.
+    /// The text that a line would have for the last of these times.
     last: Cow<'static, str>,
 }
 
-/// A line that stands for one of them.
+/// A line to log. It stands for one time that the thing happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line<K> {
-    /// None of several things that were too many to be kept apart.
+    /// The thing, or `None` for several things that are too many to be counted apart.
     pub key: Option<K>,
-    /// What is to be said of it.
+    /// The text of the line.
     pub what: Cow<'static, str>,
-    /// How many more there were.
+    /// How often the thing happened besides, without a line.
     pub n_untold: u64,
 }
 
@@ -52,7 +53,8 @@ impl<K> Default for LogThrottle<K> {
 }
 
 impl<K: Ord + Clone> LogThrottle<K> {
-    /// Counts one more, of which a line would say `what`; that line, if there is to be one.
+    /// Counts one more time that a thing happened. `what` is the text of its line. Returns the
+    /// line, if there is to be one.
     pub fn line(
         &self,
         key: K,
@@ -68,7 +70,7 @@ impl<K: Ord + Clone> LogThrottle<K> {
         let is_one_too_many = !told.contains_key(&key) && told.len() >= MAX_KEYS;
         let key = if is_one_too_many { None } else { key };
         let Some(last) = told.get_mut(&key) else {
-            told.insert(key.clone(), Told::at(now));
+            told.insert(key.clone(), LastLine::at(now));
             let n_untold = 0;
             return Some(Line {
                 key,
@@ -81,7 +83,7 @@ impl<K: Ord + Clone> LogThrottle<K> {
             last.last = what;
             return None;
         }
-        let n_untold = mem::replace(last, Told::at(now)).n_untold;
+        let n_untold = mem::replace(last, LastLine::at(now)).n_untold;
         Some(Line {
             key,
             what,
@@ -89,25 +91,25 @@ impl<K: Ord + Clone> LogThrottle<K> {
         })
     }
 
-    /// What had no line and waited for one as long as it has to. Forgets what does not happen any
-    /// more.
+    /// Returns the lines for things that happened without a line and waited for it long enough.
+    /// Forgets things that do not happen any more.
     pub fn rest(&self, now: Instant) -> Vec<Line<K>> {
         self.rest_of(now, |told| told.is_over(now))
     }
 
-    /// All that had no line.
+    /// Returns the lines for all things that happened without a line.
     pub fn whole_rest(&self, now: Instant) -> Vec<Line<K>> {
         self.rest_of(now, |_| true)
     }
 
-    fn rest_of(&self, now: Instant, is_due: impl Fn(&Told) -> bool) -> Vec<Line<K>> {
+    fn rest_of(&self, now: Instant, is_due: impl Fn(&LastLine) -> bool) -> Vec<Line<K>> {
         let mut rest = Vec::new();
         self.told.lock().retain(|key, told| {
             if !is_due(told) {
                 return true;
             }
-            let Told { n_untold, last, .. } = mem::replace(told, Told::at(now));
-            // The line that is due stands for one of them.
+            let LastLine { n_untold, last, .. } = mem::replace(told, LastLine::at(now));
+            // The line that is due stands for one of the times.
             let Some(n_untold) = n_untold.checked_sub(1) else {
                 return false;
             };
@@ -123,7 +125,7 @@ impl<K: Ord + Clone> LogThrottle<K> {
     }
 }
 
-impl Told {
+impl LastLine {
     fn at(at: Instant) -> Self {
         Self {
             at,
@@ -141,7 +143,7 @@ impl Told {
 mod tests {
     use super::*;
 
-    /// How many more than one a line stands for, if there is one.
+    /// Returns for how many times besides one a line stands, if there is a line.
     fn n_to_tell<K: Ord + Clone>(
         throttle: &LogThrottle<K>,
         key: K,
@@ -185,7 +187,7 @@ mod tests {
         };
         assert_eq!(throttle.rest(later), [rest]);
         assert!(!throttle.told.lock().contains_key(&Some("once")));
-        // The line of the rest begins a pause as any other.
+        // The line about the rest begins a pause, like any other line.
         assert_eq!(n_to_tell(&throttle, "burst", "7", later), None);
         assert_eq!(throttle.rest(later), []);
         let whole_rest = throttle.whole_rest(later);
@@ -205,7 +207,7 @@ mod tests {
         };
         for ms in 0..50_000_u64 {
             let now = start + Duration::from_millis(ms);
-            // More things than are kept apart, and each of them in bursts.
+            // There are more things than are counted apart, and each of them comes in bursts.
             let key = ms % 600 * (ms / 11_000 % 2);
             if let Some(untold) = n_to_tell(&throttle, key, "", now) {
                 tell(untold);
@@ -231,11 +233,11 @@ mod tests {
             .filter(|n| n_to_tell(&throttle, *n, "", now).is_some())
             .count();
         assert_eq!(n_lines, MAX_KEYS + 1);
-        // Each of them happened again, without a line.
+        // Each of the things happens again, and gets no line.
         for n in 0..5000 {
             assert_eq!(n_to_tell(&throttle, n, "", now), None);
         }
-        // A line for many of them names none.
+        // A line about many things names none of them.
         let later = now + PAUSE;
         let line = throttle.line(4999, "", later);
         assert!(line.is_some_and(|line| line.key.is_none() && line.n_untold > 0));

@@ -54,7 +54,7 @@ pub(crate) struct SequenceActor {
     /// Callers that wait for a refill.
     pub(crate) queue: Queue,
     /// Callers that each wait for a range of their own, from the store.
-    pub(crate) apart: DedicatedQueue,
+    pub(crate) dedicated_queue: DedicatedQueue,
     pub(crate) in_flight: Option<PendingWork>,
     /// Notified when a caller waits for a refill that was started ahead of need.
     pub(crate) urgency: Arc<Notify>,
@@ -64,8 +64,8 @@ pub(crate) struct SequenceActor {
     pub(crate) is_refused: bool,
     /// Whether the reservation under way first looks for returned blocks.
     looks_for_returned: bool,
-    /// Whether the callers in `apart` go next, if callers wait in `queue`, too.
-    pub(crate) is_turn_of_apart: bool,
+    /// Whether the callers in `dedicated_queue` go next, if callers wait in `queue`, too.
+    pub(crate) is_dedicated_next: bool,
     pub(crate) retry: Option<SpawnHandle>,
     /// Notified when a load has ended: numbers are in memory, or do not come for now.
     pub(crate) loading: Vec<oneshot::Sender<()>>,
@@ -135,13 +135,13 @@ impl SequenceActor {
             shared,
             state: ActorState::Empty,
             queue: Queue::default(),
-            apart: DedicatedQueue::default(),
+            dedicated_queue: DedicatedQueue::default(),
             in_flight: None,
             urgency: Arc::default(),
             backoff: BACKOFF_MIN,
             is_refused: false,
             looks_for_returned: false,
-            is_turn_of_apart: false,
+            is_dedicated_next: false,
             retry: None,
             loading: Vec::new(),
             learning: Vec::new(),
@@ -157,23 +157,23 @@ impl SequenceActor {
             return;
         }
         if let Some(snowflake) = self.issuer.snowflake() {
-            self.advance_timed(&snowflake, context);
+            self.advance_snowflake(&snowflake, context);
             return;
         }
         if self.in_flight.is_some() && !faults::is(Fault::RefillForEach) {
             return;
         }
         self.queue.forget_gone();
-        self.apart.forget_gone();
+        self.dedicated_queue.forget_gone();
         if self.issuer.is_strict() {
             self.advance_strict(context);
             return;
         }
         self.issuer.refill_cursor();
-        let next = if let Some(apart) = self.next_apart() {
-            Some(apart)
+        let next = if let Some(dedicated_queue) = self.next_dedicated() {
+            Some(dedicated_queue)
         } else if !self.queue.is_empty() {
-            self.is_turn_of_apart = true;
+            self.is_dedicated_next = true;
             Some(PendingWork::Refill)
         } else if self.retry.is_none()
             && !self.is_refused
@@ -198,14 +198,14 @@ impl SequenceActor {
 
     /// Returns the callers who get ranges of their own from the next write. Returns `None` if the
     /// waiters for a refill go first.
-    pub(crate) fn next_apart(&mut self) -> Option<PendingWork> {
-        let is_turn_of_apart = self.queue.is_empty() || self.is_turn_of_apart;
-        if self.apart.is_empty() || !is_turn_of_apart {
+    pub(crate) fn next_dedicated(&mut self) -> Option<PendingWork> {
+        let is_dedicated_next = self.queue.is_empty() || self.is_dedicated_next;
+        if self.dedicated_queue.is_empty() || !is_dedicated_next {
             return None;
         }
-        self.is_turn_of_apart = false;
+        self.is_dedicated_next = false;
         Some(PendingWork::Dedicated(
-            self.apart.take_group(self.issuer.left_to_share()),
+            self.dedicated_queue.take_group(self.issuer.left_to_share()),
         ))
     }
 
@@ -215,7 +215,7 @@ impl SequenceActor {
 
     /// Does what `advance` does. If callers wait, also makes the work under way urgent.
     pub(crate) fn advance_for_caller(&mut self, context: &mut Context<Self>) {
-        if self.in_flight.is_some() && !(self.queue.is_empty() && self.apart.is_empty()) {
+        if self.in_flight.is_some() && !(self.queue.is_empty() && self.dedicated_queue.is_empty()) {
             self.urgency.notify_one();
         }
         self.advance(context);
@@ -238,8 +238,8 @@ impl SequenceActor {
         let memory = self.issuer.memory.lock();
         let adopt_from = match (purpose, &earlier) {
             (PendingWork::Refill, Ok(earlier)) if memory.adopts => {
-                let all_below = earlier.map_or(0, |earlier| earlier.all_below);
-                Some(memory.all_below.max(all_below))
+                let issued_below = earlier.map_or(0, |earlier| earlier.issued_below);
+                Some(memory.issued_below.max(issued_below))
             }
             (
                 PendingWork::Refill
@@ -286,11 +286,11 @@ impl SequenceActor {
                 .templates
                 .created_with(&self.issuer.key.sequence),
             urgency: Arc::clone(&self.urgency),
-            progress: Arc::new(self.course_of(purpose)),
+            progress: Arc::new(self.progress_of(purpose)),
         }
     }
 
-    fn course_of(&self, purpose: &PendingWork) -> ReservationProgress {
+    fn progress_of(&self, purpose: &PendingWork) -> ReservationProgress {
         let key = &self.issuer.key;
         let (sequence, period) = (key.sequence.as_str(), key.period.shown());
         let call = self.call_of(purpose);
@@ -303,7 +303,7 @@ impl SequenceActor {
         let answer = match purpose {
             PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal => {
                 let waiter = self.queue.first().map(|waiter| &waiter.answer);
-                waiter.or(self.apart.first().map(|caller| &caller.answer))
+                waiter.or(self.dedicated_queue.first().map(|caller| &caller.answer))
             }
             PendingWork::Dedicated(group) => group.first().map(|caller| &caller.answer),
             PendingWork::Group(group) => group.first().map(|waiter| &waiter.answer),
@@ -354,14 +354,14 @@ impl SequenceActor {
         let purpose = self.in_flight.take();
         let mut loading = std::mem::take(&mut self.loading);
         if is_of_blocks(&outcome) && self.issuer.snowflake().is_some() {
-            self.leave_timed();
+            self.leave_snowflake();
         }
         match (outcome, purpose) {
             (Err(StoreError::TimeOrdered(known)), purpose) => {
                 // A load goes on until the worker id is there.
                 self.loading.append(&mut loading);
                 self.resume_waiting(purpose);
-                self.learn_timed(*known);
+                self.learn_snowflake(*known);
             }
             (Err(StoreError::HasPeriods(known)), purpose) => {
                 self.resume_waiting(purpose);
@@ -385,7 +385,7 @@ impl SequenceActor {
             }
             (Ok(block), Some(PendingWork::Dedicated(group))) => self.hand_over(block, group),
             (Ok(block), _) => self.refill(block),
-            (Err(error), Some(PendingWork::Dedicated(group))) => self.fail_apart(&error, group),
+            (Err(error), Some(PendingWork::Dedicated(group))) => self.fail_dedicated(&error, group),
             (Err(error), _) => {
                 if self.fail(&error) {
                     if matches!(error, StoreError::Retired) {
@@ -404,14 +404,14 @@ impl SequenceActor {
                         && self.issuer.wants_prefetch()
                     {
                         self.try_again_later(context);
-                        if self.apart.is_empty() {
+                        if self.dedicated_queue.is_empty() {
                             return;
                         }
                     }
                 }
-                let is_stranger =
+                let has_no_sequence =
                     matches!(error, StoreError::NotFound | StoreError::TooMany { .. });
-                if is_stranger && !self.issuer.is_known() {
+                if has_no_sequence && !self.issuer.is_known() {
                     // A name without a sequence must not fill memory, which other names need.
                     context.notify(Command::Unload);
                 }
@@ -470,7 +470,7 @@ impl SequenceActor {
     pub(crate) fn enforce(&mut self) -> bool {
         if self.issuer.memory.lock().is_retired() {
             self.is_refused = true;
-            self.close_timed();
+            self.close_snowflake();
             // A restored sequence goes on above these numbers.
             let n_returned = self.give_back();
             self.count_advanced(n_returned);
@@ -480,7 +480,7 @@ impl SequenceActor {
             self.refuse_all(&told);
             if self.issuer.snowflake().is_some() {
                 // No reservation is made for these callers, so no failure of one would answer them.
-                self.refuse_apart(&told);
+                self.refuse_dedicated(&told);
             }
             return true;
         }
@@ -517,7 +517,7 @@ impl SequenceActor {
             let fate = BlockFate::Returned { next_unissued };
             self.shared.store.write_journal(reserved.row(), fate);
             // These callers get another range, or the answer that the sequence is retired.
-            self.apart.put_back(group);
+            self.dedicated_queue.put_back(group);
             self.enforce();
             return;
         }
@@ -544,14 +544,14 @@ impl SequenceActor {
     }
 
     /// Handles a failed write for callers who want ranges of their own.
-    fn fail_apart(&mut self, error: &StoreError, group: Vec<DedicatedRequest>) {
+    fn fail_dedicated(&mut self, error: &StoreError, group: Vec<DedicatedRequest>) {
         let is_too_much = matches!(
             error,
             StoreError::Exhausted { .. } | StoreError::TooLarge { .. }
         );
         if is_too_much && group.len() > 1 {
             // The numbers that are left may be enough for each of them alone.
-            self.apart.put_back_alone(group);
+            self.dedicated_queue.put_back_alone(group);
             return;
         }
         for caller in group {
@@ -588,7 +588,7 @@ impl SequenceActor {
         if self.issuer.key.period.is_none() {
             self.issuer.learn(&known.definition);
             self.issuer.memory.lock().known = Some(known.clone());
-        } else if let Some(head) = self.shared.head_of(&self.issuer) {
+        } else if let Some(head) = self.shared.top_issuer_of(&self.issuer) {
             // The period was chosen by a calendar that the sequence does not have.
             head.learn(&known.definition);
         }
@@ -600,7 +600,7 @@ impl SequenceActor {
         if self.issuer.key.period.is_none() {
             return None;
         }
-        let periods = self.shared.head_of(&self.issuer)?.periods()?;
+        let periods = self.shared.top_issuer_of(&self.issuer)?.periods()?;
         Some(periods.definition())
     }
 
@@ -611,7 +611,7 @@ impl SequenceActor {
 
     fn send_elsewhere(&mut self) {
         self.refuse_all(&SequenceError::Elsewhere);
-        self.refuse_apart(&SequenceError::Elsewhere);
+        self.refuse_dedicated(&SequenceError::Elsewhere);
     }
 
     /// Reads the definition of the sequence, for all who want to know it.
@@ -654,8 +654,8 @@ impl SequenceActor {
         }
     }
 
-    fn refuse_apart(&mut self, told: &SequenceError) {
-        for caller in self.apart.take_all() {
+    fn refuse_dedicated(&mut self, told: &SequenceError) {
+        for caller in self.dedicated_queue.take_all() {
             // A caller who gave up needs no answer.
             let _gone = caller.answer.send(Err(told.clone()));
         }
@@ -709,7 +709,7 @@ impl SequenceActor {
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight.is_none()
             && self.queue.is_empty()
-            && self.apart.is_empty()
+            && self.dedicated_queue.is_empty()
             && self.learning.is_empty()
             && self.state != ActorState::Draining
     }
@@ -729,9 +729,9 @@ impl SequenceActor {
 
     pub(crate) fn finish_draining(&mut self, context: &mut Context<Self>) {
         self.refuse_all(&SequenceError::Draining);
-        self.refuse_apart(&SequenceError::Draining);
+        self.refuse_dedicated(&SequenceError::Draining);
         let n_returned = self.give_back();
-        self.close_timed();
+        self.close_snowflake();
         let returning = self.returned();
         *self.issuer.actor.lock() = ActorLink::Gone;
         let answers = std::mem::take(&mut self.draining);

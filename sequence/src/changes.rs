@@ -90,7 +90,7 @@ pub(crate) struct Removed(pub(crate) bool);
 
 /// Returns the floor for the issuer under the name. If the sequence counts in periods, the floor of
 /// the change belongs to one period, so this issuer gets none.
-fn floor_of_head(changed: &Changed) -> i64 {
+fn floor_of_top(changed: &Changed) -> i64 {
     let definition = changed.definition.as_ref();
     match definition.map(|definition| definition.period) {
         Some(PeriodKind::None) | None => changed.floor,
@@ -110,10 +110,10 @@ impl Shared {
         };
         // Note the change before the actor gets the command. Then the change holds even if the
         // actor dies of the command.
-        head.note_changed(changed, floor_of_head(changed));
+        head.note_changed(changed, floor_of_top(changed));
         self.obey(&head).await;
-        let members = head.periods().map(|periods| periods.members());
-        stream::iter(members.unwrap_or_default())
+        let period_issuers = head.periods().map(|periods| periods.period_issuers());
+        stream::iter(period_issuers.unwrap_or_default())
             .for_each_concurrent(LOOKED_AT_ONCE, |member| async move {
                 self.apply_to(&member, changed, concerns).await;
             })

@@ -76,7 +76,10 @@ impl Directory {
     ) -> Option<R> {
         let take = |issuer: &Arc<Issuer>| {
             let Some(taken) = issuer.cursor.take() else {
-                return issuer.is_timed().then(|| self.stamp(issuer)).flatten();
+                return issuer
+                    .is_snowflake()
+                    .then(|| self.take_id(issuer))
+                    .flatten();
             };
             if taken.low_water {
                 self.shared.tell(issuer, Command::LowWater);
@@ -96,9 +99,9 @@ impl Directory {
     ) -> Option<R> {
         let take = |issuer: &Arc<Issuer>| {
             let Some(taken) = issuer.cursor.take_batch(count, contiguous) else {
-                let stamp = || self.stamp_batch(issuer, count, contiguous);
-                let stamped = issuer.is_timed().then(stamp).flatten();
-                return stamped.map(Ranges::Stamped);
+                let take_id = || self.take_ids(issuer, count, contiguous);
+                let stamped = issuer.is_snowflake().then(take_id).flatten();
+                return stamped.map(Ranges::IdBatch);
             };
             if taken.low_water {
                 self.shared.tell(issuer, Command::LowWater);
@@ -107,15 +110,15 @@ impl Directory {
         };
         self.warm(name, period, take, |shown, ranges| match ranges {
             Ranges::Counted(ranges) => reply(shown, ranges.as_slice()),
-            Ranges::Stamped(ranges) => reply(shown, &ranges),
+            Ranges::IdBatch(ranges) => reply(shown, &ranges),
         })
     }
 
     /// Takes the next id of a time-ordered sequence. In a function of its own, so that block
     /// sequences pay nothing for snowflake ids.
     #[inline(never)]
-    fn stamp(&self, issuer: &Arc<Issuer>) -> Option<i64> {
-        let taken = issuer.with_timed(|snowflake| snowflake.take().ok())?;
+    fn take_id(&self, issuer: &Arc<Issuer>) -> Option<i64> {
+        let taken = issuer.with_snowflake(|snowflake| snowflake.take().ok())?;
         if taken.is_due {
             self.shared.tell(issuer, Command::LowWater);
         }
@@ -123,13 +126,9 @@ impl Directory {
     }
 
     #[inline(never)]
-    fn stamp_batch(
-        &self,
-        issuer: &Arc<Issuer>,
-        count: u64,
-        contiguous: bool,
-    ) -> Option<Vec<Block>> {
-        let taken = issuer.with_timed(|snowflake| snowflake.take_batch(count, contiguous).ok())?;
+    fn take_ids(&self, issuer: &Arc<Issuer>, count: u64, contiguous: bool) -> Option<Vec<Block>> {
+        let taken =
+            issuer.with_snowflake(|snowflake| snowflake.take_batch(count, contiguous).ok())?;
         if taken.is_due {
             self.shared.tell(issuer, Command::LowWater);
         }
@@ -299,7 +298,9 @@ impl Directory {
             (None, Some(_)) => shared.periods(&head, until).await?,
         };
         let chosen = periods.choose(period, clock::now_ms())?;
-        shared.member_in_time(&head, &periods, chosen, until).await
+        shared
+            .wait_for_period_issuer(&head, &periods, chosen, until)
+            .await
     }
 
     /// Describes a sequence, with its counter in the requested period or in the present one.
@@ -511,7 +512,7 @@ impl Directory {
 /// The numbers of one batch, in the form in which memory has them.
 enum Ranges {
     Counted(odometer_core::cursor::Ranges),
-    Stamped(Vec<Block>),
+    IdBatch(Vec<Block>),
 }
 
 /// Returns the counter that a question is about.

@@ -111,7 +111,7 @@ impl Directory {
             });
         }
         if definition.kind == Kind::Snowflake {
-            return self.explain_stamp(key.sequence, &definition, value).await;
+            return self.explain_id(key.sequence, &definition, value).await;
         }
         // Read this before asking the store. What the store has by then can only be more.
         let seen = self.last_seen(&key);

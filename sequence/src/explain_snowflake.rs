@@ -57,7 +57,7 @@ impl SnowflakeParts {
 impl Directory {
     /// Explains a time-ordered id. The store has no row for the id, but it has a row for the time
     /// of the worker id.
-    pub(crate) async fn explain_stamp(
+    pub(crate) async fn explain_id(
         &self,
         name: SequenceName,
         definition: &Arc<Definition>,

@@ -25,7 +25,7 @@ impl Ownership {
     pub(crate) fn add_block(&self, reserved: &Reserved) -> u64 {
         let mut memory = self.memory.lock();
         memory.note_reserved(reserved);
-        self.catch_up(&mut memory);
+        self.update_printer(&mut memory);
         let (kept, n_cut) = clipped(reserved.block, memory.floor());
         memory.spare.extend(kept);
         n_cut
@@ -132,7 +132,7 @@ impl Ownership {
             .collect();
         // This process may adopt again what it gives back.
         if let Some(first) = left.front() {
-            memory.all_below = memory.all_below.min(first.first());
+            memory.issued_below = memory.issued_below.min(first.first());
         }
         settled
     }

@@ -111,19 +111,19 @@ impl Shared {
             return Ok(None);
         };
         let key = asked_for(name, period, &definition)?;
-        let members = head.periods().map(|periods| periods.members());
+        let period_issuers = head.periods().map(|periods| periods.period_issuers());
         let issuer = self.find(&key);
         let span = issuer.as_ref().and_then(|issuer| issuer.span);
-        let (mut state, n_remaining) = match (&members, issuer) {
+        let (mut state, n_remaining) = match (&period_issuers, issuer) {
             // Without a named key, show the sums of all keys: no key is the present one.
-            (Some(members), _) if key.period.is_none() => sum_of(members),
+            (Some(period_issuers), _) if key.period.is_none() => sum_of(period_issuers),
             (_, Some(issuer)) => (issuer.state(), issuer.remaining()),
             (_, None) => (CounterStatus::default(), 0),
         };
         state.period = key.period;
         Ok(Some(LiveSequence {
             name: name.clone(),
-            n_periods: members.map(|members| members.len()),
+            n_periods: period_issuers.map(|period_issuers| period_issuers.len()),
             is_retired: head.memory.lock().is_retired(),
             period_until_ms: span.map(|span| span.until_ms),
             n_remaining,
@@ -133,12 +133,12 @@ impl Shared {
     }
 }
 
-fn sum_of(members: &[Arc<Issuer>]) -> (CounterStatus, u64) {
-    let n_remaining = members
+fn sum_of(period_issuers: &[Arc<Issuer>]) -> (CounterStatus, u64) {
+    let n_remaining = period_issuers
         .iter()
         .fold(0_u64, |sum, member| sum.saturating_add(member.remaining()));
     let state = CounterStatus {
-        rate: members.iter().map(|member| member.rate()).sum(),
+        rate: period_issuers.iter().map(|member| member.rate()).sum(),
         ..CounterStatus::default()
     };
     (state, n_remaining)

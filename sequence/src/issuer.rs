@@ -22,7 +22,7 @@ use odometer_core::{
     format::{Format, Printer},
     period::CounterKey,
     runway::Runway,
-    sizing::{self, Demand, Rates, Why},
+    sizing::{self, Demand, Rates, SizeReason},
     snowflake::Layout,
 };
 use odometer_process::{
@@ -47,7 +47,7 @@ const NO_VERSION: i64 = -1;
 /// numbers in memory last.
 const RETRY_PART: f64 = 20.0;
 /// Bounds the pause after a failed prefetch in seconds, however long the numbers in memory last.
-const LONGEST_RETRY_S: f64 = 5.0;
+const MAX_RETRY_S: f64 = 5.0;
 /// Explains in descriptions why a sequence with strict order has no block size.
 const NO_BLOCK: &str = "strict order keeps no block: each write is for the callers that wait";
 /// Explains in descriptions why a time-ordered sequence has no block size.
@@ -68,7 +68,7 @@ pub(crate) struct Issuer {
     /// Issues ids instead of the cursor, if the sequence is time-ordered.
     snowflake: ArcSwapOption<SnowflakeIssuer>,
     /// Whether the sequence is time-ordered. A caller reads this faster than `snowflake`.
-    is_timed: AtomicBool,
+    is_snowflake: AtomicBool,
     /// Numbers that were issued neither by the cursor nor by the present `snowflake`. Most of them
     /// went straight from a new block to waiters.
     n_direct: AtomicU64,
@@ -125,9 +125,9 @@ pub(crate) struct IssuerState {
     /// Whether the next refill looks for returned blocks to adopt.
     pub(crate) adopts: bool,
     /// A bound above every number that this process issued or holds.
-    pub(crate) all_below: i64,
+    pub(crate) issued_below: i64,
     /// The size of the previous block, if its reservation met two or more conflicts.
-    double_of: Option<u64>,
+    conflicted_size: Option<u64>,
     last_refill: Option<LastRefill>,
     /// Whether the first reservation was made to fail, for tests.
     pub(crate) failed_once: bool,
@@ -146,7 +146,7 @@ pub(crate) struct Sampled {
 struct LastRefill {
     at: SystemTime,
     size: u64,
-    why: Option<Why>,
+    why: Option<SizeReason>,
 }
 
 impl Issuer {
@@ -160,7 +160,7 @@ impl Issuer {
             printer: ArcSwapOption::empty(),
             cursor: Cursor::new(),
             snowflake: ArcSwapOption::empty(),
-            is_timed: AtomicBool::new(false),
+            is_snowflake: AtomicBool::new(false),
             n_direct: AtomicU64::new(0),
             n_handed_over: AtomicU64::new(0),
             n_published: AtomicU64::new(0),
@@ -181,8 +181,8 @@ impl Issuer {
                 sampled_at: now,
                 used_at: now,
                 adopts: true,
-                all_below: 0,
-                double_of: None,
+                issued_below: 0,
+                conflicted_size: None,
                 last_refill: None,
                 failed_once: false,
             }),
@@ -249,14 +249,14 @@ impl Issuer {
     /// Returns whether the sequence is known to be time-ordered. A caller that reads `false` too
     /// early goes to the actor.
     #[inline]
-    pub(crate) fn is_timed(&self) -> bool {
-        self.is_timed.load(Ordering::Relaxed)
+    pub(crate) fn is_snowflake(&self) -> bool {
+        self.is_snowflake.load(Ordering::Relaxed)
     }
 
     /// Calls `work` with what [`Issuer::snowflake`] would return, without counting a reference. For
     /// the warm path.
     #[inline]
-    pub(crate) fn with_timed<R>(
+    pub(crate) fn with_snowflake<R>(
         &self,
         work: impl FnOnce(&SnowflakeIssuer) -> Option<R>,
     ) -> Option<R> {
@@ -269,12 +269,12 @@ impl Issuer {
             self.snowflake
                 .store(Some(Arc::new(SnowflakeIssuer::new(layout))));
         }
-        self.is_timed.store(true, Ordering::Relaxed);
+        self.is_snowflake.store(true, Ordering::Relaxed);
     }
 
     /// Forgets that the sequence was time-ordered. Its issued ids stay in the count.
     pub(crate) fn forget_layout(&self) {
-        self.is_timed.store(false, Ordering::Relaxed);
+        self.is_snowflake.store(false, Ordering::Relaxed);
         if let Some(snowflake) = self.snowflake.swap(None) {
             self.add_direct(snowflake.n_issued());
         }
@@ -315,7 +315,7 @@ impl Issuer {
 
     /// Prints numbers by the definition that is known now. Call this before any caller can see a
     /// number of that definition.
-    pub(crate) fn catch_up(&self, memory: &mut IssuerState) {
+    pub(crate) fn update_printer(&self, memory: &mut IssuerState) {
         let Some(known) = &memory.known else {
             return;
         };
@@ -331,7 +331,7 @@ impl Issuer {
     pub(crate) fn note_changed(&self, changed: &Changed, floor: i64) {
         let mut memory = self.memory.lock();
         memory.note_changed(changed, floor);
-        self.catch_up(&mut memory);
+        self.update_printer(&mut memory);
         if let (true, Some(definition)) = (self.key.period.is_none(), &changed.definition) {
             drop(memory);
             self.learn(definition);
@@ -386,7 +386,7 @@ impl Issuer {
 
     /// Returns how many numbers were issued one by one or in batches since the name was loaded.
     pub(crate) fn n_issued(&self) -> u64 {
-        let n_stamped = self.with_timed(|snowflake| Some(snowflake.n_issued()));
+        let n_stamped = self.with_snowflake(|snowflake| Some(snowflake.n_issued()));
         self.cursor
             .issued()
             .saturating_add(self.n_direct.load(Ordering::Relaxed))
@@ -434,7 +434,7 @@ impl Issuer {
             rates: memory.rates,
             this_second: memory.this_second(n_issued),
             waited_for,
-            double_of: memory.double_of,
+            conflicted_size: memory.conflicted_size,
             seconds_left: self.seconds_left(),
         }
     }
@@ -490,7 +490,7 @@ impl Issuer {
                 self.memory.lock().rates.reserve_seconds(remaining)
             }
         };
-        let seconds = (reserve.unwrap_or(0.0) / RETRY_PART).min(LONGEST_RETRY_S);
+        let seconds = (reserve.unwrap_or(0.0) / RETRY_PART).min(MAX_RETRY_S);
         Duration::try_from_secs_f64(seconds).unwrap_or_default()
     }
 
@@ -511,7 +511,7 @@ impl Issuer {
     pub(crate) fn note_added(&self, reserved: &Reserved) {
         self.note_known(reserved.known.clone(), reserved.stored_rate);
         let mut memory = self.memory.lock();
-        memory.all_below = memory.all_below.max(reserved.block.end());
+        memory.issued_below = memory.issued_below.max(reserved.block.end());
     }
 
     /// Notes the definition and the counter that the store returned.
@@ -519,7 +519,7 @@ impl Issuer {
         let mut memory = self.memory.lock();
         memory.know(known, stored_rate);
         memory.used_at = Instant::now();
-        self.catch_up(&mut memory);
+        self.update_printer(&mut memory);
     }
 
     /// Samples the rate. Returns how many numbers were issued since the previous sample.
@@ -574,7 +574,7 @@ impl Issuer {
     /// Returns whether the numbers left of the range limited the size of the last block.
     pub(crate) fn has_its_share_of_what_is_left(&self) -> bool {
         let refill = self.memory.lock().last_refill;
-        refill.is_some_and(|refill| refill.why == Some(Why::Left))
+        refill.is_some_and(|refill| refill.why == Some(SizeReason::Left))
     }
 
     /// Returns for how long the name was not used, as of the last sample.
@@ -635,8 +635,8 @@ impl IssuerState {
     pub(crate) fn note_reserved(&mut self, reserved: &Reserved) {
         self.know(reserved.known.clone(), reserved.stored_rate);
         self.adopts = reserved.more_to_adopt;
-        self.all_below = self.all_below.max(reserved.block.end());
-        self.double_of = (reserved.n_conflicts >= 2).then_some(reserved.block.count());
+        self.issued_below = self.issued_below.max(reserved.block.end());
+        self.conflicted_size = (reserved.n_conflicts >= 2).then_some(reserved.block.count());
         // A name has few rows, and a name at rest has nothing else: keep no spare capacity.
         self.held.reserve_exact(1);
         self.held.push(reserved.row());

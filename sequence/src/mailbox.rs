@@ -67,7 +67,8 @@ impl SequenceActor {
                     .increment(count);
             }
         } else if contiguous && !self.issuer.is_strict() {
-            self.apart.push(DedicatedRequest::new(count, false, answer));
+            self.dedicated_queue
+                .push(DedicatedRequest::new(count, false, answer));
         } else {
             self.queue.push(Waiter { count, answer });
         }
@@ -79,7 +80,8 @@ impl SequenceActor {
             self.refuse(answer);
             return;
         }
-        self.apart.push(DedicatedRequest::new(size, true, answer));
+        self.dedicated_queue
+            .push(DedicatedRequest::new(size, true, answer));
         self.advance_for_caller(context);
     }
 
@@ -149,7 +151,7 @@ impl SequenceActor {
         // A caller that finds the issuer from here on must look the name up again.
         *self.issuer.actor.lock() = ActorLink::Gone;
         let n_returned = self.give_back();
-        self.close_timed();
+        self.close_snowflake();
         let returning = self.returned();
         let shared = Arc::clone(&self.shared);
         // The returned numbers must be in the store before the name is loaded again. Otherwise its

@@ -36,7 +36,7 @@ pub(crate) struct PeriodDirectory {
     definition: ArcSwap<Definition>,
     /// The issuer of the present period, as of the last call; only with a calendar.
     current: ArcSwapOption<Issuer>,
-    members: Mutex<Members>,
+    period_issuers: Mutex<PeriodIssuers>,
     /// Permits for issuers in memory. Callers that wait get one in their order.
     places: OnceLock<Arc<Semaphore>>,
     /// Lets one of the waiting callers search for issuers that should leave.
@@ -44,7 +44,7 @@ pub(crate) struct PeriodDirectory {
 }
 
 /// A permit for one issuer in memory.
-pub(crate) type Place = OwnedSemaphorePermit;
+pub(crate) type PeriodPermit = OwnedSemaphorePermit;
 
 /// The permit of the one caller that searches on behalf of all waiting callers.
 pub(crate) type Looker = OwnedSemaphorePermit;
@@ -56,8 +56,8 @@ enum PeriodRule {
 }
 
 #[derive(Default)]
-struct Members {
-    by_period: HashMap<Period, Member>,
+struct PeriodIssuers {
+    by_period: HashMap<Period, PeriodIssuer>,
     /// How many issuers ever came in.
     n_admitted: u64,
     /// What `n_admitted` was at the last search for issuers that should leave. `looked_at` is when
@@ -68,14 +68,14 @@ struct Members {
     is_closed: bool,
 }
 
-struct Member {
+struct PeriodIssuer {
     issuer: Arc<Issuer>,
     /// How many numbers the issuer had issued at the last search.
     n_issued: u64,
     /// What `n_admitted` was when a search last found the issuer used, or when the issuer came in.
     /// The lower, the longer ago.
     used: u64,
-    _place: Place,
+    _place: PeriodPermit,
 }
 
 /// A period that a caller may count in.
@@ -101,7 +101,7 @@ pub(crate) enum Admission {
     Closed,
 }
 
-impl Members {
+impl PeriodIssuers {
     fn issuer(&self, period: &str) -> Option<Arc<Issuer>> {
         let member = self.by_period.get(period)?;
         Some(Arc::clone(&member.issuer))
@@ -182,7 +182,7 @@ impl PeriodDirectory {
             rule,
             definition: ArcSwap::from(Arc::clone(definition)),
             current: ArcSwapOption::empty(),
-            members: Mutex::default(),
+            period_issuers: Mutex::default(),
             places: OnceLock::new(),
             looker: Arc::new(Semaphore::new(1)),
         })
@@ -190,7 +190,7 @@ impl PeriodDirectory {
 
     /// Returns whether a definition has the same periods.
     pub(crate) fn fit(&self, definition: &Definition) -> bool {
-        self.definition.load().counts_like(definition)
+        self.definition.load().has_same_periods(definition)
     }
 
     pub(crate) fn definition(&self) -> Arc<Definition> {
@@ -272,8 +272,8 @@ impl PeriodDirectory {
         let period = calendar.at(now_ms).period;
         // Store the issuer under the lock. Otherwise an issuer that leaves meanwhile could stay in
         // `current` and hide the issuers that come after it.
-        let members = self.members.lock();
-        let present = members.issuer(period.as_str())?;
+        let period_issuers = self.period_issuers.lock();
+        let present = period_issuers.issuer(period.as_str())?;
         self.current.store(Some(Arc::clone(&present)));
         Some(present)
     }
@@ -292,19 +292,21 @@ impl PeriodDirectory {
     }
 
     pub(crate) fn member(&self, period: &str) -> Option<Arc<Issuer>> {
-        self.members.lock().issuer(period)
+        self.period_issuers.lock().issuer(period)
     }
 
     /// Returns whether no issuer of a period is in memory.
     pub(crate) fn is_empty(&self) -> bool {
-        self.members.lock().by_period.is_empty()
+        self.period_issuers.lock().by_period.is_empty()
     }
 
     /// Returns all issuers of periods in memory.
-    pub(crate) fn members(&self) -> Vec<Arc<Issuer>> {
-        let members = self.members.lock();
-        let members = members.by_period.values();
-        members.map(|member| Arc::clone(&member.issuer)).collect()
+    pub(crate) fn period_issuers(&self) -> Vec<Arc<Issuer>> {
+        let period_issuers = self.period_issuers.lock();
+        let period_issuers = period_issuers.by_period.values();
+        period_issuers
+            .map(|member| Arc::clone(&member.issuer))
+            .collect()
     }
 
     fn places(&self, limit: usize) -> Arc<Semaphore> {
@@ -316,7 +318,7 @@ impl PeriodDirectory {
     }
 
     /// Acquires a permit, if one is free and no caller waits for one.
-    pub(crate) fn free_place(&self, limit: usize) -> Option<Place> {
+    pub(crate) fn try_permit(&self, limit: usize) -> Option<PeriodPermit> {
         self.places(limit).try_acquire_owned().ok()
     }
 
@@ -324,7 +326,7 @@ impl PeriodDirectory {
     ///
     /// # Errors
     /// Never: the semaphore is never closed.
-    pub(crate) async fn next_place(&self, limit: usize) -> Result<Place, AcquireError> {
+    pub(crate) async fn next_permit(&self, limit: usize) -> Result<PeriodPermit, AcquireError> {
         self.places(limit).acquire_owned().await
     }
 
@@ -341,27 +343,27 @@ impl PeriodDirectory {
     pub(crate) fn admit(
         &self,
         period: &Period,
-        (limit, place): (usize, Place),
+        (limit, place): (usize, PeriodPermit),
         fresh: impl FnOnce() -> Arc<Issuer>,
     ) -> Admission {
-        let mut members = self.members.lock();
-        if members.is_closed {
+        let mut period_issuers = self.period_issuers.lock();
+        if period_issuers.is_closed {
             return Admission::Closed;
         }
-        if let Some(issuer) = members.issuer(period.as_str()) {
+        if let Some(issuer) = period_issuers.issuer(period.as_str()) {
             return Admission::In(issuer, Vec::new());
         }
         let fresh = fresh();
-        members.n_admitted = members.n_admitted.saturating_add(1);
-        let member = Member {
+        period_issuers.n_admitted = period_issuers.n_admitted.saturating_add(1);
+        let member = PeriodIssuer {
             issuer: Arc::clone(&fresh),
             n_issued: 0,
-            used: members.n_admitted,
+            used: period_issuers.n_admitted,
             _place: place,
         };
-        members.by_period.insert(period.clone(), member);
-        let leaving = if members.is_look_due(limit) {
-            members.look(limit)
+        period_issuers.by_period.insert(period.clone(), member);
+        let leaving = if period_issuers.is_look_due(limit) {
+            period_issuers.look(limit)
         } else {
             Vec::new()
         };
@@ -371,23 +373,23 @@ impl PeriodDirectory {
     /// Returns the issuers that should leave, for a caller that waits for a permit. Returns none if
     /// another search has just been made.
     pub(crate) fn look_again(&self, limit: usize) -> Vec<Arc<Issuer>> {
-        let mut members = self.members.lock();
+        let mut period_issuers = self.period_issuers.lock();
         let has_looked = |at: Instant| at.elapsed() < BETWEEN_TWO_LOOKS;
-        if members.looked_at.is_some_and(has_looked) {
+        if period_issuers.looked_at.is_some_and(has_looked) {
             return Vec::new();
         }
-        members.look(limit)
+        period_issuers.look(limit)
     }
 
     /// Lets an issuer out, if it is in.
     pub(crate) fn dismiss(&self, issuer: &Issuer) {
         let is_this = |found: &Arc<Issuer>| std::ptr::eq(&raw const **found, issuer);
-        let mut members = self.members.lock();
+        let mut period_issuers = self.period_issuers.lock();
         let period = issuer.key.period.as_str();
-        if !members.issuer(period).as_ref().is_some_and(is_this) {
+        if !period_issuers.issuer(period).as_ref().is_some_and(is_this) {
             return;
         }
-        members.by_period.remove(period);
+        period_issuers.by_period.remove(period);
         if self.current.load().as_ref().is_some_and(is_this) {
             self.current.store(None);
         }
@@ -395,9 +397,9 @@ impl PeriodDirectory {
 
     /// Closes the directory for new issuers, if none is in. Returns whether it is closed.
     pub(crate) fn close(&self) -> bool {
-        let mut members = self.members.lock();
-        members.is_closed = members.by_period.is_empty();
-        members.is_closed
+        let mut period_issuers = self.period_issuers.lock();
+        period_issuers.is_closed = period_issuers.by_period.is_empty();
+        period_issuers.is_closed
     }
 }
 
@@ -425,7 +427,7 @@ mod tests {
             sequence: SequenceName::parse("many").unwrap(),
             period: period.clone(),
         };
-        let place = periods.free_place(LIMIT).unwrap();
+        let place = periods.try_permit(LIMIT).unwrap();
         let fresh = || Arc::new(Issuer::new(key));
         match periods.admit(&period, (LIMIT, place), fresh) {
             Admission::In(_, leaving) => names(&leaving),
@@ -475,9 +477,9 @@ mod tests {
         for key in 0..SLACK * LIMIT {
             admit(&periods, key);
         }
-        assert!(periods.free_place(LIMIT).is_none());
+        assert!(periods.try_permit(LIMIT).is_none());
         let first = periods.member("key-000").unwrap();
         periods.dismiss(&first);
-        assert!(periods.free_place(LIMIT).is_some());
+        assert!(periods.try_permit(LIMIT).is_some());
     }
 }

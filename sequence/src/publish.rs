@@ -132,7 +132,7 @@ impl Shared {
 /// result is infinite if the rate of all replicas would not show when that is.
 fn numbers_to_share(issuer: &Issuer, runway: &Runway, seconds: Option<f64>) -> f64 {
     // The end of a time-ordered sequence comes with the clock.
-    let is_timed = issuer.snowflake().is_some();
+    let is_snowflake = issuer.snowflake().is_some();
     // The rate is the rate of all keys, but the numbers are the numbers of one key.
     let is_keyed = !issuer.key.period.is_none() && issuer.span.is_none();
     // Without a rate on this replica, the counter may start again before its end.
@@ -140,7 +140,7 @@ fn numbers_to_share(issuer: &Issuer, runway: &Runway, seconds: Option<f64>) -> f
         Some(seconds) => seconds.is_infinite(),
         None => issuer.span.is_some(),
     };
-    if is_timed || is_keyed || starts_again {
+    if is_snowflake || is_keyed || starts_again {
         f64::INFINITY
     } else {
         to_float(runway.worst.numbers_left)
@@ -170,7 +170,7 @@ fn part_of_hold(issuer: &Issuer, state: &CounterStatus) -> Option<f64> {
 fn part(remaining: u64, rate: f64, seconds: f64, left: u64) -> Option<f64> {
     let wanted = rate * seconds;
     let is_owed = rate >= MIN_RATE && wanted > 0.0;
-    let is_possible = wanted <= to_float(sizing::most_at_once(left));
+    let is_possible = wanted <= to_float(sizing::max_at_once(left));
     (is_owed && is_possible).then(|| to_float(remaining) / wanted)
 }
 

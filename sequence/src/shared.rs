@@ -28,7 +28,7 @@ use crate::{
     history::Histories,
     index::Index,
     issuer::{ActorLink, Issuer},
-    period_directory::{Admission, BETWEEN_TWO_LOOKS, Chosen, PeriodDirectory, Place},
+    period_directory::{Admission, BETWEEN_TWO_LOOKS, Chosen, PeriodDirectory, PeriodPermit},
     rate_limit::RateLimit,
     slow_refills::SlowRefills,
 };
@@ -83,7 +83,7 @@ pub(crate) struct Shared {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forgotten {
     /// A bound above every number that this process issued of the counter.
-    pub(crate) all_below: i64,
+    pub(crate) issued_below: i64,
     /// The counter as this process last saw it.
     pub(crate) seen: SeenCounter,
 }
@@ -154,16 +154,16 @@ impl Shared {
         if let Some(issuer) = periods.member(chosen.period.as_str()) {
             return Ok(issuer);
         }
-        let place = periods.free_place(self.settings.live_periods);
-        let place = place.ok_or_else(no_place)?;
-        self.admit_member(head, periods, chosen, place)
+        let place = periods.try_permit(self.settings.live_periods);
+        let place = place.ok_or_else(too_many_periods)?;
+        self.admit_period_issuer(head, periods, chosen, place)
     }
 
     /// Returns the issuer of a period. Unlike [`Shared::member`], waits for a permit while other
     /// issuers leave.
     ///
     /// However many callers wait, one of them searches for the issuers that should leave.
-    pub(crate) async fn member_in_time(
+    pub(crate) async fn wait_for_period_issuer(
         self: &Arc<Self>,
         head: &Arc<Issuer>,
         periods: &PeriodDirectory,
@@ -174,10 +174,10 @@ impl Shared {
             return Ok(issuer);
         }
         let limit = self.settings.live_periods;
-        if let Some(place) = periods.free_place(limit) {
-            return self.admit_member(head, periods, chosen, place);
+        if let Some(place) = periods.try_permit(limit) {
+            return self.admit_period_issuer(head, periods, chosen, place);
         }
-        let mut place = pin!(periods.next_place(limit));
+        let mut place = pin!(periods.next_permit(limit));
         let (mut next_looker, mut looker) = (pin!(periods.next_looker()), None);
         loop {
             let pause = if looker.is_some() {
@@ -190,8 +190,8 @@ impl Shared {
             tokio::select! {
                 biased;
                 place = &mut place => {
-                    let place = place.map_err(|_| no_place())?;
-                    return self.admit_member(head, periods, chosen, place);
+                    let place = place.map_err(|_| too_many_periods())?;
+                    return self.admit_period_issuer(head, periods, chosen, place);
                 }
                 next = &mut next_looker, if looker.is_none() => looker = Some(next),
                 () = sleep_until(check.into()) => {}
@@ -206,17 +206,17 @@ impl Shared {
             }
             if Instant::now() >= until {
                 self.metrics.waiters_refused.increment(1);
-                return Err(no_place());
+                return Err(too_many_periods());
             }
         }
     }
 
-    fn admit_member(
+    fn admit_period_issuer(
         self: &Arc<Self>,
         head: &Arc<Issuer>,
         periods: &PeriodDirectory,
         chosen: Chosen,
-        place: Place,
+        place: PeriodPermit,
     ) -> Result<Arc<Issuer>, SequenceError> {
         if self.n_live.load(Ordering::Relaxed) >= self.settings.live_sequences {
             return Err(SequenceError::Overloaded {
@@ -274,16 +274,16 @@ impl Shared {
     /// Returns every issuer in memory, with the issuers of all periods.
     pub(crate) fn all_issuers(&self) -> Vec<Arc<Issuer>> {
         let heads: Vec<Arc<Issuer>> = self.issuers.pin().values().cloned().collect();
-        let members: Vec<Arc<Issuer>> = heads
+        let period_issuers: Vec<Arc<Issuer>> = heads
             .iter()
             .filter_map(|head| head.periods())
-            .flat_map(|periods| periods.members())
+            .flat_map(|periods| periods.period_issuers())
             .collect();
-        heads.into_iter().chain(members).collect()
+        heads.into_iter().chain(period_issuers).collect()
     }
 
     /// Returns the issuer under the name of an issuer's sequence.
-    pub(crate) fn head_of(&self, issuer: &Issuer) -> Option<Arc<Issuer>> {
+    pub(crate) fn top_issuer_of(&self, issuer: &Issuer) -> Option<Arc<Issuer>> {
         self.issuers.pin().get(&issuer.key.sequence).cloned()
     }
 
@@ -364,7 +364,7 @@ impl Shared {
             let removed = issuers.remove_if(&issuer.key.sequence, is_this);
             matches!(removed, Ok(Some(_)))
         } else {
-            if let Some(periods) = self.head_of(issuer).and_then(|head| head.periods()) {
+            if let Some(periods) = self.top_issuer_of(issuer).and_then(|head| head.periods()) {
                 periods.dismiss(issuer);
             }
             // The issuer of a period was counted in `n_live` when it was created.
@@ -390,9 +390,9 @@ impl Shared {
         }
         let memory = issuer.memory.lock();
         if let Some(known) = &memory.known {
-            let all_below = earlier.map_or(0, |earlier| earlier.all_below);
+            let issued_below = earlier.map_or(0, |earlier| earlier.issued_below);
             let now = Forgotten {
-                all_below: memory.all_below.max(all_below),
+                issued_below: memory.issued_below.max(issued_below),
                 seen: known.seen,
             };
             forgotten.insert(issuer.key.clone(), now);
@@ -419,9 +419,9 @@ impl Shared {
             .any(|issuer| issuer.cursor.remaining() > 0 || has_time(issuer))
     }
 
-    pub(crate) fn admit_waiter(self: &Arc<Self>) -> Result<Turn, SequenceError> {
+    pub(crate) fn admit_waiter(self: &Arc<Self>) -> Result<WaiterCount, SequenceError> {
         let n_before = self.n_waiters.fetch_add(1, Ordering::Relaxed);
-        let turn = Turn(Arc::clone(self));
+        let turn = WaiterCount(Arc::clone(self));
         if n_before >= self.settings.waiters {
             self.metrics.waiters_refused.increment(1);
             return Err(SequenceError::Overloaded {
@@ -446,16 +446,16 @@ impl Shared {
 }
 
 /// Returns the refusal for a sequence that has as many periods in memory as it may have.
-fn no_place() -> SequenceError {
+fn too_many_periods() -> SequenceError {
     SequenceError::Overloaded {
         what: "limits.live_periods",
     }
 }
 
 /// Counts one waiter under `limits.waiters` until the value is dropped.
-pub(crate) struct Turn(Arc<Shared>);
+pub(crate) struct WaiterCount(Arc<Shared>);
 
-impl Drop for Turn {
+impl Drop for WaiterCount {
     fn drop(&mut self) {
         self.0.n_waiters.fetch_sub(1, Ordering::Relaxed);
     }

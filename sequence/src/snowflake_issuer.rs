@@ -19,7 +19,7 @@ use std::{
 
 use odometer_core::{
     block::Block,
-    snowflake::{High, Layout, Moment, NotOpened, Refused, Stamped, Ticker},
+    snowflake::{High, IdBatch, Layout, Moment, NotOpened, Refused, Ticker},
 };
 use odometer_process::{
     clock,
@@ -456,7 +456,7 @@ fn most(layout: &Layout, hold: Duration) -> u64 {
     ticks.saturating_mul(layout.ids_a_tick())
 }
 
-fn blocks(stamped: &Stamped) -> Vec<Block> {
+fn blocks(stamped: &IdBatch) -> Vec<Block> {
     let ranges = stamped.ranges();
     ranges
         .filter_map(|(first, count)| Block::new(first, count, 1).ok())

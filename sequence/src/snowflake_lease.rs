@@ -44,7 +44,7 @@ use crate::{
 const TARGET: &str = "odometer::sequence::leasing";
 
 /// The pause between two renewals of a lease whose reserved time is used up.
-pub(crate) const PACE: Duration = Duration::from_millis(100);
+pub(crate) const RENEWAL_PAUSE: Duration = Duration::from_millis(100);
 /// Bounds how long a refusal is given to other callers without asking the store again.
 const REFUSAL_TTL: Duration = Duration::from_millis(250);
 /// Bounds the age of the store's answer that the sequence lives.
@@ -80,7 +80,7 @@ pub(crate) enum Purpose {
 
 impl SequenceActor {
     /// Learns that the sequence is time-ordered. The waiters then get its ids.
-    pub(crate) fn learn_timed(&mut self, mut known: Resolved) {
+    pub(crate) fn learn_snowflake(&mut self, mut known: Resolved) {
         // The next reservation must read the counter, instead of trying the remembered one.
         known.trusted = false;
         let layout = known.definition.layout.unwrap_or_default();
@@ -91,7 +91,7 @@ impl SequenceActor {
         if let Some(other) = self.issuer.snowflake()
             && *other.layout() != layout
         {
-            self.leave_timed();
+            self.leave_snowflake();
         }
         self.issuer.note_known(known, None);
         self.issuer.learn_layout(&layout);
@@ -100,8 +100,8 @@ impl SequenceActor {
     }
 
     /// Stops treating the sequence as time-ordered. Only a recovery can make this necessary.
-    pub(crate) fn leave_timed(&mut self) {
-        self.close_timed();
+    pub(crate) fn leave_snowflake(&mut self) {
+        self.close_snowflake();
         self.issuer.forget_layout();
     }
 
@@ -123,7 +123,7 @@ impl SequenceActor {
             return;
         }
         let since = held.renewed.elapsed();
-        if since >= PACE {
+        if since >= RENEWAL_PAUSE {
             if self.retry.is_none() || self.is_asked_for() {
                 self.renew(snowflake, context);
             }
@@ -132,14 +132,14 @@ impl SequenceActor {
             // If a whole lease was not enough, the next lease is not enough either.
             && snowflake.has_issued()
         {
-            self.seek(snowflake, Purpose::Instead(PACE), context);
+            self.seek(snowflake, Purpose::Instead(RENEWAL_PAUSE), context);
         } else {
-            self.look_again(PACE.saturating_sub(since), context);
+            self.look_again(RENEWAL_PAUSE.saturating_sub(since), context);
         }
     }
 
     fn is_asked_for(&self) -> bool {
-        !(self.queue.is_empty() && self.apart.is_empty())
+        !(self.queue.is_empty() && self.dedicated_queue.is_empty())
     }
 
     /// Returns how far ahead time is reserved.
@@ -246,7 +246,7 @@ impl SequenceActor {
             // clock.
             Purpose::First if is_held => self.renew(snowflake, context),
             Purpose::First if !self.has_looked() => {
-                if self.queue.is_empty() && !self.apart.is_empty() {
+                if self.queue.is_empty() && !self.dedicated_queue.is_empty() {
                     // The request does not show that these callers wait.
                     self.urgency.notify_one();
                 }
@@ -398,7 +398,7 @@ impl SequenceActor {
         purpose: Option<Purpose>,
         context: &mut Context<Self>,
     ) {
-        let told = match (purpose, self.lease_told(error)) {
+        let told = match (purpose, self.lease_refusal(error)) {
             // The present worker id can be used again before then.
             (Some(Purpose::Instead(wait)), SequenceError::ClockBehind { wait_ms }) => {
                 clock_behind(wait.min(Duration::from_millis(wait_ms)))
@@ -447,7 +447,7 @@ impl SequenceActor {
         self.leasing.refused = Some((Instant::now() + REFUSAL_TTL, told.clone()));
     }
 
-    fn lease_told(&self, error: LeaseError) -> SequenceError {
+    fn lease_refusal(&self, error: LeaseError) -> SequenceError {
         match error {
             LeaseError::NoneFree { workers } => match self.shared.settings.worker {
                 Some(worker) if worker >= workers => {
@@ -491,7 +491,7 @@ impl SequenceActor {
     }
 
     /// Ends issuing, and gives the worker id back with its unused time.
-    pub(crate) fn close_timed(&mut self) {
+    pub(crate) fn close_snowflake(&mut self) {
         let Some(unused) = self
             .issuer
             .snowflake()

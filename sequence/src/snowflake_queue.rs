@@ -25,12 +25,12 @@ use crate::{
     error::SequenceError,
     queue::Waiter,
     snowflake_issuer::{NoIds, SnowflakeIssuer},
-    snowflake_lease::{PACE, Purpose},
+    snowflake_lease::{Purpose, RENEWAL_PAUSE},
 };
 
 /// Bounds the pause until the clock is read again, because clocks may be set.
-const LONGEST_TURN: Duration = Duration::from_secs(1);
-const SHORTEST_TURN: Duration = Duration::from_millis(1);
+const MAX_CLOCK_PAUSE: Duration = Duration::from_secs(1);
+const MIN_CLOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// What the caller who has waited longest needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +65,7 @@ enum Unserved {
 
 impl SequenceActor {
     /// Serves the waiters, and takes the next step for those that it cannot serve.
-    pub(crate) fn advance_timed(
+    pub(crate) fn advance_snowflake(
         &mut self,
         snowflake: &Arc<SnowflakeIssuer>,
         context: &mut Context<Self>,
@@ -87,7 +87,7 @@ impl SequenceActor {
             Need::Nothing if !self.loading.is_empty() && !snowflake.is_serving() => {
                 self.seek(snowflake, Purpose::First, context);
             }
-            Need::Nothing => self.become_idle_timed(snowflake),
+            Need::Nothing => self.become_idle_snowflake(snowflake),
             // `look_again` serves these callers later.
             Need::Turn(_) => {}
             Need::Time => self.reserve_time(snowflake, context),
@@ -99,7 +99,7 @@ impl SequenceActor {
     /// Answers the waiters in order, as long as there are ids. Returns what the next waiter needs.
     fn serve(&mut self, snowflake: &SnowflakeIssuer) -> Need {
         self.queue.forget_gone();
-        self.apart.forget_gone();
+        self.dedicated_queue.forget_gone();
         self.refuse_blocks();
         while let Some(caller) = self.next_caller() {
             match snowflake.take_batch(caller.count, caller.contiguous) {
@@ -125,7 +125,7 @@ impl SequenceActor {
     /// Refuses all callers that want a block, because there are none here. This does not depend on
     /// other waiters.
     fn refuse_blocks(&mut self) {
-        for caller in self.apart.take_blocks() {
+        for caller in self.dedicated_queue.take_blocks() {
             let name = self.issuer.key.sequence.clone();
             // A caller who gave up needs no answer.
             let _gone = caller.answer.send(Err(SequenceError::TimeOrdered { name }));
@@ -134,8 +134,9 @@ impl SequenceActor {
 
     /// Removes and returns the caller that is served next.
     fn next_caller(&mut self) -> Option<Caller> {
-        let is_apart = !self.apart.is_empty() && (self.is_turn_of_apart || self.queue.is_empty());
-        self.is_turn_of_apart = !is_apart;
+        let is_apart =
+            !self.dedicated_queue.is_empty() && (self.is_dedicated_next || self.queue.is_empty());
+        self.is_dedicated_next = !is_apart;
         if !is_apart {
             let Waiter { count, answer } = self.queue.pop()?;
             return Some(Caller {
@@ -145,7 +146,7 @@ impl SequenceActor {
             });
         }
         // Callers that want blocks were refused before.
-        let DedicatedRequest { count, answer, .. } = self.apart.pop()?;
+        let DedicatedRequest { count, answer, .. } = self.dedicated_queue.pop()?;
         Some(Caller {
             count,
             contiguous: true,
@@ -160,9 +161,9 @@ impl SequenceActor {
             contiguous,
             answer,
         } = caller;
-        self.is_turn_of_apart = contiguous;
+        self.is_dedicated_next = contiguous;
         if contiguous {
-            self.apart
+            self.dedicated_queue
                 .put_back(vec![DedicatedRequest::new(count, false, answer)]);
         } else {
             self.queue.put_back(vec![Waiter { count, answer }]);
@@ -206,7 +207,7 @@ impl SequenceActor {
         gone.increment(count);
     }
 
-    fn become_idle_timed(&mut self, snowflake: &SnowflakeIssuer) {
+    fn become_idle_snowflake(&mut self, snowflake: &SnowflakeIssuer) {
         self.tell_loading();
         self.state = match snowflake.is_serving() {
             true => ActorState::Serving,
@@ -223,7 +224,7 @@ impl SequenceActor {
 
     /// Serves the waiters again after a pause, in which the clock advances.
     pub(crate) fn look_again(&mut self, pause: Duration, context: &mut Context<Self>) {
-        let pause = pause.clamp(SHORTEST_TURN, LONGEST_TURN);
+        let pause = pause.clamp(MIN_CLOCK_PAUSE, MAX_CLOCK_PAUSE);
         let at = Instant::now() + pause;
         let earlier = self.leasing.awaited.take();
         if let Some((earlier_at, earlier)) = earlier {
@@ -261,7 +262,7 @@ impl SequenceActor {
                     if snowflake.layout().high == High::Worker
                         && matches!(told, SequenceError::ClockBehind { .. }) =>
                 {
-                    self.look_again(PACE, context);
+                    self.look_again(RENEWAL_PAUSE, context);
                     return;
                 }
                 // All other worker ids are held, and the present one can be used again after the

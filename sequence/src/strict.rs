@@ -34,14 +34,14 @@ impl SequenceActor {
             // There is nothing to load. A caller who waits no longer needs no answer.
             let _gone = done.send(());
         }
-        let next = match self.next_apart() {
+        let next = match self.next_dedicated() {
             Some(group) => group,
             None if self.queue.is_empty() => {
                 self.state = ActorState::Empty;
                 return;
             }
             None => {
-                self.is_turn_of_apart = true;
+                self.is_dedicated_next = true;
                 PendingWork::Group(self.queue.take_up_to(MAX_COUNT))
             }
         };
@@ -118,7 +118,7 @@ impl SequenceActor {
         if self.is_outdated(reserved.block) {
             self.count_advanced(reserved.block.count());
             // These callers get other ranges, or the answer that the sequence is retired.
-            self.apart.put_back(group);
+            self.dedicated_queue.put_back(group);
             self.enforce();
             return;
         }
@@ -152,7 +152,7 @@ impl SequenceActor {
     pub(crate) fn resume_waiting(&mut self, purpose: Option<PendingWork>) {
         match purpose {
             Some(PendingWork::Group(group)) => self.queue.put_back(group),
-            Some(PendingWork::Dedicated(group)) => self.apart.put_back(group),
+            Some(PendingWork::Dedicated(group)) => self.dedicated_queue.put_back(group),
             Some(PendingWork::Refill | PendingWork::Lease | PendingWork::Renewal) | None => {}
         }
     }
@@ -171,7 +171,7 @@ fn waited_for(group: &[Waiter]) -> u64 {
 }
 
 /// The result of sharing out the numbers of one write.
-struct Dealt {
+struct SharedOut {
     n_issued: u64,
     /// Numbers of callers that had gone.
     n_unwanted: u64,
@@ -180,8 +180,8 @@ struct Dealt {
 }
 
 /// Shares out the numbers in the order in which the callers came.
-fn share_out(block: Block, group: Vec<Waiter>) -> Dealt {
-    let mut dealt = Dealt {
+fn share_out(block: Block, group: Vec<Waiter>) -> SharedOut {
+    let mut dealt = SharedOut {
         n_issued: 0,
         n_unwanted: 0,
         left_over: Vec::new(),

@@ -7,7 +7,7 @@ use odometer_core::name::SequenceName;
 use crate::directory::Directory;
 
 /// Bounds how many names are suggested.
-const MAX: usize = 3;
+const MAX_SUGGESTIONS: usize = 3;
 
 /// Bounds how long a refusal waits for its suggestions.
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -30,7 +30,7 @@ fn nearest(wanted: &str, names: Vec<String>) -> Vec<String> {
         .filter_map(|name| Some((distance(wanted, &name)?, name)))
         .collect();
     ranked.sort();
-    ranked.truncate(MAX);
+    ranked.truncate(MAX_SUGGESTIONS);
     ranked.into_iter().map(|(_, name)| name).collect()
 }
 

@@ -98,7 +98,7 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
         }
         let idle_for = issuer.idle_for(now);
         let is_head = issuer.periods().is_some_and(|periods| !periods.is_empty());
-        let is_stranger = !is_head && !issuer.is_known() && idle_for >= INTERVAL;
+        let has_no_sequence = !is_head && !issuer.is_known() && idle_for >= INTERVAL;
         // After the end of a period, no more calls for it are expected.
         let unload_after = if issuer.is_over() {
             shared.settings.park_after
@@ -108,7 +108,7 @@ async fn look_at_all(shared: &Arc<Shared>, now: Instant) {
         shared.fetch_next_period(&issuer, now);
         if issuer.is_ahead() || is_head {
             // The issuer waits for its period to begin, or leads to issuers that are in use.
-        } else if idle_for >= unload_after || is_stranger {
+        } else if idle_for >= unload_after || has_no_sequence {
             shared.tell(&issuer, Command::Unload);
         } else if is_used && issuer.wants_prefetch() {
             shared.tell(&issuer, Command::LowWater);

@@ -27,14 +27,14 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::command_failure::CommandFailure;
 use crate::config::{Config, Secret, StoreConfig};
-use crate::http::edge::make_room;
-use crate::http::{self, HttpSettings, Untold};
+use crate::http::edge::raise_descriptor_limit;
+use crate::http::{self, HttpSettings, UnreportedLines};
 
 /// Bytes of replies that the kernel keeps for each connection.
 const SEND_BUFFER: u32 = 64 * 1024;
 
 /// Connections to a database outside its pool: for watching, listening and probing.
-const CONNECTIONS_BESIDE_POOL: usize = 8;
+const CONNECTIONS_OUTSIDE_POOL: usize = 8;
 
 /// The most characters of the host name in a replica's name, by which worker ids are leased. A
 /// longer host name is cut.
@@ -60,7 +60,7 @@ pub struct Application {
     store: Arc<Stores>,
     directory: Arc<Directory>,
     server: Server,
-    untold: Untold,
+    untold: UnreportedLines,
     upkeep: JoinHandle<()>,
 }
 
@@ -103,7 +103,7 @@ impl Application {
             Arc::clone(&metrics),
         );
         let exposition = metrics.exposition();
-        let upkeep = rt::spawn(keep_up(exposition.clone()));
+        let upkeep = rt::spawn(run_metrics_upkeep(exposition.clone()));
         let (server, untold) = http::serve(
             listener,
             Arc::clone(&directory),
@@ -187,7 +187,7 @@ struct Stopping<'a> {
     store: &'a Stores,
     directory: &'a Directory,
     server: &'a ServerHandle,
-    untold: &'a Untold,
+    untold: &'a UnreportedLines,
 }
 
 impl Stopping<'_> {
@@ -252,7 +252,7 @@ fn announce(config: &Config, address: SocketAddr) {
     );
 }
 
-async fn keep_up(exposition: Exposition) {
+async fn run_metrics_upkeep(exposition: Exposition) {
     let mut period = tokio::time::interval(UPKEEP_PERIOD);
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -342,13 +342,13 @@ fn room(config: &Config) -> io::Result<usize> {
         .sum();
     let of_each = usize::try_from(config.pool.max).unwrap_or(usize::MAX);
     let of_pools = of_each
-        .saturating_add(CONNECTIONS_BESIDE_POOL)
+        .saturating_add(CONNECTIONS_OUTSIDE_POOL)
         .saturating_mul(n_servers);
     if faults::is(Fault::NoConnectionGuard) {
         return Ok(config.http.connections);
     }
-    let room = make_room(config.http.connections, of_pools)?;
-    if let Some(limit) = room.too_few {
+    let room = raise_descriptor_limit(config.http.connections, of_pools)?;
+    if let Some(limit) = room.insufficient_limit {
         tracing::warn!(
             limit,
             connections = room.connections,

@@ -56,7 +56,7 @@ impl Counts {
 
 /// The options of `apply`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct How {
+pub struct ApplyOptions {
     /// Whether to change nothing.
     pub dry_run: bool,
     /// Whether to print only the refusals and the sum.
@@ -77,7 +77,7 @@ impl Progress {
     /// The fewest definitions between two lines of the log. Fewer definitions take almost no time.
     const FEW: usize = 100;
 
-    fn new(what: &'static str, n_all: usize, how: How) -> Self {
+    fn new(what: &'static str, n_all: usize, how: ApplyOptions) -> Self {
         Self {
             what,
             n_done: 0,
@@ -108,7 +108,7 @@ impl Progress {
 pub async fn apply(
     config: &Config,
     file: &Path,
-    how: How,
+    how: ApplyOptions,
     tell: &mut impl FnMut(String),
 ) -> Result<(), CommandFailure> {
     let wanted = definitions::read(file)?;
@@ -134,7 +134,7 @@ async fn apply_to(
     store: &CommandStores,
     config: &Config,
     wanted: &[WantedDefinition],
-    how: How,
+    how: ApplyOptions,
     tell: &mut impl FnMut(String),
 ) -> Result<(), CommandFailure> {
     let planned = plan(store, config, wanted, how).await?;
@@ -180,7 +180,7 @@ async fn plan(
     store: &CommandStores,
     config: &Config,
     wanted: &[WantedDefinition],
-    how: How,
+    how: ApplyOptions,
 ) -> Result<Vec<Result<Altered, StoreError>>, StartError> {
     let mut planned = Vec::with_capacity(wanted.len());
     let mut progress = Progress::new("Checked", wanted.len(), how);

@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, Receiver};
 
 use odometer::application::Application;
-use odometer::apply::{self, How};
+use odometer::apply::{self, ApplyOptions};
 use odometer::command_failure::CommandFailure;
 use odometer::commands;
 use odometer::config::{Config, Environment, Flags};
@@ -131,7 +131,7 @@ async fn run(command: Command, config: Config) -> Result<(), CommandFailure> {
             dry_run,
             quiet,
         } => {
-            let how = How { dry_run, quiet };
+            let how = ApplyOptions { dry_run, quiet };
             until_signal(apply::apply(&config, &file, how, &mut tell)).await
         }
         Command::Recover {

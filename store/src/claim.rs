@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// The number of claims between two counts of all claims.
+/// Sets how many claims come between two counts of all claims.
 const RECOUNT_EVERY: u64 = 1024;
 
 /// The outcome of a claim.
@@ -39,7 +39,10 @@ enum Claimed {
 
 impl Database {
     /// Returns what this database knows about the placement of a name.
-    pub(crate) async fn home_of(&self, name: &SequenceName) -> Result<LocalPlacement, StoreError> {
+    pub(crate) async fn placement_of(
+        &self,
+        name: &SequenceName,
+    ) -> Result<LocalPlacement, StoreError> {
         let guard = match self.heartbeat.guard() {
             Ok(guard) => guard,
             Err(error @ StoreError::WentBack) => {
@@ -77,7 +80,7 @@ impl Database {
     ) -> Result<LocalPlacement, StoreError> {
         let guard = self.heartbeat.guard()?;
         self.admit_claim(name).await?;
-        // A claim that is repeated finds itself.
+        // A repeated attempt finds the claim of the first one.
         let claim = self.several_times(name, |database| {
             claim(
                 database,
@@ -128,7 +131,7 @@ pub(crate) fn placement(
         .installation
         .is_another(&definition.store, claimed_of)
     {
-        return Ok(LocalPlacement::Astray);
+        return Ok(LocalPlacement::WrongInstallation);
     }
     Ok(LocalPlacement::Elsewhere(definition))
 }

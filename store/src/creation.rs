@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// The target of this file's log events.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::catalogue";
 
 /// Inserts a definition and its counter in one transaction.
@@ -52,13 +52,13 @@ pub(crate) async fn create(
     let version = baseline.version();
     insert(&transaction, &name, &definition, version, stripe, baseline).await?;
     transaction.commit().await?;
-    Ok(Creation::Born)
+    Ok(Creation::Created)
 }
 
 /// The outcome of a creation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Creation {
-    Born,
+    Created,
     /// The store went back.
     Contradicted,
     /// The sequence would begin below what was seen of its name.

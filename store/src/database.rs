@@ -47,12 +47,12 @@ use crate::{
     },
 };
 
-/// The target of this file's log events.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::database";
 
 /// Reservations ahead of need take at most one connection of so many.
 const AHEAD_PART: u32 = 2;
-/// The time for which the start waits for the first look at the database.
+/// Bounds how long the start waits for the first look at the database.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 
 pub(crate) struct Database {
@@ -79,7 +79,7 @@ pub(crate) struct Database {
     /// Uncertain writes that are not settled yet.
     pub(crate) uncertain_writes: UncertainWrites,
     /// Leases of worker ids that are remembered until a loss of them would show.
-    pub(crate) given: UnconfirmedLeases,
+    pub(crate) unconfirmed_leases: UnconfirmedLeases,
     /// The rows of worker ids as this process left them.
     pub(crate) known: LeaseRowCache,
     /// Permits for reservations ahead of need. They leave connections for the reservations of
@@ -138,7 +138,7 @@ impl Database {
             settings.journal_queue,
             Arc::clone(&metrics),
         );
-        tidy_up(&connection, &heartbeat, &settings, &metrics, &counted);
+        start_chores(&connection, &heartbeat, &settings, &metrics, &counted);
         let fatal = Monitor::start(
             Arc::clone(&connection),
             target.clone(),
@@ -176,7 +176,7 @@ impl Database {
             n_sequences: AtomicU64::new(0),
             n_claims: AtomicU64::new(0),
             uncertain_writes: UncertainWrites::default(),
-            given: UnconfirmedLeases::default(),
+            unconfirmed_leases: UnconfirmedLeases::default(),
             known: LeaseRowCache::default(),
             in_flight: AtomicUsize::new(0),
             peak_in_flight: AtomicUsize::new(0),
@@ -350,7 +350,7 @@ fn n_ahead(pool_max: u32) -> usize {
 
 /// Starts the tasks that look after the tables. They run for as long as the connection's runtime
 /// lives.
-fn tidy_up(
+fn start_chores(
     connection: &Arc<Connection>,
     heartbeat: &Arc<Heartbeat>,
     settings: &StoreLimits,

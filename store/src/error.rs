@@ -41,10 +41,11 @@ pub enum StoreError {
     #[error("the sequence is retired")]
     Retired,
     /// The request must name a period, or names a period that does not fit the sequence's calendar.
-    /// The `Resolved` is of the sequence.
+    /// The `Resolved` belongs to the sequence.
     #[error("the sequence counts in periods")]
     HasPeriods(Box<Resolved>),
-    /// The request names a period, and the sequence has none. The `Resolved` is of its one counter.
+    /// The request names a period, and the sequence has none. The `Resolved` belongs to its one
+    /// counter.
     #[error("the sequence does not count in periods")]
     NoPeriods(Box<Resolved>),
     #[error("the period is removed")]
@@ -54,7 +55,8 @@ pub enum StoreError {
     TooManyPeriods { limit: u64 },
     #[error("not for this kind of sequence")]
     NotForKind,
-    /// The sequence issues snowflake ids and does not count. The `Resolved` is of the sequence.
+    /// The sequence issues snowflake ids and does not count. The `Resolved` belongs to the
+    /// sequence.
     #[error("the sequence is time-ordered")]
     TimeOrdered(Box<Resolved>),
     #[error("{0}")]
@@ -86,7 +88,7 @@ pub enum StoreError {
     Broken(String),
 }
 
-/// The target of this file's log events.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::catalogue";
 
 /// Returns the error for a live sequence whose counter is gone. Such a counter is never created

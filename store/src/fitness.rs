@@ -106,7 +106,7 @@ pub(crate) fn at_start(verdict: DatabaseFitness, durability: Durability) -> Data
 }
 
 /// Returns whether a database lacks its installation id and nothing else.
-pub(crate) async fn is_to_be_stamped(
+pub(crate) async fn lacks_installation_id(
     database: &DatabaseConnection,
     identity: &DatabaseIdentity,
 ) -> Result<bool, DbErr> {
@@ -118,7 +118,7 @@ pub(crate) async fn is_to_be_stamped(
     Ok(matches!(misplaced, Some(WrongInstallation::Unstamped(_))))
 }
 
-/// Said of a server whose binary log holds statements: there InnoDB takes no write at READ
+/// Refuses a server whose binary log holds statements: there InnoDB takes no write at READ
 /// COMMITTED.
 const LOGS_STATEMENTS: &str = "ODOMETER_DATABASE_URL: the server has binlog_format = STATEMENT \
                                with log_bin on, and refuses the writes of Odometer (MySQL error \

@@ -1,10 +1,11 @@
-//! Notices that a database lost commits, by a row of its own that each replica keeps there: the
-//! heartbeat.
+//! Notices that a database lost commits. Each replica keeps a row of its own in the database for
+//! this purpose: its heartbeat.
 //!
-//! Each poll raises the heartbeat. A statement that reserves, adopts or creates has a guard: it
-//! takes effect only if the heartbeat is there and is not below the value that this process knows
-//! to be committed. If the guard fails, the database has lost commits, and with them numbers that
-//! were issued. From then on nothing is reserved for any name, until `odometer recover` has run.
+//! Each poll raises the heartbeat. Every statement that reserves, adopts or creates has a guard.
+//! With the guard, it takes effect only if the heartbeat is there, and is not below the value that
+//! this process knows to be committed. If the guard fails, the database has lost commits, and with
+//! them numbers that were issued. From then on nothing is reserved for any name, until
+//! `odometer recover` has run.
 
 use std::{
     collections::HashSet,
@@ -31,21 +32,21 @@ use sea_orm::{
 
 use crate::error::StoreError;
 
-/// The target of this file's log events.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::change::beat";
 
-/// The time from the last heartbeat of a row until the row is [set aside](clear_old). A replica
-/// that is cut off from its database serves for a far shorter time.
-const KEPT: Duration = Duration::from_secs(30 * 86_400);
-/// The time for which a row stays set aside before it is deleted.
-const KEPT_ASIDE: Duration = Duration::from_secs(365 * 86_400);
-/// The most old rows that one step sets aside, and the most that it deletes.
+/// Sets how long after its last heartbeat a row is [set aside](clear_old). A replica that is cut
+/// off from its database serves for a far shorter time.
+const ROW_TTL: Duration = Duration::from_secs(30 * 86_400);
+/// Sets how long a row stays set aside before it is deleted.
+const ASIDE_TTL: Duration = Duration::from_secs(365 * 86_400);
+/// Bounds how many old rows one step sets aside, and how many it deletes.
 const CLEARED_AT_ONCE: u64 = 1000;
-/// The `holder` of the one row that belongs to no process. Its `beat` is the latest recovery that a
-/// refusing process has seen, stored like the value of a [row set aside](aside).
+/// Names the one row that belongs to no process. Its `beat` is the latest recovery that a refusing
+/// process has seen, stored like the value of a [row set aside](aside).
 const LAST_RECOVERY_SEEN: &str = "last recovery seen";
-/// The most names whose loss is logged, once each. Later names are not logged.
-const COMPLAINTS: usize = 1000;
+/// Bounds how many names are logged as gone back. Each is logged once, and later names are not.
+const MAX_NAMES_LOGGED: usize = 1000;
 
 /// The heartbeat of this replica: its row, and what this process knows of the row.
 pub(crate) struct Heartbeat {
@@ -59,25 +60,25 @@ pub(crate) struct Heartbeat {
 
 #[derive(Debug, Default)]
 struct HeartbeatState {
-    /// The last value that is certainly in the database; `None` before the first contact.
+    /// The last value that is certainly in the database. `None` before the first contact.
     confirmed: Option<i64>,
     /// The highest value that was ever sent to the database.
     sent: i64,
     went_back: bool,
     /// The number of recoveries that this process has seen.
-    era: u64,
+    n_recoveries: u64,
     /// The last recovery that this process has seen, as `meta.recovered_at` gave it.
     recovered_at: Option<i64>,
     /// The names that were found to have gone back by themselves, since the last recovery.
     complained_of: HashSet<SequenceName>,
 }
 
-/// Guards a statement: it takes effect only if this replica's heartbeat has not fallen.
+/// A condition for statements: this replica's heartbeat has not fallen.
 #[derive(Clone, Debug)]
 pub(crate) struct HeartbeatGuard {
     holder: Arc<str>,
     least: i64,
-    era: u64,
+    n_recoveries: u64,
     recovered_at: Option<i64>,
 }
 
@@ -103,8 +104,9 @@ impl HeartbeatGuard {
 
     /// Returns whether a heartbeat that was read satisfies the guard.
     pub(crate) fn is_satisfied_by(&self, read: Option<i64>) -> bool {
-        read.is_some_and(|heartbeat| heartbeat >= self.least || aside(heartbeat) >= self.least)
-            || faults::is(Fault::NoWentBackChecks)
+        read.is_some_and(|heartbeat| {
+            heartbeat >= self.least || set_aside_value(heartbeat) >= self.least
+        }) || faults::is(Fault::NoWentBackChecks)
     }
 
     pub(crate) fn holder(&self) -> &str {
@@ -112,8 +114,8 @@ impl HeartbeatGuard {
     }
 
     /// Returns how many recoveries this process had seen when the guard was made.
-    pub(crate) fn era(&self) -> u64 {
-        self.era
+    pub(crate) fn n_recoveries(&self) -> u64 {
+        self.n_recoveries
     }
 
     /// Returns the last recovery that this process had seen when the guard was made. Numbers that
@@ -152,7 +154,7 @@ impl Heartbeat {
         Ok(HeartbeatGuard {
             holder: Arc::clone(&self.holder),
             least: state.confirmed.ok_or(StoreError::Unavailable)?,
-            era: state.era,
+            n_recoveries: state.n_recoveries,
             recovered_at: state.recovered_at,
         })
     }
@@ -172,8 +174,8 @@ impl Heartbeat {
     }
 
     /// Returns how many recoveries this process has seen.
-    pub(crate) fn era(&self) -> u64 {
-        self.state.lock().era
+    pub(crate) fn n_recoveries(&self) -> u64 {
+        self.state.lock().n_recoveries
     }
 
     /// Returns the last recovery that this process has seen.
@@ -183,22 +185,22 @@ impl Heartbeat {
 
     /// Returns whether this process has seen a recovery. If it has, it may create lost names again.
     pub(crate) fn has_recovered(&self) -> bool {
-        self.state.lock().era > 0
+        self.state.lock().n_recoveries > 0
     }
 
     /// Notes that the store contradicts a guard. From now on nothing is reserved for any name.
     pub(crate) fn contradicted(&self, guard: &HeartbeatGuard) {
         self.note_went_back_in(
-            guard.era,
+            guard.n_recoveries,
             "this replica's own row is gone or older than it was",
         );
     }
 
-    /// Notes that something is gone, found by a read that began after `era` recoveries. A read that
+    /// Notes that something is gone, found by a read that began after `n_recoveries` recoveries. A read that
     /// began before a recovery says nothing of the time after that recovery, so it is ignored.
-    pub(crate) fn note_went_back_in(&self, era: u64, how: &str) {
+    pub(crate) fn note_went_back_in(&self, n_recoveries: u64, how: &str) {
         let state = self.state.lock();
-        if state.era == era {
+        if state.n_recoveries == n_recoveries {
             self.mark_gone_back(state, how);
         }
     }
@@ -229,10 +231,12 @@ impl Heartbeat {
     pub(crate) fn note_name_went_back(&self, name: &SequenceName) {
         self.went_back.set(1.0);
         let mut state = self.state.lock();
-        if state.complained_of.len() >= COMPLAINTS || !state.complained_of.insert(name.clone()) {
+        if state.complained_of.len() >= MAX_NAMES_LOGGED
+            || !state.complained_of.insert(name.clone())
+        {
             return;
         }
-        let advice = if state.era > 0 {
+        let advice = if state.n_recoveries > 0 {
             "the last `odometer recover` skipped too little for it: run it again, with a larger \
              --skip"
         } else {
@@ -313,7 +317,7 @@ impl Heartbeat {
         connection.run(Instant::now() + time_limit, write).await
     }
 
-    /// Notes, at the first contact, the last recovery that the database has had.
+    /// Notes the last recovery that the database had before the first contact.
     pub(crate) fn met(&self, recovered_at: Option<i64>) {
         self.state.lock().recovered_at = recovered_at;
     }
@@ -322,7 +326,7 @@ impl Heartbeat {
     pub(crate) fn recovered(&self, recovered_at: Option<i64>) {
         let mut state = self.state.lock();
         state.went_back = false;
-        state.era = state.era.saturating_add(1);
+        state.n_recoveries = state.n_recoveries.saturating_add(1);
         state.recovered_at = recovered_at;
         state.complained_of.clear();
         self.went_back.set(0.0);
@@ -335,8 +339,8 @@ impl Heartbeat {
     }
 }
 
-/// Writes the row. A statement of an earlier attempt may arrive late: it neither lowers the row nor
-/// makes a second one.
+/// Writes the row. A statement of an earlier attempt may arrive late. It then neither lowers the
+/// row nor makes a second one.
 async fn insert_or_raise(
     database: DatabaseConnection,
     holder: Arc<str>,
@@ -365,8 +369,8 @@ async fn insert_or_raise(
 async fn note_last_recovery(database: DatabaseConnection, seen: i64) -> Result<(), DbErr> {
     let row = replica::ActiveModel {
         holder: Set(LAST_RECOVERY_SEEN.to_owned()),
-        beat: Set(aside(seen)),
-        beat_at: Set(aside(now_ms())),
+        beat: Set(set_aside_value(seen)),
+        beat_at: Set(set_aside_value(now_ms())),
     };
     replica::Entity::insert(row)
         .on_conflict(
@@ -377,9 +381,9 @@ async fn note_last_recovery(database: DatabaseConnection, seen: i64) -> Result<(
         .exec_without_returning(&database)
         .await?;
     replica::Entity::update_many()
-        .col_expr(replica::Column::Beat, Expr::val(aside(seen)))
+        .col_expr(replica::Column::Beat, Expr::val(set_aside_value(seen)))
         .filter(replica::Column::Holder.eq(LAST_RECOVERY_SEEN))
-        .filter(replica::Column::Beat.gt(aside(seen)))
+        .filter(replica::Column::Beat.gt(set_aside_value(seen)))
         .exec(&database)
         .await?;
     Ok(())
@@ -392,7 +396,7 @@ pub(crate) async fn last_recovery_seen(
     let row = replica::Entity::find_by_id(LAST_RECOVERY_SEEN)
         .one(database)
         .await?;
-    Ok(row.map(|row| aside(row.beat)))
+    Ok(row.map(|row| set_aside_value(row.beat)))
 }
 
 async fn raise(
@@ -411,21 +415,22 @@ async fn raise(
         .filter(
             replica::Column::Beat
                 .between(least, next)
-                .or(replica::Column::Beat.between(aside(next), aside(least))),
+                .or(replica::Column::Beat.between(set_aside_value(next), set_aside_value(least))),
         )
         .exec(&database)
         .await?;
     Ok(raised.rows_affected == 1)
 }
 
-/// Converts a value to what the row has once it is set aside, below zero, and back again.
-const fn aside(heartbeat: i64) -> i64 {
+/// Converts the value of a row to the value that the row has when it is set aside, which is below
+/// zero. Converts the second value back to the first as well.
+const fn set_aside_value(heartbeat: i64) -> i64 {
     !heartbeat
 }
 
 /// Returns the condition that a row was set aside at the value `least` or at a higher one.
 fn is_aside_from(least: i64) -> Expr {
-    replica::Column::Beat.lte(aside(least))
+    replica::Column::Beat.lte(set_aside_value(least))
 }
 
 /// Sets aside the rows of processes that seem to have ended long ago, and deletes rows that were
@@ -441,10 +446,10 @@ pub(crate) async fn clear_old(database: DatabaseConnection) -> Result<(), DbErr>
     let ms = |kept: Duration| i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
     let is_old = replica::Column::Beat
         .gte(0)
-        .and(Expr::col(replica::Column::BeatAt).lt(now().sub(ms(KEPT))));
-    let old = some_of(&database, &is_old).await?;
+        .and(Expr::col(replica::Column::BeatAt).lt(now().sub(ms(ROW_TTL))));
+    let old = holders_matching(&database, &is_old).await?;
     if !old.is_empty() {
-        let heartbeat = Expr::val(aside(0)).sub(Expr::col(replica::Column::Beat));
+        let heartbeat = Expr::val(set_aside_value(0)).sub(Expr::col(replica::Column::Beat));
         replica::Entity::update_many()
             .col_expr(replica::Column::Beat, heartbeat)
             .col_expr(replica::Column::BeatAt, Expr::val(0_i64).sub(now()))
@@ -456,8 +461,8 @@ pub(crate) async fn clear_old(database: DatabaseConnection) -> Result<(), DbErr>
     let set_aside_at = Expr::val(0_i64).sub(Expr::col(replica::Column::BeatAt));
     let is_over = replica::Column::Beat
         .lt(0)
-        .and(set_aside_at.lt(now().sub(ms(KEPT_ASIDE))));
-    let over = some_of(&database, &is_over).await?;
+        .and(set_aside_at.lt(now().sub(ms(ASIDE_TTL))));
+    let over = holders_matching(&database, &is_over).await?;
     if !over.is_empty() {
         replica::Entity::delete_many()
             .filter(replica::Column::Holder.is_in(over))
@@ -468,7 +473,10 @@ pub(crate) async fn clear_old(database: DatabaseConnection) -> Result<(), DbErr>
     Ok(())
 }
 
-async fn some_of(database: &DatabaseConnection, those: &Expr) -> Result<Vec<String>, DbErr> {
+async fn holders_matching(
+    database: &DatabaseConnection,
+    those: &Expr,
+) -> Result<Vec<String>, DbErr> {
     replica::Entity::find()
         .select_only()
         .column(replica::Column::Holder)

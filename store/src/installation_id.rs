@@ -22,11 +22,11 @@ use sea_orm::{
 
 use crate::meta_row;
 
-/// The target of this file's log events.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::connection::stamp";
 
-/// The beginning of a sentence that fits every database. `DatabaseLabel::name_in` puts in which
-/// database it is.
+/// Begins a sentence that fits every database. `DatabaseLabel::name_in` puts in which database it
+/// is.
 const THIS: &str = "ODOMETER_DATABASE_URL: this database";
 
 /// The installations of the stores' databases, as far as the databases have answered.
@@ -224,7 +224,7 @@ pub(crate) async fn write(
     cluster_id: &str,
 ) -> Result<bool, DbErr> {
     let transaction = database.begin_read_committed().await?;
-    meta_row::hold_alone(&transaction).await?;
+    meta_row::lock_exclusively(&transaction).await?;
     let any = |mut rows: SelectStatement| Expr::exists(rows.expr(Expr::val(1)).to_owned());
     let has_sequences = any(Query::select().from(sequence::Entity).to_owned());
     let has_leases = any(Query::select().from(worker_lease::Entity).to_owned());

@@ -66,7 +66,7 @@ impl Store {
             let store = RedisStore::connect(only, process, tell).await?;
             return Ok(Self::Redis(store));
         }
-        // That no Redis counts for the database is agreed between the replicas, too.
+        // The replicas must also agree that no Redis counts for the database.
         let database = connect(only, process, tell).await?;
         Ok(Self::Database(database))
     }
@@ -138,10 +138,13 @@ impl Store {
     }
 
     /// Returns what the store says about the placement of a name.
-    pub(crate) async fn home_of(&self, name: &SequenceName) -> Result<LocalPlacement, StoreError> {
+    pub(crate) async fn placement_of(
+        &self,
+        name: &SequenceName,
+    ) -> Result<LocalPlacement, StoreError> {
         match self.databases() {
-            One(database) => database.home_of(name).await,
-            Several(striped) => striped.home_of(name).await,
+            One(database) => database.placement_of(name).await,
+            Several(striped) => striped.placement_of(name).await,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Reserves blocks durably, in one database or in several that share their sequences.
 //!
-//! This crate owns every row and every statement about sequences. It knows neither HTTP nor actors:
-//! the crate `sequence` decides who issues from a block, and to whom.
+//! This crate owns every row and every statement about sequences. It knows neither HTTP nor actors.
+//! The crate `sequence` decides who issues the numbers of a block, and to whom.
 //!
 //! Read first:
 //!

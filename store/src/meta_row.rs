@@ -6,18 +6,18 @@
 //! | a change | side by side | waits | waits |
 //! | exclusive work | waits | waits | waits |
 //!
-//! A *creation* makes a counter or a lease. It reads from the row where to begin: what recoveries
-//! skipped, and when the last recovery was. Only a recovery changes these columns. Only `odometer
-//! migrate` changes the installation id. Both are *exclusive work*: they exclude creations from
-//! before their first read until their end. So each creation is either seen by them, or reads what
-//! they wrote.
+//! A *creation* makes a counter or a lease. It reads from the row what recoveries skipped, and when
+//! the last recovery was: the new counter or lease begins above that. Only a recovery changes these
+//! columns. Only `odometer migrate` changes the installation id. Both are *exclusive work*: they
+//! exclude creations from before their first read until their end. So each creation is either seen
+//! by the exclusive work, or reads what the exclusive work wrote.
 //!
 //! A *change* raises `definitions_version`, which no creation reads. It excludes other changes, so
 //! that versions become visible in their order. It also excludes exclusive work. It need not
 //! exclude creations. A creation of the same name meets the change at the primary key. A creation
 //! of a period meets the change at the sequence's row, which the change holds `FOR UPDATE`.
 //!
-//! PostgreSQL grants a lock on a row at once if the lock fits those that are held, even while
+//! PostgreSQL grants a lock on a row at once if the lock fits the locks that are held, even while
 //! another transaction waits. So creations that never stop would starve every transaction that
 //! waits for them. Therefore a creation takes `FOR KEY SHARE` on PostgreSQL: the update of a change
 //! does not wait for this lock. Exclusive work locks the table first. Tables have a queue, so later
@@ -35,7 +35,7 @@ use sea_orm::{
 };
 
 /// Makes a query of `meta` lock the row as a creation does, until the end of the transaction.
-pub(crate) fn hold_for_birth(query: &mut SelectStatement, backend: DbBackend) {
+pub(crate) fn lock_for_creation(query: &mut SelectStatement, backend: DbBackend) {
     if faults::is(Fault::BirthUnheld) {
         return;
     }
@@ -60,7 +60,9 @@ pub(crate) fn held_for_change(transaction: &DatabaseTransaction) -> Select<meta:
 ///
 /// # Errors
 /// What the database says, or that there is no such row.
-pub(crate) async fn hold_alone(transaction: &DatabaseTransaction) -> Result<meta::Model, DbErr> {
+pub(crate) async fn lock_exclusively(
+    transaction: &DatabaseTransaction,
+) -> Result<meta::Model, DbErr> {
     if transaction.get_database_backend() == DbBackend::Postgres {
         // Transactions that only read go on.
         let lock = "LOCK TABLE meta IN EXCLUSIVE MODE";

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use crate::rows::counter::SeenCounter;
 use crate::settings::Source;
 
-/// The most rows of the journal that a description shows.
+/// Bounds how many rows of the journal a description shows.
 pub(crate) const BLOCKS_SHOWN: u8 = 100;
 
 /// The condition for writing a definition.
@@ -195,8 +195,8 @@ pub struct Resolved {
     pub revision: i64,
     /// No number below the floor is issued.
     pub floor: i64,
-    /// Whether `seen` is worth trying: the last reservation succeeded, and no other process wrote
-    /// the counter since the reservation before it.
+    /// Whether `seen` is worth trying: the last reservation succeeded, and nothing else wrote the
+    /// counter between that reservation and the one before.
     pub trusted: bool,
 }
 
@@ -209,7 +209,7 @@ pub(crate) enum LocalPlacement {
     /// The name is claimed for the store that this definition names.
     Elsewhere(Arc<Definition>),
     /// The name is claimed for a store whose database was another one then.
-    Astray,
+    WrongInstallation,
     Nowhere,
 }
 

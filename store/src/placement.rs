@@ -24,12 +24,12 @@ use crate::outcome::LocalPlacement;
 use crate::stores::Stores;
 use crate::{Act, Altered, Condition, ReserveRequest, SeenCounter, StoreError, Unpublished};
 
-/// The target of this file's log events.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::homes";
 
-/// The most placements that are remembered. When there are more, all are forgotten.
-const MAX_HOMES: usize = 65_536;
-/// The most attempts to find or create a name. Another replica that creates the name at the same
+/// Bounds how many placements are remembered. When there are more, all are forgotten.
+const MAX_PLACEMENTS: usize = 65_536;
+/// Bounds the attempts to find or create a name. Another replica that creates the name at the same
 /// time makes a second attempt necessary.
 const LOOKS: u32 = 4;
 
@@ -39,16 +39,16 @@ enum Placement {
     /// The name is claimed for this store. If it does not exist there yet, it is created with this
     /// definition.
     Claimed(usize, Arc<Definition>),
-    Unborn,
+    Absent,
 }
 
 /// The remembered placements of names that do not live in the default store.
 #[derive(Default)]
-pub(crate) struct Homes {
+pub(crate) struct RememberedPlacements {
     by_name: Mutex<HashMap<SequenceName, usize>>,
 }
 
-impl Homes {
+impl RememberedPlacements {
     fn get(&self, name: &SequenceName) -> Option<usize> {
         self.by_name.lock().get(name).copied()
     }
@@ -58,7 +58,7 @@ impl Homes {
             return;
         }
         let mut by_name = self.by_name.lock();
-        if by_name.len() >= MAX_HOMES {
+        if by_name.len() >= MAX_PLACEMENTS {
             by_name.clear();
         }
         by_name.insert(name.clone(), index);
@@ -77,7 +77,7 @@ impl Stores {
     pub(crate) async fn placement(&self, name: &SequenceName) -> Result<&Store, StoreError> {
         match self.whereabouts(name).await? {
             Placement::In(index) | Placement::Claimed(index, _) => Ok(self.at(index)),
-            Placement::Unborn => Err(StoreError::NotFound),
+            Placement::Absent => Err(StoreError::NotFound),
         }
     }
 
@@ -94,9 +94,9 @@ impl Stores {
             return Ok(Placement::In(0));
         }
         if faults::is(Fault::NoClaims) {
-            return Ok(Placement::Unborn);
+            return Ok(Placement::Absent);
         }
-        match self.at(0).home_of(name).await {
+        match self.at(0).placement_of(name).await {
             Ok(LocalPlacement::Here(_)) => Ok(Placement::In(0)),
             Ok(LocalPlacement::Elsewhere(definition)) => match self.index_of(&definition.store) {
                 Some(index) => Ok(Placement::Claimed(index, definition)),
@@ -106,10 +106,10 @@ impl Stores {
                     None => Err(StoreError::Elsewhere(definition)),
                 },
             },
-            Ok(LocalPlacement::Astray) => Err(StoreError::Unavailable),
+            Ok(LocalPlacement::WrongInstallation) => Err(StoreError::Unavailable),
             Ok(LocalPlacement::Nowhere) => match self.among_others(name, false).await? {
                 Some((index, definition)) => self.claim_found(name, index, definition).await,
-                None => Ok(Placement::Unborn),
+                None => Ok(Placement::Absent),
             },
             // The default store did not answer, so a name that no other store has may live there. A
             // name that another store had before the stores were joined may live in both.
@@ -144,7 +144,7 @@ impl Stores {
             }
             LocalPlacement::Here(_)
             | LocalPlacement::Elsewhere(_)
-            | LocalPlacement::Astray
+            | LocalPlacement::WrongInstallation
             | LocalPlacement::Nowhere => {
                 tracing::error!(
                     target: TARGET,
@@ -166,7 +166,7 @@ impl Stores {
         is_own: bool,
     ) -> Result<Option<(usize, Arc<Definition>)>, StoreError> {
         let others = self.all().enumerate().skip(1);
-        let asking = others.map(async |(index, store)| (index, store.home_of(name).await));
+        let asking = others.map(async |(index, store)| (index, store.placement_of(name).await));
         let mut outcome = Ok(None);
         for (index, said) in join_all(asking).await {
             match said {
@@ -178,7 +178,9 @@ impl Stores {
                 // A store that was the default store before may have a claim. The name does not
                 // live there either.
                 Ok(
-                    LocalPlacement::Elsewhere(_) | LocalPlacement::Astray | LocalPlacement::Nowhere,
+                    LocalPlacement::Elsewhere(_)
+                    | LocalPlacement::WrongInstallation
+                    | LocalPlacement::Nowhere,
                 ) => {}
                 Err(error) => outcome = Err(error),
             }
@@ -188,7 +190,7 @@ impl Stores {
 
     /// Reserves in the store in which a name lives. If that store is not known, finds it or creates
     /// the name.
-    pub(crate) async fn reserve_at_home(
+    pub(crate) async fn reserve_in_placement(
         &self,
         mut request: ReserveRequest,
     ) -> Result<Unpublished, StoreError> {
@@ -239,7 +241,7 @@ impl Stores {
                 Placement::Claimed(index, definition) => {
                     (index, asked.as_ref().map(|_may_be_born| definition))
                 }
-                Placement::Unborn => match self.place_to_be_born(&name, asked.as_ref()).await? {
+                Placement::Absent => match self.store_for_creation(&name, asked.as_ref()).await? {
                     Some(index) => (index, asked.clone()),
                     None => continue,
                 },
@@ -261,7 +263,7 @@ impl Stores {
 
     /// Returns the store in which to create a name that lives nowhere. `None` if another replica
     /// was faster.
-    async fn place_to_be_born(
+    async fn store_for_creation(
         &self,
         name: &SequenceName,
         template: Option<&Arc<Definition>>,
@@ -293,7 +295,7 @@ impl Stores {
     }
 
     /// Changes a sequence in the store in which it lives, or creates it.
-    pub(crate) async fn alter_at_home(
+    pub(crate) async fn alter_in_placement(
         &self,
         name: &SequenceName,
         act: Act,
@@ -311,7 +313,7 @@ impl Stores {
                     let altered = self.at(index).alter(name, act, condition, last_seen).await;
                     altered.inspect(|_| self.placements.note(name, index))
                 }
-                Placement::Unborn => {
+                Placement::Absent => {
                     let creating = self.create(name, act.clone(), condition, last_seen);
                     Box::pin(creating).await
                 }

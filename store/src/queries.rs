@@ -22,7 +22,7 @@ use crate::{
     suggestions,
 };
 
-/// The target of this file's log events.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::reading";
 
 impl Database {
@@ -41,7 +41,7 @@ impl Database {
 
     pub(crate) async fn recently_used(&self, limit: usize) -> Result<Vec<CounterKey>, StoreError> {
         let read = self.attempts(Repeat::Any, |database| recent::used(database, limit));
-        read.await.map_err(|failure| not_listed(&failure))
+        read.await.map_err(|failure| listing_failed(&failure))
     }
 
     pub(crate) async fn list(
@@ -61,7 +61,7 @@ impl Database {
                 )
             })
             .await
-            .map_err(|failure| not_listed(&failure))?;
+            .map_err(|failure| listing_failed(&failure))?;
         let shown = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = rows.len() > shown;
         let mut sequences = Vec::with_capacity(rows.len());
@@ -77,7 +77,7 @@ impl Database {
         &self,
         key: &CounterKey,
     ) -> Result<(SequenceSummary, Option<SeenCounter>), StoreError> {
-        let standing = self.standing_of(key).await?;
+        let standing = self.catalog_entry(key).await?;
         let definition = self.definition_of(&standing)?;
         if standing.has_removed(&key.period) {
             return Err(StoreError::PeriodRemoved);
@@ -93,7 +93,7 @@ impl Database {
     }
 
     /// Reads the row of a sequence and the row of one of its counters.
-    async fn standing_of(&self, key: &CounterKey) -> Result<catalog::CatalogEntry, StoreError> {
+    async fn catalog_entry(&self, key: &CounterKey) -> Result<catalog::CatalogEntry, StoreError> {
         let read = self.several_times(&key.sequence, |database| {
             let CounterKey { sequence, period } = key.clone();
             async move { catalog::read(&database, sequence.as_str(), &period).await }
@@ -113,7 +113,7 @@ impl Database {
     }
 
     pub(crate) async fn floor_of(&self, key: &CounterKey) -> Result<Option<i64>, StoreError> {
-        let standing = self.standing_of(key).await?;
+        let standing = self.catalog_entry(key).await?;
         if standing.has_removed(&key.period) {
             return Ok(None);
         }
@@ -148,7 +148,7 @@ pub(crate) fn journal_block(row: entity::block::Model) -> JournalBlock {
     }
 }
 
-fn not_listed(failure: &StatementFailure) -> StoreError {
+fn listing_failed(failure: &StatementFailure) -> StoreError {
     tracing::warn!(target: TARGET, error = failure.cause().text(), "a listing failed");
     StoreError::Unavailable
 }

@@ -42,19 +42,19 @@ use crate::{
     rows::catalog::{self, NO_PERIOD},
 };
 
-/// The target of this file's log events.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::removal";
 
-/// The time before the first pass, and the time between two passes. A random half to all of it is
-/// waited.
+/// Sets the wait before the first pass and after a failed pass, and the wait between two passes. A
+/// random half to all of it is waited.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 const BETWEEN_PASSES: Duration = Duration::from_secs(600);
-/// The most sequences that one step reads.
+/// Bounds how many sequences one step reads.
 const PAGE: u64 = 1000;
-/// The most counters that one statement deletes.
+/// Bounds how many counters one statement deletes.
 const STEP: u64 = 500;
 const BETWEEN_STEPS: Duration = Duration::from_millis(100);
-/// The time for one statement, the wait for a connection included.
+/// Bounds the time of one statement, the wait for a connection included.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Remover {
@@ -68,12 +68,12 @@ pub(crate) struct Remover {
 #[derive(Clone, Debug)]
 struct Due {
     name: String,
-    /// The version of its row when the row was read. What the sequence retains may have changed
-    /// since.
+    /// The version of the sequence's row when it was read. What the sequence retains may have
+    /// changed since.
     version: i64,
     /// The last period that is removed already.
     removed_through: String,
-    /// The last period that is too old. For a removal, the last of them that has a counter.
+    /// The last period that is too old. In a removal, the last of these periods that has a counter.
     through: Period,
 }
 
@@ -148,8 +148,8 @@ impl Remover {
         }
     }
 
-    /// Returns the sequences that have counters which are too old, also those that an earlier
-    /// removal left.
+    /// Returns the sequences with counters that are too old. Counters that an earlier removal left
+    /// are among them.
     async fn due(
         &self,
         rows: &[sequence::Model],
@@ -183,9 +183,9 @@ impl Remover {
         if due.removed_through.as_str() < due.through.as_str()
             && !faults::is(Fault::RemoveUnannounced)
         {
-            let (announced, borne_out) = (due.clone(), guard.clone());
+            let (announced, guard_copy) = (due.clone(), guard.clone());
             let is_announced = self
-                .query(|database| announce(database, announced, borne_out))
+                .query(|database| announce(database, announced, guard_copy))
                 .await?;
             if !is_announced {
                 // Another replica was faster, or the sequence was changed. The next pass looks
@@ -230,8 +230,8 @@ impl Remover {
     }
 }
 
-/// Returns what of a sequence is too old. `None` if the sequence has no periods of the calendar, or
-/// if all of them are young.
+/// Returns up to which period a sequence is too old. `None` if the sequence has no periods of the
+/// calendar, or if all of them are young.
 fn too_old(row: &sequence::Model, now_ms: i64) -> Option<Due> {
     // A definition that cannot be read is reported where it is used.
     let definition = Definition::from_stored(&row.definition).ok()?;
@@ -333,7 +333,7 @@ async fn with_counters(
 /// changed, or says so already.
 ///
 /// A transaction that creates a period's counter holds this row. So the counter is created before
-/// this write, and is deleted afterwards, or it is not created at all.
+/// this write and deleted after it, or it is not created at all.
 async fn announce(
     database: DatabaseConnection,
     due: Due,

@@ -27,22 +27,22 @@ use crate::{
     journal::recent,
     kind::Store,
     outcome::{Contact, Following},
-    placement::Homes,
+    placement::RememberedPlacements,
     settings::{Process, StoresSettings},
 };
 use odometer_process::host;
 use uuid::Uuid;
 
-/// The target of this file's log events.
+/// Names the log target of the events in this file.
 const TARGET: &str = "odometer::store::stores";
 
-/// The most pieces of news that wait for their reader.
+/// Bounds how many pieces of news wait for their reader.
 const NEWS_AHEAD: usize = 1;
 
-/// The time that other stores have to answer after the first store has answered.
+/// Bounds how long the start waits for other stores after the first store has answered.
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time for the start, in addition to the wait for a schema.
+/// Sets the time for the start, in addition to the wait for a schema.
 const START: Duration = Duration::from_secs(60);
 
 /// All stores of this process.
@@ -52,13 +52,13 @@ pub struct Stores {
     others: Vec<Store>,
     /// The names of all stores, the default store first, in the order of the configuration.
     pub(crate) names: Vec<Arc<str>>,
-    pub(crate) placements: Homes,
+    pub(crate) placements: RememberedPlacements,
     /// The name of this process in the journals.
     holder: Arc<str>,
     started: Instant,
     /// The time from `started` in which an unfit store ends the process.
     start: Duration,
-    /// The end at which the stores' news arrive. Its reader takes it once.
+    /// The receivers of the stores' news, until their reader takes them.
     news: Mutex<Option<Following>>,
 }
 
@@ -92,7 +92,7 @@ impl Stores {
             default,
             others: stores.collect(),
             names: settings.names().into_iter().map(Arc::from).collect(),
-            placements: Homes::default(),
+            placements: RememberedPlacements::default(),
             holder: process.holder,
             started: Instant::now(),
             start,
@@ -222,7 +222,7 @@ impl Stores {
         let stores = Arc::clone(self);
         let call = request.progress.call();
         let reserving = async move {
-            let outcome = stores.reserve_at_home(request).await;
+            let outcome = stores.reserve_in_placement(request).await;
             // If the outcome is dropped with a block in it, the block counts as abandoned.
             let _gone = answer.send(outcome);
         };
@@ -289,7 +289,8 @@ impl Stores {
         condition: Condition,
         last_seen: Option<SeenCounter>,
     ) -> Result<Altered, StoreError> {
-        self.alter_at_home(name, act, condition, last_seen).await
+        self.alter_in_placement(name, act, condition, last_seen)
+            .await
     }
 
     /// Runs work to its end that must not stop half-way when its caller gives up.

@@ -10,11 +10,11 @@ use sea_orm::{DbErr, Order};
 
 use crate::rows::catalog;
 
-/// The most names that are read from one range. There are at most seven ranges.
+/// Bounds how many names are read from one range. There are at most seven ranges.
 const EACH: u64 = 50;
 
-/// The bounds of all names: `FIRST` sorts before every name, and `LAST` after every name. Names are
-/// ASCII letters, digits, `.`, `_`, `:` and `-`.
+/// Bounds all names: `FIRST` sorts before every name, and `LAST` after every name. Names are ASCII
+/// letters, digits, `.`, `_`, `:` and `-`.
 const FIRST: &str = "";
 const LAST: &str = "~";
 

@@ -97,8 +97,8 @@ async fn ten_thousand_callers_at_the_directory_share_its_refills(backend: Backen
         }
         assert_eq!(seen.len(), N_CALLERS);
         assert_eq!(bench.directory.peak_reservations_in_flight(), 1);
-        // One reservation is for the first caller, and one for all who came in the meantime. The
-        // others are ahead of need.
+        // One reservation is for the first caller, and one for all callers who came in the
+        // meantime. The others are ahead of need.
         let n_reserved = bench.count("odometer_reservations_total{outcome=\"reserved\"}");
         assert!(
             (1.0..=10.0).contains(&n_reserved),

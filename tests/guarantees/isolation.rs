@@ -9,7 +9,7 @@ use crate::support::{
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// The number of sequences that have a change that waits for the creation of a period.
+/// The number of sequences on which a change must wait for the creation of a period.
 const ROUNDS: usize = 3;
 /// The most sequences that are tried. After the creation, a change may overtake the first numbers,
 /// and then the sequence does not count.

@@ -1,4 +1,4 @@
-//! The database commits, and nobody hears of it: whether a number was reserved is not known.
+//! The database commits, but its reply is lost. Nobody knows then whether a number was reserved.
 
 use std::{
     sync::{
@@ -16,9 +16,10 @@ use crate::support::{
 const N_CALLERS: usize = 8;
 const N_SEQUENCES: usize = 8;
 const N_REPLICAS: usize = 2;
-/// Fewer reservations of which nobody knows, and the run has not met what it is about.
+/// The least number of reservations with an unknown outcome. With fewer, the run has not met what
+/// it tests.
 const MIN_UNCERTAIN: f64 = 10.0;
-/// Numbers given between two cuts, so that each cut is met by reservations in flight.
+/// How many numbers are issued between two cuts, so that each cut meets reservations under way.
 const BETWEEN_CUTS: u64 = 500;
 
 for_each_server!(a_commit_nobody_heard_of_never_repeats_a_number);
@@ -48,7 +49,7 @@ async fn without_its_conditions_lost_replies_repeat_numbers(backend: Backend) {
 
 struct Outcome {
     ledger: Ledger,
-    /// What was neither a number nor 503.
+    /// Answers that were neither a number nor 503.
     failures: Vec<String>,
     n_uncertain: f64,
 }
@@ -82,7 +83,7 @@ async fn lose_replies(backend: Backend, options: &Options, n_cuts: usize) -> Out
         proxy.set(Link::RepliesLost);
         tokio::time::sleep(Duration::from_millis(100)).await;
         if cut % 2 == 0 {
-            // Every other time the connections are closed before the timeout closes them.
+            // In every second round the connections are closed before the timeout closes them.
             proxy.set(Link::Cut);
         } else {
             tokio::time::sleep(Duration::from_millis(500)).await;
@@ -116,7 +117,7 @@ struct Load {
 }
 
 impl Load {
-    /// Waits until enough more numbers were given.
+    /// Waits until `BETWEEN_CUTS` more numbers were issued.
     async fn goes_on(&self) {
         let wanted = self.n_given.load(Ordering::Relaxed) + BETWEEN_CUTS;
         wait::until(

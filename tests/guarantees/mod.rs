@@ -1,5 +1,5 @@
-//! What Odometer promises under faults, each with a control that finds the fault
-//! when the guards are out.
+//! The guarantees under faults. Each guarantee has a control, which finds the fault when the guards
+//! are taken out.
 
 mod births;
 mod changes;

@@ -1,5 +1,5 @@
-//! The order of numbers in real time: callers that note when a call was sent and answered, and what
-//! must be true of all that they were given.
+//! The order of numbers in real time. Callers note when each call was sent and answered, and the
+//! checks compare all calls of a run.
 
 use std::{
     sync::{
@@ -13,11 +13,11 @@ use crate::support::{Answer, Client, Ledger, Program, Range, dice, wait};
 
 /// The sequence that all callers use.
 pub(super) const SEQUENCE: &str = "strict";
-/// The most that one call asks for, as `count` and as `size`.
+/// The most numbers that one call asks for, as `count` and as `size`.
 const MAX_AT_ONCE: u64 = 20;
-/// How long anything that has to come may take.
+/// How long an expected event may take.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long one who was refused waits until the next call.
+/// How long a caller waits after a refusal until the next call.
 const AFTER_A_REFUSAL: Duration = Duration::from_millis(2);
 
 /// One call that got numbers.
@@ -30,23 +30,23 @@ pub(super) struct Call {
     pub(super) last: i64,
 }
 
-/// One call that got none.
+/// One call that got no number.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     pub(super) sent: Instant,
     pub(super) answered: Instant,
-    /// `None` where no reply came.
+    /// `None` if no reply came.
     pub(super) status: Option<u16>,
     pub(super) said: String,
 }
 
-/// What all callers of a run saw.
+/// The observations of all callers of a run.
 pub(super) struct Outcome {
     pub(super) ledger: Ledger,
     pub(super) n_calls: usize,
-    /// Calls that got a number below one that somebody had before they were sent.
+    /// Calls that got a number below one that a caller had before they were sent.
     pub(super) n_violations: usize,
-    /// How often the next number up is another replica's.
+    /// How many times the next higher number came from another replica.
     pub(super) n_changes_of_replica: usize,
     pub(super) refusals: Vec<String>,
 }
@@ -82,7 +82,7 @@ impl Outcome {
         );
     }
 
-    /// Numbers below the highest given that nobody was given.
+    /// Returns how many numbers below the highest issued one were not issued.
     pub(super) fn n_missing(&self) -> u32 {
         let highest = self.ledger.highest(SEQUENCE).expect("numbers were given");
         let gaps = self.ledger.gaps(SEQUENCE, Range::between(1, highest));
@@ -107,7 +107,7 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// Calls that got a number below one that was answered before they were sent.
+/// Returns how many calls got a number below one that was answered before they were sent.
 pub(super) fn n_violations(calls: &[Call]) -> usize {
     let mut by_sent: Vec<&Call> = calls.iter().collect();
     by_sent.sort_unstable_by_key(|call| call.sent);
@@ -135,7 +135,7 @@ fn the_check_finds_a_number_below_one_that_was_there_before() {
         first,
         last,
     };
-    // They overlap in time: either may have the lower number.
+    // The calls overlap in time, so either of them may have the lower number.
     let mut calls = vec![call(0, 10, 5, 9), call(5, 20, 1, 4), call(11, 12, 10, 10)];
     assert_eq!(n_violations(&calls), 0);
     calls.push(call(13, 14, 8, 8));
@@ -144,10 +144,10 @@ fn the_check_finds_a_number_below_one_that_was_there_before() {
     assert_eq!(n_violations(&calls), 1);
 }
 
-/// One start of a replica, as the callers see it.
+/// One start of a replica, from the callers' view.
 pub(super) struct Incarnation {
     client: Client,
-    /// Set before it is killed: from then on a call may stay without a reply.
+    /// Set before the replica is killed. From then on a call may get no reply.
     pub(super) killed: AtomicBool,
     n_answered: AtomicU64,
 }
@@ -162,7 +162,7 @@ impl Incarnation {
     }
 }
 
-/// What callers and the one who makes trouble share.
+/// The state that the callers share with the task that makes trouble.
 pub(super) struct Stage {
     replicas: Vec<RwLock<Arc<Incarnation>>>,
     pub(super) n_answered: AtomicU64,
@@ -191,14 +191,14 @@ impl Stage {
         Arc::clone(&current.expect("nobody panics with it"))
     }
 
-    /// Waits until every replica has answered some times more.
+    /// Waits until every replica has answered 50 more calls.
     pub(super) async fn goes_on(&self) {
         for replica in 0..self.replicas.len() {
             self.goes_on_at(replica).await;
         }
     }
 
-    /// Waits until this replica has answered some times more.
+    /// Waits until this replica has answered 50 more calls.
     pub(super) async fn goes_on_at(&self, replica: usize) {
         let current = self.current(replica);
         let wanted = current.n_answered.load(Ordering::Relaxed) + 50;
@@ -219,7 +219,7 @@ impl Stage {
     }
 }
 
-/// Those that call until they are told that it is over.
+/// Callers that call until the stage is over.
 pub(super) struct Callers(Vec<tokio::task::JoinHandle<(Vec<Call>, Vec<Refusal>)>>);
 
 impl Callers {
@@ -236,7 +236,7 @@ impl Callers {
     }
 }
 
-/// Calls the replicas in turns, as a service behind a load balancer does.
+/// Calls random replicas, as a service behind a load balancer does.
 async fn call_until_over(stage: Arc<Stage>) -> (Vec<Call>, Vec<Refusal>) {
     let mut calls = Vec::new();
     let mut refusals = Vec::new();
@@ -286,7 +286,7 @@ async fn call_until_over(stage: Arc<Stage>) -> (Vec<Call>, Vec<Refusal>) {
     (calls, refusals)
 }
 
-/// One of all the ways to ask for numbers; most calls ask for one.
+/// Returns a random path of all the ways to ask for numbers. Most calls ask for one number.
 fn any_call() -> String {
     let n = dice::roll(1..=MAX_AT_ONCE);
     match dice::roll(0..50) {

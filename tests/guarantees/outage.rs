@@ -15,9 +15,10 @@ use crate::support::{
     settings, wait,
 };
 
-/// How fast the warm sequence is used: bounded, so that its reserve is known to last.
+/// The time between two calls of the warm sequence. It bounds the rate, so that the reserve is
+/// known to last.
 const BETWEEN_CALLS: Duration = Duration::from_millis(5);
-/// Within this time after the database's return everything works again.
+/// The time after the database's return within which everything works again.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(2);
 
 for_each_server!(a_warm_sequence_outlives_its_database);
@@ -32,7 +33,7 @@ async fn a_warm_sequence_outlives_its_database(backend: Backend) {
         .await;
     let client = program.client();
     client.define("warm", &json!({})).await;
-    // Known to the program, but with nothing in its memory.
+    // The program knows this sequence, but has no numbers of it in memory.
     client.define("defined", &json!({})).await;
 
     let over = Arc::new(AtomicBool::new(false));
@@ -79,7 +80,7 @@ async fn a_warm_sequence_outlives_its_database(backend: Backend) {
     program.stop().await;
 }
 
-/// What a name without a reserve answers while the database is away.
+/// Checks the answer of a name without a reserve while the database is away.
 fn check_refusal(reply: &Reply) {
     assert_eq!(reply.status, 503, "{reply:?}");
     assert_eq!(
@@ -93,7 +94,7 @@ fn check_refusal(reply: &Reply) {
     assert!(retry_after >= Some(1), "{reply:?}");
 }
 
-/// Calls `warm` at a steady rate; each call must be answered with a number.
+/// Calls `warm` at a steady rate. Each call must get a number.
 async fn use_warm(client: Client, over: Arc<AtomicBool>) -> Ledger {
     let mut ledger = Ledger::default();
     let mut ticks = tokio::time::interval(BETWEEN_CALLS);
@@ -108,7 +109,7 @@ async fn use_warm(client: Client, over: Arc<AtomicBool>) -> Ledger {
     ledger
 }
 
-/// Waits until the reserve of `warm` lasts at least `seconds`, as the program itself says.
+/// Waits until the reserve of `warm` lasts at least for `time`, as the program itself reports.
 async fn wait_until_it_lasts(client: &Client, time: Duration) {
     wait::until(
         "the reserve is long enough",

@@ -39,13 +39,13 @@ async fn a_new_actor_that_takes_the_dead_one_s_block_again_is_found_out(backend:
     );
 }
 
-/// What callers were given, and what not.
+/// The outcome of the calls of one caller, or of all callers.
 #[derive(Default)]
 struct Calls {
     ledger: Ledger,
-    /// Calls that got 503: no number, and they may be sent again.
+    /// Calls that got 503: no number was issued, and the caller may try again.
     n_refused: u64,
-    /// Calls that got anything else.
+    /// Calls that got any other answer.
     failures: Vec<String>,
 }
 
@@ -54,7 +54,8 @@ struct Outcome {
     scrape: Scrape,
 }
 
-/// Callers use a few sequences until enough numbers were given; then each sequence must go on.
+/// Lets callers use a few sequences until enough numbers were issued. Then each sequence must go
+/// on.
 async fn run_with_panics(backend: Backend, guards: &str) -> Outcome {
     let database = TestDatabase::prepared(backend).await;
     let program = Program::options()
@@ -98,7 +99,7 @@ fn name(number: usize) -> String {
     format!("panic-{number}")
 }
 
-/// Calls until all callers together were given enough.
+/// Calls until all callers together got enough numbers.
 async fn call(client: Client, n_given: Arc<AtomicU64>) -> Calls {
     let mut calls = Calls::default();
     while n_given.load(Ordering::Relaxed) < N_NUMBERS {

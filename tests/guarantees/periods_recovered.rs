@@ -1,5 +1,5 @@
-//! An older dump is restored under replicas that count in periods: after `odometer recover` every
-//! period goes on above all that was issued, also such as the dump knows nothing of.
+//! An older dump is restored under replicas that count in periods. After `odometer recover` every
+//! period goes on above all issued numbers, also if the dump does not know the period.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::support::{
     Backend, Client, Ledger, Options, Program, TestDatabase, clock::now_ms, for_each_server, wait,
 };
 
-/// How long something may take that takes two polls of a second each.
+/// The limit for events that take two polls of a second each.
 const LIMIT: Duration = Duration::from_secs(90);
 const BLOCK: u64 = 50;
 const AT_ONCE: u64 = 40;
-/// Steps that `recover` skips: above all that is reserved here.
+/// How many steps `recover` skips. This is above all that is reserved here.
 const SKIP: i64 = 100_000;
 const DAY_MS: i64 = 86_400_000;
 
@@ -28,7 +28,8 @@ async fn a_restored_dump_repeats_no_number_of_any_period(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let outcome = restore_and_recover(&database, &options(&database)).await;
     assert_eq!(outcome.ledger.n_duplicates(), 0, "{outcome:?}");
-    // What was never counted in before goes on above what may have been counted, too.
+    // A period that the dump does not know goes on above all numbers that may have been issued,
+    // too.
     for (period, first) in &outcome.firsts_afterwards {
         assert!(*first > SKIP, "{period} begins at {first}");
     }
@@ -57,7 +58,7 @@ fn options(database: &TestDatabase) -> Options {
 #[derive(Debug, Default)]
 struct Outcome {
     ledger: Ledger,
-    /// The first number of each period that a replica gave which knows only of the time after.
+    /// The first number of each period from a replica that started after the recovery.
     firsts_afterwards: Vec<(String, i64)>,
 }
 
@@ -104,7 +105,7 @@ async fn restore_and_recover(database: &TestDatabase, options: &Options) -> Outc
             }
         }
     }
-    // A tombstone stays one.
+    // A tombstone stays a tombstone.
     until(&fresh.client(), "batches", "removed", "period_removed").await;
     for (sequence, period) in before.into_iter().chain(later) {
         wait::until("it is served again", LIMIT, async || {
@@ -121,7 +122,7 @@ async fn restore_and_recover(database: &TestDatabase, options: &Options) -> Outc
     outcome
 }
 
-/// Today and tomorrow, as they are printed.
+/// Returns today and tomorrow, as periods are printed.
 fn days() -> [String; 2] {
     let calendar = Calendar::of(&Definition {
         period: PeriodKind::Day,
@@ -132,7 +133,8 @@ fn days() -> [String; 2] {
     [now_ms, now_ms + DAY_MS].map(|at_ms| calendar.at(at_ms).period.to_string())
 }
 
-/// `mariadb-dump` writes a restore that shows sound tables beside restored ones.
+/// Returns whether a restore replaces one table after the other, as `mariadb-dump` writes it.
+/// Tables that are not yet restored then stand next to restored ones.
 fn backend_replaces_tables_one_by_one(database: &TestDatabase) -> bool {
     database.backend == Backend::MariaDb
 }
@@ -141,7 +143,7 @@ fn path(sequence: &str, period: &str) -> String {
     format!("/v1/sequences/{sequence}/next?period={period}&count={AT_ONCE}&ids=false")
 }
 
-/// The first of the numbers given.
+/// Takes numbers, and returns the first of them.
 async fn take(client: &Client, sequence: &str, period: &str, ledger: &mut Ledger) -> i64 {
     let reply = client.post(&path(sequence, period)).await;
     let ranges = reply.expect("a reply").numbers();
@@ -149,7 +151,7 @@ async fn take(client: &Client, sequence: &str, period: &str, ledger: &mut Ledger
     ranges[0].first
 }
 
-/// Asks until the answer is this refusal: what is in memory is given before.
+/// Asks until the answer is this refusal. Numbers in memory are issued before that.
 async fn until(client: &Client, sequence: &str, period: &str, code: &str) {
     wait::until(&format!("{sequence}/{period}: {code}"), LIMIT, async || {
         let path = format!("/v1/sequences/{sequence}/blocks?size=1&period={period}");
@@ -159,8 +161,8 @@ async fn until(client: &Client, sequence: &str, period: &str, code: &str) {
     .await;
 }
 
-/// Waits until the replica has raised its row: from then on the loss of what came before is
-/// noticed for all names.
+/// Waits until the replica has raised its row. From then on, the replica notices for all names that
+/// earlier commits are lost.
 async fn next_beat(database: &TestDatabase) {
     let beat = async || {
         database

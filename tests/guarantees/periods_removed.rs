@@ -1,5 +1,5 @@
-//! Periods that are gone for good: those that are too old, and keys that were removed. None is born
-//! again, or it would repeat its numbers.
+//! Periods that are gone for good: periods that are too old, and keys that were removed. None of
+//! them is created again, because it would repeat its numbers.
 
 use std::time::Duration;
 
@@ -11,14 +11,16 @@ use crate::support::{
     for_each_backend, for_each_server, wait,
 };
 
-/// A pass of the removal begins within ten seconds of a start.
+/// The limit for a removal. A pass of the removal begins within ten seconds of a start.
 const LIMIT: Duration = Duration::from_secs(90);
-/// So many days ago it is noon by the clocks of those that count in the period which is too old.
+/// How many days the late clocks are behind. By these clocks it is noon, in a period that is too
+/// old.
 const DAYS_AGO: i64 = 5;
 const DAY_MS: i64 = 86_400_000;
-/// Numbers of a block.
+/// The size of a block.
 const BLOCK: u64 = 50;
-/// Numbers of one call, and calls: more than a block that may lie about.
+/// How many numbers a call asks for, and how many calls there are. In all, this is more than a
+/// block that may be left over.
 const AT_ONCE: u64 = 30;
 const CALLS: usize = 6;
 
@@ -29,10 +31,10 @@ async fn a_period_that_is_too_old_is_removed_and_never_born_again(backend: Backe
     let outcome = outlive(&database, &options(&database)).await;
     assert_eq!(outcome.ledger.n_duplicates(), 0, "{outcome:?}");
     assert_eq!(outcome.refusals, ["period_removed"; CALLS]);
-    // Not a day further: what was never born is not forbidden by a clock.
+    // The removal goes no day further: the clock alone forbids no period that was never created.
     let through = outcome.removed_through(&database).await;
     assert_eq!(through, outcome.period, "{outcome:?}");
-    // What was given back of it is of no use to anybody.
+    // Nobody can use the returned numbers of the removed period, so its counter is deleted.
     assert_eq!(n_counters(&database).await, Some(0));
 }
 
@@ -57,7 +59,7 @@ async fn a_removal_that_dies_half_way_is_ended_by_the_next(backend: Backend) {
     let dying = options.clone().without_guards("removal-dies");
     let mut program = dying.start_ready().await;
     wait::until("it dies", LIMIT, async || program.has_ended().then_some(())).await;
-    // It is said, and nothing is deleted yet.
+    // The removal is on record, but nothing is deleted yet.
     assert_eq!(outcome.removed_through(&database).await, outcome.period);
     assert_eq!(n_counters(&database).await, Some(1));
     come_late(&options, &mut outcome).await;
@@ -102,7 +104,8 @@ async fn a_key_that_is_removed_elsewhere_is_gone_everywhere(backend: Backend) {
     for _twice in 0..2 {
         remove_key(&here.client(), "gone").await;
     }
-    // Here at once, though there is memory; there as soon as it is known.
+    // The key is gone here at once, although memory has numbers. It is gone there as soon as that
+    // replica knows of the removal.
     assert_eq!(
         refused(&here.client(), "batches", "gone").await,
         "period_removed"
@@ -130,13 +133,13 @@ async fn a_sequence_has_no_more_keys_than_are_allowed(backend: Backend) {
         given(&client, "batches", &format!("period={key}&")).await;
     }
     assert_eq!(refused(&client, "batches", "d").await, "too_many_periods");
-    // A tombstone is a row like another.
+    // A tombstone counts like any other row.
     remove_key(&client, "a").await;
     assert_eq!(refused(&client, "batches", "d").await, "too_many_periods");
     let removed = delete(&client, "batches", "d").await;
     assert_eq!(removed, (409, Some("too_many_periods".to_owned())));
     given(&client, "batches", "period=b&").await;
-    // Each sequence has as many.
+    // Each sequence may have this number of keys.
     client.define("others", &json!({"period": "keyed"})).await;
     given(&client, "others", "period=d&").await;
     client.define("days", &json!({"period": "day"})).await;
@@ -167,9 +170,9 @@ fn options(database: &TestDatabase) -> Options {
 
 #[derive(Debug, Default)]
 struct Outcome {
-    /// How far the clocks that count in it are ahead of the machine's.
+    /// How far the late clocks are ahead of the machine's clock, as a negative number.
     clock_ms: i64,
-    /// The one that is too old, as its numbers were printed.
+    /// The period that is too old, in the form of the replies.
     period: String,
     ledger: Ledger,
     refusals: Vec<String>,
@@ -184,8 +187,8 @@ impl Outcome {
     }
 }
 
-/// A period is counted in by one whose clock is behind, removed by one whose clock is right, and
-/// asked for again by one that is behind and knows nothing of it.
+/// Uses a period with a late clock, and removes the period with a right clock. Then asks for it
+/// again with a late clock, on a replica that does not know of the removal.
 async fn outlive(database: &TestDatabase, options: &Options) -> Outcome {
     let mut outcome = begin(options).await;
     assert_eq!(n_counters(database).await, Some(1));
@@ -220,7 +223,7 @@ async fn begin(options: &Options) -> Outcome {
     outcome
 }
 
-/// Runs one whose clock is right until it has removed what is too old.
+/// Runs a replica with a right clock until it has removed the period.
 async fn remove(options: &Options) {
     let program = options.start_ready().await;
     let client = program.client();
@@ -254,13 +257,14 @@ async fn take(client: &Client, outcome: &mut Outcome) {
     }
 }
 
-/// Counters of the periods of `days`.
+/// Returns how many counters the periods of `days` have.
 async fn n_counters(database: &TestDatabase) -> Option<i64> {
     let query = "SELECT COUNT(*) FROM counter WHERE sequence = 'days' AND period <> ''";
     database.number(query).await
 }
 
-/// Uses a key and removes it, and one that was never used; then asks for both, after a restart.
+/// Uses one key, and removes this key and an unused one. Then asks for both after a restart.
+/// Returns the issued numbers and the refusals.
 async fn remove_keys(options: &Options) -> (Ledger, Vec<String>) {
     let mut ledger = Ledger::default();
     let program = options.start_ready().await;

@@ -1,4 +1,4 @@
-//! What was reserved before `odometer recover` ran is neither issued nor adopted after it.
+//! Numbers that were reserved before `odometer recover` are neither issued nor adopted after it.
 
 use std::time::Duration;
 
@@ -11,20 +11,22 @@ use crate::support::{
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Replicas are told to look within 1 s; by themselves they look within 10 s.
+/// How soon replicas must see a recovery. Here they look every second; by default they look every
+/// 10 s.
 const SEEN_LIMIT: Duration = Duration::from_secs(9);
 const NAME: &str = "orders";
 /// A sequence with a format.
 const BILLS: &str = "bills";
-/// Numbers of each block.
+/// The size of each block.
 const BLOCK: i64 = 10_000;
-/// Numbers that were given in the state that is lost, and may be given again before the recovery.
+/// How many numbers were issued in the state that is lost. They may be issued again before the
+/// recovery.
 const LOST: i64 = 700;
-/// Steps that `recover` skips.
+/// How many steps `recover` skips.
 const SKIP: i64 = 1_000_000;
-/// How far the clock is ahead by which the first of two recoveries is made.
+/// How far ahead the clock is with which the first of two recoveries runs.
 const AHEAD_MS: i64 = 240_000;
-/// Names whose blocks are returned at once.
+/// How many names have blocks that are returned at once.
 const N_NAMES: usize = 40;
 
 for_each_server!(nothing_reserved_before_a_recovery_is_issued_once_it_is_seen);
@@ -74,7 +76,7 @@ async fn a_format_changes_after_a_recovery_only_if_that_is_confirmed(backend: Ba
     let client = program.client();
     let lettered = json!({"format": "B-{value:b36}"});
     refuses_unconfirmed(&client, &lettered).await;
-    // Not the first change, but the first one of the format.
+    // This is not the first change, but the first change of the format.
     assert_eq!(
         client
             .define(BILLS, &json!({"max": 5_000_000}))
@@ -100,7 +102,7 @@ async fn a_format_changes_after_a_recovery_only_if_that_is_confirmed(backend: Ba
     // From here on all formats are known.
     let next = json!({"format": "C-{value}"});
     assert_eq!(client.define(BILLS, &next).await.status, 200);
-    // And of what is born after the recovery they always were.
+    // The formats of a sequence that is created after the recovery were always known.
     client.next("born-later").await;
     assert_eq!(client.define("born-later", &lettered).await.status, 200);
     program.stop().await;
@@ -108,8 +110,8 @@ async fn a_format_changes_after_a_recovery_only_if_that_is_confirmed(backend: Ba
 
 for_each_server!(after_a_third_recovery_a_format_needs_to_be_confirmed_as_well);
 
-/// A definition that was changed between two recoveries is older than the second one, however soon
-/// that comes after others.
+/// Checks a definition that changed between two recoveries. It is older than the second recovery,
+/// even if that recovery comes soon after others.
 async fn after_a_third_recovery_a_format_needs_to_be_confirmed_as_well(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let options = options(&database);
@@ -125,7 +127,7 @@ async fn after_a_third_recovery_a_format_needs_to_be_confirmed_as_well(backend: 
 
 for_each_server!(a_format_of_periods_that_were_lost_needs_to_be_confirmed);
 
-/// The state that comes back has no period, so no counter of it tells of a number.
+/// Checks a restored state without any period, so that no counter shows that numbers were issued.
 async fn a_format_of_periods_that_were_lost_needs_to_be_confirmed(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let options = options(&database);
@@ -137,14 +139,14 @@ async fn a_format_of_periods_that_were_lost_needs_to_be_confirmed(backend: Backe
     let client = program.client();
     let lettered = json!({"format": "C{period}-{value}"});
     refuses_unconfirmed(&client, &lettered).await;
-    // A confirmed overflow says nothing of the next format.
+    // The confirmation of an overflow does not confirm the next format.
     let widened = json!({"overflow": "widen", "confirm": true});
     assert_eq!(client.define(BILLS, &widened).await.status, 200);
     refuses_unconfirmed(&client, &lettered).await;
     let mut confirmed = lettered.clone();
     confirmed["confirm"] = json!(true);
     assert_eq!(client.define(BILLS, &confirmed).await.status, 200);
-    // The one that was given up is known, though no counter told of its numbers.
+    // The former format is known, although no counter showed that it had numbers.
     let repeating = json!({"format": "A{period}-{value:b36}"});
     let path = format!("/v1/sequences/{BILLS}");
     let refused = client.put(&path, &repeating).await.expect("a reply");
@@ -199,8 +201,8 @@ async fn a_return_that_is_written_in_parts_repeats_numbers(backend: Backend) {
 
 for_each_server!(a_recovery_by_a_slower_clock_ends_the_refusal_as_well);
 
-/// The state that comes back does not know of the first recovery, and the second is made by a
-/// machine whose clock is behind that of the first one.
+/// Checks a second recovery whose clock is behind the clock of the first one. The restored state
+/// does not know of the first recovery.
 async fn a_recovery_by_a_slower_clock_ends_the_refusal_as_well(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let options = options(&database);
@@ -239,7 +241,7 @@ async fn a_recovery_by_a_slower_clock_ends_the_refusal_as_well(backend: Backend)
 
 for_each_server!(a_recovery_that_is_too_old_for_a_replica_is_said_to_be_so);
 
-/// As above, but the second recovery is made before the replica tells of the first.
+/// Checks the same, but the second recovery runs before the replica reports the first one.
 async fn a_recovery_that_is_too_old_for_a_replica_is_said_to_be_so(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let dump = database.dump();
@@ -274,14 +276,14 @@ async fn recovered_at(database: &TestDatabase) -> Option<i64> {
     database.number(query).await
 }
 
-/// Ids are printed under a format that a restored dump does not know of; the store is recovered.
+/// Prints ids in a format that a restored dump does not know, and recovers the store.
 async fn forget_a_format(database: &TestDatabase, options: &Options) -> (Program, Vec<String>) {
     let definition = json!({"format": "A-{value}"});
     forget_format_of(database, options, &definition, true).await
 }
 
-/// The same of a sequence with a definition of its own, of which the dump knows an id, or knows none
-/// although one was printed under the first format.
+/// Does the same with a definition of its own. The dump knows an id of the sequence only if
+/// `is_known` is set. Otherwise ids in the first format are printed after the dump.
 async fn forget_format_of(
     database: &TestDatabase,
     options: &Options,
@@ -291,7 +293,8 @@ async fn forget_format_of(
     let program = options.start_ready().await;
     let client = program.client();
     let mut definition = definition.clone();
-    // Small ones, so that what comes after the recovery is low enough to look like what was lost.
+    // The blocks are small, so that numbers after the recovery are low enough to look like lost
+    // numbers.
     definition["block"] = json!({"min": 1, "max": 100});
     client.define(BILLS, &definition).await;
     if is_known {
@@ -316,7 +319,7 @@ async fn forget_format_of(
     (options.start_ready().await, given)
 }
 
-/// The ids of the next numbers.
+/// Returns the ids of the next numbers.
 async fn printed(client: &Client, count: u32) -> Vec<String> {
     let path = format!("/v1/sequences/{BILLS}/next?count={count}");
     let reply = client.post(&path).await.expect("a reply");
@@ -339,15 +342,15 @@ fn options(database: &TestDatabase) -> Options {
         .env("ODOMETER_DEFAULT__BLOCK__MAX", BLOCK)
 }
 
-/// A dump is restored. One replica lived through that, another one starts after it and reserves
-/// before the store is recovered. What was given before the restore, and once both have seen the
-/// recovery.
+/// Restores a dump under a replica that lives through it. Another replica starts afterwards, and
+/// reserves before the recovery. Returns the numbers that were issued before the restore, and after
+/// both replicas have seen the recovery.
 async fn issued_after(database: &TestDatabase, options: &Options, drops_memory: bool) -> Ledger {
     let mut ledger = Ledger::default();
     let old = options.start_ready().await;
     lose(database, &old.client(), &mut ledger).await;
     let young = options.start_ready().await;
-    // May be one that is given twice: nobody can know before the recovery.
+    // The number may be a repeated one: nobody can know this before the recovery.
     young.client().next(NAME).await;
     recover(options);
     for program in [&old, &young] {
@@ -367,7 +370,8 @@ async fn issued_after(database: &TestDatabase, options: &Options, drops_memory: 
     ledger
 }
 
-/// What is left in memory is dropped within a moment, and nobody counts what is given until then.
+/// Waits until memory is dropped, and records the first number after that. Numbers that are issued
+/// until then do not count.
 async fn until_memory_is_dropped(client: &Client, ledger: &mut Ledger) {
     let first = wait::until("memory is dropped", SEEN_LIMIT, async || {
         let number = client.next(NAME).await;
@@ -377,14 +381,15 @@ async fn until_memory_is_dropped(client: &Client, ledger: &mut Ledger) {
     ledger.record(NAME, &[Range::single(first)]);
 }
 
-/// A dump is restored, a replica that starts after it reserves and ends without having seen that
-/// the store was recovered. What was given before the restore, and by a replica that starts after
-/// the recovery.
+/// Restores a dump. A replica that starts afterwards reserves, and ends without having seen the
+/// recovery. Returns the numbers that were issued before the restore, and by a replica that starts
+/// after the recovery.
 async fn adopted_after(database: &TestDatabase, options: &Options) -> Ledger {
     let mut ledger = Ledger::default();
     let mut old = options.start_ready().await;
     lose(database, &old.client(), &mut ledger).await;
-    // Stopped in order, it would return what it holds, and the young one would adopt that.
+    // If this replica stopped in order, it would return its blocks, and the young one would adopt
+    // them.
     old.kill();
     let looks_seldom = options.clone().env("ODOMETER_DEFINITION_REFRESH", "1h");
     let young = looks_seldom.start_ready().await;
@@ -398,11 +403,12 @@ async fn adopted_after(database: &TestDatabase, options: &Options) -> Ledger {
     ledger
 }
 
-/// Numbers are given, and the state that knows of them is lost.
+/// Issues numbers, and loses the state that knows of them.
 async fn lose(database: &TestDatabase, client: &Client, ledger: &mut Ledger) {
     take(client, NAME, 1, ledger).await;
     let dump = database.dump();
-    // Into blocks that the dump does not know of, however far ahead the replica had reserved.
+    // These numbers reach into blocks that the dump does not know, no matter how far ahead the
+    // replica had reserved.
     let reserved = database.next_value(NAME).await.expect("a counter");
     take(client, NAME, reserved + LOST, ledger).await;
     // A restore of MariaDB replaces one table after the other.
@@ -432,12 +438,12 @@ fn name(n: usize) -> String {
     format!("returned-{n:02}")
 }
 
-/// A replica stops while the journal takes no new row, and three of its blocks have none. Another
-/// one uses the same names meanwhile, rows that came to their end are removed, and a third one
-/// adopts what was returned.
+/// Stops a replica while the journal takes no new row, and three of its blocks have no row.
+/// Meanwhile another replica uses the same names, and rows of adopted blocks are deleted. A third
+/// replica adopts the returned blocks. Returns the issued numbers.
 ///
-/// `None` if batches are written in parts, and the first one that was refused has no part but the
-/// rows that are refused: which blocks it has is up to when they are returned.
+/// Returns `None` if batches are written in parts and the refused batch has no other part. The
+/// blocks of that batch depend on the order of the returns.
 async fn returned_half_way(
     database: &TestDatabase,
     options: &Options,

@@ -1,4 +1,4 @@
-//! What one replica changes, the others learn of by their poll.
+//! Changes at one replica, which the others learn of by their poll.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -12,9 +12,9 @@ use odometer_store::{Act, Changed, Condition, Following, Stores};
 
 use crate::support::{Backend, TestDatabase, for_each_server, wait};
 
-/// Far longer than two polls take, on a machine that is busy with other things.
+/// A limit far longer than two polls take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
-/// More than two pages of the poll.
+/// More changes than two pages of the poll hold.
 const N_AT_ONCE: usize = 2_100;
 
 for_each_server!(a_change_at_one_replica_is_news_at_the_other);
@@ -42,7 +42,7 @@ async fn a_change_at_one_replica_is_news_at_the_other(backend: Backend) {
     assert!(changed[0].is_live);
     assert_eq!(changed[0].floor, 1);
 
-    // Changed at once, so that names alone tell where a page ends.
+    // All of them change at the same time, so only the names show where a page ends.
     let rows: Vec<String> = (0..N_AT_ONCE)
         .map(|n| format!("('many-{n:05}', '{{}}', 'retired', '', 100, 0, 0)"))
         .collect();
@@ -55,7 +55,7 @@ async fn a_change_at_one_replica_is_news_at_the_other(backend: Backend) {
     while told.len() < N_AT_ONCE {
         for one in next_changes(&mut news).await {
             assert!(!one.is_live, "{one:?}");
-            // Whoever is too slow to take a page is told all of them again.
+            // A reader that is too slow to take a page gets all pages again.
             told.insert(one.name.as_str().to_owned());
         }
     }
@@ -66,7 +66,7 @@ async fn a_change_at_one_replica_is_news_at_the_other(backend: Backend) {
 
 for_each_server!(a_recovery_waits_for_no_change_that_was_not_heard);
 
-/// Nobody takes what was changed, which is more than may wait, and then the store is recovered.
+/// Checks a recovery while nobody takes the changes, of which there are more than may wait.
 async fn a_recovery_waits_for_no_change_that_was_not_heard(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let store = connect(&database).await;
@@ -90,7 +90,7 @@ async fn a_recovery_waits_for_no_change_that_was_not_heard(backend: Backend) {
     database.execute(recover).await;
     let recovery = tokio::time::timeout(LIMIT, recoveries.recv()).await;
     let recovery = recovery.expect("in time").expect("the store is there");
-    // What was told before it does not count.
+    // A report from before the recovery does not count.
     let before = news.try_recv().expect("it waits");
     assert_eq!((before.source, before.n_recoveries), (recovery.source, 0));
     assert_eq!(recovery.n_recoveries, 1);

@@ -1,4 +1,5 @@
-//! The next block is there before the present one is used up: the database goes away just then.
+//! The next block is there before the present one is used up. The database goes away just at the
+//! end of a block.
 
 use std::{
     sync::{
@@ -15,13 +16,15 @@ use crate::support::{
     for_each_server, wait,
 };
 
-/// How fast the sequence is used: bounded, so that its reserve is known to last.
+/// The time between two calls of the sequence. It bounds the rate, so that the reserve is known to
+/// last.
 const BETWEEN_CALLS: Duration = Duration::from_millis(10);
-/// Lasts ten seconds at that rate, and longer where the machine is busy.
+/// The size of a block. It lasts ten seconds at that rate, and longer on a busy machine.
 const BLOCK: i64 = 1_000;
-/// What is left of a block when the database goes away.
+/// How many numbers are left of a block, at most, when the database goes away.
 const NEARLY_NOTHING: i64 = BLOCK / 5;
-/// Longer than the rest of a block, shorter than that and the next one.
+/// How many numbers are issued in the outage: more than the rest of a block, but fewer than this
+/// rest and the next block.
 const OUTAGE: u64 = 500;
 
 for_each_server!(a_block_is_there_before_it_is_needed);
@@ -42,7 +45,7 @@ async fn blocks_fetched_only_when_needed_are_found_out(backend: Backend) {
 }
 
 struct Outcome {
-    /// Numbers given while the database was away.
+    /// How many numbers were issued while the database was away.
     n_given: u64,
     refusal: Option<Reply>,
 }
@@ -100,7 +103,7 @@ struct Load {
     over: AtomicBool,
 }
 
-/// Calls at a steady rate until the end, or the first refusal.
+/// Calls at a steady rate until the load is over, or until the first refusal. Returns this refusal.
 async fn use_steadily(client: Client, load: Arc<Load>) -> Option<Reply> {
     let mut ticks = tokio::time::interval(BETWEEN_CALLS);
     while !load.over.load(Ordering::Relaxed) {

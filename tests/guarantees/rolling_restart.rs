@@ -1,4 +1,4 @@
-//! Replicas behind balancers are asked to stop one after the other, under load, and start again.
+//! Replicas behind balancers stop one after the other, under load, and start again.
 
 use std::{
     sync::{
@@ -18,17 +18,17 @@ use crate::support::{
 
 const N_SEQUENCES: usize = 10;
 const N_REPLICAS: usize = 3;
-/// Callers of each of the two balancers, each with a connection of its own.
+/// How many callers each of the two balancers has. Each caller has a connection of its own.
 const N_CALLERS: usize = 48;
 const BETWEEN_TWO_CALLS: Duration = Duration::from_millis(60);
-/// Numbers given between two restarts, so that each restart happens under load.
+/// How many numbers are issued between two restarts, so that each restart happens under load.
 const BETWEEN_RESTARTS: u64 = 5_000;
-/// Longer than balancers take to notice, by far.
+/// How long a replica waits before it stops. Balancers notice the stop far sooner.
 const READY_WAIT: &str = "5s";
-/// Longer than a balancer waits.
+/// How long a call may take. This is longer than a balancer waits.
 const REPLY_LIMIT: Duration = Duration::from_secs(40);
-/// Requests that each balancer has to send to replicas that were told to stop, or the test has not
-/// met what it is about. A connection that its reply ends is one request.
+/// How many requests each balancer must send to replicas that are stopping. With fewer, the test
+/// has not met what it is about. A connection that its reply ends is one request.
 const SENT_WHILE_STOPPING: u64 = 10;
 
 for_each_backend!(
@@ -52,7 +52,7 @@ async fn a_rolling_restart_loses_no_number_and_no_call(backend: Backend) {
     assert_eq!(outcome.n_cut_short, 0, "gone before they were left");
     let n_given = outcome.ledger.n_numbers().to_string();
     assert_eq!(outcome.n_issued.to_string(), n_given, "by the metrics");
-    // Only a single replica leaves its balancers with nobody to send calls to.
+    // Only a single replica leaves its balancers without a replica to send calls to.
     let is_single = backend.replicas(N_REPLICAS) == 1;
     assert_eq!(outcome.n_turned_away > 0, is_single, "turned away");
     let n_sent = outcome.n_sent_while_stopping;
@@ -70,7 +70,7 @@ async fn without_a_wait_for_balancers_calls_fail_but_no_number_is_lost(backend: 
     };
     let outcome = restarts.run(&database).await;
     assert_ne!(outcome.failures, Vec::<String>::new());
-    // What was read was answered; what failed was not read.
+    // A request that was read was answered, and a request that failed was not read.
     assert_eq!(outcome.ledger.n_duplicates(), 0);
     assert_eq!(outcome.n_abandoned, 0.0, "by metrics and log");
     assert_eq!(outcome.unaccounted(&database).await, Vec::<String>::new());
@@ -106,23 +106,23 @@ async fn replicas_that_are_killed_instead_are_found_out(backend: Backend) {
     let outcome = restarts.run(&database).await;
     assert_ne!(outcome.failures, Vec::<String>::new());
     let unaccounted = outcome.unaccounted(&database).await;
-    // Blocks of the dead, and the numbers in them, which nobody will ever be given.
+    // These are the blocks of killed replicas, and their numbers, which nobody will ever get.
     for sign in ["fate: \"held\"", "neither given nor returned"] {
         let is_found = unaccounted.iter().any(|found| found.contains(sign));
         assert!(is_found, "{sign}: {unaccounted:?}");
     }
 }
 
-/// How replicas are restarted.
+/// The way in which replicas are restarted.
 struct Restarts {
     options: Options,
     ready_wait: &'static str,
     n_rounds: usize,
-    /// Killed instead of asked to stop.
+    /// Whether replicas are killed instead of stopped.
     are_killed: bool,
 }
 
-/// What callers share with who restarts replicas.
+/// The state that the callers share with the task that restarts replicas.
 struct Stage {
     balancers: [Balancer; 2],
     n_given: AtomicU64,
@@ -132,25 +132,25 @@ struct Stage {
 #[derive(Default)]
 struct Outcome {
     ledger: Ledger,
-    /// Calls that came to a replica, or should have, and got no numbers.
+    /// Calls that reached a replica, or should have, and got no numbers.
     failures: Vec<String>,
-    /// Calls that came to none, because none was ready.
+    /// Calls that reached no replica, because none was ready.
     n_turned_away: usize,
-    /// What each balancer sent to replicas after they were told to stop.
+    /// How many requests each balancer sent to replicas after their SIGTERM.
     n_sent_while_stopping: [u64; 2],
     /// Replicas that were gone or out of reach before both balancers had left them.
     n_cut_short: usize,
-    /// By the metrics of all others, after their last request.
+    /// The metrics of all other replicas, after their last request.
     n_issued: f64,
     n_abandoned: f64,
     n_returned: usize,
     n_adopted: usize,
-    /// What all that were asked to stop had to warn of.
+    /// The warnings in the logs of all stopped replicas.
     warnings: Vec<String>,
 }
 
 impl Restarts {
-    /// One round of replicas that are asked to stop.
+    /// Returns one round of restarts by SIGTERM.
     fn of(options: Options) -> Self {
         Self {
             options,
@@ -179,14 +179,14 @@ impl Restarts {
         let mut outcome = Outcome::default();
         for _ in 0..self.n_rounds * programs.len() {
             stage.wait_for_load().await;
-            // The oldest is the next to go; its successor takes the last place.
+            // The oldest replica goes next, and its successor becomes the last one.
             let mut program = programs.remove(0);
             if self.are_killed {
                 program.kill();
             } else {
                 outcome.stop(&mut program, &stage).await;
             }
-            // Callers meet one that is gone for as long as balancers take to notice.
+            // Callers meet the gone replica for as long as balancers take to notice.
             stage.wait_until_left(program.address()).await;
             for balancer in &stage.balancers {
                 balancer.remove(program.address());
@@ -204,7 +204,7 @@ impl Restarts {
 }
 
 impl Stage {
-    /// A replica that both balancers use.
+    /// Starts a replica and waits until both balancers use it.
     async fn start(&self, options: &Options) -> Program {
         let program = options.start_ready().await;
         for balancer in &self.balancers {
@@ -246,7 +246,7 @@ impl Stage {
 }
 
 impl Outcome {
-    /// Asks a replica to stop and waits until it has, which must be with exit code 0.
+    /// Stops a replica by SIGTERM, and waits until it has ended with exit code 0.
     async fn stop(&mut self, program: &mut Program, stage: &Stage) {
         let address = program.address().to_owned();
         let before = stage.n_sent_to(&address);
@@ -260,7 +260,7 @@ impl Outcome {
         for (sum, (after, before)) in self.n_sent_while_stopping.iter_mut().zip(n_sent) {
             *sum += after - before;
         }
-        // Its last word: nobody asks it for numbers any more.
+        // These metrics are the last of this replica: nobody asks it for numbers any more.
         match program.client().get("/metrics").await {
             Ok(reply) => self.count(&Scrape::parse(&reply.body)),
             Err(_) => self.n_cut_short += 1,
@@ -268,7 +268,7 @@ impl Outcome {
         self.end(program).await;
     }
 
-    /// The same with replicas whom nobody calls any more.
+    /// Stops replicas that nobody calls any more.
     async fn stop_all(&mut self, mut programs: Vec<Program>) {
         for program in &programs {
             self.count(&Scrape::of(&program.client()).await);
@@ -284,7 +284,7 @@ impl Outcome {
         self.n_abandoned += scrape.n_abandoned();
     }
 
-    /// Waits for the end of one that was asked for it, and notes what it says of numbers it had to
+    /// Waits for the end of a replica after its SIGTERM, and adds the numbers that it had to
     /// abandon.
     async fn end(&mut self, program: &mut Program) {
         let code = program.end().await;
@@ -303,7 +303,7 @@ impl Outcome {
         self.n_abandoned += counts.iter().sum::<f64>();
     }
 
-    /// What a caller saw.
+    /// Adds the observations of a caller.
     fn add(&mut self, other: Self) {
         self.ledger.merge(other.ledger);
         self.failures.extend(other.failures);
@@ -318,9 +318,9 @@ impl Outcome {
         }
     }
 
-    /// Numbers that were reserved, but neither given to a caller nor wait in the store for an
-    /// adopter, and rows of the journal that say otherwise. Every reply that was lost shows here,
-    /// because the number in it does.
+    /// Returns reserved numbers that no caller got and that do not wait in the store for an
+    /// adopter. Also returns rows of the journal with a wrong fate. Every lost reply shows here,
+    /// because its number does.
     async fn unaccounted(&self, database: &TestDatabase) -> Vec<String> {
         let mut found = Vec::new();
         for sequence in (0..N_SEQUENCES).map(name) {
@@ -357,7 +357,7 @@ fn name(number: usize) -> String {
     format!("rolling-{number}")
 }
 
-/// The load: callers of both balancers, at even intervals, until it is over.
+/// Starts the load: callers of both balancers, at even intervals, until the stage is over.
 fn call(stage: &Arc<Stage>) -> Vec<JoinHandle<Outcome>> {
     let addresses = stage.balancers.iter().map(Balancer::address);
     addresses
@@ -405,7 +405,7 @@ fn some_path(sequence: &str) -> String {
 }
 
 impl Outcome {
-    /// Sorts the reply to one call; how many numbers it gave.
+    /// Classifies the reply to one call, and returns how many numbers it gave.
     fn note(&mut self, sequence: &str, path: &str, reply: &Reply) -> u64 {
         if reply.status == 200 {
             let ranges = reply.numbers();

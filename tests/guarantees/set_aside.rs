@@ -1,4 +1,4 @@
-//! Rows of replicas that seem to have ended long ago, and have not.
+//! Rows of replicas that seem to have ended long ago, but have not.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ for_each_server!(
 
 async fn a_replica_that_was_stopped_for_a_month_goes_on(backend: Backend) {
     let stage = Stage::with_row_set_aside(backend, Program::options()).await;
-    // Each call needs blocks of its own, so the store is asked whether it went back.
+    // Each call needs blocks of its own, so the program checks whether the store went back.
     assert_eq!(stage.take().await, None);
     assert_eq!(stage.take().await, None);
     wait::until("the row is taken back", LIMIT, async || {
@@ -72,7 +72,7 @@ async fn rows_set_aside_are_deleted_after_a_year(backend: Backend) {
     program.stop().await;
 }
 
-/// The beat of the replica that was stopped, which was there first.
+/// A query for the heartbeat of the stopped replica, which used the sequence first.
 const OWN_ROW: &str = "SELECT beat FROM replica WHERE holder = \
                        (SELECT holder FROM block WHERE sequence = 'orders' ORDER BY first LIMIT 1)";
 
@@ -84,7 +84,7 @@ fn options(options: Options, database: &TestDatabase) -> Options {
         .env("ODOMETER_DEFAULT__BLOCK__MAX", 20)
 }
 
-/// A replica that was stopped while another one cleared up.
+/// A replica that was stopped while another replica set its row aside.
 struct Stage {
     database: TestDatabase,
     client: Client,
@@ -99,10 +99,10 @@ impl Stage {
         stage
     }
 
-    /// As after a restore of what was there before the last beats of the replica that was stopped.
+    /// Makes the stage of a restore that lost the last heartbeats of the stopped replica.
     async fn with_older_row_set_aside(backend: Backend, chosen: Options) -> Self {
         let stage = Self::stopped(backend, chosen).await;
-        // Its first beat is 1.
+        // The first heartbeat of a replica is 1.
         let older = "UPDATE replica SET beat = -1 WHERE beat < 0";
         stage.database.execute(older).await;
         stage.stopped.thaw();
@@ -140,10 +140,10 @@ impl Stage {
         }
     }
 
-    /// Takes more than memory has; why it was refused, if it was.
+    /// Takes more numbers than memory has. Returns the reason if the call was refused.
     ///
-    /// A statement that was on its way when the process was stopped is late when that goes on, and
-    /// the database counts as away until it was looked at.
+    /// A statement that is under way when the process is stopped is late when the process goes on.
+    /// The database then counts as away until the next look.
     async fn take(&self) -> Option<String> {
         wait::until("the database answers", LIMIT, async || {
             let answer = self.client.ask("/v1/sequences/orders/next?count=100").await;

@@ -1,4 +1,4 @@
-//! Named stores: a name lives in one of them, for good.
+//! Named stores: a name lives in one store, for good.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::support::{
 };
 
 const N_NAMES: usize = 40;
-/// How long anything that has to come may take.
+/// How long an expected event may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A default store and another one, each behind a proxy.
@@ -68,7 +68,7 @@ fn a_name_lives_in_one_store() {
         assert_eq!(both, Vec::<&String>::new());
         assert_eq!(here.len() + there.len(), N_NAMES);
         assert!(!here.is_empty() && !there.is_empty(), "vacuous: one store");
-        // Whoever starts anew finds each where it was born.
+        // A replica that starts now finds each name in the store in which it was created.
         let program = stage.options(Program::options()).start_ready().await;
         let client = program.client();
         let mut more = ledger;
@@ -97,7 +97,7 @@ fn without_claims_a_name_is_born_in_two_stores() {
     });
 }
 
-/// Two replicas that would give birth to all names in different stores use them at once.
+/// Lets two replicas that would create all names in different stores use the names at once.
 async fn born_with_different_stores(stage: &Stage, options: Options) -> Ledger {
     let options = stage.options(options);
     let one = options.start_ready().await;
@@ -145,7 +145,7 @@ fn name(n_name: usize) -> String {
     format!("somewhere-{n_name}")
 }
 
-/// Those that count in this database.
+/// Returns the names that have a counter in this database.
 async fn names(database: &TestDatabase) -> BTreeSet<String> {
     let rows = database
         .query("SELECT DISTINCT sequence FROM counter ORDER BY sequence")
@@ -165,7 +165,7 @@ fn no_name_is_born_while_a_store_that_may_have_it_is_away() {
         client.define("lives-here", &json!({})).await;
         let (mut there, mut here) = (client.next("lives-there").await, 0);
         for (away, known, is_known) in [
-            // Each store is enough for what lives in it and is known.
+            // Each store is enough for a known name that lives in it.
             (1, "lives-here", true),
             (1, "unborn", false),
             (0, "lives-there", true),
@@ -187,7 +187,7 @@ fn no_name_is_born_while_a_store_that_may_have_it_is_away() {
                 *last = number;
             }
             stage.proxies[away].set(Link::Whole);
-            // Connections that were cut are found to be so by who uses them.
+            // A connection that was cut is noticed only by a call that uses it.
             for name in ["lives-here", "lives-there"] {
                 let path = format!("/v1/sequences/{name}/blocks?size=1");
                 let mut n_in_turn = 0;

@@ -1,5 +1,5 @@
-//! Numbers of a strict sequence ascend over all replicas in real time: whoever was answered before
-//! another one called has the lower number.
+//! Numbers of a strict sequence ascend over all replicas in real time. If one caller got an answer
+//! before another caller asked, the first caller has the lower number.
 
 use std::{
     sync::atomic::Ordering,
@@ -16,9 +16,9 @@ use crate::support::{
 
 const N_REPLICAS: usize = 2;
 const N_CALLERS: usize = 32;
-/// Calls for one update, at least.
+/// The least number of calls for one update.
 const MIN_SHARED: f64 = 4.0;
-/// A replica that hears of its writes so much later than the other one.
+/// The delay of the database's replies to the distant replica.
 const FAR: Duration = Duration::from_millis(20);
 const BETWEEN_KILLS: Duration = Duration::from_millis(700);
 
@@ -137,7 +137,7 @@ async fn at_two_distances(backend: Backend, options: Options, n_calls: u64) -> O
     called(&[far, near], "strict", n_calls).await.0
 }
 
-/// Lets callers call until they have been answered `n_calls` times; also how many updates there were.
+/// Lets callers call until `n_calls` calls are answered. Also returns how many updates there were.
 async fn called(programs: &[Program], order: &str, n_calls: u64) -> (Outcome, f64) {
     let definition = json!({"order": order});
     programs[0].client().define(SEQUENCE, &definition).await;
@@ -156,7 +156,7 @@ async fn called(programs: &[Program], order: &str, n_calls: u64) -> (Outcome, f6
     (Outcome::of(calls, refusals), n_updates)
 }
 
-/// Kills one replica after the other, and starts it again, while callers go on.
+/// Kills one replica after the other and starts it again, while callers go on.
 async fn killed(backend: Backend, options: Options, n_kills: usize) -> Outcome {
     let database = TestDatabase::prepared(backend).await;
     let options = options.database(&database.url);
@@ -183,7 +183,8 @@ async fn killed(backend: Backend, options: Options, n_kills: usize) -> Outcome {
     Outcome::of(calls, refusals)
 }
 
-/// Loses the replies of one replica's database now and then; also how many numbers were abandoned.
+/// Loses replies of one replica's database again and again. Also returns how many numbers were
+/// abandoned.
 async fn cut(backend: Backend, options: Options, n_cuts: usize) -> (Outcome, f64) {
     let server = Server::shared(backend).await;
     let database = TestDatabase::prepared(backend).await;
@@ -206,7 +207,7 @@ async fn cut(backend: Backend, options: Options, n_cuts: usize) -> (Outcome, f64
         proxy.set(Link::RepliesLost);
         tokio::time::sleep(Duration::from_millis(100)).await;
         if n_cut % 2 == 0 {
-            // Every other time the connections are closed before the timeout closes them.
+            // In every second round the connections are closed before the timeout closes them.
             proxy.set(Link::Cut);
         } else {
             tokio::time::sleep(Duration::from_millis(500)).await;
@@ -215,7 +216,7 @@ async fn cut(backend: Backend, options: Options, n_cuts: usize) -> (Outcome, f64
     }
     stage.goes_on().await;
     let (calls, mut refusals) = callers.stop(&stage).await;
-    // No number is given by these, and so they are told.
+    // These calls got no number, and their callers know that.
     refusals.retain(|refusal| refusal.status != Some(503));
     let mut n_abandoned = 0.0;
     for program in &programs {

@@ -1,5 +1,5 @@
-//! What becomes of a strict sequence whose counter is changed: a floor is raised while a number is on
-//! its way, the database goes back.
+//! Changes to the counter of a strict sequence: a floor is raised while a number is on its way, and
+//! the database goes back.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::{
 
 const FLOOR: i64 = 1_000;
 const LIMIT: Duration = Duration::from_secs(20);
-/// Floors that are raised until one is raised in time.
+/// The most tries until a floor is raised in time.
 const MAX_SCENES: usize = 5;
 
 for_each_backend!(nothing_below_a_floor_leaves_a_strict_sequence);
@@ -37,8 +37,8 @@ async fn without_looking_at_the_floor_a_strict_sequence_issues_below_it(backend:
     }
 }
 
-/// The numbers before, over and after a floor that is raised while the second is on its way, and
-/// how many numbers the floor cost.
+/// Raises a floor while a number is on its way. Returns the number before, this number, and the
+/// number after. Also returns how many numbers the floor cost.
 async fn advanced(backend: Backend, options: Options, period: Option<&str>) -> ([i64; 3], f64) {
     for _ in 0..MAX_SCENES {
         if let Some(outcome) = raised_meanwhile(backend, options.clone(), period).await {
@@ -48,7 +48,8 @@ async fn advanced(backend: Backend, options: Options, period: Option<&str>) -> (
     panic!("the second number always came before the floor was raised");
 }
 
-/// The same, unless a busy machine raised the floor only after the second number had arrived.
+/// Tries this once. Returns `None` if a busy machine raised the floor only after the second number
+/// had arrived.
 async fn raised_meanwhile(
     backend: Backend,
     options: Options,
@@ -139,7 +140,7 @@ async fn without_looking_back_a_strict_counter_repeats_numbers(backend: Backend)
     assert!(again <= 5, "the check finds nothing: {again}");
 }
 
-/// A strict sequence of which 1 to 5 were given, and whose counter lost two of them.
+/// Takes 1 to 5 from a strict sequence, and makes its counter forget the last two.
 async fn gone_back(database: &TestDatabase, options: &Options) -> (Program, Client) {
     let options = options.clone().env("ODOMETER_DEFINITION_REFRESH", "2s");
     let program = options.start_ready().await;

@@ -1,4 +1,4 @@
-//! Replicas that take blocks of one name by turns.
+//! Replicas that take blocks of one name in turn.
 
 use crate::support::{
     Answer, Backend, Client, Ledger, Program, Scrape, TestDatabase, for_each_server,
@@ -8,7 +8,8 @@ const N_ROUNDS: usize = 20;
 
 for_each_server!(replicas_that_take_turns_do_not_meet_conflicts);
 
-/// What a replica remembers of the counter is old each time: it looks first, once it has met that.
+/// Checks that a replica reads the counter first, after it has met a conflict. What it remembers of
+/// the counter is old each time.
 async fn replicas_that_take_turns_do_not_meet_conflicts(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
     let options = Program::options().database(&database.url);
@@ -25,7 +26,8 @@ async fn replicas_that_take_turns_do_not_meet_conflicts(backend: Backend) {
     }
     assert_eq!(ledger.n_numbers(), 10 * 2 * N_ROUNDS as u64);
     assert_eq!(ledger.n_duplicates(), 0);
-    // At least one, because what is remembered is tried where nobody is known to write as well.
+    // There is at least one conflict. A replica that knows of no other writer tries what it
+    // remembers.
     assert!((1.0..=2.0).contains(&n_conflicts(&clients).await));
     one.stop().await;
     other.stop().await;

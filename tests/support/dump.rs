@@ -101,7 +101,7 @@ impl TestDatabase {
     }
 
     /// Returns the folder with the tools of this database's server. Returns `None` for SQLite, and
-    /// if the tools are where all programs are.
+    /// if the tools are among the usual programs of the machine.
     pub fn tools(&self) -> Option<PathBuf> {
         match self.product? {
             Product::MariaDb => None,

@@ -56,7 +56,7 @@ impl Options {
         self
     }
 
-    /// Uses the program at another path, as a user has it who got it elsewhere.
+    /// Uses the program at another path, for example one that was downloaded.
     pub fn built_at(mut self, program: &Path) -> Self {
         self.program = program.to_path_buf();
         self

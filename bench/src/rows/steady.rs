@@ -53,7 +53,7 @@ fn n_writes(policy: &BlockPolicy, per_s: u64) -> u64 {
                     rates,
                     this_second,
                     waited_for,
-                    double_of: None,
+                    conflicted_size: None,
                     seconds_left: None,
                 };
                 sizing::size(policy, &demand).preferred

@@ -72,7 +72,7 @@ impl Cursor {
         let count = self.owned(current).count;
         if count > 0 {
             let signal_at = signal_at(count, low_water_left);
-            self.slot(current).aim(current, count, signal_at);
+            self.slot(current).move_signal(current, count, signal_at);
         }
     }
 

@@ -117,7 +117,7 @@ impl Slot {
 
     /// Moves the low-water signal of generation `of`, unless the signal was given. Only the owner
     /// calls it.
-    pub(crate) fn aim(&self, of: u64, count: u64, signal_at: u64) {
+    pub(crate) fn move_signal(&self, of: u64, count: u64, signal_at: u64) {
         debug_assert!(signal_at < count);
         self.move_edge(of, count, |_| Some(signal_at));
     }

@@ -9,7 +9,7 @@ use super::{Definition, DefinitionError, Span};
 use crate::period::{Cutover, PeriodKind, YearStart, find_zone, near_zones};
 
 /// Bounds `period_back`, `period_ahead` and `retain`: 100 years.
-const LONGEST: Span = Span::from_days(36_525);
+const MAX_PERIOD_SPAN: Span = Span::from_days(36_525);
 
 /// Names the day on which the years of the calendar start.
 const NEW_YEAR: &str = "01-01";
@@ -66,8 +66,11 @@ impl Definition {
             ("period_ahead", self.period_ahead),
             ("retain", self.retain),
         ] {
-            if span > LONGEST {
-                return invalid(field, format!("must be at most {LONGEST}, not {span}"));
+            if span > MAX_PERIOD_SPAN {
+                return invalid(
+                    field,
+                    format!("must be at most {MAX_PERIOD_SPAN}, not {span}"),
+                );
             }
         }
         if self.retain <= self.period_back {

@@ -238,7 +238,7 @@ impl Definition {
 
     /// Returns whether two definitions have the same periods: the same kind, with the same bounds.
     #[must_use]
-    pub fn counts_like(&self, other: &Self) -> bool {
+    pub fn has_same_periods(&self, other: &Self) -> bool {
         self.period == other.period
             && self.time_zone == other.time_zone
             && self.cutover == other.cutover

@@ -27,7 +27,7 @@ impl Definition {
     /// Returns the length of `n_steps` steps, at most 2^63 − 1. The ends of the sequence do not
     /// matter.
     #[must_use]
-    pub fn rise(&self, n_steps: u64) -> i64 {
+    pub fn length_of_steps(&self, n_steps: u64) -> i64 {
         let n_steps = i64::try_from(n_steps).unwrap_or(i64::MAX);
         self.step.saturating_mul(n_steps)
     }
@@ -48,7 +48,7 @@ impl Definition {
     /// raised again. Then the sequence goes on from the result.
     #[must_use]
     pub fn skipped(&self, next_value: i64, n_steps: u64) -> i64 {
-        let skipped = next_value.saturating_add(self.rise(n_steps));
+        let skipped = next_value.saturating_add(self.length_of_steps(n_steps));
         skipped.min(self.highest()).max(next_value)
     }
 }

@@ -69,7 +69,7 @@ impl Definition {
     /// When the next block is fetched, one block is in memory. So the reserve is one block.
     fn cannot_hold(&self, left: u64, rate: f64) -> Option<String> {
         let hold = self.block.hold;
-        let (most, limit) = match sizing::most_at_once(left) {
+        let (most, limit) = match sizing::max_at_once(left) {
             of_left if of_left < self.block.max => (of_left, "1/4096 of what is left"),
             _ => (self.block.max, "`block.max`"),
         };
@@ -100,12 +100,12 @@ impl Definition {
     fn is_nearly_used_up(&self, left: u64) -> Option<String> {
         let whole = self.left(self.start);
         (left < whole.div_ceil(10)).then(|| {
-            let mend = if self.limit() < self.max {
+            let remedy = if self.limit() < self.max {
                 "`overflow` may be \"widen\""
             } else {
                 "`max` may be raised"
             };
-            format!("{left} of {whole} numbers are left, less than a tenth; {mend}.")
+            format!("{left} of {whole} numbers are left, less than a tenth; {remedy}.")
         })
     }
 

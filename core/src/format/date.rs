@@ -44,7 +44,7 @@ impl DatePart {
     }
 
     /// Returns whether a period of this kind has this part.
-    pub(crate) fn is_told_by(self, kind: PeriodKind) -> bool {
+    pub(crate) fn is_part_of(self, kind: PeriodKind) -> bool {
         match kind {
             PeriodKind::Day => true,
             PeriodKind::Month => !matches!(self, Self::Day | Self::DayOfYear),

@@ -35,13 +35,13 @@ pub use print::Printer;
 use crate::definition::Definition;
 use crate::period::{Period, PeriodKind};
 use base::MAX_DIGITS;
-use parse::{FormatPart, MAX_PATTERN, Number, Pattern};
+use parse::{FormatPart, MAX_PATTERN, NumberFormat, Pattern};
 
 /// The format of a definition's numbers: a parsed pattern, and the numbers that it may print.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Format {
     parts: Vec<FormatPart>,
-    number: Number,
+    number: NumberFormat,
     overflow: Overflow,
     kind: PeriodKind,
     start: i64,

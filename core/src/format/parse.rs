@@ -27,7 +27,7 @@ pub(crate) enum FormatPart {
 
 /// The base and the width in which a number is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Number {
+pub(crate) struct NumberFormat {
     /// The digits of the number.
     pub(crate) base: Base,
     /// The least number of digits; 0 if the number is not padded.
@@ -38,10 +38,10 @@ pub(crate) struct Number {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Pattern {
     pub(crate) parts: Vec<FormatPart>,
-    pub(crate) number: Number,
+    pub(crate) number: NumberFormat,
 }
 
-impl Number {
+impl NumberFormat {
     /// Returns the text between the braces of the number's field.
     pub(crate) fn field(self) -> String {
         let mut field = "value".to_owned();
@@ -136,7 +136,7 @@ impl Pattern {
 #[derive(Default)]
 struct Found {
     parts: Vec<FormatPart>,
-    number: Option<Number>,
+    number: Option<NumberFormat>,
 }
 
 impl Found {
@@ -158,7 +158,7 @@ impl Found {
         let arguments: Vec<&str> = words.collect();
         let part = match (name, arguments.as_slice()) {
             ("value", arguments) => {
-                let number = Number::read(arguments, at)?.ok_or_else(unknown)?;
+                let number = NumberFormat::read(arguments, at)?.ok_or_else(unknown)?;
                 if self.number.replace(number).is_some() {
                     return Err(FormatError::SecondValue { at });
                 }

@@ -4,14 +4,14 @@ use super::Format;
 use super::base::Base;
 use super::check_digit::Check;
 use super::date;
-use super::parse::{FormatPart, Number};
+use super::parse::{FormatPart, NumberFormat};
 use crate::period::Period;
 
 /// Prints the numbers of one period. What is the same for all numbers is computed once.
 #[derive(Clone, Debug)]
 pub struct Printer {
     pieces: Vec<Piece>,
-    number: Number,
+    number: NumberFormat,
     room: usize,
 }
 
@@ -70,7 +70,7 @@ impl Format {
     /// Returns whether the format prints decimal numbers and nothing else.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        let plain = Number {
+        let plain = NumberFormat {
             base: Base::Decimal,
             width: 0,
         };

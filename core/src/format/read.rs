@@ -12,7 +12,7 @@ const SHOWN: usize = 40;
 
 /// The facts about a period that the parts of an id show.
 #[derive(Default)]
-struct Told<'a> {
+struct PeriodFields<'a> {
     period: Option<&'a str>,
     year: Option<&'a str>,
     month: Option<&'a str>,
@@ -52,7 +52,7 @@ impl Format {
     /// digits are verified, and a number that is written in another way is refused.
     pub fn read(&self, id: &str) -> Result<(Period, i64), InvalidId> {
         let cut = self.cut(id)?;
-        let mut told = Told::default();
+        let mut told = PeriodFields::default();
         let mut number = None;
         let mut at = 0;
         for (part, text) in self.parts.iter().zip(cut) {
@@ -207,7 +207,7 @@ impl Format {
     }
 }
 
-impl<'a> Told<'a> {
+impl<'a> PeriodFields<'a> {
     fn note(&mut self, part: DatePart, text: &'a str) {
         match part {
             DatePart::Year => self.year = Some(text),

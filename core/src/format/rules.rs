@@ -104,7 +104,7 @@ impl Format {
 
     fn check_neighbours(&self) -> Result<(), FormatError> {
         let digits = self.digits();
-        let beside = self.parts.windows(2).find_map(|pair| match pair {
+        let neighbour = self.parts.windows(2).find_map(|pair| match pair {
             [FormatPart::Text(text), FormatPart::Value] => {
                 text.bytes().last().filter(|c| digits.has(*c))
             }
@@ -113,7 +113,7 @@ impl Format {
             }
             _ => None,
         });
-        match beside {
+        match neighbour {
             None => Ok(()),
             Some(literal) => Err(FormatError::Mistakable {
                 literal: char::from(literal),
@@ -142,7 +142,7 @@ impl Format {
                     });
                 }
                 FormatPart::Period => {}
-                FormatPart::Date(part) if part.is_told_by(self.kind) => {}
+                FormatPart::Date(part) if part.is_part_of(self.kind) => {}
                 FormatPart::Date(part) => {
                     return Err(FormatError::NotOfThePeriod {
                         field: part.name(),
@@ -198,7 +198,7 @@ impl Format {
         let (Some(value), Some(key)) = (value, key) else {
             return Ok(());
         };
-        let beside = if key < value {
+        let neighbour = if key < value {
             let before = value.checked_sub(1).and_then(|at| self.parts.get(at));
             before.and_then(|part| match part {
                 FormatPart::Text(text) => text.bytes().last(),
@@ -218,7 +218,7 @@ impl Format {
                 | FormatPart::Check(_) => None,
             })
         };
-        match beside {
+        match neighbour {
             Some(literal) if !self.digits().has(literal) => Ok(()),
             _ => Err(FormatError::Inseparable),
         }

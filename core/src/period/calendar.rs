@@ -74,7 +74,7 @@ impl Calendar {
         let now_ms = now_ms.clamp(first, END_MS - 1);
         let now = Timestamp::from_millisecond(now_ms).unwrap_or(Timestamp::MAX);
         let today = self.cutover.day_of(self.zone.to_datetime(now));
-        let mut start = self.unit.holding(today);
+        let mut start = self.unit.stretch_start_of(today);
         // If the clock is set back over a cut-over, local time is in the day before again. So the
         // beginnings of the periods decide, not local time.
         while self.begin_ms(start) > now_ms

@@ -25,7 +25,7 @@ pub(crate) enum CalendarUnit {
 
 impl CalendarUnit {
     /// Returns the first day of the stretch that `date` lies in.
-    pub(crate) fn holding(self, date: Date) -> Date {
+    pub(crate) fn stretch_start_of(self, date: Date) -> Date {
         match self {
             Self::Day => date,
             Self::Week => {
@@ -53,7 +53,7 @@ impl CalendarUnit {
 
     /// Returns the first day of the stretch before; `None` if `first` is the first stretch.
     pub(crate) fn before(self, first: Date) -> Option<Date> {
-        let before = self.holding(first.yesterday().ok()?);
+        let before = self.stretch_start_of(first.yesterday().ok()?);
         (before >= self.first()).then_some(before)
     }
 
@@ -151,15 +151,15 @@ mod tests {
     #[test]
     fn stretches_are_printed_as_the_contract_has_them() {
         let day = date(2026, 11, 20);
-        let printed = units().map(|unit| unit.label(unit.holding(day)));
+        let printed = units().map(|unit| unit.label(unit.stretch_start_of(day)));
         assert_eq!(printed, ["20261120", "2026W47", "202611", "2026", "2026"]);
         let spring = date(2026, 4, 5);
-        let printed = units().map(|unit| unit.label(unit.holding(spring)));
+        let printed = units().map(|unit| unit.label(unit.stretch_start_of(spring)));
         assert_eq!(printed, ["20260405", "2026W14", "202604", "2026", "2025"]);
         // The last days of a year may lie in the first week of the next year. The first days of a
         // year may lie in the last week of the year before.
         let weeks = [date(2024, 12, 30), date(2027, 1, 3), date(2020, 12, 31)]
-            .map(|day| CalendarUnit::Week.label(CalendarUnit::Week.holding(day)));
+            .map(|day| CalendarUnit::Week.label(CalendarUnit::Week.stretch_start_of(day)));
         assert_eq!(weeks, ["2025W01", "2026W53", "2020W53"]);
     }
 
@@ -174,8 +174,12 @@ mod tests {
                 assert!(label < unit.label(next), "{label}");
                 assert_eq!(unit.parse(&label), Some(first), "{label}");
                 assert_eq!(unit.before(next), Some(first), "{label}");
-                assert_eq!(unit.holding(next.yesterday().unwrap()), first, "{label}");
-                assert_eq!(unit.holding(next), next, "{label}");
+                assert_eq!(
+                    unit.stretch_start_of(next.yesterday().unwrap()),
+                    first,
+                    "{label}"
+                );
+                assert_eq!(unit.stretch_start_of(next), next, "{label}");
                 first = next;
                 n_seen += 1;
             }

@@ -6,7 +6,7 @@
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 /// Bounds the text for which near names are searched, in bytes.
-const LONGEST: usize = 64;
+const MAX_SEARCHED_BYTES: usize = 64;
 
 /// Bounds how many near names a message shows.
 const MAX_NEAR: usize = 3;
@@ -21,7 +21,7 @@ pub(crate) fn find(name: &str) -> Option<TimeZone> {
 /// Returns the names of zones nearest to a name that does not exist, the nearest first. It may find
 /// none.
 pub(crate) fn near(missed: &str) -> Vec<String> {
-    if missed.len() > LONGEST {
+    if missed.len() > MAX_SEARCHED_BYTES {
         return Vec::new();
     }
     let missed = plain(missed);

@@ -45,7 +45,7 @@ pub struct Demand {
     /// Numbers that callers are waiting for now.
     pub waited_for: u64,
     /// The size of the block before, if its reservation met two or more conflicts.
-    pub double_of: Option<u64>,
+    pub conflicted_size: Option<u64>,
     /// The seconds that are left of the period, if it is a calendar period.
     pub seconds_left: Option<f64>,
 }
@@ -58,7 +58,7 @@ pub struct Size {
     /// The numbers that callers are waiting for: 1 to [`MAX_COUNT`], at most `preferred`.
     pub at_least: u64,
     /// The reason for `preferred`.
-    pub why: Why,
+    pub why: SizeReason,
 }
 
 /// The size that a block gets, as far as numbers are left.
@@ -67,12 +67,12 @@ pub struct Granted {
     /// The numbers of the block: at most what is left, and 0 only if nothing is left.
     pub count: u64,
     /// The reason for `count`.
-    pub why: Why,
+    pub why: SizeReason,
 }
 
 /// The reason for the size of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum SizeReason {
     /// The five-minute average times `block.refill`.
     Average,
     /// The rate of the last second times a minute.
@@ -103,7 +103,7 @@ impl Rates {
     #[must_use]
     pub fn resume(average: f64) -> Self {
         Self {
-            average: sound(average),
+            average: finite_or_zero(average),
             last_second: 0.0,
         }
     }
@@ -121,9 +121,9 @@ impl Rates {
         }
         let numbers = float(numbers);
         let weight = -(-seconds / AVERAGE_OVER).exp_m1();
-        self.average = sound(self.average + (numbers / seconds - self.average) * weight);
+        self.average = finite_or_zero(self.average + (numbers / seconds - self.average) * weight);
         // A sample shorter than a second says nothing about the rest of that second.
-        self.last_second = sound(numbers / seconds.max(1.0));
+        self.last_second = finite_or_zero(numbers / seconds.max(1.0));
     }
 
     /// Returns the five-minute average, in numbers a second.
@@ -161,7 +161,7 @@ impl Default for Rates {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for SizeReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Average => "five-minute average × refill",
@@ -188,25 +188,28 @@ impl fmt::Display for Why {
 pub fn size(policy: &BlockPolicy, demand: &Demand) -> Size {
     let at_least = demand.waited_for.clamp(1, MAX_COUNT);
     let last_second = demand.rates.last_second.max(float(demand.this_second));
-    let doubled = demand.double_of.unwrap_or(0).saturating_mul(2);
-    let average = whole(demand.rates.average * policy.refill.as_secs_f64());
+    let doubled = demand.conflicted_size.unwrap_or(0).saturating_mul(2);
+    let average = ceil_saturating(demand.rates.average * policy.refill.as_secs_f64());
     // If two sizes are equal, the first one is named.
     let (wanted, why) = [
-        (whole(last_second * BURST_SECONDS), Why::LastSecond),
-        (doubled, Why::Conflicts),
-        (at_least, Why::Waiting),
-        (policy.min, Why::Minimum),
+        (
+            ceil_saturating(last_second * BURST_SECONDS),
+            SizeReason::LastSecond,
+        ),
+        (doubled, SizeReason::Conflicts),
+        (at_least, SizeReason::Waiting),
+        (policy.min, SizeReason::Minimum),
     ]
     .into_iter()
-    .fold((average, Why::Average), |best, other| {
+    .fold((average, SizeReason::Average), |best, other| {
         if other.0 > best.0 { other } else { best }
     });
     let to_cutover = demand.seconds_left.map_or(u64::MAX, |seconds| {
-        whole(demand.rates.highest(demand.this_second) * seconds.max(GRAIN_SECONDS))
+        ceil_saturating(demand.rates.highest(demand.this_second) * seconds.max(GRAIN_SECONDS))
     });
     let (preferred, why) = [
-        (policy.max.clamp(1, MAX_COUNT), Why::Maximum),
-        (to_cutover, Why::Cutover),
+        (policy.max.clamp(1, MAX_COUNT), SizeReason::Maximum),
+        (to_cutover, SizeReason::Cutover),
     ]
     .into_iter()
     .fold(
@@ -219,7 +222,7 @@ pub fn size(policy: &BlockPolicy, demand: &Demand) -> Size {
         return Size {
             preferred: at_least,
             at_least,
-            why: Why::Waiting,
+            why: SizeReason::Waiting,
         };
     }
     Size {
@@ -236,17 +239,21 @@ pub fn size(policy: &BlockPolicy, demand: &Demand) -> Size {
 /// is never larger than what is left.
 #[must_use]
 pub fn grant(size: &Size, left: u64) -> Granted {
-    let most = most_at_once(left).max(size.at_least).min(left);
+    let most = max_at_once(left).max(size.at_least).min(left);
     if size.preferred <= most {
         return Granted {
             count: size.preferred,
             why: size.why,
         };
     }
-    let waiting = most == size.at_least && most > most_at_once(left);
+    let waiting = most == size.at_least && most > max_at_once(left);
     Granted {
         count: most,
-        why: if waiting { Why::Waiting } else { Why::Left },
+        why: if waiting {
+            SizeReason::Waiting
+        } else {
+            SizeReason::Left
+        },
     }
 }
 
@@ -254,7 +261,7 @@ pub fn grant(size: &Size, left: u64) -> Granted {
 ///
 /// It is 1/4096 of these numbers, at least 1 and at most [`MAX_COUNT`]. It is 0 if nothing is left.
 #[must_use]
-pub fn most_at_once(left: u64) -> u64 {
+pub fn max_at_once(left: u64) -> u64 {
     (left / PART_OF_LEFT).clamp(1, MAX_COUNT).min(left)
 }
 
@@ -283,10 +290,10 @@ pub fn low_water(
 ) -> u64 {
     let hold = policy.hold.as_secs_f64();
     let seconds = seconds_left.map_or(hold, |left| hold.min(left.max(0.0)));
-    whole(rates.highest(this_second) * seconds)
+    ceil_saturating(rates.highest(this_second) * seconds)
 }
 
-fn sound(rate: f64) -> f64 {
+fn finite_or_zero(rate: f64) -> f64 {
     if rate.is_finite() && rate > 0.0 {
         rate
     } else {
@@ -306,6 +313,6 @@ fn float(numbers: u64) -> f64 {
     clippy::cast_sign_loss,
     reason = "a cast from floating point saturates, which is what is wanted"
 )]
-fn whole(numbers: f64) -> u64 {
+fn ceil_saturating(numbers: f64) -> u64 {
     numbers.ceil() as u64
 }

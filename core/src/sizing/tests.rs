@@ -28,12 +28,12 @@ fn demand(average: f64, last_second: f64) -> Demand {
         },
         this_second: 0,
         waited_for: 0,
-        double_of: None,
+        conflicted_size: None,
         seconds_left: None,
     }
 }
 
-fn sized(policy: &BlockPolicy, demand: &Demand) -> (u64, Why) {
+fn sized(policy: &BlockPolicy, demand: &Demand) -> (u64, SizeReason) {
     let size = size(policy, demand);
     (size.preferred, size.why)
 }
@@ -41,29 +41,35 @@ fn sized(policy: &BlockPolicy, demand: &Demand) -> (u64, Why) {
 #[test]
 fn each_part_of_the_formula_can_decide() {
     let wide = policy(1, 1_000_000_000);
-    assert_eq!(sized(&wide, &demand(100.0, 10.0)), (180_000, Why::Average));
-    assert_eq!(sized(&wide, &demand(1.0, 100.0)), (6_000, Why::LastSecond));
+    assert_eq!(
+        sized(&wide, &demand(100.0, 10.0)),
+        (180_000, SizeReason::Average)
+    );
+    assert_eq!(
+        sized(&wide, &demand(1.0, 100.0)),
+        (6_000, SizeReason::LastSecond)
+    );
     let busy = Demand {
         this_second: 200,
         ..demand(1.0, 100.0)
     };
-    assert_eq!(sized(&wide, &busy), (12_000, Why::LastSecond));
+    assert_eq!(sized(&wide, &busy), (12_000, SizeReason::LastSecond));
     let waited = Demand {
         waited_for: 9,
         ..demand(0.001, 0.0)
     };
-    assert_eq!(sized(&wide, &waited), (9, Why::Waiting));
+    assert_eq!(sized(&wide, &waited), (9, SizeReason::Waiting));
     let conflicts = Demand {
-        double_of: Some(70_000),
+        conflicted_size: Some(70_000),
         ..demand(1.0, 100.0)
     };
-    assert_eq!(sized(&wide, &conflicts), (140_000, Why::Conflicts));
+    assert_eq!(sized(&wide, &conflicts), (140_000, SizeReason::Conflicts));
     assert_eq!(
         sized(&policy(10, 50), &demand(0.0, 0.0)),
-        (10, Why::Minimum)
+        (10, SizeReason::Minimum)
     );
-    assert_eq!(sized(&policy(10, 50), &busy), (50, Why::Maximum));
-    assert_eq!(sized(&wide, &demand(0.0, 0.0)), (1, Why::Waiting));
+    assert_eq!(sized(&policy(10, 50), &busy), (50, SizeReason::Maximum));
+    assert_eq!(sized(&wide, &demand(0.0, 0.0)), (1, SizeReason::Waiting));
 }
 
 #[test]
@@ -77,7 +83,7 @@ fn what_is_waited_for_is_not_cut_to_the_maximum() {
         Size {
             preferred: 80,
             at_least: 80,
-            why: Why::Waiting
+            why: SizeReason::Waiting
         }
     );
 }
@@ -87,22 +93,22 @@ fn the_end_of_a_range_is_shared_out_and_really_issued() {
     let size = size(&policy(1, 1_000_000), &demand(100.0, 0.0));
     let granted = |left| grant(&size, left);
     let of = |count, why| Granted { count, why };
-    assert_eq!(granted(u64::MAX), of(180_000, Why::Average));
-    assert_eq!(granted(4096 * 1000), of(1000, Why::Left));
-    assert_eq!(granted(4097), of(1, Why::Left));
-    assert_eq!(granted(1), of(1, Why::Left));
-    assert_eq!(granted(0), of(0, Why::Left));
+    assert_eq!(granted(u64::MAX), of(180_000, SizeReason::Average));
+    assert_eq!(granted(4096 * 1000), of(1000, SizeReason::Left));
+    assert_eq!(granted(4097), of(1, SizeReason::Left));
+    assert_eq!(granted(1), of(1, SizeReason::Left));
+    assert_eq!(granted(0), of(0, SizeReason::Left));
     let waiting = Size {
         at_least: 5,
         ..size
     };
-    assert_eq!(grant(&waiting, 100), of(5, Why::Waiting));
-    assert_eq!(grant(&waiting, 5), of(5, Why::Waiting));
-    assert_eq!(grant(&waiting, 4), of(4, Why::Left));
-    assert_eq!(most_at_once(0), 0);
-    assert_eq!(most_at_once(4095), 1);
-    assert_eq!(most_at_once(8192), 2);
-    assert_eq!(most_at_once(u64::MAX), MAX_COUNT);
+    assert_eq!(grant(&waiting, 100), of(5, SizeReason::Waiting));
+    assert_eq!(grant(&waiting, 5), of(5, SizeReason::Waiting));
+    assert_eq!(grant(&waiting, 4), of(4, SizeReason::Left));
+    assert_eq!(max_at_once(0), 0);
+    assert_eq!(max_at_once(4095), 1);
+    assert_eq!(max_at_once(8192), 2);
+    assert_eq!(max_at_once(u64::MAX), MAX_COUNT);
 }
 
 #[test]
@@ -158,7 +164,7 @@ fn fetched(policy: &BlockPolicy, rate: u64, seconds: u64, period: Option<u64>) -
                 rates,
                 this_second,
                 waited_for: u64::from(current == 0),
-                double_of: None,
+                conflicted_size: None,
                 seconds_left,
             };
             if current == 0 {
@@ -217,27 +223,42 @@ fn no_more_is_fetched_than_is_needed_to_the_cut_over() {
     let steady = demand(100.0, 10.0);
     assert_eq!(
         sized(&wide, &ends_in(1_800.0, steady)),
-        (180_000, Why::Average)
+        (180_000, SizeReason::Average)
     );
     assert_eq!(
         sized(&wide, &ends_in(1_799.0, steady)),
-        (179_900, Why::Cutover)
+        (179_900, SizeReason::Cutover)
     );
-    assert_eq!(sized(&wide, &ends_in(0.5, steady)), (100, Why::Cutover));
-    assert_eq!(sized(&wide, &ends_in(-5.0, steady)), (100, Why::Cutover));
+    assert_eq!(
+        sized(&wide, &ends_in(0.5, steady)),
+        (100, SizeReason::Cutover)
+    );
+    assert_eq!(
+        sized(&wide, &ends_in(-5.0, steady)),
+        (100, SizeReason::Cutover)
+    );
     // The highest rate counts, waiting callers come first, and `block.min` does not raise the size.
     let busy = demand(1.0, 100.0);
-    assert_eq!(sized(&wide, &ends_in(30.0, busy)), (3_000, Why::Cutover));
+    assert_eq!(
+        sized(&wide, &ends_in(30.0, busy)),
+        (3_000, SizeReason::Cutover)
+    );
     let waited = Demand {
         waited_for: 5_000,
         ..busy
     };
-    assert_eq!(sized(&wide, &ends_in(30.0, waited)), (5_000, Why::Waiting));
+    assert_eq!(
+        sized(&wide, &ends_in(30.0, waited)),
+        (5_000, SizeReason::Waiting)
+    );
     let least = policy(10_000, 20_000);
-    assert_eq!(sized(&least, &ends_in(30.0, busy)), (3_000, Why::Cutover));
+    assert_eq!(
+        sized(&least, &ends_in(30.0, busy)),
+        (3_000, SizeReason::Cutover)
+    );
     assert_eq!(
         sized(&least, &ends_in(30.0, demand(0.0, 0.0))),
-        (1, Why::Waiting)
+        (1, SizeReason::Waiting)
     );
     let mark = |left| low_water(&wide, &steady.rates, 0, left);
     assert_eq!(
@@ -293,14 +314,20 @@ fn any_demand() -> impl Strategy<Value = Demand> {
         prop::option::of(any_rate()),
     )
         .prop_map(
-            |((average, numbers, seconds), this_second, waited_for, double_of, seconds_left)| {
+            |(
+                (average, numbers, seconds),
+                this_second,
+                waited_for,
+                conflicted_size,
+                seconds_left,
+            )| {
                 let mut rates = Rates::resume(average);
                 rates.sample(numbers, seconds);
                 Demand {
                     rates,
                     this_second,
                     waited_for,
-                    double_of,
+                    conflicted_size,
                     seconds_left,
                 }
             },
@@ -355,7 +382,7 @@ proptest! {
         if let Some(seconds) = demand.seconds_left {
             let rate = demand.rates.average().max(demand.rates.last_second());
             let rate = rate.max(float(demand.this_second));
-            let needed = whole(rate * seconds.max(1.0));
+            let needed = ceil_saturating(rate * seconds.max(1.0));
             prop_assert!(bounded.preferred <= needed.max(bounded.at_least));
         } else {
             prop_assert_eq!(bounded, endless);
@@ -372,7 +399,7 @@ proptest! {
         let granted = grant(&size, left);
         prop_assert!(granted.count <= left && granted.count <= size.preferred);
         prop_assert!(granted.count >= size.at_least.min(left));
-        prop_assert!(granted.count >= size.preferred.min(most_at_once(left)));
-        prop_assert!(granted.count <= most_at_once(left).max(size.at_least));
+        prop_assert!(granted.count >= size.preferred.min(max_at_once(left)));
+        prop_assert!(granted.count <= max_at_once(left).max(size.at_least));
     }
 }

@@ -1,25 +1,25 @@
-//! Why numbers are abandoned.
+//! Names the causes for which numbers are abandoned.
 
 /// Why numbers that were reserved will neither be issued nor returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AbandonedCause {
-    /// The store did not say whether it had committed.
+    /// The store did not say whether its write had committed.
     Uncertain,
     /// The reservation finished for an actor that no longer owned the sequence.
     ActorDied,
-    /// A taker held an offset into a slot that was filled anew meanwhile.
+    /// A taker held an offset into a slot that was filled again meanwhile.
     SlotReused,
-    /// The rest could not be given back before the deadline of the shutdown.
+    /// The rest could not be returned before the deadline of the shutdown.
     Shutdown,
-    /// Numbers were taken for a caller who had gone when they arrived.
+    /// The numbers were taken for a caller who had gone when they arrived.
     CallerGone,
-    /// A floor was raised past numbers in memory, or their sequence was retired.
+    /// A floor was raised past the numbers in memory, or their sequence was retired.
     Advanced,
-    /// `odometer recover` ran after they were reserved.
+    /// `odometer recover` ran after the numbers were reserved.
     Recovered,
-    /// The queue of the journal had no room for the rest that was to be given back.
+    /// The queue of the journal was full when the rest was to be returned.
     JournalFull,
-    /// A window of Redis was lost before its end, as far as this replica knew it.
+    /// A window of Redis was lost before its end, as far as this replica knew the window.
     Window,
 }
 

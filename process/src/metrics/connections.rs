@@ -1,21 +1,21 @@
-//! What is counted of connections, below HTTP.
+//! Holds the metrics of callers' connections, below HTTP.
 
 use ::metrics::{Counter, Gauge};
 
-/// What is counted of connections to the listener.
+/// The metrics of connections to the listener.
 #[derive(Clone)]
 pub struct ConnectionsMetrics {
-    /// Open now.
+    /// Connections that are open now.
     pub open: Gauge,
-    /// The most that may be open.
+    /// The most connections that may be open.
     pub max: Gauge,
-    /// Closed because a request did not come to its reply:
+    /// Connections closed because a request did not end in time or could not be answered:
     /// `odometer_http_connections_cut_total{cause="request"}`.
     pub cut_request: Counter,
-    /// Because nobody took a reply: `cause="reply"`.
+    /// Connections closed because nobody took a reply: `cause="reply"`.
     pub cut_reply: Counter,
-    /// Idle, and closed because others needed the place: `cause="crowded"`.
+    /// Idle connections closed because others needed their slot: `cause="crowded"`.
     pub cut_crowded: Counter,
-    /// What came and was no HTTP.
+    /// Connections closed because what came was not HTTP.
     pub malformed: Counter,
 }

@@ -1,6 +1,6 @@
-//! The list of names that dashboards and alerts may use, each with what it says, and the buckets.
+//! Lists the names that dashboards and alerts may use, each with its help text, and the buckets.
 
-/// Every counter and what it counts.
+/// Lists every counter and what it counts.
 pub(crate) const COUNTERS: [(&str, &str); 23] = [
     (
         "odometer_abandoned_numbers_total",
@@ -91,7 +91,7 @@ pub(crate) const COUNTERS: [(&str, &str); 23] = [
     ),
 ];
 
-/// Every gauge and what it shows.
+/// Lists every gauge and what it shows.
 pub(crate) const GAUGES: [(&str, &str); 35] = [
     ("odometer_actors", "Actors running."),
     (
@@ -220,7 +220,7 @@ pub(crate) const GAUGES: [(&str, &str); 35] = [
     ),
 ];
 
-/// Every histogram and what it measures.
+/// Lists every histogram and what it measures.
 pub(crate) const HISTOGRAMS: [(&str, &str); 3] = [
     (
         "odometer_http_request_duration_seconds",
@@ -236,12 +236,13 @@ pub(crate) const HISTOGRAMS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Upper bounds of a reservation's buckets, in seconds: from a local SQLite write to the deadline.
+/// Sets the upper bounds of a reservation's buckets, in seconds: from a local SQLite write to the
+/// deadline.
 pub(crate) const RESERVATION_BUCKETS_S: [f64; 14] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// Upper bounds of a request's buckets, in seconds: a warm number takes microseconds.
+/// Sets the upper bounds of a request's buckets, in seconds: a warm number takes microseconds.
 pub(crate) const HTTP_BUCKETS_S: [f64; 16] = [
     0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025,
     0.1, 0.5, 1.0, 5.0, 10.0,

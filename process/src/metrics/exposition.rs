@@ -1,4 +1,4 @@
-//! What a scrape reads.
+//! Renders what a scrape reads.
 
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
@@ -13,21 +13,21 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// The text of a scrape, Prometheus text format 0.0.4.
+    /// Returns the text of a scrape, in Prometheus text format 0.0.4.
     pub fn render(&self) -> String {
         self.handle.render()
     }
 
-    /// Moves recorded durations into their buckets. Run every few seconds: between two runs each
-    /// recorded duration takes memory.
+    /// Moves recorded durations into their buckets. Run this every few seconds, because each
+    /// recorded duration takes memory until the next run.
     pub fn upkeep(&self) {
         self.handle.run_upkeep();
     }
 }
 
 pub(crate) fn build_recorder() -> PrometheusRecorder {
-    // Buckets have to be named: a histogram without them is exported as a summary. They are refused
-    // only when there are none.
+    // Buckets must be named: a histogram without buckets is exported as a summary. The builder
+    // refuses buckets only if there are none.
     let http = Matcher::Prefix("odometer_http_".into());
     PrometheusBuilder::new()
         .set_buckets(&RESERVATION_BUCKETS_S)

@@ -1,4 +1,4 @@
-//! Registers metrics with a recorder, which nobody else does.
+//! Registers metrics with a recorder. No other file does so.
 
 use std::sync::OnceLock;
 
@@ -48,7 +48,8 @@ impl Make<'_> {
         self.labelled_gauge(name, vec![])
     }
 
-    /// A gauge of a least value: nothing to take the least of is no alarm.
+    /// Registers a gauge of a least value. It begins at +Inf, because the least of nothing is no
+    /// alarm.
     pub(crate) fn unbounded_gauge(&self, name: &'static str) -> Gauge {
         let gauge = self.gauge(name);
         gauge.set(f64::INFINITY);
@@ -159,7 +160,8 @@ impl Make<'_> {
                 vec![Label::from_static_parts("route", route.label())],
             ),
         };
-        // The commonest status is there from the start, so that a first scrape shows each route.
+        // The commonest status is registered from the start, so that a first scrape shows each
+        // route.
         let [ok, ..] = &made.requests;
         ok.get_or_init(|| self.requests(route, "200"));
         made

@@ -1,9 +1,9 @@
-//! Every metric of the program, made once and handed out as handles.
+//! Makes every metric of the program once, and hands the metrics out as handles.
 //!
 //! No metric is declared anywhere else: `declared.rs` is the list of names that dashboards and
-//! alerts may use, and `make.rs` alone registers them. Each `Metrics` has a recorder of its own:
-//! nothing is global, and a test can hold several side by side. Handles are cheap to use; looking a
-//! metric up by name is not, so whoever counts often keeps the handle.
+//! alerts may use, and `make.rs` alone registers them. Each `Metrics` has a recorder of its own. So
+//! nothing is global, and a test can hold several side by side. Handles are cheap to use. Looking a
+//! metric up by name is not, so code that counts often keeps the handle.
 
 mod cause;
 mod connections;
@@ -36,20 +36,20 @@ pub use redis::RedisMetrics;
 pub use route::Route;
 pub use sequence::SequenceMetrics;
 
-/// Names that get a label of their own where the configuration does not say otherwise.
+/// Bounds how many names get a label of their own, if the configuration does not say otherwise.
 pub const SEQUENCE_LABELS: usize = 1000;
 
-/// The label of counters beyond the bound; no sequence can have this name.
+/// Labels the names beyond the bound. No sequence can have this name.
 const OTHER: &str = "_other";
 
-/// The handles of everything the program counts.
+/// The handles of everything that the program counts.
 pub struct Metrics {
     recorder: Arc<PrometheusRecorder>,
     /// Blocks reserved from the store: `odometer_reservations_total{outcome="reserved"}`.
     pub reserved: Counter,
-    /// Returned blocks taken over: `outcome="adopted"`.
+    /// Returned blocks that were adopted: `outcome="adopted"`.
     pub adopted: Counter,
-    /// Writes that another replica was faster than: `outcome="conflict"`.
+    /// Writes that came after another write of the counter: `outcome="conflict"`.
     pub conflict: Counter,
     /// Writes that certainly did not commit: `outcome="not_committed"`.
     pub not_committed: Counter,
@@ -59,67 +59,73 @@ pub struct Metrics {
     pub reservation_retries: Counter,
     /// Seconds from the start of a reservation to its outcome, all attempts together.
     pub reservation_duration: Histogram,
-    /// Reservations the store is working on now.
+    /// Reservations that the store is working on now.
     pub reservations_in_flight: Gauge,
     abandoned: [Counter; AbandonedCause::ALL.len()],
-    /// Callers held until a refill is done.
+    /// Callers that are held until a refill is done.
     pub waiters: Gauge,
-    /// Callers refused because `limits.waiters` were waiting already, or because they waited in vain
-    /// for a place under `limits.live_periods`.
+    /// Callers refused because `limits.waiters` were waiting already, or because no slot under
+    /// `limits.live_periods` became free in time.
     pub waiters_refused: Counter,
-    /// Leases of worker ids refused because none was free, or none in time.
+    /// Leases of worker ids refused because no id was free, or because no unused time began soon
+    /// enough.
     pub worker_leases_refused: Counter,
-    /// Calls for numbers that memory had not.
+    /// Calls that asked the actor because no number was in memory.
     pub cold_calls: Counter,
-    /// Actors running now.
+    /// Actors that run now.
     pub actors: Gauge,
-    /// Actors started in place of one that died.
+    /// Actors started in place of an actor that died.
     pub actor_restarts: Counter,
-    /// Names held in memory.
+    /// Names in memory.
     pub live_sequences: Gauge,
     /// Sequences created by this process.
     pub sequences_created: Counter,
-    /// Tasks alive in the store's runtime.
+    /// Tasks alive in the stores' runtimes.
     pub store_tasks: Gauge,
     /// 1 while every store answers, 0 while one does not.
     pub store_up: Gauge,
     /// 1 while calls should be sent here, 0 otherwise.
     pub ready: Gauge,
-    /// Of Redis, where it counts.
+    /// The metrics of Redis.
     pub redis: RedisMetrics,
-    /// Journal rows written.
+    /// Journal rows that were written.
     pub journal_rows_written: Counter,
-    /// Journal rows given up because the queue was full or the store refused them.
+    /// Journal rows given up because the queue was full, or because the store went back or was
+    /// recovered.
     pub journal_rows_dropped: Counter,
-    /// Journal rows waiting to be written.
+    /// Journal rows that wait to be written.
     pub journal_queue: Gauge,
     /// Journal rows removed because of their age.
     pub journal_rows_pruned: Counter,
     /// Periods of the calendar removed because of their age.
     pub periods_removed: Counter,
-    /// Times that all of the journal was looked through for blocks that overlap.
+    /// How often the whole journal was searched for blocks that overlap.
     pub journal_checks: Counter,
-    /// The least seconds any sequence in use can go on without the store; +Inf when none is in use.
+    /// The least time that any sequence in use can go on without the store, in seconds; +Inf if
+    /// none is in use.
     pub shortest_reserve_seconds: Gauge,
-    /// The least part of `block.hold`, or of what is left of its period, that any sequence in use
-    /// can go on for without the store; +Inf when none is, or none is allowed more by its range.
+    /// The shortest time that any sequence in use can go on without the store. It is given as a
+    /// part of `block.hold`, or of what is left of the period. +Inf if no sequence is in use, or if
+    /// no range allows more.
     pub shortest_reserve_ratio: Gauge,
-    /// The least numbers left to any live sequence; +Inf when none is live.
+    /// The least count of numbers that are left to any live sequence; +Inf if none is live.
     pub shortest_runway: Gauge,
-    /// The least seconds to any live sequence's end at its present rate; +Inf when none is in use.
+    /// The least time to the end of any live sequence at its present rate, in seconds; +Inf if none
+    /// is in use.
     pub shortest_runway_seconds: Gauge,
-    /// Worker ids that time-ordered ids are issued with here.
+    /// Worker ids that snowflake ids are issued with here.
     pub worker_ids_held: Gauge,
-    /// The least seconds any time-ordered sequence in use can go on without the store; 0 where one
-    /// has no worker id, +Inf where none is in use.
+    /// The least time that any snowflake sequence in use can go on without the store, in seconds.
+    /// It is 0 if one has no worker id, and +Inf if none is in use.
     pub worker_lease_seconds: Gauge,
-    /// Connections to the listener.
+    /// The connections of callers to the listener.
     pub connections: ConnectionsMetrics,
     /// Calls refused because their administrator's token was wrong.
     pub tokens_refused: Counter,
-    /// Requests being answered off the warm path.
+    /// Requests that are being answered off the warm path.
     pub http_in_flight: Gauge,
-    /// Requests refused because `limits.in_flight` were being answered, or large replies had no room.
+    /// Requests refused because `limits.in_flight` were being answered, or because large replies
+    /// had used up their memory.
     pub http_refused: Counter,
     http: [RouteMetrics; Route::ALL.len()],
     sequences: Mutex<HashMap<Box<str>, SequenceMetrics>>,
@@ -128,7 +134,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// The handles of one database: as many labels as the configuration has databases.
+    /// Returns the handles of one database. There are as many labels as the configuration has
+    /// databases.
     pub fn database(&self, store: &str, database: u16) -> DatabaseMetrics {
         let make = Make(&self.recorder);
         let labels = || {
@@ -159,7 +166,8 @@ impl Metrics {
         Self::with_sequence_labels(SEQUENCE_LABELS)
     }
 
-    /// Makes the handles, with labels for the first `sequence_labels` names this process meets.
+    /// Makes the handles, with labels for the first `sequence_labels` names that this process
+    /// meets.
     pub fn with_sequence_labels(sequence_labels: usize) -> Self {
         let recorder = Arc::new(build_recorder());
         let make = Make(&recorder);
@@ -211,14 +219,15 @@ impl Metrics {
         }
     }
 
-    /// What a scrape of these metrics reads.
+    /// Returns what a scrape of these metrics reads.
     pub fn exposition(&self) -> Exposition {
         Exposition {
             handle: self.recorder.handle(),
         }
     }
 
-    /// Numbers abandoned for one cause: `odometer_abandoned_numbers_total{cause}`.
+    /// Returns the counter of numbers that were abandoned for one cause:
+    /// `odometer_abandoned_numbers_total{cause}`.
     pub fn abandoned(&self, cause: AbandonedCause) -> &Counter {
         let [
             uncertain,
@@ -244,7 +253,7 @@ impl Metrics {
         }
     }
 
-    /// The handles of one name. Ask once when a name is loaded, and keep them.
+    /// Returns the handles of one name. Ask once, when the name is loaded, and keep them.
     pub fn sequence(&self, name: &str) -> SequenceMetrics {
         let mut sequences = self.sequences.lock();
         if let Some(known) = sequences.get(name) {
@@ -258,7 +267,8 @@ impl Metrics {
         made
     }
 
-    /// Whether a server takes steps: `odometer_redis_up{store,server}`.
+    /// Returns the gauge that is 1 while a Redis server takes steps:
+    /// `odometer_redis_up{store,server}`.
     pub fn redis_up(&self, store: &str, server: &str) -> Gauge {
         let labels = vec![
             Label::new("store", store.to_owned()),
@@ -267,7 +277,8 @@ impl Metrics {
         Make(&self.recorder).labelled_gauge("odometer_redis_up", labels)
     }
 
-    /// Requests answered: `odometer_http_requests_total{route,status}`.
+    /// Returns the counter of requests that were answered:
+    /// `odometer_http_requests_total{route,status}`.
     pub fn http(&self, route: Route, status: u16) -> &Counter {
         let [requests @ .., other] = &self.route(route).requests;
         let (cell, label) = STATUSES
@@ -279,7 +290,8 @@ impl Metrics {
         cell.get_or_init(|| Make(&self.recorder).requests(route, label))
     }
 
-    /// Seconds to answer: `odometer_http_request_duration_seconds{route}`, warm calls sampled.
+    /// Returns the histogram of seconds to answer: `odometer_http_request_duration_seconds{route}`.
+    /// Warm calls are sampled.
     pub fn http_duration(&self, route: Route) -> &Histogram {
         &self.route(route).duration
     }

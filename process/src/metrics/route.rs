@@ -1,21 +1,21 @@
-//! What is counted of the calls of one route.
+//! Holds the metrics of the calls of one route.
 
 use std::sync::OnceLock;
 
 use ::metrics::{Counter, Histogram};
 
-/// The statuses the contract knows, the commonest first.
+/// Lists the statuses that the contract knows, the commonest first.
 pub(crate) const STATUSES: [u16; 17] = [
     200, 201, 204, 304, 400, 401, 403, 404, 405, 409, 410, 412, 413, 415, 431, 500, 503,
 ];
 
-/// The text of each of `STATUSES`, and at the end the one for any other status.
+/// Lists the text of each of `STATUSES`, and at the end the text for any other status.
 pub(crate) const STATUS_LABELS: [&str; STATUSES.len() + 1] = [
     "200", "201", "204", "304", "400", "401", "403", "404", "405", "409", "410", "412", "413",
     "415", "431", "500", "503", "other",
 ];
 
-/// The routes that requests are counted by; everything unknown is `Other`.
+/// The routes by which requests are counted. Everything unknown is `Other`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Route {
     /// `POST /v1/sequences/{name}/next`.

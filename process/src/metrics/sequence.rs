@@ -1,25 +1,25 @@
-//! What is counted of one sequence.
+//! Holds the metrics of one sequence.
 
 use ::metrics::{Counter, Gauge};
 
-/// The handles of one sequence; beyond the bound of labels only `issued` counts, under `_other`.
+/// The handles of one sequence. Beyond the bound of labels only `issued` counts, under `_other`.
 ///
-/// Handles of one name stay the same when it is unloaded and loaded again, so add differences to
-/// `issued` and never set it absolutely.
+/// The handles of one name stay the same when the name is unloaded and loaded again. So add
+/// differences to `issued`, and never set it absolutely.
 #[derive(Clone, Debug)]
 pub struct SequenceMetrics {
     /// Numbers given to callers.
     pub issued: Counter,
-    /// Numbers in the block being issued.
+    /// Numbers in the block that is being issued.
     pub block_size: Gauge,
-    /// Numbers left in memory, the block filled ahead included.
+    /// Numbers that are left in memory, the prefetched block included.
     pub block_remaining: Gauge,
     /// The part of the current block that is issued, 0 to 1.
     pub block_utilization: Gauge,
-    /// Seconds that what is left in memory lasts at the present rate; +Inf at rate 0.
+    /// How many seconds the numbers in memory last at the present rate; +Inf at rate 0.
     pub reserve_seconds: Gauge,
-    /// Numbers that nobody has reserved, up to the end; +Inf where the rate does not tell when that
-    /// comes.
+    /// Numbers that are not reserved yet, up to the end of the sequence. +Inf if the rate does not
+    /// tell when the end comes.
     pub runway_numbers: Gauge,
     /// Seconds to the end of the sequence at the present rate; +Inf at rate 0.
     pub runway_seconds: Gauge,
@@ -38,7 +38,7 @@ impl SequenceMetrics {
         }
     }
 
-    /// Shows a name that is no longer in memory as holding nothing.
+    /// Sets the gauges of a name that is no longer in memory, and so holds nothing.
     pub fn clear(&self) {
         self.block_size.set(0.0);
         self.block_remaining.set(0.0);

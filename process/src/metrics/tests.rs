@@ -1,4 +1,4 @@
-//! The metrics as a scrape shows them.
+//! Checks the metrics as a scrape shows them.
 
 use crate::metrics::*;
 

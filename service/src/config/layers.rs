@@ -28,7 +28,7 @@ const PLATFORM: &str = "platform";
 ///
 /// `CONFIG` gives the path of the configuration file. Kubernetes sets the others in each pod next
 /// to a service called `odometer`.
-const NO_KEYS: [&str; 2] = ["CONFIG", "PORT"];
+const NON_KEYS: [&str; 2] = ["CONFIG", "PORT"];
 const NO_KEY_PREFIXES: [&str; 2] = ["PORT_", "SERVICE_"];
 
 /// The variables of the environment. They are an argument, so that a test can give its own.
@@ -76,7 +76,7 @@ impl Environment {
             let Some(key) = name.strip_prefix(PREFIX) else {
                 continue;
             };
-            if NO_KEYS.contains(&key)
+            if NON_KEYS.contains(&key)
                 || NO_KEY_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
                 || (cfg!(feature = "sabotage") && matches!(key, "SABOTAGE" | "SABOTAGE_CLOCK_MS"))
             {

@@ -105,9 +105,9 @@ impl std::error::Error for ConfigError {}
 ///
 /// These sections are read field by field elsewhere, so that a wrong field can be named.
 #[derive(Clone, Copy, Debug)]
-pub struct ReadApart;
+pub struct ReadSeparately;
 
-impl<'de> Deserialize<'de> for ReadApart {
+impl<'de> Deserialize<'de> for ReadSeparately {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         serde::de::IgnoredAny::deserialize(source).map(|_| Self)
     }
@@ -147,9 +147,9 @@ pub struct Config {
     #[serde(skip)]
     pub stores: StoresConfig,
     #[serde(rename = "stores")]
-    pub given_stores: ReadApart,
-    pub default: ReadApart,
-    pub template: ReadApart,
+    pub given_stores: ReadSeparately,
+    pub default: ReadSeparately,
+    pub template: ReadSeparately,
     /// The templates that `default` and `template` configure.
     ///
     /// A template defines a name that was never used, and gives the fields that a `PUT` leaves out.
@@ -188,9 +188,9 @@ impl Default for Config {
             worker: None,
             admin_token: None,
             stores: StoresConfig::of_database_url(&database_url),
-            given_stores: ReadApart,
-            default: ReadApart,
-            template: ReadApart,
+            given_stores: ReadSeparately,
+            default: ReadSeparately,
+            template: ReadSeparately,
             templates: Templates::default(),
             limits: LimitsConfig::default(),
             http: HttpConfig::default(),
@@ -258,7 +258,7 @@ impl Config {
             .map(|problem| ("database_url", problem))
             .or_else(|| self.bounds_problem())
             .or_else(|| self.durations_problem())
-            .or_else(|| self.order_problem())
+            .or_else(|| self.relation_problem())
             .or_else(|| Some(("http.hosts", self.hosts_problem()?)))
             .or_else(|| log_level::problem(&self.log.level).map(|problem| ("log.level", problem)))
             .or_else(|| {
@@ -271,7 +271,7 @@ impl Config {
     /// that.
     pub fn clock_wait(&self) -> Duration {
         let (wait, deadline) = (self.snowflake.wait, self.refill.deadline);
-        // Only a wait up to the default can be too long: `order_problem` refuses longer ones.
+        // Only a wait up to the default can be too long: `relation_problem` refuses longer ones.
         if wait < deadline { wait } else { deadline / 2 }
     }
 
@@ -399,7 +399,7 @@ impl Config {
         })
     }
 
-    fn order_problem(&self) -> Option<(&'static str, String)> {
+    fn relation_problem(&self) -> Option<(&'static str, String)> {
         let (refill, shutdown, idle) = (&self.refill, &self.shutdown, &self.idle);
         if refill.backoff_min > refill.backoff_max {
             let problem = "it is above refill.backoff_max; give at most that";
@@ -458,14 +458,16 @@ fn collector_problem(endpoint: &str) -> Option<String> {
 /// Returns what is wrong with the scheme of a database URL, and never shows the URL itself.
 fn database_problem(url: &str) -> Option<String> {
     const SCHEMES: [&str; 5] = ["sqlite", "postgres", "postgresql", "mysql", "mariadb"];
-    const MEND: &str = "give sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE or \
+    const URL_FORMS: &str = "give sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE or \
         mysql://USER:PASSWORD@HOST/DATABASE";
     if url.is_empty() {
-        return Some(format!("it is empty; {MEND}"));
+        return Some(format!("it is empty; {URL_FORMS}"));
     }
     match url.split_once(':') {
         Some((scheme, _)) if SCHEMES.contains(&scheme) => None,
-        Some(_) | None => Some(format!("it begins with no scheme that is known; {MEND}")),
+        Some(_) | None => Some(format!(
+            "it begins with no scheme that is known; {URL_FORMS}"
+        )),
     }
 }
 

@@ -12,7 +12,7 @@ use odometer_sequence::audit::Author;
 use super::call_limit::LeavableSlot;
 use super::problem::{Code, Problem};
 use super::request_id::RequestId;
-use super::wrong_tokens::{Turn, WrongTokens};
+use super::wrong_tokens::{ComparisonTime, WrongTokens};
 use crate::config::Secret;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -101,9 +101,9 @@ impl Administration {
     async fn compare(&self, token: &Secret, request: &HttpRequest) -> Result<Author, Problem> {
         let peer = request.peer_addr().map(|peer| peer.ip());
         match self.wrong.turn(peer, Instant::now()) {
-            Turn::Now => {}
-            Turn::Later(_waiting) => wait(request).await?,
-            Turn::Never => return Err(too_many_wait().closing()),
+            ComparisonTime::Now => {}
+            ComparisonTime::Later(_waiting) => wait(request).await?,
+            ComparisonTime::Never => return Err(too_many_wait().closing()),
         }
         if bearer(request.headers()).is_some_and(|given| same(given, token)) {
             return Ok(author("administrator", request));

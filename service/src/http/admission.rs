@@ -23,7 +23,7 @@ pub(crate) async fn admit(
         let missing = Problem::new(Code::Internal, "The service is not put together.");
         return Ok(request.into_response(missing.error_response()));
     };
-    if let Some(detail) = against_page(request.headers(), &http.hosts)
+    if let Some(detail) = page_refusal(request.headers(), &http.hosts)
         && !faults::is(Fault::AnybodyChanges)
     {
         let problem = Problem::new(Code::Forbidden, detail);
@@ -41,7 +41,7 @@ pub(crate) async fn admit(
 
 /// Returns why a call that a page in a browser made is refused, or `None` if it is not refused.
 /// Calls that no browser made are not refused.
-fn against_page(headers: &HeaderMap, hosts: &Hosts) -> Option<&'static str> {
+fn page_refusal(headers: &HeaderMap, hosts: &Hosts) -> Option<&'static str> {
     // Libraries that are not browsers send other headers of this family.
     let is_by_browser =
         headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site");
@@ -144,7 +144,7 @@ mod tests {
                 .to_http_request();
             let configured = ["numbers.example:8443", "others.example"].map(ToOwned::to_owned);
             let hosts = Hosts::new(is_loopback, &configured);
-            against_page(request.headers(), &hosts).is_some()
+            page_refusal(request.headers(), &hosts).is_some()
         };
         let same = ("sec-fetch-site", "same-origin");
         for own in [

@@ -17,8 +17,8 @@ use odometer_process::faults::{self, Fault};
 use serde_json::Value;
 
 use super::edge::{Body, ConnectionProgress};
-use super::keeping::keeping;
 use super::problem::{Code, Problem};
+use super::retain_until_written::retain_until_written;
 
 /// How much of a body is read, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +143,7 @@ pub(crate) async fn read_chunked(
             request.set_payload(dev::Payload::from(whole));
             Ok(())
         }
-        Err(problem) => Err(keeping(problem.error_response(), payload)),
+        Err(problem) => Err(retain_until_written(problem.error_response(), payload)),
     }
 }
 

@@ -91,8 +91,8 @@ async fn refusal(
     if let Err(refusal) = body::read_chunked(request, http.body).await {
         return Some(refusal);
     }
-    answering.inspect(|answering| answering.has_chunks());
-    let problem = http.hosts.against_reading(request.head())?;
+    answering.inspect(|answering| answering.note_chunks_read());
+    let problem = http.hosts.read_refusal(request.head())?;
     Some(problem.error_response())
 }
 

@@ -55,7 +55,7 @@ impl Hosts {
     /// Returns why a call that only reads is refused, or `None` if it is not refused.
     ///
     /// Programs may call without a name, but browsers never do.
-    pub(crate) fn against_reading(&self, head: &RequestHead) -> Option<Problem> {
+    pub(crate) fn read_refusal(&self, head: &RequestHead) -> Option<Problem> {
         let is_reading = matches!(head.method, Method::GET | Method::HEAD);
         let is_probe = matches!(head.uri.path(), "/livez" | "/readyz");
         let has_host = head.headers().contains_key(header::HOST);

@@ -113,7 +113,7 @@ impl<S> WarmFirst<S> {
         if self.directory.is_draining() || self.watch.is_crowded() {
             return None;
         }
-        let plain = Plain::read(head)?;
+        let plain = PlainRequest::read(head)?;
         let until_sample = self.until_sample.get();
         let started = (until_sample == 0).then(Instant::now);
         let mut response = self.take(&plain)?;
@@ -137,7 +137,7 @@ impl<S> WarmFirst<S> {
         Some(response)
     }
 
-    fn take(&self, plain: &Plain<'_>) -> Option<HttpResponse> {
+    fn take(&self, plain: &PlainRequest<'_>) -> Option<HttpResponse> {
         let (directory, asked, wanted) = (&self.directory, &plain.asked, plain.wanted);
         let period = asked.period.as_ref().map(Period::as_str);
         let Some(count) = asked.count else {
@@ -157,7 +157,7 @@ impl<S> WarmFirst<S> {
 
 /// A request that asks for numbers, and for nothing special besides.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Plain<'a> {
+struct PlainRequest<'a> {
     /// The name as it stands in the path. A text that cannot be a name is in no directory, either.
     name: &'a str,
     asked: parse::Next,
@@ -166,7 +166,7 @@ struct Plain<'a> {
     traceparent: Option<&'a HeaderValue>,
 }
 
-impl<'a> Plain<'a> {
+impl<'a> PlainRequest<'a> {
     fn read(head: &'a RequestHead) -> Option<Self> {
         if head.method != Method::POST {
             return None;
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     fn name_of(request: &TestRequestHead) -> Option<&str> {
-        Plain::read(request.head()).map(|plain| plain.name)
+        PlainRequest::read(request.head()).map(|plain| plain.name)
     }
 
     type TestRequestHead = actix_web::dev::ServiceRequest;
@@ -279,13 +279,13 @@ mod tests {
         let request = post("/v1/sequences/orders/next?count=7&ids=false")
             .insert_header(("accept", "Text/Plain"))
             .to_srv_request();
-        let plain = Plain::read(request.head()).unwrap();
+        let plain = PlainRequest::read(request.head()).unwrap();
         assert_eq!(plain.asked.count.map(parse::Count::get), Some(7));
         assert!(!plain.asked.ids && !plain.asked.contiguous);
         assert_eq!(plain.wanted, MediaType::Text);
         let browser = post(NEXT).insert_header(("accept", "application/json, text/plain, */*"));
         let browser = browser.to_srv_request();
-        let plain = Plain::read(browser.head()).unwrap();
+        let plain = PlainRequest::read(browser.head()).unwrap();
         assert_eq!((plain.asked.count, plain.wanted), (None, MediaType::Json));
     }
 
@@ -294,7 +294,7 @@ mod tests {
         let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let once = || post(NEXT).append_header(("traceparent", given));
         let request = once().to_srv_request();
-        let plain = Plain::read(request.head()).unwrap();
+        let plain = PlainRequest::read(request.head()).unwrap();
         assert_eq!(plain.traceparent.unwrap(), given);
         let twice = once().append_header(("traceparent", given));
         assert_eq!(name_of(&twice.to_srv_request()), None);
@@ -305,7 +305,7 @@ mod tests {
         let request = post(NEXT)
             .insert_header(("x-request-id", "a-1"))
             .to_srv_request();
-        let plain = Plain::read(request.head()).unwrap();
+        let plain = PlainRequest::read(request.head()).unwrap();
         assert_eq!(plain.request_id.unwrap(), "a-1");
     }
 }

@@ -12,8 +12,8 @@ use metrics::Counter;
 use odometer_process::faults::{self, Fault};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::keeping::keeping;
 use super::problem::{Code, Problem};
+use super::retain_until_written::retain_until_written;
 
 const KIB: u64 = 1024;
 
@@ -101,7 +101,7 @@ impl LargeReplies {
         }
         let n_needed = usize::try_from(n_bytes.div_ceil(KIB)).unwrap_or(usize::MAX);
         drop(part.split(part.num_permits().saturating_sub(n_needed)));
-        keeping(reply, part)
+        retain_until_written(reply, part)
     }
 
     /// Returns the reply with memory until it is written, or a refusal if no memory is left.

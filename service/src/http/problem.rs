@@ -22,7 +22,7 @@ pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 /// The service itself tries again several times a second, so a longer wait has no use.
 const RETRY_AFTER_S: u64 = 1;
 /// The longest wait that a caller is asked for, in seconds. A clock may be repaired sooner.
-const LONGEST_RETRY_AFTER_S: u64 = 60;
+const MAX_RETRY_AFTER_S: u64 = 60;
 
 macro_rules! codes {
     ($($variant:ident, $status:ident, $code:literal, $title:literal;)+) => {
@@ -143,7 +143,7 @@ impl Problem {
     /// Asks the caller to wait this many milliseconds, rounded up to seconds, and at most a minute.
     fn after_ms(mut self, wait_ms: u64) -> Self {
         let seconds = wait_ms.div_ceil(1000);
-        self.retry_after_s = Some(seconds.clamp(1, LONGEST_RETRY_AFTER_S));
+        self.retry_after_s = Some(seconds.clamp(1, MAX_RETRY_AFTER_S));
         self
     }
 

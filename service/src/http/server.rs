@@ -22,7 +22,7 @@ use odometer_sequence::Directory;
 
 use super::edge::{ConnectionBounds, Guarded, Watch};
 use super::settings::HttpSettings;
-use super::state::{Http, Untold};
+use super::state::{Http, UnreportedLines};
 use super::{envelope, hot, openapi, urls};
 
 /// How long a caller may take to read the last reply of its connection, or to see that it closes.
@@ -43,7 +43,7 @@ pub fn serve(
     metrics: Arc<Metrics>,
     exposition: Exposition,
     settings: HttpSettings,
-) -> io::Result<(Server, Untold)> {
+) -> io::Result<(Server, UnreportedLines)> {
     let address = listener.local_addr()?;
     let workers = settings
         .workers
@@ -60,7 +60,7 @@ pub fn serve(
     let http = Data::new(Http::new(
         directory, metrics, exposition, openapi, &settings,
     ));
-    let untold = Untold(http.clone());
+    let untold = UnreportedLines(http.clone());
     let all = bounds.connections.saturating_mul(workers);
     http.metrics.connections.max.set(all as f64);
     let builder = Server::build()

@@ -71,9 +71,9 @@ impl Http {
 }
 
 /// What the log has not reported yet: wrong tokens, refused calls, and input that is not HTTP.
-pub struct Untold(pub(crate) Data<Http>);
+pub struct UnreportedLines(pub(crate) Data<Http>);
 
-impl Untold {
+impl UnreportedLines {
     /// Writes all of this to the log. Call it after the last call is answered.
     pub fn tell(&self) {
         self.0.administration.tell_all();

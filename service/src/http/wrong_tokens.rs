@@ -36,7 +36,7 @@ pub(crate) struct WrongTokens {
 }
 
 /// When a token is compared.
-pub(crate) enum Turn<'a> {
+pub(crate) enum ComparisonTime<'a> {
     Now,
     /// After a delay. The caller keeps this value during the delay.
     Later(Waiting<'a>),
@@ -94,7 +94,7 @@ impl WrongTokens {
     /// Returns when a token from `peer` is to be compared, no matter whether the token is right.
     ///
     /// So a caller who hangs up while the token waits learns nothing about it.
-    pub(crate) fn turn(&self, peer: Option<IpAddr>, now: Instant) -> Turn<'_> {
+    pub(crate) fn turn(&self, peer: Option<IpAddr>, now: Instant) -> ComparisonTime<'_> {
         self.tell(now);
         let peer = peer.map(network);
         let minute = self.minute.lock();
@@ -104,16 +104,16 @@ impl WrongTokens {
         });
         drop(minute);
         if n < MAX_AT_ONCE || faults::is(Fault::NoTokenDelay) {
-            return Turn::Now;
+            return ComparisonTime::Now;
         }
         let mut waiting = self.waiting.lock();
         let n_waiting = waiting.entry(peer).or_default();
         if *n_waiting >= MAX_WAITING {
-            return Turn::Never;
+            return ComparisonTime::Never;
         }
         *n_waiting += 1;
         drop(waiting);
-        Turn::Later(Waiting { tokens: self, peer })
+        ComparisonTime::Later(Waiting { tokens: self, peer })
     }
 
     /// Counts a wrong token from `peer`.
@@ -236,12 +236,15 @@ mod tests {
         let tokens = WrongTokens::new(Counter::noop());
         let now = Instant::now();
         for n in 0..20 {
-            let waits = !matches!(tokens.turn(peer(1), now), Turn::Now);
+            let waits = !matches!(tokens.turn(peer(1), now), ComparisonTime::Now);
             assert_eq!(waits, n >= 10, "{n}");
             tokens.note(peer(1), now);
         }
-        assert!(matches!(tokens.turn(peer(2), now), Turn::Now));
-        assert!(matches!(tokens.turn(peer(1), now + MINUTE), Turn::Now));
+        assert!(matches!(tokens.turn(peer(2), now), ComparisonTime::Now));
+        assert!(matches!(
+            tokens.turn(peer(1), now + MINUTE),
+            ComparisonTime::Now
+        ));
     }
 
     #[test]
@@ -252,14 +255,21 @@ mod tests {
         guess(start);
         let mut waiting: Vec<_> = (0..5).map(|_| tokens.turn(peer(1), start)).collect();
         let later = start + MINUTE;
-        assert!(matches!(tokens.turn(peer(1), later), Turn::Now));
+        assert!(matches!(tokens.turn(peer(1), later), ComparisonTime::Now));
         guess(later);
         waiting.extend((0..3).map(|_| tokens.turn(peer(1), later)));
-        assert!(waiting.iter().all(|turn| matches!(turn, Turn::Later(_))));
+        assert!(
+            waiting
+                .iter()
+                .all(|turn| matches!(turn, ComparisonTime::Later(_)))
+        );
         assert_eq!(n_waiting(&tokens), MAX_WAITING);
-        assert!(matches!(tokens.turn(peer(1), later), Turn::Never));
+        assert!(matches!(tokens.turn(peer(1), later), ComparisonTime::Never));
         waiting.pop();
-        assert!(matches!(tokens.turn(peer(1), later), Turn::Later(_)));
+        assert!(matches!(
+            tokens.turn(peer(1), later),
+            ComparisonTime::Later(_)
+        ));
         drop(waiting);
         assert!(tokens.waiting.lock().is_empty());
     }
@@ -273,7 +283,7 @@ mod tests {
             tokens.note(address(&format!("2001:db8:0:1::{n:x}")), now);
             tokens.note(address(&format!("::ffff:192.0.2.{n}")), now);
         }
-        let waits = |text: &str| !matches!(tokens.turn(address(text), now), Turn::Now);
+        let waits = |text: &str| !matches!(tokens.turn(address(text), now), ComparisonTime::Now);
         assert!(waits("2001:db8:0:1:ffff::1"));
         assert!(!waits("2001:db8:0:2::1"));
         assert!(!waits("192.0.2.1") && !waits("::ffff:192.0.2.1"));

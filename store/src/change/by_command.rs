@@ -13,7 +13,7 @@ use odometer_process::{clock::now_ms, metrics::Metrics};
 
 use super::{
     act::Act,
-    direct::{DirectStore, Whose},
+    direct::{DirectStore, NamePlacement},
 };
 use crate::{
     StoresSettings,
@@ -169,11 +169,11 @@ async fn look_at(
     let mut placement = None;
     for store in stores {
         match store.database.has(name).await? {
-            Some(Whose::Here) => {
+            Some(NamePlacement::Here) => {
                 placement = Some(store);
                 break;
             }
-            Some(Whose::Of(claimed)) => {
+            Some(NamePlacement::Of(claimed)) => {
                 placement = stores.iter().find(|store| *store.name == *claimed);
                 break;
             }

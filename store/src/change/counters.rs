@@ -47,7 +47,7 @@ pub(crate) struct Used {
 pub(crate) struct WholeSequence<'a> {
     pub(crate) definition: &'a Arc<Definition>,
     /// Whether the act is known to change nothing. Then no counter was raised.
-    pub(crate) is_so_already: bool,
+    pub(crate) changes_nothing: bool,
 }
 
 /// Returns whether the act removes a period that is a tombstone already. A tombstone never gets
@@ -78,7 +78,7 @@ pub(crate) async fn found(
     key: &CounterKey,
     WholeSequence {
         definition,
-        is_so_already,
+        changes_nothing,
     }: WholeSequence<'_>,
     version: &mut ChangeVersion,
 ) -> Result<Result<ChangeTarget, StoreError>, DbErr> {
@@ -106,7 +106,7 @@ pub(crate) async fn found(
         highest: counter.seen.next_value,
         issued: counter.seen.next_value > definition.start,
     };
-    let is_definition = matches!(change.act, Act::Define { .. }) && !is_so_already;
+    let is_definition = matches!(change.act, Act::Define { .. }) && !changes_nothing;
     if is_definition && catalog::has_periods(definition) {
         let of_periods = highest_of_periods(transaction, &key.sequence).await?;
         used.highest = of_periods.unwrap_or(definition.start);
@@ -230,7 +230,7 @@ pub(crate) async fn write(
     key: &CounterKey,
     after: &Snapshot,
 ) -> Result<(), DbErr> {
-    if after.is_removed && faults::is(Fault::Rebirth) {
+    if after.is_removed && faults::is(Fault::Recreation) {
         let row = (
             key.sequence.as_str().to_owned(),
             key.period.as_str().to_owned(),

@@ -151,7 +151,10 @@ impl DirectStore {
     ///
     /// # Errors
     /// The database failed.
-    pub(crate) async fn has(&self, name: &SequenceName) -> Result<Option<Whose>, StartError> {
+    pub(crate) async fn has(
+        &self,
+        name: &SequenceName,
+    ) -> Result<Option<NamePlacement>, StartError> {
         let Some(database) = &self.database else {
             return Ok(None);
         };
@@ -162,8 +165,8 @@ impl DirectStore {
             StartError::Other(format!("the database failed at `{name}`: {cause}"))
         })?;
         Ok(found.map(|found| match found.check_here() {
-            Err(StoreError::Elsewhere(definition)) => Whose::Of(definition.store.clone()),
-            Ok(()) | Err(_) => Whose::Here,
+            Err(StoreError::Elsewhere(definition)) => NamePlacement::Of(definition.store.clone()),
+            Ok(()) | Err(_) => NamePlacement::Here,
         }))
     }
 
@@ -192,7 +195,7 @@ impl DirectStore {
 }
 
 /// The store of a name, by the row that a database has of it.
-pub(crate) enum Whose {
+pub(crate) enum NamePlacement {
     Here,
     /// In the store of this name.
     Of(String),

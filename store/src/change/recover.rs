@@ -127,7 +127,7 @@ async fn recover_fit(
         DatabaseFitness::Good { .. } => true,
         // A new database in the place of a lost one is recovered before it gets its installation
         // id.
-        DatabaseFitness::Schema(_) => fitness::is_to_be_stamped(database, &identity)
+        DatabaseFitness::Schema(_) => fitness::lacks_installation_id(database, &identity)
             .await
             .unwrap_or(false),
         DatabaseFitness::Away(_) | DatabaseFitness::Wrong(_) => false,
@@ -161,7 +161,7 @@ async fn recover_once(
     is_dry_run: bool,
 ) -> Result<Result<Recovered, StartError>, DbErr> {
     let transaction = database.begin_read_committed().await?;
-    let meta = meta_row::hold_alone(&transaction).await?;
+    let meta = meta_row::lock_exclusively(&transaction).await?;
     let clocks = ClockPair::read(&transaction).await?;
     if let Err(error) = clocks.check() {
         transaction.rollback().await?;
@@ -234,7 +234,7 @@ struct Recovery<'a> {
 /// A group of sequences that rise by the same amount, and that end at the same number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rise {
-    rise: i64,
+    length_of_steps: i64,
     /// The highest number that a counter can rise to.
     highest: i64,
     /// From this number on a sequence is exhausted, unless its `max` is raised.
@@ -258,7 +258,7 @@ impl Rise {
         if self.highest < self.end {
             self.end
         } else {
-            self.end.saturating_sub(self.rise)
+            self.end.saturating_sub(self.length_of_steps)
         }
     }
 }
@@ -297,17 +297,17 @@ impl Recovery<'_> {
                     self.outcome.n_time_ordered += 1;
                 }
                 self.outcome.n_sequences += 1;
-                let rise = Rise {
-                    rise: counted.rise(self.n_steps),
+                let length_of_steps = Rise {
+                    length_of_steps: counted.length_of_steps(self.n_steps),
                     highest: counted.highest(),
                     end: counted.end(),
                     has_periods: catalog::has_periods(&definition),
                 };
-                groups.entry(rise).or_default().push(row.name);
+                groups.entry(length_of_steps).or_default().push(row.name);
             }
-            for (rise, names) in groups {
-                self.note_rises(rise, &names).await?;
-                self.raise(rise, &names).await?;
+            for (length_of_steps, names) in groups {
+                self.note_rises(length_of_steps, &names).await?;
+                self.raise(length_of_steps, &names).await?;
             }
             // Pages come in the order of names, but groups do not.
             self.outcome.at_their_end.sort_unstable();
@@ -317,13 +317,13 @@ impl Recovery<'_> {
 
     /// Notes what raising these counters will come to. The database finds it out, because one
     /// sequence may have very many counters.
-    async fn note_rises(&mut self, rise: Rise, names: &[String]) -> Result<(), DbErr> {
+    async fn note_rises(&mut self, length_of_steps: Rise, names: &[String]) -> Result<(), DbErr> {
         let at_their_end = Query::select()
             .distinct()
             .column(counter::Column::Sequence)
             .from(counter::Entity)
-            .cond_where(rise.issuing(names))
-            .and_where(counter::Column::NextValue.gte(rise.comes_to_its_end()))
+            .cond_where(length_of_steps.issuing(names))
+            .and_where(counter::Column::NextValue.gte(length_of_steps.comes_to_its_end()))
             .to_owned();
         for row in self.transaction.query_all(&at_their_end).await? {
             self.outcome.n_at_their_end += 1;
@@ -332,14 +332,14 @@ impl Recovery<'_> {
         // The rise is cut off at `highest`, and most for the highest counters. So the lowest
         // counter rises most.
         let lowest = counter::Entity::find()
-            .filter(rise.issuing(names))
+            .filter(length_of_steps.issuing(names))
             .order_by_asc(counter::Column::NextValue)
             .order_by_asc(counter::Column::Sequence)
             .one(self.transaction)
             .await?;
         if let Some(row) = lowest {
-            let left = rise.highest.saturating_sub(row.next_value);
-            let rises_by = Ord::max(Ord::min(rise.rise, left), 0);
+            let left = length_of_steps.highest.saturating_sub(row.next_value);
+            let rises_by = Ord::max(Ord::min(length_of_steps.length_of_steps, left), 0);
             if rises_by > self.outcome.highest_rise {
                 self.outcome.highest_rise = rises_by;
                 self.outcome.highest_riser = Some(row.sequence);
@@ -348,12 +348,23 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    async fn raise(&self, Rise { rise, highest, .. }: Rise, names: &[String]) -> Result<(), DbErr> {
+    async fn raise(
+        &self,
+        Rise {
+            length_of_steps,
+            highest,
+            ..
+        }: Rise,
+        names: &[String],
+    ) -> Result<(), DbErr> {
         let next_value = || Expr::col(counter::Column::NextValue);
         let raised = CaseStatement::new()
             .case(next_value().gt(highest), next_value())
-            .case(next_value().gt(highest.saturating_sub(rise)), highest)
-            .finally(next_value().add(rise));
+            .case(
+                next_value().gt(highest.saturating_sub(length_of_steps)),
+                highest,
+            )
+            .finally(next_value().add(length_of_steps));
         // Strict order trusts a remembered revision, so the revision rises as far as the version.
         let least = self.version.saturating_sub(VERSIONS);
         let risen = |column: counter::Column| {

@@ -162,7 +162,7 @@ impl Refresher {
         // it.
         let seen = SeenRecovery {
             source: self.source,
-            n_recoveries: self.heartbeat.era(),
+            n_recoveries: self.heartbeat.n_recoveries(),
         };
         // If the receiver is gone, nothing is issued any more.
         let _is_heard = self.recoveries.send(seen);
@@ -223,7 +223,7 @@ impl Refresher {
                 .filter_map(|row| row.into_changed(&self.store));
             let news = News {
                 source: self.source,
-                n_recoveries: self.heartbeat.era(),
+                n_recoveries: self.heartbeat.n_recoveries(),
                 changed: changed.collect(),
             };
             let sent = self.tell.send_timeout(news, NEWS_TIMEOUT).await;

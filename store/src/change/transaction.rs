@@ -103,17 +103,17 @@ async fn within(
         sequence: change.name.clone(),
         period: change.act.period(),
     };
-    let is_so_already = is_so_already(&change.act, &row, &definition)
+    let changes_nothing = changes_nothing(&change.act, &row, &definition)
         || counters::is_tombstone(transaction, &change.act, &key).await?;
     // An act that changes nothing raises no counters. A sequence may have very many, and other
     // processes reserve from them meanwhile.
-    if !is_dry_run && !is_so_already {
+    if !is_dry_run && !changes_nothing {
         counters::raise(transaction, &key).await?;
     }
     let mut version = counters::ChangeVersion::default();
     let whole = WholeSequence {
         definition: &definition,
-        is_so_already,
+        changes_nothing,
     };
     let found = match counters::found(transaction, &change, &key, whole, &mut version).await? {
         Ok(found) => found,
@@ -127,7 +127,7 @@ async fn within(
         Ok(after) => after,
         Err(error) => return Ok(Err(error)),
     };
-    if is_so_already && after != before {
+    if changes_nothing && after != before {
         return Ok(Err(StoreError::Broken(format!(
             "a change of `{}` was taken for none",
             change.name
@@ -175,7 +175,7 @@ fn snapshot(
 
 /// Returns whether the act changes nothing, by the sequence's locked row alone. Its counters do not
 /// matter.
-fn is_so_already(act: &Act, row: &sequence::Model, definition: &Definition) -> bool {
+fn changes_nothing(act: &Act, row: &sequence::Model, definition: &Definition) -> bool {
     match act {
         // If no field changes, no high-water mark is in the way.
         Act::Define { change, .. } => change
@@ -494,7 +494,7 @@ mod tests {
             ..Definition::default()
         };
         let says =
-            |state: &str, act: &Act| is_so_already(act, &of(state, &definition), &definition);
+            |state: &str, act: &Act| changes_nothing(act, &of(state, &definition), &definition);
         assert!(says(RETIRED, &Act::Retire) && says(LIVE, &Act::Restore));
         assert!(!says(LIVE, &Act::Retire) && !says(RETIRED, &Act::Restore));
         let define = |max: i64| Act::Define {

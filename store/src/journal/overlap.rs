@@ -40,12 +40,12 @@ const FIRST_WAIT: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bounds the rows of one statement: few enough to be read from a slow disk within `store.timeout`.
 const PAGE: usize = 500;
-const PAGES_A_TURN: usize = 20;
+const MAX_PAGES_A_RUN: usize = 20;
 /// Sets the pause between two pages of a turn, so that a single connection is free for
 /// reservations.
 const BETWEEN_PAGES: Duration = Duration::from_millis(20);
 /// Sets how old a recent block may be: a few turns.
-const LATELY: Duration = Duration::from_secs(120);
+const RECENT_WITHIN: Duration = Duration::from_secs(120);
 /// Bounds the recent blocks that a turn compares with their neighbours.
 const LATELY_A_TURN: usize = 50;
 /// Bounds the neighbours below a block, adopted rests included.
@@ -125,7 +125,7 @@ impl Overlaps {
 
     /// Goes on with the pass. Returns true if the pass came to its end.
     async fn walk(&mut self) -> Result<bool, StatementFailure> {
-        for _page in 0..PAGES_A_TURN {
+        for _page in 0..MAX_PAGES_A_RUN {
             let position = self.position.clone();
             let rows = self.query(|database| page(database, position)).await?;
             let is_last = rows.len() < PAGE;
@@ -295,7 +295,7 @@ fn limit(n_read: usize) -> u64 {
 }
 
 async fn latest(database: DatabaseConnection) -> Result<Vec<block::Model>, DbErr> {
-    let lately = i64::try_from(LATELY.as_millis()).unwrap_or_default();
+    let lately = i64::try_from(RECENT_WITHIN.as_millis()).unwrap_or_default();
     block::Entity::find()
         .filter(block::Column::ReservedAt.gte(now_ms().saturating_sub(lately)))
         .order_by_desc(block::Column::ReservedAt)

@@ -186,7 +186,7 @@ impl Writer {
                 return;
             }
             let n_numbers = rows.iter().map(|(row, fate)| n_returned(row, *fate)).sum();
-            let batch = Arc::new(JournalBatch::of(&rows, &self.holder));
+            let batch = Arc::new(JournalWrite::of(&rows, &self.holder));
             let failure = match self.attempt(&batch, is_in_doubt).await {
                 Ok(outcome) => {
                     self.count(&batch, outcome);
@@ -220,7 +220,7 @@ impl Writer {
     /// Makes one attempt to write the rows. Nothing is written into a store that went back.
     async fn attempt(
         &self,
-        batch: &Arc<JournalBatch>,
+        batch: &Arc<JournalWrite>,
         is_in_doubt: bool,
     ) -> Result<Outcome, StatementFailure> {
         let guard = match self.heartbeat.guard() {
@@ -228,10 +228,10 @@ impl Writer {
             Err(StoreError::WentBack) => return Ok(batch.forgotten()),
             Err(_) => return Err(StatementFailure::NotCommitted(Cause::Busy)),
         };
-        let (again, borne_out) = (Arc::clone(batch), guard.clone());
+        let (again, guard_copy) = (Arc::clone(batch), guard.clone());
         let until = Instant::now() + TIMEOUT;
         let written = self.connection.run(until, |database| async move {
-            again.write(&borne_out, is_in_doubt, &database).await
+            again.write(&guard_copy, is_in_doubt, &database).await
         });
         if let Some(outcome) = written.await? {
             return Ok(outcome);
@@ -241,7 +241,7 @@ impl Writer {
         Ok(batch.forgotten())
     }
 
-    fn count(&self, batch: &JournalBatch, outcome: Outcome) {
+    fn count(&self, batch: &JournalWrite, outcome: Outcome) {
         let Outcome {
             n_rows_dropped,
             n_lost,
@@ -277,7 +277,7 @@ struct Outcome {
 
 /// The rows of one write, sorted by the way in which they are written.
 #[derive(Default)]
-struct JournalBatch {
+struct JournalWrite {
     /// Rows that the database has not seen. If their block was spent meanwhile, they have this
     /// fate.
     fresh: Vec<JournalLine>,
@@ -296,7 +296,7 @@ struct JournalLine {
     recovered_at: Option<i64>,
 }
 
-impl JournalBatch {
+impl JournalWrite {
     fn of(rows: &[&(JournalRow, BlockFate)], holder: &str) -> Self {
         let mut batch = Self::default();
         let mut fresh: HashMap<Uuid, usize> = HashMap::new();

@@ -23,7 +23,7 @@ use super::{
     server::RedisServer,
     store::RedisStore,
     strict_reservation::StrictReservation,
-    window::{OpenWindow, WindowEntry, WindowTask},
+    window::{OpenWindow, TaskPermit, WindowEntry},
 };
 use crate::error::StoreError;
 
@@ -102,7 +102,7 @@ impl StrictReservation<'_> {
         if window.rest() >= low_water || left == 0 || faults::is(Fault::NoPrefetch) {
             return;
         }
-        let Some(turn) = self.counter.turn_to_extend() else {
+        let Some(turn) = self.counter.extension_permit() else {
             return;
         };
         if let Some(cap) = self.counter.owed(window.number, window.cap) {
@@ -145,7 +145,7 @@ impl StrictReservation<'_> {
         tell(&self.server, &self.counter, &self.redis_key, (window, cap)).await;
     }
 
-    fn tell_ahead(&self, window: i64, cap: u64, turn: WindowTask) {
+    fn tell_ahead(&self, window: i64, cap: u64, turn: TaskPermit) {
         let (server, counter) = (Arc::clone(&self.server), Arc::clone(&self.counter));
         let key = self.redis_key.clone();
         self.store.handle().spawn(async move {
@@ -162,7 +162,7 @@ async fn tell(
     (window, cap): (i64, u64),
 ) {
     let mut raise = scripts::RAISE.key(key);
-    raise.arg(window).arg(cap).arg(scripts::KEPT_MS);
+    raise.arg(window).arg(cap).arg(scripts::KEY_TTL_MS);
     match server
         .run::<(i64, u64, u64)>(&raise)
         .await
@@ -202,7 +202,7 @@ impl Extension {
         };
         self.counter.owe(window, cap);
         let mut raise = scripts::RAISE.key(&self.redis_key);
-        raise.arg(window).arg(cap).arg(scripts::KEPT_MS);
+        raise.arg(window).arg(cap).arg(scripts::KEY_TTL_MS);
         Ok(match self.server.run::<(i64, u64, u64)>(&raise).await {
             Ok(raw) => match ScriptAnswer::of(raw) {
                 Some(ScriptAnswer::Done { used, cap } | ScriptAnswer::Full { used, cap }) => {

@@ -75,11 +75,11 @@ mod tests {
         let key = CounterKey::whole(name.clone());
         let counter = counters.of(&key);
         assert!(Arc::ptr_eq(&counter, &counters.of(&key)));
-        let before = counter.epoch();
+        let before = counter.n_changes();
         counters.forget(&SequenceName::parse("others").unwrap());
-        assert_eq!(counter.epoch(), before);
+        assert_eq!(counter.n_changes(), before);
         counters.forget(&name);
-        assert_ne!(counter.epoch(), before);
+        assert_ne!(counter.n_changes(), before);
         assert_eq!(counters.all().len(), 1);
     }
 }

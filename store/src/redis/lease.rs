@@ -29,9 +29,9 @@ use crate::{
 
 /// After this many failures of Redis in one reservation, the window is closed although Redis
 /// answers.
-const FALLS: u32 = 2;
+const MAX_FALLS: u32 = 2;
 /// After this many leases that came too late in one reservation, the row counts.
-const LATE: u32 = 2;
+const MAX_LATE_LEASES: u32 = 2;
 
 impl StrictReservation<'_> {
     /// Says whether this replica may step in the window now. Takes a lease if it has none.
@@ -48,7 +48,7 @@ impl StrictReservation<'_> {
             // The lease took so long that it is over.
             Ok(true) => {
                 self.n_late = self.n_late.saturating_add(1);
-                if self.n_late >= LATE {
+                if self.n_late >= MAX_LATE_LEASES {
                     self.close(window.number).await?;
                     self.fall("the database is too slow for leases");
                 }
@@ -82,7 +82,7 @@ impl StrictReservation<'_> {
         if !self.counter.lease_is_old(window) {
             return;
         }
-        let (Some(turn), Ok(row)) = (self.counter.turn_to_lease(), self.row()) else {
+        let (Some(turn), Ok(row)) = (self.counter.lease_permit(), self.row()) else {
             return;
         };
         let (store, counter, until) = (
@@ -158,7 +158,7 @@ impl StrictReservation<'_> {
         if !self.counter.row_is_free() {
             let looked = self.look().await?;
             if looked.window.is_open {
-                if self.server.is_up() && self.n_falls < FALLS {
+                if self.server.is_up() && self.n_falls < MAX_FALLS {
                     // Another replica went back to Redis.
                     self.counter.follow();
                     return Ok(StepOutcome::Again);
@@ -170,7 +170,7 @@ impl StrictReservation<'_> {
             self.counter.set_row_is_free(true);
         }
         let mut reservation = Reservation::new(&self.store.database, self.request.clone())
-            .with_strict_in(StrictIn::RowBesideRedis);
+            .with_strict_in(StrictIn::RowAsFallback);
         reservation.until = self.until;
         match Box::pin(reservation.run()).await {
             Ok(reserved) => Ok(StepOutcome::Done(Box::new(reserved))),

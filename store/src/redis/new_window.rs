@@ -14,10 +14,10 @@ use super::{
     strict_reservation::{FULL_AGAIN, StepOutcome, StrictReservation},
     window::{Fallen, OpenWindow},
 };
-use crate::{error::StoreError, reservation::counter_read::Looked};
+use crate::{error::StoreError, reservation::counter_read::ReadCounter};
 
 /// How long a new window in the row may need to arrive in Redis.
-const ON_ITS_WAY: Duration = Duration::from_millis(30);
+const INSTALL_WAIT: Duration = Duration::from_millis(30);
 
 impl StrictReservation<'_> {
     /// Decides what to do if the row's window cannot be used: wait, fall back, or open the next
@@ -25,9 +25,9 @@ impl StrictReservation<'_> {
     pub(crate) async fn next_window(
         &mut self,
         standing: Option<WindowState>,
-        looked: Looked,
+        looked: ReadCounter,
         generation: u64,
-        epoch: u64,
+        n_changes: u64,
     ) -> Result<StepOutcome, StoreError> {
         let in_row = looked.window;
         let was_installed = standing.is_some_and(|there| there.window == in_row.number)
@@ -35,7 +35,7 @@ impl StrictReservation<'_> {
         if in_row.is_open && !was_installed && self.awaited != Some(in_row.number) {
             // Perhaps the window was opened just now, and is on its way to Redis.
             self.awaited = Some(in_row.number);
-            self.sleep(ON_ITS_WAY.mul_f64(rand::random_range(0.7..1.3)))
+            self.sleep(INSTALL_WAIT.mul_f64(rand::random_range(0.7..1.3)))
                 .await;
             return Ok(StepOutcome::Again);
         }
@@ -57,15 +57,15 @@ impl StrictReservation<'_> {
         self.left_behind = left_behind(standing, self.lost.as_ref(), &looked);
         self.store
             .note_opening(standing, in_row, self.n_full >= FULL_AGAIN);
-        self.open(looked, generation, epoch).await
+        self.open(looked, generation, n_changes).await
     }
 
     /// Opens the next window in the row, and installs it in Redis.
     async fn open(
         &mut self,
-        looked: Looked,
+        looked: ReadCounter,
         generation: u64,
-        epoch: u64,
+        n_changes: u64,
     ) -> Result<StepOutcome, StoreError> {
         let known = looked.known;
         let left = known.definition.left(known.seen.next_value);
@@ -106,25 +106,29 @@ impl StrictReservation<'_> {
             rate: looked.rate,
             generation,
         };
-        self.install(window, epoch).await
+        self.install(window, n_changes).await
     }
 
     /// Installs a window in Redis. The script is sent once: if its outcome is unknown, no replica
     /// ever steps in the window.
-    async fn install(&mut self, window: OpenWindow, epoch: u64) -> Result<StepOutcome, StoreError> {
+    async fn install(
+        &mut self,
+        window: OpenWindow,
+        n_changes: u64,
+    ) -> Result<StepOutcome, StoreError> {
         let mut install = scripts::INSTALL.key(&self.redis_key);
         install
             .arg(window.number)
             .arg(window.base)
             .arg(window.cap)
-            .arg(scripts::KEPT_MS);
+            .arg(scripts::KEY_TTL_MS);
         self.lost = None;
         let before = std::mem::take(&mut self.left_behind);
         match self.server.run::<(i64, u64, u64)>(&install).await {
             Ok((1, left, _)) => {
                 self.abandon(AbandonedCause::Window, left.saturating_add(before.unseen));
                 self.n_full = 0;
-                self.counter.keep(&window, epoch);
+                self.counter.keep(&window, n_changes);
                 self.step(window).await
             }
             // The replica that put a later window there counts the numbers of the window that it
@@ -173,7 +177,7 @@ pub(crate) struct LeftBehind {
 fn left_behind(
     standing: Option<WindowState>,
     lost: Option<&OpenWindow>,
-    looked: &Looked,
+    looked: &ReadCounter,
 ) -> LeftBehind {
     let in_row = looked.window;
     // The row says how far its window goes, if it is open. If not, the row may have counted since.

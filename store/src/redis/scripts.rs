@@ -14,7 +14,7 @@ use redis::Script;
 pub(crate) const MAX: u64 = 1 << 53;
 /// How long a key that no replica raises stays, in milliseconds. If the key is gone, the next
 /// window is opened.
-pub(crate) const KEPT_MS: u64 = 40 * 86_400_000;
+pub(crate) const KEY_TTL_MS: u64 = 40 * 86_400_000;
 
 /// Reads what stands under a counter's key.
 pub(crate) static LOOK: LazyLock<Script> = LazyLock::new(|| script(include_str!("look.lua")));
@@ -78,11 +78,11 @@ pub(crate) struct WindowState {
 }
 
 /// The answer of `look.lua`.
-pub(crate) type RawStanding = (i64, i64, String, u64, u64, i64);
+pub(crate) type RawWindowState = (i64, i64, String, u64, u64, i64);
 
 impl WindowState {
     /// Reads the answer. Returns `None` if nothing stands there, or nothing that can be read.
-    pub(crate) fn of((there, window, base, used, cap, ours): &RawStanding) -> Option<Self> {
+    pub(crate) fn of((there, window, base, used, cap, ours): &RawWindowState) -> Option<Self> {
         if *there != 1 {
             return None;
         }

@@ -3,7 +3,7 @@
 //! The first failure of any kind opens the breaker and gives the connection up. From then on
 //! callers are answered at once. Meanwhile a task resolves the server's name again, connects, and
 //! does what a step does. It repeats this until the probe succeeds. A caller that comes within
-//! [`MOMENT`] after the failure waits for the rest of that time. So if only the connection broke
+//! [`RETURN_TIMEOUT`] after the failure waits for the rest of that time. So if only the connection broke
 //! and the server lives, no call fails.
 
 use std::{
@@ -29,11 +29,11 @@ use super::scripts;
 const TARGET: &str = "odometer::store::redis::server";
 
 /// How long a script may take. If a step gets no reply, its numbers are abandoned.
-const COMMAND: Duration = Duration::from_secs(1);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long making a connection may take.
-const CONNECT: Duration = Duration::from_millis(500);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long after a failure callers wait for the server's return.
-const MOMENT: Duration = Duration::from_millis(100);
+const RETURN_TIMEOUT: Duration = Duration::from_millis(100);
 /// The shortest time between two probes.
 const PROBE_MIN: Duration = Duration::from_millis(20);
 /// The longest time between two probes.
@@ -107,20 +107,20 @@ impl Address {
     /// Connects, and does what a step does.
     async fn reach(&self, probe_key: &str) -> Result<MultiplexedConnection, String> {
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT))
-            .set_response_timeout(Some(COMMAND));
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(COMMAND_TIMEOUT));
         let connecting = self
             .client
             .get_multiplexed_async_connection_with_config(&config);
         // The client's connection timeout does not bound the look-up of the host name.
-        let mut connection = match timeout(CONNECT + COMMAND, connecting).await {
+        let mut connection = match timeout(CONNECT_TIMEOUT + COMMAND_TIMEOUT, connecting).await {
             Ok(connected) => connected.map_err(|error| describe(&error))?,
             Err(_) => return Err("it does not answer in time".to_owned()),
         };
         let mut probe = scripts::PROBE.key(probe_key);
         probe.arg(PROBE_KEPT_MS);
         let probing = probe.invoke_async::<(i64, u64, u64)>(&mut connection);
-        match timeout(COMMAND, probing).await {
+        match timeout(COMMAND_TIMEOUT, probing).await {
             Ok(answer) => answer.map_err(|error| describe(&error))?,
             Err(_) => return Err("it does not answer in time".to_owned()),
         };
@@ -236,7 +236,7 @@ impl RedisServer {
     }
 
     /// Returns the connection in use, and its number, counted from 1. If the last connection was
-    /// lost within [`MOMENT`], this waits for the next one.
+    /// lost within [`RETURN_TIMEOUT`], this waits for the next one.
     async fn connection(&self) -> Option<(MultiplexedConnection, u64)> {
         let mut is_up = self.is_up.subscribe();
         let left = {
@@ -244,7 +244,7 @@ impl RedisServer {
             if let Some(connection) = &link.connection {
                 return Some((connection.clone(), link.generation));
             }
-            MOMENT.saturating_sub(link.lost_at.elapsed())
+            RETURN_TIMEOUT.saturating_sub(link.lost_at.elapsed())
         };
         if left.is_zero() {
             return None;
@@ -269,7 +269,7 @@ impl RedisServer {
         let Some((mut connection, generation)) = self.connection().await else {
             return Err(ScriptFailure::Away);
         };
-        match timeout(COMMAND, script.invoke_async::<T>(&mut connection)).await {
+        match timeout(COMMAND_TIMEOUT, script.invoke_async::<T>(&mut connection)).await {
             Ok(Ok(answer)) => Ok(answer),
             // The error concerns one key: the other counters of this server still work.
             Ok(Err(error)) if is_about_a_key(&error) => Err(ScriptFailure::Refused),

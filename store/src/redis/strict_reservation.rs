@@ -8,7 +8,7 @@ use std::{
 
 use odometer_core::{
     definition::Order,
-    sizing::{self, Demand, Why},
+    sizing::{self, Demand, SizeReason},
 };
 use odometer_database::{backoff::Backoff, connection::Health, failure::StatementFailure};
 use odometer_process::{
@@ -22,7 +22,7 @@ use super::{
     ahead::Extended,
     new_window::LeftBehind,
     row::GuardedCounter,
-    scripts::{self, RawStanding, ScriptAnswer, WindowState},
+    scripts::{self, RawWindowState, ScriptAnswer, WindowState},
     server::{RedisServer, ScriptFailure},
     store::RedisStore,
     window::{Fallen, OpenWindow, WindowEntry},
@@ -33,7 +33,7 @@ use crate::{
     reservation::{
         attempt_error::survive,
         attempts::Reservation,
-        counter_read::{Looked, StrictIn},
+        counter_read::{ReadCounter, StrictIn},
         request::{ReserveRequest, Reserved, Want},
     },
 };
@@ -92,7 +92,7 @@ impl<'a> StrictReservation<'a> {
         count: u64,
     ) -> Result<Self, StoreError> {
         let heartbeat = &store.database.heartbeat;
-        let (recovered_at, n_recoveries) = (heartbeat.recovered_at(), heartbeat.era());
+        let (recovered_at, n_recoveries) = (heartbeat.recovered_at(), heartbeat.n_recoveries());
         let server = store.server_of(&request.key.sequence)?;
         let redis_key = store.key_of(&request.key, n_recoveries).await?;
         let settings = &store.database.settings;
@@ -182,9 +182,9 @@ impl<'a> StrictReservation<'a> {
     /// installed only once. So if the row still names that window afterwards, no later window was
     /// in use yet.
     async fn establish(&mut self, generation: u64) -> Result<StepOutcome, StoreError> {
-        let epoch = self.counter.epoch();
+        let n_changes = self.counter.n_changes();
         let look = scripts::LOOK.key(&self.redis_key);
-        let standing = match self.server.run::<RawStanding>(&look).await {
+        let standing = match self.server.run::<RawWindowState>(&look).await {
             Ok(raw) => WindowState::of(&raw),
             Err(_) => return self.away().await,
         };
@@ -212,15 +212,16 @@ impl<'a> StrictReservation<'a> {
             let is_whole = window.ceiling()? == row_ends_at && window.cap < scripts::MAX / 2;
             let is_given_up = self.n_full >= FULL_AGAIN || self.counter.has_given_up(window.number);
             if is_whole || !is_given_up {
-                self.counter.keep(&window, epoch);
+                self.counter.keep(&window, n_changes);
                 return self.step(window).await;
             }
             let left_in_row = looked.known.definition.left(row_ends_at);
             if left_in_row < self.count {
-                return self.use_up(window, epoch, left_in_row).await;
+                return self.use_up(window, n_changes, left_in_row).await;
             }
         }
-        self.next_window(standing, looked, generation, epoch).await
+        self.next_window(standing, looked, generation, n_changes)
+            .await
     }
 
     /// Uses the last numbers of a window, if the row has too few numbers for another window.
@@ -229,11 +230,11 @@ impl<'a> StrictReservation<'a> {
     async fn use_up(
         &mut self,
         window: OpenWindow,
-        epoch: u64,
+        n_changes: u64,
         left_in_row: u64,
     ) -> Result<StepOutcome, StoreError> {
         if window.rest() >= self.count {
-            self.counter.keep(&window, epoch);
+            self.counter.keep(&window, n_changes);
             return self.step(window).await;
         }
         self.counter.note_conflict(window.number, window.ceiling()?);
@@ -245,7 +246,7 @@ impl<'a> StrictReservation<'a> {
     }
 
     /// Reads the row and the definition.
-    pub(crate) async fn look(&mut self) -> Result<Looked, StoreError> {
+    pub(crate) async fn look(&mut self) -> Result<ReadCounter, StoreError> {
         let mut reservation = Reservation::new(&self.store.database, self.request.clone())
             .with_strict_in(StrictIn::Redis);
         reservation.until = self.until;
@@ -264,7 +265,7 @@ impl<'a> StrictReservation<'a> {
     fn check_forward(
         &self,
         standing: Option<WindowState>,
-        looked: &Looked,
+        looked: &ReadCounter,
     ) -> Result<(), StoreError> {
         let Some(there) = standing else {
             return Ok(());
@@ -360,7 +361,7 @@ impl<'a> StrictReservation<'a> {
             known,
             stored_rate: window.rate,
             n_conflicts: self.n_conflicts,
-            why: Some(Why::Waiting),
+            why: Some(SizeReason::Waiting),
             reserved_at: now_ms(),
             recovered_at: self.recovered_at,
             more_to_adopt: false,
@@ -424,7 +425,7 @@ impl<'a> StrictReservation<'a> {
         let Want::Handover(count) = self.request.want else {
             return Ok(());
         };
-        let limit = sizing::most_at_once(left);
+        let limit = sizing::max_at_once(left);
         if left == 0 {
             Err(StoreError::Exhausted { left })
         } else if count > limit {

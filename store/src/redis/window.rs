@@ -107,7 +107,7 @@ struct WindowMemory {
     window: Option<OpenWindow>,
     /// Grows with each change that this replica hears of, so that nothing read before the change is
     /// kept.
-    epoch: u64,
+    n_changes: u64,
     /// How many recoveries had been seen when this entry was last used.
     n_recoveries: u64,
     /// The last window that was used here, and the definition's version then.
@@ -134,7 +134,7 @@ struct WindowMemory {
 
 impl WindowMemory {
     fn forget_window(&mut self) {
-        self.epoch = self.epoch.wrapping_add(1);
+        self.n_changes = self.n_changes.wrapping_add(1);
         self.window = None;
         self.row_is_free = false;
     }
@@ -146,17 +146,17 @@ impl WindowEntry {
     }
 
     /// Returns the count of changes, for [`WindowEntry::keep`]. Read it before you read the row.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.memory.lock().epoch
+    pub(crate) fn n_changes(&self) -> u64 {
+        self.memory.lock().n_changes
     }
 
-    /// Keeps a window that was found or opened, unless something changed since `epoch` was read.
-    pub(crate) fn keep(&self, window: &OpenWindow, epoch: u64) {
+    /// Keeps a window that was found or opened, unless something changed since `n_changes` was read.
+    pub(crate) fn keep(&self, window: &OpenWindow, n_changes: u64) {
         let mut memory = self.memory.lock();
         memory.last = Some((window.number, window.known.definition_version));
         memory.fallen_until = None;
         memory.row_is_free = false;
-        if memory.epoch == epoch {
+        if memory.n_changes == n_changes {
             memory.window = Some(window.clone());
         }
     }
@@ -229,7 +229,7 @@ impl WindowEntry {
             rates: Rates::new(),
             this_second: 0,
             waited_for: 0,
-            double_of: None,
+            conflicted_size: None,
             seconds_left: None,
         });
         if let Some(stored) = stored.filter(|stored| *stored > demand.rates.average()) {
@@ -329,12 +329,12 @@ impl WindowEntry {
     }
 
     /// Returns a permit to raise the ceiling ahead of time. Only one task has it.
-    pub(crate) fn turn_to_extend(self: &Arc<Self>) -> Option<WindowTask> {
+    pub(crate) fn extension_permit(self: &Arc<Self>) -> Option<TaskPermit> {
         let is_soon = |at: Instant| at.elapsed() < BETWEEN_EXTENSIONS;
         if self.memory.lock().extended_at.is_some_and(is_soon) {
             return None;
         }
-        let turn = WindowTask::take(self, |counter| &counter.is_extending)?;
+        let turn = TaskPermit::take(self, |counter| &counter.is_extending)?;
         self.memory.lock().extended_at = Some(Instant::now());
         Some(turn)
     }
@@ -375,8 +375,8 @@ impl WindowEntry {
     }
 
     /// Returns a permit to renew the lease. Only one task has it.
-    pub(crate) fn turn_to_lease(self: &Arc<Self>) -> Option<WindowTask> {
-        WindowTask::take(self, |counter| &counter.is_leasing)
+    pub(crate) fn lease_permit(self: &Arc<Self>) -> Option<TaskPermit> {
+        TaskPermit::take(self, |counter| &counter.is_leasing)
     }
 }
 
@@ -392,12 +392,12 @@ pub(crate) enum Fallen {
 }
 
 /// A permit for something that only one task does at a time. Dropping it gives it back.
-pub(crate) struct WindowTask {
+pub(crate) struct TaskPermit {
     counter: Arc<WindowEntry>,
     flag: fn(&WindowEntry) -> &AtomicBool,
 }
 
-impl WindowTask {
+impl TaskPermit {
     fn take(counter: &Arc<WindowEntry>, flag: fn(&WindowEntry) -> &AtomicBool) -> Option<Self> {
         let is_taken = flag(counter).swap(true, Ordering::AcqRel);
         (!is_taken).then(|| Self {
@@ -407,7 +407,7 @@ impl WindowTask {
     }
 }
 
-impl Drop for WindowTask {
+impl Drop for TaskPermit {
     fn drop(&mut self) {
         (self.flag)(&self.counter).store(false, Ordering::Release);
     }
@@ -453,16 +453,16 @@ mod tests {
     #[test]
     fn a_window_of_the_time_before_a_recovery_is_forgotten() {
         let counter = WindowEntry::default();
-        counter.keep(&window(1), counter.epoch());
+        counter.keep(&window(1), counter.n_changes());
         counter.forget_before(0);
         assert!(counter.window().is_some());
-        let before = counter.epoch();
+        let before = counter.n_changes();
         counter.forget_before(1);
         assert!(counter.window().is_none());
         // A window that was read before the recovery is not kept either.
         counter.keep(&window(1), before);
         assert!(counter.window().is_none());
-        counter.keep(&window(2), counter.epoch());
+        counter.keep(&window(2), counter.n_changes());
         counter.forget_before(1);
         assert!(counter.window().is_some());
     }
@@ -483,13 +483,13 @@ mod tests {
     #[test]
     fn what_was_read_before_a_change_is_not_kept() {
         let counter = WindowEntry::default();
-        let epoch = counter.epoch();
-        counter.keep(&window(1), epoch);
+        let n_changes = counter.n_changes();
+        counter.keep(&window(1), n_changes);
         assert!(counter.window().is_some());
-        let epoch = counter.epoch();
+        let n_changes = counter.n_changes();
         counter.forget();
         assert!(counter.window().is_none());
-        counter.keep(&window(2), epoch);
+        counter.keep(&window(2), n_changes);
         assert!(counter.window().is_none());
         // The window was in Redis all the same.
         assert!(counter.has_used(2) && counter.was_last(2, 7) && !counter.was_last(2, 8));
@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn only_a_step_of_the_same_window_is_noted() {
         let counter = WindowEntry::default();
-        counter.keep(&window(2), counter.epoch());
+        counter.keep(&window(2), counter.n_changes());
         counter.note(1, 9, 90);
         assert_eq!(counter.window().unwrap().used, 4);
         counter.note(2, 9, 20);
@@ -547,9 +547,9 @@ mod tests {
     #[test]
     fn one_task_at_a_time_raises_a_ceiling() {
         let counter = Arc::new(WindowEntry::default());
-        let turn = counter.turn_to_lease().unwrap();
-        assert!(counter.turn_to_lease().is_none());
+        let turn = counter.lease_permit().unwrap();
+        assert!(counter.lease_permit().is_none());
         drop(turn);
-        assert!(counter.turn_to_lease().is_some());
+        assert!(counter.lease_permit().is_some());
     }
 }

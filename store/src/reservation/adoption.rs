@@ -68,11 +68,13 @@ impl Reservation<'_> {
         rest: Block,
         guard: &HeartbeatGuard,
     ) -> Result<bool, AttemptError> {
-        let borne_out = guard.clone();
+        let guard_copy = guard.clone();
         let adopting = self
             .database
             .connection
-            .run(self.until, |database| mark_adopted(database, id, borne_out))
+            .run(self.until, |database| {
+                mark_adopted(database, id, guard_copy)
+            })
             .await;
         if let Err(failure) = &adopting {
             self.count_failed_write(failure);

@@ -11,7 +11,7 @@ use odometer_core::{
     block::Block,
     definition::{Definition, Order},
     period::CounterKey,
-    sizing::Why,
+    sizing::SizeReason,
 };
 use odometer_database::{
     backoff::Backoff,
@@ -32,7 +32,7 @@ use crate::error::StoreError;
 use crate::heartbeat::HeartbeatGuard;
 use crate::reservation::{
     attempt_error::{AttemptError, survive},
-    counter_read::{self, Looked, StrictIn},
+    counter_read::{self, ReadCounter, StrictIn},
     one_row, period,
     stripe_constraints::StripeConstraints,
     uncertain_writes::UncertainCounter,
@@ -99,8 +99,8 @@ impl<'a> Reservation<'a> {
     }
 
     /// Reads the definition and the counter, and reserves nothing. Creates what does not exist yet.
-    pub(crate) async fn look(mut self) -> Result<Looked, StoreError> {
-        let outcome = self.looks().await;
+    pub(crate) async fn look(mut self) -> Result<ReadCounter, StoreError> {
+        let outcome = self.look_attempts().await;
         // The next reservation of this counter settles the writes with an unknown outcome.
         let doubt = std::mem::take(&mut self.doubt);
         let lost = self
@@ -111,7 +111,7 @@ impl<'a> Reservation<'a> {
         outcome
     }
 
-    async fn looks(&mut self) -> Result<Looked, StoreError> {
+    async fn look_attempts(&mut self) -> Result<ReadCounter, StoreError> {
         for _attempt in 0..self.database.settings.attempts.max(1) {
             if self.database.health() != Health::Up {
                 return Err(StoreError::Unavailable);
@@ -124,7 +124,7 @@ impl<'a> Reservation<'a> {
                 Err(AttemptError::Failed(failure)) => self.survive(&failure)?,
             }
             if let Some(known) = self.known.take() {
-                return Ok(Looked {
+                return Ok(ReadCounter {
                     known,
                     rate: self.stored_rate,
                     window: self.window,
@@ -140,7 +140,7 @@ impl<'a> Reservation<'a> {
 
     /// Adds the constraints of a store of several databases. The earlier of the two deadlines
     /// holds.
-    pub(crate) fn guided(mut self, constraints: StripeConstraints) -> Self {
+    pub(crate) fn constrained_by(mut self, constraints: StripeConstraints) -> Self {
         self.until = constraints
             .until
             .map_or(self.until, |until| until.min(self.until));
@@ -193,7 +193,7 @@ impl<'a> Reservation<'a> {
     async fn attempt(&mut self, guard: &HeartbeatGuard) -> Result<Option<Reserved>, AttemptError> {
         self.reset_one_row().await?;
         // A remembered counter is no basis for an adoption, so the counter is read first.
-        if self.must_look_first() || (self.adopt_from.is_some() && self.known_is_old()) {
+        if self.must_look_first() || (self.adopt_from.is_some() && self.is_only_remembered()) {
             self.known = None;
             self.read(guard).await?;
         }
@@ -212,7 +212,7 @@ impl<'a> Reservation<'a> {
         let granted = match self.granted(&known.definition, left) {
             Ok(granted) => granted,
             Err(StoreError::Exhausted { .. } | StoreError::TooLarge { .. })
-                if self.known_is_old() =>
+                if self.is_only_remembered() =>
             {
                 // Another replica may have raised `max`, so the next attempt reads before it
                 // refuses.
@@ -227,24 +227,24 @@ impl<'a> Reservation<'a> {
     }
 
     /// Returns whether the counter is only remembered, and was not read in this reservation.
-    pub(crate) fn known_is_old(&self) -> bool {
+    pub(crate) fn is_only_remembered(&self) -> bool {
         self.stored_rate.is_none()
     }
 
     /// Reads the definition and the counter. Creates both if the name does not exist. Creates only
     /// the counter if the period has none.
     pub(crate) async fn read(&mut self, guard: &HeartbeatGuard) -> Result<(), AttemptError> {
-        let (key, borne_out) = (self.counter.clone(), guard.clone());
+        let (key, guard_copy) = (self.counter.clone(), guard.clone());
         let look = self
             .database
             .connection
             .run(self.until, |database| {
-                counter_read::look(database, borne_out, key)
+                counter_read::look(database, guard_copy, key)
             })
             .await
             .map_err(AttemptError::Failed)?;
         if !guard.is_satisfied_by(look.heartbeat) {
-            return Err(AttemptError::Told(self.contradicted(guard)));
+            return Err(AttemptError::Told(self.note_guard_failed(guard)));
         }
         let Some(standing) = look.standing else {
             return self.create(guard).await;
@@ -269,7 +269,7 @@ impl<'a> Reservation<'a> {
         period::check(&self.request.key.period, &definition, version, counter)
             .map_err(AttemptError::Told)?;
         if let Some(counted_by) = &self.request.counted_by
-            && !counted_by.counts_like(&definition)
+            && !counted_by.has_same_periods(&definition)
         {
             let known = period::known(&definition, version, counter);
             return Err(AttemptError::Told(StoreError::HasPeriods(Box::new(known))));
@@ -289,7 +289,7 @@ impl<'a> Reservation<'a> {
             floor: counter.floor,
             trusted: true,
         });
-        self.settle_suspect(counter.seen);
+        self.settle_uncertain_write(counter.seen);
         Ok(())
     }
 
@@ -317,7 +317,7 @@ impl<'a> Reservation<'a> {
     }
 
     /// Notes that the store went back for all names, and returns the error.
-    pub(crate) fn contradicted(&self, guard: &HeartbeatGuard) -> StoreError {
+    pub(crate) fn note_guard_failed(&self, guard: &HeartbeatGuard) -> StoreError {
         self.database.heartbeat.contradicted(guard);
         // An operator may have recovered the database already, so the next poll runs at once.
         self.database.connection.refresh.notify_one();
@@ -350,7 +350,7 @@ impl<'a> Reservation<'a> {
         known: Resolved,
         seen: SeenCounter,
         block: Block,
-        why: Option<Why>,
+        why: Option<SizeReason>,
     ) -> Reserved {
         Reserved {
             key: self.request.key.clone(),
@@ -398,7 +398,7 @@ impl<'a> Reservation<'a> {
             failure.cause(),
             Cause::Broken(_) | Cause::Internal(_) | Cause::Silent
         );
-        if self.constraints.gives_way && is_lost {
+        if self.constraints.fails_fast && is_lost {
             return Err(StoreError::Unavailable);
         }
         survive(&self.request.key.sequence, failure)

@@ -34,7 +34,7 @@ pub(crate) async fn look(
     let own_row = Expr::col((replica::Entity, replica::Column::Holder)).eq(guard.holder());
     let of_the_name =
         Expr::col((sequence::Entity, sequence::Column::Name)).eq(key.sequence.as_str());
-    let query = catalog::standings()
+    let query = catalog::select_entries()
         .column((replica::Entity, replica::Column::Beat))
         // `meta` always has one row, so the query finds a row even if the other tables have none.
         .from(meta::Entity)
@@ -65,13 +65,13 @@ pub(crate) enum StrictIn {
     Row,
     /// The counter's row, for as long as no window of Redis is open and no lease of a window is
     /// left.
-    RowBesideRedis,
+    RowAsFallback,
     /// Redis, so this reservation refuses them.
     Redis,
 }
 
 /// The result of reading a sequence and one of its counters.
-pub(crate) struct Looked {
+pub(crate) struct ReadCounter {
     pub(crate) known: Resolved,
     pub(crate) rate: Option<f64>,
     pub(crate) window: WindowRow,

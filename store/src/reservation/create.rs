@@ -34,7 +34,7 @@ impl Reservation<'_> {
         if self.request.key.period.is_none() {
             return Err(AttemptError::Told(self.without_counter()));
         }
-        self.check_unborn()?;
+        self.check_creatable()?;
         self.create_period(guard, definition).await
     }
 
@@ -49,7 +49,7 @@ impl Reservation<'_> {
 
     /// Refuses to create what this process has seen and what is now missing. After a recovery it
     /// may be created again, above everything that was seen.
-    fn check_unborn(&self) -> Result<(), AttemptError> {
+    fn check_creatable(&self) -> Result<(), AttemptError> {
         let may_be_born = self.request.last_seen.is_none()
             || self.database.heartbeat.has_recovered()
             || faults::is(Fault::NoWentBackChecks);
@@ -66,7 +66,7 @@ impl Reservation<'_> {
             // The other members have the sequence, so it is copied from them.
             return Err(AttemptError::Told(StoreError::Behind));
         }
-        self.check_unborn()?;
+        self.check_creatable()?;
         let Some(template) = self.request.template.clone() else {
             return Err(AttemptError::Told(StoreError::NotFound));
         };
@@ -75,7 +75,7 @@ impl Reservation<'_> {
             .map_err(|error| AttemptError::Told(StoreError::Definition(error)))?;
         self.database.admit_one_more(self.until).await?;
         let key = &self.request.key;
-        let (name, borne_out) = (key.sequence.clone(), guard.clone());
+        let (name, guard_copy) = (key.sequence.clone(), guard.clone());
         // If a period is asked for, `last_seen` is about the period's counter. The creation of that
         // counter checks it.
         let last_seen = self.request.last_seen.filter(|_| key.period.is_none());
@@ -85,13 +85,13 @@ impl Reservation<'_> {
             .database
             .connection
             .run(self.until, |database| {
-                creation::create(database, name, template, stripe, borne_out, above)
+                creation::create(database, name, template, stripe, guard_copy, above)
             })
             .await;
         match birth {
-            Ok(Creation::Contradicted) => Err(AttemptError::Told(self.contradicted(guard))),
+            Ok(Creation::Contradicted) => Err(AttemptError::Told(self.note_guard_failed(guard))),
             Ok(Creation::TooLow) => Err(AttemptError::Told(self.went_back())),
-            Ok(Creation::Born) => {
+            Ok(Creation::Created) => {
                 self.database.metrics.sequences_created.increment(1);
                 tracing::info!(
                     target: TARGET,

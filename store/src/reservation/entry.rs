@@ -44,7 +44,7 @@ impl Database {
         let call = request.progress.call();
         let reserving = async move {
             let started = Instant::now();
-            let turn = database.turn_ahead(&request).await;
+            let turn = database.permit_for_prefetch(&request).await;
             let strict = ReservationGauge::enter(&database);
             let outcome = work(request).await;
             drop((strict, turn));
@@ -68,21 +68,24 @@ impl Database {
     /// Makes one reservation under the constraints of a store of several databases.
     ///
     /// The future must run to its end. If it is dropped, it forgets what it may have reserved.
-    pub(crate) async fn reserve_guided(
+    pub(crate) async fn reserve_in_member(
         &self,
         request: ReserveRequest,
         constraints: StripeConstraints,
     ) -> Result<Reserved, StoreError> {
         let _flight = ReservationGauge::enter(self);
         Reservation::new(self, request)
-            .guided(constraints)
+            .constrained_by(constraints)
             .run()
             .await
     }
 
     /// Waits for a permit if no caller waits for the numbers yet. Returns without a permit as soon
     /// as a caller waits.
-    pub(crate) async fn turn_ahead(&self, request: &ReserveRequest) -> Option<SemaphorePermit<'_>> {
+    pub(crate) async fn permit_for_prefetch(
+        &self,
+        request: &ReserveRequest,
+    ) -> Option<SemaphorePermit<'_>> {
         if !request.want.is_ahead() {
             return None;
         }

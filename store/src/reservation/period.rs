@@ -105,7 +105,9 @@ impl Reservation<'_> {
             .run(self.until, |database| birth.run(database))
             .await;
         match born {
-            Ok(PeriodCreated::Contradicted) => Err(AttemptError::Told(self.contradicted(guard))),
+            Ok(PeriodCreated::Contradicted) => {
+                Err(AttemptError::Told(self.note_guard_failed(guard)))
+            }
             Ok(PeriodCreated::TooLow) => Err(AttemptError::Told(self.went_back())),
             Ok(PeriodCreated::TooMany { limit }) => {
                 Err(AttemptError::Told(StoreError::TooManyPeriods { limit }))

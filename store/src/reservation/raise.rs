@@ -5,7 +5,7 @@ use odometer_core::{
     block::Block,
     definition::Definition,
     period::CounterKey,
-    sizing::{self, Granted, Rates, Size, Why},
+    sizing::{self, Granted, Rates, Size, SizeReason},
 };
 use odometer_database::{failure::StatementFailure, session::DatabaseConnection};
 use odometer_process::faults::{self, Fault};
@@ -52,7 +52,7 @@ impl Reservation<'_> {
     ) -> Result<Granted, StoreError> {
         let exactly = |count: u64| Granted {
             count,
-            why: Why::Waiting,
+            why: SizeReason::Waiting,
         };
         match &self.request.want {
             Want::Refill(demand) => {
@@ -77,9 +77,9 @@ impl Reservation<'_> {
             }
             Want::Exactly(count) | Want::Strict { count, .. } => Ok(exactly(*count)),
             Want::Handover(_) if left == 0 => Err(StoreError::Exhausted { left }),
-            Want::Handover(count) if *count > sizing::most_at_once(left) => {
+            Want::Handover(count) if *count > sizing::max_at_once(left) => {
                 Err(StoreError::TooLarge {
-                    limit: sizing::most_at_once(left),
+                    limit: sizing::max_at_once(left),
                 })
             }
             Want::Handover(count) => Ok(exactly(*count)),
@@ -93,9 +93,9 @@ impl Reservation<'_> {
         guard: &HeartbeatGuard,
         known: Resolved,
         block: Block,
-        why: Why,
+        why: SizeReason,
     ) -> Result<Option<Reserved>, AttemptError> {
-        let (key, borne_out) = (self.counter.clone(), guard.clone());
+        let (key, guard_copy) = (self.counter.clone(), guard.clone());
         let stripe_count = self.database.stripe_count();
         let seen = known.seen;
         let rate = match &self.request.want {
@@ -110,7 +110,7 @@ impl Reservation<'_> {
                     database,
                     key,
                     stripe_count,
-                    borne_out,
+                    guard_copy,
                     seen,
                     block.end(),
                     rate,
@@ -119,7 +119,7 @@ impl Reservation<'_> {
             .await;
         match outcome {
             Ok(true) => {
-                self.settle_suspect(seen);
+                self.settle_uncertain_write(seen);
                 // An earlier write on the same condition can no longer be applied.
                 self.doubt.write = None;
                 self.count_reserved();

@@ -7,7 +7,7 @@ use odometer_core::{
     block::Block,
     definition::{Definition, Order},
     period::CounterKey,
-    sizing::{Demand, Why},
+    sizing::{Demand, SizeReason},
 };
 use odometer_process::{
     faults::{self, Fault},
@@ -88,7 +88,7 @@ pub struct Reserved {
     /// The database that the block comes from.
     pub source: Source,
     /// What decided the block's size; `None` for an adopted block.
-    pub why: Option<Why>,
+    pub why: Option<SizeReason>,
     /// Milliseconds since the Unix epoch.
     pub reserved_at: i64,
     /// The last `odometer recover` that this process had seen before the block was reserved.

@@ -9,7 +9,7 @@ use odometer_core::{
     block::Block,
     definition::{Kind, Order},
     period::CounterKey,
-    sizing::Why,
+    sizing::SizeReason,
 };
 use odometer_database::{
     failure::{Cause, StatementFailure},
@@ -45,7 +45,7 @@ impl Reservation<'_> {
         let Some(known) = &self.known else {
             return true;
         };
-        if known.definition.order == Order::Relaxed || !self.known_is_old() {
+        if known.definition.order == Order::Relaxed || !self.is_only_remembered() {
             return false;
         }
         match &self.request.want {
@@ -98,7 +98,7 @@ impl Reservation<'_> {
         }
         let counts_here = match self.strict {
             StrictIn::Row => true,
-            StrictIn::RowBesideRedis => !self.window.is_open,
+            StrictIn::RowAsFallback => !self.window.is_open,
             StrictIn::Redis => false,
         };
         if counts_here {
@@ -126,7 +126,9 @@ impl Reservation<'_> {
         let expected = Block::new(known.seen.next_value, count, definition.step)
             .map_err(|error| broken(error.to_string()))?;
         if faults::is(Fault::NoConditions) {
-            return self.raise(guard, known, expected, Why::Waiting).await;
+            return self
+                .raise(guard, known, expected, SizeReason::Waiting)
+                .await;
         }
         let add = Add {
             key: self.request.key.clone(),
@@ -148,7 +150,7 @@ impl Reservation<'_> {
                 self.count_reserved();
                 let block = Block::new(after.next_value.saturating_sub(length), count, step);
                 let block = block.map_err(|error| broken(error.to_string()))?;
-                let mut reserved = self.reserved(known, after, block, Some(Why::Waiting));
+                let mut reserved = self.reserved(known, after, block, Some(SizeReason::Waiting));
                 // Other replicas have probably raised the counter by now. The next add does not
                 // depend on its exact value.
                 reserved.known.trusted = true;

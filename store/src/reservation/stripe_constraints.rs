@@ -21,7 +21,7 @@ pub(crate) struct StripeConstraints {
     pub(crate) level: Option<i64>,
     /// Whether a broken connection ends the reservation, because another member can be asked at
     /// once.
-    pub(crate) gives_way: bool,
+    pub(crate) fails_fast: bool,
     /// The deadline, if it is before the ordinary one.
     pub(crate) until: Option<Instant>,
 }
@@ -86,5 +86,5 @@ pub(crate) fn counts_alike(one: &Definition, other: &Definition) -> bool {
         && one.step == other.step
         && one.order == other.order
         && one.store == other.store
-        && one.counts_like(other)
+        && one.has_same_periods(other)
 }

@@ -25,7 +25,7 @@ impl Reservation<'_> {
     }
 
     /// Settles the uncertain write if the counter shows what became of it.
-    pub(crate) fn settle_suspect(&mut self, seen: SeenCounter) {
+    pub(crate) fn settle_uncertain_write(&mut self, seen: SeenCounter) {
         let lost = self.doubt.write.as_ref().and_then(|write| write.lost(seen));
         if let Some(lost) = lost {
             self.doubt.write = None;

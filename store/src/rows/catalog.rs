@@ -118,7 +118,7 @@ pub(crate) fn has_periods(definition: &Definition) -> bool {
 }
 
 /// Selects the columns of a [`CatalogEntry`]. The caller adds the join of sequences and counters.
-pub(crate) fn standings() -> SelectStatement {
+pub(crate) fn select_entries() -> SelectStatement {
     Query::select()
         .column((sequence::Entity, sequence::Column::Definition))
         .column((sequence::Entity, sequence::Column::State))
@@ -156,7 +156,7 @@ pub(crate) async fn read(
     name: &str,
     period: &Period,
 ) -> Result<Option<CatalogEntry>, DbErr> {
-    let query = standings()
+    let query = select_entries()
         .from(sequence::Entity)
         .join(
             JoinType::LeftJoin,

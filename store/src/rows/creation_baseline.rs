@@ -67,7 +67,7 @@ impl CreationBaseline {
             .and_where(meta::Column::Id.eq(1));
         if let Some(condition) = condition {
             query.and_where(condition);
-            meta_row::hold_for_birth(&mut query, transaction.get_database_backend());
+            meta_row::lock_for_creation(&mut query, transaction.get_database_backend());
         }
         let row = transaction.query_one(&query).await?;
         row.map(|row| Self::from_query_result(&row, "")).transpose()
@@ -85,7 +85,7 @@ impl CreationBaseline {
     /// nobody can have had a number of the period before the last recovery. Otherwise it begins
     /// like [`CreationBaseline::first`].
     pub(crate) fn first_in(&self, definition: &Definition, period: &Period) -> i64 {
-        if self.is_after_recovery(definition, period) || faults::is(Fault::RebornAtStart) {
+        if self.is_after_recovery(definition, period) || faults::is(Fault::RecreatedAtStart) {
             definition.start
         } else {
             self.first(definition)

@@ -57,7 +57,7 @@ impl NewCounter {
         key: &CounterKey,
     ) -> Result<(), DbErr> {
         let mut insert = counter::Entity::insert(self.row(key));
-        if faults::is(Fault::BirthOverwrites) {
+        if faults::is(Fault::CreationOverwrites) {
             let mut again =
                 OnConflict::columns([counter::Column::Sequence, counter::Column::Period]);
             let next_value = [counter::Column::NextValue, counter::Column::Version];

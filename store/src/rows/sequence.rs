@@ -46,7 +46,7 @@ impl SequenceRow<'_> {
             changed_at: Set(now),
         };
         let mut insert = sequence::Entity::insert(row);
-        if faults::is(Fault::BirthOverwrites) {
+        if faults::is(Fault::CreationOverwrites) {
             let mut again = OnConflict::column(sequence::Column::Name);
             insert = insert.on_conflict(again.update_column(sequence::Column::Version).to_owned());
         }

@@ -84,7 +84,7 @@ pub(crate) enum MajorityAnswer {
     /// The name is decided. This is its newest entry.
     Decided(MemberEntry),
     /// More than half of the members answered, and none that answered has the name.
-    Unborn,
+    Absent,
     /// Some members have the name, and it must be brought to more than half of them.
     Begun(MemberEntry),
     /// Too few members answered, or their answers decide nothing.
@@ -94,7 +94,7 @@ pub(crate) enum MajorityAnswer {
 /// The decisions that this process remembers, by name. A recovery of any member makes it forget all
 /// of them, because what was decided may be lost.
 pub(crate) struct Agreements {
-    beats: Vec<Arc<Heartbeat>>,
+    heartbeats: Vec<Arc<Heartbeat>>,
     known: Mutex<RememberedAgreement>,
 }
 
@@ -107,9 +107,9 @@ struct RememberedAgreement {
 
 impl Agreements {
     /// Makes an empty memory for the members with these heartbeats.
-    pub(crate) fn new(beats: Vec<Arc<Heartbeat>>) -> Self {
+    pub(crate) fn new(heartbeats: Vec<Arc<Heartbeat>>) -> Self {
         Self {
-            beats,
+            heartbeats,
             known: Mutex::default(),
         }
     }
@@ -117,7 +117,11 @@ impl Agreements {
     /// Returns what was decided since the last recovery that was seen.
     fn by_name(&self) -> MappedMutexGuard<'_, HashMap<SequenceName, Agreed>> {
         let mut known = self.known.lock();
-        let n_recoveries = self.beats.iter().map(|heartbeat| heartbeat.era()).sum();
+        let n_recoveries = self
+            .heartbeats
+            .iter()
+            .map(|heartbeat| heartbeat.n_recoveries())
+            .sum();
         if known.n_recoveries != n_recoveries {
             *known = RememberedAgreement {
                 n_recoveries,
@@ -171,7 +175,7 @@ impl Agreements {
 /// Returns what follows from the answers of a store of `n` members.
 pub(crate) fn verdict(answers: &Answers, n: usize) -> MajorityAnswer {
     let is_most = |count: usize| count * 2 > n;
-    let is_loose = faults::is(Fault::LooseBirth);
+    let is_loose = faults::is(Fault::LooseCreation);
     let mut groups: Vec<Vec<&MemberEntry>> = Vec::new();
     for found in &answers.found {
         let alike = groups.iter_mut().find(|group| {
@@ -215,7 +219,7 @@ pub(crate) fn verdict(answers: &Answers, n: usize) -> MajorityAnswer {
         (group.len(), newest, std::cmp::Reverse(lowest))
     });
     match leading {
-        None => MajorityAnswer::Unborn,
+        None => MajorityAnswer::Absent,
         Some(group) if is_most(group.len() + n_without) => {
             newest(group).map_or(MajorityAnswer::Unknown, MajorityAnswer::Begun)
         }
@@ -267,7 +271,7 @@ mod tests {
         match verdict(&answers, n) {
             MajorityAnswer::Decided(found) => format!("decided {}", found.k),
             MajorityAnswer::Begun(found) => format!("begun {}", found.k),
-            MajorityAnswer::Unborn => "unborn".to_owned(),
+            MajorityAnswer::Absent => "unborn".to_owned(),
             MajorityAnswer::Unknown => "unknown".to_owned(),
         }
     }

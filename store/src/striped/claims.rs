@@ -29,7 +29,10 @@ impl Striped {
     }
 
     /// Returns what the members have decided about where a name lives.
-    pub(crate) async fn home_of(&self, name: &SequenceName) -> Result<LocalPlacement, StoreError> {
+    pub(crate) async fn placement_of(
+        &self,
+        name: &SequenceName,
+    ) -> Result<LocalPlacement, StoreError> {
         if let Some(agreed) = self.agreements.get(name) {
             return Ok(LocalPlacement::Here(agreed.definition));
         }
@@ -37,7 +40,7 @@ impl Striped {
         let answers = self.ask_all(name, until).await;
         match verdict(&answers, self.members.len()) {
             MajorityAnswer::Decided(found) | MajorityAnswer::Begun(found) => self.placement(&found),
-            MajorityAnswer::Unborn => Ok(LocalPlacement::Nowhere),
+            MajorityAnswer::Absent => Ok(LocalPlacement::Nowhere),
             MajorityAnswer::Unknown if answers.went_back => Err(StoreError::WentBack),
             MajorityAnswer::Unknown => Err(StoreError::Unavailable),
         }
@@ -59,7 +62,7 @@ impl Striped {
                 MajorityAnswer::Begun(found) => {
                     self.claim_in(name, &found.definition, &answers).await?;
                 }
-                MajorityAnswer::Unborn => self.claim_in(name, definition, &answers).await?,
+                MajorityAnswer::Absent => self.claim_in(name, definition, &answers).await?,
                 MajorityAnswer::Unknown if answers.went_back => return Err(StoreError::WentBack),
                 MajorityAnswer::Unknown => return Err(StoreError::Unavailable),
             }

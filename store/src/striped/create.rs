@@ -67,9 +67,9 @@ impl Striped {
                 }
                 MajorityAnswer::Unknown if answers.went_back => return Err(StoreError::WentBack),
                 MajorityAnswer::Unknown => return Err(StoreError::Unavailable),
-                MajorityAnswer::Unborn => {
+                MajorityAnswer::Absent => {
                     let template = template.ok_or(StoreError::NotFound)?;
-                    self.admit_birth(template, &answers, until).await?;
+                    self.admit_creation(template, &answers, until).await?;
                     if self.create(name, template, &answers, until).await? {
                         self.metrics.sequences_created.increment(1);
                         tracing::info!(target: TARGET, sequence = name.as_str(), "a sequence was created");
@@ -105,7 +105,7 @@ impl Striped {
         until: Instant,
     ) -> bool {
         let n = self.members.len();
-        let is_known = faults::is(Fault::LooseBirth) || found.was_used();
+        let is_known = faults::is(Fault::LooseCreation) || found.was_used();
         is_known || is_steady(answers, &self.ask_all(name, until).await, found, n)
     }
 
@@ -175,12 +175,12 @@ impl Striped {
             });
         }
         let guard = member.database.heartbeat.guard()?;
-        let (key, borne_out) = (key.clone(), guard.clone());
+        let (key, guard_copy) = (key.clone(), guard.clone());
         let until = until.min(Instant::now() + LOOK);
         let looking = member
             .database
             .connection
-            .run(until, |database| look_whole(database, borne_out, key));
+            .run(until, |database| look_whole(database, guard_copy, key));
         let (look, has_used_periods) = match looking.await {
             Ok(looked) => looked,
             Err(failure) => {
@@ -207,7 +207,7 @@ impl Striped {
     }
 
     /// Checks that a name may be created as its template says.
-    async fn admit_birth(
+    async fn admit_creation(
         &self,
         template: &Definition,
         answers: &Answers,
@@ -262,9 +262,9 @@ impl Striped {
         answers: &Answers,
         until: Instant,
     ) -> Result<bool, StoreError> {
-        let is_loose = faults::is(Fault::LooseBirth);
+        let is_loose = faults::is(Fault::LooseCreation);
         let key = CounterKey::whole(name.clone());
-        let mut n_born = 0;
+        let mut n_created = 0;
         for k in &answers.answered {
             let member = self.member(*k)?;
             let Ok(guard) = member.database.heartbeat.guard() else {
@@ -273,13 +273,13 @@ impl Striped {
             let above = self.memory.view(&key, *k).seen;
             let above = above.map_or(0, |seen| seen.next_value);
             let (name, template) = (name.clone(), Arc::clone(template));
-            let (stripe, borne_out) = (member.database.stripe, guard.clone());
+            let (stripe, guard_copy) = (member.database.stripe, guard.clone());
             let until = until.min(Instant::now() + LOOK);
-            let bearing = member.database.connection.run(until, |database| {
-                creation::create(database, name, template, stripe, borne_out, above)
+            let creating = member.database.connection.run(until, |database| {
+                creation::create(database, name, template, stripe, guard_copy, above)
             });
-            match bearing.await {
-                Ok(Creation::Born) => n_born += 1,
+            match creating.await {
+                Ok(Creation::Created) => n_created += 1,
                 Ok(Creation::Contradicted) => member.database.heartbeat.contradicted(&guard),
                 Ok(Creation::TooLow) => return Err(StoreError::WentBack),
                 // Another process creates the name, perhaps with another definition. The next round
@@ -293,11 +293,11 @@ impl Striped {
                 }
                 Err(_) => member.fail(),
             }
-            if is_loose && n_born > 0 {
+            if is_loose && n_created > 0 {
                 return Ok(true);
             }
         }
-        Ok(n_born * 2 > self.members.len())
+        Ok(n_created * 2 > self.members.len())
     }
 
     /// Continues a creation that another process began. It repairs the members that answered and

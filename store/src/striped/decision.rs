@@ -47,7 +47,7 @@ impl Striped {
         let model = &newest.model;
         transaction::admit(act, condition, model)?;
         let period = act.period();
-        let counter = Together::of(parts, &definition, &period);
+        let counter = MergedCounter::of(parts, &definition, &period);
         admit_period(act, &definition, model.version, &counter, parts)?;
         if !period.is_none() && counter.is_new {
             self.admit_new_period(&definition, parts)?;
@@ -67,10 +67,10 @@ impl Striped {
             self.admit(&after.definition)
                 .map_err(StoreError::Definition)?;
         }
-        let is_level = parts
+        let is_caught_up = parts
             .iter()
             .all(|part| is_as(part, newest) && counter.is_as_in(part, act, &definition));
-        let is_written = !act.is_dry_run() && (after != before || !is_level);
+        let is_written = !act.is_dry_run() && (after != before || !is_caught_up);
         if is_written {
             after.version = next_version(parts);
         }
@@ -194,7 +194,7 @@ fn is_as(part: &Prepared, newest: &PreparedRow) -> bool {
 
 /// The state of one counter in all members together.
 #[derive(Debug)]
-struct Together {
+struct MergedCounter {
     next_value: i64,
     floor: i64,
     rate: f64,
@@ -203,7 +203,7 @@ struct Together {
     is_new: bool,
 }
 
-impl Together {
+impl MergedCounter {
     fn of(parts: &[Prepared], definition: &Arc<Definition>, period: &Period) -> Self {
         let mut together = Self {
             next_value: definition.start,
@@ -250,7 +250,7 @@ impl Together {
 ///
 /// Ids count as issued even if none was. A change may stop after part of the commits, and a replica
 /// prints by the earlier definition until it hears of the change.
-fn used(parts: &[Prepared], definition: &Arc<Definition>, counter: &Together) -> Used {
+fn used(parts: &[Prepared], definition: &Arc<Definition>, counter: &MergedCounter) -> Used {
     if !catalog::has_periods(definition) {
         return Used {
             highest: counter.next_value,
@@ -274,7 +274,7 @@ fn admit_period(
     act: &Act,
     definition: &Arc<Definition>,
     version: i64,
-    counter: &Together,
+    counter: &MergedCounter,
     parts: &[Prepared],
 ) -> Result<(), StoreError> {
     match act {
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn an_act_of_a_period_that_not_all_have_is_written_again() {
         let definition = Definition::default();
-        let together = |floor, is_removed| Together {
+        let together = |floor, is_removed| MergedCounter {
             next_value: 1,
             floor,
             rate: 0.0,
@@ -341,7 +341,7 @@ mod tests {
         };
         let advanced = together(500, false);
         let removed = together(1, true);
-        for (what, counted, part, is_level) in [
+        for (what, counted, part, is_caught_up) in [
             ("floor", &advanced, part(0, Some((500, false))), true),
             ("no floor", &advanced, part(0, Some((1, false))), false),
             ("not there", &advanced, part(0, None), false),
@@ -350,7 +350,7 @@ mod tests {
             ("never made", &removed, part(0, None), false),
         ] {
             let found = counted.is_as_in(&part, &removal, &definition);
-            assert_eq!(found, is_level, "{what}");
+            assert_eq!(found, is_caught_up, "{what}");
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Member {
     pub(crate) database: Arc<Database>,
     is_passed_over: AtomicBool,
     /// How often the member was passed over. What was known of its counters before may be old.
-    era: AtomicU64,
+    n_outages: AtomicU64,
     /// How many failures there were since the member last did what it was asked for.
     n_failures: AtomicU32,
     failed: Notify,
@@ -43,7 +43,7 @@ impl Member {
         let member = Arc::new(Self {
             database,
             is_passed_over: AtomicBool::new(false),
-            era: AtomicU64::new(0),
+            n_outages: AtomicU64::new(0),
             n_failures: AtomicU32::new(0),
             failed: Notify::new(),
         });
@@ -61,8 +61,8 @@ impl Member {
         self.database.health() == Health::Up && !self.database.heartbeat.has_gone_back()
     }
 
-    pub(crate) fn era(&self) -> u64 {
-        self.era.load(Ordering::Acquire)
+    pub(crate) fn n_outages(&self) -> u64 {
+        self.n_outages.load(Ordering::Acquire)
     }
 
     /// Notes that the member did not do what it was asked for, and passes it over.
@@ -73,7 +73,7 @@ impl Member {
 
     fn pass_over(&self) {
         if !self.is_passed_over.swap(true, Ordering::AcqRel) {
-            self.era.fetch_add(1, Ordering::AcqRel);
+            self.n_outages.fetch_add(1, Ordering::AcqRel);
             tracing::warn!(
                 target: TARGET,
                 database = %self.database.identity,

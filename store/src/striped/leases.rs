@@ -15,7 +15,7 @@ use super::store::Striped;
 use crate::{
     database::Database,
     worker_lease::{
-        grant::Asking,
+        grant::LeaseCall,
         lease::{LeaseError, LeaseGrant, LeaseWanted, Share, WorkerChoice, workers},
     },
 };
@@ -95,7 +95,7 @@ impl Striped {
         if let WorkerChoice::Exact(worker) = wanted.choice {
             return self
                 .owner_of(worker)?
-                .lease(Asking::new(wanted.clone(), store, until))
+                .lease(LeaseCall::new(wanted.clone(), store, until))
                 .await;
         }
         // An id that can be used at once in one member is better than an id that must rest in
@@ -127,7 +127,7 @@ impl Striped {
                 continue;
             };
             let part = self.part_of(*k, until);
-            let asking = Asking::new(wanted.clone(), store, part);
+            let asking = LeaseCall::new(wanted.clone(), store, part);
             match member.database.lease(asking).await {
                 Ok(lease) => {
                     member.succeed();

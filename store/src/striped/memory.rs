@@ -46,7 +46,7 @@ impl Default for CounterView {
 /// What is remembered of one counter.
 struct CounterEntry {
     /// The counter in each member.
-    spots: Box<[CounterView]>,
+    members: Box<[CounterView]>,
     /// Which member was asked first the last time, before the remainder is taken.
     turn: usize,
 }
@@ -91,7 +91,7 @@ impl CounterMemory {
             make_room(counters);
         }
         counters.entry(key.clone()).or_insert_with(|| CounterEntry {
-            spots: vec![CounterView::default(); self.n_databases].into_boxed_slice(),
+            members: vec![CounterView::default(); self.n_databases].into_boxed_slice(),
             turn: self.next.fetch_add(1, Ordering::Relaxed),
         })
     }
@@ -99,7 +99,7 @@ impl CounterMemory {
     /// Returns what is remembered of a counter in all members.
     pub(crate) fn all(&self, key: &CounterKey) -> Vec<CounterView> {
         let counters = self.counters.lock();
-        let known = counters.get(key).map(|known| known.spots.to_vec());
+        let known = counters.get(key).map(|known| known.members.to_vec());
         known.unwrap_or_else(|| vec![CounterView::default(); self.n_databases])
     }
 
@@ -107,7 +107,7 @@ impl CounterMemory {
         let counters = self.counters.lock();
         let known = counters.get(key);
         known
-            .and_then(|known| known.spots.get(k).copied())
+            .and_then(|known| known.members.get(k).copied())
             .unwrap_or_default()
     }
 
@@ -115,7 +115,7 @@ impl CounterMemory {
     pub(crate) fn change(&self, key: &CounterKey, k: usize, change: impl FnOnce(&mut CounterView)) {
         let mut counters = self.counters.lock();
         let remembered = self.remember(&mut counters, key);
-        if let Some(view) = remembered.spots.get_mut(k) {
+        if let Some(view) = remembered.members.get_mut(k) {
             change(view);
         }
     }
@@ -124,13 +124,13 @@ impl CounterMemory {
     pub(crate) fn any_adopts(&self, key: &CounterKey) -> bool {
         let counters = self.counters.lock();
         let known = counters.get(key);
-        known.is_none_or(|known| known.spots.iter().any(|view| view.adopts))
+        known.is_none_or(|known| known.members.iter().any(|view| view.adopts))
     }
 
     /// Lets the next reservations look for returned blocks again, in every member.
     pub(crate) fn look_for_returned(&self, key: &CounterKey) {
         if let Some(known) = self.counters.lock().get_mut(key) {
-            for view in known.spots.iter_mut() {
+            for view in known.members.iter_mut() {
                 view.adopts = true;
             }
         }

@@ -142,7 +142,7 @@ impl Striped {
         let known = self.agreements.get(&key.sequence);
         let decided = match verdict(&answers, self.members.len()) {
             MajorityAnswer::Decided(found) => Some(found),
-            MajorityAnswer::Unborn => return Err(StoreError::NotFound),
+            MajorityAnswer::Absent => return Err(StoreError::NotFound),
             MajorityAnswer::Begun(_) if known.is_none() => return Err(StoreError::NotFound),
             MajorityAnswer::Begun(_) | MajorityAnswer::Unknown => None,
         };

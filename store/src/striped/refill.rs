@@ -24,13 +24,13 @@ use crate::{
     reservation::stripe_constraints::{Agreed, StripeConstraints},
 };
 
-/// While other members are well, a member may take at most 1/`PART` of the time that is left.
-const PART: u32 = 5;
+/// While other members are well, a member may take at most 1/`DEADLINE_PARTS` of the time that is left.
+const DEADLINE_PARTS: u32 = 5;
 /// The least time that a member gets, so that members are not passed over only because the deadline
 /// is near.
 const MIN: Duration = Duration::from_millis(100);
 /// The most tries in one member that is behind the other members.
-const TURNS: usize = 4;
+const MAX_TRIES: usize = 4;
 
 /// What the members have refused.
 #[derive(Default)]
@@ -189,7 +189,7 @@ impl Striped {
     ) -> Result<Reserved, StoreError> {
         let member = self.member(k)?;
         let was_well = member.is_well();
-        let _turn = member.database.turn_ahead(request).await;
+        let _turn = member.database.permit_for_prefetch(request).await;
         if was_well && !member.is_well() {
             // Other callers have found out meanwhile that the member fails.
             return Err(StoreError::Unavailable);
@@ -197,26 +197,26 @@ impl Striped {
         let mut n_turns = 0;
         loop {
             n_turns += 1;
-            let era = member.era();
+            let n_outages = member.n_outages();
             let view = self.memory.view(&request.key, k);
-            let is_level = view.caught_up_in == Some((era, agreed.version));
+            let is_caught_up = view.caught_up_in == Some((n_outages, agreed.version));
             // Another member may answer slowly. That time does not count for this member.
             let level = self
-                .catch_up_to(k, request, agreed, is_level, self.part_of(k, until))
+                .catch_up_to(k, request, agreed, is_caught_up, self.part_of(k, until))
                 .await?;
             let constraints = StripeConstraints {
                 agreed: Some(agreed.clone()),
                 level,
-                gives_way: self.has_others(k),
+                fails_fast: self.has_others(k),
                 until: Some(self.part_of(k, until)),
             };
             let asked = self.request_of(request, agreed, view);
-            let error = match member.database.reserve_guided(asked, constraints).await {
-                Ok(reserved) => return Ok(self.note(k, era, is_level, reserved)),
+            let error = match member.database.reserve_in_member(asked, constraints).await {
+                Ok(reserved) => return Ok(self.note(k, n_outages, is_caught_up, reserved)),
                 Err(error) => error,
             };
             let may_be_mended = matches!(error, StoreError::Behind | StoreError::Retired);
-            if !may_be_mended || n_turns >= TURNS {
+            if !may_be_mended || n_turns >= MAX_TRIES {
                 return Err(error);
             }
             *agreed = self.settle(k, &request.key.sequence, agreed, until).await?;
@@ -236,7 +236,7 @@ impl Striped {
             return until;
         }
         let now = Instant::now();
-        let part = until.saturating_duration_since(now) / PART;
+        let part = until.saturating_duration_since(now) / DEADLINE_PARTS;
         (now + part.max(MIN)).min(until)
     }
 
@@ -285,11 +285,11 @@ impl Striped {
         k: usize,
         request: &ReserveRequest,
         agreed: &Agreed,
-        is_level: bool,
+        is_caught_up: bool,
         until: Instant,
     ) -> Result<Option<i64>, StoreError> {
         let floor = request.known.as_ref().map(|known| known.floor);
-        if is_level || faults::is(Fault::NoCatchUp) {
+        if is_caught_up || faults::is(Fault::NoCatchUp) {
             return Ok(floor);
         }
         let key = &request.key;
@@ -325,8 +325,8 @@ impl Striped {
         definition: &Definition,
         but: Option<usize>,
     ) -> Option<i64> {
-        let spots = self.memory.all(key);
-        let others = spots.iter().zip(&self.members).enumerate();
+        let members = self.memory.all(key);
+        let others = members.iter().zip(&self.members).enumerate();
         others
             .filter(|(k, _)| Some(*k) != but)
             .filter_map(|(_, (view, member))| {
@@ -337,7 +337,13 @@ impl Striped {
     }
 
     /// Notes what one member gave, and returns the block with the state of all members together.
-    fn note(&self, k: usize, era: u64, was_level: bool, mut reserved: Reserved) -> Reserved {
+    fn note(
+        &self,
+        k: usize,
+        n_outages: u64,
+        was_caught_up: bool,
+        mut reserved: Reserved,
+    ) -> Reserved {
         let known = &mut reserved.known;
         let (key, version) = (&reserved.key, known.definition_version);
         let (seen, revision, trusted) = (known.seen, known.revision, known.trusted);
@@ -351,10 +357,10 @@ impl Striped {
                 adopts: more,
                 // An adopted block may lie below the other members' numbers, so it does not show
                 // that the member caught up.
-                caught_up_in: if is_adopted && !was_level {
+                caught_up_in: if is_adopted && !was_caught_up {
                     view.caught_up_in
                 } else {
-                    Some((era, version))
+                    Some((n_outages, version))
                 },
             };
         });

@@ -72,11 +72,11 @@ impl Striped {
         // All members are waited for first. So if several fail, the error is that of the first one.
         let databases = join_all(connecting).await.into_iter();
         let databases = databases.collect::<Result<Vec<_>, _>>()?;
-        let beats = databases
+        let heartbeats = databases
             .iter()
             .map(|it| Arc::clone(&it.heartbeat))
             .collect();
-        let agreements = Arc::new(Agreements::new(beats));
+        let agreements = Arc::new(Agreements::new(heartbeats));
         let members: Vec<_> = databases.into_iter().map(Member::start).collect();
         let handle = members.first().map(|first| first.database.handle().clone());
         let (Some(handle), Some((name, bounds))) = (handle, name_and_bounds) else {

@@ -49,7 +49,7 @@ impl Database {
             | Cause::DiskFull(_) => LeaseError::Unavailable,
             Cause::Denied(text) | Cause::Server(text) => {
                 // The schema may have changed by now.
-                self.given.forget_schema();
+                self.unconfirmed_leases.forget_schema();
                 tracing::error!(target: TARGET, error = %text, "the database refuses a statement about a worker id");
                 LeaseError::Unavailable
             }
@@ -66,7 +66,7 @@ impl Database {
         if self.health() != Health::Up {
             return Err(LeaseError::Unavailable.into());
         }
-        if self.given.knows_schema() {
+        if self.unconfirmed_leases.knows_schema() {
             return Ok(());
         }
         let read = self
@@ -78,7 +78,7 @@ impl Database {
         if installed.is_none_or(|installed| installed.schema_version < WORKER_LEASES) {
             return Err(LeaseError::OldSchema.into());
         }
-        self.given.note_schema();
+        self.unconfirmed_leases.note_schema();
         Ok(())
     }
 
@@ -105,8 +105,9 @@ impl Database {
     ) -> Result<(), LeaseError> {
         self.note_clock(clocks.skew_ms(clock.now_ms));
         if guard.is_satisfied_by(clock.heartbeat) {
-            let (sent, era) = (clocks.sent, guard.era());
-            self.known.saw(clock.now_ms, sent, era, recovery_mark);
+            let (sent, n_recoveries) = (clocks.sent, guard.n_recoveries());
+            self.known
+                .saw(clock.now_ms, sent, n_recoveries, recovery_mark);
             return Ok(());
         }
         self.heartbeat.contradicted(guard);
@@ -116,7 +117,7 @@ impl Database {
 
     fn note_clock(&self, skew_ms: i64) {
         self.counted.note_skew(skew_ms);
-        if self.given.note_ahead(skew_ms > MAX_AHEAD_MS) {
+        if self.unconfirmed_leases.note_ahead(skew_ms > MAX_AHEAD_MS) {
             tracing::warn!(
                 target: TARGET,
                 database = %self.identity,
@@ -141,21 +142,21 @@ impl Database {
         clocks: SentAt,
     ) -> Result<(), LeaseAttemptError> {
         let id = (pool, worker);
-        let given = &self.given;
-        match given.judge(id, version, guard.era(), clocks.sent) {
+        let given = &self.unconfirmed_leases;
+        match given.judge(id, version, guard.n_recoveries(), clocks.sent) {
             LeaseRowCheck::Fits => Ok(()),
             LeaseRowCheck::ReadTooEarly => Err(LeaseAttemptError::Conflict),
             LeaseRowCheck::WentBack => {
-                self.note_lease_went_back(guard.era());
+                self.note_lease_went_back(guard.n_recoveries());
                 Err(LeaseError::WentBack.into())
             }
         }
     }
 
     /// Notes that a lease is gone, as a look says that began in an era.
-    pub(crate) fn note_lease_went_back(&self, era: u64) {
+    pub(crate) fn note_lease_went_back(&self, n_recoveries: u64) {
         self.heartbeat.note_went_back_in(
-            era,
+            n_recoveries,
             "a worker id that this replica leased is gone or older than it was",
         );
         self.connection.refresh.notify_one();

@@ -8,7 +8,7 @@ use std::{
 use futures_util::future::try_join_all;
 
 use super::{
-    grant::Asking,
+    grant::LeaseCall,
     lease::{LeaseError, LeaseGrant, LeaseKey, LeaseRow, LeaseWanted, WorkerPool},
 };
 use crate::{
@@ -18,19 +18,19 @@ use crate::{
 
 impl Store {
     /// Begins a call for a lease, from the store at this place in the configuration.
-    pub(crate) fn ask(&self, wanted: LeaseWanted, place: usize) -> Asking {
+    pub(crate) fn ask(&self, wanted: LeaseWanted, place: usize) -> LeaseCall {
         let time_limit = match self.databases() {
             Databases::One(database) => database.settings.deadline,
             Databases::Several(striped) => striped.bounds.deadline,
         };
-        Asking::new(wanted, place, Instant::now() + time_limit)
+        LeaseCall::new(wanted, place, Instant::now() + time_limit)
     }
 
     /// Makes the first attempt, if one database has all ids. Returns `None` if other attempts have
     /// to follow.
     pub(crate) async fn lease_first(
         &self,
-        asking: &mut Asking,
+        asking: &mut LeaseCall,
     ) -> Result<Option<LeaseGrant>, LeaseError> {
         match self.databases() {
             Databases::One(database) => database.lease_first(asking).await,
@@ -38,7 +38,7 @@ impl Store {
         }
     }
 
-    pub(crate) async fn lease(&self, asking: Asking) -> Result<LeaseGrant, LeaseError> {
+    pub(crate) async fn lease(&self, asking: LeaseCall) -> Result<LeaseGrant, LeaseError> {
         let leased = match self.databases() {
             Databases::One(database) => database.lease(asking).await,
             Databases::Several(striped) => striped.lease(&asking.wanted, asking.store).await,

@@ -18,7 +18,7 @@ pub(crate) async fn look(
     database: DatabaseConnection,
     asked: Question,
 ) -> Result<LeaseRead, DbErr> {
-    let mut head = look::read_head(&database, &asked).await?;
+    let mut head = look::read_pool(&database, &asked).await?;
     if head.bits.is_none() && asked.is_named {
         head.n_pools = look::count_pools(&database).await?;
     }

@@ -31,11 +31,11 @@ use crate::{database::Database, heartbeat::HeartbeatGuard};
 struct Uncertain {
     worker: u32,
     from_ms: i64,
-    era: u64,
+    n_recoveries: u64,
 }
 
 /// A call for a lease that is under way.
-pub(crate) struct Asking {
+pub(crate) struct LeaseCall {
     pub(crate) wanted: LeaseWanted,
     /// The store's place in the configuration.
     pub(crate) store: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Asking {
     pub(crate) until: Instant,
 }
 
-impl Asking {
+impl LeaseCall {
     pub(crate) fn new(wanted: LeaseWanted, store: usize, until: Instant) -> Self {
         Self {
             wanted,
@@ -85,13 +85,13 @@ impl Asking {
         }
     }
 
-    fn key(&self, worker: u32, version: i64, era: u64) -> LeaseKey {
+    fn key(&self, worker: u32, version: i64, n_recoveries: u64) -> LeaseKey {
         LeaseKey {
             pool: self.wanted.pool.clone(),
             worker,
             token: self.token.clone(),
             version,
-            era,
+            n_recoveries,
             store: self.store,
         }
     }
@@ -103,13 +103,13 @@ impl Asking {
         clocks: SentAt,
         head: &PoolSummary,
         row: &worker_lease::Model,
-        era: u64,
+        n_recoveries: u64,
     ) -> LeaseGrant {
         let ttl = self.wanted.ttl;
         let left_ms = row.expires_at.saturating_sub(head.clock.now_ms);
         let left = Duration::from_millis(u64::try_from(left_ms).unwrap_or(0));
         LeaseGrant {
-            key: self.key(unsigned(row.worker), row.version, era),
+            key: self.key(unsigned(row.worker), row.version, n_recoveries),
             from_ms: row.reserved_from,
             until_ms: row.reserved_until,
             expires: clocks.sent + left.min(ttl),
@@ -124,7 +124,7 @@ impl Database {
     /// got are taken back in the background.
     pub(crate) async fn lease(
         self: &Arc<Self>,
-        mut asking: Asking,
+        mut asking: LeaseCall,
     ) -> Result<LeaseGrant, LeaseError> {
         let leased = self.lease_within(&mut asking).await;
         let got = leased.as_ref().ok().map(|lease| lease.key.worker);
@@ -133,23 +133,26 @@ impl Database {
     }
 
     /// Takes back what attempts may have got, except the id that was got for certain.
-    pub(crate) fn take_back_uncertain(self: &Arc<Self>, asking: &Asking, got: Option<u32>) {
+    pub(crate) fn take_back_uncertain(self: &Arc<Self>, asking: &LeaseCall, got: Option<u32>) {
         for left in &asking.uncertain {
             if got != Some(left.worker) {
-                let key = asking.key(left.worker, 0, left.era);
+                let key = asking.key(left.worker, 0, left.n_recoveries);
                 self.take_back(key, left.from_ms, asking.wanted.ttl);
             }
         }
     }
 
-    async fn lease_within(self: &Arc<Self>, asking: &mut Asking) -> Result<LeaseGrant, LeaseError> {
+    async fn lease_within(
+        self: &Arc<Self>,
+        asking: &mut LeaseCall,
+    ) -> Result<LeaseGrant, LeaseError> {
         let mut backoff = Backoff::new(&self.settings.statement);
         let mut n_attempts = 0;
         loop {
             n_attempts += 1;
             match self.attempt(asking).await {
                 Ok(lease) => {
-                    self.given.note(&lease.key, &self.heartbeat);
+                    self.unconfirmed_leases.note(&lease.key, &self.heartbeat);
                     return Ok(lease);
                 }
                 Err(LeaseAttemptError::Conflict) => asking.n_conflicts += 1,
@@ -169,9 +172,9 @@ impl Database {
 
     async fn attempt(
         self: &Arc<Self>,
-        asking: &mut Asking,
+        asking: &mut LeaseCall,
     ) -> Result<LeaseGrant, LeaseAttemptError> {
-        if let Some(lease) = self.lease_at_once(asking).await? {
+        if let Some(lease) = self.lease_optimistically(asking).await? {
             return Ok(lease);
         }
         let clocks = SentAt::read();
@@ -192,7 +195,7 @@ impl Database {
             LeaseCandidate::Ours(row) => {
                 let id = (&wanted.pool, unsigned(row.worker));
                 self.check_given(id, row.version, &guard, clocks)?;
-                return Ok(asking.found_again(clocks, &head, &row, guard.era()));
+                return Ok(asking.found_again(clocks, &head, &row, guard.n_recoveries()));
             }
             LeaseCandidate::Free(row) => (unsigned(row.worker), Some(row)),
             LeaseCandidate::New(worker) => {
@@ -230,7 +233,7 @@ impl Database {
     /// Builds the new row of the chosen id.
     fn as_written(
         &self,
-        asking: &Asking,
+        asking: &LeaseCall,
         clocks: SentAt,
         head: &PoolSummary,
         (worker, row): (u32, Option<&worker_lease::Model>),
@@ -262,13 +265,13 @@ impl Database {
     /// Writes the lease of the chosen id, whose row was seen or is known.
     pub(crate) async fn write(
         &self,
-        asking: &mut Asking,
+        asking: &mut LeaseCall,
         clocks: SentAt,
         skew_ms: i64,
         (written, baseline): (LeaseWrite, LeaseBaseline),
         is_new: bool,
     ) -> Result<LeaseGrant, LeaseAttemptError> {
-        let era = written.guard.era();
+        let n_recoveries = written.guard.n_recoveries();
         let statement = written.clone();
         let writing = self.connection.run(asking.until, |database| async move {
             if is_new {
@@ -287,15 +290,15 @@ impl Database {
                     asking.uncertain.push(Uncertain {
                         worker: written.worker,
                         from_ms: written.from_ms,
-                        era,
+                        n_recoveries,
                     });
                 }
                 return Err(failure.into());
             }
         }
-        self.known.note(written.row(), era);
+        self.known.note(written.row(), n_recoveries);
         Ok(LeaseGrant {
-            key: asking.key(written.worker, written.version_after(), era),
+            key: asking.key(written.worker, written.version_after(), n_recoveries),
             from_ms: written.from_ms,
             until_ms: written.until_ms,
             expires: clocks.sent + asking.wanted.ttl,

@@ -84,7 +84,7 @@ pub struct LeaseKey {
     /// The row's version, as it was last seen. 0 if it was not seen.
     pub(crate) version: i64,
     /// How many recoveries had been seen by then. The next recovery voids the lease.
-    pub(crate) era: u64,
+    pub(crate) n_recoveries: u64,
     /// The store's place in the configuration.
     pub(crate) store: usize,
 }
@@ -97,8 +97,12 @@ impl LeaseKey {
 
     /// Returns the least version that the row can have in an era. After a recovery the lease is
     /// void, and its row may have any version.
-    pub(crate) fn least_version(&self, era: u64) -> i64 {
-        if self.era == era { self.version } else { 0 }
+    pub(crate) fn least_version(&self, n_recoveries: u64) -> i64 {
+        if self.n_recoveries == n_recoveries {
+            self.version
+        } else {
+            0
+        }
     }
 }
 
@@ -236,7 +240,7 @@ mod tests {
             worker: 3,
             token: Token::draw(),
             version: 7,
-            era: 1,
+            n_recoveries: 1,
             store: 0,
         };
         assert_eq!((key.least_version(1), key.least_version(2)), (7, 0));

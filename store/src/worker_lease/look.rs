@@ -105,7 +105,7 @@ pub(crate) enum LeaseCandidate {
     None,
 }
 
-pub(crate) async fn read_head(
+pub(crate) async fn read_pool(
     database: &DatabaseConnection,
     asked: &Question,
 ) -> Result<PoolSummary, DbErr> {
@@ -143,7 +143,7 @@ pub(crate) async fn read_head(
     let Some(row) = database.query_one(&query).await? else {
         return Err(DbErr::RecordNotFound("meta".to_owned()));
     };
-    head_of(&row)
+    summary_of(&row)
 }
 
 /// Reads the clock, for a holder that already has an id.
@@ -193,7 +193,7 @@ fn former(backend: DbBackend, pool: &str, holder: &str) -> SelectStatement {
         .to_owned()
 }
 
-fn head_of(row: &QueryResult) -> Result<PoolSummary, DbErr> {
+fn summary_of(row: &QueryResult) -> Result<PoolSummary, DbErr> {
     let id = |column: &str| -> Result<Option<u32>, DbErr> {
         let read: Option<i32> = row.try_get("", column)?;
         Ok(read.and_then(|read| u32::try_from(read).ok()))

@@ -12,7 +12,7 @@ use std::{
 use entity::worker_lease;
 
 use super::{
-    grant::Asking,
+    grant::LeaseCall,
     lease::{LeaseError, LeaseGrant, LeaseKey, WorkerChoice, WorkerPool, millis},
     renewal::Renewal,
     statements::{LeaseBaseline, LeaseWrite},
@@ -33,12 +33,12 @@ impl Database {
     /// Makes the first attempt at a lease. Returns `None` if other attempts have to follow.
     pub(crate) async fn lease_first(
         self: &Arc<Self>,
-        asking: &mut Asking,
+        asking: &mut LeaseCall,
     ) -> Result<Option<LeaseGrant>, LeaseError> {
-        let first = self.lease_at_once(asking).await;
+        let first = self.lease_optimistically(asking).await;
         let leased = self.followed(first, &mut asking.doubt);
         match &leased {
-            Ok(Some(lease)) => self.given.note(&lease.key, &self.heartbeat),
+            Ok(Some(lease)) => self.unconfirmed_leases.note(&lease.key, &self.heartbeat),
             Ok(None) => {}
             Err(_) => self.take_back_uncertain(asking, None),
         }
@@ -53,10 +53,10 @@ impl Database {
         until: Instant,
         doubt: &mut UncertainCall,
     ) -> Result<Option<LeaseGrant>, LeaseError> {
-        let renewed = self.renew_at_once(key, ttl, until).await;
+        let renewed = self.renew_optimistically(key, ttl, until).await;
         let renewed = self.followed(renewed, doubt)?;
         if let Some(lease) = &renewed {
-            self.given.note(&lease.key, &self.heartbeat);
+            self.unconfirmed_leases.note(&lease.key, &self.heartbeat);
         }
         Ok(renewed)
     }
@@ -69,7 +69,7 @@ impl Database {
         until: Instant,
         doubt: &mut UncertainCall,
     ) -> Result<First, LeaseError> {
-        let ended = self.end_at_once(key, unused_from_ms, until).await;
+        let ended = self.end_optimistically(key, unused_from_ms, until).await;
         let ended = self.followed(ended.map(Some), doubt)?;
         Ok(ended.unwrap_or(First::Unknown))
     }
@@ -89,9 +89,9 @@ impl Database {
     }
 
     /// Takes the id again that this holder gave back here. Returns `None` if a look is needed.
-    pub(crate) async fn lease_at_once(
+    pub(crate) async fn lease_optimistically(
         self: &Arc<Self>,
-        asking: &mut Asking,
+        asking: &mut LeaseCall,
     ) -> Result<Option<LeaseGrant>, LeaseAttemptError> {
         self.know_leases(asking.until).await?;
         let wanted = &asking.wanted;
@@ -99,12 +99,12 @@ impl Database {
             return Ok(None);
         }
         let (clocks, guard, pool) = (SentAt::read(), self.guard()?, wanted.pool.key());
-        let era = guard.era();
-        let former = self.known.former(&pool, &wanted.holder, era);
+        let n_recoveries = guard.n_recoveries();
+        let former = self.known.former(&pool, &wanted.holder, n_recoveries);
         let (Some(row), Some(moment), Some(recovery_mark)) = (
             former,
             self.known.moment(clocks.sent),
-            self.known.recovery_mark(era),
+            self.known.recovery_mark(n_recoveries),
         ) else {
             return Ok(None);
         };
@@ -150,7 +150,7 @@ impl Database {
     }
 
     /// Renews a lease that was given here. Returns `None` if a look is needed.
-    pub(crate) async fn renew_at_once(
+    pub(crate) async fn renew_optimistically(
         &self,
         key: &LeaseKey,
         ttl: Option<Duration>,
@@ -158,7 +158,7 @@ impl Database {
     ) -> Result<Option<LeaseGrant>, LeaseAttemptError> {
         self.know_leases(until).await?;
         let (clocks, guard) = (SentAt::read(), self.guard()?);
-        let row = self.held(key, guard.era());
+        let row = self.held(key, guard.n_recoveries());
         let (Some(row), Some(moment)) = (row, self.known.moment(clocks.sent)) else {
             return Ok(None);
         };
@@ -171,7 +171,7 @@ impl Database {
     }
 
     /// Ends a lease that was given here.
-    async fn end_at_once(
+    async fn end_optimistically(
         &self,
         key: &LeaseKey,
         unused_from_ms: Option<i64>,
@@ -179,7 +179,7 @@ impl Database {
     ) -> Result<First, LeaseAttemptError> {
         self.know_leases(until).await?;
         let guard = self.guard()?;
-        let Some(row) = self.held(key, guard.era()) else {
+        let Some(row) = self.held(key, guard.n_recoveries()) else {
             return Ok(First::Unknown);
         };
         let lease = row.reserved_from..=row.reserved_until;
@@ -193,9 +193,12 @@ impl Database {
     }
 
     /// Returns the row of a lease as this process left it.
-    fn held(&self, key: &LeaseKey, era: u64) -> Option<worker_lease::Model> {
-        let row = self.known.held(key.pool.key(), signed(key.worker), era)?;
-        let is_its = row.token_hash == key.token.hash() && row.version >= key.least_version(era);
+    fn held(&self, key: &LeaseKey, n_recoveries: u64) -> Option<worker_lease::Model> {
+        let row = self
+            .known
+            .held(key.pool.key(), signed(key.worker), n_recoveries)?;
+        let is_its =
+            row.token_hash == key.token.hash() && row.version >= key.least_version(n_recoveries);
         is_its.then_some(row)
     }
 

@@ -89,7 +89,7 @@ impl Database {
                 self.try_to_renew(key, ttl, attempt.until)
             })
             .await?;
-        self.given.note(&renewed.key, &self.heartbeat);
+        self.unconfirmed_leases.note(&renewed.key, &self.heartbeat);
         Ok(renewed)
     }
 
@@ -99,7 +99,7 @@ impl Database {
         ttl: Option<Duration>,
         until: Instant,
     ) -> Result<LeaseGrant, LeaseAttemptError> {
-        if let Some(lease) = self.renew_at_once(key, ttl, until).await? {
+        if let Some(lease) = self.renew_optimistically(key, ttl, until).await? {
             return Ok(lease);
         }
         let clocks = SentAt::read();
@@ -122,16 +122,16 @@ impl Database {
         skew_ms: i64,
         until: Instant,
     ) -> Result<LeaseGrant, LeaseAttemptError> {
-        let (statement, era) = (written.clone(), written.guard.era());
+        let (statement, n_recoveries) = (written.clone(), written.guard.n_recoveries());
         let renewing = self
             .connection
             .run(until, |database| statements::renew(database, statement));
         if !renewing.await? {
             return Err(LeaseAttemptError::Conflict);
         }
-        self.known.note(written.row(), era);
+        self.known.note(written.row(), n_recoveries);
         let mut key = key.clone();
-        (key.version, key.era) = (written.version_after(), era);
+        (key.version, key.n_recoveries) = (written.version_after(), n_recoveries);
         Ok(LeaseGrant {
             key,
             from_ms: written.from_ms,
@@ -195,7 +195,10 @@ impl Database {
         guard: HeartbeatGuard,
         until: Instant,
     ) -> Result<(), LeaseAttemptError> {
-        let (unused_from_ms, era) = (unused_from_ms.unwrap_or(row.reserved_until), guard.era());
+        let (unused_from_ms, n_recoveries) = (
+            unused_from_ms.unwrap_or(row.reserved_until),
+            guard.n_recoveries(),
+        );
         let end = LeaseEnd {
             row: row.clone(),
             unused_from_ms,
@@ -209,7 +212,7 @@ impl Database {
         }
         (row.ended, row.reserved_until) = (true, unused_from_ms);
         row.version = row.version.saturating_add(1);
-        self.known.note(row, era);
+        self.known.note(row, n_recoveries);
         Ok(())
     }
 
@@ -223,17 +226,17 @@ impl Database {
         self.know_leases(until).await?;
         let guard = self.guard()?;
         let (pool, worker) = (key.pool.key(), key.worker);
-        let borne_out = guard.clone();
+        let guard_copy = guard.clone();
         let looking = self.connection.run(until, |database| async move {
-            let clock = look::read_clock(&database, &borne_out).await?;
+            let clock = look::read_clock(&database, &guard_copy).await?;
             let row = look::read_row(&database, &pool, worker).await?;
             Ok((clock, row))
         });
         let (clock, row) = looking.await.map_err(certain)?;
         self.check_clock((clock, None), &guard, clocks)?;
         let version = row.as_ref().map_or(0, |row| row.version);
-        if version < key.least_version(guard.era()) {
-            self.note_lease_went_back(guard.era());
+        if version < key.least_version(guard.n_recoveries()) {
+            self.note_lease_went_back(guard.n_recoveries());
             return Err(LeaseError::WentBack.into());
         }
         self.check_given((&key.pool, worker), version, &guard, clocks)?;

@@ -41,14 +41,14 @@ struct CachedRows {
 #[derive(Debug)]
 struct CachedLease {
     row: Model,
-    era: u64,
+    n_recoveries: u64,
 }
 
 /// What a look saw.
 #[derive(Clone, Copy, Debug)]
 struct SeenClock {
     recovery_mark: Option<LeaseRecoveryMark>,
-    era: u64,
+    n_recoveries: u64,
     /// What the database's clock said (Unix ms).
     now_ms: i64,
     /// When it said so, by our monotonic clock.
@@ -73,7 +73,7 @@ impl ClockEstimate {
 
 impl LeaseRowCache {
     /// Notes a row that the database has confirmed.
-    pub(crate) fn note(&self, row: Model, era: u64) {
+    pub(crate) fn note(&self, row: Model, n_recoveries: u64) {
         let mut state = self.0.lock();
         if state.rows.len() >= MAX || state.former.len() >= MAX {
             state.rows.clear();
@@ -81,14 +81,16 @@ impl LeaseRowCache {
         }
         let id = (row.pool.clone(), row.worker);
         let known = state.rows.get(&id);
-        if known.is_some_and(|known| (known.era, known.row.version) > (era, row.version)) {
+        if known.is_some_and(|known| {
+            (known.n_recoveries, known.row.version) > (n_recoveries, row.version)
+        }) {
             return;
         }
         if row.ended {
             let holder = (row.pool.clone(), row.holder.clone());
             state.former.insert(holder, row.worker);
         }
-        state.rows.insert(id, CachedLease { row, era });
+        state.rows.insert(id, CachedLease { row, n_recoveries });
     }
 
     /// Forgets a row that is not as it was known.
@@ -105,18 +107,19 @@ impl LeaseRowCache {
     }
 
     /// Returns the row of a lease that is held, if it is known in this era.
-    pub(crate) fn held(&self, pool: String, worker: i32, era: u64) -> Option<Model> {
+    pub(crate) fn held(&self, pool: String, worker: i32, n_recoveries: u64) -> Option<Model> {
         let state = self.0.lock();
         let known = state.rows.get(&(pool, worker))?;
-        (known.era == era && !known.row.ended).then(|| known.row.clone())
+        (known.n_recoveries == n_recoveries && !known.row.ended).then(|| known.row.clone())
     }
 
     /// Returns the row of the id that a holder gave back last, if it is known in this era.
-    pub(crate) fn former(&self, pool: &str, holder: &str, era: u64) -> Option<Model> {
+    pub(crate) fn former(&self, pool: &str, holder: &str, n_recoveries: u64) -> Option<Model> {
         let state = self.0.lock();
         let worker = *state.former.get(&(pool.to_owned(), holder.to_owned()))?;
         let known = state.rows.get(&(pool.to_owned(), worker))?;
-        let is_its = known.era == era && known.row.ended && known.row.holder == holder;
+        let is_its =
+            known.n_recoveries == n_recoveries && known.row.ended && known.row.holder == holder;
         is_its.then(|| known.row.clone())
     }
 
@@ -137,7 +140,7 @@ impl LeaseRowCache {
         &self,
         now_ms: i64,
         since: Instant,
-        era: u64,
+        n_recoveries: u64,
         recovery_mark: Option<LeaseRecoveryMark>,
     ) {
         let took = since.elapsed();
@@ -146,12 +149,14 @@ impl LeaseRowCache {
         }
         let mut state = self.0.lock();
         let recovery_mark = recovery_mark.or_else(|| {
-            let seen = state.seen.filter(|seen| seen.era == era)?;
+            let seen = state
+                .seen
+                .filter(|seen| seen.n_recoveries == n_recoveries)?;
             seen.recovery_mark
         });
         state.seen = Some(SeenClock {
             recovery_mark,
-            era,
+            n_recoveries,
             now_ms,
             at: since + took / 2,
             took,
@@ -174,9 +179,10 @@ impl LeaseRowCache {
     }
 
     /// Returns what the last recovery said, if it is known in this era.
-    pub(crate) fn recovery_mark(&self, era: u64) -> Option<LeaseRecoveryMark> {
+    pub(crate) fn recovery_mark(&self, n_recoveries: u64) -> Option<LeaseRecoveryMark> {
         let seen = self.0.lock().seen?;
-        seen.recovery_mark.filter(|_| seen.era == era)
+        seen.recovery_mark
+            .filter(|_| seen.n_recoveries == n_recoveries)
     }
 }
 
@@ -203,8 +209,8 @@ mod tests {
 
     fn known(rows: impl IntoIterator<Item = (Model, u64)>) -> LeaseRowCache {
         let known = LeaseRowCache::default();
-        for (row, era) in rows {
-            known.note(row, era);
+        for (row, n_recoveries) in rows {
+            known.note(row, n_recoveries);
         }
         known
     }

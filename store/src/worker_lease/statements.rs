@@ -187,7 +187,7 @@ pub(crate) async fn create(
         .cond_where(baseline.is_its(lease.from_ms))
         .and_where(keeps_time(backend, &lease))
         .and_where(lease.guard.holds());
-    meta_row::hold_for_birth(&mut row, backend);
+    meta_row::lock_for_creation(&mut row, backend);
     let mut insert = Query::insert();
     insert.into_table(worker_lease::Entity).columns([
         Column::Pool,

@@ -132,7 +132,7 @@ impl Stores {
             worker,
             token: Token::parse(token).ok_or(LeaseError::Lost)?,
             version: 0,
-            era: 0,
+            n_recoveries: 0,
             store: self.index_of(store).ok_or(LeaseError::Unavailable)?,
         })
     }

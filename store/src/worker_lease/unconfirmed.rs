@@ -58,7 +58,7 @@ struct UnconfirmedLease {
     /// The last heartbeat that was sent before the lease was noted.
     heartbeat: i64,
     /// How many recoveries had been seen. The next recovery voids the lease.
-    era: u64,
+    n_recoveries: u64,
     /// When the lease was noted. A statement that is sent later finds it.
     noted: Instant,
 }
@@ -87,7 +87,7 @@ impl UnconfirmedLeases {
         let remembered = UnconfirmedLease {
             version: key.version,
             heartbeat: heartbeat.last_sent(),
-            era: key.era,
+            n_recoveries: key.n_recoveries,
             noted: Instant::now(),
         };
         let mut leases = self.leases.lock();
@@ -97,7 +97,7 @@ impl UnconfirmedLeases {
         }
         let id = (key.pool.key(), signed(key.worker));
         let known = leases.entry(id).or_insert(remembered);
-        if (known.era, known.version) <= (remembered.era, remembered.version) {
+        if (known.n_recoveries, known.version) <= (remembered.n_recoveries, remembered.version) {
             *known = remembered;
         }
     }
@@ -108,12 +108,12 @@ impl UnconfirmedLeases {
         &self,
         (pool, worker): (&WorkerPool, u32),
         version: i64,
-        era: u64,
+        n_recoveries: u64,
         sent: Instant,
     ) -> LeaseRowCheck {
         let leases = self.leases.lock();
         match leases.get(&(pool.key(), signed(worker))) {
-            Some(known) if known.era == era && known.version > version => {
+            Some(known) if known.n_recoveries == n_recoveries && known.version > version => {
                 if faults::is(Fault::NoWentBackChecks) {
                     LeaseRowCheck::Fits
                 } else if known.noted < sent {
@@ -129,9 +129,9 @@ impl UnconfirmedLeases {
     /// Returns the leases after which a heartbeat was confirmed. Forgets the leases from before a
     /// recovery.
     fn due(&self, heartbeat: &Heartbeat) -> Vec<((String, i32), i64)> {
-        let (era, confirmed) = (heartbeat.era(), heartbeat.last_confirmed());
+        let (n_recoveries, confirmed) = (heartbeat.n_recoveries(), heartbeat.last_confirmed());
         let mut leases = self.leases.lock();
-        leases.retain(|_, known| known.era == era);
+        leases.retain(|_, known| known.n_recoveries == n_recoveries);
         leases
             .iter()
             .filter(|(_, known)| confirmed.is_some_and(|confirmed| confirmed > known.heartbeat))
@@ -163,9 +163,9 @@ pub(crate) async fn watch(database: Weak<Database>, between: Duration) {
 
 /// Checks that the leases that were given are there.
 async fn look_for(database: &Arc<Database>) {
-    let (era, due) = (
-        database.heartbeat.era(),
-        database.given.due(&database.heartbeat),
+    let (n_recoveries, due) = (
+        database.heartbeat.n_recoveries(),
+        database.unconfirmed_leases.due(&database.heartbeat),
     );
     let mut by_pool: HashMap<String, Vec<(i32, i64)>> = HashMap::new();
     for ((pool, worker), version) in due {
@@ -189,9 +189,11 @@ async fn look_for(database: &Arc<Database>) {
             for (worker, version) in page {
                 let is_there = found.get(worker).is_some_and(|found| found >= version);
                 if is_there {
-                    database.given.forget(&(pool.clone(), *worker), *version);
+                    database
+                        .unconfirmed_leases
+                        .forget(&(pool.clone(), *worker), *version);
                 } else {
-                    database.note_lease_went_back(era);
+                    database.note_lease_went_back(n_recoveries);
                     return;
                 }
             }
@@ -223,23 +225,23 @@ mod tests {
 
     use crate::worker_lease::{token::Token, unconfirmed::*};
 
-    fn key(worker: u32, version: i64, era: u64) -> LeaseKey {
+    fn key(worker: u32, version: i64, n_recoveries: u64) -> LeaseKey {
         LeaseKey {
             pool: WorkerPool::Named(SequenceName::parse("billing").unwrap()),
             worker,
             token: Token::draw(),
             version,
-            era,
+            n_recoveries,
             store: 0,
         }
     }
 
     /// Returns the version that is remembered of an id.
-    fn version(given: &UnconfirmedLeases, worker: u32, era: u64) -> i64 {
+    fn version(given: &UnconfirmedLeases, worker: u32, n_recoveries: u64) -> i64 {
         let leases = given.leases.lock();
-        let known = leases.get(&(key(worker, 0, era).pool.key(), signed(worker)));
+        let known = leases.get(&(key(worker, 0, n_recoveries).pool.key(), signed(worker)));
         known
-            .filter(|known| known.era == era)
+            .filter(|known| known.n_recoveries == n_recoveries)
             .map_or(0, |known| known.version)
     }
 
@@ -273,7 +275,8 @@ mod tests {
         let before = Instant::now();
         given.note(&key(3, 7, 0), &heartbeat);
         let after = Instant::now() + Duration::from_millis(1);
-        let judge = |version, era, sent| given.judge((&billing, 3), version, era, sent);
+        let judge =
+            |version, n_recoveries, sent| given.judge((&billing, 3), version, n_recoveries, sent);
         assert_eq!(judge(6, 0, before), LeaseRowCheck::ReadTooEarly);
         assert_eq!(judge(6, 0, after), LeaseRowCheck::WentBack);
         assert_eq!(judge(0, 0, after), LeaseRowCheck::WentBack);
@@ -299,11 +302,11 @@ mod tests {
     #[test]
     fn a_look_from_before_a_recovery_says_nothing_of_the_time_after_it() {
         let heartbeat = Heartbeat::new("here".into(), "default".into(), Gauge::noop());
-        let era = heartbeat.era();
+        let n_recoveries = heartbeat.n_recoveries();
         heartbeat.recovered(Some(1));
-        heartbeat.note_went_back_in(era, "a lease is gone");
+        heartbeat.note_went_back_in(n_recoveries, "a lease is gone");
         assert!(!heartbeat.has_gone_back());
-        heartbeat.note_went_back_in(heartbeat.era(), "a lease is gone");
+        heartbeat.note_went_back_in(heartbeat.n_recoveries(), "a lease is gone");
         assert!(heartbeat.has_gone_back());
     }
 

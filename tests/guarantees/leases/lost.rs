@@ -1,5 +1,5 @@
-//! A database that forgets leases: nothing is leased until it was recovered, and then only time that
-//! no forgotten holder can stamp.
+//! A database that forgets leases. Nothing is leased until the recovery, and then only time that no
+//! forgotten holder can use.
 
 use super::{LIMIT, asked, now_ms};
 use crate::support::{
@@ -11,7 +11,7 @@ const TTL_MS: i64 = 60_000;
 const BITS: u32 = 10;
 /// How long ids rest at least after a recovery: the longest lease, and five minutes for clocks.
 const REST_MS: i64 = 65 * 60_000;
-/// How much later they begin at most: clocks may be five minutes apart, and calls take a while.
+/// How much longer the rest may be. Clocks may be five minutes apart, and calls take time.
 const LATER_MS: i64 = 6 * 60_000;
 
 fn options(database: &TestDatabase) -> Options {
@@ -32,7 +32,7 @@ async fn a_store_that_forgot_a_lease_leases_nothing(backend: Backend) {
     let program = options(&database).start_ready().await;
     let client = program.client();
     let lease = client.lease("billing", BITS, TTL_MS, "one").await;
-    // The last commits are lost, and no beat with them.
+    // The last commits are lost, but no heartbeat with them.
     database.execute("DELETE FROM worker_lease").await;
     refused(
         &asked(&client, "billing", BITS, TTL_MS, "two").await,
@@ -57,7 +57,7 @@ async fn a_store_that_forgot_a_lease_leases_nothing(backend: Backend) {
     assert_eq!(n_rows, Some(0), "a lease without any time was written");
 }
 
-/// No id of a pool can be used before any forgotten lease has certainly ended.
+/// Checks that no id of a pool can be used before every forgotten lease has certainly ended.
 async fn rests(client: &Client, pool: &str, recovered_at: i64) {
     for (bits, ttl_ms) in [(BITS, TTL_MS), (BITS, 3_600_000)] {
         let reply = asked(client, pool, bits, ttl_ms, "whoever").await;
@@ -109,7 +109,7 @@ async fn a_recovery_by_an_older_program_holds_rows_back_as_well(backend: Backend
     let lease = client.lease("billing", 1, TTL_MS, "one").await;
     let given = client.give_back(&lease, Some(lease.from_ms)).await;
     assert_eq!(given.expect("a reply").status, 204);
-    // It raises what it knows of, and no row.
+    // An older program raises the column that it knows, and no row of a lease.
     let from_ms = now_ms() + 600_000;
     database
         .execute(&format!("UPDATE meta SET leases_from = {from_ms}"))
@@ -118,7 +118,7 @@ async fn a_recovery_by_an_older_program_holds_rows_back_as_well(backend: Backend
     refused(&early, 503, "clock_behind");
     let next = client.lease("billing", 1, 3_600_000, "one").await;
     assert_eq!((next.worker, next.from_ms), (lease.worker, from_ms));
-    // And none can be started any more where a worker id is leased.
+    // No older program can start any more after a worker id was leased.
     let raised = "SELECT COUNT(*) FROM meta WHERE compatible_from = 4";
     assert_eq!(database.number(raised).await, Some(1));
 }
@@ -144,7 +144,7 @@ async fn what_is_confirmed_is_not_asked_for_any_more(backend: Backend) {
     let program = options(&database).start_ready().await;
     let client = program.client();
     let lease = client.lease("billing", BITS, TTL_MS, "one").await;
-    // Whatever goes back after two polls loses a beat as well.
+    // A loss of commits after two polls includes a heartbeat.
     let beat = async || database.number("SELECT MAX(beat) FROM replica").await;
     let before = beat().await.expect("a replica is there");
     wait::until("there were two polls", LIMIT, async || {
@@ -190,7 +190,7 @@ async fn a_recovery_voids_every_lease(backend: Backend) {
         let given = client.give_back(lease, None).await.expect("a reply");
         refused(&given, 409, "lease_lost");
     }
-    // One like the long one may have been forgotten.
+    // The database may have forgotten a lease as long as the long one.
     let early = asked(&client, "billing", 1, TTL_MS, "one").await;
     refused(&early, 503, "clock_behind");
     rests(&client, "new", recovered_at).await;

@@ -1,4 +1,4 @@
-//! Worker ids: one holder at a time, and no time twice under one id.
+//! Worker ids: an id has one holder at a time, and no time is used twice under one id.
 
 mod clocks;
 mod known;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::support::{Client, Reply};
 
-/// How long anything that has to come may take.
+/// How long an expected event may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn now_ms() -> i64 {
@@ -23,13 +23,13 @@ fn now_ms() -> i64 {
     i64::try_from(now.expect("a clock").as_millis()).expect("a moment")
 }
 
-/// What is answered to who asks for a worker id.
+/// Asks for a worker id and returns the reply.
 async fn asked(client: &Client, pool: &str, bits: u32, ttl_ms: i64, holder: &str) -> Reply {
     let body = json!({"pool": pool, "bits": bits, "ttl_ms": ttl_ms, "holder": holder});
     client.ask_for_worker(&body).await.expect("a reply")
 }
 
-/// A time under a worker id, from and up to.
+/// A time under a worker id, from `from` up to but not including `to`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Stretch {
     worker: u32,
@@ -37,7 +37,7 @@ struct Stretch {
     to: i64,
 }
 
-/// Pairs of neighbours that have a moment in common.
+/// Returns the pairs of neighbours that have a moment in common.
 fn overlaps(mut all: Vec<Stretch>) -> Vec<(Stretch, Stretch)> {
     all.retain(|stretch| stretch.from < stretch.to);
     all.sort();

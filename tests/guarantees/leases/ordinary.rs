@@ -1,5 +1,5 @@
-//! Ordinary calls at once: nothing of what one call writes while another one looks is taken for a
-//! database that went back.
+//! Ordinary calls at the same time. One call writes while another one looks, and the program must
+//! not take this for a database that went back.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ async fn calls_at_once_are_no_store_that_went_back(backend: Backend) {
     let started = Instant::now();
     let at_least = settings::at_size(Duration::from_secs(4), Duration::from_secs(60));
     let (mut n_renewed, mut n_ended) = (0, 0);
-    // A slow machine is waited for.
+    // A slow machine gets more time.
     while started.elapsed() < at_least || n_renewed < 50 || n_ended < 10 {
         assert!(
             started.elapsed() < at_least + PATIENCE,
@@ -46,7 +46,7 @@ async fn calls_at_once_are_no_store_that_went_back(backend: Backend) {
     println!("{backend:?}: {n_renewed} renewals, {n_ended} ends");
 }
 
-/// Leases, renews several times at once, and gives back while it renews once more.
+/// Leases, renews three times at once, and ends the lease while it renews once more.
 async fn hold(client: Client, name: String, until: Instant) -> (usize, usize) {
     let (mut n_renewed, mut n_ended) = (0, 0);
     while Instant::now() < until {
@@ -71,7 +71,8 @@ async fn hold(client: Client, name: String, until: Instant) -> (usize, usize) {
         is_ordinary(&late);
         n_ended += usize::from(ended.status == 204);
         if late.status == 200 {
-            // It may have come first: its time is to rest, and only that is certain.
+            // The renewal may have come first. So the lease is ended again, without any unused
+            // time.
             let again = client.give_back(&lease, None).await.expect("a reply");
             is_ordinary(&again);
         }
@@ -86,7 +87,7 @@ fn is_ordinary(reply: &Reply) {
         Some("no_worker_id"),
         Some("clock_behind"),
         Some("refill_timeout"),
-        // That of an answer which did not come in time.
+        // An answer that does not come in time has this code.
         Some("store_unavailable"),
         Some("lease_lost"),
     ];

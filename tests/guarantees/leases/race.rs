@@ -1,4 +1,4 @@
-//! Holders race for few ids, on replicas whose clocks differ, while a replica is killed and replies
+//! Holders race for few ids on replicas whose clocks differ, while a replica is killed and replies
 //! are lost.
 
 use std::{
@@ -19,9 +19,9 @@ use serde_json::json;
 const BITS: u32 = 2;
 const TTL_MS: i64 = 1000;
 const N_HOLDERS: usize = 6;
-/// How far ahead the clock of one replica is; less than what is refused.
+/// How far ahead the clock of one replica is. This is less than what the program refuses.
 const AHEAD_MS: i64 = 20_000;
-/// Every so manieth lease is left without a word, as by a holder that was killed.
+/// One of this many leases is left without an end, as if its holder was killed.
 const LEFT: u32 = 4;
 
 for_each_backend!(no_two_holders_have_an_id_and_no_time_is_given_twice);
@@ -54,9 +54,9 @@ async fn without_what_was_reserved_a_time_is_given_twice(backend: Backend) {
 
 #[derive(Debug, Default)]
 struct Outcome {
-    /// What may have been stamped, in the time of the leases.
+    /// Times for which ids may have been made, by the clocks of the leases.
     stamped: Vec<Stretch>,
-    /// When ids were held for certain, in real time.
+    /// Times for which ids were certainly held, by the real clock.
     held: Vec<Stretch>,
     n_left: usize,
     n_renewed: usize,
@@ -116,7 +116,7 @@ async fn race(backend: Backend, guards: &str) -> Outcome {
     outcome
 }
 
-/// Loses replies, kills a replica where there is another one, and lets all go on.
+/// Loses replies, kills a replica if there is another one, and lets all go on.
 async fn disturb(programs: &mut [Program], proxy: Option<&Proxy>, clocks: &[Options]) {
     let calm = settings::at_size(Duration::from_secs(3), Duration::from_secs(60));
     tokio::time::sleep(calm).await;
@@ -144,7 +144,7 @@ async fn disturb(programs: &mut [Program], proxy: Option<&Proxy>, clocks: &[Opti
     .await;
 }
 
-/// One program that leases, stamps for a moment, and gives back, or is killed.
+/// Leases as one program, uses the id for a moment, and then ends the lease or leaves it.
 async fn hold(client: Client, name: String, is_over: Arc<AtomicBool>) -> Outcome {
     let mut outcome = Outcome::default();
     let started = Instant::now();
@@ -162,7 +162,7 @@ async fn hold(client: Client, name: String, is_over: Arc<AtomicBool>) -> Outcome
             tokio::time::sleep(Duration::from_millis(dice::roll(5..30))).await;
             continue;
         }
-        // Its lease runs at least from before the call.
+        // The lease lasts at least until `TTL_MS` after the moment before the call.
         use_it(&client, Lease::of(&reply), sent, &mut outcome).await;
     }
     outcome
@@ -182,7 +182,7 @@ async fn use_it(client: &Client, lease: Lease, sent: i64, outcome: &mut Outcome)
                 (until_ms, ends) = (renewed.until_ms, sent + TTL_MS);
                 outcome.n_renewed += 1;
             }
-            // Refused or lost: what was given is all there is.
+            // The renewal was refused or lost, so the holder has only what it had before.
             Ok(_) | Err(_) => {}
         }
     }
@@ -202,11 +202,12 @@ async fn use_it(client: &Client, lease: Lease, sent: i64, outcome: &mut Outcome)
         outcome.held.push(held(ends));
         return;
     }
-    // What ends a moment ago can be had without patience, and without a look where it is known.
+    // An end a moment ago lets others lease the id without a wait, and without a read if the row is
+    // known.
     let ends_in_ms = if dice::roll(0..2) == 0 { 1 } else { -100 };
     let unused = (now_ms() + ends_in_ms).max(lease.from_ms).min(until_ms);
     outcome.stamped.push(stamped(unused));
     outcome.held.push(held(now_ms().min(ends)));
-    // Not heard of, it may have happened or not: then the lease runs out by itself.
+    // If no reply comes, the end may have happened or not. If not, the lease ends by itself.
     let _told = client.give_back(&lease, Some(unused)).await;
 }

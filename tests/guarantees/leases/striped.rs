@@ -1,4 +1,4 @@
-//! Worker ids of a store of several databases: each leases its own.
+//! Worker ids of a store with several databases, each of which leases its own ids.
 
 use std::collections::BTreeSet;
 
@@ -68,7 +68,7 @@ fn each_database_leases_ids_of_its_own_until_all_are_taken() {
         let listed = client.get("/v1/workers/billing").await.expect("a reply");
         let workers = listed.json()["workers"].as_array().map(Vec::len);
         assert_eq!(workers, Some(1 << BITS), "{listed:?}");
-        // Whoever comes back gets its former one, whichever database has it.
+        // A holder that comes back gets its former id, no matter which database has it.
         for lease in leases.iter().rev().take(4) {
             let given = client.give_back(lease, Some(lease.from_ms)).await;
             assert_eq!(given.expect("a reply").status, 204);
@@ -108,7 +108,7 @@ fn with_a_database_away_the_others_lease_theirs() {
     });
 }
 
-/// A lease from one of the databases.
+/// Returns a lease from database `k`.
 async fn lease_of(client: &crate::support::Client, k: u32) -> Lease {
     for n in 0..9 {
         let lease = client

@@ -1,4 +1,4 @@
-//! All ids of a pool are taken: the next one who asks is refused, clearly.
+//! All ids of a pool are taken, and the next caller gets a clear refusal.
 
 use super::{LIMIT, asked};
 use crate::support::{
@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, time::Instant};
 const TTL_MS: i64 = 600_000;
 const BITS: u32 = 10;
 const N_WORKERS: usize = 1024;
-/// Callers at once.
+/// The number of callers at the same time.
 const N_CALLERS: usize = 8;
 
 for_each_backend!(of_1024_leases_all_differ_and_the_next_is_refused);
@@ -89,7 +89,7 @@ fn pools_that_nobody_used_of_late_do_not_count() {
         let refused = asked(&client, "yet-another", BITS, TTL_MS, "one").await;
         assert_eq!(refused.status, 409, "{refused:?}");
         assert_eq!(refused.code().as_deref(), Some("too_many_sequences"));
-        // One that is there has room.
+        // A pool that exists already can still lease.
         client.lease("old-7", BITS, TTL_MS, "one").await;
     });
 }
@@ -105,7 +105,8 @@ async fn take(client: Client, caller: usize) -> Vec<Lease> {
                 leases.push(Lease::of(&reply));
                 break;
             }
-            // Many are after the same ones; on a slow disk the time ends in the middle of a write.
+            // Many callers want the same ids. On a slow disk the time ends in the middle of a
+            // write.
             let code = reply.code().unwrap_or_default();
             let is_late = code == "refill_timeout" || reply.body.contains("may have been");
             assert!(is_late, "{reply:?}");

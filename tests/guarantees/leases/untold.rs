@@ -1,4 +1,5 @@
-//! Leases whose outcome the database did not tell: nobody has them, so they are taken back.
+//! Leases whose outcome the database did not report. Nobody has these leases, so the program takes
+//! them back.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::support::{
 };
 
 const BITS: u32 = 6;
-/// Far longer than the test takes: none ends by itself.
+/// A time far longer than the test takes, so that no lease ends by itself.
 const TTL_MS: i64 = 3_600_000;
 const N_ASKERS: usize = 24;
 const MAX_ROUNDS: usize = 30;
@@ -27,7 +28,7 @@ async fn what_was_leased_without_a_word_is_taken_back(backend: Backend) {
         .start_ready()
         .await;
     let client = program.client();
-    // Who was here before is served without a look.
+    // A holder that was here before is served without a read.
     for n in 0..N_ASKERS {
         let leased =
             settled(|| async { Ok(asked(&client, "untold", BITS, TTL_MS, &name(n)).await) }).await;
@@ -46,20 +47,20 @@ async fn what_was_leased_without_a_word_is_taken_back(backend: Backend) {
         (database.number(held).await == Some(0)).then_some(())
     })
     .await;
-    // And with all of its time.
+    // All the time of these leases is free again, too.
     let now_ms = super::now_ms();
     let later = format!("SELECT COUNT(*) FROM worker_lease WHERE reserved_until > {now_ms}");
     assert_eq!(database.number(&later).await, Some(0));
 }
 
-/// Many ask while replies are lost; what is given is given back. How many were told that it may have
-/// happened?
+/// Lets many callers ask while replies are lost, and ends the leases that they got. Returns how
+/// many callers learned that their lease may have happened.
 async fn round(client: &Client, proxy: &Proxy) -> usize {
     let start = |n: usize| tokio::spawn(ask(client.clone(), name(n)));
     let mut askers: Vec<_> = (0..N_ASKERS / 2).map(start).collect();
     tokio::time::sleep(Duration::from_millis(dice::roll(1..25))).await;
     proxy.set(Link::RepliesLost);
-    // These meet it for certain, those before perhaps.
+    // These callers certainly meet the loss, and the callers before them may meet it.
     askers.extend((N_ASKERS / 2..N_ASKERS).map(start));
     tokio::time::sleep(Duration::from_millis(700)).await;
     proxy.set(Link::Cut);

@@ -1,4 +1,4 @@
-//! Sequences that count by the calendar, and what one of them must say of each number.
+//! Sequences that count by the calendar, and checks of what a reply says about each number.
 
 use odometer_core::{
     definition::{Definition, DefinitionChange},
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 
 use crate::support::{Range, Reply};
 
-/// A sequence with a calendar, and the periods in which a right clock is before and after the
-/// moment that a test is about.
+/// A sequence with a calendar. A right clock is in the period `before` before the moment of a test,
+/// and in the period `after` after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Count {
     pub(super) name: &'static str,
-    /// The period, the zone and the cut-over.
+    /// The period, the time zone and the cut-over.
     pub(super) calendar: (&'static str, &'static str, &'static str),
     pub(super) year_starts: &'static str,
     pub(super) before: &'static str,
     pub(super) after: &'static str,
 }
 
-/// Numbers that one call gave, all in one period.
+/// The numbers of one call, all in one period.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
     pub(super) period: String,
@@ -47,7 +47,8 @@ impl Count {
         self
     }
 
-    /// Each kind prints its date in parts, so that a part of another day would show.
+    /// Returns the definition. Each kind prints its date in parts, so that a part of another day
+    /// would show.
     pub(super) fn definition(&self) -> Value {
         let (period, zone, cutover) = self.calendar;
         let date = match period {
@@ -75,7 +76,7 @@ impl Count {
         definition
     }
 
-    /// How a number of a period is printed, by the period that the reply names.
+    /// Returns the id of a number in the period that the reply names.
     fn printed(&self, period: &str, value: i64) -> String {
         let part = |from: usize, to: usize| period.get(from..to).unwrap_or("?");
         let date = match self.calendar.0 {
@@ -86,7 +87,8 @@ impl Count {
         format!("{date}/{value:012}")
     }
 
-    /// What a reply gave; the error says which part of it disagrees with another.
+    /// Returns the numbers of a reply. The error says which part of the reply disagrees with
+    /// another one.
     pub(super) fn given(&self, reply: &Reply) -> Result<Given, String> {
         if reply.status != 200 {
             return Err(format!("{}: {reply:?}", self.name));

@@ -1,5 +1,5 @@
-//! Periods change under load, on replicas whose clocks disagree: no number of a period is given
-//! twice, each period counts from its start, and what is printed is of the period that counts.
+//! Periods change under load, on replicas whose clocks disagree. No number of a period is issued
+//! twice, and each period counts from its start. Ids are printed for the period that counts.
 
 mod count;
 mod moments;
@@ -19,17 +19,19 @@ use crate::support::{
     for_each_server, settings, wait,
 };
 
-/// A slow machine is waited for.
+/// How long the tests wait for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Fewer than these after a moment, of each sequence at each replica, and it was not met.
+/// How many calls must be answered after a moment, for each sequence at each replica. With fewer,
+/// the moment was not met.
 const CALLS_AFTER: u64 = 20;
 
-/// How far clocks are stepped, in hours; not as many as there are replicas, or a multiple.
+/// How far clocks are stepped, in hours. The number of steps is no multiple of the number of
+/// replicas.
 const STEPS_H: [i64; 7] = [26, -26, 13, 0, -13, 24, 0];
-/// How long before its moment a replica is started, at first; callers have half of that.
+/// How long before its moment a replica starts, at first. Half of this time is for the callers.
 const LEAD_MS: i64 = 4_000;
-/// How long before a cut-over replicas are started, in milliseconds, to have reserved ahead by
-/// then: longer where the machine is slow.
+/// How long before a cut-over replicas start, in milliseconds, so that they have reserved ahead by
+/// then. A slow machine needs longer.
 const LEADS_MS: [i64; 3] = [10_000, 20_000, 60_000];
 
 const HOUR_MS: i64 = 3_600_000;
@@ -120,8 +122,8 @@ async fn without_a_prefetch_callers_wait_at_the_cut_over(backend: Backend) {
     assert!(n_cold > 0.0, "the count finds nothing");
 }
 
-/// How many callers memory had nothing for, from shortly before a cut-over until each replica
-/// counts in the next period.
+/// Counts the callers for whom memory had no number. The count begins shortly before a cut-over,
+/// and ends when each replica counts in the next period.
 async fn cold_at_the_cut_over(backend: Backend, options: &Options, is_prefetched: bool) -> f64 {
     for lead_ms in LEADS_MS {
         if let Some(n_cold) = try_cut_over(backend, options, is_prefetched, lead_ms).await {
@@ -131,7 +133,7 @@ async fn cold_at_the_cut_over(backend: Backend, options: &Options, is_prefetched
     panic!("vacuous: the next period was never prefetched in time");
 }
 
-/// `None` where the cut-over came before all was as it should be.
+/// Tries a cut-over. Returns `None` if the cut-over came before everything was ready.
 async fn try_cut_over(
     backend: Backend,
     options: &Options,
@@ -189,14 +191,14 @@ async fn cold_calls(stage: &Stage) -> f64 {
     n_cold
 }
 
-/// Plays one moment: replicas are started shortly before it, each by its clock, and called until
-/// each of them is past it.
+/// Plays one moment. The replicas start shortly before it, each with its own clock. Callers call
+/// each replica until it is past the moment.
 async fn cross(database: &TestDatabase, options: &Options, moment: &Moment) -> Seen {
     let (programs, stage, moment_ms) = before(database, options, moment, LEAD_MS).await;
     let seen = stage
         .play(async {
             wait::until("the moment has come", PATIENCE, async || {
-                // The slowest of the clocks that cross it is less than a second late.
+                // The slowest clock that crosses the moment is less than a second late.
                 (now_ms() > moment_ms + 1_000).then_some(())
             })
             .await;
@@ -209,8 +211,8 @@ async fn cross(database: &TestDatabase, options: &Options, moment: &Moment) -> S
     seen
 }
 
-/// Replicas with a load to come, and when by the machine's clock the moment is: ahead by enough,
-/// however slowly they start.
+/// Starts replicas and prepares their load. Returns when the moment is by the machine's clock. The
+/// moment is far enough ahead, even if the replicas start slowly.
 async fn before(
     database: &TestDatabase,
     options: &Options,
@@ -247,8 +249,8 @@ async fn before(
 
 for_each_backend!(callers_who_meet_a_calendar_at_once_all_get_its_period);
 
-/// Whoever asked before the replica knew that there are periods is told so, and none is given of the
-/// counter without one, with which the sequence was born.
+/// Checks callers who ask before the replica knows that the sequence has periods. The sequence was
+/// created with a counter without a period, and no caller gets a number of that counter.
 async fn callers_who_meet_a_calendar_at_once_all_get_its_period(backend: Backend) {
     let found = meet_calendars(backend, &Program::options()).await;
     assert_eq!(found, None, "reserved without a period");
@@ -260,7 +262,7 @@ async fn callers_who_meet_a_calendar_may_get_no_period_where_a_refusal_is_believ
     backend: Backend,
 ) {
     let options = Program::options().without_guards("refusal-believed");
-    // One look may find nothing: whether callers meet is for the scheduler to say.
+    // One try may find nothing, because the scheduler decides whether callers meet.
     for _ in 0..10 {
         if meet_calendars(backend, &options).await.is_some() {
             return;
@@ -269,8 +271,9 @@ async fn callers_who_meet_a_calendar_may_get_no_period_where_a_refusal_is_believ
     panic!("the check finds nothing");
 }
 
-/// Eight callers at once meet each of many daily sequences on a replica that knows none of them:
-/// the first sequence whose counter without a period moved, or that was answered for without one.
+/// Lets eight callers at once use each of many daily sequences, on a replica that knows none of
+/// them. Returns the first sequence whose counter without a period moved, or that gave an answer
+/// without a period.
 async fn meet_calendars(backend: Backend, options: &Options) -> Option<String> {
     const N_NAMES: usize = 150;
     let database = TestDatabase::prepared(backend).await;

@@ -1,20 +1,20 @@
-//! The moments at which calendars are hard.
+//! The moments at which calendars are difficult.
 
 use jiff::Timestamp;
 
 use super::{HOUR_MS, count::Count};
 
-/// An instant, what counts by it, and by how much the clocks of three replicas are wrong.
+/// An instant, the sequences that count by it, and the errors of three replicas' clocks.
 pub(super) struct Moment {
     pub(super) at: &'static str,
     pub(super) counts: &'static [Count],
-    /// The first one is right.
+    /// The first clock is right.
     pub(super) skews_ms: [i64; 3],
     pub(super) asks_for_blocks: bool,
 }
 
 impl Moment {
-    /// In milliseconds of the Unix epoch.
+    /// Returns the instant, in milliseconds since the Unix epoch.
     pub(super) fn ms(&self) -> i64 {
         let at: Timestamp = self.at.parse().expect("an instant");
         at.as_millisecond()
@@ -38,7 +38,7 @@ pub(super) const NEW_YEAR: Moment = Moment {
     asks_for_blocks: true,
 };
 
-/// Clocks that are right but for what is usual, and time enough to reserve ahead.
+/// A moment with only the usual errors of clocks, and with enough time to reserve ahead.
 pub(super) const UNSKEWED: Moment = Moment {
     at: "2026-11-20T21:00:00Z",
     counts: &[Count::new(
@@ -59,7 +59,8 @@ pub(super) const STEPPED: Moment = Moment {
 };
 
 pub(super) const MOMENTS: &[Moment] = &[
-    // Berlin's clock goes from 02:00 to 03:00: a cut-over between is then, as is one at 03:00.
+    // Berlin's clock goes from 02:00 to 03:00. A cut-over between these times comes at this moment,
+    // and so does a cut-over at 03:00.
     Moment {
         at: "2026-03-29T01:00:00Z",
         counts: &[
@@ -71,8 +72,8 @@ pub(super) const MOMENTS: &[Moment] = &[
         skews_ms: [0, -700, 24 * HOUR_MS],
         asks_for_blocks: true,
     },
-    // 02:30 comes for the first time; one replica meets it for the second time, and one is where
-    // the clock is set back from 03:00 to 02:00.
+    // 02:30 comes for the first time. One replica meets it for the second time. Another replica is
+    // at the moment at which the clock is set back from 03:00 to 02:00.
     Moment {
         at: "2026-10-25T00:30:00Z",
         counts: &[
@@ -94,8 +95,8 @@ pub(super) const MOMENTS: &[Moment] = &[
         asks_for_blocks: true,
     },
     NEW_YEAR,
-    // Midnight of a zone that is off by half an hour, from a Sunday to a Monday; in Berlin a bank
-    // closes its books.
+    // Midnight of a zone with half an hour in its offset, from a Sunday to a Monday. In Berlin a
+    // bank closes its books.
     Moment {
         at: "2026-11-15T18:30:00Z",
         counts: &[

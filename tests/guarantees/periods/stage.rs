@@ -1,5 +1,5 @@
-//! Replicas whose clocks disagree, callers that know what each of those clocks says, and what
-//! they were given.
+//! Replicas whose clocks disagree, callers that know the time of each clock, and the numbers that
+//! the callers got.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,33 +18,34 @@ use crate::support::{Client, Ledger, Program, TestDatabase, clock::now_ms, dice,
 const CALLERS_A_REPLICA: usize = 2;
 const BETWEEN_CALLS: Duration = Duration::from_millis(1);
 const MAX_AT_ONCE: u64 = 20;
-/// A slow machine is waited for.
+/// How long the tests wait for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One replica, and what its clock says.
+/// One replica, with the offset of its clock.
 pub(super) struct Replica {
     client: Client,
-    /// How far its clock is ahead of the machine's; while it is stepped, both.
+    /// How far the clock is ahead of the machine's clock. During a step, the old and the new
+    /// offset.
     offsets_ms: RwLock<Vec<i64>>,
 }
 
 pub(super) struct Stage {
     replicas: Vec<Replica>,
     counts: Vec<(Count, Calendar)>,
-    /// Whether blocks are asked for too, which come straight from the store.
+    /// Whether callers also ask for blocks, which come straight from the store.
     asks_for_blocks: bool,
     over: AtomicBool,
     seen: std::sync::Mutex<Seen>,
 }
 
-/// What all callers were given.
+/// The answers to all callers.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// By `sequence/period`.
+    /// The issued numbers, by `sequence/period`.
     pub(super) ledger: Ledger,
-    /// Replies that no clock explains, whose parts disagree, or that were refusals.
+    /// Refusals, and replies that no clock explains or whose parts disagree.
     pub(super) faults: Vec<String>,
-    /// How many calls each replica answered, by its place, the sequence and the period.
+    /// How many calls were answered, by the replica's index, the sequence and the period.
     n_answered: BTreeMap<(usize, &'static str, String), u64>,
 }
 
@@ -56,7 +57,8 @@ impl Replica {
         }
     }
 
-    /// Steps its clock by `step`; until that is done, both times count as right.
+    /// Steps the clock by a call of `step`. Until that is done, the old and the new time count as
+    /// right.
     pub(super) fn step(&self, offset_ms: i64, step: impl FnOnce()) {
         let offsets = || self.offsets_ms.write().expect("nobody panics with it");
         offsets().push(offset_ms);
@@ -94,7 +96,7 @@ impl Stage {
         &self.replicas[place]
     }
 
-    /// Runs callers at all replicas while `scene` is played; what they saw.
+    /// Runs callers at all replicas while `scene` is played, and returns what the callers saw.
     pub(super) async fn play(self: &Arc<Self>, scene: impl Future<Output = ()>) -> Seen {
         let places = 0..self.replicas.len() * CALLERS_A_REPLICA;
         let callers: Vec<_> = places
@@ -142,8 +144,8 @@ impl Stage {
         self.with_seen(|seen| seen.note(place, count, given, &explained));
     }
 
-    /// Waits until every replica has answered so many calls of each sequence in the period that
-    /// its clock says it is.
+    /// Waits until every replica has answered `n_calls` more calls of each sequence, in the period
+    /// of its clock.
     pub(super) async fn everywhere(&self, n_calls: u64) {
         let mut start = None;
         wait::until("every replica counts in its period", PATIENCE, async || {
@@ -157,7 +159,7 @@ impl Stage {
         .await;
     }
 
-    /// How many calls were answered in the period that it is now, by replica and sequence.
+    /// Returns how many calls were answered in the present period, by replica and sequence.
     fn n_answered_now(&self) -> BTreeMap<(usize, &'static str, String), u64> {
         let mut answered = BTreeMap::new();
         for (place, replica) in self.replicas.iter().enumerate() {
@@ -204,7 +206,7 @@ impl Seen {
             .or_default() += 1;
     }
 
-    /// What one replica gave of one sequence: the periods, in order.
+    /// Returns the periods in which one replica issued numbers of one sequence, in order.
     pub(super) fn periods_at(&self, place: usize, name: &str) -> Vec<&str> {
         let of_it = self
             .n_answered
@@ -213,14 +215,14 @@ impl Seen {
         of_it.map(|key| key.2.as_str()).collect()
     }
 
-    /// How many numbers were given of one period.
+    /// Returns how many numbers of one period were issued.
     pub(super) fn n_given(&self, name: &str, period: &str) -> u64 {
         let given = self.ledger.given(&format!("{name}/{period}"));
         given.iter().map(|range| range.count).sum()
     }
 
-    /// Fails where a number was given twice in its period, printed otherwise, in a period that it
-    /// was not, or where a period's first block does not begin at the start.
+    /// Fails if a number was issued twice in its period, or if an id was printed wrongly. Fails if
+    /// a number has a period of no clock, or if a period's first block does not begin at the start.
     pub(super) async fn check(&self, database: &TestDatabase, counts: &[Count]) {
         assert_eq!(self.faults, Vec::<String>::new());
         assert_eq!(self.ledger.n_duplicates(), 0, "numbers given twice");
@@ -235,7 +237,7 @@ impl Seen {
         }
     }
 
-    /// Periods of which a number was given, but not the first one.
+    /// Returns the periods of which a number was issued, but not the first number.
     pub(super) fn without_the_first(&self) -> Vec<&str> {
         let has_first = |counter: &&str| {
             let mut given = self.ledger.given(counter).iter();
@@ -246,8 +248,8 @@ impl Seen {
     }
 }
 
-/// The periods of a sequence whose first block does not begin at 1, with what it begins at; all
-/// replicas must have stopped, because the journal is written behind the numbers.
+/// Returns the periods of a sequence whose first block does not begin at 1, and where it begins.
+/// All replicas must have stopped, because the journal is written later than numbers are issued.
 async fn begun_elsewhere(database: &TestDatabase, sequence: &str) -> Vec<(String, i64)> {
     let query = format!(
         "SELECT period, MIN(first) FROM block WHERE sequence = '{sequence}' GROUP BY period"

@@ -1,4 +1,4 @@
-//! Redis or the database is away while the other one is there.
+//! Redis or the database is away, while the other one is there.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,12 @@ use crate::{
     support::{Backend, Client, Link, Program, Scrape, Server, for_each_server, settings, wait},
 };
 
-/// How fast each caller calls: bounded, so that what Redis may give is known to last.
+/// The time between two calls of each caller. It bounds the rate, so that the numbers of Redis are
+/// known to last.
 const PACE: Duration = Duration::from_millis(5);
-/// A call that waited for a dead server, which takes half a second at least.
+/// A call that takes this long waited for a dead server, which takes half a second at least.
 const SLOW: Duration = Duration::from_millis(450);
-/// So many calls of one sequential caller may find out that a server is dead.
+/// How many calls of one sequential caller may find out that a server is dead.
 const MAX_SLOW: usize = 5;
 const N_CALLS: usize = 300;
 
@@ -31,7 +32,7 @@ async fn a_strict_sequence_outlives_its_database_in_redis(backend: Backend) {
     server.kill();
     let killed = Instant::now();
     tokio::time::sleep_until((killed + outage).into()).await;
-    // Before the database is back.
+    // The callers stop before the database is back.
     let (calls, refusals) = callers.stop(&load).await;
     for replica in 0..N_REPLICAS {
         let own = calls.iter().filter(|call| call.replica == replica);
@@ -52,12 +53,12 @@ async fn a_strict_sequence_outlives_its_database_in_redis(backend: Backend) {
     println!("{backend:?}: {outcome}");
 }
 
-/// Waits until what Redis may give lasts at least for `time`, as the program itself says.
+/// Waits until the numbers that Redis may issue last for `time`, as the program itself reports.
 async fn wait_until_it_lasts(client: &Client, time: Duration) {
     wait::until("the ceiling is high enough", LIMIT, async || {
         let metric = "odometer_redis_ceiling_seconds";
         let seconds = Scrape::of(client).await.sum(metric, &[]);
-        // Endless as long as nothing is used.
+        // The metric is infinite as long as nothing is used.
         (seconds.is_finite() && seconds >= time.as_secs_f64()).then_some(())
     })
     .await;
@@ -89,7 +90,7 @@ async fn a_dead_redis_costs_no_timeout_a_call(backend: Backend) {
         }
         assert!(n_slow <= MAX_SLOW, "{n_slow} of {N_CALLS} calls waited");
         if is_silent {
-            // What is in a black hole stays there.
+            // A connection in a black hole stays silent until it is cut.
             stage.proxy.set(Link::Cut);
             stage.proxy.set(Link::Whole);
         } else {

@@ -1,4 +1,4 @@
-//! What becomes of open windows when their sequence is changed, and the order of all the ways to ask.
+//! Changes of a sequence with open windows, and the order of numbers over all the ways to ask.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -21,12 +21,12 @@ async fn a_change_closes_the_window_on_every_replica(backend: Backend) {
         for client in [&here, &there, &here] {
             last = above(last, client.next(SEQUENCE).await);
         }
-        // Whoever goes on after another one has met the floor goes on above it.
+        // If one replica has met the floor, the other one goes on above the floor, too.
         let floor = json!({"floor": "10000000"});
         assert_eq!(change(&here, Method::POST, "/advance", &floor).await, 200);
         last = above(9_999_999, here.next(SEQUENCE).await);
         last = above(last, there.next(SEQUENCE).await);
-        // And whoever meets nobody learns of it.
+        // A replica that meets no other one learns of the floor by itself.
         let floor = json!({"floor": "20000000"});
         assert_eq!(change(&there, Method::POST, "/advance", &floor).await, 200);
         last = wait::until("the floor holds there", LIMIT, async || {
@@ -52,7 +52,7 @@ async fn a_change_closes_the_window_on_every_replica(backend: Backend) {
         .await;
         last = above(last, here.next(SEQUENCE).await);
 
-        // From now on in blocks, of which none lies below what was given.
+        // From now on numbers come in blocks, and no block lies below the issued numbers.
         let relaxed = json!({"order": "relaxed"});
         here.define(SEQUENCE, &relaxed).await;
         assert!(n_steps(&programs).await >= 5.0, "vacuous: no steps");
@@ -92,7 +92,7 @@ async fn all_ways_to_ask_a_redis_sequence_ascend_over_replicas(backend: Backend)
         }
     }
     assert!(n_steps(&programs).await >= 40.0, "vacuous: no steps");
-    // Nothing was lost on the way.
+    // No number was lost on the way.
     let n_given: i64 = 8 * (1 + 30 + 40 + 7 + 3);
     assert_eq!(last, 10 + 5 * (n_given - 1));
 }
@@ -118,7 +118,7 @@ async fn periods_of_a_redis_sequence_count_for_themselves(backend: Backend) {
             let path = format!("/v1/sequences/{sequence}/next{asked}");
             let client = &clients[usize::from(expected % 2 == 0)];
             let reply = client.post(&path).await.expect("a reply");
-            // The day may change meanwhile.
+            // The day may change during the test.
             let number = reply.number();
             let is_a_new_day = sequence == "daily" && number < expected;
             assert!(number == expected || is_a_new_day, "{path}: {reply:?}");
@@ -141,7 +141,7 @@ async fn periods_of_a_redis_sequence_count_for_themselves(backend: Backend) {
     }
 }
 
-/// `number`, which must be above `last`.
+/// Returns `number`, which must be above `last`.
 fn above(last: i64, number: i64) -> i64 {
     assert!(number > last, "{number} after {last}");
     number

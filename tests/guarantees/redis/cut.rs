@@ -1,5 +1,5 @@
-//! With the database to fall back on: Redis is cut off from one of two replicas, or the two are led
-//! to different masters.
+//! Redis, with the database to fall back on. Redis is cut off from one of two replicas, or the
+//! replicas are led to different masters.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::{
     support::{Backend, Link, Options, Program, Proxy, Redis, for_each_server, settings, wait},
 };
 
-/// What a call may be refused with while who serves changes.
+/// The status that a call may get while Redis and the database take over from each other.
 const IN_BETWEEN: u16 = 503;
 
 for_each_server!(a_redis_that_one_of_two_replicas_cannot_reach_keeps_the_order);
@@ -72,7 +72,7 @@ async fn without_leases_an_old_master_that_serves_one_replica_loses_the_order(ba
     );
 }
 
-/// Which guards are in their places.
+/// The guards that are in place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Guards {
     All,
@@ -91,7 +91,7 @@ impl Guards {
 struct Run {
     calls: Vec<Call>,
     refusals: Vec<Refusal>,
-    /// When the two were made to see different things.
+    /// The moments from which on the two replicas saw different things.
     moments: Vec<Instant>,
     n_fallbacks: f64,
     n_steps: f64,
@@ -121,7 +121,7 @@ impl Run {
     }
 }
 
-/// Redis is cut off from the first replica for a while, again and again.
+/// Cuts Redis off from the first replica for `length`, again and again.
 async fn cut_off(backend: Backend, guards: Guards, n_rounds: u32, length: Duration) -> Run {
     let stage = Stage::new(backend, "database").await;
     let programs = stage.start(guards.options()).await;
@@ -136,7 +136,7 @@ async fn cut_off(backend: Backend, guards: Guards, n_rounds: u32, length: Durati
         })
         .await;
         load.goes_on().await;
-        // Silent or refusing, in turns.
+        // The link is closed in one round, and silent in the next.
         let link = if n_round % 2 == 0 {
             Link::Cut
         } else {
@@ -154,14 +154,14 @@ async fn cut_off(backend: Backend, guards: Guards, n_rounds: u32, length: Durati
         load.goes_on().await;
         tokio::time::sleep_until((cut + length).into()).await;
         stage.proxy.make_no_difference();
-        // What was swallowed stays so until its connection ends.
+        // A swallowed connection stays silent until it ends.
         load.goes_on().await;
     }
     Run::of(&programs, &load, callers, moments).await
 }
 
-/// A follower that lags is promoted and serves the first replica, while the old master still serves
-/// the second; then the new one serves both.
+/// Promotes a follower that lags, which then serves the first replica. The old master still serves
+/// the second replica. Later the new master serves both.
 async fn led_apart(backend: Backend, guards: Guards, n_rounds: u32, length: Duration) -> Run {
     let mut stage = Stage::new(backend, "database").await;
     let mut other = Redis::start().await;
@@ -205,7 +205,7 @@ async fn led_apart(backend: Backend, guards: Guards, n_rounds: u32, length: Dura
     Run::of(&programs, &load, callers, moments).await
 }
 
-/// The window of the counter in one Redis, and how far it is used.
+/// Returns the window of the counter in one Redis, and how far the window is used.
 fn counted(redis: &Redis) -> String {
     let keys = redis.keys("odometer:*:strict:*");
     let window = keys

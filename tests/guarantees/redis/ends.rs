@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{LIMIT, Stage, n_steps, sum};
 use crate::support::{Answer, Backend, Client, Ledger, Program, Range, for_each_server, wait};
 
-/// Far more than the callers of a few steps take together.
+/// The last number: far more numbers than the callers of a few steps take together.
 const LAST: i64 = 10_000;
 
 for_each_server!(a_redis_sequence_gives_its_last_number);
@@ -34,7 +34,8 @@ async fn a_redis_sequence_gives_its_last_number(backend: Backend) {
             ledger.merge(caller.await.expect("a caller does not panic"));
         }
         assert_eq!(ledger.n_duplicates(), 0);
-        // On a busy machine leases come late, and the row goes on above a window that was closed.
+        // On a busy machine leases come late. The database's row then goes on above the closed
+        // window.
         let n_fallbacks = sum(&programs, "odometer_redis_fallbacks_total").await;
         let gaps = ledger.gaps("short", Range::between(1, LAST));
         let n_lost: f64 = gaps.iter().map(|gap| gap.count as f64).sum();
@@ -43,13 +44,13 @@ async fn a_redis_sequence_gives_its_last_number(backend: Backend) {
             n_lost <= n_counted || n_fallbacks > 0.0,
             "{n_counted} counted: {gaps:?}"
         );
-        // Whatever a busy machine closes early.
+        // This bound holds even if a busy machine closes windows early.
         assert!(n_lost < LAST as f64 / 2.0, "{gaps:?}");
         let n_steps = n_steps(&programs).await;
         assert!(n_steps >= 5.0, "vacuous: {n_steps} steps");
         assert!(n_exhausted.load(Ordering::Relaxed) >= 8, "vacuous: no end");
 
-        // Where there is room again it goes on.
+        // With a higher `max` the sequence goes on.
         let more = json!({"max": (2 * LAST).to_string()});
         clients[0].define("short", &more).await;
         for expected in [LAST + 1, LAST + 2] {
@@ -64,7 +65,7 @@ async fn a_redis_sequence_gives_its_last_number(backend: Backend) {
     }
 }
 
-/// Takes numbers in ever smaller portions until there is none.
+/// Takes numbers in ever smaller batches until none is left.
 async fn take_all(client: Client, n_exhausted: Arc<AtomicU64>) -> Ledger {
     let mut ledger = Ledger::default();
     for count in [70, 7, 1] {

@@ -1,5 +1,5 @@
-//! Strict order through Redis: the numbers come from Redis, the ceiling below which it may give them
-//! from the database.
+//! Strict order through Redis. The numbers come from Redis, and the database sets the ceiling below
+//! which Redis may issue.
 
 mod away;
 mod changes;
@@ -21,11 +21,11 @@ use crate::support::{
 
 const N_REPLICAS: usize = 2;
 const N_CALLERS: usize = 16;
-/// How long anything that has to come may take.
+/// How long an expected event may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A database, a Redis behind a proxy that tells its callers apart, and what a replica is started
-/// with to use both.
+/// A database, a Redis behind a proxy that distinguishes its callers, and the fallback of the
+/// store.
 struct Stage {
     database: TestDatabase,
     redis: Redis,
@@ -76,13 +76,13 @@ impl Stage {
         programs
     }
 
-    /// The number of the window that was opened last.
+    /// Returns the number of the window that was opened last.
     async fn window(&self) -> i64 {
         window(&self.database, SEQUENCE).await
     }
 }
 
-/// With a default store that has one database and these servers.
+/// Adds a default store with one database and these Redis servers.
 fn configured(options: Options, database: &str, redis: &str, fallback: &str) -> Options {
     options
         .env("ODOMETER_STORES__DEFAULT__DATABASE", database)
@@ -94,7 +94,7 @@ async fn window(database: &TestDatabase, sequence: &str) -> i64 {
     counted(database, "window", sequence).await
 }
 
-/// Whether a window is open.
+/// Returns whether a window is open.
 async fn is_open(database: &TestDatabase, sequence: &str) -> bool {
     let query =
         format!("SELECT count(*) FROM counter WHERE sequence = '{sequence}' AND window_open");
@@ -110,7 +110,7 @@ async fn counted(database: &TestDatabase, column: &str, sequence: &str) -> i64 {
     database.number(&query).await.expect("it was born")
 }
 
-/// How many steps Redis made for all of them.
+/// Returns how many steps Redis made for all programs.
 async fn n_steps(programs: &[Program]) -> f64 {
     sum(programs, "odometer_redis_steps_total").await
 }
@@ -123,7 +123,7 @@ async fn sum(programs: &[Program], metric: &str) -> f64 {
     sum
 }
 
-/// From `moment` on, how long it took until each replica answered a call that was sent later.
+/// Returns how long after `moment` every replica had answered a call that was sent later.
 fn back_after(calls: &[Call], moment: Instant) -> Duration {
     let of = |replica: usize| {
         let own = calls.iter().filter(|call| call.replica == replica);
@@ -137,7 +137,7 @@ fn back_after(calls: &[Call], moment: Instant) -> Duration {
         .expect("there are replicas")
 }
 
-/// The `code` of what a call for a number is refused with; `None` where it is given.
+/// Returns the `code` of a refused call for a number; `None` if the number was issued.
 async fn refusal(client: &Client, sequence: &str) -> Option<String> {
     let path = format!("/v1/sequences/{sequence}/next");
     let reply = client.post(&path).await.expect("a reply");

@@ -1,5 +1,5 @@
-//! The database is restored from an older dump while Redis gives its numbers, and Redis loses what
-//! it had as well.
+//! The database is restored from an older dump while Redis gives its numbers. Redis loses its data,
+//! too.
 
 use serde_json::json;
 
@@ -10,9 +10,9 @@ use crate::{
 };
 
 const SEQUENCE: &str = "back";
-/// Above all that is reserved.
+/// How many steps `recover` skips. This is above all that is reserved.
 const SKIP: &str = "1000000000";
-/// Windows that a recovery goes past.
+/// How many windows a recovery skips.
 const WINDOWS: i64 = 1 << 40;
 
 for_each_server!(a_restored_database_repeats_no_number_of_a_redis_that_was_emptied);
@@ -22,7 +22,7 @@ async fn a_restored_database_repeats_no_number_of_a_redis_that_was_emptied(backe
     let (programs, highest) = restored(&stage, Program::options()).await;
     let clients: Vec<Client> = programs.iter().map(Program::client).collect();
     for client in &clients {
-        // The restore of one table after the other may be an outage first.
+        // A restore that replaces one table after the other may look like an outage at first.
         wait::until("the store is known to have gone back", LIMIT, async || {
             let code = refusal(client, SEQUENCE).await.expect("nothing is given");
             (code == "store_went_back").then_some(())
@@ -83,8 +83,8 @@ async fn without_looking_back_a_row_below_what_redis_may_give_repeats_numbers(ba
     .await;
 }
 
-/// One number of a window is used, and the row forgets half of what is set aside for it. What the
-/// next replica is started with.
+/// Uses one number of a window, and lowers the row by half of the numbers that are reserved for the
+/// window. Returns the options of the next replica.
 async fn row_below_the_ceiling(stage: &Stage, options: Options) -> Options {
     let options = stage.options(options);
     let program = options.start_ready().await;
@@ -145,8 +145,8 @@ async fn a_recovery_closes_windows_that_redis_still_holds(backend: Backend) {
     assert!(first.next(SEQUENCE).await > last);
 }
 
-/// Two replicas whose database was restored after windows had been opened, and whose Redis is empty;
-/// also the highest number given before.
+/// Restores the database of two replicas to a state from before their last windows, and empties
+/// Redis. Returns the replicas, and the highest number that was issued before.
 async fn restored(stage: &Stage, options: Options) -> (Vec<Program>, i64) {
     let options = options.env("ODOMETER_DEFINITION_REFRESH", "1s");
     let programs = stage.start(options).await;
@@ -175,7 +175,8 @@ async fn restored(stage: &Stage, options: Options) -> (Vec<Program>, i64) {
     let n_windows = window(&stage.database, SEQUENCE).await - before;
     assert!(n_windows >= 3, "vacuous: {n_windows} windows");
     if stage.database.backend == Backend::MariaDb {
-        // Its restore replaces one table after the other: the replicas are told before the first.
+        // MariaDB's restore replaces one table after the other. The replicas must notice the loss
+        // before the first table changes.
         stage.database.execute("DELETE FROM replica").await;
     }
     stage.database.restore(&dump);

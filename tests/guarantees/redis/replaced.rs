@@ -1,5 +1,5 @@
-//! Redis is killed, restored from an older dump, emptied, robbed of its keys and replaced by a
-//! follower that lags, under strict load from two replicas.
+//! Redis is killed, restored from an older dump, emptied, robbed of its keys, and replaced by a
+//! follower that lags. All this happens under strict load from two replicas.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ async fn a_redis_that_is_replaced_repeats_no_number_and_keeps_the_order(backend:
     let n_steps = run.n_steps;
     let outcome = run.outcome();
     outcome.assert_sound();
-    // Callers who come together share a step.
+    // Callers who come at the same time share a step.
     assert!(
         n_steps >= 100.0,
         "vacuous: {n_steps} steps for {} calls",
@@ -61,16 +61,16 @@ async fn without_its_identity_a_restored_redis_repeats_numbers(backend: Backend)
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
-    /// Killed, and started again with nothing.
+    /// Redis is killed, and starts again without data.
     Killed,
-    /// Killed, and started again with what it held some time before.
+    /// Redis is killed, and starts again with data from an earlier time.
     Restored,
     Flushed,
     /// One key is gone.
     Deleted,
-    /// A follower that lags takes its place; the old one is fenced off.
+    /// A follower that lags takes the place of the master, which is cut off.
     Promoted,
-    /// And back: the one that was master before follows, lags and takes the place again.
+    /// The former master follows, lags, and takes its place again.
     PromotedBack,
 }
 
@@ -85,13 +85,13 @@ impl Fault {
     ];
 }
 
-/// One fault, and what came of it.
+/// One fault, and its outcome.
 struct Met {
     fault: Fault,
     began: Instant,
-    /// When Redis, or who took its place, could be reached again.
+    /// When Redis, or the server in its place, could be reached again.
     back: Instant,
-    /// Windows opened for it.
+    /// How many windows were opened because of the fault.
     n_windows: i64,
 }
 
@@ -103,7 +103,7 @@ struct Run {
 }
 
 impl Run {
-    /// What callers were refused while nothing was the matter.
+    /// Returns the refusals while no fault was under way, at most ten.
     fn needless(&self, back_limit: Duration) -> Vec<&String> {
         let is_over = |refusal: &&Refusal| {
             let mut met = self.met.iter();
@@ -114,7 +114,7 @@ impl Run {
     }
 
     fn outcome(mut self) -> Outcome {
-        // While it is away, and so they are told.
+        // A refusal with 503 is right while Redis is away.
         let is_told = |refusal: &Refusal| refusal.status == Some(503);
         self.refusals.retain(|refusal| !is_told(refusal));
         Outcome::of(self.calls, self.refusals)
@@ -157,8 +157,8 @@ async fn replaced(backend: Backend, options: Options, faults: &[Fault]) -> Run {
     }
 }
 
-/// Makes trouble, and says when it was over. `other` is who does not serve; it may be who serves
-/// afterwards.
+/// Causes a fault, and returns the moment when it was over. `other` is the server that does not
+/// serve. The two servers may change places.
 async fn trouble(
     stage: &mut Stage,
     other: &mut Redis,

@@ -1,4 +1,4 @@
-//! Several Redis servers, of which each gives the numbers of some sequences.
+//! Several Redis servers, each of which gives the numbers of some sequences.
 
 use serde_json::json;
 
@@ -25,7 +25,7 @@ impl Stage {
         }
     }
 
-    /// With the servers at these places of the list.
+    /// Returns options with the servers at these positions of the list.
     fn options(&self, places: &[usize]) -> Options {
         let urls: Vec<String> = places.iter().map(|&at| self.servers[at].url()).collect();
         configured(
@@ -123,14 +123,15 @@ async fn replicas_with_different_lists_of_servers_do_not_serve_together(backend:
             assert!(refused.errors.contains("migrate"), "no mend: {refused}");
         }
     }
-    // One that serves when the list is changed counts no more once the change is made.
+    // A replica that still serves with the old list refuses after the change.
     stage.migrate(&[0, 1, 2]);
     for number in 0..N_SEQUENCES {
         let code = refusal(&client, &name(number)).await;
         assert_eq!(code.as_deref(), Some("store_unavailable"));
     }
     program.stop().await;
-    // Told of the change, all go on above what was given, wherever they are now.
+    // With the new list, all sequences go on above the issued numbers, no matter which server has
+    // them now.
     let program = stage.options(&[0, 1, 2]).start_ready().await;
     let client = program.client();
     let before = stage.servers[2].keys("odometer:*:spread-*:*");

@@ -1,5 +1,5 @@
-//! What a window is guarded by besides its identity: the row that has to name it, and the range that
-//! its ceiling has to go on from.
+//! The guards of a window besides its identity. The row must name the window, and a new ceiling
+//! must go on from the end of the window's range.
 
 use serde_json::json;
 
@@ -26,8 +26,8 @@ async fn without_asking_the_row_an_earlier_window_loses_the_order(backend: Backe
     );
 }
 
-/// A number of a later window, and the next one after the earlier window came into the emptied Redis,
-/// as if its opener's word had been under way all the time.
+/// Returns a number of a later window, and the next number after the earlier window was written
+/// into the emptied Redis. The write stands for a command of the earlier opener that arrives late.
 async fn late_install(backend: Backend, options: Options) -> (i64, i64) {
     let stage = Stage::new(backend, "none").await;
     let programs = stage.start(options).await;
@@ -46,7 +46,7 @@ async fn late_install(backend: Backend, options: Options) -> (i64, i64) {
     set.extend(earlier.iter().map(String::as_str));
     stage.redis.ask(&set);
     stage.redis.ask(&["HSET", &key, "used", "0"]);
-    // Who has not used the sequence yet.
+    // This replica has not used the sequence yet.
     let after = second.next(SEQUENCE).await;
     (before, after)
 }
@@ -70,8 +70,8 @@ async fn a_ceiling_taken_from_the_row_repeats_numbers(backend: Backend) {
     );
 }
 
-/// The numbers that somebody took from the row beside an open window, as a binary does that knows of
-/// none, and those that were given afterwards.
+/// Takes numbers from the row next to an open window, as a program does that knows of no windows.
+/// Returns these numbers, and those that were issued afterwards.
 async fn raised_beside(backend: Backend, options: Options) -> (std::ops::Range<i64>, Vec<i64>) {
     let stage = Stage::new(backend, "none").await;
     let programs = stage.start(options).await;
@@ -99,7 +99,7 @@ fn the_key(stage: &Stage) -> String {
     keys[0].clone()
 }
 
-/// Field and value in turns.
+/// Returns the fields of a key, each followed by its value.
 fn fields(stage: &Stage, key: &str) -> Vec<String> {
     let fields = stage.redis.ask(&["HGETALL", key]);
     fields.lines().map(str::to_owned).collect()

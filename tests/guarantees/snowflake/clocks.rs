@@ -1,4 +1,4 @@
-//! The wall clock of a process is stepped while it issues, and while it is restarted.
+//! The wall clock of a process is stepped while the process issues, and while it restarts.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ const SECOND_MS: i64 = 1_000;
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What may keep a process with a wrong clock from issuing.
+/// The reasons for which a process with a wrong clock may refuse.
 const REASONS: [&str; 4] = [
     "clock_behind",
     "clock_ahead",
@@ -22,7 +22,7 @@ const REASONS: [&str; 4] = [
     "refill_timeout",
 ];
 
-/// By how much the clock is wrong from now on.
+/// Draws how far the clock is wrong from now on.
 fn offset_ms() -> i64 {
     const OFFSETS: [i64; 8] = [
         0, 0, SECOND_MS, -SECOND_MS, HOUR_MS, -HOUR_MS, DAY_MS, -DAY_MS,
@@ -51,7 +51,7 @@ async fn clocks_that_are_stepped_across_restarts_repeat_no_id(backend: Backend) 
     }
 }
 
-/// Starts it again and again, killed and stopped by turns, with a clock that is stepped all the while.
+/// Starts the program again and again while its clock is stepped, and kills or stops it in turn.
 async fn lives(options: &Options, clock: &SteppedClock, high: &str, n_lives: u64) -> Got {
     let mut got = Got::default();
     for life in 0..n_lives {
@@ -128,7 +128,7 @@ async fn a_clock_that_was_set_back_is_waited_for_or_another_worker_id_is_taken(b
     got.check_refusals(&[]);
     program.stop().await;
 
-    // With one worker id and no other there is nothing but to say so.
+    // A program with only one worker id can do nothing but report the clock.
     let options = options.env("ODOMETER_WORKER", 500);
     clock.step_to(0);
     let program = options.start_ready().await;
@@ -187,7 +187,7 @@ async fn a_worker_id_that_a_clock_ahead_has_spoilt_is_found_out(backend: Backend
     assert_ne!(other, worker, "of the first one an hour is used up");
 }
 
-/// Whose id the next one is.
+/// Returns the worker id of the next id.
 async fn worker_of(got: &mut Got, client: &Client) -> u32 {
     wait::until("an id is issued", PATIENCE, async || {
         got.call(client, 1).await.then_some(())
@@ -233,7 +233,8 @@ async fn a_clock_set_back_across_a_restart_repeats_no_id(backend: Backend) {
     );
 }
 
-/// All ids of some time, before and after a restart with the clock set back by as much.
+/// Takes all ids of some time, restarts with the clock set back by more than this time, and takes
+/// ids again.
 async fn dense(options: &Options, clock: &SteppedClock) -> Got {
     const N_CALLS: usize = 300;
     let mut got = Got::default();
@@ -245,7 +246,7 @@ async fn dense(options: &Options, clock: &SteppedClock) -> Got {
         assert!(got.call(&client, 10_000).await);
     }
     program.stop().await;
-    // From before the first of them on, until after the last.
+    // The clock goes back to before the first id, and the calls go on until after the last one.
     let back = started.elapsed() + Duration::from_millis(2_500);
     clock.step_to(-i64::try_from(back.as_millis()).expect("a while"));
     let stepped = Instant::now();

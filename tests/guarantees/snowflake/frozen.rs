@@ -1,5 +1,5 @@
-//! A process is stopped for longer than its lease, another one takes its worker id, and the first
-//! one goes on.
+//! A process is stopped for longer than its lease. Another process takes its worker id, and then
+//! the first process goes on.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ async fn a_process_that_was_stopped_past_its_lease_repeats_no_id(backend: Backen
         let n_rounds = settings::at_size(2, 20);
         let got = stopped(backend, &Program::options(), high, n_rounds).await;
         assert_eq!(got.ledger.n_duplicates(), 0, "{high}: ids given twice");
-        // What the process waited for when it was stopped is late when it goes on, and the database
-        // counts as away until it was looked at.
+        // An answer that the process waits for when it is stopped is late when the process goes on.
+        // The database then counts as away until the next look.
         got.check_refusals(&["no_worker_id", "refill_timeout", "store_unavailable"]);
         assert!(
             got.n_refused("no_worker_id") > 0,
@@ -30,12 +30,12 @@ for_each_server!(without_lease_check_and_reserved_time_a_stopped_process_repeats
 
 async fn without_lease_check_and_reserved_time_a_stopped_process_repeats_ids(backend: Backend) {
     let options = Program::options().without_guards("no-lease-check,no-reserved-until");
-    // Nothing ends the lease of the one that was stopped, so there is no second round.
+    // Nothing ends the lease of the stopped process, so there is no second round.
     let got = stopped(backend, &options, "time", 1).await;
     assert!(got.ledger.n_duplicates() > 0, "the check finds nothing");
 }
 
-/// What two processes with one worker id between them give, while each is stopped in turn.
+/// Returns the ids that two processes with one worker id issue, while each is stopped in turn.
 async fn stopped(backend: Backend, options: &Options, high: &str, n_rounds: u64) -> Got {
     let database = TestDatabase::prepared(backend).await;
     let options = options
@@ -51,7 +51,7 @@ async fn stopped(backend: Backend, options: &Options, high: &str, n_rounds: u64)
     assert!(got.call(&programs[0].client(), 1).await);
     for _ in 0..n_rounds {
         let (holder, other) = (programs[0].client(), programs[1].client());
-        // Each asks for so many that no id of the time is left out.
+        // Each call asks for so many ids that no id of the time is left out.
         let of_holder = Callers::start(&holder, &[10_000, 10_000, 1]);
         wait::until("the other one is refused", PATIENCE, async || {
             (!got.call(&other, 1).await).then_some(())

@@ -1,5 +1,5 @@
-//! Time-ordered ids under faults: clocks that are stepped, processes that are killed, stopped where
-//! they stand and continued. No id is given twice.
+//! Time-ordered ids under faults: clocks are stepped, and processes are killed, stopped and
+//! continued. No id is issued twice.
 
 mod clocks;
 mod frozen;

@@ -1,4 +1,4 @@
-//! Callers of a time-ordered sequence, and what they were given.
+//! Callers of a time-ordered sequence, and the ids that they got.
 
 use std::{
     collections::BTreeMap,
@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 use crate::support::{Answer, Client, Ledger, Reply};
 
 pub(super) const NAME: &str = "flakes";
-/// `refill.deadline` of the configuration, and time for a busy machine.
+/// `refill.deadline` of the configuration, plus time for a busy machine.
 const LONGEST_ANSWER: Duration = Duration::from_secs(12);
 
-/// What one caller, or all of them, got.
+/// The outcome of one caller, or of all callers.
 #[derive(Default, Debug)]
 pub(super) struct Got {
     pub(super) ledger: Ledger,
     /// Refusals, by code.
     pub(super) refused: BTreeMap<String, u64>,
-    /// Calls that were cut off.
+    /// Calls that got no reply.
     pub(super) n_cut: u64,
 }
 
@@ -41,7 +41,7 @@ impl Got {
         self.refused.get(code).copied().unwrap_or(0)
     }
 
-    /// Nobody was refused but for one of these reasons.
+    /// Checks that each refusal has one of these codes.
     pub(super) fn check_refusals(&self, allowed: &[&str]) {
         let strange = self
             .refused
@@ -50,7 +50,7 @@ impl Got {
         assert_eq!(strange, None, "{:?}", self.refused);
     }
 
-    /// One call; whether ids were given.
+    /// Makes one call, and returns whether ids were issued.
     pub(super) async fn call(&mut self, client: &Client, count: u64) -> bool {
         let path = match count {
             1 => format!("/v1/sequences/{NAME}/next"),
@@ -76,7 +76,7 @@ impl Got {
     }
 }
 
-/// The code of a refusal, which has to say when to come back.
+/// Returns the code of a refusal, which must say when to try again.
 fn refusal(reply: &Reply) -> String {
     assert_eq!(reply.status, 503, "{reply:?}");
     let after: u64 = reply
@@ -87,7 +87,7 @@ fn refusal(reply: &Reply) -> String {
     reply.code().expect("a code")
 }
 
-/// Callers that go on until they are told to stop, each asking for so many at once.
+/// Callers that go on until they are stopped. Each of them asks for a fixed number of ids at once.
 pub(super) struct Callers {
     over: Arc<AtomicBool>,
     tasks: Vec<tokio::task::JoinHandle<Got>>,
@@ -127,7 +127,8 @@ impl Callers {
     }
 }
 
-/// What one caller gets of one worker ascends; the highest that it got.
+/// Checks that the ids of one worker id ascend for one caller. Returns the highest id of the
+/// caller.
 fn check_ascent(ledger: &Ledger, n_before: usize, highest: i64) -> i64 {
     let layout = Layout::default();
     let worker = |id: i64| layout.read(id).map(|parts| parts.worker);
@@ -143,7 +144,7 @@ fn check_ascent(ledger: &Ledger, n_before: usize, highest: i64) -> i64 {
     highest
 }
 
-/// A sequence whose ids reach so far ahead.
+/// Returns the definition of a sequence whose ids reach `hold` ahead.
 pub(super) fn definition(high: &str, hold: &str) -> Value {
     json!({"kind": "snowflake", "layout": {"high": high}, "block": {"hold": hold}})
 }

@@ -1,4 +1,4 @@
-//! First use of a name, and databases that missed it.
+//! The first use of a name, and databases that missed it.
 
 use serde_json::{Value, json};
 
@@ -34,8 +34,8 @@ fn without_levelling_a_database_that_missed_a_birth_starts_far_below() {
     });
 }
 
-/// The first number of a database that was away when the name was born, and the highest that was
-/// given before it returned.
+/// Returns the first number of a database that was away when the name was created. Also returns the
+/// highest number that was issued before the database came back.
 async fn returned(stripes: &Stripes, options: Options, k: usize) -> (i64, i64) {
     let program = stripes.options(options).start_ready().await;
     let client = program.client();
@@ -75,8 +75,8 @@ fn names_born_in_a_minority_repeat_numbers() {
     });
 }
 
-/// Two replicas that would give birth to a name differently, each of which reaches another database;
-/// how many numbers were given twice, and how many at all.
+/// Lets two replicas create a name differently, each in another database. Returns how many numbers
+/// were issued twice, and how many in all.
 async fn born_apart(stripes: &Stripes, options: Options) -> (u64, usize) {
     let (proxies, urls) = behind_proxies(&stripes.databases).await;
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
@@ -86,7 +86,7 @@ async fn born_apart(stripes: &Stripes, options: Options) -> (u64, usize) {
         .env("ODOMETER_DEFAULT__START", "2")
         .start_ready()
         .await;
-    // The last has what the first would give: 1, 4, 7 … and 4, 7, 10 …
+    // With start 2 the last database has what the first would give: 1, 4, 7 … and 4, 7, 10 …
     for (k, proxy) in proxies.iter().enumerate() {
         stripes.set(k, if k == 0 { Link::Whole } else { Link::Cut });
         proxy.set(if k == 2 { Link::Whole } else { Link::Cut });
@@ -142,7 +142,7 @@ fn of_all_who_create_a_name_at_once_one_does() {
             for caller in callers {
                 replies.push(caller.await.expect("a caller does not panic"));
             }
-            // Who was told that it may have been made, and asked again, finds his own.
+            // A caller that asked again after an uncertain outcome may find its own sequence.
             let may_be_made = replies
                 .iter()
                 .filter(|(status, again, _)| *status == 201 || *again);

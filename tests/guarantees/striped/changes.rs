@@ -29,7 +29,7 @@ fn a_change_needs_every_database() {
                 let code = reply.code();
                 assert_eq!(code.as_deref(), Some("store_unavailable"), "{reply:?}");
             }
-            // Numbers are given as before.
+            // Numbers are issued as before.
             let values = take(&client, "orders", 60).await;
             assert!(values.iter().all(|value| *value < 100_000), "{values:?}");
             assert_eq!(state_of(&stripes).await, before, "without {k}");
@@ -115,13 +115,13 @@ fn a_change_that_ended_half_way_is_made_whole() {
             let old = Row::of(&stripes.databases[k], &name).await;
             client.define(&name, &json!({"description": "new"})).await;
             program.stop().await;
-            // One of them did not commit.
+            // One database did not commit.
             old.put_back(&stripes.databases[k], &name).await;
 
             let program = options.start_ready().await;
             let client = program.client();
             values.extend(until_all_give(&client, &name).await);
-            // The one that is behind may be all that answers in time.
+            // The database that is behind may be the only one that answers in time.
             wait::until("the change is told", LIMIT, async || {
                 (description(&client, &name).await == "new").then_some(())
             })
@@ -149,13 +149,13 @@ fn a_retirement_that_ended_half_way_holds_and_can_be_taken_back() {
         let retired = change(&client, "DELETE", PATH, None).await;
         assert_eq!(retired.status, 204, "{retired:?}");
         program.stop().await;
-        // Only the first of them committed.
+        // Only the first database committed.
         for (row, database) in rows.iter().zip(&stripes.databases[1..]) {
             row.put_back(database, "orders").await;
         }
         let program = stripes.options(Program::options()).start_ready().await;
         let client = program.client();
-        // The one that has it may be slow at first.
+        // The database that has the retirement may be slow at first.
         until_answered_with(&client, 410).await;
         let restored = change(&client, "POST", &format!("{PATH}/restore"), None).await;
         assert_eq!(restored.status, 200, "{restored:?}");
@@ -192,7 +192,7 @@ async fn until_answered_with(client: &Client, status: u16) -> Reply {
     .await
 }
 
-/// The version of a sequence is one for all databases.
+/// Checks that a sequence has the same version in all databases.
 async fn assert_has_one_version(stripes: &Stripes, name: &str) {
     let query = format!("SELECT version FROM sequence WHERE name = '{name}'");
     let versions = stripes.numbers(&query).await;
@@ -203,7 +203,7 @@ async fn description(client: &Client, name: &str) -> Value {
     client.describe(name).await["definition"]["description"].clone()
 }
 
-/// What a change of `orders` would change in each database.
+/// Returns what a change of `orders` would change in each database.
 async fn state_of(stripes: &Stripes) -> Vec<String> {
     let mut states = Vec::new();
     for database in &stripes.databases {
@@ -215,7 +215,7 @@ async fn state_of(stripes: &Stripes) -> Vec<String> {
     states
 }
 
-/// What is written of a sequence in one database.
+/// The stored state of a sequence in one database.
 #[derive(Debug)]
 struct Row {
     definition: String,
@@ -239,10 +239,10 @@ impl Row {
         }
     }
 
-    /// Puts it in the place of what is written now.
+    /// Replaces the present row by this one.
     async fn put_back(&self, database: &TestDatabase, name: &str) {
         let (definition, state) = (&self.definition, &self.state);
-        // The escape sign of one is not that of the other.
+        // The backslash is an escape character on MariaDB, but not on PostgreSQL.
         let definition = match database.backend {
             Backend::MariaDb => definition.replace('\\', "\\\\"),
             Backend::Postgres | Backend::Sqlite => definition.clone(),

@@ -1,5 +1,5 @@
-//! Sequences that several databases share: each gives its own numbers, and any of them is enough to
-//! go on.
+//! Sequences that several databases share. Each database gives its own numbers, and any of them is
+//! enough to go on.
 
 mod births;
 mod changes;
@@ -21,7 +21,7 @@ use crate::support::{
 /// The kinds of the databases that share a sequence.
 const KINDS: [Backend; 3] = [Backend::MariaDb, Backend::MariaDb, Backend::Postgres];
 const N: i64 = 3;
-/// How long anything that has to come may take.
+/// How long an expected event may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Databases that share their sequences, each behind a proxy.
@@ -32,7 +32,7 @@ struct Stripes {
 }
 
 impl Stripes {
-    /// On the servers that all tests share.
+    /// Creates the databases on the servers that all tests share.
     async fn new() -> Self {
         let mut databases = Vec::new();
         for kind in KINDS {
@@ -58,7 +58,8 @@ impl Stripes {
             .env("ODOMETER_STORE__TIMEOUT", "1s")
     }
 
-    /// A replica that has defined a sequence, and what every database gave of it since.
+    /// Starts a replica that defines a sequence. Returns the replica, and numbers from every
+    /// database.
     async fn serving(&self, sequence: &str, definition: &Value) -> (Program, Vec<i64>) {
         let program = self.options(Program::options()).start_ready().await;
         let client = program.client();
@@ -72,12 +73,12 @@ impl Stripes {
         configured(Program::options(), &direct).run(arguments)
     }
 
-    /// One database can be reached no longer, or again.
+    /// Makes one database unreachable, or reachable again.
     fn set(&self, k: usize, link: Link) {
         self.proxies[k].set(link);
     }
 
-    /// The number that a query gives in each database.
+    /// Returns the number that a query gives in each database.
     async fn numbers(&self, query: &str) -> Vec<Option<i64>> {
         let mut numbers = Vec::new();
         for database in &self.databases {
@@ -87,7 +88,7 @@ impl Stripes {
     }
 }
 
-/// Another way to the same databases.
+/// Starts another proxy in front of each of these databases. Returns the proxies and their URLs.
 async fn behind_proxies(databases: &[TestDatabase]) -> (Vec<Proxy>, Vec<String>) {
     let (mut proxies, mut urls) = (Vec::new(), Vec::new());
     for database in databases {
@@ -99,12 +100,12 @@ async fn behind_proxies(databases: &[TestDatabase]) -> (Vec<Proxy>, Vec<String>)
     (proxies, urls)
 }
 
-/// With a default store of these databases.
+/// Adds a default store of these databases.
 fn configured(options: Options, databases: &[&str]) -> Options {
     options.env("ODOMETER_STORES__DEFAULT__DATABASES", databases.join(","))
 }
 
-/// Which database a number of a sequence that starts at 1 is of.
+/// Returns the index of the database that gave a number. The sequence must start at 1.
 fn residue(value: i64) -> usize {
     usize::try_from((value - 1).rem_euclid(N)).expect("a residue is not negative")
 }
@@ -113,14 +114,14 @@ fn residues(values: &[i64]) -> BTreeSet<usize> {
     values.iter().copied().map(residue).collect()
 }
 
-/// A number of a name that may be new: its birth needs more than half of the databases, and one that
-/// is slow just then is passed over for a moment.
+/// Takes a number of a name that may be new. The creation needs more than half of the databases,
+/// and a database that is slow just then is passed over for a moment.
 async fn first(client: &Client, sequence: &str) -> i64 {
     let path = format!("/v1/sequences/{sequence}/next");
     settled(|| client.post(&path)).await.number()
 }
 
-/// So many calls for one number each, all of which must be answered.
+/// Makes `n_calls` calls for one number each, all of which must be answered.
 async fn take(client: &Client, sequence: &str, n_calls: usize) -> Vec<i64> {
     let path = format!("/v1/sequences/{sequence}/next");
     let mut values = Vec::new();
@@ -132,12 +133,12 @@ async fn take(client: &Client, sequence: &str, n_calls: usize) -> Vec<i64> {
     values
 }
 
-/// Takes numbers until every database gives some; all of them.
+/// Takes numbers until every database has given some, and returns all of them.
 async fn until_all_give(client: &Client, sequence: &str) -> Vec<i64> {
     until_so_many_give(client, sequence, KINDS.len()).await
 }
 
-/// The same of so many databases. One that is slow is passed over for a moment.
+/// Does the same for `n_databases` databases. A slow database is passed over for a moment.
 async fn until_so_many_give(client: &Client, sequence: &str, n_databases: usize) -> Vec<i64> {
     let mut all = Vec::new();
     wait::until("so many databases give numbers", LIMIT, async || {
@@ -157,7 +158,8 @@ fn n_twice(values: &[i64]) -> u64 {
     ledger.n_duplicates()
 }
 
-/// A change, which needs every database: one that is slow just then is passed over for a moment.
+/// Makes a change, which needs every database. A database that is slow just then is passed over for
+/// a moment.
 async fn change(client: &Client, method: &str, path: &str, body: Option<Value>) -> Reply {
     settled(|| async { Ok(call(client, method, path, body.clone()).await) }).await
 }

@@ -1,4 +1,4 @@
-//! Databases that share a sequence are killed one after the other, and all of them together, under
+//! Databases that share a sequence are killed one after the other, and then all together, under
 //! load from two replicas.
 
 use std::{
@@ -15,16 +15,16 @@ use crate::support::{Client, Options, Program, Server, TestDatabase, dice, run, 
 const SEQUENCE: &str = "shared";
 const N_REPLICAS: usize = 2;
 const N_CALLERS: usize = 16;
-/// The most that one call asks for.
+/// The most numbers that one call asks for.
 const MAX_AT_ONCE: u64 = 50;
 const AFTER_A_REFUSAL: Duration = Duration::from_millis(2);
-/// Reservations in all databases by which their spread is judged.
+/// How many reservations in all databases are counted for their spread.
 const N_SPREAD: i64 = 300;
-/// How far from even they may be.
+/// How far the spread may be from even, as a ratio.
 const UNEVEN: f64 = 0.2;
-/// Calls answered in an outage, at least.
+/// The least number of numbers that are issued in an outage.
 const MIN_CALLS: u64 = 100;
-/// Within this time after the return of all databases everything works again.
+/// The time after the return of all databases within which everything works again.
 const RECOVERY: Duration = Duration::from_secs(3);
 
 #[test]
@@ -88,7 +88,7 @@ struct Size {
     n_numbers: u64,
     /// How long each database is away.
     one: Duration,
-    /// How long all of them are.
+    /// How long all databases are away.
     all: Duration,
 }
 
@@ -133,7 +133,8 @@ impl Stage {
         }
     }
 
-    /// How many reservations each database has made: callers who share one get several blocks of it.
+    /// Returns how many reservations each database has made. Callers who share a reservation get
+    /// several blocks of it.
     async fn n_reservations(&self) -> Vec<i64> {
         let query = format!("SELECT version FROM counter WHERE sequence = '{SEQUENCE}'");
         let mut n_reservations = Vec::new();
@@ -143,8 +144,9 @@ impl Stage {
         n_reservations
     }
 
-    /// What was given while all live, and how many reservations each made of so many. One that is
-    /// slow of its own accord is passed over, and makes its part later.
+    /// Returns what was issued while all databases were there, and how the reservations were spread
+    /// over the databases. A database that is slow by itself is passed over, and then the count
+    /// starts again.
     async fn spread(&self) -> (Seen, Vec<i64>) {
         let mut seen = Seen::default();
         let spread = wait::until("none is passed over", settings::test_limit(), async || {
@@ -171,7 +173,7 @@ impl Stage {
             .count()
     }
 
-    /// Kills one database for a while, and waits until it gives numbers again.
+    /// Kills one database for `length`, and waits until it gives numbers again.
     async fn kill_one(&mut self, load: &Load, k: usize, length: Duration) {
         self.servers[k].kill();
         let killed = Instant::now();
@@ -190,7 +192,7 @@ impl Stage {
         .await;
     }
 
-    /// Kills all databases for a while; from when to when calls may be refused.
+    /// Kills all databases for `length`. Returns from when to when calls may be refused.
     async fn kill_all(&mut self, load: &Load, length: Duration) -> (Instant, Instant) {
         let killed = Instant::now();
         for server in &mut self.servers {
@@ -207,7 +209,7 @@ impl Stage {
     }
 }
 
-/// What callers note, all of them together.
+/// The notes of all callers together.
 #[derive(Default)]
 struct Notes {
     n_given: AtomicU64,
@@ -267,7 +269,7 @@ impl Seen {
         assert_eq!(n_twice(&self.values), 0, "numbers given twice");
     }
 
-    /// Every number is one that its database has given away.
+    /// Checks that every number was given by its database.
     async fn check_against(&self, databases: &[TestDatabase]) {
         for (k, database) in databases.iter().enumerate() {
             let next_value = database.next_value(SEQUENCE).await.expect("it was born");
@@ -319,7 +321,7 @@ async fn call_until_over(clients: Vec<Client>, notes: Arc<Notes>) -> Seen {
     seen
 }
 
-/// How much each has grown.
+/// Returns how much each number has grown.
 fn difference(now: &[i64], before: &[i64]) -> Vec<i64> {
     now.iter().zip(before).map(|(now, old)| now - old).collect()
 }

@@ -21,7 +21,8 @@ fn periods_of_a_striped_sequence_count_for_themselves() {
         let mut given: BTreeMap<String, Vec<i64>> = BTreeMap::new();
         let mut take = async |n_rounds: usize| {
             for n_call in 0..3 * n_rounds {
-                // In no order: in turns, each would always meet the turn of the same database.
+                // The order is random. In a fixed order, each period would always meet the same
+                // database of the rotation.
                 let asked = [
                     "keyed/next?period=eod-7",
                     "keyed/next?period=eod-8",
@@ -40,7 +41,7 @@ fn periods_of_a_striped_sequence_count_for_themselves() {
         stripes.set(1, Link::Cut);
         take(60).await;
         stripes.set(1, Link::Whole);
-        // Born while one was away, too.
+        // This includes what was created while a database was away.
         let given = wait::until("every database gives of every period", LIMIT, async || {
             let given = take(30).await;
             let is_spread = |values: &Vec<i64>| residues(values).len() == KINDS.len();

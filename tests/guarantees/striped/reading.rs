@@ -1,4 +1,4 @@
-//! What is told of a sequence that several databases share, and its recovery.
+//! Reads of a sequence that several databases share, and its recovery.
 
 use std::collections::BTreeSet;
 
@@ -93,7 +93,7 @@ fn a_recovery_raises_every_database() {
             );
             assert_eq!(after.map(residue), Some(k), "{after:?}");
         }
-        // Each database still knows by itself that the name was used.
+        // Each database alone still knows that the name was used.
         for k in 1..KINDS.len() {
             stripes.set(k, Link::Cut);
         }
@@ -120,7 +120,8 @@ fn a_recovery_raises_every_database() {
     });
 }
 
-/// A replica goes on through restore and recovery; what it remembers of names was lost meanwhile.
+/// Checks a replica that goes on through a restore and a recovery. It remembers names that were
+/// lost meanwhile.
 #[test]
 fn what_was_agreed_before_a_recovery_keeps_no_name_from_its_numbers() {
     run(async {

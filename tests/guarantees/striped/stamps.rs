@@ -1,9 +1,9 @@
-//! Databases that do not belong together are refused, before a number is given.
+//! Databases that do not belong together are refused before a number is issued.
 
 use super::configured;
 use crate::support::{Backend, Finished, Options, PASSWORD, Program, TestDatabase, run};
 
-/// With a store of these databases beside a default one.
+/// Returns options with a store of these databases next to a default store.
 fn tickets(default: &TestDatabase, databases: &[&TestDatabase]) -> Options {
     let urls: Vec<&str> = databases.iter().map(|it| it.url.as_str()).collect();
     Program::options()
@@ -26,7 +26,8 @@ fn succeeds(options: &Options, command: &str) {
     assert_eq!(finished.code, Some(0), "{command}: {finished}");
 }
 
-/// Exit code 78 and a sentence that names the store, one of its databases and the mend.
+/// Checks for exit code 78, and for a sentence that names the store, one of its databases and what
+/// to do.
 fn refuses(finished: &Finished, what: &str, databases: &[&TestDatabase]) {
     assert_eq!(finished.code, Some(78), "{what}: {finished}");
     let said = &finished.errors;
@@ -34,7 +35,7 @@ fn refuses(finished: &Finished, what: &str, databases: &[&TestDatabase]) {
         said.contains("stores.tickets"),
         "{what}: which store? {finished}"
     );
-    // Where it is, without the account.
+    // The message has the place of a database, without the account.
     let places = databases.iter().map(|it| it.url.split_once('@'));
     let mut places = places.map(|parts| parts.expect("an account").1);
     let is_named = places.any(|place| said.contains(place));
@@ -51,7 +52,7 @@ fn databases_that_do_not_belong_together_are_refused() {
         let default = TestDatabase::prepared(Backend::Postgres).await;
         let [a, b, c] = empty().await;
         let right = tickets(&default, &[&a, &b, &c]);
-        // Never stamped.
+        // These databases were never stamped.
         for command in ["serve", "check"] {
             refuses(&right.run(&[command]), "never stamped", &[&a, &b, &c]);
         }
@@ -75,7 +76,7 @@ fn databases_that_do_not_belong_together_are_refused() {
                 refuses(&options.run(&[command]), what, &databases);
             }
         }
-        // Refused, nothing was changed: each in its place, all of them serve.
+        // The refusals changed nothing: in the right order, all of these databases serve.
         succeeds(&right, "check");
         for (options, sequence) in [
             (&right, "first"),
@@ -101,7 +102,7 @@ fn databases_in_the_wrong_order_that_are_served_are_found_out() {
         succeeds(&right, "migrate");
         let wrong = tickets(&default, &[&b, &a, &c]).without_guards("any-stamp");
         for options in [right, wrong] {
-            // Of small blocks, so that each database gives some.
+            // The blocks are small, so that each database gives some.
             let options = options
                 .env("ODOMETER_DEFAULT__STORE", "tickets")
                 .env("ODOMETER_DEFAULT__BLOCK__MIN", 5)
@@ -109,7 +110,8 @@ fn databases_in_the_wrong_order_that_are_served_are_found_out() {
             let program = options.start_ready().await;
             super::until_all_give(&program.client(), "orders").await;
             program.stop().await;
-            // The others go on above this one, each with numbers of the place where it stands.
+            // The other databases go on above this one, each with the numbers of its position in
+            // the list.
             c.execute("UPDATE counter SET next_value = next_value + 300, version = version + 1")
                 .await;
         }
@@ -139,7 +141,7 @@ fn a_database_that_has_sequences_of_its_own_joins_no_others() {
             let (_, place) = used.url.split_once('@').expect("an account");
             assert!(finished.errors.contains(place), "{command}: {finished}");
         }
-        // And one that shares its sequences serves nobody alone.
+        // A database that shares its sequences does not serve alone.
         let [a, b, c] = empty().await;
         let together = tickets(&default, &[&a, &b, &c]);
         succeeds(&together, "migrate");

@@ -1,5 +1,5 @@
-//! An older dump is restored under two live replicas: they notice, refuse, and go on above
-//! everything once `odometer recover` has run.
+//! An older dump is restored under two live replicas. They notice the loss and refuse. After
+//! `odometer recover` has run, they go on above all numbers.
 
 use std::{
     collections::BTreeMap,
@@ -19,17 +19,18 @@ use crate::support::{
 
 mod notes;
 
-/// How long something may take that takes two polls of a second each.
+/// The limit for events that take two polls of a second each.
 const LIMIT: Duration = Duration::from_secs(90);
-/// Used by both replicas all the time.
+/// The names that both replicas use all the time.
 const BUSY: [&str; 3] = ["busy-0", "busy-1", "busy-2"];
-/// What the names begin with of which the first replica adopts a block that is returned in the dump.
+/// The start of the names with a block that is returned in the dump, and that the first replica
+/// then adopts.
 const ADOPTED: &str = "adopted-";
-/// The same of the name that is unloaded when the dump is restored.
+/// The start of the names that are unloaded when the dump is restored.
 const UNLOADED: &str = "unloaded-";
-/// Steps that `recover` skips: above all that is reserved in one round.
+/// How many steps `recover` skips. This is above all that is reserved in one round.
 const SKIP: u64 = 1_000_000;
-/// Numbers of a block that is returned.
+/// The size of a block that is returned.
 const BLOCK: u64 = 50;
 
 for_each_server!(a_restored_dump_repeats_no_number_before_and_after_recovery);
@@ -70,7 +71,7 @@ async fn a_recovery_that_keeps_returned_blocks_repeats_numbers(backend: Backend)
     let twice = outcome.twice();
     let has = |prefix: &str| twice.keys().any(|name| name.starts_with(prefix));
     assert!(has(ADOPTED), "nothing is found: {twice:?}");
-    // On a slow machine the other one is unloaded, and so returned, before the dump, too.
+    // On a slow machine the other name is also unloaded before the dump, and its block returned.
     let is_returned = |name: &String| name.starts_with(ADOPTED) || name.starts_with(UNLOADED);
     assert!(twice.keys().all(is_returned), "{twice:?}");
 }
@@ -79,20 +80,20 @@ for_each_server!(a_replica_whose_row_is_gone_refuses_names_it_never_used);
 
 async fn a_replica_whose_row_is_gone_refuses_names_it_never_used(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    // What is used stays in memory, however long the rest takes.
+    // With this option a used name stays in memory, no matter how long the rest takes.
     let program = options(&database)
         .env("ODOMETER_IDLE__UNLOAD", "1h")
         .start_ready()
         .await;
     let client = program.client();
     assert_eq!(client.next("used").await, 1);
-    // A poll may raise the row at any moment, but never makes it anew.
+    // A poll may raise the row at any moment, but never creates it again.
     database.execute("DELETE FROM replica").await;
     assert_eq!(refusal(&client, "never-used").await, "store_went_back");
     let defined = client.put("/v1/sequences/never-defined", &json!({})).await;
     let code = defined.expect("a reply").code();
     assert_eq!(code.as_deref(), Some("store_went_back"));
-    // What is in memory was reserved before.
+    // Numbers in memory were reserved before.
     assert_eq!(client.next("used").await, 2);
     assert_eq!(went_back_metric(&client).await, 1.0);
     assert_eq!(database.next_value("never-used").await, None);
@@ -103,7 +104,7 @@ async fn a_replica_whose_row_is_gone_refuses_names_it_never_used(backend: Backen
 
     recover(&options(&database), 10);
     serves_again(&client, "never-used").await;
-    // What is born after a recovery may have been there before it.
+    // A name that is created after a recovery may have been there before it.
     assert_eq!(
         database.next_value("never-used").await.map(|n| n > 11),
         Some(true)
@@ -116,7 +117,7 @@ for_each_server!(a_change_just_after_a_recovery_reaches_every_replica);
 
 async fn a_change_just_after_a_recovery_reaches_every_replica(backend: Backend) {
     let database = TestDatabase::prepared(backend).await;
-    // More in memory than is taken before the poll that brings the news.
+    // Memory has more numbers than are taken before the poll reports the change.
     let options = Program::options()
         .database(&database.url)
         .env("ODOMETER_DEFINITION_REFRESH", "4s")
@@ -211,7 +212,7 @@ async fn a_dry_recovery_changes_nothing(backend: Backend) {
     assert_eq!(wet.code, Some(0), "{wet}");
     let lines = |text: &str| -> Vec<String> {
         let lines: Vec<&str> = text.lines().collect();
-        // The last two say what is to be done now.
+        // The last two lines say what to do now.
         lines[..lines.len() - 2]
             .iter()
             .map(|&line| line.to_owned())
@@ -230,8 +231,8 @@ async fn a_dry_recovery_changes_nothing(backend: Backend) {
     }
     assert_eq!(database.next_value("short").await, Some(short + 3_000));
     assert_ne!(everything(&database).await, before);
-    // Its `max` may have been higher since the state that was restored: raised again, it goes on
-    // above all that it can have issued.
+    // The lost state may have had a higher `max`. If `max` is raised again, the sequence goes on
+    // above all numbers that it can have issued.
     let program = options.start_ready().await;
     let client = program.client();
     let exhausted = client.post("/v1/sequences/short/next").await;
@@ -257,7 +258,7 @@ fn options(database: &TestDatabase) -> Options {
         .env("ODOMETER_DEFAULT__BLOCK__MAX", 2 * BLOCK)
 }
 
-/// Rounds of: dump, serve on, restore under both replicas, recover, serve.
+/// Runs rounds of these steps: dump, serve on, restore under both replicas, recover, serve.
 async fn rounds(
     database: &TestDatabase,
     options: &Options,
@@ -272,15 +273,16 @@ async fn rounds(
     notes.outcome.into_inner().expect("nobody panics with it")
 }
 
-/// Names of one round, which no process of an earlier one knows of.
+/// The names of one round, which no process of an earlier round knows.
 struct Names {
-    /// Used by the first replica before and after the dump, and unloaded when it is restored.
+    /// A name that the first replica uses before and after the dump. It is unloaded when the dump
+    /// is restored.
     unloaded: String,
-    /// A block of it is returned in the dump, and adopted since by the first replica.
+    /// A name with a block that is returned in the dump, and that the first replica then adopts.
     adopted: String,
-    /// Born after the dump, used by the first replica.
+    /// A name that is created after the dump, and that the first replica uses.
     born_later: String,
-    /// Never used before the restore.
+    /// A name that nobody uses before the restore.
     fresh: String,
 }
 
@@ -346,7 +348,7 @@ async fn round(database: &TestDatabase, options: &Options, notes: &Arc<Notes>, n
             until_it_serves(notes, client, name).await;
         }
     }
-    // What was returned is adopted by the one that never used the name, if it may be.
+    // The replica that never used the name adopts what was returned, if it may.
     for _ in 0..4 {
         notes
             .call(&clients[1], &names.adopted, "next?count=40")
@@ -362,7 +364,7 @@ async fn round(database: &TestDatabase, options: &Options, notes: &Arc<Notes>, n
     }
 }
 
-/// Puts the dump in the place of what there is, under replicas that serve.
+/// Restores the dump under replicas that serve.
 async fn restore(
     database: &TestDatabase,
     dump: &Dump,
@@ -372,7 +374,8 @@ async fn restore(
 ) {
     notes.is_restoring.store(true, Ordering::SeqCst);
     if database.backend == Backend::MariaDb {
-        // Its restore replaces one table after the other: the replicas are told before the first.
+        // MariaDB's restore replaces one table after the other. The replicas must notice the loss
+        // before the first table changes.
         database.execute("DELETE FROM replica").await;
     }
     database.restore(dump);
@@ -389,14 +392,14 @@ async fn until_it_serves(notes: &Notes, client: &Client, name: &str) {
     .await;
 }
 
-/// Where the rests begin of the blocks of `name` that have this fate.
+/// Returns the first unissued numbers of the blocks of `name` that have this fate.
 async fn rests_with_fate(database: &TestDatabase, name: &str, fate: &str) -> Vec<i64> {
     let rows = database.journal(name).await.into_iter();
     let chosen = rows.filter(|row| row.fate == fate);
     chosen.map(|row| row.next_unissued).collect()
 }
 
-/// A third replica uses a name and stops in order.
+/// Lets a third replica use a name and stop in order.
 async fn return_a_block(options: &Options, notes: &Notes, name: &str) {
     let program = options.start_ready().await;
     let code = notes.call(&program.client(), name, "next").await;
@@ -411,8 +414,8 @@ async fn call_until_over(client: Client, name: &'static str, notes: Arc<Notes>) 
     }
 }
 
-/// Waits until every replica has raised its row: from then on the loss of what came before is
-/// noticed for all names.
+/// Waits until two replicas have raised their rows, or the only one its row. From then on, they
+/// notice for all names that earlier commits are lost.
 pub(super) async fn next_beats(database: &TestDatabase) {
     let beats = async || -> Vec<i64> {
         let rows = database
@@ -434,7 +437,7 @@ pub(super) async fn next_beats(database: &TestDatabase) {
     .await;
 }
 
-/// Waits until `n` more numbers were given.
+/// Waits until `n` more numbers were issued.
 async fn serve_some(notes: &Notes, n: u64) {
     let enough = notes.n_given.load(Ordering::Relaxed) + n;
     wait::until("more numbers were given", LIMIT, async || {
@@ -443,7 +446,7 @@ async fn serve_some(notes: &Notes, n: u64) {
     .await;
 }
 
-/// The rest of an unloaded name is in the journal.
+/// Waits until the journal has the rest of an unloaded name.
 async fn wait_until_unloaded(database: &TestDatabase, name: &str) {
     wait::until("the name is unloaded", LIMIT, async || {
         let rows = database.journal(name).await;
@@ -452,7 +455,8 @@ async fn wait_until_unloaded(database: &TestDatabase, name: &str) {
     .await;
 }
 
-/// Until no answer is owed to tables that were away for a moment.
+/// Waits until each replica has met the restored store. After that, no answer comes from tables
+/// that were away for a moment.
 async fn settle(clients: &[Client], notices: bool) {
     for client in clients {
         wait::until(
@@ -469,7 +473,8 @@ async fn settle(clients: &[Client], notices: bool) {
     }
 }
 
-/// Uses up what is in memory until the name refuses; where nobody notices, some numbers are enough.
+/// Uses up the numbers in memory until the name refuses. If nobody notices the loss, a few numbers
+/// are enough.
 async fn until_it_refuses(notes: &Notes, client: &Client, name: &str, notices: bool) {
     if !notices {
         for _ in 0..5 {
@@ -478,7 +483,7 @@ async fn until_it_refuses(notes: &Notes, client: &Client, name: &str, notices: b
         return;
     }
     let what = format!("{name} refuses");
-    // In ever smaller steps, so that memory holds nothing in the end.
+    // The batches get smaller, so that memory holds nothing in the end.
     for path in ["next?count=40", "next?count=5", "next"] {
         wait::until(&what, LIMIT, async || {
             let code = notes.call(client, name, path).await;
@@ -512,7 +517,7 @@ async fn serves_again(client: &Client, name: &str) -> i64 {
     .await
 }
 
-/// Takes what is in memory, to the last number, until the name refuses.
+/// Takes all numbers in memory until the name refuses.
 async fn refuses(client: &Client, name: &str) {
     let notes = Notes::default();
     until_it_refuses(&notes, client, name, true).await;
@@ -547,7 +552,7 @@ fn count_in(log: &str, text: &str) -> usize {
     log.lines().filter(|line| line.contains(text)).count()
 }
 
-/// The tables that a recovery may change.
+/// Returns the contents of the tables that a recovery may change.
 async fn everything(database: &TestDatabase) -> Vec<Value> {
     let mut all = Vec::new();
     for name in ["short", "orders"] {

@@ -1,4 +1,4 @@
-//! What callers note while a dump is restored: the numbers that they got, and each other answer.
+//! Notes of callers while a dump is restored: the numbers that they got, and each other answer.
 
 use std::{
     collections::BTreeMap,
@@ -10,17 +10,17 @@ use std::{
 
 use crate::support::{Answer, Client, Ledger, Range};
 
-/// What callers got, all together.
+/// The outcome of all callers together.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) ledger: Ledger,
     pub(super) n_went_back: u64,
-    /// Answers that are neither numbers nor the refusal, by what they were.
+    /// Answers that are neither numbers nor the expected refusal, by their code.
     pub(super) unexpected: BTreeMap<String, u64>,
 }
 
 impl Outcome {
-    /// How many numbers of each sequence were given twice, where any were.
+    /// Returns how many numbers of each sequence were issued twice, if any were.
     pub(super) fn twice(&self) -> BTreeMap<String, u64> {
         let alone = |sequence: &str| {
             let mut ledger = Ledger::default();
@@ -35,12 +35,12 @@ impl Outcome {
     }
 }
 
-/// What callers note, all of them together.
+/// The notes of all callers together.
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) outcome: Mutex<Outcome>,
     pub(super) n_given: AtomicU64,
-    /// While the tables are being replaced, the database may be away.
+    /// Set while the tables are being replaced. The database may be away then.
     pub(super) is_restoring: AtomicBool,
     pub(super) is_over: AtomicBool,
 }

@@ -83,7 +83,7 @@ mod tests;
 
 pub use owner::Closed;
 pub use refused::{Moment, NotOpened, Refused};
-pub use stamped::{Stamped, Stamps};
+pub use stamped::{IdBatch, IdRanges};
 
 use self::shape::{CLOSED, SPENT, Shape, TickerWord, is_closed, is_spent};
 use super::layout::{High, Layout};
@@ -137,7 +137,9 @@ impl Ticker {
     pub fn take(&self, clock: impl FnOnce() -> Moment) -> Result<i64, Refused> {
         match self.layout.high {
             High::Worker => self.count_on(),
-            High::Time => Ok(self.stamp(1, Some(clock()), Run::Any)?.first()),
+            High::Time => Ok(self
+                .take_by_compare_exchange(1, Some(clock()), Run::Any)?
+                .first()),
         }
     }
 
@@ -152,8 +154,8 @@ impl Ticker {
         &self,
         count: u64,
         clock: impl FnOnce() -> Moment,
-    ) -> Result<Stamped, Refused> {
-        self.stamp(count.max(1), self.moment(clock), Run::Any)
+    ) -> Result<IdBatch, Refused> {
+        self.take_by_compare_exchange(count.max(1), self.moment(clock), Run::Any)
     }
 
     /// Takes a batch, as [`take_batch`](Self::take_batch) does, but with no gap between its ids.
@@ -168,8 +170,8 @@ impl Ticker {
         &self,
         count: u64,
         clock: impl FnOnce() -> Moment,
-    ) -> Result<Stamped, Refused> {
-        self.stamp(count.max(1), self.moment(clock), Run::Unbroken)
+    ) -> Result<IdBatch, Refused> {
+        self.take_by_compare_exchange(count.max(1), self.moment(clock), Run::Unbroken)
     }
 
     /// Returns the layout of the ids.
@@ -227,7 +229,7 @@ impl Ticker {
     /// Takes the next counted id by compare-exchange, which never moves the word past the limit.
     #[cold]
     fn count_exactly(&self) -> Result<i64, Refused> {
-        Ok(self.stamp(1, None, Run::Any)?.first())
+        Ok(self.take_by_compare_exchange(1, None, Run::Any)?.first())
     }
 
     /// Sets the spent mark of the limit, unless there are positions below the limit.
@@ -252,7 +254,12 @@ impl Ticker {
     }
 
     /// Takes ids by compare-exchange. Without a moment, ids are counted.
-    fn stamp(&self, count: u64, moment: Option<Moment>, run: Run) -> Result<Stamped, Refused> {
+    fn take_by_compare_exchange(
+        &self,
+        count: u64,
+        moment: Option<Moment>,
+        run: Run,
+    ) -> Result<IdBatch, Refused> {
         loop {
             let opening = self.opening.load(Ordering::Acquire);
             let word = self.word.load();
@@ -275,7 +282,7 @@ impl Ticker {
             };
             let end = self.end_of(first, count, limit)?;
             if self.word.advance(word, self.shape.pack(worker, end)) && self.is_still(opening) {
-                return Ok(Stamped::new(self.layout, worker, first, count));
+                return Ok(IdBatch::new(self.layout, worker, first, count));
             }
         }
     }
@@ -295,7 +302,7 @@ impl Ticker {
         if count > most {
             return Err(Refused::TooMany { most });
         }
-        let first = self.caught_up(position, now)?;
+        let first = self.at_or_after_clock(position, now)?;
         let last = first.saturating_add(count - 1);
         let first_past = past(self.shape.tick(first), now, ahead);
         let ticks = first_past.max(past(self.shape.tick(last), now, batch_ahead));
@@ -312,7 +319,7 @@ impl Ticker {
         if count > most {
             return Err(Refused::TooMany { most });
         }
-        let first = self.caught_up(position, moment.tick)?;
+        let first = self.at_or_after_clock(position, moment.tick)?;
         let fits = count <= most - self.shape.counter(first);
         let tick = self.shape.tick(first).saturating_add(u64::from(!fits));
         if tick >= self.layout.end_tick() {
@@ -328,7 +335,7 @@ impl Ticker {
     }
 
     /// Returns the position, or the clock's tick with the same counter if that is later.
-    fn caught_up(&self, position: u64, now: u64) -> Result<u64, Refused> {
+    fn at_or_after_clock(&self, position: u64, now: u64) -> Result<u64, Refused> {
         if self.shape.tick(position) >= now {
             Ok(position)
         } else if now < self.layout.end_tick() {

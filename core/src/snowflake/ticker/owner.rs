@@ -33,7 +33,7 @@ impl Ticker {
         until_tick: u64,
         now_tick: u64,
     ) -> Result<(), NotOpened> {
-        self.as_owner(|| {
+        self.while_locked(|| {
             let word = self.word.load();
             if !is_closed(word) {
                 return Err(NotOpened::Open);
@@ -69,7 +69,7 @@ impl Ticker {
     ///
     /// It returns whether the ticker is open for this worker id.
     pub fn extend(&self, worker: u32, until_tick: u64) -> bool {
-        self.as_owner(|| {
+        self.while_locked(|| {
             let word = self.word.load();
             if is_closed(word) || self.shape.worker(word) != worker {
                 return false;
@@ -97,7 +97,7 @@ impl Ticker {
     /// Closes the ticker at one instant. Takes before it are issued, and takes after it are
     /// refused. `None` if the ticker is closed already.
     pub fn close(&self) -> Option<Closed> {
-        self.as_owner(|| {
+        self.while_locked(|| {
             if is_closed(self.word.load()) {
                 return None;
             }
@@ -115,7 +115,7 @@ impl Ticker {
     }
 
     /// Does work that no two threads may do at the same time.
-    fn as_owner<T>(&self, work: impl FnOnce() -> T) -> T {
+    fn while_locked<T>(&self, work: impl FnOnce() -> T) -> T {
         let _alone = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         work()
     }

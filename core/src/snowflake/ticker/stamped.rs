@@ -5,7 +5,7 @@ use super::shape::Shape;
 
 /// The ids of one batch, ascending: contiguous positions of one worker id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stamped {
+pub struct IdBatch {
     layout: Layout,
     worker: u32,
     position: u64,
@@ -18,11 +18,11 @@ pub struct Stamped {
 /// Counted ids are one range. Ids that keep to the clock have one range for each tick, because the
 /// worker id is below the tick.
 #[derive(Clone, Debug)]
-pub struct Stamps {
-    rest: Stamped,
+pub struct IdRanges {
+    rest: IdBatch,
 }
 
-impl Stamped {
+impl IdBatch {
     pub(crate) fn new(layout: Layout, worker: u32, position: u64, count: u64) -> Self {
         Self {
             layout,
@@ -65,8 +65,8 @@ impl Stamped {
 
     /// Returns the contiguous ranges, ascending.
     #[must_use]
-    pub fn ranges(&self) -> Stamps {
-        Stamps { rest: *self }
+    pub fn ranges(&self) -> IdRanges {
+        IdRanges { rest: *self }
     }
 
     /// Returns the ids, ascending.
@@ -83,7 +83,7 @@ impl Stamped {
     }
 }
 
-impl Iterator for Stamps {
+impl Iterator for IdRanges {
     type Item = (i64, u64);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -103,11 +103,11 @@ impl Iterator for Stamps {
     }
 }
 
-impl IntoIterator for &Stamped {
+impl IntoIterator for &IdBatch {
     type Item = (i64, u64);
-    type IntoIter = Stamps;
+    type IntoIter = IdRanges;
 
-    fn into_iter(self) -> Stamps {
+    fn into_iter(self) -> IdRanges {
         self.ranges()
     }
 }

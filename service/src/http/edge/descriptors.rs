@@ -14,12 +14,12 @@ const MIN_CONNECTIONS: usize = 16;
 
 /// How many connections the process can have open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Room {
+pub(crate) struct ConnectionCapacity {
     /// Connections of callers.
     pub connections: usize,
     /// The most descriptors the process may have, if that is why there are fewer connections than
     /// wanted.
-    pub too_few: Option<u64>,
+    pub insufficient_limit: Option<u64>,
 }
 
 /// Raises the descriptor limit of this process, and returns how many connections of callers fit.
@@ -29,7 +29,10 @@ pub(crate) struct Room {
 ///
 /// # Errors
 /// The limit cannot be raised although it should be possible.
-pub(crate) fn make_room(wanted: usize, of_pools: usize) -> io::Result<Room> {
+pub(crate) fn raise_descriptor_limit(
+    wanted: usize,
+    of_pools: usize,
+) -> io::Result<ConnectionCapacity> {
     let limit = getrlimit(Resource::Nofile);
     let (room, raised) = plan(limit.current, limit.maximum, wanted, of_pools);
     if let Some(current) = raised {
@@ -49,16 +52,16 @@ fn plan(
     hard: Option<u64>,
     wanted: usize,
     of_pools: usize,
-) -> (Room, Option<u64>) {
+) -> (ConnectionCapacity, Option<u64>) {
     let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let others = of_pools.saturating_add(OTHERS);
     let needed = wide(wanted.saturating_add(others));
     let allowed = hard.map_or(needed, |hard| hard.min(needed));
     let raised = soft.filter(|soft| *soft < allowed).map(|_| allowed);
     let left = usize::try_from(allowed).unwrap_or(usize::MAX);
-    let room = Room {
+    let room = ConnectionCapacity {
         connections: left.saturating_sub(others).max(MIN_CONNECTIONS).min(wanted),
-        too_few: hard.filter(|hard| *hard < needed),
+        insufficient_limit: hard.filter(|hard| *hard < needed),
     };
     (room, raised)
 }
@@ -79,7 +82,7 @@ mod tests {
             (Some(64), Some(64), (16, Some(64), None)),
         ] {
             let (room, raised) = plan(soft, hard, 1000, 100);
-            let found = (room.connections, room.too_few, raised);
+            let found = (room.connections, room.insufficient_limit, raised);
             assert_eq!(found, expected, "{soft:?} {hard:?}");
         }
         assert_eq!(plan(Some(64), Some(64), 4, 100).0.connections, 4);

@@ -14,7 +14,7 @@ mod progress;
 mod watch;
 
 pub(crate) use bounds::ConnectionBounds;
-pub(crate) use descriptors::make_room;
+pub(crate) use descriptors::raise_descriptor_limit;
 pub(crate) use guarded::Guarded;
 pub(crate) use progress::{Answering, Body, ConnectionProgress};
 pub(crate) use watch::Watch;

@@ -74,7 +74,7 @@ pub(crate) struct Answering(Rc<ConnectionProgress>);
 
 impl Answering {
     /// Notes that the body, if it is chunked, was read to its end.
-    pub(crate) fn has_chunks(&self) {
+    pub(crate) fn note_chunks_read(&self) {
         if self.0.answering.get() == Some(Body::Chunked) {
             self.0.answering.set(Some(Body::Announced(0)));
         }

@@ -13,7 +13,7 @@ use super::{Code, Parameters, Problem, Whole, cut, digits, single};
 /// The header with which a holder proves its lease.
 const TOKEN: HeaderName = HeaderName::from_static("odometer-lease");
 /// The shortest time that a lease lasts.
-const SHORTEST_TTL: Duration = Duration::from_secs(1);
+const MIN_TTL: Duration = Duration::from_secs(1);
 /// The most characters of a holder's name.
 const MAX_OF_HOLDER: usize = 128;
 
@@ -135,9 +135,9 @@ pub(crate) fn token(headers: &HeaderMap) -> Result<&str, Problem> {
 
 fn ttl(ttl_ms: i64) -> Result<Duration, Problem> {
     let ttl = u64::try_from(ttl_ms).ok().map(Duration::from_millis);
-    let within = ttl.filter(|ttl| (SHORTEST_TTL..=LONGEST_TTL).contains(ttl));
+    let within = ttl.filter(|ttl| (MIN_TTL..=LONGEST_TTL).contains(ttl));
     within.ok_or_else(|| {
-        let (least, most) = (SHORTEST_TTL.as_millis(), LONGEST_TTL.as_millis());
+        let (least, most) = (MIN_TTL.as_millis(), LONGEST_TTL.as_millis());
         out_of_bounds(format!(
             "`ttl_ms` is a whole number from {least} to {most}."
         ))

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use super::super::super::layout::{High, Layout};
-use super::super::{Moment, Refused, Stamped, Ticker};
+use super::super::{IdBatch, Moment, Refused, Ticker};
 use crate::tests::seed_for;
 
 const N_THREADS: u64 = 4;
@@ -130,7 +130,7 @@ fn take(ticker: &Ticker, count: u64, moment: Moment) -> Result<Vec<i64>, Refused
     if count == 1 {
         return Ok(vec![ticker.take(|| moment)?]);
     }
-    let stamped: Stamped = ticker.take_batch(count, || moment)?;
+    let stamped: IdBatch = ticker.take_batch(count, || moment)?;
     Ok(stamped.ids().collect())
 }
 

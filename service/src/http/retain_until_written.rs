@@ -14,16 +14,19 @@ use actix_web::web::Bytes;
 const PIECE: usize = 16 * 1024;
 
 /// The bytes of a body, and a value that is dropped after them.
-struct Keeping<T> {
+struct RetainingBody<T> {
     left: Bytes,
     n_bytes: u64,
     _kept: T,
 }
 
 /// Returns the reply with a body that keeps `kept` until the body is written.
-pub(crate) fn keeping<T: Unpin + 'static>(response: HttpResponse, kept: T) -> HttpResponse {
+pub(crate) fn retain_until_written<T: Unpin + 'static>(
+    response: HttpResponse,
+    kept: T,
+) -> HttpResponse {
     response.map_body(|_head, body| match body.try_into_bytes() {
-        Ok(left) => BoxBody::new(Keeping {
+        Ok(left) => BoxBody::new(RetainingBody {
             n_bytes: left.len() as u64,
             left,
             _kept: kept,
@@ -32,7 +35,7 @@ pub(crate) fn keeping<T: Unpin + 'static>(response: HttpResponse, kept: T) -> Ht
     })
 }
 
-impl<T: Unpin> MessageBody for Keeping<T> {
+impl<T: Unpin> MessageBody for RetainingBody<T> {
     type Error = Infallible;
 
     fn size(&self) -> BodySize {
