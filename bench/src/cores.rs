@@ -1,8 +1,8 @@
-//! Which processor cores work for whom: the measured on one, who asks it on another.
+//! Assigns processor cores: the measured server runs on one core, the load on another.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The cores of this run.
+/// The cores that this run may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cores {
     all: CpuSet,
@@ -10,24 +10,24 @@ pub(crate) struct Cores {
     load: CpuSet,
 }
 
-/// Who is started.
+/// The cores that a started program may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
-    /// What is measured: one core.
+    /// The core of the measured server.
     Server,
-    /// Who asks: another one.
+    /// The core of the load: the programs that send requests.
     Load,
     /// Any core.
     Anywhere,
 }
 
 impl Cores {
-    /// Those that this process may use.
+    /// Returns the cores that this process may use.
     pub(crate) fn of_this_machine() -> Self {
         let all = sched_getaffinity(None).expect("the kernel says which cores are ours");
         let mut own = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core));
         let first = own.next().expect("a core runs this");
-        // Two threads of one core would take time from each other.
+        // Two threads of the same core would take time from each other.
         let siblings = siblings(first);
         let others: Vec<usize> = own.collect();
         let apart = others.iter().find(|core| !siblings.contains(core));
@@ -42,13 +42,13 @@ impl Cores {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of cores.
     pub(crate) fn n_all(&self) -> f64 {
         f64::from(self.all.count())
     }
 
-    /// What `start` starts runs where `side` does: a new process inherits from the thread that
-    /// starts it, which must be this one all the time.
+    /// Runs `start` on the cores of `side`. A new process inherits the cores of the thread that
+    /// starts it. So the runtime must have only this thread.
     pub(crate) async fn start<T>(&self, side: Side, start: impl Future<Output = T>) -> T {
         self.move_to(side);
         let started = start.await;
@@ -66,10 +66,10 @@ impl Cores {
     }
 }
 
-/// The numbers that the kernel gives the threads of the core that `core` is one of.
+/// Returns the numbers of all threads that share a physical core with `core`.
 fn siblings(core: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
-    // Such as `0,4` or `0-1`; where it is not said, there are none.
+    // The file has a form such as `0,4` or `0-1`. Without the file, no siblings are known.
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let ranges = text.trim().split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -1,5 +1,5 @@
-//! On what a run was made: the machine and the versions of what was measured, but nothing by
-//! which it could be found.
+//! Describes the machine of a run and the versions of what was measured. Nothing in it can identify
+//! the machine.
 
 use std::{collections::BTreeMap, fs, process::Command};
 
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::rows;
 
-/// Where a run was made.
+/// The machine of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
-    /// The model, as the processor says it.
+    /// The model that the processor reports.
     pub(crate) cpu: String,
     pub(crate) n_cores: usize,
     pub(crate) memory_bytes: u64,
-    /// The kernel and its release.
+    /// The name and release of the kernel.
     pub(crate) kernel: String,
-    /// Of each program that took part and is there, by its name.
+    /// The version of each installed program that took part, by its name.
     pub(crate) versions: BTreeMap<String, String>,
 }
 
@@ -31,7 +31,7 @@ impl Machine {
         });
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
-            // Some architectures do not say it.
+            // Some architectures do not report a model.
             cpu: field(&cpus, "model name").map_or(std::env::consts::ARCH.to_owned(), to_one_line),
             n_cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: kilobytes.unwrap_or_default() * 1024,
@@ -40,7 +40,7 @@ impl Machine {
         }
     }
 
-    /// One that needs no program to be told.
+    /// Returns a machine for tests, without running any program.
     #[cfg(test)]
     pub(crate) fn example() -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Machine {
         }
     }
 
-    /// The model in small letters, digits and hyphens.
+    /// Returns the model in small letters, digits and hyphens.
     pub(crate) fn cpu_slug(&self) -> String {
         let plain = self.cpu.to_lowercase();
         let plain = plain.replace("(r)", " ").replace("(tm)", " ");
@@ -62,7 +62,7 @@ impl Machine {
     }
 }
 
-/// The value of the first line `name : value`.
+/// Returns the value of the first line `name : value`.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -94,7 +94,7 @@ fn versions() -> BTreeMap<String, String> {
     }
     let cosid = cosid.map(|version| ("CosId".to_owned(), version));
     let found = programs.into_iter().filter_map(|(name, mut program)| {
-        // wrk takes it for one that it does not know, and says its version as well.
+        // wrk does not know the argument, but it prints its version with the error.
         let output = program.arg("--version").output().ok()?;
         let said = [output.stdout, output.stderr].concat();
         Some((name.to_owned(), version(&String::from_utf8_lossy(&said))?))
@@ -102,10 +102,10 @@ fn versions() -> BTreeMap<String, String> {
     found.chain(cosid).collect()
 }
 
-/// The first word that is a version, whatever leads up to its first digit.
+/// Returns the first word that contains a version, from its first digit on.
 fn version(said: &str) -> Option<String> {
     said.split_whitespace().find_map(|word| {
-        // A path, or the name of an architecture.
+        // This word is a path or the name of an architecture.
         if word.starts_with('/') || !word.contains('.') {
             return None;
         }

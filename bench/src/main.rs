@@ -1,4 +1,5 @@
-//! Measures Odometer beside what a user would pick instead: `bench/run` builds and starts this.
+//! Measures Odometer next to what a user would pick instead. `bench/run` builds and starts this
+//! program.
 
 mod cores;
 mod load;
@@ -46,7 +47,8 @@ struct Arguments {
     /// Writes figures and table there, and changes no document
     #[arg(long, value_name = "DIRECTORY")]
     results: Option<PathBuf>,
-    /// Puts the rows in the place of those of the whole run there; the page shows the earlier ones, too
+    /// Puts the rows in the place of those of the whole run there; the page shows the earlier ones,
+    /// too
     #[arg(long, value_name = "DIRECTORY", requires = "row", conflicts_with_all = ["quick", "results"])]
     into: Option<PathBuf>,
     /// Measures nothing: writes pictures and tables of the documents from the figures there
@@ -79,8 +81,10 @@ fn main() -> ExitCode {
     }
 }
 
+/// Writes the pictures and tables of the documents from the figures in `directory`.
+///
 /// # Errors
-/// A sentence, also when the run there is one that is not to be published.
+/// A sentence, also if the run in `directory` must not be published.
 fn redraw(directory: &Path) -> Result<(), String> {
     report::publish(&whole_run(directory)?, &settings::repository())
 }
@@ -89,8 +93,10 @@ fn every_entry() -> impl Iterator<Item = &'static Entry> {
     ENTRIES.iter().chain(STUDIES)
 }
 
+/// Reads a run of all rows.
+///
 /// # Errors
-/// A sentence, also when the run there is of some rows only.
+/// A sentence, also if the run has only some of the rows.
 fn whole_run(directory: &Path) -> Result<Run, String> {
     let run = Run::read(directory)?;
     if !run.is_whole {
@@ -99,7 +105,7 @@ fn whole_run(directory: &Path) -> Result<Run, String> {
     Ok(run)
 }
 
-/// Measures, prints and writes; how many requests failed.
+/// Measures, prints, and writes the figures. Returns how many requests failed.
 fn measure(arguments: &Arguments) -> Result<u64, String> {
     let chosen = chosen(arguments);
     let is_there = |name: &str| every_entry().any(|entry| entry.name.starts_with(name));
@@ -113,7 +119,7 @@ fn measure(arguments: &Arguments) -> Result<u64, String> {
     } else {
         Pace::Whole
     };
-    // Before anything is measured for nothing.
+    // Checks this now, so that nothing is measured in vain.
     rows::cosid_version()?;
     let study = study(&chosen);
     let is_whole = pace == Pace::Whole && (arguments.row.is_empty() || study.is_some());
@@ -123,7 +129,8 @@ fn measure(arguments: &Arguments) -> Result<u64, String> {
     let root = settings::repository();
     let unpublished = root.join("target/bench").join(run.unpublished_name());
     let directory = arguments.results.clone().unwrap_or(unpublished);
-    // One thread, because what is started runs on the cores of the thread that starts it.
+    // The runtime has one thread, because a started process runs on the cores of the thread that
+    // starts it.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -139,7 +146,7 @@ fn measure(arguments: &Arguments) -> Result<u64, String> {
     if is_whole && arguments.results.is_none() {
         let published = report::kept(&run, &root);
         run.write(&published)?;
-        // As anyone else reads them.
+        // Reads the figures from their file, as any other reader does.
         report::publish(&Run::read(&published)?, &root)?;
         eprintln!("published: {}", published.display());
     }
@@ -151,7 +158,7 @@ fn measure(arguments: &Arguments) -> Result<u64, String> {
     Ok(n_failed)
 }
 
-/// What was entered, without where the figures go.
+/// Returns the command line without the place for the figures.
 fn command(arguments: &Arguments) -> String {
     let quick = if arguments.quick { " --quick" } else { "" };
     let rows = arguments.row.iter().map(|name| format!(" --row {name}"));
@@ -160,7 +167,7 @@ fn command(arguments: &Arguments) -> String {
     format!("bench/run{quick}{rows}{}", size.unwrap_or_default())
 }
 
-/// The name of the study that is all that is chosen, if there is one.
+/// Returns the name of the chosen study, if nothing else is chosen.
 fn study(chosen: &[&Entry]) -> Option<String> {
     let [only] = chosen else {
         return None;
@@ -184,7 +191,7 @@ fn chosen(arguments: &Arguments) -> Vec<&'static Entry> {
     every_entry().filter(is_chosen).collect()
 }
 
-/// Measures all that is chosen, and writes after each entry what there is by then.
+/// Measures all chosen entries. Writes the figures so far after each entry.
 async fn take(
     chosen: &[&Entry],
     stage: &Stage,
@@ -221,7 +228,8 @@ fn estimate(entries: &[&Entry], pace: Pace) -> Duration {
     entries.iter().map(|entry| (entry.estimate)(pace)).sum()
 }
 
-/// What is left, if it needs as much more or less than its estimate as what is done.
+/// Returns the time that is left, if the rest differs from its estimate by the same factor as the
+/// part that is done.
 fn left(done: Duration, took: Duration, ahead: Duration) -> Duration {
     if done.is_zero() {
         return ahead;

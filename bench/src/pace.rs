@@ -1,4 +1,4 @@
-//! How long a run measures, and in which order.
+//! Decides how long a run measures, and in which order.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{reading::Reading, row::Series};
 pub(crate) trait Contender {
     fn name(&self) -> &str;
 
-    /// Measures for about `length`; what it needs has been started before.
+    /// Measures for about `length`. Everything that this needs has been started before.
     async fn measure(&mut self, length: Duration) -> Reading;
 }
 
@@ -20,24 +20,24 @@ pub(crate) trait Contender {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Pace {
-    /// What is published.
+    /// The run that is published.
     Whole,
-    /// Whether all works, and a first impression.
+    /// A short run, which shows whether everything works and gives a first impression.
     Quick,
 }
 
 impl Pace {
-    /// How often each contender has its turn.
+    /// Returns how often each contender is measured.
     pub(crate) fn n_rounds(self) -> usize {
         self.of(5, 1)
     }
 
-    /// How long one measurement of a load takes.
+    /// Returns how long one measurement takes.
     pub(crate) fn length(self) -> Duration {
         self.of(Duration::from_secs(3), Duration::from_millis(500))
     }
 
-    /// `whole` or `quick`, whichever this is.
+    /// Returns `whole` or `quick`, as this pace is.
     pub(crate) fn of<T>(self, whole: T, quick: T) -> T {
         match self {
             Self::Whole => whole,
@@ -45,15 +45,15 @@ impl Pace {
         }
     }
 
-    /// How long `n_contenders` take that are measured in turn.
+    /// Returns how long it takes to measure `n_contenders` in turn.
     pub(crate) fn estimate(self, n_contenders: u32) -> Duration {
         let rounds = u32::try_from(self.n_rounds()).unwrap_or(u32::MAX);
         let warm = self.length() / 3;
         n_contenders * (warm + rounds * (self.length() + Duration::from_millis(150)))
     }
 
-    /// Measures all in turn, one after the other and round by round, after each had a moment to
-    /// become warm.
+    /// Measures all contenders one after the other, round by round. Before the rounds, each
+    /// contender has a short run to warm up.
     pub(crate) async fn alternate(self, contenders: &mut [&mut dyn Contender]) -> Vec<Series> {
         let mut series: Vec<Series> = contenders
             .iter()

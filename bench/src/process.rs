@@ -1,4 +1,5 @@
-//! Programs that are measured beside Odometer, ended when dropped or when the run ends.
+//! Starts the programs that are measured next to Odometer. A program ends when it is dropped, or
+//! when the run ends.
 
 use std::{
     net::TcpStream,
@@ -19,10 +20,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `command`, which listens on `port`, and waits until it does.
+    /// Starts `command` and waits until it listens on `port`.
     ///
     /// # Panics
-    /// When it cannot be started or does not listen in time.
+    /// If the command cannot be started, or does not listen in time.
     pub(crate) async fn start(cores: &Cores, side: Side, command: &mut Command, port: u16) -> Self {
         command
             .stdin(Stdio::null())
@@ -33,7 +34,7 @@ impl Process {
         keeper::end_with_the_run(child.id(), "KILL");
         let what = format!("{command:?} listens");
         wait::until(&what, START_LIMIT, async || {
-            // Else another one that listens there would be measured.
+            // If the command has ended, another program listens on the port and would be measured.
             let ended = child.try_wait().expect("our child can be waited for");
             assert!(ended.is_none(), "{command:?} has ended: {ended:?}");
             TcpStream::connect(("127.0.0.1", port)).ok()
@@ -50,7 +51,7 @@ impl Process {
         self.port
     }
 
-    /// `host:port`.
+    /// Returns the address, as `host:port`.
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }

@@ -1,4 +1,4 @@
-//! What one measurement saw.
+//! Holds the figures of one measurement.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// One measurement of one contender.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Reading {
-    /// In the unit of its row.
+    /// The value, in the unit of the row.
     #[serde(deserialize_with = "number")]
     pub(crate) value: f64,
-    /// Microseconds of processor time, user and system, of all processes of the server, divided by
-    /// the requests that were answered.
+    /// Microseconds of processor time for each answered request. The time is user and system time
+    /// of all processes of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cpu_us: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,9 +19,9 @@ pub(crate) struct Reading {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) latency: Option<Latency>,
     pub(crate) n_requests: u64,
-    /// Requests without the answer they were made for, whatever came instead.
+    /// Requests without the answer that they were made for.
     pub(crate) n_failed: u64,
-    /// What else was counted, by its name.
+    /// Other figures of the measurement, by name.
     #[serde(
         default,
         skip_serializing_if = "BTreeMap::is_empty",
@@ -30,19 +30,19 @@ pub(crate) struct Reading {
     pub(crate) figures: BTreeMap<String, f64>,
 }
 
-/// How busy both sides of a measurement were: processor time as the kernel counts it, divided by the
-/// time that passed and by the cores that the side was given. 1 is all of them, all the time.
+/// How busy both sides of a measurement were. The processor time that the kernel counts is divided
+/// by the elapsed time and by the number of the side's cores. So 1 means all cores, all the time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Busy {
-    /// What is measured.
+    /// The measured server.
     #[serde(deserialize_with = "number")]
     pub(crate) server: f64,
-    /// Who asks; `None` if nothing is asked, because what is measured runs in one process.
+    /// The load, or `None` if there is no load because the contender runs in this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) client: Option<f64>,
 }
 
-/// JSON writes `null` for what is no finite number, such as a share of nothing.
+/// Reads a number. JSON has `null` for a value that is not finite, such as 0/0.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let number: Option<f64> = Option::deserialize(deserializer)?;
     Ok(number.unwrap_or(f64::NAN))
@@ -64,7 +64,7 @@ impl Reading {
         }
     }
 
-    /// The same, with the calls of `other` and those of them that failed counted as well.
+    /// Returns this reading, with the calls and the failed calls of `other` added.
     pub(crate) fn and_failures_of(mut self, other: &Self) -> Self {
         self.n_requests += other.n_requests;
         self.n_failed += other.n_failed;
@@ -93,10 +93,10 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// Of single durations in microseconds.
+    /// Returns the percentiles of single durations in microseconds.
     ///
     /// # Panics
-    /// Without any.
+    /// If there is no duration.
     pub(crate) fn of(mut micros: Vec<f64>) -> Self {
         assert!(!micros.is_empty(), "no call was timed");
         micros.sort_by(f64::total_cmp);
@@ -106,10 +106,11 @@ impl Latency {
         })
     }
 
-    /// Of durations in microseconds and how often each was seen, in ascending order.
+    /// Returns the percentiles of a histogram. It has durations in microseconds, in ascending
+    /// order, and how often each one was seen.
     ///
     /// # Panics
-    /// Without any.
+    /// If nothing was counted.
     pub(crate) fn of_counts(counts: &[(f64, u64)]) -> Self {
         let total: u64 = counts.iter().map(|(_, count)| count).sum();
         assert!(total > 0, "no call was timed");
@@ -126,7 +127,8 @@ impl Latency {
         })
     }
 
-    /// Asks `at` which duration a part of the calls, of 1, did not exceed.
+    /// Builds the percentiles from `at`. For a part of all calls, from 0 to 1, `at` returns the
+    /// duration that this part did not exceed.
     pub(crate) fn by(at: impl Fn(f64) -> f64) -> Self {
         Self {
             p50: at(0.50),
@@ -141,7 +143,7 @@ impl Latency {
     }
 }
 
-/// The middle of several values, and how far they lie apart.
+/// The median of several values, and their range.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -150,7 +152,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` of nothing.
+    /// Returns `None` if there are no values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);

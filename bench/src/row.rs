@@ -1,47 +1,48 @@
-//! One line of the table: a subject beside its references.
+//! Describes one row of the table: a subject next to its references.
 
 use serde::{Deserialize, Serialize};
 
 use crate::reading::{Busy, Reading, Spread};
 
-/// A server that is less busy than this did not bound its rate.
+/// If the server's core is less busy than this, the server did not bound its rate.
 pub(crate) const MIN_BUSY_SERVER: f64 = 0.90;
-/// A client that is at least so busy bounds the rate of a server that is not busy.
+/// If the client's core is at least this busy, the client bounds the rate of a server that is not
+/// busy.
 pub(crate) const MIN_BUSY_CLIENT: f64 = 0.95;
 
-/// How the names of rows end that are about what a number costs.
+/// The end of the names of rows that are about costs.
 const COST: &str = "-cost";
 
-/// What was measured of one thing, in rounds of which each has one reading of each series.
+/// The measurements of one thing. Each round has one reading of each series.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
-    /// Short, of small letters, digits and hyphens.
+    /// A short name of small letters, digits and hyphens.
     pub(crate) name: String,
-    /// What a reader of the table reads.
+    /// The text that readers of the table see.
     pub(crate) title: String,
     pub(crate) unit: Unit,
-    /// The subject first, then what it is measured against.
+    /// The series of the subject first, then the series of the references.
     pub(crate) series: Vec<Series>,
     pub(crate) targets: Vec<Target>,
-    /// What must be known beside the figures, in one sentence.
+    /// Facts that readers must know with the figures, in one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
-    /// What an outage looked like from one replica, where the row has one.
+    /// The course of an outage, seen from one replica, if the row has an outage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) timeline: Vec<Moment>,
 }
 
-/// One look at a replica while it was measured.
+/// One look at a replica during the measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Moment {
     /// Seconds since the first look.
     pub(crate) at_s: f64,
-    /// Numbers that the replica holds in memory.
+    /// The numbers that the replica holds in memory.
     pub(crate) remaining: f64,
-    /// Whether `remaining` was not seen, but is the one before less what was issued since.
+    /// Whether `remaining` is computed: the last value, less what was issued since then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_computed: bool,
-    /// Numbers that it has issued a second since the look before.
+    /// The numbers that the replica issued a second since the last look.
     pub(crate) issued_per_s: f64,
     pub(crate) database: Presence,
 }
@@ -60,7 +61,7 @@ pub(crate) struct Series {
     pub(crate) readings: Vec<Reading>,
 }
 
-/// What the values of a row are.
+/// The meaning of the values of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unit {
@@ -72,12 +73,12 @@ pub(crate) enum Unit {
     Milliseconds,
     Seconds,
     Bytes,
-    /// A plain number; the title says of what.
+    /// A plain number. The title says what is counted.
     Count,
 }
 
 impl Unit {
-    /// Whether a busy server has more of it.
+    /// Returns whether a busier server has a higher value.
     pub(crate) fn is_rate(self) -> bool {
         matches!(
             self,
@@ -89,11 +90,11 @@ impl Unit {
     }
 }
 
-/// What a row is to reach.
+/// A bound that a row must meet.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Target {
-    /// The name of a reference, whose value the subject's is divided by; `None` for the subject's
-    /// own value.
+    /// The name of a reference. The subject's value is divided by the reference's value. If this is
+    /// `None`, the bound is for the subject's own value.
     pub(crate) against: Option<String>,
     pub(crate) bound: Bound,
 }
@@ -132,12 +133,12 @@ impl Row {
         self
     }
 
-    /// What a number costs: processor time of the server a number, where each request of all brings
-    /// `n_each`; of the same readings, of the subject and of the references in `against`.
+    /// Returns a row with the cost of a number: processor time of the server for each number. The
+    /// row has the same readings, of the subject and of the references in `against`. Each request
+    /// of all of them gives `n_each` numbers.
     ///
-    /// The time is what the kernel counts for all processes of the server, user and system, during
-    /// the measurement, divided by the numbers that were given. What must be known beside the
-    /// figures is the same.
+    /// The time is user and system time of all processes of the server during the measurement, as
+    /// the kernel counts it. It is divided by the numbers that were given. The note stays the same.
     pub(crate) fn cost(&self, title: &str, n_each: u32, against: &[&str]) -> Self {
         let is_compared = |series: &&Series| against.contains(&series.name.as_str());
         let references = self.references().iter().filter(is_compared);
@@ -149,12 +150,12 @@ impl Row {
         }
     }
 
-    /// Whether it is about what a number costs.
+    /// Returns whether the row is about the cost of a number.
     pub(crate) fn is_cost(&self) -> bool {
         self.name.ends_with(COST)
     }
 
-    /// A bound of the subject's value divided by that of `reference`.
+    /// Adds a bound of the subject's value divided by the value of `reference`.
     pub(crate) fn target(mut self, reference: &str, bound: Bound) -> Self {
         self.targets.push(Target {
             against: Some(reference.to_owned()),
@@ -163,7 +164,7 @@ impl Row {
         self
     }
 
-    /// A bound of the subject's value.
+    /// Adds a bound of the subject's value.
     pub(crate) fn limit(mut self, bound: Bound) -> Self {
         self.targets.push(Target {
             against: None,
@@ -181,7 +182,7 @@ impl Row {
         self
     }
 
-    /// What the table is about; there is one in each row.
+    /// Returns the series that the row is about.
     pub(crate) fn subject(&self) -> &Series {
         &self.series[0]
     }
@@ -190,20 +191,21 @@ impl Row {
         &self.series[1..]
     }
 
-    /// The subject's value divided by that of `reference`, of each round.
+    /// Returns the subject's value divided by the value of `reference`, over all rounds.
     pub(crate) fn ratio(&self, reference: &Series) -> Option<Spread> {
         let pairs = self.subject().readings.iter().zip(&reference.readings);
         Spread::of(pairs.map(|(subject, reference)| subject.value / reference.value))
     }
 
-    /// Whether a client bounded the rate of the subject or of `reference`: then neither rate nor
-    /// their ratio says anything about the servers. Not so if it was not recorded.
+    /// Returns whether a client bounded the rate of the subject or of `reference`. If so, neither
+    /// the rates nor their ratio say anything about the servers. Without records of busy cores,
+    /// this is `false`.
     pub(crate) fn is_bound_by_client(&self, reference: Option<&Series>) -> bool {
         let mut both = std::iter::once(self.subject()).chain(reference);
         self.unit.is_rate() && both.any(Series::is_bound_by_client)
     }
 
-    /// What `target` looks at: its median.
+    /// Returns the median of the figure that `target` bounds.
     pub(crate) fn reached(&self, target: &Target) -> Option<f64> {
         match &target.against {
             None => Some(self.subject().value()?.median),
@@ -211,9 +213,9 @@ impl Row {
         }
     }
 
-    /// Whether `target` is met by calls none of which failed: those that fail may be the quicker
-    /// ones, and a reference that breaks down is easily outrun. A rate that a client bounds meets
-    /// nothing.
+    /// Returns whether `target` is met and no call failed. Failing calls may be the faster ones,
+    /// and a reference that breaks down is easy to outrun. A rate that a client bounds meets no
+    /// target.
     pub(crate) fn holds(&self, target: &Target) -> bool {
         let reference = target.against.as_deref().and_then(|name| self.named(name));
         let mut looked_at = std::iter::once(self.subject()).chain(reference);
@@ -228,7 +230,7 @@ impl Row {
         self.references().iter().find(|series| series.name == name)
     }
 
-    /// What targets name, but was not measured.
+    /// Returns the names of references that have a target but were not measured.
     pub(crate) fn missing(&self) -> impl Iterator<Item = &str> {
         let names = self.targets.iter().filter_map(|it| it.against.as_deref());
         names.filter(|name| self.named(name).is_none())
@@ -247,7 +249,8 @@ impl Series {
         Spread::of(self.readings.iter().map(|reading| reading.value))
     }
 
-    /// How busy both sides were, each the median of all readings; `None` if it was not recorded.
+    /// Returns how busy both sides were, each as the median of all readings. Returns `None` if this
+    /// was not recorded.
     pub(crate) fn busy(&self) -> Option<Busy> {
         let busy = self.readings.iter().map(|reading| reading.busy);
         let busy = busy.collect::<Option<Vec<Busy>>>()?;
@@ -259,7 +262,7 @@ impl Series {
         })
     }
 
-    /// Whether its server waited for a client that had no time left.
+    /// Returns whether the server waited for a client that had no time left.
     pub(crate) fn is_bound_by_client(&self) -> bool {
         self.busy().is_some_and(|busy| {
             let is_client_busy = busy.client.is_some_and(|share| share >= MIN_BUSY_CLIENT);
@@ -267,7 +270,7 @@ impl Series {
         })
     }
 
-    /// The same readings, with what a number costs as their value.
+    /// Returns the same readings, with the cost of a number as their value.
     fn cost(&self, n_each: u32) -> Self {
         let readings = self.readings.iter().map(|reading| Reading {
             value: reading.cpu_us.unwrap_or(f64::NAN) / f64::from(n_each),
@@ -292,7 +295,8 @@ impl Series {
 mod tests {
     use super::*;
 
-    /// Whether a row of one round meets a bound that 100 beside 50 does.
+    /// Returns whether a row of one round meets a bound of 1.5. The values 100 and 50 would meet
+    /// it.
     fn holds(subject: Reading, reference: Reading) -> bool {
         let row = Row::new("one", "one", Unit::RequestsPerSecond)
             .series(vec![
@@ -329,7 +333,7 @@ mod tests {
         let (full, idle) = (busy(100.0, 0.99, 0.80), busy(50.0, 0.70, 0.99));
         assert!(!holds(full.clone(), idle.clone()));
         assert!(!holds(busy(100.0, 0.89, 0.95), busy(50.0, 0.99, 0.80)));
-        // Both are busy, or neither is, or it was not recorded.
+        // In these cases both sides are busy, or neither side is, or nothing was recorded.
         assert!(holds(full.clone(), busy(50.0, 0.90, 0.99)));
         assert!(holds(full.clone(), busy(50.0, 0.70, 0.94)));
         assert!(holds(full.clone(), Reading::of(50.0)));
@@ -337,7 +341,7 @@ mod tests {
         let row = Row::new("one", "one", Unit::RequestsPerSecond).series(rates);
         assert!(row.is_bound_by_client(Some(&row.series[1])));
         assert!(!row.is_bound_by_client(None));
-        // What a number costs is no rate.
+        // The cost of a number is no rate.
         let cost = row.cost("cost", 1, &["b"]);
         assert!(!cost.is_bound_by_client(Some(&cost.series[1])));
     }

@@ -1,4 +1,4 @@
-//! What a run has started, each thing when the first row wants it.
+//! Starts what the rows of a run need, when a row needs it.
 
 use odometer_tests::{Backend, Options, Program, Server, TestDatabase, ports, settings};
 
@@ -7,17 +7,17 @@ use crate::{
     process::Process,
 };
 
-/// The servers of a run. What is measured runs on one core; see [`Cores`].
+/// What the rows of a run need. Measured servers run on one core (see [`Cores`]).
 pub(crate) struct Stage {
     pub(crate) cores: Cores,
-    /// Rows of a table of a study, where that was said.
+    /// The rows of a table of a study, if `--size` was given.
     pub(crate) n_rows: Option<u64>,
 }
 
 /// A running Odometer and its databases.
 pub(crate) struct Odometer {
     pub(crate) program: Program,
-    /// Holds the file of SQLite.
+    /// Keeps the databases, such as a SQLite file, until the end.
     _databases: Vec<TestDatabase>,
 }
 
@@ -29,13 +29,13 @@ impl Stage {
         }
     }
 
-    /// The program as it is shipped and with its defaults, on an empty database of `backend`.
+    /// Starts the shipped program with its defaults, on an empty database of `backend`.
     pub(crate) async fn odometer(&self, backend: Backend) -> Odometer {
         self.odometer_with(backend, Side::Server, Program::options())
             .await
     }
 
-    /// The program with `options`, on an empty database of `backend`.
+    /// Starts the program with `options`, on an empty database of `backend`.
     pub(crate) async fn odometer_with(
         &self,
         backend: Backend,
@@ -46,7 +46,7 @@ impl Stage {
         self.odometer_in(database, side, options).await
     }
 
-    /// The program as it is shipped and with its defaults, on an empty database of `server`.
+    /// Starts the shipped program with its defaults, on an empty database of `server`.
     pub(crate) async fn odometer_on(&self, server: &Server) -> Odometer {
         let database = TestDatabase::prepared_on(server).await;
         self.odometer_in(database, Side::Server, Program::options())
@@ -58,7 +58,7 @@ impl Stage {
         self.odometer_started(vec![database], side, options).await
     }
 
-    /// The program with `options`, which name its databases.
+    /// Starts the program with `options`, which name its databases.
     pub(crate) async fn odometer_started(
         &self,
         databases: Vec<TestDatabase>,
@@ -72,7 +72,8 @@ impl Stage {
         }
     }
 
-    /// The same actix-web answering a constant body, with `n_workers`.
+    /// Starts a server of the same actix-web that answers a constant body, with `n_workers`
+    /// workers.
     pub(crate) async fn constant(&self, side: Side, n_workers: usize) -> Process {
         let port = ports::free();
         let built = settings::repository().join("target/release/examples/constant");
@@ -88,7 +89,7 @@ impl Stage {
         Process::start(&self.cores, side, &mut command, port).await
     }
 
-    /// A database server whose processes run on the measured core.
+    /// Starts a database server. Its processes run on the measured core.
     pub(crate) async fn server(&self, backend: Backend) -> Server {
         self.cores.start(Side::Server, Server::start(backend)).await
     }

@@ -1,7 +1,7 @@
-//! What processes have used, as the kernel counts it.
+//! Reads what processes have used, as the kernel counts it.
 //!
-//! The kernel counts for each process the time that processors spent in its own code (user) and in
-//! the kernel's code on its behalf (system).
+//! For each process, the kernel counts the processor time in the program's own code (user) and in
+//! the kernel's code for the program (system).
 
 use std::{fs, ops::Range, time::Duration};
 
@@ -9,21 +9,21 @@ use crate::reading::Busy;
 
 /// Fields 14 and 15 of proc(5), counted from the third: user and system time.
 const OWN: Range<usize> = 11..13;
-/// Fields 16 and 17: the same of children that have ended and were waited for.
+/// Fields 16 and 17: user and system time of children that have ended and were waited for.
 const OF_ENDED_CHILDREN: Range<usize> = 13..15;
 
 /// Counts what both sides of a measurement use from its start on.
 ///
-/// The server's side is the processes that are measured with all below them: of PostgreSQL the
-/// backend of each connection, too. The client's side is this process and all children that end
-/// meanwhile, which are the programs that ask, and other processes that are named.
+/// The side of the server is the measured processes with all their descendants. For PostgreSQL,
+/// this includes the backend process of each connection. The side of the client is this process,
+/// all children that end in the meantime (the load generators), and other named processes.
 pub(crate) struct Meter<'a> {
     servers: &'a [u32],
     clients: &'a [u32],
     at_start: Used,
 }
 
-/// Processor time, user and system, of both sides of a measurement.
+/// The processor time of both sides of a measurement, user and system.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Used {
     pub(crate) server: Duration,
@@ -31,7 +31,7 @@ pub(crate) struct Used {
 }
 
 impl<'a> Meter<'a> {
-    /// `clients` are processes that run on the core of who asks, next to the one that asks.
+    /// Starts to count. `clients` are further processes on the core of the load.
     pub(crate) fn start(servers: &'a [u32], clients: &'a [u32]) -> Self {
         Self {
             servers,
@@ -40,7 +40,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Since the start.
+    /// Returns the processor time since the start.
     pub(crate) fn used(&self) -> Used {
         total(self.servers, self.clients).without(self.at_start)
     }
@@ -61,7 +61,8 @@ impl Used {
         }
     }
 
-    /// The shares of `took` that this is, of a server with `n_cores` and a client with one.
+    /// Returns this time as shares of `took`, for a server with `n_cores` cores and a client with
+    /// one core.
     pub(crate) fn busy(self, took: Duration, n_cores: f64) -> Busy {
         let took = took.as_secs_f64();
         Busy {
@@ -79,8 +80,8 @@ fn total(servers: &[u32], clients: &[u32]) -> Used {
     }
 }
 
-/// Processor time of a process and all below it, those included that have ended and were waited
-/// for. In steps of 10 ms.
+/// Returns the processor time of a process and all its descendants. This includes descendants that
+/// have ended and were waited for. The kernel counts in steps of 10 ms.
 pub(crate) fn processor_time(process: u32) -> Duration {
     let own = ticks(process, OWN.start..OF_ENDED_CHILDREN.end).unwrap_or_default();
     children(process)
@@ -90,22 +91,22 @@ pub(crate) fn processor_time(process: u32) -> Duration {
         + own
 }
 
-/// [`processor_time`] of several, none of which is below another one.
+/// Returns the processor time of several processes. No process may be a descendant of another one.
 pub(crate) fn processor_time_of(processes: &[u32]) -> Duration {
     processes.iter().copied().map(processor_time).sum()
 }
 
-/// Processor time of this process alone, to the nanosecond.
+/// Returns the processor time of this process alone, to the nanosecond.
 pub(crate) fn own_processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(time).expect("it counts up from 0")
 }
 
-/// Bytes of memory that a process has and that are not swapped out, those shared with others
-/// included: `Rss` of `/proc/PID/smaps_rollup`.
+/// Returns the bytes of a process in memory that are not swapped out. Memory that is shared with
+/// other processes is included: `Rss` of `/proc/PID/smaps_rollup`.
 ///
 /// # Panics
-/// When there is no such process.
+/// If there is no such process.
 pub(crate) fn resident_bytes(process: u32) -> u64 {
     let path = format!("/proc/{process}/smaps_rollup");
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -114,10 +115,11 @@ pub(crate) fn resident_bytes(process: u32) -> u64 {
     kilobytes.expect("the kernel says how much it is") * 1024
 }
 
-/// The sum of `fields` of `/proc/PID/stat`, which are times.
+/// Returns the sum of `fields` of `/proc/PID/stat`, which are times.
 fn ticks(process: u32, fields: Range<usize>) -> Option<Duration> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The second field is a name in parentheses that may have any bytes but the last parenthesis.
+    // The second field is a name in parentheses. It may contain any byte, so the last parenthesis
+    // ends it.
     let (_, after_name) = text.rsplit_once(')')?;
     let all: Vec<&str> = after_name.split_whitespace().collect();
     let ticks: u64 = fields

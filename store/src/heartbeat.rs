@@ -1,11 +1,36 @@
 //! Notices that a database lost commits. Each replica keeps a row of its own in the database for
 //! this purpose: its heartbeat.
 //!
-//! Each poll raises the heartbeat. Every statement that reserves, adopts or creates has a guard.
-//! With the guard, it takes effect only if the heartbeat is there, and is not below the value that
-//! this process knows to be committed. If the guard fails, the database has lost commits, and with
-//! them numbers that were issued. From then on nothing is reserved for any name, until
-//! `odometer recover` has run.
+//! # The problem
+//!
+//! A database can lose commits that it has confirmed: it is restored from a backup, or a failover
+//! promotes a standby that lags behind. Its counters then stand lower than before. The next
+//! reservation gives numbers that callers already have.
+//!
+//! # The naive way, and why it fails
+//!
+//! A replica could compare each counter with the value that it last saw. That finds a loss only
+//! for names that this replica used after the backup was made. It says nothing about a name that
+//! only another replica used, or about a name that this replica has unloaded.
+//!
+//! # What Odometer does
+//!
+//! Each poll raises the replica's heartbeat by one. The process remembers the highest value that
+//! it knows to be committed. Every statement that reserves, adopts, creates or leases has a guard:
+//! it takes effect only if the heartbeat is there and is not below that value. The guard is part
+//! of the statement, so no time passes between the check and the write, and an undisturbed refill
+//! is still one round trip.
+//!
+//! If a guard fails, the database has lost commits, and with them numbers that were issued. From
+//! then on nothing is reserved for any name in this database, until `odometer recover` has raised
+//! every counter. The poll sees the recovery in `meta.recovered_at`, and the replica begins a new
+//! heartbeat. Blocks that were reserved before the recovery are dropped, because other processes
+//! may have got the same numbers in commits that were lost.
+//!
+//! A loss that is younger than the last poll leaves the heartbeat as it was. The comparison of
+//! each counter with its last seen value stays in place for that case.
+//!
+//! The decision is ADR 23.
 
 use std::{
     collections::HashSet,
@@ -196,8 +221,9 @@ impl Heartbeat {
         );
     }
 
-    /// Notes that something is gone, found by a read that began after `n_recoveries` recoveries. A read that
-    /// began before a recovery says nothing of the time after that recovery, so it is ignored.
+    /// Notes that something is gone, found by a read that began after `n_recoveries` recoveries. A
+    /// read that began before a recovery says nothing of the time after that recovery, so it is
+    /// ignored.
     pub(crate) fn note_went_back_in(&self, n_recoveries: u64, how: &str) {
         let state = self.state.lock();
         if state.n_recoveries == n_recoveries {

@@ -1,4 +1,4 @@
-//! Who may change sequences, and what the log says of each change.
+//! Tests who may change sequences, and what the log says about each change.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::{Backend, Client, Options, Program, Reply, TestDatabase, raw
 const TOKEN: &str = "a-token-of-the-administrator";
 const LOG_LIMIT: Duration = Duration::from_secs(10);
 
-/// Every call that changes a sequence, with a body that would do.
+/// Returns every call that changes a sequence, each with a valid body.
 fn changes() -> [(Method, &'static str, Option<Value>); 6] {
     [
         (Method::PUT, "far", Some(json!({"description": "x"}))),
@@ -33,7 +33,7 @@ fn refused(reply: &Reply, status: u16, code: &str, what: &str) {
     assert_eq!(reply.code().as_deref(), Some(code), "{what}: {reply:?}");
 }
 
-/// Reached by loopback, but listening on all addresses.
+/// Starts a program that listens on all addresses. The client reaches the program by loopback.
 async fn far(options: Options, token: Option<&str>) -> (Program, Client) {
     let mut options = options.env("ODOMETER_LISTEN", "0.0.0.0:0");
     if let Some(token) = token {
@@ -44,7 +44,7 @@ async fn far(options: Options, token: Option<&str>) -> (Program, Client) {
     (program, client)
 }
 
-/// So many lines of the log say what was changed, and no more.
+/// Waits until the log has exactly `n_lines` lines about changes, and returns these lines.
 async fn audited(program: &Program, n_lines: usize) -> Vec<Value> {
     wait::until("the log has it", LOG_LIMIT, async || {
         let lines = audit(program);
@@ -84,7 +84,8 @@ fn every_change_from_afar_needs_the_token() {
         for (method, path, body) in changes() {
             let basic = format!("Basic {TOKEN}");
             let longer = format!("Bearer {TOKEN}x");
-            // After ten a minute they are slowed down.
+            // After ten wrong tokens in a minute, further tokens of this address are slowed down.
+            // This test shows fewer than ten.
             let is_first = path == "far" && method == Method::PUT;
             let wrong_ones: &[&str] = if is_first {
                 &["", "Bearer", "Bearer a-token", &basic, &longer]
@@ -129,7 +130,7 @@ fn every_change_from_afar_needs_the_token() {
             assert_eq!(line["forwarded_for"], "192.0.2.7, 198.51.100.9", "{line}");
             assert!(line["peer"].to_string().contains("127.0.0.1:"), "{line}");
         }
-        // Whoever may not change sequences may take numbers of them.
+        // Callers who may not change sequences may still take numbers.
         assert!(client.next("far").await >= 7);
         assert!(!program.stop().await.contains(TOKEN), "a token in the log");
     });
@@ -154,7 +155,8 @@ fn a_foreign_page_changes_nothing() {
                 refused(&reply, 403, "forbidden", path);
             }
         }
-        // A name that its owner had lead to this machine: to a browser the same site.
+        // An attacker can point a name of his own at this machine. To the browser, the page and the
+        // program then have the same site.
         for browser in [
             ("origin", "http://evil.example:8080"),
             ("sec-fetch-site", "same-origin"),
@@ -169,12 +171,13 @@ fn a_foreign_page_changes_nothing() {
         }
         let told = client.describe("far").await;
         assert_eq!(told["definition"]["description"], "", "{told}");
-        // Not a page but a program says any host, as behind a name of one's own.
+        // A program that is no browser may send any host, for example if the service has another
+        // name.
         let (method, path, body) = &calls[0];
         let named = [("host", "numbers.example")];
         let reply = call(&client, method.clone(), path, body.as_ref(), &named).await;
         assert_eq!(reply.status, 200, "{reply:?}");
-        // The same page from where it was served is no stranger.
+        // A page that the service itself served is not foreign.
         let own = format!("http://{}", program.address());
         let own = [("origin", own.as_str()), ("sec-fetch-site", "same-origin")];
         let (method, path, body) = calls.swap_remove(0);
@@ -209,7 +212,7 @@ fn each_change_that_was_made_is_logged_once_with_what_it_changed() {
         let client = program.client();
         let body = json!({"block": {"min": 5}});
         client.define("noted", &body).await;
-        // Nothing changes, so nothing is noted.
+        // The second call changes nothing, so nothing is logged.
         client.define("noted", &body).await;
         let described = json!({"description": "said \"so\""});
         client.define("noted", &described).await;
@@ -257,7 +260,7 @@ fn each_change_that_was_made_is_logged_once_with_what_it_changed() {
     });
 }
 
-/// A loopback listener whose administrator has a token.
+/// Starts a program that listens on loopback and has a token for changes.
 async fn with_token(database: &TestDatabase, options: crate::support::Options) -> Program {
     options
         .database(&database.url)
@@ -315,20 +318,20 @@ fn a_token_that_cannot_be_sent_ends_the_start_and_a_short_one_is_warned_of() {
     });
 }
 
-/// Wrong tokens of one address after which each of its tokens waits.
+/// After this many wrong tokens from one address, further tokens from this address wait.
 const N_AT_ONCE: usize = 10;
-/// Tokens of one address that may wait.
+/// The most tokens from one address that wait at the same time.
 const N_WAITING: usize = 8;
 /// Calls that show the right token at the same moment.
 const N_RIGHT: usize = 40;
 
-/// What came of calls with the right token, all at once, after ten wrong ones.
+/// The outcome of calls with the right token, all at once, after ten wrong tokens.
 struct Guessed {
-    /// Those that were answered, after a wait or without one.
+    /// The number of calls that were answered with 200, after a wait or at once.
     n_given: usize,
-    /// Those whose token was not looked at.
+    /// The number of calls that were refused because their token was not compared.
     n_refused: usize,
-    /// What the log says of wrong tokens, to its end.
+    /// The lines about wrong tokens, up to the end of the log.
     lines: Vec<Value>,
 }
 
@@ -387,7 +390,7 @@ async fn guess(options: crate::support::Options) -> Guessed {
 fn wrong_tokens_are_slowed_down_counted_and_told_with_where_they_come_from() {
     run(async {
         let guessed = guess(Program::options()).await;
-        // Those that waited were given what they asked for, and the others may try again.
+        // The calls that waited got what they asked for. The others may try again.
         assert!(guessed.n_given >= N_WAITING, "{}", guessed.n_given);
         assert!(guessed.n_refused > 0, "as many as like are compared");
         let [first, ..] = guessed.lines.as_slice() else {
@@ -395,14 +398,14 @@ fn wrong_tokens_are_slowed_down_counted_and_told_with_where_they_come_from() {
         };
         assert_eq!(first["message"], "wrong tokens were shown", "{first}");
         assert_eq!(first["peers"], "127.0.0.1 1", "{first}");
-        // The rest is told at the end.
+        // The lines up to the end of the log report the other wrong tokens.
         let counts = guessed.lines.iter().map(|line| line["count"].as_u64());
         let told: u64 = counts.map(|count| count.expect("a count")).sum();
         assert_eq!(told, N_AT_ONCE as u64);
     });
 }
 
-/// The control.
+/// Negative control: without the delay, every token is compared at once.
 #[test]
 fn without_the_delay_tokens_can_be_guessed_quickly() {
     run(async {
@@ -422,7 +425,8 @@ const READS: [&str; 7] = [
     "/v1/sequences/far",
 ];
 
-/// The statuses that reads get by another name of this machine, without a browser's headers.
+/// Reads each path of [`READS`] with this `Host` header and without a browser's headers. Returns
+/// the statuses.
 async fn read_by(program: &Program, host: &str) -> Vec<u16> {
     let client = program.client();
     let mut statuses = Vec::new();
@@ -473,7 +477,7 @@ fn on_loopback_a_foreign_host_reads_nothing() {
     });
 }
 
-/// The control.
+/// Negative control: without the check of the `Host` header, a foreign host reads everything.
 #[test]
 fn without_a_look_at_the_host_a_foreign_one_reads_all() {
     run(async {

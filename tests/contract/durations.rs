@@ -1,10 +1,11 @@
-//! Durations are written in one way wherever they are given, and told in words.
+//! Tests that durations have one form, in the configuration and in definitions, and that replies
+//! tell durations in words.
 
 use serde_json::json;
 
 use crate::support::{Backend, Program, TestDatabase, run};
 
-/// What is asked for in place of what is no duration.
+/// The form that a refusal of a wrong duration asks for.
 const GRAMMAR: &str = "a whole number and its unit, ms, s, m, h, d or w, as in ";
 
 #[test]
@@ -28,7 +29,7 @@ fn a_duration_is_the_same_in_the_configuration_and_in_a_definition() {
             ("2y", false),
         ] {
             let setting = format!("idle.unload={text}");
-            // No file is there: nothing but the configuration is looked at.
+            // The database does not exist. `check` reads nothing but the configuration.
             let checked = Program::options().run(&["check", "--set", &setting]);
             let is_taken = checked.code == Some(0);
             assert_eq!(is_taken, is_one, "{text}: {checked}");

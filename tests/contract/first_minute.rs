@@ -1,4 +1,4 @@
-//! What somebody sees who has just built it.
+//! Tests what a user sees who has just built the program.
 
 use crate::support::{Program, directory, run};
 

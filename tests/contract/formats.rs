@@ -1,4 +1,4 @@
-//! Numbers as they are printed, in every form of a reply, and what a format may become.
+//! Tests printed numbers in every form of a reply, and which changes of a format are accepted.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ async fn next(client: &Client, path: &str, headers: &[(&str, &str)]) -> Reply {
     call(client, Method::POST, path, None, headers).await
 }
 
-/// The id of the next number, which must be given.
+/// Takes the next number and returns its id. The call must succeed.
 async fn id(client: &Client, name: &str) -> String {
     let reply = next(client, &format!("{name}/next"), &[]).await;
     assert_eq!(reply.status, 200, "{reply:?}");
@@ -53,7 +53,7 @@ fn every_form_of_a_reply_has_the_printed_ids() {
         assert_eq!(reply.header("odometer-period"), None);
         let reply = next(&client, "invoices/next?count=2", &text).await;
         assert_eq!(reply.body, "INV-000046-2\nINV-000047-0\n");
-        // A range is counted by who reserves it, and so are its ids.
+        // The caller of `blocks` counts through the range and prints the ids.
         let reply = next(&client, "invoices/blocks?size=3", &[]).await;
         assert_eq!(reply.json()["count"], 3, "{reply:?}");
     });
@@ -135,7 +135,7 @@ async fn a_format_changes_only_to_one_that_prints_no_old_id(backend: Backend) {
         reply.expect("a reply")
     };
     client.define("changed", &json!({})).await;
-    // Nothing was issued yet.
+    // No number was issued yet.
     assert_eq!(to("{value:b36}").await.status, 200);
     assert_eq!(to("{value}").await.status, 200);
     assert_eq!(id(&client, "changed").await, "1");
@@ -144,12 +144,12 @@ async fn a_format_changes_only_to_one_that_prints_no_old_id(backend: Backend) {
     assert!(reply.body.contains("`format`"), "{reply:?}");
     assert_eq!(to("A-{value}").await.status, 200);
     assert_eq!(id(&client, "changed").await, "A-2");
-    // It has nothing in common with this one, but with the one before.
+    // The new format has no id in common with the present format, but some with the former one.
     refused(&to("{value:b36}").await, 409, "immutable_field");
     let definition = client.describe("changed").await["definition"].clone();
     assert_eq!(definition["format"], "A-{value}", "{definition}");
     assert_eq!(definition.get("former_formats"), None, "{definition}");
-    // What was described can be sent back, and changes nothing.
+    // A definition that was read can be sent back. It changes nothing.
     let reply = client.define("changed", &definition).await;
     assert_eq!(reply.json()["definition"], definition);
     assert_eq!(id(&client, "changed").await, "A-3");
@@ -170,7 +170,8 @@ async fn without_its_rule_a_change_of_a_format_prints_an_id_twice(backend: Backe
     assert_eq!((status, repeated), (200, vec!["11".to_owned()]));
 }
 
-/// Asks for another base after 36 numbers: the status, and the ids that come twice after it.
+/// Changes the base of the format after 36 numbers. Returns the status of the change, and the ids
+/// that come a second time after the change.
 async fn printed_over_a_change(backend: Backend, options: &Options) -> (u16, Vec<String>) {
     let database = TestDatabase::prepared(backend).await;
     let program = options.clone().database(&database.url).start_ready().await;
@@ -306,7 +307,7 @@ fn the_gauges_tell_the_nearest_end_at_the_declared_rate() {
         let definition = json!({"format": "S-{value:05}", "declared_rate": 10});
         client.define("short", &definition).await;
         assert_eq!(id(&client, "short").await, "S-00001");
-        // A day has fewer seconds than it has numbers.
+        // A day has fewer seconds than numbers.
         let daily = json!({"period": "day", "format": "{period}-{value:09}", "declared_rate": 1});
         client.define("daily", &daily).await;
         assert!(id(&client, "daily").await.ends_with("-000000001"));

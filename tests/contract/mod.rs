@@ -1,5 +1,6 @@
-//! What a caller may rely on, where the program has to be a process: its log, its clock, a guard
-//! that is taken out, clients in other languages. The rest is in `service/tests/contract`.
+//! Tests what callers may rely on. These tests need the program as a process: its log, its clock, a
+//! guard that is taken out, or clients in other languages. The other tests of the contract are in
+//! `service/tests/contract`.
 
 mod administration;
 mod clients;
@@ -18,7 +19,7 @@ mod workers;
 
 use crate::support::{Backend, Program, TestDatabase};
 
-/// A program on a database of its own.
+/// Starts a program with a database of its own.
 async fn program(backend: Backend) -> (TestDatabase, Program) {
     let database = TestDatabase::prepared(backend).await;
     let program = Program::options()

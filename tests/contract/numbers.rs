@@ -1,4 +1,4 @@
-//! `next` and `blocks`: every form of the reply, and the end of a sequence.
+//! Tests `next` and `blocks`: every form of the reply, and the end of a sequence.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A program on SQLite: what is asked here is the same on every database.
+/// Starts a program on SQLite. The tests that use SQLite have the same result on every database.
 async fn program() -> (TestDatabase, Program) {
     on(Backend::Sqlite).await
 }
@@ -55,7 +55,7 @@ fn a_batch_comes_as_ranges_and_as_ids() {
             reply.body,
             r#"{"sequence":"orders","period":null,"count":2,"ranges":[{"first":"1004","last":"1005","count":2,"step":1}]}"#
         );
-        // With `count` the reply is the batch form, also of one.
+        // With `count`, the reply has the form of a batch, even for one number.
         let reply = post(&client, "/v1/sequences/orders/next?count=1", &[], "").await;
         assert_eq!(reply.numbers(), [Range::single(1006)]);
         assert_eq!(reply.json()["ids"], json!(["1006"]));
@@ -123,7 +123,7 @@ fn plain_text_is_one_id_a_line() {
         assert_eq!(one.header("odometer-period"), None);
         let three = post(&client, "/v1/sequences/plain/next?count=3", &plain, "").await;
         assert_eq!((three.status, three.body.as_str()), (200, "2\n3\n4\n"));
-        // Anything else is JSON.
+        // With any other `Accept` header, the reply is JSON.
         for accept in ["*/*", "application/json", "image/png"] {
             let reply = post(
                 &client,
@@ -186,7 +186,7 @@ async fn the_last_number_is_issued_and_then_the_sequence_is_exhausted(backend: B
     for expected in 1..=7 {
         assert_eq!(client.next("short").await, expected);
     }
-    // More than what is left: refused whole, nothing given.
+    // The call asks for more than is left. It is refused as a whole and takes no number.
     let reply = post(&client, "/v1/sequences/short/next?count=4", &[], "").await;
     assert_eq!(reply.status, 409, "{reply:?}");
     assert_eq!(reply.code().as_deref(), Some("sequence_exhausted"));
@@ -200,7 +200,7 @@ async fn the_last_number_is_issued_and_then_the_sequence_is_exhausted(backend: B
     }
     let reply = post(&client, "/v1/sequences/short/blocks?size=1", &[], "").await;
     assert!(matches!(reply.status, 400 | 409), "{reply:?}");
-    // A higher end lets it go on.
+    // With a higher `max`, the sequence goes on.
     client.define("short", &json!({"max": "12"})).await;
     assert_eq!(client.next("short").await, 11);
 }
@@ -214,7 +214,8 @@ async fn numbers_taken_by_refused_calls_are_found_out(backend: Backend) {
     let (_database, program) = without_guards(backend, "refused-burns").await;
     let client = program.client();
     let mut n_sequences = 0;
-    // Only what is in memory is burnt, and near the end of a sequence that is one number or none.
+    // A refused call burns only numbers that are in memory. Near the end of a sequence, memory
+    // holds one number or none.
     wait::until("a number is burnt", LIMIT, async || {
         n_sequences += 1;
         let name = format!("short-{n_sequences}");

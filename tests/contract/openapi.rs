@@ -1,4 +1,4 @@
-//! The machine-readable contract.
+//! Tests that the OpenAPI description is the one of the snapshot.
 
 use serde_json::Value;
 
@@ -21,7 +21,8 @@ fn the_contract_changes_only_on_purpose() {
         let mut contract = reply.json();
         let version = contract["openapi"].as_str().expect("a version").to_owned();
         assert!(version.starts_with("3.1"), "{version}");
-        // The program's own version is not part of the contract.
+        // The snapshot leaves out the version of the program, because the version is no part of the
+        // contract.
         contract["info"]["version"] = Value::String("(any)".to_owned());
         let text = serde_json::to_string_pretty(&contract).expect("JSON is printable");
         let mut settings = insta::Settings::clone_current();

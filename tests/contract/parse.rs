@@ -1,4 +1,4 @@
-//! Printed numbers, read back.
+//! Tests `parse`, which reads printed numbers back.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ async fn what_a_reply_prints_is_read_back(backend: Backend) {
             assert_eq!(read.json(), expected, "{id}");
         }
     }
-    // An id of a former format is still one.
+    // An id in a former format is still accepted.
     client
         .define("plain", &json!({"format": "P-{value}"}))
         .await;
@@ -121,7 +121,7 @@ async fn what_no_number_is_printed_as_is_refused_saying_why(backend: Backend) {
     for id in ["20260230-1", "2026-1", "20261120-01", "20261120-"] {
         refused(&parse(&client, "daily", id).await, 400, "invalid_id");
     }
-    // It only reads: not even the period comes to be.
+    // `parse` only reads. It creates no period.
     assert_eq!(parse(&client, "daily", "19991231-1").await.status, 200);
     let periods = "SELECT COUNT(*) FROM counter WHERE sequence = 'daily' AND period <> ''";
     assert_eq!(database.number(periods).await, Some(0));
@@ -160,7 +160,7 @@ fn a_question_without_an_id_is_refused() {
         ] {
             refused(&ask(body, &json_type).await, 400, code);
         }
-        // A number will do where an id is one.
+        // The id may also be a JSON number.
         assert_eq!(ask("{\"id\":7}", &json_type).await.json()["value"], "7");
         refused(
             &ask("{\"id\":\"1\"}", &[]).await,
@@ -233,7 +233,7 @@ fn an_id_got_by_a_name_that_shares_is_read_under_it() {
         client
             .define("misc", &json!({"format": "M-{value:04}"}))
             .await;
-        // Read also by a name that nobody has used here.
+        // The id is also read under a name that nobody has used on this replica.
         let read = parse(&client, "small-towns", "M-0042").await.json();
         let expected = json!({"sequence": "misc", "period": null, "value": "42"});
         assert_eq!(read, expected);

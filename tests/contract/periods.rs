@@ -1,11 +1,11 @@
-//! Naming a period in a call: which one may be, and what it does to the numbers.
+//! Tests calls that name a period: which periods a call may name, and which numbers it then gets.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use crate::support::{Backend, Client, Program, Reply, TestDatabase, for_each_backend, run};
 
-/// Noon on Saturday 14 March 2026, so that no test meets a midnight.
+/// Noon on Saturday 14 March 2026, so that no test runs over midnight.
 const NOON: &str = "2026-03-14T12:00:00Z";
 
 async fn program(backend: Backend) -> (TestDatabase, Program) {
@@ -52,13 +52,13 @@ async fn a_calendar_period_is_named_within_its_bounds(backend: Backend) {
     client.define("daily", &json!({"period": "day"})).await;
     is_given(&client, "", "20260314", "1").await;
     is_given(&client, "?period=20260314", "20260314", "2").await;
-    // Each one counts for itself, in any order.
+    // Each period has its own counter. The order of the calls does not matter.
     is_given(&client, "?period=20260316", "20260316", "1").await;
     is_given(&client, "?period=20260313", "20260313", "1").await;
     is_given(&client, "?period=20260312", "20260312", "1").await;
     is_given(&client, "?period=20260313", "20260313", "2").await;
     is_given(&client, "", "20260314", "3").await;
-    // The 12th ended 36 h ago, the 11th 60 h; the 16th begins in 36 h, the 17th in 60 h.
+    // The 12th ended 36 h ago, the 11th 60 h ago. The 16th begins in 36 h, the 17th in 60 h.
     for day in ["20260311", "20260317", "20250314", "99991231", "19700101"] {
         is_refused(&client, "daily", &format!("?period={day}"), day).await;
     }

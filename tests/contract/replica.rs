@@ -1,4 +1,4 @@
-//! What a replica's memory tells, without asking anybody.
+//! Tests what a replica reports about its memory without a call to the database.
 
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ fn names(page: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// The first page, once it has so many names: the order of names is a moment old.
+/// Returns the first page when it lists `n` names. Waits, because the order of names is updated a
+/// moment later.
 async fn listed(client: &Client, n: usize) -> Value {
     wait::until("all names are listed", LIMIT, async || {
         let page = read(client, "/v1/replica/sequences").await;
@@ -47,7 +48,7 @@ fn names_in_memory_come_in_pages_in_their_order() {
         for name in &all {
             client.next(name).await;
         }
-        // Of what was only defined memory knows nothing.
+        // Memory knows nothing of a sequence that was only defined.
         client.define("resting", &json!({})).await;
         all.sort();
         assert_eq!(names(&listed(&client, all.len()).await), all);
@@ -171,7 +172,8 @@ fn memory_tells_also_while_the_database_is_away() {
         );
         assert_eq!(replica["stores"][0]["databases"][0]["up"], true);
         assert!(!replica.to_string().contains(crate::support::PASSWORD));
-        // More than is asked for until the test is over: nothing is reserved meanwhile.
+        // The block is larger than what the test takes, so nothing is reserved while the database
+        // is away.
         let many = json!({"block": {"min": 100_000}});
         client.define("orders", &many).await;
         for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Defining, describing and listing sequences.
+//! Tests how sequences are defined, described and listed.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ async fn put(client: &Client, name: &str, body: &Value, headers: &[(&str, &str)]
         .expect("a reply")
 }
 
-/// The definition of a sequence about which nobody said anything.
+/// Returns the definition of a sequence that was created without any setting.
 fn defaults() -> Value {
     json!({
         "kind": "block", "start": "1", "step": 1, "max": "9007199254740991", "order": "relaxed",
@@ -53,7 +53,7 @@ fn a_sequence_is_created_with_the_defaults_and_changed_field_by_field() {
         let described = client.describe("orders").await;
         assert_eq!(described["definition"], expected);
 
-        // The same body twice changes nothing.
+        // The same body, sent again, changes nothing.
         let before = client.get("/v1/sequences/orders").await.expect("a reply");
         let again = put(&client, "orders", &change, &[]).await;
         assert_eq!(again.status, 200);
@@ -107,7 +107,7 @@ fn what_was_counted_from_cannot_be_changed() {
             let detail = reply.json()["detail"].to_string();
             assert!(detail.contains(field), "{detail}");
         }
-        // The end may not fall below what was reserved.
+        // `max` must not fall below the reserved numbers.
         assert_eq!(client.next("fixed").await, 100);
         let blocks = "/v1/sequences/fixed/blocks?size=1000";
         assert_eq!(client.post(blocks).await.expect("a reply").status, 200);
@@ -130,7 +130,7 @@ fn what_there_is_not_is_refused_by_name() {
             let detail = reply.json()["detail"].to_string();
             assert!(detail.contains(field), "{detail}");
         }
-        // Nothing came of it, and the defaults said aloud are fine.
+        // The refused calls created nothing. A definition that states the defaults is accepted.
         let reply = client.get("/v1/sequences/later").await.expect("a reply");
         assert_eq!(reply.status, 404, "{reply:?}");
         assert_eq!(reply.code().as_deref(), Some("sequence_not_found"));
@@ -149,7 +149,7 @@ async fn a_sequence_tells_what_it_does(backend: Backend) {
     let client = program.client();
     client.define("told", &json!({"block": {"min": 100}})).await;
     assert_eq!(client.next("told").await, 1);
-    // Whoever waited for the block is answered before the rest of it is filled in.
+    // The caller who waited for the block is answered before the rest of the block is in memory.
     let told = crate::support::wait::until(
         "the block is in memory",
         std::time::Duration::from_secs(20),
@@ -162,7 +162,7 @@ async fn a_sequence_tells_what_it_does(backend: Backend) {
     let state = &told["state"];
     assert_eq!(state["period"], Value::Null);
     let high_water_mark = Range::identifier(&state["high_water_mark"]);
-    // One block, and perhaps the next one already.
+    // One block was reserved, and perhaps already the next one.
     assert!(matches!(high_water_mark, 101 | 201), "{told}");
     assert_eq!(state["block"]["first"], "1", "{told}");
     assert_eq!(state["block"]["last"], "100", "{told}");
@@ -174,7 +174,7 @@ async fn a_sequence_tells_what_it_does(backend: Backend) {
     for key in ["next_block", "reserve_seconds", "runway"] {
         assert!(state.get(key).is_some(), "{key} in {told}");
     }
-    // The journal is written after the block is in use.
+    // The journal is written when the block is already in use.
     crate::support::wait::until(
         "the block is in the journal",
         std::time::Duration::from_secs(20),
@@ -299,7 +299,8 @@ fn names_created_above_their_bound_are_found_out() {
     });
 }
 
-/// Whoever reaches a listener that is not loopback may take numbers, not change what they are.
+/// Callers from other machines may take numbers. Only callers with the token may change
+/// definitions.
 #[test]
 fn definitions_are_changed_from_afar_with_the_token_only() {
     run(async {

@@ -1,4 +1,5 @@
-//! Callers that send slowly, too much, or without end: cut off, and nobody else is kept waiting.
+//! Tests callers that send slowly, too much, or without end. The program cuts them off, and no
+//! other caller waits for them.
 
 use std::{pin::pin, time::Duration};
 
@@ -9,15 +10,17 @@ use tokio::{
 
 use crate::support::{Backend, Program, TestDatabase, raw, run, wait};
 
-/// Longer than the limits that the program is given, and shorter than its own, which are 5 s.
+/// Longer than the limits that these tests set, and shorter than the program's defaults, which are
+/// 5 s.
 const CUT_OFF_LIMIT: Duration = Duration::from_millis(4500);
 
-/// A program that cuts off slow callers, and none that a busy machine holds up for a moment.
+/// Starts a program that cuts off slow callers after 2 s. A caller that a busy machine delays for a
+/// moment is not cut off.
 async fn program() -> (TestDatabase, Program) {
     program_with("2s", "2s").await
 }
 
-/// A program with these limits of a head and of a body.
+/// Starts a program with these time limits for a head and for a body.
 async fn program_with(head: &str, body: &str) -> (TestDatabase, Program) {
     let database = TestDatabase::prepared(Backend::Sqlite).await;
     let program = Program::options()
@@ -29,8 +32,8 @@ async fn program_with(head: &str, body: &str) -> (TestDatabase, Program) {
     (database, program)
 }
 
-/// Sends `start`, then `drop_by_drop` again and again, until the connection is closed; what came
-/// back until then.
+/// Sends `start`, then `drop_by_drop` again and again, until the connection is closed. Returns what
+/// was received until then.
 async fn until_cut_off(program: &Program, start: &[u8], drop_by_drop: &[u8]) -> String {
     let stream = TcpStream::connect(program.address())
         .await
@@ -38,7 +41,7 @@ async fn until_cut_off(program: &Program, start: &[u8], drop_by_drop: &[u8]) -> 
     let (mut reader, mut writer) = stream.into_split();
     let mut received = Vec::new();
     let writing = async {
-        // Writing fails as soon as the other end has closed.
+        // Writing fails as soon as the program has closed the connection.
         let mut open = writer.write_all(start).await.is_ok();
         while open {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -49,7 +52,7 @@ async fn until_cut_off(program: &Program, start: &[u8], drop_by_drop: &[u8]) -> 
     let ended = tokio::time::timeout(CUT_OFF_LIMIT, async {
         tokio::select! {
             _ended_or_reset = &mut reading => {}
-            // What came before the end is there to be read.
+            // The answer that came before the end can still be read.
             () = writing => drop(reading.as_mut().await),
         }
     });
@@ -71,7 +74,7 @@ fn a_head_that_arrives_slowly_is_cut_off() {
 #[test]
 fn a_body_that_arrives_slowly_is_cut_off() {
     run(async {
-        // A machine that is busy may need longer than a moment to read the head.
+        // The limit of the head is long, because a busy machine may need time to read the head.
         let (_database, program) = program_with("20s", "500ms").await;
         let head = |method: &str, path: &str| {
             format!(
@@ -97,7 +100,7 @@ fn a_body_that_arrives_slowly_is_cut_off() {
                 "{method} {path}: {answer}"
             );
         }
-        // A call that takes no body does not wait for one.
+        // A call that takes no body does not wait for a body.
         let get = "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
         let answer = until_cut_off(&program, get.as_bytes(), b" ").await;
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
@@ -113,7 +116,7 @@ fn a_head_without_end_is_not_read() {
         let header = format!("X-More: {}\r\n", "a".repeat(100_000));
         let answer = until_cut_off(&program, start, header.as_bytes()).await;
         assert!(!answer.contains(" 200 "), "{answer}");
-        // Many small ones are no better than a large one.
+        // Many small headers are refused like one large header.
         let many: String = (0..500).map(|n| format!("X-{n}: a\r\n")).collect();
         let request = raw::request("POST", b"/v1/sequences/slow/next", &many, b"");
         let reply = raw::exchange(program.address(), &request).await;
@@ -140,7 +143,7 @@ fn an_url_without_end_is_not_read() {
     });
 }
 
-/// Calls that begin and do not end: heads and bodies.
+/// Begins `n` calls and ends none of them: half stop in the head, half in the body.
 async fn begin_calls(program: &Program, n: usize) -> Vec<TcpStream> {
     let mut open = Vec::new();
     for n in 0..n {
@@ -162,7 +165,8 @@ async fn begin_calls(program: &Program, n: usize) -> Vec<TcpStream> {
 #[test]
 fn slow_callers_keep_nobody_waiting() {
     run(async {
-        // None of them is cut off before the others are answered.
+        // The limits are so long that no slow caller is cut off before the other callers are
+        // answered.
         let (_database, program) = program_with("120s", "120s").await;
         let client = program.client();
         assert_eq!(client.next("slow").await, 1);

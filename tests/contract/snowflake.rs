@@ -1,4 +1,4 @@
-//! Time-ordered ids, as callers get them and read them back.
+//! Tests time-ordered ids: how callers get them, and how callers read them back.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::support::{
 };
 
 const LIMIT: Duration = Duration::from_secs(30);
-/// A clock is read some time before its reply is.
+/// How far the time of an id may be from the time at which its reply was read.
 const SLACK_MS: i64 = 20_000;
 
 fn refused(reply: &Reply, status: u16, code: &str) {
@@ -96,7 +96,7 @@ async fn ids_tell_time_and_worker_and_are_read_back(backend: Backend) {
     program.stop().await;
 }
 
-/// What `parse` tells of an id, and its time in Unix milliseconds.
+/// Returns the reply of `parse` for an id, and the id's time in Unix milliseconds.
 async fn read_back(client: &Client, name: &str, id: i64) -> (i64, Value) {
     let body = json!({"id": id.to_string()});
     let path = format!("{name}/parse");
@@ -123,7 +123,7 @@ fn an_unbroken_range_is_of_one_tick() {
         let too_many = next(&client, "flakes/next?count=4097&contiguous=true").await;
         refused(&too_many, 400, "invalid_count");
         assert!(too_many.body.contains("4096"), "{too_many:?}");
-        // Without the wish it is given, in ranges of two ticks or more.
+        // Without `contiguous`, the call succeeds with ranges of two or more ticks.
         let broken = next(&client, "flakes/next?count=4097").await;
         assert!(broken.numbers().len() >= 2, "{broken:?}");
 
@@ -147,7 +147,7 @@ async fn calls_that_time_ordered_sequences_have_no_use_for_are_refused(backend: 
     let (_database, program) = program(backend).await;
     let client = program.client();
     client.define("flakes", &json!({"kind": "snowflake"})).await;
-    // Before and after it is in memory.
+    // The first round runs before the sequence is in memory, the second round after.
     for _ in 0..2 {
         let blocks = next(&client, "flakes/blocks?size=10").await;
         refused(&blocks, 409, "not_for_kind");
@@ -183,7 +183,8 @@ async fn a_retired_time_ordered_sequence_issues_nothing_until_it_is_restored(bac
         "blocks?size=10",
     ] {
         let reply = next(&client, &format!("flakes/{call}")).await;
-        // Of the last one either is true.
+        // `blocks` has two reasons for a refusal: the sequence is retired, and its kind has no
+        // blocks.
         if call.starts_with("next") {
             refused(&reply, 410, "sequence_retired");
         }
@@ -220,7 +221,7 @@ async fn a_template_creates_time_ordered_sequences_and_a_format_prints_them(back
     let body = json!({ "id": id });
     let read = call(&client, Method::POST, "events/parse", Some(&body), &[]).await;
     assert_eq!(read.json()["value"], one["value"]);
-    // From another format on it is printed so, at once.
+    // When the format changes, the next id already has the new format.
     client
         .define("events", &json!({"format": "F-{value}"}))
         .await;
@@ -281,7 +282,7 @@ fn a_worker_id_may_be_configured_and_is_refused_where_it_is_held() {
         refused(&none, 503, "no_worker_id");
         assert!(none.body.contains("has 2 from 0 on"), "{none:?}");
         program.stop().await;
-        // Given back, it is had at once.
+        // The lease was given back, so another replica gets the worker id at once.
         wait::until("the worker id is free", LIMIT, async || {
             let reply = next(&other.client(), "flakes/next").await;
             (reply.status == 200).then(|| assert_eq!(parts(&layout, reply.number()).worker, 3))
@@ -309,7 +310,7 @@ fn where_all_worker_ids_are_held_a_further_replica_is_refused() {
         let reply = next(&third.client(), "flakes/next").await;
         refused(&reply, 503, "no_worker_id");
         assert!(reply.header("retry-after").is_some(), "{reply:?}");
-        // Whoever stops makes room.
+        // A replica that stops gives its worker id back.
         programs.remove(0).stop().await;
         wait::until("a worker id is free", LIMIT, async || {
             let reply = next(&third.client(), "flakes/next").await;
@@ -325,7 +326,8 @@ async fn time_ordered_ids_are_issued_until_their_lease_ends_while_the_store_is_a
     backend: Backend,
 ) {
     let mut away = Away::begin(backend, &Program::options()).await;
-    // A lease that was just to be renewed has two thirds left; a busy machine tells late.
+    // If the renewal was almost due, two thirds of the lease are left: 4 s. The limits are wider,
+    // because a busy machine notices late.
     let served = away.served.as_millis();
     assert!((3_000..=10_000).contains(&served), "{served} ms");
     let described = away.client.describe("flakes").await;
@@ -345,19 +347,20 @@ for_each_server!(a_lease_that_serves_only_until_its_renewal_is_found_out);
 async fn a_lease_that_serves_only_until_its_renewal_is_found_out(backend: Backend) {
     let options = Program::options().without_guards("no-lease-reserve");
     let away = Away::begin(backend, &options).await;
-    // One came before it went away.
+    // One id was issued before the database was killed.
     assert!(away.ids.len() > 1, "vacuous: nothing came of its lease");
-    // A third of the lease at most.
+    // Ids were issued for a third of the lease at most.
     assert!(away.served < Duration::from_secs(3), "{:?}", away.served);
 }
 
-/// A sequence whose store was taken away, once nothing is left of its lease of six seconds.
+/// A sequence with a lease of six seconds and a killed database, at the time when the lease has
+/// ended.
 struct Away {
     server: Server,
     client: Client,
-    /// All that were given, before and after.
+    /// All ids that were issued, before and after the database was killed.
     ids: Vec<i64>,
-    /// How long after it the last of them was given, before the first refusal.
+    /// The time from the kill to the last id before the first refusal.
     served: Duration,
     _program: Program,
 }
@@ -413,7 +416,7 @@ async fn a_lease_that_is_lost_serves_until_it_ends(backend: Backend) {
         let began = std::time::Instant::now();
         let mut ids = vec![client.next("flakes").await];
         let worker = parts(&layout, ids[0]).worker;
-        // As if another one held it.
+        // The row looks as if another replica held the worker id.
         database
             .execute(
                 "UPDATE worker_lease SET token_hash = 'another', expires_at = expires_at + 60000",
@@ -433,7 +436,7 @@ async fn a_lease_that_is_lost_serves_until_it_ends(backend: Backend) {
             assert!(lost.elapsed() < LIMIT, "it never ends");
         };
         assert_eq!(refused_after.is_some(), configured.is_some());
-        // The renewal finds it after two seconds; what was reserved lasts for nearly six.
+        // The renewal notices the loss after two seconds. The reserved time lasts for nearly six.
         let least = Duration::from_secs(if configured.is_some() { 5 } else { 1 });
         assert!(began.elapsed() > least, "{refused_after:?}");
         let n_ids = ids.len();
@@ -467,7 +470,8 @@ fn whoever_wants_one_id_is_served_beside_those_who_want_whole_ticks() {
         while !callers.iter().all(tokio::task::JoinHandle::is_finished) {
             let asked = std::time::Instant::now();
             client.next("flakes").await;
-            // A run that began as far ahead as a batch may reach would keep it waiting for a second.
+            // This call would wait for a second if the ids of a batch began as far ahead as a batch
+            // may reach.
             n_late += u32::from(asked.elapsed() > Duration::from_millis(800));
             n_beside += 1;
         }

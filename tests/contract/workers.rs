@@ -1,4 +1,4 @@
-//! Worker ids for programs with a snowflake library of their own.
+//! Tests worker ids for programs that have a snowflake library of their own.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -74,7 +74,7 @@ async fn a_worker_id_is_leased_renewed_and_given_back(backend: Backend) {
     let longer = Lease::of(&longer);
     assert_eq!(longer.renew_after_ms, 20_000);
     assert!(longer.until_ms >= before + 60_000);
-    // A shorter one takes nothing back that was reserved.
+    // A shorter lease does not take back time that was already reserved.
     let shorter = json!({"ttl_ms": 1000});
     let shorter = client.renew(&lease, Some(&shorter)).await.expect("a reply");
     assert_eq!(Lease::of(&shorter).until_ms, longer.until_ms);
@@ -109,7 +109,7 @@ async fn a_worker_id_is_leased_renewed_and_given_back(backend: Backend) {
     let pool = listed(&client, "billing").await;
     assert_eq!(pool["workers"][0]["held"], false);
     assert_eq!(pool["workers"][0]["until_ms"], unused);
-    // Its holder gets it back, and its time from where it was not used.
+    // The same holder gets the worker id again, with the time from the first unused moment on.
     let back = client.lease("billing", 10, TTL_MS, "billing-7").await;
     assert_eq!((back.worker, back.from_ms), (0, unused));
     assert_ne!(back.token, lease.token);

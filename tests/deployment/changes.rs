@@ -1,4 +1,4 @@
-//! What the documents have somebody change in the manifests comes out as they say.
+//! Tests that the changes that the documents describe give the manifests that they promise.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::{documents::markdown::Document, support::directory};
 
 const DOCUMENT: &str = "docs/kubernetes.md";
 
-/// Manifests that may be changed.
+/// A copy of the manifests, which tests may change.
 struct Copy(TempDir);
 
 impl Copy {
@@ -39,7 +39,8 @@ impl Copy {
     }
 }
 
-/// The block of the document that begins so.
+/// Returns the block of the document that has this kind and begins with `start`. Panics if there is
+/// no such block, or more than one.
 fn block(kind: &str, start: &str) -> String {
     let fences = Document::read(DOCUMENT).fences();
     let mut found = fences

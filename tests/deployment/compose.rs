@@ -1,4 +1,4 @@
-//! The compose file: what it names exists, and the program takes its settings.
+//! Tests the compose file: everything that it names exists, and the program accepts its settings.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ fn the_variables_of_compose_are_ours() {
             assert!(environment["ODOMETER_LISTEN"].is_string(), "{name}");
             let checked = check(None, environment);
             assert_eq!(checked.code, Some(0), "{name}: {checked}");
-            // The control: one that the program does not know.
+            // Negative control: a variable that the program does not know.
             let checked = check(Some("ODOMETER_LISTENS"), environment);
             assert_eq!(checked.code, Some(78), "{name}: {checked}");
         }
@@ -124,7 +124,8 @@ fn every_service_of_compose_is_pinned_and_published_on_loopback_alone() {
     assert!(published.len() >= 4, "vacuous: {published:?}");
 }
 
-/// Two builds of one image at once would be one too many, and no registry has it.
+/// Only `migrate` builds the image. Two builds of one image at the same time would be one too many,
+/// and no registry has the image.
 #[test]
 fn one_service_of_compose_builds_the_image_before_the_others_take_it() {
     let compose = compose();
@@ -140,7 +141,7 @@ fn one_service_of_compose_builds_the_image_before_the_others_take_it() {
     }
 }
 
-/// Prometheus and Grafana find each other and the replicas by the names of services.
+/// Prometheus and Grafana reach each other and the replicas by the names of services.
 #[test]
 fn who_is_asked_in_compose_is_a_service() {
     let compose = compose();

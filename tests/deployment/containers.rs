@@ -1,4 +1,4 @@
-//! Images and containers without a registry, all of them below one directory.
+//! Builds images and runs containers without a registry. Everything lies below one directory.
 
 use std::{path::Path, process::Command, sync::LazyLock};
 
@@ -8,13 +8,13 @@ use tempfile::TempDir;
 use super::tools::{command, succeeds};
 use crate::support::{directory, keeper, settings};
 
-/// The image's name here.
+/// The name of the image in these tests.
 pub(super) const IMAGE: &str = "localhost/odometer:test";
 
-/// From which version on podman decodes what `data` of a Secret says.
+/// The first version of podman that decodes the `data` of a Secret.
 const DECODING: (u32, u32) = (4, 4);
 
-/// How containers run where there is neither systemd nor the runtime that podman takes otherwise.
+/// The configuration of podman for machines without systemd and without podman's default runtime.
 const CONFIGURATION: &str = "[containers]\n\
                              default_ulimits = [\"nofile=4096:4096\", \"nproc=4096:4096\"]\n\
                              [engine]\n\
@@ -22,7 +22,8 @@ const CONFIGURATION: &str = "[containers]\n\
                              cgroup_manager = \"cgroupfs\"\n\
                              events_logger = \"none\"\n";
 
-/// What the Dockerfile's first stage leaves, put together by the first who asks.
+/// The files that the Dockerfile's first stage leaves. The first test that needs the files makes
+/// them.
 static STAGE: LazyLock<TempDir> = LazyLock::new(|| {
     let stage = directory("stage");
     std::fs::create_dir(stage.path().join("data")).expect("our directory");
@@ -36,16 +37,16 @@ static STAGE: LazyLock<TempDir> = LazyLock::new(|| {
     stage
 });
 
-/// A place for images and containers, all removed when dropped or when the run ends.
+/// A directory for images and containers. They are removed at the drop or at the end of the run.
 pub(super) struct Containers {
     home: TempDir,
-    /// What was started of the machine's processes.
+    /// The processes that were started for containers on this machine.
     processes: Vec<u32>,
 }
 
 impl Containers {
-    /// With the image of the Dockerfile, whose last stage is built as it stands, out of the
-    /// program of this run and of what `release/root` puts together.
+    /// Builds the image of the Dockerfile. The last stage is built unchanged, from the program of
+    /// this run and from what `release/root` makes.
     pub(super) fn with_image() -> Self {
         let home = directory("pod");
         let configuration = home.path().join("containers.conf");
@@ -66,7 +67,8 @@ impl Containers {
         let stage = STAGE.path();
         let mut context = std::ffi::OsString::from("build=");
         context.push(stage);
-        // A context of the stage's name stands for the stage, which needs its base from a registry.
+        // A build context with the name of a stage replaces this stage. The stage itself would need
+        // its base image from a registry.
         succeeds(
             self.tool("buildah")
                 .args(["bud", "--isolation", "chroot", "--timestamp", "0"])
@@ -83,7 +85,7 @@ impl Containers {
         tool.env("CONTAINERS_CONF", self.home().join("containers.conf"))
             .arg("--root")
             .arg(self.home().join("images"))
-            // At most 50 characters long.
+            // The path of `--runroot` may have at most 50 characters.
             .arg("--runroot")
             .arg(self.home().join("run"))
             .args(["--storage-driver", "vfs"]);
@@ -96,7 +98,8 @@ impl Containers {
         podman
     }
 
-    /// Runs podman and notes what it has started, to be ended with the run.
+    /// Runs podman with these arguments. Notes the processes that podman started, so that they end
+    /// with the run. Returns the output.
     pub(super) fn start(&mut self, arguments: &[&str]) -> String {
         let printed = succeeds(&mut self.podman(arguments));
         let numbers = self.podman(&["ps", "--all", "--quiet", "--no-trunc"]);
@@ -116,7 +119,8 @@ impl Containers {
         printed
     }
 
-    /// The only container whose name ends so: how podman begins it differs by version.
+    /// Returns the name of the only container with a name that ends in `end`. How such a name
+    /// begins depends on the version of podman.
     pub(super) fn named(&self, end: &str) -> String {
         let filter = format!("--filter=name={end}$");
         let mut list = self.podman(&["ps", "--all", "--format={{.Names}}", &filter]);
@@ -126,8 +130,8 @@ impl Containers {
         names[0].to_owned()
     }
 
-    /// Before podman 4.4 what `data` of a Secret says is mounted without being decoded
-    /// (containers/podman#16631), so there the values are written as they are to be read.
+    /// Creates a Secret. Before podman 4.4, the `data` of a Secret is mounted without being decoded
+    /// (containers/podman#16631). For these versions, the values are written undecoded.
     pub(super) fn secret(&self, name: &str, values: &[(&str, &str)]) {
         let decodes = self.version() >= DECODING;
         let written = |value: &str| if decodes { base64(value) } else { value.into() };
@@ -144,7 +148,7 @@ impl Containers {
         succeeds(&mut self.podman(&["secret", "create", name, &file]));
     }
 
-    /// podman's major and minor version.
+    /// Returns podman's major and minor version.
     fn version(&self) -> (u32, u32) {
         let version = succeeds(&mut self.podman(&["version", "--format={{.Client.Version}}"]));
         let mut parts = version.trim().split('.').map(|part| part.parse().ok());
@@ -152,14 +156,14 @@ impl Containers {
         (part().expect("a number"), part().expect("a number"))
     }
 
-    /// What podman knows of a container.
+    /// Returns what `podman inspect` reports about a container.
     pub(super) fn inspect(&self, container: &str) -> Value {
         let known = succeeds(&mut self.podman(&["inspect", "--type", "container", container]));
         let known: Value = serde_json::from_str(&known).expect("podman writes JSON");
         known[0].clone()
     }
 
-    /// What is mounted below the directory.
+    /// Returns everything that is mounted below the directory.
     fn mounts(&self) -> Vec<String> {
         let mounted = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let places = mounted.lines().filter_map(|line| line.split(' ').nth(1));
@@ -171,7 +175,7 @@ impl Containers {
 
 impl Drop for Containers {
     fn drop(&mut self) {
-        // A test that fails must not fail once more here.
+        // If the test has already failed, cleaning up must not fail again.
         for arguments in [
             ["pod", "rm", "--force", "--all", "--time=0"],
             ["rm", "--force", "--all", "--volumes", "--time=0"],
@@ -192,13 +196,13 @@ fn base64(value: &str) -> String {
     succeeds(command("sh").args(encode))
 }
 
-/// What the kernel says of the rights of a process.
+/// Returns the status of a process from the kernel, which lists its rights.
 pub(super) fn rights(process: &Value) -> String {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"));
     status.unwrap_or_else(|error| panic!("{process}: {error}"))
 }
 
-/// Faults of a container's process that should have no rights and a root it cannot write to.
+/// Returns the faults of a container's process, which should have no rights and a read-only root.
 pub(super) fn faults_of(container: &Value) -> Vec<String> {
     let process = &container["State"]["Pid"];
     let status = rights(process);

@@ -1,4 +1,4 @@
-//! The image: how the Dockerfile is written, and what it makes.
+//! Tests the image: how the Dockerfile is written, and what the Dockerfile builds.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::{
 };
 use crate::support::{Client, directory, ports, run, settings, wait};
 
-/// As `USER` of the Dockerfile, and the manifests, have it.
+/// The user and group that the Dockerfile's `USER` and the manifests name.
 const USER: &str = "65532:65532";
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// Without the right to change its root, to gain rights, or any at all.
+/// Arguments that take away all rights: to write to the root, to gain rights, and any other.
 const UNPRIVILEGED: [&str; 4] = [
     "--read-only",
     "--cap-drop=all",
@@ -50,7 +50,7 @@ fn every_base_of_the_image_is_pinned_by_its_digest() {
         .lines()
         .filter_map(|line| line.strip_prefix("FROM ")?.split(' ').next())
         .collect();
-    // What runs stands on nothing else.
+    // The final image is based on no other image.
     assert_eq!(bases.last(), Some(&"scratch"));
     assert!(bases.len() >= 2, "vacuous: {bases:?}");
     for base in bases.iter().filter(|base| **base != "scratch") {
@@ -59,7 +59,7 @@ fn every_base_of_the_image_is_pinned_by_its_digest() {
     }
 }
 
-/// The toolchain that builds the image is one that the workspace allows.
+/// Checks that the image is built by a toolchain that the workspace allows.
 #[test]
 fn the_image_is_built_by_a_toolchain_that_is_new_enough() {
     let dockerfile = dockerfile();
@@ -78,7 +78,7 @@ fn the_image_is_built_by_a_toolchain_that_is_new_enough() {
     assert!(!least.is_empty() && numbers(version) >= least, "{least:?}");
 }
 
-/// What cargo is told in the Dockerfile, asked of what it would build.
+/// Checks what the Dockerfile's arguments make cargo build, without building it.
 #[test]
 fn the_image_has_the_features_that_are_asked_for() {
     let dockerfile = dockerfile();
@@ -104,7 +104,7 @@ fn the_image_has_the_features_that_are_asked_for() {
     assert!(!is_sound, "{said}");
 }
 
-/// What is sent to be built is enough for cargo to find every package.
+/// Checks that cargo finds every package in the files that are sent to the build.
 #[test]
 fn what_the_image_is_built_from_is_the_whole_workspace() {
     let home = directory("context");
@@ -150,7 +150,7 @@ fn the_image_gives_a_number_read_only_and_without_rights() {
         })
         .await;
         assert_eq!(client.next("orders").await, 1);
-        // The image has no time zones but those of the program.
+        // The image itself has no time zones. The zone comes from the program.
         let daily = json!({"period": "day", "time_zone": "Asia/Shanghai"});
         client.define("daily", &daily).await;
         assert_eq!(client.next("daily").await, 1);
@@ -171,13 +171,13 @@ fn the_image_has_no_shell_and_cannot_write_beside_its_volumes() {
         let (runs, said) = outcome(&mut containers.podman(&shell));
         assert!(!runs && said.contains("no such file"), "{said}");
     }
-    // Without a volume for its file it has nowhere to write to, and says so.
+    // Without a volume, the program has no directory to write its file to, and says so.
     let mut arguments = vec!["run", "--rm"];
     arguments.extend(UNPRIVILEGED);
     arguments.extend(["--env=ODOMETER_LISTEN=127.0.0.1:0", IMAGE]);
     let (runs, said) = outcome(&mut containers.podman(&arguments));
     assert!(!runs && said.contains("odometer.db"), "{said}");
-    // The control: the program itself is there.
+    // Negative control: the program itself is in the image.
     let version = ["run", "--rm", "--network=none", IMAGE, "--version"];
     let said = succeeds(&mut containers.podman(&version));
     assert!(said.starts_with("odometer "), "{said}");

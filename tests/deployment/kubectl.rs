@@ -1,4 +1,5 @@
-//! What the documents tell `kubectl` about is in the manifests: there is no cluster to ask.
+//! Tests that every object in the `kubectl` commands of the documents is in the manifests. There is
+//! no cluster to ask.
 
 use std::collections::BTreeSet;
 
@@ -7,25 +8,25 @@ use serde_json::Value;
 use super::yaml::{containers, folders, items, objects, text};
 use crate::{documents::markdown::Document, support::settings};
 
-/// Words before the name of an object, beside `KIND/NAME`.
+/// The words that may stand before the name of an object, besides the form `KIND/NAME`.
 const KINDS: [(&str, &str); 3] = [
     ("deployment", "Deployment"),
     ("job", "Job"),
     ("pvc", "PersistentVolumeClaim"),
 ];
-/// What stands for one of the pods.
+/// The placeholder for the name of a pod.
 const ANY_POD: &str = "NAME";
 
-/// What is in the manifests, as `kubectl` is told of it.
+/// The names in the manifests that `kubectl` commands may use.
 #[derive(Default)]
 struct Known {
-    /// Kind and name.
+    /// The kind and the name of each object.
     objects: BTreeSet<(String, String)>,
     namespaces: BTreeSet<String>,
     containers: BTreeSet<String>,
     arguments: BTreeSet<String>,
     secrets: BTreeSet<String>,
-    /// Of pods, as `KEY=VALUE`.
+    /// The labels of pods, as `KEY=VALUE`.
     labels: BTreeSet<String>,
 }
 
@@ -69,7 +70,7 @@ impl Known {
         })
     }
 
-    /// The first word of a command that is about nothing there is.
+    /// Returns the first word of a command that names nothing in the manifests.
     fn unknown<'a>(&self, command: &'a str) -> Option<&'a str> {
         let words: Vec<&str> = command.split_whitespace().collect();
         let pairs = words.windows(2).map(|pair| (pair[0], pair[1]));
@@ -107,7 +108,7 @@ impl Known {
     }
 }
 
-/// Every command line for `kubectl` in a document, in blocks and in sentences.
+/// Returns every `kubectl` command line of a document, from its blocks and its sentences.
 fn commands(document: &Document) -> Vec<String> {
     let fences = document.fences();
     let blocks = fences.iter().map(|fence| fence.text.replace("\\\n", " "));
@@ -134,7 +135,7 @@ fn what_kubectl_is_told_of_is_in_the_manifests() {
         }
     }
     assert!(n_commands >= 30, "vacuous: {n_commands} commands");
-    // The control: commands that are wrong in one word.
+    // Negative control: each command has one wrong word.
     for (command, wrong) in [
         ("kubectl -n odometr get pods", "odometr"),
         ("kubectl -n odometer logs NAME -c migrates", "migrates"),

@@ -1,4 +1,5 @@
-//! What the manifests say fits together: names, times, rights, and what the program does.
+//! Tests that the parts of the manifests fit together, and fit the program: names, times, and
+//! rights.
 
 use serde_json::{Value, json};
 
@@ -25,7 +26,7 @@ fn seconds(text: &str) -> u64 {
     digits.parse().expect("whole seconds")
 }
 
-/// A key of the configuration's section `[shutdown]`.
+/// Returns the seconds of a key in the section `[shutdown]` of the configuration.
 fn of_shutdown(configuration: &str, key: &str) -> u64 {
     let section = configuration
         .split("[shutdown]\n")
@@ -44,7 +45,7 @@ fn a_pod_has_longer_to_stop_than_stopping_takes() {
         let pod = &only(&objects, "Deployment")["spec"]["template"]["spec"];
         let grace = &pod["terminationGracePeriodSeconds"];
         let grace = grace.as_u64().expect("a grace period");
-        // The image has no shell that could wait.
+        // The image has no shell, so the hook must be `sleep`.
         let hook = &pod["containers"][0]["lifecycle"]["preStop"]["sleep"];
         let before = hook["seconds"].as_u64().expect("it waits");
         let deadline = of_shutdown(configuration, "deadline");
@@ -97,7 +98,7 @@ fn each_container_sees_the_secret_of_its_own_role_alone() {
     }
 }
 
-/// What is against the restricted standard of Kubernetes in a pod.
+/// Returns the faults of a pod against the restricted standard of Kubernetes.
 pub(super) fn faults_of(pod: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let mut fault_unless = |holds: bool, what: String| {
@@ -187,7 +188,7 @@ fn what_is_selected_is_there() {
         let wanted = &monitor["selector"]["matchLabels"];
         assert_eq!(*wanted, service["metadata"]["labels"], "{name}");
         assert_eq!(monitor["endpoints"][0]["port"], port["name"], "{name}");
-        // Rules and alerts ask for the job by this name, which is that of the Service.
+        // Rules and alerts select the job by this name. Prometheus takes the name from the Service.
         assert_eq!(service["metadata"]["name"], "odometer", "{name}");
     }
 }
@@ -213,14 +214,14 @@ fn probes_ask_what_the_program_answers() {
                 assert_eq!(status, 200, "{name}: {probe}");
             }
         }
-        // The control: not every path is answered so.
+        // Negative control: the program does not answer 200 on every path.
         let reply = program.client().get("/healthz").await;
         assert_eq!(reply.expect("it answers").status, 404);
         program.stop().await;
     });
 }
 
-/// What `docs/kubernetes.md` has somebody do who deploys an image of their own.
+/// Follows `docs/kubernetes.md` for users who deploy an image of their own.
 #[test]
 fn an_image_that_is_named_in_an_overlay_is_the_one_of_every_container() {
     let home = directory("image");
@@ -248,7 +249,7 @@ fn an_image_that_is_named_in_an_overlay_is_the_one_of_every_container() {
     }
 }
 
-/// Of a quantity of memory or a figure of the documents, in KiB.
+/// Converts an amount of memory to KiB. The unit is the one of a manifest or of a document.
 fn kib(amount: f64, unit: &str) -> f64 {
     match unit {
         "KiB" => amount,
@@ -267,7 +268,7 @@ fn as_many_names_as_a_pod_takes_fit_its_memory() {
     let mut measured = row.expect("it is measured").split(' ');
     let amount = measured.next().and_then(|amount| amount.parse().ok());
     let of_a_name = kib(amount.expect("a number"), measured.next().expect("a unit"));
-    // With 200 names in use, as docs/kubernetes.md has it.
+    // The memory of the program with 200 names in use, as docs/kubernetes.md states it.
     let document = std::fs::read_to_string(settings::repository().join("docs/kubernetes.md"));
     let document = document.expect("the document is there");
     let row = document
@@ -287,9 +288,9 @@ fn as_many_names_as_a_pod_takes_fit_its_memory() {
         let n_names = lines.find_map(|line| line.strip_prefix("live_sequences = "));
         let n_names: f64 = n_names.expect(name).parse().expect("a number");
         let needs = |n_names: f64| of_the_program + n_names * of_a_name;
-        // With a third to spare, for callers and what the allocator keeps.
+        // A third of the limit stays free for callers and for memory that the allocator keeps.
         assert!(needs(n_names) * 1.5 < limit, "{name}: {}", needs(n_names));
-        // The control: the program's own default does not fit.
+        // Negative control: the program's own default does not fit the limit.
         assert!(needs(1_000_000.0) > limit, "{name}");
     }
 }
@@ -306,7 +307,7 @@ fn the_document_counts_the_connections_of_all_pods_at_once() {
     let n_pods = n_serving + n_starting + n_stopping;
     let document = settings::repository().join("docs/kubernetes.md");
     let document = std::fs::read_to_string(document).expect("it is there");
-    // `pool.max` is not set here, and one more looks whether the database is there.
+    // `pool.max` has its default here, 8. One more connection probes the database.
     let n_connections = n_pods * (8 + 1);
     let said = format!("({n_serving} + {n_starting} + {n_stopping}) × 9 = {n_connections}");
     assert!(document.contains(&said), "not {said}");
@@ -331,7 +332,7 @@ fn replicas_images_and_volumes_are_as_the_store_needs() {
             }
         }
         let spec = &deployment["spec"];
-        // Where it is scaled an apply must not set it back.
+        // The autoscaler sets the number of replicas. An apply must not set it back.
         let n_replicas = spec["replicas"].as_u64();
         assert_eq!(n_replicas, is_single.then_some(1), "{name}");
         for scaler in of_kind(&objects, "HorizontalPodAutoscaler") {

@@ -1,4 +1,5 @@
-//! What is deployed: manifests, image, release and compose file, held to schemas and rules, and run.
+//! Tests what is deployed: manifests, image, release and compose file. They are checked against
+//! schemas and rules, and run.
 
 mod changes;
 mod compose;

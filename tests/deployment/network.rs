@@ -1,10 +1,10 @@
-//! Who reaches a pod, and whom it reaches.
+//! Tests who can reach a pod, and what a pod can reach.
 
 use serde_json::{Value, json};
 
 use super::yaml::{MONITORING, items, of_kind, only, overlay, text};
 
-/// The ports that a rule names.
+/// Returns the ports that a rule names.
 fn ports(rule: &Value) -> Vec<String> {
     let ports = items(&rule["ports"]).iter();
     ports.map(|port| port["port"].to_string()).collect()
@@ -41,7 +41,7 @@ fn a_pod_is_reached_at_the_port_of_callers_alone() {
         let from = rules(&objects, "ingress");
         assert_eq!(from.len(), 1, "{name}");
         assert_eq!(ports(&from[0]), ["\"http\""], "{name}");
-        // Both directions are closed but for these rules.
+        // The policies close both directions, so only these rules allow traffic.
         let policies = of_kind(&objects, "NetworkPolicy");
         let types = policies
             .iter()
@@ -76,7 +76,7 @@ fn prometheus_may_find_the_pods_and_change_nothing() {
     );
     let binding = only(&objects, "RoleBinding");
     assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
-    // The namespace of the overlay is not put upon it.
+    // The overlay does not replace this namespace by its own.
     let account = &binding["subjects"][0];
     assert_eq!(account["namespace"], "monitoring");
     assert_eq!(account["name"], "prometheus-k8s");

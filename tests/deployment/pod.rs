@@ -1,4 +1,4 @@
-//! The pods of the manifests, run by podman on real databases.
+//! Runs the pods of the manifests with podman, on real databases.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use super::{
 use crate::support::{Backend, Client, PASSWORD, for_each_server, ports, wait};
 
 const TOKEN: &str = "token-of-the-test";
-/// Until a pod that was started gives numbers.
+/// The time within which a started pod must be ready.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// The end of what podman calls the container that serves, after the pod's name.
+/// The end of the serving container's name. podman puts the pod's name before it.
 const SERVING: &str = "-odometer";
 
 for_each_server!(the_pod_runs_read_only_without_rights_and_gives_numbers);
 
 async fn the_pod_runs_read_only_without_rights_and_gives_numbers(backend: Backend) {
-    // The overlay differs from the base in what is beside the pod.
+    // For PostgreSQL the base is enough. Its overlay changes nothing inside the pod.
     let folder = match backend {
         Backend::MariaDb => "k8s/overlays/mysql",
         Backend::Postgres | Backend::Sqlite => "k8s/base",
@@ -37,14 +37,14 @@ async fn the_pod_runs_read_only_without_rights_and_gives_numbers(backend: Backen
     pod.play();
     assert_eq!(pod.first_number().await, 1);
     assert_eq!(faults_of(&pod.serving()), Vec::<String>::new());
-    // The control: who runs this test has rights, and a root that can be written to.
+    // Negative control: the process of this test has rights, and can write to its root.
     let own = json!({"State": {"Pid": std::process::id()}});
     assert!(!faults_of(&own).is_empty());
     let log = pod.log();
     assert!(log.contains("Listening on"), "{log}");
     assert!(!log.contains(TOKEN) && !log.contains(PASSWORD), "{log}");
 
-    // Again, as after a new image: what was held comes back, and the schema is there already.
+    // The second start is like a new image: the numbers go on, and the schema is already there.
     pod.stop();
     pod.play();
     assert_eq!(pod.first_number().await, 2);
@@ -77,7 +77,8 @@ impl Pod {
         let containers = Containers::with_image();
         let built = objects(folder);
         let port = ports::free();
-        // A claim that is there already stays as it is in a cluster, and is refused by podman.
+        // In a cluster, an existing claim stays as it is. podman refuses it, so the volume is made
+        // here.
         for claim in of_kind(&built, "PersistentVolumeClaim") {
             let name = text(&claim["metadata"]["name"]);
             succeeds(&mut containers.podman(&["volume", "create", name]));
@@ -99,7 +100,7 @@ impl Pod {
         self.containers.start(&[&play[..], &[&self.file]].concat());
     }
 
-    /// Stops it as a cluster would, which must go well, and removes it.
+    /// Stops the pod as a cluster would, and removes it. The exit code must be 0.
     fn stop(&self) {
         let stop = ["stop", "--time=45", &self.containers.named(SERVING)];
         succeeds(&mut self.containers.podman(&stop));
@@ -123,14 +124,15 @@ impl Pod {
         outcome(&mut self.containers.podman(&["logs", &serving])).1
     }
 
-    /// What podman knows of the container that serves.
+    /// Returns what podman reports about the serving container.
     fn serving(&self) -> Value {
         self.containers.inspect(&self.containers.named(SERVING))
     }
 }
 
-/// What podman 4.3 cannot do: ports where the network is the machine's, and containers that run once
-/// in a pod that is always started again. Nobody looks at its probes, but for one that needs a shell.
+/// Changes a Deployment so that podman 4.3 can run it. podman supports no ports in the machine's
+/// own network. In a pod that is always restarted, it cannot run a container only once. podman
+/// needs a shell for the liveness probe, and nobody looks at the other probes.
 fn for_podman(deployment: &Value, port: u16) -> Value {
     let n_containers = containers(deployment).len();
     let mut deployment = deployment.clone();

@@ -1,4 +1,5 @@
-//! The Job for a database that was restored: it is as the pods are, and does what the runbook says.
+//! Tests the Job for a restored database. It must run like the other pods and do what the runbook
+//! says.
 
 use serde_json::{Value, json};
 
@@ -15,19 +16,19 @@ use crate::{
     support::{Backend, Options, Program, directory, for_each_server},
 };
 
-/// Which argument makes it a rehearsal.
+/// The argument that makes the Job a dry run.
 const DRY_RUN: &str = "--dry-run";
-/// What counters are raised by here.
+/// The number that each counter is raised by in these tests.
 const RAISED_BY: i64 = 1_000_000;
-/// The end of what podman calls its container, after the pod's name.
+/// The end of the container's name. podman puts the pod's name before it.
 const CONTAINER: &str = "-recover-recover";
 
-/// The Job as it stands, which does not know what to skip.
+/// Returns the Job as it is committed. It does not say how many numbers to skip.
 fn committed() -> Value {
     only(&objects(RECOVER), "Job").clone()
 }
 
-/// The Jobs that the runbook has somebody apply: the dry run, and the one in earnest.
+/// Returns the Jobs that the runbook applies: the dry run, and then the real run.
 fn applied() -> [Value; 2] {
     let fences = Document::read("docs/runbook.md").fences();
     let lines = fences.iter().flat_map(|fence| fence.text.lines());
@@ -51,7 +52,7 @@ fn pod_of(object: &Value) -> &Value {
     &object["spec"]["template"]["spec"]
 }
 
-/// The arguments of its only container.
+/// Returns the arguments of the Job's only container.
 fn arguments(job: &Value) -> Vec<&str> {
     let each = containers(job);
     assert_eq!(each.len(), 1, "{each:?}");
@@ -72,7 +73,7 @@ fn the_job_is_a_dry_run_and_in_earnest_all_the_same_but_for_that() {
         job
     };
     assert_eq!(without_arguments(&job), without_arguments(&rehearsal));
-    // Each time skips as many again.
+    // Every run skips the same number again, so Kubernetes must not repeat the Job.
     assert_eq!(job["spec"]["backoffLimit"], 0);
     assert_eq!(pod_of(&job)["restartPolicy"], "Never");
 }
@@ -114,7 +115,7 @@ fn the_job_runs_as_the_container_that_migrates() {
     }
 }
 
-/// A pod that takes no calls must get none.
+/// A pod that takes no calls must get no calls.
 #[test]
 fn nothing_of_the_replicas_selects_the_job() {
     let job = committed();
@@ -133,7 +134,7 @@ fn nothing_of_the_replicas_selects_the_job() {
             })
         };
         assert!(!selects(labels), "{name}");
-        // The control: a replica is selected.
+        // Negative control: the selectors match a replica.
         let deployment = only(&objects, "Deployment");
         let of_replicas = &deployment["spec"]["template"]["metadata"]["labels"];
         assert!(selects(of_replicas), "{name}");
@@ -162,7 +163,7 @@ fn the_job_reaches_dns_and_every_database_of_the_overlays_and_is_reached_by_nobo
     assert_eq!(allowed, wanted);
 }
 
-/// Each port of a rule with whom it leads to.
+/// Returns each port of a rule, together with the targets of the rule.
 fn ways(rule: &Value) -> Vec<Value> {
     let ports = items(&rule["ports"]).iter();
     ports.map(|port| json!([rule["to"], port])).collect()
@@ -189,11 +190,11 @@ async fn the_job_recovers_and_its_dry_run_changes_nothing(backend: Backend) {
     assert_eq!(code, 0, "{said}");
     assert!(take_one(&replica).await > RAISED_BY);
 
-    // Whoever says no N is refused.
+    // Without `--skip`, the Job is refused.
     let (code, said) = play(&mut containers, &committed());
     assert!(code != 0 && said.contains("--skip"), "{code}: {said}");
 
-    // The control: without its Secret's key it fails, and says so.
+    // Negative control: without the file of its URL the Job fails, and says so.
     let mut without = rehearsal.clone();
     let arguments = &mut without["spec"]["template"]["spec"]["containers"][0]["args"];
     let arguments = arguments.as_array_mut().expect("it has arguments");
@@ -206,7 +207,7 @@ async fn the_job_recovers_and_its_dry_run_changes_nothing(backend: Backend) {
     );
 }
 
-/// Takes one number and stops, which returns the rest of a block.
+/// Takes one number and stops the program, which returns the rest of the block.
 async fn take_one(options: &Options) -> i64 {
     let program = options.start_ready().await;
     let number = program.client().next("orders").await;
@@ -214,7 +215,7 @@ async fn take_one(options: &Options) -> i64 {
     number
 }
 
-/// Runs the pod of a Job to its end, as podman knows no Jobs: its exit code, and what it said.
+/// Runs the pod of a Job to its end, because podman has no Jobs. Returns the exit code and the log.
 fn play(containers: &mut Containers, job: &Value) -> (i64, String) {
     let mut spec = pod_of(job).clone();
     spec["containers"][0]["image"] = IMAGE.into();

@@ -1,4 +1,4 @@
-//! The release: a tarball with checksums, from which the first number comes.
+//! Tests the release: a tarball with checksums, which is unpacked and gives a first number.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use crate::{
     support::{Program, directory, run, settings},
 };
 
-/// What somebody who downloaded a release has.
+/// The files that a user has after the download of a release.
 struct Download {
     home: tempfile::TempDir,
-    /// The tarball's name.
+    /// The name of the tarball.
     tarball: String,
 }
 
@@ -35,7 +35,7 @@ impl Download {
         }
     }
 
-    /// What the release says to do first.
+    /// Checks the files with the command that the release tells users to run first.
     fn check(&self) -> (bool, String) {
         outcome(
             command("sha256sum")
@@ -45,7 +45,7 @@ impl Download {
     }
 }
 
-/// Builds the release of the program of this run into a folder of its own.
+/// Builds the release with the program of this run, into the folder `place`.
 fn build(place: &Path) {
     let program = settings::shipped_program();
     let release = || {
@@ -56,12 +56,12 @@ fn build(place: &Path) {
     let said = succeeds(&mut release());
     let sums = place.join("SHA256SUMS").display().to_string();
     assert!(said.lines().any(|line| line == sums), "{said}");
-    // What lies there is not overwritten.
+    // A release is not built over existing files.
     let (is_built, said) = outcome(&mut release());
     assert!(!is_built && said.contains("not empty"), "{said}");
 }
 
-/// The links of a folder's documents to files that it does not have.
+/// Returns the links of a folder's documents that lead to no file of the folder.
 fn links_to_nothing(folder: &Path) -> Vec<String> {
     let listed = succeeds(command("find").arg(folder).args(["-name", "*.md"]));
     let mut n_links = 0;
@@ -112,12 +112,12 @@ fn a_download_is_checked_unpacked_and_gives_its_first_number() {
         assert_eq!(program.client().next("orders").await, 1);
         program.stop().await;
 
-        // The control: a document that is not there is missed.
+        // Negative control: a missing document is found.
         std::fs::remove_file(folder.join("docs/runbook.md")).expect("our copy");
         let missed = links_to_nothing(&folder);
         assert!(missed.len() >= 3, "{missed:?}");
 
-        // The control: a byte that changed on its way is found.
+        // Negative control: a byte that changed during the download is found.
         let tarball = download.home.path().join(&download.tarball);
         let mut bytes = std::fs::read(&tarball).expect("our copy");
         let middle = bytes.len() / 2;
@@ -126,7 +126,7 @@ fn a_download_is_checked_unpacked_and_gives_its_first_number() {
         let (is_whole, said) = download.check();
         assert!(!is_whole && said.contains("FAILED"), "{said}");
 
-        // The same program makes the same tarball.
+        // The same program gives the same tarball.
         let again = Download::of_this_build();
         let of = |download: &Download| {
             let sums = std::fs::read_to_string(download.home.path().join("SHA256SUMS"));

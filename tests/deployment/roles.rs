@@ -1,4 +1,5 @@
-//! Two users of a database: one owns the schema and migrates, the other touches rows only.
+//! Tests two users of a database. One owns the schema and migrates, the other only reads and writes
+//! rows.
 
 use sea_orm::{ConnectOptions, ConnectionTrait, Database};
 
@@ -6,23 +7,23 @@ use crate::support::{
     Backend, Ledger, Options, PASSWORD, Program, Range, Server, for_each_server, settings,
 };
 
-/// Where users of Odometer read what to run.
+/// The document with the statements for administrators.
 const DOCUMENT: &str = "docs/databases.md";
 const OWNER: &str = "owner_of_numbers";
 const NAME: &str = "odometer";
 
-/// What only who owns the schema may do.
+/// Statements that only the owner of the schema may run.
 const CHANGES: [&str; 3] = [
     "ALTER TABLE counter ADD COLUMN surplus INTEGER",
     "CREATE INDEX surplus ON counter (rate)",
     "DROP TABLE block",
 ];
 
-/// A database with its two users, made by the statements of the documents.
+/// A database with its two users, made by the statements of the document.
 pub(super) struct Roles {
-    /// The URL of the one that migrates.
+    /// The URL of the user who migrates.
     pub(super) migrate: String,
-    /// The URL of the one that serves.
+    /// The URL of the user who serves.
     pub(super) serve: String,
 }
 
@@ -30,7 +31,7 @@ impl Roles {
     pub(super) async fn make(backend: Backend) -> Self {
         let server = Server::shared(backend).await;
         let mut number = uuid::Uuid::new_v4().simple().to_string();
-        // MySQL takes no longer names of users.
+        // MySQL allows user names of at most 32 characters.
         number.truncate(30);
         let (owner, name) = (format!("o_{number}"), format!("s_{number}"));
         let statements = statements(backend)
@@ -56,7 +57,7 @@ impl Roles {
     }
 }
 
-/// What the document has an administrator run.
+/// Returns the statements that the document tells an administrator to run.
 fn statements(backend: Backend) -> String {
     let document = std::fs::read_to_string(settings::repository().join(DOCUMENT));
     let document = document.expect("the document is there");
@@ -70,7 +71,7 @@ fn statements(backend: Backend) -> String {
     found.join("\n")
 }
 
-/// Whether a user may do it.
+/// Returns whether a user may run a statement.
 async fn may(url: &str, statement: &str) -> bool {
     let mut options = ConnectOptions::new(url.to_owned());
     options.max_connections(1).sqlx_logging(false);
@@ -81,7 +82,7 @@ async fn may(url: &str, statement: &str) -> bool {
     done.is_ok()
 }
 
-/// A version that is one step of the schema ahead.
+/// Returns options of a version that is one step of the schema ahead.
 fn newer() -> Options {
     Program::options().without_guards("next-schema")
 }
@@ -108,7 +109,7 @@ async fn the_role_that_serves_cannot_alter_the_schema_and_the_other_can(backend:
     }
     assert_eq!(program.client().next("orders").await, 2);
     program.stop().await;
-    // The control: it is the right that was missing.
+    // Negative control: with the right, the same statements succeed.
     for change in CHANGES {
         assert!(may(&roles.migrate, change).await, "may not: {change}");
     }
@@ -123,7 +124,7 @@ async fn a_new_image_migrates_under_replicas_that_may_not(backend: Backend) {
     let old = first.database(&roles.serve).start_ready().await;
     ask(&old, &mut ledger).await;
 
-    // The init containers of two new pods at once.
+    // The init containers of two new pods migrate at the same time.
     let migrations = [0, 1].map(|_| {
         let newer = newer().database(&roles.migrate);
         std::thread::spawn(move || newer.run(&["migrate"]))

@@ -1,4 +1,4 @@
-//! Manifests fit the schemas of Kubernetes and the rules of others.
+//! Tests that manifests fit the schemas of Kubernetes and the rules of other tools.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use super::{
 };
 use crate::support::{directory, settings};
 
-/// Of Kubernetes.
+/// The versions of Kubernetes.
 const VERSIONS: [&str; 2] = ["1.36", "1.37"];
-/// Kinds of the Prometheus operator, for which Kubernetes has no schema.
+/// Kinds of the Prometheus operator. Kubernetes has no schema for them.
 const CUSTOM_KINDS: [&str; 2] = ["ServiceMonitor", "PrometheusRule"];
-/// How many rules may be skipped in one overlay.
+/// The most rules that one overlay may skip.
 const MAX_SKIPS: usize = 2;
 
 fn validates(version: &str, file: &Path) -> (bool, String) {
@@ -35,13 +35,13 @@ fn passes_checkov(files: &[PathBuf]) -> (bool, String) {
     outcome(&mut checkov)
 }
 
-/// Objects as a file that each tool reads, JSON being YAML.
+/// Writes objects to a file that each tool can read. The file is JSON, which is also YAML.
 fn write(objects: &[&Value], file: &Path) {
     let documents: Vec<String> = objects.iter().map(|object| object.to_string()).collect();
     std::fs::write(file, documents.join("\n---\n")).expect("our directory");
 }
 
-/// What a folder's objects are written to.
+/// Returns the name of the file for a folder's objects.
 fn file_of(folder: &str) -> String {
     format!("{}.yaml", folder.replace('/', "-"))
 }
@@ -62,7 +62,7 @@ fn every_overlay_fits_the_schemas_of_two_versions() {
         for version in VERSIONS {
             let (fits, said) = validates(version, &file);
             assert!(fits, "{name} on {version}\n{said}");
-            // Each object is told to have passed.
+            // The output must report each object as passed.
             assert_eq!(
                 said.matches(" passed for ").count(),
                 objects.len(),
@@ -112,7 +112,7 @@ fn every_overlay_passes_checkov_and_each_skip_is_justified() {
     let (passes, said) = passes_checkov(&files);
     assert!(passes && said.contains("Failed checks: 0"), "{said}");
 
-    // The control: a container that may become root.
+    // Negative control: a container may become root.
     let file = home.path().join("wrong.yaml");
     let wrong = built("k8s/overlays/postgres").replace(
         "allowPrivilegeEscalation: false",
@@ -127,7 +127,7 @@ fn every_overlay_passes_checkov_and_each_skip_is_justified() {
 fn rules_and_dashboards_are_in_the_manifests_as_they_are() {
     succeeds(command("k8s/generate").arg("--check"));
 
-    // The control: a copy in which a rule was changed since.
+    // Negative control: a rule of the copy was changed after the manifests were generated.
     let home = directory("generated");
     succeeds(
         command("cp")
@@ -155,7 +155,7 @@ fn alerts_link_to_where_the_runbook_is_published() {
     let generate = || command(home.path().join("k8s/generate"));
     succeeds(generate().env("RUNBOOK", PUBLISHED));
     succeeds(generate().arg("--check").env("RUNBOOK", PUBLISHED));
-    // The control: without it they link to nothing, as they come.
+    // Negative control: without `RUNBOOK`, the links are the ones of the repository.
     let (is_fresh, said) = outcome(generate().arg("--check"));
     assert!(!is_fresh && said.contains("rules.yaml"), "{said}");
     let links = |rules: &Path| {
@@ -194,7 +194,7 @@ fn prometheus_gets_the_rules_and_grafana_the_dashboards() {
     let dashboards = of("ConfigMap");
     assert_eq!(dashboards.len(), 3);
     for dashboard in dashboards {
-        // What Grafana's sidecar looks for.
+        // Grafana's sidecar looks for this label.
         assert_eq!(dashboard["metadata"]["labels"]["grafana_dashboard"], "1");
         let data = dashboard["data"].as_object().expect("it has data");
         let (file, json) = data.iter().next().expect("it has a file");

@@ -1,4 +1,4 @@
-//! Commands of others, and those of them that come from PyPI.
+//! Runs the commands of other projects, including the ones from PyPI.
 
 use std::{
     path::PathBuf,
@@ -8,18 +8,18 @@ use std::{
 
 use crate::support::{pypi, settings};
 
-/// For one command, downloads included.
+/// The time limit of one command in seconds, downloads included.
 const LIMIT: &str = "240";
 
-/// Where their programs are, which tests/install-programs installs.
+/// The folder of the programs from PyPI, which tests/install-programs installs.
 static PROGRAMS: LazyLock<PathBuf> = LazyLock::new(|| pypi::programs("deployment"));
 
-/// A program from PyPI.
+/// Returns a command for a program from PyPI.
 pub(super) fn from_pypi(name: &str) -> Command {
     command(PROGRAMS.join(name))
 }
 
-/// A program in the root of the repository, which is ended when it takes too long.
+/// Returns a command that runs in the root of the repository and is killed after [`LIMIT`].
 pub(super) fn command(program: impl Into<PathBuf>) -> Command {
     let mut command = Command::new("timeout");
     command
@@ -30,7 +30,7 @@ pub(super) fn command(program: impl Into<PathBuf>) -> Command {
     command
 }
 
-/// Whether a command ends well, and all that it said.
+/// Runs a command. Returns whether the command succeeded, and its whole output.
 pub(super) fn outcome(command: &mut Command) -> (bool, String) {
     let output = command
         .output()
@@ -40,7 +40,7 @@ pub(super) fn outcome(command: &mut Command) -> (bool, String) {
     (output.status.success(), said)
 }
 
-/// What a command prints that must end well.
+/// Runs a command that must succeed. Returns its standard output.
 pub(super) fn succeeds(command: &mut Command) -> String {
     let output = command
         .output()

@@ -1,9 +1,9 @@
-//! Whether an answer is the one that a document shows.
+//! Compares an answer with the one that a document shows.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-/// What depends on the moment or the machine: here only the type has to be right.
+/// Fields that depend on the time or the machine. Only their type must be right.
 const VARYING: [&str; 12] = [
     "everywhere_by",
     "started",
@@ -19,15 +19,15 @@ const VARYING: [&str; 12] = [
     "expires_ms",
 ];
 
-/// The day of which the documents tell, which is today in the zone of the one sequence there that
-/// counts by days.
+/// The day that the documents show. In an answer, today's date stands in its place, in the zone of
+/// the only sequence of the documents that counts by days.
 const SHOWN_DAY: &str = "20261120";
 const ZONE: &str = "Europe/Berlin";
 
-/// An answer as it would have been on the day that the documents tell of.
+/// Replaces today's date in an answer by the day that the documents show.
 fn on_the_shown_day(came: &str) -> String {
     let now = Timestamp::now();
-    // It may have become midnight since.
+    // The answer may have come before midnight.
     let a_moment_ago = now - SignedDuration::from_mins(1);
     let days = [now, a_moment_ago].map(|at| {
         let there = at.in_tz(ZONE).expect("a zone that exists");
@@ -37,9 +37,9 @@ fn on_the_shown_day(came: &str) -> String {
         .fold(came.to_owned(), |came, day| came.replace(day, SHOWN_DAY))
 }
 
-/// What differs between the answer that is shown and the one that came, if anything does.
+/// Returns the difference between the shown answer and the real one, or `None` if they agree.
 ///
-/// JSON on one line and text are compared as they are; JSON over several lines by its values.
+/// JSON on one line, and text, must be equal. JSON on several lines is compared by its values.
 pub(super) fn difference(kind: &str, shown: &str, came: &str) -> Option<String> {
     let came = on_the_shown_day(came);
     let (shown, came) = (shown.trim_end(), came.trim_end());

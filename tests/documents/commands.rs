@@ -1,4 +1,4 @@
-//! Every command of the documents is run, and answers what they show.
+//! Runs every command of the documents, and compares the answers with the ones that they show.
 
 use std::{os::unix::fs::PermissionsExt, process::Command, time::Duration};
 
@@ -10,12 +10,12 @@ use super::{
 };
 use crate::support::{Program, run, settings, wait};
 
-/// For what the program does behind a reply, such as reserving ahead.
+/// How long to wait for work that the program does after its reply, such as a prefetch.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// Whose statements are run by tests of their own, and the commands of this section.
+/// The runbook. Other tests run its SQL statements, and the commands of the section [`RESTORE`].
 const RUNBOOK: &str = "docs/runbook.md";
-/// Whose changes of manifests are made where these are tested.
+/// The document on Kubernetes. The tests of manifests make the changes that it describes.
 const MANIFESTS: &str = "docs/kubernetes.md";
 pub(super) const RESTORE: &str = "Store went back";
 
@@ -48,7 +48,7 @@ fn every_command_of_the_other_documents_works() {
     });
 }
 
-/// Does what a document says, block by block; how many commands that were.
+/// Does what a document says, block by block. Returns the number of commands.
 async fn follow(document: &Document, reader: &mut Reader) -> usize {
     let fences = document.fences();
     let mut n_commands = 0;
@@ -77,9 +77,9 @@ async fn follow(document: &Document, reader: &mut Reader) -> usize {
                 reader.administrate(backend, &fence.text).await;
             }
             "toml" => is_a_file(reader, &fence.text, &place),
-            // Put into a manifest by those who hold these to what comes of it.
+            // The tests of manifests put this block into a manifest.
             "yaml" => assert_eq!(document.path.as_os_str(), MANIFESTS, "{place}"),
-            // A picture, or the answer that was compared already.
+            // The block is a picture, or an answer that was already compared.
             "text" => {}
             "json" => assert_eq!(printed, Some(fence.line), "{place}: what answers this?"),
             other => panic!("{place}: a block of `{other}` that nobody looks at"),
@@ -92,7 +92,7 @@ fn is_answer(fence: &Fence) -> bool {
     fence.follows_a_fence && matches!(fence.kind.as_str(), "json" | "text")
 }
 
-/// Runs one command and compares what it prints with what is shown.
+/// Runs one command and compares its output with the shown answer.
 async fn obey(reader: &mut Reader, command: &str, shown: Option<&Fence>, place: &str) {
     if is_of_a_run(command, place) || is_of_the_repository(command, place) {
         return;
@@ -104,7 +104,7 @@ async fn obey(reader: &mut Reader, command: &str, shown: Option<&Fence>, place: 
         return;
     };
     let mut different = answers::difference(&shown.kind, &shown.text, &printed);
-    // What only looks may be asked again.
+    // A command that only reads may be repeated.
     if different.is_some() && command.starts_with("curl -s ") && !command.contains("-X") {
         let what = format!("{place}: {command} answers\n{}", shown.text);
         wait::until(&what, ANSWER_LIMIT, async || {
@@ -123,10 +123,10 @@ async fn obey(reader: &mut Reader, command: &str, shown: Option<&Fence>, place: 
     );
 }
 
-/// The first word that `script` refuses, or for which it finds nothing to do.
+/// Returns the first word that `script` refuses, or for which the script finds nothing to do.
 fn unknown_word<'a>(script: &str, mut words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     words.find(|word| match (script, *word) {
-        ("tests/run", "--full") | ("bench/run", "--quick" | "--row" | "--list") => false,
+        ("tests/run", "--all" | "--full") | ("bench/run", "--quick" | "--row" | "--list") => false,
         ("tests/run", name) => !names::is_part_of_a_test(name),
         ("bench/run", name) => !names::is_measured(name),
         _ => true,
@@ -148,8 +148,8 @@ fn words_that_a_script_refuses_are_found() {
     assert_eq!(first(".ci/run --full"), Some("--full"));
 }
 
-/// Whether a command builds, tests or measures, as the run does to which this test belongs. It is
-/// not run within itself; what it names must exist.
+/// Returns whether a command builds, tests or measures. The run of this test does the same, so the
+/// command is not run inside it. Everything that the command names must exist.
 fn is_of_a_run(command: &str, place: &str) -> bool {
     let mut words = command.split_whitespace().peekable();
     if command.starts_with("RUSTFLAGS=") {
@@ -184,7 +184,7 @@ fn is_of_a_run(command: &str, place: &str) -> bool {
     }
 }
 
-/// Whether a command is about the manifests; then it has been run where they are.
+/// Returns whether a command is about the manifests. If so, runs it in the repository.
 fn is_of_the_repository(command: &str, place: &str) -> bool {
     let is_one = ["kubectl kustomize k8s/", "k8s/generate --check"];
     if !is_one.iter().any(|start| command.starts_with(start)) {
@@ -200,7 +200,7 @@ fn is_of_the_repository(command: &str, place: &str) -> bool {
     true
 }
 
-/// `cargo run` means the program, in the workspace as it is.
+/// Checks that `cargo run` starts the program in the workspace.
 #[test]
 fn cargo_run_starts_the_program() {
     let workspace = std::fs::read_to_string(settings::repository().join("Cargo.toml"));
@@ -212,9 +212,9 @@ fn cargo_run_starts_the_program() {
     assert!(!service.contains("[[bin]]") && !service.contains("default-run"));
 }
 
-/// A file whose first line is a comment with its name is there for the commands that follow;
-/// `odometer.toml` is for each start of the program from then on. One without a name is a
-/// configuration.
+/// Treats a block as a file. If its first line is a comment with a name, the block is written under
+/// this name, for the commands that follow. From then on, `odometer.toml` applies to each start of
+/// the program. A block without a name is checked as a configuration, as is `odometer.toml`.
 fn is_a_file(reader: &Reader, text: &str, place: &str) {
     const CONFIGURATION: &str = "odometer.toml";
     let first = text.lines().next().and_then(|line| line.strip_prefix("# "));
@@ -234,7 +234,8 @@ fn is_a_configuration(text: &str, place: &str) {
     assert_eq!(finished.code, Some(0), "{place}: {finished}");
 }
 
-/// The command lines of a block, those that go on behind a backslash put together.
+/// Returns the command lines of a block. Lines that end in a backslash are joined with the next
+/// line.
 fn commands(text: &str) -> Vec<String> {
     let joined = text.replace("\\\n", " ");
     let lines = joined.lines().map(str::trim);

@@ -1,4 +1,4 @@
-//! The table of the configuration: every key, its variable and its default.
+//! Tests the table of the configuration: every key, its variable, and its default.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use odometer::config::{Config, Environment, Flags};
 
 use super::markdown::{Document, inline_code};
 
-/// Keys whose default is no value that could be given.
+/// Keys with a default that nobody could write as a value.
 const WITHOUT_DEFAULT: [&str; 10] = [
     "database_url_file",
     "worker",
@@ -47,7 +47,8 @@ fn by_flag(key: &str, value: &str) -> Result<Config, String> {
     Config::load(&flags, &Environment::default()).map_err(|error| error.to_string())
 }
 
-/// All that can be seen of a configuration, wherever it was given; the URL is not, by design.
+/// Returns everything that can be compared of a configuration, without the origin of its values.
+/// The debug form hides the URL, so the URL is added.
 fn seen(config: &Config) -> String {
     let mut config = config.clone();
     for store in &mut config.stores.0 {
@@ -83,7 +84,7 @@ fn every_default_in_the_table_is_the_program_s() {
 fn the_table_has_every_key_and_no_other() {
     let mut known = BTreeSet::new();
     for name in known_below("") {
-        // A section has keys of its own; a key has none.
+        // A section has keys below it. A key has none.
         let inside = known_below(&format!("{name}."));
         if name == "default" || name == "stores" {
             known.insert(format!("{name}.*"));
@@ -98,7 +99,7 @@ fn the_table_has_every_key_and_no_other() {
     assert_eq!(shown, known);
 }
 
-/// The names that the refusal of an unknown one lists.
+/// Returns the names that the refusal of an unknown name lists.
 fn known_below(section: &str) -> Vec<String> {
     let refused = by_flag(&format!("{section}nonsense"), "1").expect_err("no such key");
     match refused.split_once("known here are ") {

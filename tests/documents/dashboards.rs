@@ -1,5 +1,5 @@
-//! The dashboards are whole: what Grafana needs, what a reader needs, and nothing that differs from
-//! one installation to the next.
+//! Tests that the dashboards are complete. They have what Grafana and a reader need, and nothing
+//! that differs between installations.
 
 use std::{collections::BTreeSet, path::PathBuf, process::Command};
 
@@ -9,10 +9,10 @@ use super::expressions::Expression;
 use crate::support::{npm, settings};
 
 const NAMES: [&str; 3] = ["overview", "sequence", "store"];
-/// Columns of Grafana's grid.
+/// The columns of Grafana's grid.
 const GRID_WIDTH: u64 = 24;
-/// What stands for Grafana's variables: everything, of jobs those that are listed, and a window with
-/// some scrapes in it.
+/// Values for Grafana's variables: one job, all instances and sequences, and a window with several
+/// scrapes in it.
 const VARIABLES: [(&str, &str); 4] = [
     ("$__rate_interval", "10s"),
     ("$job", "odometer"),
@@ -32,7 +32,7 @@ fn dashboard(name: &str) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The items of an array; none where there is no array.
+/// Returns the items of an array, or no items if the value is no array.
 fn items(of: &Value) -> &[Value] {
     of.as_array().map(Vec::as_slice).unwrap_or_default()
 }
@@ -41,7 +41,7 @@ fn text(of: &Value) -> &str {
     of.as_str().unwrap_or_default()
 }
 
-/// Every expression of every dashboard, as it is sent to Prometheus.
+/// Returns every expression of every dashboard, as Grafana sends it to Prometheus.
 pub(super) fn expressions() -> Vec<Expression> {
     let mut found = Vec::new();
     for name in NAMES {
@@ -60,7 +60,7 @@ pub(super) fn expressions() -> Vec<Expression> {
     found
 }
 
-/// What the variables of the dashboards ask Prometheus for.
+/// Returns what the variables of the dashboards ask Prometheus for.
 pub(super) fn queries_of_variables() -> Vec<String> {
     let mut found = Vec::new();
     for name in NAMES {
@@ -75,7 +75,7 @@ pub(super) fn queries_of_variables() -> Vec<String> {
     found
 }
 
-/// Everything that is wrong with a dashboard.
+/// Returns everything that is wrong with a dashboard.
 fn faults_of(name: &str, dashboard: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let mut fault_unless = |holds: bool, what: String| {
@@ -101,7 +101,7 @@ fn faults_of(name: &str, dashboard: &Value) -> Vec<String> {
         let is_there = variables.contains(needed);
         fault_unless(is_there, format!("no variable {needed}"));
     }
-    // Of all jobs of a Prometheus only those with replicas are meant.
+    // A Prometheus also has other jobs. Without an `allValue`, `All` means the listed jobs only.
     for variable in items(&dashboard["templating"]["list"]) {
         let is_bounded = variable["name"] != "job" || variable["allValue"].is_null();
         fault_unless(is_bounded, "jobs of others".to_owned());
@@ -166,7 +166,7 @@ fn faults_of_panel(panel: &Value, variables: &BTreeSet<&str>) -> Vec<&'static st
     faults
 }
 
-/// Panels that lie over each other or beyond the edge.
+/// Returns the panels that overlap or reach beyond the edge.
 fn overlaps(panels: &[Value]) -> Vec<String> {
     let mut faults = Vec::new();
     let mut taken = BTreeSet::new();
@@ -183,7 +183,7 @@ fn overlaps(panels: &[Value]) -> Vec<String> {
             faults.push(format!("{title}: beyond the edge"));
         }
         let cells = (y..y + height).flat_map(|row| (x..x + width).map(move |column| (column, row)));
-        // Each is to be taken, whichever was taken before.
+        // `count` visits every cell, so that all cells are marked as taken.
         if cells.filter(|cell| !taken.insert(*cell)).count() > 0 {
             faults.push(format!("{title}: over another one"));
         }
@@ -203,7 +203,7 @@ fn the_dashboards_are_whole() {
 
 #[test]
 fn what_is_wrong_with_a_dashboard_is_found() {
-    /// A place in the JSON, what is put there, and what is said of it.
+    /// A place in the JSON, the value that is put there, and the fault that must be found.
     type Mistake = (&'static str, Value, &'static str);
     let whole = dashboard("overview");
     let mistakes: [Mistake; 12] = [

@@ -1,6 +1,6 @@
-//! What people look at gives data: every expression of the dashboards and of the rules runs on a
-//! real Prometheus, which scrapes two replicas on PostgreSQL under load; what only a failure shows
-//! does when that happens.
+//! Tests that every expression of the dashboards and of the rules gives data. A real Prometheus
+//! scrapes two replicas on PostgreSQL under load. Expressions that show only failures must give
+//! data when the failure happens.
 
 use std::{
     collections::BTreeSet,
@@ -15,14 +15,15 @@ use super::{
 };
 use crate::support::{Client, Prometheus, prometheus::Rule, run, settings, wait};
 
-/// Until every expression has data: a rate needs two scrapes, on a busy machine more.
+/// The time within which every expression must have data. A rate needs two scrapes, and more on a
+/// busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
-/// What no expression may be short of: fewer were not read.
+/// The fewest expressions of the dashboards. If fewer are found, some were not read.
 const MIN_EXPRESSIONS: usize = 90;
 const MIN_RULES: usize = 40;
 const RULES: [&str; 2] = ["alerts", "recording"];
 
-/// An expression, and where it stands.
+/// An expression, and the panel or rule that has it.
 #[derive(Clone, Debug)]
 pub(super) struct Expression {
     pub(super) place: String,
@@ -38,10 +39,10 @@ impl Expression {
     }
 }
 
-/// Those of `expressions` that have given no number within `limit`.
+/// Returns the expressions that gave no number within `limit`.
 ///
 /// # Panics
-/// When Prometheus refuses one.
+/// If Prometheus refuses an expression.
 async fn without_data(
     prometheus: &Prometheus,
     expressions: &[Expression],
@@ -67,7 +68,7 @@ async fn without_data(
     }
 }
 
-/// Those of `expressions` that give a number now.
+/// Returns the expressions that give a number now.
 async fn with_data(prometheus: &Prometheus, expressions: &[Expression]) -> Vec<Expression> {
     let silent = without_data(prometheus, expressions, Duration::ZERO).await;
     let is_silent = |one: &&Expression| silent.iter().any(|other| other.text == one.text);
@@ -75,8 +76,8 @@ async fn with_data(prometheus: &Prometheus, expressions: &[Expression]) -> Vec<E
     speaking.cloned().collect()
 }
 
-/// The selectors of an expression that find something while all is well: `or vector(0)` would hide
-/// one that does not.
+/// Returns the selectors of an expression that must find series while all is well. In an
+/// expression, `or vector(0)` would hide a selector that finds nothing.
 fn parts_of(place: &str, expression: &str) -> Vec<Expression> {
     selectors_of(expression)
         .into_iter()
@@ -88,7 +89,8 @@ fn parts_of(place: &str, expression: &str) -> Vec<Expression> {
         .collect()
 }
 
-/// The selectors of an expression; one of a window as a rate, which needs two values in it.
+/// Returns the selectors of an expression. A selector with a window is returned as a rate, which
+/// needs two values in the window.
 fn selectors_of(expression: &str) -> BTreeSet<String> {
     let is_of_a_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let mut found = BTreeSet::new();
@@ -113,7 +115,8 @@ fn selectors_of(expression: &str) -> BTreeSet<String> {
     found
 }
 
-/// What stands at the start between two brackets, with these, and what is behind it.
+/// Splits `text` behind a bracketed part at its start. Returns the part with its brackets, and the
+/// rest.
 fn bracketed(text: &str, open: char, close: char) -> (&str, &str) {
     let mut is_quoted = false;
     let end = text.find(|c| {
@@ -161,7 +164,7 @@ fn every_expression_gives_data_on_a_real_prometheus() {
     });
 }
 
-/// Everything gives data but what only a failure shows.
+/// Checks that every expression gives data, except the ones that show only failures.
 async fn while_all_is_well(prometheus: &Prometheus, rules: &[Rule]) {
     assert!(rules.len() >= MIN_RULES, "{} rules", rules.len());
     let mut expressions = dashboards::expressions();
@@ -182,7 +185,7 @@ async fn while_all_is_well(prometheus: &Prometheus, rules: &[Rule]) {
     only_replicas_are_counted(prometheus, &shown).await;
 }
 
-/// There is another target, which is none of ours.
+/// Checks that the third target, which is no replica, is not counted.
 async fn only_replicas_are_counted(prometheus: &Prometheus, shown: &[Expression]) {
     assert_eq!(prometheus.query("count(up)").await, Ok(vec![3.0]));
     let counts: Vec<_> = shown
@@ -196,9 +199,9 @@ async fn only_replicas_are_counted(prometheus: &Prometheus, shown: &[Expression]
     }
 }
 
-/// What has not been provoked yet gives no data before `step`.
+/// Waits until no expression of `step`, or of a later step, gives data.
 ///
-/// A busy machine may miss a scrape, which is a failure as well: then it has to pass.
+/// On a busy machine a scrape may fail, which also looks like a failure. This must pass first.
 async fn before(step: Step, prometheus: &Prometheus, provoked: &[(Step, Expression)]) {
     let to_come = STEPS.iter().skip_while(|other| **other != step);
     let to_come: Vec<Step> = to_come.copied().collect();
@@ -216,7 +219,8 @@ async fn before(step: Step, prometheus: &Prometheus, provoked: &[(Step, Expressi
     }
 }
 
-/// The same looks find what gives none, what gives some, and what is no expression.
+/// Negative control: finds expressions that give nothing, expressions that give data, and invalid
+/// expressions.
 async fn a_silent_expression_is_found(prometheus: &Prometheus) {
     let control = |text: &str| Expression {
         place: "a control".to_owned(),
@@ -240,7 +244,7 @@ async fn a_silent_expression_is_found(prometheus: &Prometheus) {
     assert!(unclosed.is_err(), "{unclosed:?}");
 }
 
-/// What only a failure shows gives data once that has happened.
+/// Checks that the expressions that show only failures give data after each failure.
 async fn when_something_happens(
     prometheus: &mut Prometheus,
     mut stage: Stage,
@@ -268,7 +272,7 @@ fn the_dashboards_show_the_metrics_that_there_are() {
             .iter()
             .flat_map(|expression| metrics_in(&expression.text))
             .collect();
-        // Those of a sequence are there once it was called.
+        // The metrics of a sequence exist after its first call.
         let exposed = wait::until("every metric that is shown is there", LIMIT, async || {
             let exposed = exposed(&client).await;
             shown.is_subset(&exposed).then_some(exposed)
@@ -284,7 +288,8 @@ fn the_dashboards_show_the_metrics_that_there_are() {
     });
 }
 
-/// The metrics of a scrape, of a histogram its buckets, which are what is asked for.
+/// Returns the metrics of a scrape. A histogram is returned with `_bucket`, because expressions ask
+/// for its buckets.
 async fn exposed(client: &Client) -> BTreeSet<String> {
     let reply = client.get("/metrics").await.expect("a reply");
     let declared = reply
@@ -299,7 +304,7 @@ async fn exposed(client: &Client) -> BTreeSet<String> {
         .collect()
 }
 
-/// The metrics of ours that an expression names.
+/// Returns the metrics of Odometer that an expression names.
 fn metrics_in(expression: &str) -> Vec<String> {
     expression
         .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))

@@ -1,9 +1,9 @@
-//! What only a failure shows, and what provokes each.
+//! Lists the expressions that show only failures, and what provokes each failure.
 
 use super::{dashboards, expressions::Expression};
 use crate::support::prometheus::Rule;
 
-/// What happens, in this order.
+/// The failures, in the order in which the test provokes them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     Troubled,
@@ -25,7 +25,7 @@ pub(super) const STEPS: [Step; 7] = [
     Step::Over,
 ];
 
-/// Every alert, and what provokes it.
+/// Every alert, the step that provokes it, and how.
 const PROVOKED: [(&str, Step, &str); 26] = [
     (
         "OdometerActorRestarted",
@@ -151,7 +151,7 @@ const PROVOKED: [(&str, Step, &str); 26] = [
     ),
 ];
 
-/// Series that are not there before they have something to count.
+/// Series that do not exist before there is something to count.
 const SHOWN_BY_FAILURES: [(&str, Step); 2] = [
     (
         "odometer_http_requests_total{status=\"500\"}",
@@ -164,20 +164,22 @@ const SHOWN_BY_FAILURES: [(&str, Step); 2] = [
     ),
 ];
 
-/// May be there while all is well: a replica that starts says that it is not ready.
+/// A selector that may find series while all is well. A starting replica answers that it is not
+/// ready.
 const SHOWN_BY_CHANCE: &str =
     "odometer_http_requests_total{job=~\"odometer\", instance=~\".+\", status=~\"5..\"}";
 
-/// Whether a selector may find nothing while all is well.
+/// Returns whether a selector may find nothing while all is well.
 pub(super) fn shows_only_failures(selector: &str) -> bool {
     let mut shown = SHOWN_BY_FAILURES.iter();
     selector.contains(SHOWN_BY_CHANCE) || shown.any(|(shown, _)| selector.contains(shown))
 }
 
-/// Everything that only a failure shows, and when.
+/// Returns every expression that shows only a failure, with the step of the failure.
 ///
 /// # Panics
-/// Where one of the alerts does not exist, one is not on the list, or nothing asks for a series.
+/// If a listed alert does not exist, if an alert is not listed, or if no expression asks for a
+/// listed series.
 pub(super) fn all_provoked(rules: &[Rule]) -> Vec<(Step, Expression)> {
     for alert in rules.iter().filter(|rule| rule.is_alert) {
         let is_listed = PROVOKED.iter().any(|(name, ..)| *name == alert.name);

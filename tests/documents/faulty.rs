@@ -1,4 +1,4 @@
-//! Two more replicas, on a database of their own, to which everything happens.
+//! Runs two more replicas on a database of their own. All failures happen to them.
 
 use std::time::Duration;
 
@@ -14,26 +14,26 @@ use crate::support::{
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// More than an alert's "many" within an hour.
+/// More new names in an hour than the alert on creations tolerates.
 const N_CREATED: usize = 150;
-/// Sequences whose refills are stalled, and how many callers wait for them: some before the first
-/// scrape, then more and more up to the bound.
+/// The number of sequences with stalled refills. [`N_WAITING`] callers wait for them before the
+/// first scrape. More callers come later, up to [`MAX_WAITING`].
 const N_STALLED: usize = 10;
 const N_WAITING: usize = 150;
 const MAX_WAITING: usize = 400;
 
-/// More numbers than an alert takes for a few.
+/// More numbers than the alert on abandoned numbers tolerates.
 const WIDE: usize = 100_000;
 
-/// The two replicas and what is done to them.
+/// Two replicas, and the tasks that cause their failures.
 pub(super) struct Faulty {
     database: TestDatabase,
     proxy: Proxy,
-    /// Reaches the database through the proxy; its statements are soon given up.
+    /// A replica that reaches the database through the proxy and soon gives up its statements.
     stalled: Program,
-    /// Its actors panic and its clock is wrong.
+    /// A replica with actors that panic and with a wrong clock.
     troubled: Program,
-    /// Who calls these.
+    /// Tasks that call these replicas.
     crowd: Vec<JoinHandle<()>>,
     callers: Vec<JoinHandle<()>>,
 }
@@ -56,7 +56,7 @@ impl Faulty {
             .await;
         let client = stalled.client();
         client.define("stamps", &json!({"kind": "snowflake"})).await;
-        // It has the one worker id that both are given.
+        // This replica gets the one worker id that is configured for both.
         client.next("stamps").await;
         let troubled = options
             .database(&format!(
@@ -129,7 +129,7 @@ impl Faulty {
         self.callers.push(tokio::spawn(call_for_ever(client)));
     }
 
-    /// Puts a row into the journal that overlaps the one of `doubled`.
+    /// Inserts a row into the journal that overlaps the row of `doubled`.
     async fn overlap(&self) {
         wait::until("the row is written", LIMIT, async || {
             let journal = self.database.journal("doubled").await;
@@ -142,7 +142,8 @@ impl Faulty {
         self.database.execute(plant).await;
     }
 
-    /// Callers wait from the first scrape on, and more come only after it, for a rate to show them.
+    /// Stalls refills. Some callers wait before the first scrape, and more come only after it, so
+    /// that a rate shows them.
     async fn stall(&mut self, prometheus: &mut Prometheus) {
         let client = self.stalled.client();
         for number in 0..N_STALLED {
@@ -153,7 +154,7 @@ impl Faulty {
         }
         let frozen = self.database.freeze_counters("stalled-%").await;
         self.crowd.push(tokio::spawn(async move {
-            // Locked for as long as this task is there.
+            // The rows stay locked until this task ends.
             let _frozen = frozen;
             std::future::pending().await
         }));
@@ -167,16 +168,17 @@ impl Faulty {
         self.crowd.push(tokio::spawn(crowd(client)));
     }
 
-    /// Has a write done after it was given up; the next one of the name finds that.
+    /// Makes a write commit after the program gave it up. The next write for the same name finds
+    /// this.
     async fn give_up(&mut self) {
         let client = self.stalled.client();
-        // Whom it has refused so far.
+        // Ends the tasks of the step before: the callers, and the lock on the counters.
         for task in self.crowd.drain(..) {
             task.abort();
         }
         served(&client, "wide/blocks?size=1").await;
         let reserve = format!("/v1/sequences/wide/blocks?size={WIDE}");
-        // The server may have ended the statement before the lock was gone.
+        // Repeats, because the server may have ended the statement before the lock was released.
         wait::until("numbers are abandoned", LIMIT, async || {
             let n_before = Scrape::of(&client).await.n_reservations("uncertain");
             let frozen = self.database.freeze_counters("wide").await;
@@ -204,7 +206,7 @@ impl Drop for Faulty {
     }
 }
 
-/// Asks until a number is given: an actor may have died meanwhile.
+/// Asks until a number is given, because an actor may have died.
 async fn served(client: &Client, call: &str) {
     let path = format!("/v1/sequences/{call}");
     wait::until("a number is given", LIMIT, async || {
@@ -214,12 +216,12 @@ async fn served(client: &Client, call: &str) {
     .await;
 }
 
-/// Calls that meet each trouble again and again.
+/// Makes calls that meet every failure, again and again.
 async fn call_for_ever(client: Client) {
     let mut rounds = interval(Duration::from_millis(50));
     for round in 0.. {
         rounds.tick().await;
-        // Whatever comes of them is for the metrics to tell.
+        // The answers do not matter. The metrics show the outcome.
         for call in [
             "short/next",
             "lost/blocks?size=1",
@@ -228,7 +230,7 @@ async fn call_for_ever(client: Client) {
         ] {
             let _answer = client.ask(&format!("/v1/sequences/{call}")).await;
         }
-        // It is in use for as long as it lasts.
+        // A call in each second keeps `scarce` in use while its numbers last.
         if round % 20 == 0 {
             let _answer = client.ask("/v1/sequences/scarce/next").await;
         }
@@ -243,8 +245,8 @@ async fn call_for_ever(client: Client) {
     }
 }
 
-/// Callers for the stalled sequences, all at once: more than have to wait, as those who come first
-/// get what is in memory.
+/// Sends callers for the stalled sequences, all at once. There are more than [`N_WAITING`], because
+/// the first callers get numbers from memory.
 async fn hold(client: Client) {
     let mut callers = JoinSet::new();
     for number in 0..N_WAITING + 4 * N_STALLED {
@@ -258,7 +260,8 @@ async fn wait_for(client: Client, number: usize) {
     let _answer = client.ask(&stalled).await;
 }
 
-/// More and more callers for the stalled sequences; and some for another one, who are served.
+/// Sends more and more callers for the stalled sequences. Some callers ask for another sequence and
+/// are served.
 async fn crowd(client: Client) {
     let mut callers = JoinSet::new();
     let mut turns = interval(Duration::from_millis(25));

@@ -1,4 +1,4 @@
-//! The map in `ARCHITECTURE.md` and the front pages of the crates show what there is.
+//! Tests that the map in `ARCHITECTURE.md` and the front pages of the crates agree with the files.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::markdown::{Document, inline_code};
 use super::names::SOURCES;
 use crate::support::settings;
 
-/// Crates whose front page says what they own and where to begin.
+/// Crates with a front page that says what they own and where to begin.
 const CRATES: [&str; 8] = [
     "core",
     "process",
@@ -18,10 +18,10 @@ const CRATES: [&str; 8] = [
     "service",
 ];
 
-/// Files that a front page names to be read first.
+/// The files that a front page names to be read first.
 const N_READ_FIRST: usize = 5;
 
-/// Lines of a front page that fit on a screen.
+/// The most lines of a front page, so that it fits on a screen.
 const MAX_LINES: usize = 60;
 
 #[test]
@@ -45,7 +45,7 @@ fn a_step_that_moved_is_found_out() {
     assert!(!is_there("core/src/cursor/moved.rs: take"));
 }
 
-/// Whether a file has the function that an anchor `file: function` names.
+/// Returns whether the file of an anchor `file: function` has this function.
 fn is_there(anchor: &str) -> bool {
     let Some((file, function)) = anchor.split_once(": ") else {
         return false;
@@ -113,7 +113,7 @@ fn every_file_says_what_it_is() {
     assert!(SOURCES.len() > 500, "vacuous: {} files", SOURCES.len());
 }
 
-/// The documentation at the head of a file.
+/// Returns the documentation at the head of a file.
 fn front_page(file: &Path) -> String {
     let source = std::fs::read_to_string(file).expect("a crate has a front page");
     let lines = source.lines().map_while(|line| line.strip_prefix("//!"));

@@ -1,4 +1,5 @@
-//! As much of Markdown as the documents use: headings, fenced blocks, tables, inline code, links.
+//! Reads the Markdown that the documents use: headings, fenced blocks, tables, inline code, and
+//! links.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +7,7 @@ use crate::support::settings;
 
 /// A document of the repository.
 pub(crate) struct Document {
-    /// Its path below the root.
+    /// The path of the document, relative to the root.
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
@@ -17,15 +18,15 @@ pub(crate) struct Fence {
     /// The word after the opening fence.
     pub(crate) kind: String,
     pub(crate) text: String,
-    /// The heading it stands below.
+    /// The heading above the block.
     pub(crate) section: String,
-    /// Whether nothing but blank lines lies between it and the fence before.
+    /// Whether only blank lines stand between this block and the block before.
     pub(crate) follows_a_fence: bool,
-    /// Where it begins, for messages.
+    /// The line of the opening fence, for messages.
     pub(crate) line: usize,
 }
 
-/// A table: the cells of its first row, and those of the others.
+/// A table: the cells of its first row, and the cells of the other rows.
 pub(crate) struct Table {
     pub(crate) header: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
@@ -39,7 +40,7 @@ impl Document {
         Self { path, text }
     }
 
-    /// Every document there is: those in the root, in `docs` and below it.
+    /// Reads every document in the root, in `docs`, and in `docs/adr`.
     pub(crate) fn all() -> Vec<Self> {
         let root = settings::repository();
         let mut found = Vec::new();
@@ -94,7 +95,7 @@ impl Document {
         fences
     }
 
-    /// The lines outside fenced blocks.
+    /// Returns the lines outside fenced blocks.
     fn prose(&self) -> impl Iterator<Item = &str> {
         let mut inside = false;
         self.text.lines().filter(move |line| {
@@ -126,14 +127,14 @@ impl Document {
                     inside = true;
                 }
                 (Some(row), true) => tables.last_mut().expect("a table is open").rows.push(row),
-                // The line below the header.
+                // This is the line below the header.
                 (None, _) => inside &= line.starts_with("|--"),
             }
         }
         tables
     }
 
-    /// The rows of the one table that begins with these columns.
+    /// Returns the rows of the only table that begins with these columns.
     pub(crate) fn rows_of(&self, columns: &[&str]) -> Vec<Vec<String>> {
         let mut found: Vec<Table> = self.tables();
         found.retain(|table| {
@@ -146,12 +147,12 @@ impl Document {
         }
     }
 
-    /// Everything between two backticks outside fenced blocks.
+    /// Returns everything between two backticks outside fenced blocks.
     pub(crate) fn inline_code(&self) -> Vec<&str> {
         self.prose().flat_map(inline_code).collect()
     }
 
-    /// The targets of links.
+    /// Returns the targets of links.
     pub(crate) fn links(&self) -> Vec<&str> {
         let ends = self.prose().flat_map(|line| line.split("](").skip(1));
         ends.filter_map(|rest| rest.split(')').next()).collect()
@@ -165,7 +166,7 @@ fn heading(line: &str) -> Option<&str> {
         .flatten()
 }
 
-/// Everything between two backticks.
+/// Returns everything between two backticks.
 pub(crate) fn inline_code(text: &str) -> Vec<&str> {
     let mut parts: Vec<&str> = text.split('`').collect();
     if parts.len().is_multiple_of(2) {
@@ -174,7 +175,7 @@ pub(crate) fn inline_code(text: &str) -> Vec<&str> {
     parts.into_iter().skip(1).step_by(2).collect()
 }
 
-/// What a heading is called in a link.
+/// Returns the name by which a link refers to a heading.
 pub(crate) fn anchor(heading: &str) -> String {
     heading
         .to_lowercase()

@@ -1,11 +1,12 @@
-//! The table of metrics is what a scrape shows: names, types, labels and their values.
+//! Tests that the table of metrics agrees with a scrape: names, types, labels, and values of
+//! labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::markdown::{Document, inline_code};
 use crate::support::{Backend, Program, TestDatabase, run};
 
-/// Labels whose values are few and fixed.
+/// Labels with few and fixed values.
 const CLOSED: [&str; 3] = ["outcome", "cause", "route"];
 
 #[derive(Default, PartialEq, Eq, Debug)]
@@ -22,7 +23,7 @@ fn the_table_of_metrics_is_a_scrape() {
         let program = Program::options()
             .database(&database.url)
             .env("ODOMETER_STORES__FAST__DATABASE", &other.url)
-            // Nothing listens there.
+            // Nothing listens on this port.
             .env("ODOMETER_STORES__FAST__REDIS", "redis://127.0.0.1:9")
             .start_ready()
             .await;
@@ -55,7 +56,7 @@ fn the_table_of_metrics_is_a_scrape() {
     });
 }
 
-/// Every metric of a scrape, and the values of the labels that have few.
+/// Returns every metric of a scrape, and the values of the labels in [`CLOSED`].
 #[expect(clippy::type_complexity, reason = "read once, above")]
 fn read(
     scrape: &str,

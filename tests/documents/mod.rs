@@ -1,4 +1,5 @@
-//! What the documents say is so: commands are run, tables are compared, names are looked up.
+//! Tests that the documents are true. Commands are run, tables are compared, and names are looked
+//! up.
 
 mod answers;
 mod commands;

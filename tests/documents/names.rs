@@ -1,4 +1,5 @@
-//! What the documents name exists: tests, files, folders, links, sections.
+//! Tests that everything that the documents name exists: tests, files, folders, links, and
+//! sections.
 
 use std::{
     collections::BTreeSet,
@@ -9,9 +10,9 @@ use std::{
 use super::markdown::{Document, anchor, inline_code};
 use crate::support::settings;
 
-/// Columns whose cells name tests.
+/// Columns with cells that name tests.
 const COLUMNS_OF_TESTS: [&str; 3] = ["Test", "Control", "Held by the test"];
-/// Longer words than these have underscores in plenty without being tests.
+/// Prefixes of words that have many underscores and are no tests.
 const NO_TESTS: [&str; 3] = ["odometer_", "innodb_", "idle_in_"];
 const CRATES: [&str; 10] = [
     "core",
@@ -53,7 +54,8 @@ fn collect(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// The names of the tests in a source: marked as such, or given to one of our macros.
+/// Returns the names of the tests in a source: functions with a test attribute, and arguments of
+/// our macros.
 fn tests_of(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut is_marked = false;
@@ -78,12 +80,12 @@ fn tests_of(source: &str) -> Vec<String> {
     found
 }
 
-/// Whether `tests/run NAME` would find something.
+/// Returns whether `tests/run NAME` would find a test.
 pub(super) fn is_part_of_a_test(name: &str) -> bool {
     TESTS.iter().any(|test| test.contains(name))
 }
 
-/// Whether `bench/run --row NAME` would find something.
+/// Returns whether `bench/run --row NAME` would find a row.
 pub(super) fn is_measured(name: &str) -> bool {
     let entries = settings::repository().join("bench/src/rows/mod.rs");
     let entries = std::fs::read_to_string(entries).expect("the measurements are there");
@@ -130,7 +132,7 @@ fn every_test_that_the_documents_name_exists() {
     assert!(n_named >= 60, "vacuous: {n_named} tests named");
 }
 
-/// A row of invariants or promises without a test is a wish.
+/// Checks that each invariant and each promise has a test.
 #[test]
 fn every_invariant_and_every_promise_has_a_test() {
     for (document, columns) in [
@@ -145,12 +147,12 @@ fn every_invariant_and_every_promise_has_a_test() {
     }
 }
 
-/// Promises whose control is still to be written; each that gets one is taken out of this list.
+/// Promises whose control is not written yet. A promise with a control is not listed.
 const WITHOUT_CONTROL: [&str; 0] = [];
-/// Promises of which no guard can be taken out: more would be an excuse.
+/// The most promises that have no guard to take out. With more, the reason would be an excuse.
 const MAX_WITHOUT_GUARD: usize = 4;
 
-/// A check that never finds anything may check nothing.
+/// Checks the controls, because a check that never finds anything may check nothing.
 #[test]
 fn every_promise_has_a_control_or_says_why_it_has_none() {
     let rows = Document::read("GUARANTEES.md").rows_of(&["#", "Promise", "Test", "Control"]);
@@ -206,7 +208,7 @@ fn every_link_leads_somewhere() {
     assert!(n_links >= 20, "vacuous: {n_links} links");
 }
 
-/// What an error message calls a section of the runbook is one.
+/// Checks that the runbook has each section that an error message names.
 #[test]
 fn every_section_that_a_message_names_is_in_the_runbook() {
     const BEFORE: &str = "the runbook, \\\"";

@@ -1,4 +1,4 @@
-//! A reader with a shell who does what a document says.
+//! Acts as a reader with a shell who does what a document says.
 
 use std::{
     path::Path,
@@ -9,26 +9,26 @@ use tempfile::TempDir;
 
 use crate::support::{Backend, PASSWORD, Program, Server, directory, settings};
 
-/// Where the documents' program listens; here it is another port, picked at each start.
+/// The address of the program in the documents. Here, each start picks another port.
 const SHOWN_ADDRESS: &str = "127.0.0.1:8080";
 const SHOWN_PASSWORD: &str = "PASSWORD";
-/// What the documents call database and account.
+/// The name of the database and of the account in the documents.
 const SHOWN_NAME: &str = "odometer";
 
-/// How the documents start the program.
+/// The commands that start the program in the documents.
 const SERVES: [&str; 3] = ["cargo run --release", "odometer serve", "odometer"];
 
 pub(super) struct Reader {
     home: TempDir,
-    /// What was exported.
+    /// The variables that were exported.
     environment: Vec<(String, String)>,
     program: Option<Program>,
-    /// What stands for database and account on servers.
+    /// The name of this reader's database and account on servers.
     name: String,
 }
 
 impl Reader {
-    /// A shell in an empty directory, with `odometer` in its path.
+    /// Starts a shell in an empty directory, with `odometer` in its path.
     pub(super) fn start() -> Self {
         let home = directory("reader");
         let programs = home.path().join("bin");
@@ -39,7 +39,7 @@ impl Reader {
             home,
             environment: Vec::new(),
             program: None,
-            // MySQL has users of up to 32 characters.
+            // MySQL allows user names of at most 32 characters.
             name: format!("d_{:.30}", uuid::Uuid::new_v4().simple().to_string()),
         }
     }
@@ -52,10 +52,10 @@ impl Reader {
         self.program.as_ref().expect("a program was started")
     }
 
-    /// Does what one command line says; what it printed.
+    /// Runs one command line and returns its output.
     ///
     /// # Panics
-    /// When it fails.
+    /// If the command fails.
     pub(super) async fn enter(&mut self, command: &str) -> String {
         if let Some(exported) = command.strip_prefix("export ") {
             self.export(exported).await;
@@ -90,7 +90,7 @@ impl Reader {
         self.environment.push((key.to_owned(), value));
     }
 
-    /// Starts the program, after the one that ran was asked to stop, which must go well.
+    /// Starts the program. An earlier program is stopped first, and must stop well.
     pub(super) async fn serve(&mut self) {
         if let Some(earlier) = self.program.take() {
             earlier.stop().await;
@@ -146,7 +146,7 @@ impl Reader {
     }
 }
 
-/// Which server a URL of the documents is for.
+/// Returns the server that a URL of the documents is for.
 pub(super) fn backend_of(url: &str) -> Option<Backend> {
     match url.split_once("://")?.0 {
         "postgres" => Some(Backend::Postgres),

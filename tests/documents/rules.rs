@@ -1,5 +1,5 @@
-//! Prometheus' rules: they are sound, each alert was seen to fire and to be silent, and what they
-//! name exists.
+//! Tests the rules of Prometheus. They are valid, everything that they name exists, and each alert
+//! has been seen to fire and to stay silent.
 
 use std::{
     collections::BTreeSet,
@@ -13,16 +13,17 @@ use crate::support::{directory, settings};
 const RULES: &str = "dashboards/rules";
 const ALERTS: &str = "alerts.yaml";
 const RECORDING: &str = "recording.yaml";
-/// Of a rule in a list: its first line, and where its fields begin.
+/// The start of the line that begins an alert. The next two are the start of a recording rule, and
+/// the indentation of fields.
 const ALERT: &str = "      - alert: ";
 const RECORD: &str = "      - record: ";
 const FIELD: &str = "        ";
-/// Which severities there are is written in docs/metrics.md.
+/// The severities that docs/metrics.md describes.
 const SEVERITIES: [&str; 2] = ["page", "ticket"];
-/// Labels whose values are few and fixed, and documented.
+/// Labels with few, fixed and documented values.
 const CLOSED: [&str; 3] = ["outcome", "cause", "route"];
 
-/// An alert as far as its file tells it line by line.
+/// The fields of an alert that can be read line by line from its file.
 #[derive(Default)]
 struct Alert {
     name: String,
@@ -90,7 +91,7 @@ fn test_rules(folder: &Path) -> Output {
     promtool(folder, &arguments)
 }
 
-/// What it printed, on both streams.
+/// Returns the output of both streams.
 fn printed(output: &Output) -> String {
     let parts = [&output.stdout, &output.stderr].map(|part| String::from_utf8_lossy(part));
     parts.concat()
@@ -105,7 +106,8 @@ fn the_rules_are_sound_and_pass_their_tests() {
     assert!(tested.status.success(), "{}", printed(&tested));
 }
 
-/// With rules that never fire every firing case fails, with rules that always do every silent one.
+/// Replaces the expressions of all alerts. If no alert ever fires, every firing case must fail. If
+/// all alerts always fire, every silent case must fail.
 #[test]
 fn each_alert_has_a_case_that_fires_and_one_that_must_not() {
     for (expression, kind) in [("vector(0) > 1", "fires"), ("vector(1)", "is silent: ")] {
@@ -131,7 +133,7 @@ fn each_alert_has_a_case_that_fires_and_one_that_must_not() {
     }
 }
 
-/// The same alerts, each with this expression.
+/// Returns the same alerts, each with this expression.
 fn with_expression(rules: &str, expression: &str) -> String {
     let mut changed = String::new();
     let mut inside = false;
@@ -183,14 +185,14 @@ fn recorded() -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Names as Prometheus has them.
+/// Returns the names of Odometer's metrics and recorded series in a text.
 fn words(text: &str) -> BTreeSet<&str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'))
         .filter(|word| word.contains("odometer_"))
         .collect()
 }
 
-/// An alert is of use to who knows what to do about it.
+/// Checks that the runbook has a section for each alert, because an alert needs a reaction.
 #[test]
 fn each_alert_has_its_section_of_the_runbook() {
     let runbook = Document::read("docs/runbook.md");
@@ -223,13 +225,13 @@ fn each_alert_has_its_section_of_the_runbook() {
     }
 }
 
-/// What a document says below a heading, up to the first fence.
+/// Returns the text below a heading, up to the first fence.
 fn section_of<'a>(document: &'a str, heading: &str) -> &'a str {
     let section = whole_section_of(document, heading);
     section.split("```").next().unwrap_or(section)
 }
 
-/// What a document says below a heading, up to the next one.
+/// Returns the text below a heading, up to the next heading.
 fn whole_section_of<'a>(document: &'a str, heading: &str) -> &'a str {
     let (_, below) = document
         .split_once(&format!("\n## {heading}\n"))
@@ -237,7 +239,7 @@ fn whole_section_of<'a>(document: &'a str, heading: &str) -> &'a str {
     below.split("\n## ").next().unwrap_or(below)
 }
 
-/// What somebody misses in a section of the runbook whom an alert has woken.
+/// Returns what an operator who was woken by an alert misses in a section of the runbook.
 fn missing_in(section: &str) -> Vec<&'static str> {
     let mut missing = Vec::new();
     if !section.to_lowercase().contains("callers") {
@@ -261,7 +263,7 @@ fn each_section_of_an_alert_has_commands_and_says_what_callers_see() {
         let missing = missing_in(whole_section_of(&runbook.text, heading));
         assert_eq!(missing, Vec::<&str>::new(), "{heading}");
     }
-    // The control: the same of sections that lack one, or both.
+    // Negative control: sections that lack one of the parts, or both.
     let text = "\n## A\n\nCallers wait.\n\n## B\n\n```sh\nls\n```\n\n## C\n\nSee `ls`.\n";
     assert_eq!(missing_in(whole_section_of(text, "A")), ["a command"]);
     assert_eq!(
@@ -271,7 +273,7 @@ fn each_section_of_an_alert_has_commands_and_says_what_callers_see() {
     assert_eq!(missing_in(whole_section_of(text, "C")).len(), 2);
 }
 
-/// No alert is named by a document that is not there.
+/// Checks that every alert that a document names exists.
 #[test]
 fn every_alert_that_the_documents_name_exists() {
     let known: BTreeSet<String> = alerts().into_iter().map(|alert| alert.name).collect();
@@ -295,7 +297,8 @@ fn every_alert_that_the_documents_name_exists() {
     assert!(n_named >= known.len(), "vacuous: {n_named} alerts named");
 }
 
-/// Another test holds that table against a scrape.
+/// Checks metric names and label values against the documented table. Another test compares the
+/// table with a scrape.
 #[test]
 fn every_metric_that_the_rules_name_is_in_the_table() {
     let rows = Document::read("docs/metrics.md").rows_of(&["Metric", "Type", "Labels"]);
@@ -319,7 +322,7 @@ fn every_metric_that_the_rules_name_is_in_the_table() {
     }
 }
 
-/// The values that selectors ask a label for, alternatives one by one.
+/// Returns the values that selectors ask a label for. Alternatives are returned one by one.
 fn matched_values<'a>(rules: &'a str, label: &str) -> Vec<&'a str> {
     let mut found = Vec::new();
     for operator in ["=", "!=", "=~", "!~"] {

@@ -1,4 +1,4 @@
-//! The statements of the runbook do what its sections are for, on every database.
+//! Tests on every database that the statements of the runbook do what its sections promise.
 
 use std::{
     collections::BTreeSet,
@@ -13,14 +13,14 @@ use crate::support::{
     for_each_backend, for_each_server, settings, wait,
 };
 
-/// By how much the runbook raises counters in its example.
+/// The number by which the runbook's example raises counters.
 const RAISED_BY: i64 = 1_000_000;
 /// Longer than two polls of a second each take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
-/// What its example gives a counter that was lost.
+/// The next value that the runbook's example gives a lost counter.
 const FIRST_AGAIN: i64 = 5_001;
 
-/// How statements begin that are for one kind of server.
+/// The first line of statements that are for one kind of server.
 const OF_ONE_SERVER: [(Backend, &str); 2] = [
     (Backend::Postgres, "-- PostgreSQL\n"),
     (Backend::MariaDb, "-- MySQL and MariaDB\n"),
@@ -28,16 +28,16 @@ const OF_ONE_SERVER: [(Backend, &str); 2] = [
 const LOST_COUNTER: &str = "A sequence without its counter";
 const DURABILITY: &str = "Weak durability";
 
-/// The sections with statements, and these.
+/// Returns the sections that have statements, each with its statements.
 fn blocks_of_statements() -> Vec<(String, String)> {
     let fences = Document::read("docs/runbook.md").fences().into_iter();
     let found = fences.filter(|fence| fence.kind == "sql");
     found.map(|fence| (fence.section, fence.text)).collect()
 }
 
-/// What a block is for this database; nothing where it is for another one.
+/// Returns the statements of a block for this database, or `None` if they are for another database.
 fn of_this_server(block: &str, backend: Backend) -> Option<&str> {
-    // Below a step it is indented.
+    // A block below a numbered step is indented.
     let block = block.trim_start();
     let mut marked = OF_ONE_SERVER.iter();
     match marked.find(|(_, mark)| block.starts_with(mark)) {
@@ -69,7 +69,7 @@ async fn follow(database: &TestDatabase, section: &str) {
     }
 }
 
-/// Takes one number and stops, which returns the rest of a block.
+/// Takes one number and stops the program, which returns the rest of the block.
 async fn take_one(options: &Options) -> i64 {
     let program = options.start_ready().await;
     let number = program.client().next("orders").await;
@@ -85,7 +85,7 @@ async fn the_statements_of_the_runbook_mend_what_they_are_for(backend: Backend) 
         .database(&database.url)
         .env("ODOMETER_DEFAULT__BLOCK__MIN", 100);
     assert_eq!(take_one(&options).await, 1);
-    // Without the section: the rest that was returned is adopted.
+    // Control: before any section is followed, the returned rest is adopted.
     assert_eq!(take_one(&options).await, 2);
 
     database
@@ -103,7 +103,7 @@ async fn the_statements_of_the_runbook_mend_what_they_are_for(backend: Backend) 
         .into_iter()
         .map(|(section, _)| section);
     let mut sections: BTreeSet<String> = sections.collect();
-    // Each of these has a test of its own.
+    // Each of these sections has a test of its own.
     for followed in [LOST_COUNTER, RESTORE, DURABILITY] {
         assert!(sections.remove(followed), "no statement below {followed}");
     }
@@ -139,7 +139,7 @@ async fn the_runbook_mends_weak_durability(backend: Backend) {
     until_it_is_shown(&database, false).await;
 }
 
-/// A server takes a moment to read its settings again.
+/// Waits until the metric shows the durability, because a server needs time to reload its settings.
 async fn until_it_is_shown(database: &TestDatabase, is_weak: bool) {
     let options = Program::options()
         .database(&database.url)
@@ -193,7 +193,7 @@ async fn the_runbook_restores_and_recovers_under_a_running_replica(backend: Back
         } else if fence.kind == "sql" {
             database.execute(command).await;
         } else if backend == Backend::Sqlite {
-            // One process has the file, and it is this one.
+            // Only one process can open the file, so the replica stops for this step.
             program.take().expect("it runs").stop().await;
             run_step(&database, &home, command);
             program = Some(options.start_ready().await);
@@ -207,7 +207,7 @@ async fn the_runbook_restores_and_recovers_under_a_running_replica(backend: Back
     );
     let client = program.as_ref().expect("it runs").client();
     for name in ["orders", "born-later"] {
-        // What was in memory is issued first.
+        // Numbers that were in memory are issued first.
         wait::until("it is served from above", LIMIT, async || {
             let path = format!("/v1/sequences/{name}/next");
             match client.ask(&path).await {
@@ -224,7 +224,7 @@ async fn the_runbook_restores_and_recovers_under_a_running_replica(backend: Back
     program.take().expect("it runs").stop().await;
 }
 
-/// Whether a step is for this database, or for all of them.
+/// Returns whether a step is for this database or for every database.
 fn is_for(backend: Backend, command: &str) -> bool {
     let tools = [
         (Backend::Postgres, ["pg_dump", "psql"]),
@@ -238,11 +238,11 @@ fn is_for(backend: Backend, command: &str) -> bool {
             .any(|(its, tools)| *its == backend && of(tools))
 }
 
-/// What an operator enters, with the test's server in the place of the one that is shown.
+/// Runs what an operator enters. The server of this test replaces the one that the runbook shows.
 fn run_step(database: &TestDatabase, home: &Path, command: &str) {
     let shown = "--user=odometer odometer";
     let mut command = command.replace(shown, &format!("--user=odometer {}", database.name()));
-    // As the runbook says, MySQL has the same tools under other names.
+    // MySQL has the same tools under other names, as the runbook says.
     if database.backend != Backend::Sqlite && database.server() == Product::MySql {
         command = command
             .replace(
@@ -274,7 +274,7 @@ fn run_step(database: &TestDatabase, home: &Path, command: &str) {
             .expect("a shell starts")
     };
     let mut output = enter();
-    // As the runbook says: nothing was restored then, and it is entered again.
+    // After a deadlock nothing was restored, so the command is entered again, as the runbook says.
     while String::from_utf8_lossy(&output.stderr).contains("deadlock detected") {
         output = enter();
     }

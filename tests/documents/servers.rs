@@ -1,4 +1,4 @@
-//! Which servers the documents say the promises were met on.
+//! Tests that the documents name the servers on which the promises were tested.
 
 use crate::support::{Backend, Product, Server, TestDatabase, run, settings};
 
@@ -24,7 +24,7 @@ fn the_guarantees_name_the_versions_of_the_servers_met() {
     });
 }
 
-/// As a reader calls the version that a server says it is.
+/// Returns the name and version of a server as the documents write them.
 fn named(product: Product, said: &str) -> String {
     let name = match (product.backend(), said.contains("MariaDB")) {
         (Backend::Postgres, _) => {

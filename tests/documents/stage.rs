@@ -1,5 +1,5 @@
-//! Two replicas on PostgreSQL and Redis with all that they can have, under load: what Prometheus
-//! scrapes while all is well.
+//! Runs two replicas on PostgreSQL and Redis, with every kind of store and under load. Prometheus
+//! scrapes them while all is well.
 
 use std::{
     sync::{
@@ -14,16 +14,17 @@ use tokio::task::JoinHandle;
 
 use crate::support::{Answer, Backend, Client, Link, Program, Proxy, Redis, Server, TestDatabase};
 
-/// Between two rounds of the callers: enough for every rate, little for a busy machine.
+/// The time between two rounds of the callers. It is short enough for every rate, and long enough
+/// for a busy machine.
 const BETWEEN_TWO_ROUNDS: Duration = Duration::from_millis(50);
 
-/// Two replicas with all that they can have, and callers that never rest.
+/// Two replicas with every kind of store, and callers that never stop.
 pub(super) struct Stage {
     pub(super) replicas: Vec<Program>,
     n_given: Arc<AtomicU64>,
     callers: JoinHandle<()>,
     redis: Redis,
-    /// Leads to the second database of a striped store.
+    /// The proxy to the second database of a striped store.
     proxy: Proxy,
     _databases: [TestDatabase; 4],
 }
@@ -31,7 +32,8 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) async fn start() -> Self {
         let database = TestDatabase::prepared(Backend::Postgres).await;
-        // A database keeps on record which Redis counts for it, from its migration on.
+        // From its migration on, a database records which Redis counts for it. So this database is
+        // empty.
         let other = TestDatabase::empty(Backend::Postgres).await;
         let redis = Redis::start().await;
         let first = TestDatabase::empty(Backend::Postgres).await;
@@ -44,7 +46,7 @@ impl Stage {
             .env("ODOMETER_STORES__FAST__DATABASE", &other.url)
             .env("ODOMETER_STORES__FAST__REDIS", redis.url())
             .env("ODOMETER_STORES__STRIPED__DATABASES", striped.join(","))
-            // For an hour, as on a replica that has been in use for long.
+            // Each block lasts for an hour, as on a replica that has been in use for long.
             .env("ODOMETER_DEFAULT__BLOCK__MIN", 1_000_000);
         let migrated = options.run(&["migrate"]);
         assert_eq!(migrated.code, Some(0), "{migrated}");
@@ -71,13 +73,13 @@ impl Stage {
         self.proxy.set(Link::Cut);
     }
 
-    /// Kills one of two replicas.
+    /// Kills one of the two replicas.
     pub(super) fn lose_a_replica(&mut self) {
         let last = self.replicas.last_mut();
         last.expect("there are two").kill();
     }
 
-    /// Kills the replicas; the callers must have been there all the time.
+    /// Kills the replicas. Panics if the callers ended before, or got too few numbers.
     pub(super) fn kill(&mut self) {
         assert!(!self.callers.is_finished(), "the callers have ended");
         self.callers.abort();
@@ -106,7 +108,8 @@ async fn call_for_ever(clients: Vec<Client>, n_given: Arc<AtomicU64>) {
                     n_given.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            // What callers get wrong is on a panel as well; later a store is away that may have it.
+            // A panel also shows the errors of callers, such as an unknown name. While a store is
+            // away, the answer is 503, because this store may know the name.
             if let Ok(reply) = client.get("/v1/sequences/never-seen").await {
                 assert!(matches!(reply.status, 404 | 503), "{reply:?}");
             }

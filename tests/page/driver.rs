@@ -1,4 +1,4 @@
-//! The browser, and what it is told: `drive.mjs` in a process of its own.
+//! Drives a real browser: runs `drive.mjs` in a process of its own and answers its questions.
 
 use std::{
     path::{Path, PathBuf},
@@ -29,28 +29,28 @@ const FILES: [&str; 13] = [
     "tour.mjs",
 ];
 
-/// Where the driver is, with what it needs; the tests share it.
+/// Returns the folder with the driver and everything that it needs. All tests share the folder.
 fn workshop() -> &'static Path {
     static PLACE: OnceLock<PathBuf> = OnceLock::new();
     PLACE.get_or_init(|| npm::workshop("page", &FILES))
 }
 
-/// What a stage did: `step: …` and `found: …`, a line each.
+/// The output of a stage: one line for each `step: …` and `found: …`.
 pub(super) struct Done(Vec<String>);
 
 impl Done {
-    /// How many lines begin so.
+    /// Returns how many lines begin with `begin`.
     pub(super) fn n(&self, begin: &str) -> usize {
         let lines = self.0.iter();
         lines.filter(|line| line.starts_with(begin)).count()
     }
 }
 
-/// Goes through a stage with the service at `base`, whose pictures go to `pictures`; what the stage
-/// asks for is given by `give`.
+/// Runs a stage with the service at `base`. The pictures go to `pictures`. If the stage asks for
+/// something, `give` provides it.
 ///
 /// # Panics
-/// When a step fails; the message has what the browser said.
+/// If a step fails. The message has the output of the browser.
 pub(super) async fn drive(
     stage: &str,
     base: &str,
@@ -63,7 +63,8 @@ pub(super) async fn drive(
         .args(["240", "node", "drive.mjs", stage, base])
         .arg(pictures)
         .current_dir(workshop())
-        // Not in it: the browser makes sockets there, whose paths may not be long.
+        // Not the profile: the browser makes sockets in this directory, and paths of sockets must
+        // be short.
         .env("TMPDIR", keeper::run_directory())
         .env("HOME", profile.path())
         .env("TESTS_RUN_DIRECTORY", keeper::run_directory())
@@ -99,7 +100,7 @@ pub(super) async fn drive(
     Done(done)
 }
 
-/// For stages that ask for nothing.
+/// Runs a stage that asks for nothing.
 pub(super) async fn drive_alone(stage: &str, base: &str) -> Done {
     drive(stage, base, Path::new("."), async |wanted| {
         panic!("nobody can see to it: {wanted}");

@@ -1,4 +1,4 @@
-//! The files of the page, as any client gets them.
+//! Tests the files of the page, as any client gets them.
 
 use reqwest::Method;
 
@@ -97,7 +97,7 @@ fn a_file_that_is_known_is_not_sent_again() {
     });
 }
 
-/// The paths of what a page, or a module of it, needs.
+/// Returns the paths of the files that a page or one of its modules needs.
 fn linked(text: &str) -> Vec<String> {
     let of_page = text.split("=\"page/").skip(1);
     let of_page = of_page.filter_map(|rest| rest.split('"').next());

@@ -1,4 +1,4 @@
-//! The page for people, as files and in a real browser.
+//! Tests the page for people: its files, and the page in a real browser.
 
 mod driver;
 mod files;

@@ -1,4 +1,4 @@
-//! What an operator does with the page, in a real browser.
+//! Tests what an operator does with the page, in a real browser.
 
 use std::{path::Path, time::Duration};
 
@@ -8,7 +8,7 @@ use super::driver::{drive, drive_alone};
 use crate::support::{Backend, Client, Link, Program, Proxy, Server, TestDatabase, run, settings};
 
 const TOKEN: &str = "a-token-of-the-test";
-/// How long the load runs of which the pictures show the last minutes.
+/// How long the load runs before the pictures, which show its last minutes.
 const PICTURED: Duration = Duration::from_secs(250);
 
 #[test]
@@ -37,7 +37,7 @@ fn the_lists_of_the_page_stay_and_say_what_they_lack() {
             .await;
         let client = program.client();
         client.define("imports", &json!({})).await;
-        // More than a page of either list.
+        // More names than one page of either list has.
         for n in 1..=120 {
             take(&client, &format!("many-{n:03}"), 1).await;
         }
@@ -64,7 +64,7 @@ fn the_page_makes_the_best_of_odd_and_late_answers() {
         }
         take(&client, "orders", 1).await;
         take_of_key(&client, "acme").await;
-        // Low for as long as somebody takes of it.
+        // `short` stays low while numbers are taken from it.
         let taking = tokio::spawn({
             let client = client.clone();
             async move {
@@ -142,7 +142,7 @@ fn a_change_asks_for_the_token() {
     });
 }
 
-/// The control of all of these: what they look for is found where it is.
+/// Negative control of all stages: each check finds the fault that it looks for.
 #[test]
 fn what_is_wrong_on_the_page_is_noticed() {
     run(async {
@@ -157,11 +157,12 @@ fn what_is_wrong_on_the_page_is_noticed() {
     });
 }
 
-/// The pictures in the documents are of this page; to draw them anew takes four minutes.
+/// Checks that the pictures of the page in the documents can be drawn. Replacing them takes four
+/// minutes.
 #[test]
 fn the_page_pictures_can_be_drawn() {
     run(async {
-        // With the database that everybody begins with.
+        // The database is the default, a SQLite file.
         let program = Program::options().start_ready().await;
         let client = program.client();
         furnish(&client).await;
@@ -200,7 +201,7 @@ async fn take_of_key(client: &Client, key: &str) {
     assert_eq!(reply.status, 200, "{reply:?}");
 }
 
-/// One sequence of each kind, most of them in use.
+/// Creates one sequence of each kind. Most of them are in use.
 async fn furnish(client: &Client) {
     let all: [(&str, Value); 8] = [
         ("orders", json!({"description": "Orders of the shop"})),
@@ -242,12 +243,12 @@ async fn furnish(client: &Client) {
     assert_eq!(retired.expect("a reply").status, 204);
 }
 
-/// Some load of each, that rises and falls, until it is no longer wanted.
+/// Takes numbers of each kind at a rate that rises and falls, until the task is aborted.
 async fn use_as_a_shop_would(client: Client) {
     let mut ticks = tokio::time::interval(Duration::from_millis(100));
     for n in 0_u64.. {
         ticks.tick().await;
-        // Up and down within a minute, and a little rough.
+        // The rate rises and falls within a minute, and varies a little.
         let wave = (n % 600).abs_diff(300) + n * 7919 % 60;
         take(&client, "orders", 40 + wave).await;
         take(&client, "events", 20 + n % 30).await;

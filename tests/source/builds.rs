@@ -1,14 +1,15 @@
-//! The builds that `tests/run` and `bench/run` make share their compiled dependencies.
+//! Tests that the builds of `tests/run` and `bench/run` share their compiled dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use crate::support::settings;
 
-/// How the program that users run is selected.
+/// The arguments that select the program that users run.
 const SHIPPED: &str = "-p odometer";
 
-/// What selects packages and features in each `cargo` command of `script` for the release.
+/// Returns the packages and features that each `cargo` command of `script` selects for a release
+/// build.
 fn selections(script: &str) -> Vec<String> {
     let text = std::fs::read_to_string(settings::repository().join(script));
     let text = text.expect("the script can be read");
@@ -27,7 +28,7 @@ fn selections(script: &str) -> Vec<String> {
         .collect()
 }
 
-/// From each dependency to the features that it has, once for each time it is compiled.
+/// Returns the features of each dependency, once for each time that the dependency is compiled.
 fn features(selection: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut tree = Command::new("cargo");
     tree.current_dir(settings::repository())
@@ -40,7 +41,7 @@ fn features(selection: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut found = BTreeMap::<String, BTreeSet<String>>::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let line = line.trim_end_matches(" (*)").trim_end();
-        // The packages of the workspace stand with their path.
+        // Packages of the workspace are listed with their path.
         if let Some((package, features)) = line.split_once('|')
             && !package.ends_with(')')
         {
@@ -51,7 +52,7 @@ fn features(selection: &str) -> BTreeMap<String, BTreeSet<String>> {
     found
 }
 
-/// Dependencies of the shipped program that `selection` compiles once more.
+/// Returns the dependencies of the shipped program that `selection` compiles a second time.
 fn compiled_again(selection: &str) -> Vec<String> {
     let selected = features(selection);
     let mut shipped = features(SHIPPED);
@@ -66,7 +67,8 @@ fn no_build_compiles_a_dependency_of_the_program_again() {
     for part in ["--features sabotage", "odometer-tests", "odometer-bench"] {
         assert!(builds.iter().any(|build| build.contains(part)), "{part}");
     }
-    // Its dependencies for tests are small, and cargo tells none of an example apart.
+    // Builds of `odometer-core` are left out. Its dependencies for tests are small, and cargo
+    // cannot list the dependencies of an example alone.
     builds.retain(|build| !build.contains("odometer-core"));
     for build in builds {
         let again = compiled_again(&build);
@@ -75,7 +77,7 @@ fn no_build_compiles_a_dependency_of_the_program_again() {
             "`{build}` has other features of {again:?}: see the end of service/Cargo.toml"
         );
     }
-    // A selection of other features is seen.
+    // Negative control: a selection with other features is found.
     let of_entity_alone = compiled_again("-p entity");
     assert!(!of_entity_alone.is_empty());
 }

@@ -1,10 +1,11 @@
-//! Files that import one another can only be read together, so there are few of them in a circle.
+//! Tests that few files import one another in a circle, because such files can only be read
+//! together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::parsed::{self, ModulePath, Source};
 
-/// Files that may import one another, directly or by way of others.
+/// The most files that may import one another, directly or by way of others.
 const MAX_FILES: usize = 4;
 
 type Imports = BTreeMap<ModulePath, BTreeSet<ModulePath>>;
@@ -45,7 +46,7 @@ fn a_circle_of_five_files_is_found_out() {
         let module = vec![(*name).to_owned()];
         sources.insert(module.clone(), source(&text, &module));
     }
-    // What `b` gives on it does not import, so it ends the circle.
+    // `b` only re-exports a name and imports nothing, so there is no circle.
     assert_eq!(
         circles(&imports(&sources)),
         Vec::<BTreeSet<ModulePath>>::new()
@@ -60,7 +61,7 @@ fn source(text: &str, module: &[String]) -> Source {
     parsed::source_of(&syn::parse_file(text).expect("it parses"), module)
 }
 
-/// From each file to those that it imports.
+/// Returns the files that each file imports.
 fn imports(sources: &BTreeMap<ModulePath, Source>) -> Imports {
     let of = |(module, source): (&ModulePath, &Source)| {
         let files = source.names.iter();
@@ -71,7 +72,8 @@ fn imports(sources: &BTreeMap<ModulePath, Source>) -> Imports {
     sources.iter().map(of).collect()
 }
 
-/// The file that defines what a path names, by way of those that only give it on.
+/// Returns the file that defines what a path names. Files that only re-export the name are passed
+/// over.
 fn file_of(
     sources: &BTreeMap<ModulePath, Source>,
     path: &[String],
@@ -93,7 +95,7 @@ fn file_of(
     }
 }
 
-/// The sets of files of which each imports all others, in one step or in several.
+/// Returns the sets of files in which each file imports all others, in one step or in several.
 fn circles(imports: &Imports) -> Vec<BTreeSet<ModulePath>> {
     let reached: Imports = imports
         .keys()

@@ -1,5 +1,6 @@
-//! One direction of imports: `service` → `sequence` → `store` → `database`; `core` and `process`
-//! know nobody. Cargo holds it, as long as no manifest names a crate above.
+//! Tests that imports go one way: `service` → `sequence` → `store` → `database`. `core` and
+//! `process` import none of them. Cargo enforces this as long as no manifest names a crate above
+//! its own.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::process::Command;
 
 use crate::support::settings;
 
-/// What a crate may depend on: of ours, and of the libraries in `GUARDED`.
+/// What each crate may depend on: our own crates, and the libraries in `GUARDED`.
 const MAY_USE: [(&str, &[&str]); 8] = [
     ("odometer-core", &[]),
     ("odometer-process", &[]),
@@ -64,7 +65,8 @@ const GUARDED: [&str; 9] = [
     "tokio-postgres",
 ];
 
-/// A folder and words that nothing below it may write, where no manifest can hold it.
+/// Folders, and the words that no source below them may contain. No manifest can enforce these
+/// rules.
 const BANNED: [(&str, &[&str]); 2] = [
     (
         "core/src",
@@ -137,7 +139,7 @@ fn a_banned_word_is_found_and_one_in_a_comment_is_not() {
     assert!(written("//! As std::fs does.\nuse std::fmt;", &banned).is_empty());
 }
 
-/// Those of `banned` that stand in a source outside of comments.
+/// Returns the banned words that a source contains outside of comments.
 fn written<'a>(source: &str, banned: &[&'a str]) -> Vec<&'a str> {
     let is_code = |line: &&str| !line.trim_start().starts_with("//");
     let code: Vec<&str> = source.lines().filter(is_code).collect();
@@ -149,7 +151,7 @@ pub(super) fn sources_below(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
-        // What only tests are made of is no part of a layer.
+        // Files and folders that contain only tests are no part of a layer.
         let is_for_tests = path.file_stem().is_some_and(|stem| stem == "tests");
         if is_for_tests {
             continue;

@@ -1,4 +1,4 @@
-//! What the source and the builds must look like.
+//! Tests what the source and the builds must look like.
 
 mod builds;
 mod circles;

@@ -1,5 +1,5 @@
-//! The sources of a crate as a parser reads them: which files there are, what each imports, and
-//! which types it defines. What only tests are made of is left out.
+//! Reads the sources of a crate with a parser: the files of the crate, what each file imports, and
+//! which types it defines. Code that is only for tests is left out.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 
 use crate::support::settings;
 
-/// The crates of the program, by the folder that each has.
-pub(super) const CRATES: [&str; 8] = [
+/// The crates of the program, by their folders.
+pub(super) const CRATES: [&str; 9] = [
     "core",
     "process",
     "database",
@@ -19,24 +19,25 @@ pub(super) const CRATES: [&str; 8] = [
     "store",
     "sequence",
     "service",
+    "bench",
 ];
 
-/// A module and those above it, from the root of its crate.
+/// The name of a module and of the modules above it, from the root of its crate.
 pub(super) type ModulePath = Vec<String>;
 
 /// One file of a crate.
 #[derive(Default)]
 pub(super) struct Source {
-    /// Below the folder of the repository.
+    /// The path of the file, relative to the root of the repository.
     pub(super) file: PathBuf,
-    /// Paths that it names, as seen from the module of the file.
+    /// Paths that the file names, from the root of the crate.
     pub(super) names: Vec<ModulePath>,
-    /// What it gives other files under another path: from the name to the path.
+    /// Names that the file re-exports, each with the path that it stands for.
     pub(super) reexports: BTreeMap<String, ModulePath>,
     pub(super) types: Vec<String>,
 }
 
-/// The files of a crate, by module.
+/// Returns the files of a crate, by module.
 pub(super) fn crate_in(folder: &str) -> BTreeMap<ModulePath, Source> {
     let source = settings::repository().join(folder).join("src");
     let mut sources = BTreeMap::new();
@@ -77,7 +78,7 @@ fn read(file: &Path, module: ModulePath, sources: &mut BTreeMap<ModulePath, Sour
     sources.insert(module, source);
 }
 
-/// What a file that is the module `module` names and defines.
+/// Returns what a file names and defines, if the file is the module `module`.
 pub(super) fn source_of(parsed: &syn::File, module: &[String]) -> Source {
     let mut reader = Reader {
         module: module.to_vec(),
@@ -88,7 +89,7 @@ pub(super) fn source_of(parsed: &syn::File, module: &[String]) -> Source {
     reader.source
 }
 
-/// Whether an item is compiled for tests and models alone.
+/// Returns whether an item is compiled only for tests or models.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     let conditions = attributes.iter().filter(|one| one.path().is_ident("cfg"));
     let mut conditions = conditions.filter_map(|one| one.meta.require_list().ok());
@@ -102,18 +103,19 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
 
 struct Reader {
     module: ModulePath,
-    /// How many functions the item is in: types there are theirs alone.
+    /// The number of functions around the item. Types inside a function are known only there.
     depth: usize,
     source: Source,
 }
 
 impl Reader {
-    /// A path that begins in this crate, from its root; `None` for one of another crate.
+    /// Returns the path from the root of this crate, or `None` if `super` leads above the root.
     fn absolute(&self, path: &[String]) -> Option<ModulePath> {
         let mut at = match path.first()?.as_str() {
             "crate" => ModulePath::new(),
             "super" | "self" => self.module.clone(),
-            // Of a child, if there is one of that name; what is none is found nowhere.
+            // The path begins with a child of this module or with another crate. No file is found
+            // for the path of another crate.
             _ => {
                 let child = self.module.iter().chain(path).cloned().collect();
                 return Some(child);

@@ -1,10 +1,10 @@
-//! Guards can be taken out of a build made for that alone.
+//! Tests that guards can be taken out only in a build that is made for this.
 
 use std::path::Path;
 
 use crate::support::{Program, settings};
 
-/// By these a run says which guards it wants out.
+/// Words by which a run names the guards that it takes out.
 const GUARDS: [&str; 4] = [
     "no-conditions",
     "first-refill-invents",
@@ -12,7 +12,7 @@ const GUARDS: [&str; 4] = [
     "no-return",
 ];
 
-/// Those of `GUARDS` that `program` knows.
+/// Returns the words of [`GUARDS`] that `program` contains.
 fn known_to(program: &Path) -> Vec<&'static str> {
     let bytes = std::fs::read(program).expect("the program can be read");
     let contains = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
@@ -24,7 +24,7 @@ fn known_to(program: &Path) -> Vec<&'static str> {
 #[test]
 fn no_guard_can_be_taken_out_of_the_shipped_program() {
     assert_eq!(known_to(&settings::shipped_program()), Vec::<&str>::new());
-    // The other build has what is looked for.
+    // Negative control: the other build contains all of these words.
     assert_eq!(known_to(&settings::sabotaged_program()), GUARDS);
 }
 

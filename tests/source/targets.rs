@@ -1,5 +1,5 @@
-//! What is logged below the service says itself what the log calls it: by the crate that it is in, it
-//! would not be found under `odometer`.
+//! Tests that each event that is logged below the service names its target. Without a target, the
+//! log would show the event under its crate and not under `odometer`.
 
 use super::layers::sources_below;
 use crate::support::settings;
@@ -35,7 +35,7 @@ fn an_event_without_a_target_is_found_out() {
     }
 }
 
-/// How many events a source has, and how those begin that name no target.
+/// Returns the number of events of a source, and the start of each event that names no target.
 fn looked_at(source: &str) -> (usize, Vec<String>) {
     let calls = source.split("tracing::").skip(1);
     let events = calls.filter_map(|call| {

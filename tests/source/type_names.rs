@@ -1,11 +1,11 @@
-//! A name means one type in a crate, private ones included.
+//! Tests that a name means one type in a crate, private types included.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::parsed;
 
-/// Names that several types of a crate have, and why.
+/// Names that several types of a crate share, and why.
 const EXCEPTIONS: [(&str, &[&str], &str); 2] = [
     (
         "entity",

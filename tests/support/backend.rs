@@ -240,6 +240,20 @@ impl TestDatabase {
         self.lock(freeze, thaw).await
     }
 
+    /// Locks the worker ids until [`Frozen::thaw`]. On SQLite this locks the whole file against
+    /// writes.
+    pub async fn freeze_leases(&self) -> Frozen {
+        let (freeze, thaw) = match self.backend {
+            Backend::Sqlite => ("BEGIN IMMEDIATE", "COMMIT"),
+            Backend::Postgres => (
+                "BEGIN; LOCK TABLE worker_lease IN ACCESS EXCLUSIVE MODE",
+                "COMMIT",
+            ),
+            Backend::MariaDb => ("LOCK TABLES worker_lease WRITE", "UNLOCK TABLES"),
+        };
+        self.lock(freeze, thaw).await
+    }
+
     /// Makes the journal refuse every new row, as if the disk were full. Works on servers only.
     pub async fn refuse_journal_rows(&self) {
         let statement = match self.backend {
@@ -406,6 +420,56 @@ macro_rules! for_each_server {
             }
 
             #[test]
+            fn mariadb() {
+                run(super::$name(Backend::MariaDb));
+            }
+        }
+    )+};
+}
+
+/// Makes the same tests for a program that runs in the process of the tests: on SQLite no server is
+/// needed, and the tests on servers are ignored unless `tests/run` asks for them.
+#[macro_export]
+macro_rules! for_each_backend_in_process {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            use $crate::{Backend, run};
+
+            #[test]
+            fn sqlite() {
+                run(super::$name(Backend::Sqlite));
+            }
+
+            #[test]
+            #[ignore = "needs a server: tests/run starts one"]
+            fn postgres() {
+                run(super::$name(Backend::Postgres));
+            }
+
+            #[test]
+            #[ignore = "needs a server: tests/run starts one"]
+            fn mariadb() {
+                run(super::$name(Backend::MariaDb));
+            }
+        }
+    )+};
+}
+
+/// Makes the same tests without SQLite.
+#[macro_export]
+macro_rules! for_each_server_in_process {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            use $crate::{Backend, run};
+
+            #[test]
+            #[ignore = "needs a server: tests/run starts one"]
+            fn postgres() {
+                run(super::$name(Backend::Postgres));
+            }
+
+            #[test]
+            #[ignore = "needs a server: tests/run starts one"]
             fn mariadb() {
                 run(super::$name(Backend::MariaDb));
             }

@@ -15,6 +15,7 @@ pub mod clock;
 pub mod dice;
 mod disk;
 mod dump;
+mod durations;
 mod hang;
 pub mod keeper;
 mod ledger;
@@ -61,6 +62,7 @@ pub use workers::Lease;
 pub fn run(test: impl Future<Output = ()>) {
     let limit = settings::test_limit();
     let _watch = hang::Watch::start(limit);
+    let _duration = durations::Clocked::start();
     let (drawn, dice) = (product::Drawn::for_this_test(), dice::Dice::of_this_test());
     let take_up = move || {
         drawn.meet();

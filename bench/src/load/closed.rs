@@ -1,5 +1,5 @@
-//! Callers each of whom asks again as soon as it has its answer, for what differs from call to
-//! call.
+//! Runs callers that each send the next call when the answer to the last one is there. The calls
+//! may differ from each other.
 
 use std::{
     cell::RefCell,
@@ -11,18 +11,18 @@ use odometer_tests::Client;
 
 use crate::reading::{Latency, Reading};
 
-/// Calls on one connection for each of `clients` until `next_path` has no more; the value is calls
-/// that were answered, a second.
+/// Calls on one connection for each of `clients` until `next_path` returns `None`. The value is the
+/// number of successful calls a second.
 ///
 /// # Panics
-/// Where there was no path at all.
+/// If there is no path at all.
 pub(crate) async fn ask(clients: &[Client], next_path: impl FnMut() -> Option<String>) -> Reading {
     let next_path = RefCell::new(next_path);
     let started = Instant::now();
     let connections = clients.iter().map(async |client| {
         let (mut micros, mut n_failed) = (Vec::new(), 0_u64);
         loop {
-            // Not borrowed while it is waited.
+            // The borrow ends before the wait.
             let path = next_path.borrow_mut()();
             let Some(path) = path else {
                 return (micros, n_failed);
@@ -47,12 +47,13 @@ pub(crate) async fn ask(clients: &[Client], next_path: impl FnMut() -> Option<St
     }
 }
 
-/// So many connections to one server: a client keeps one where it has one call at a time.
+/// Opens clients for `n_connections` connections to one server. A client with one call at a time
+/// keeps one connection.
 pub(crate) fn connections(url: &str, n_connections: usize) -> Vec<Client> {
     (0..n_connections).map(|_| Client::new(url)).collect()
 }
 
-/// The same path for so long.
+/// Returns the same path again and again for `length`.
 pub(crate) fn for_a_while(path: &str, length: Duration) -> impl FnMut() -> Option<String> {
     let until = Instant::now() + length;
     let path = path.to_owned();

@@ -1,4 +1,4 @@
-//! A server that is asked over HTTP.
+//! Measures a server over HTTP.
 
 use std::time::Duration;
 
@@ -7,27 +7,28 @@ use async_trait::async_trait;
 use super::wrk::Wrk;
 use crate::{cores::Cores, pace::Contender, reading::Reading, usage::Meter};
 
-/// A server and what it is asked; its value is requests, or what they bring, a second.
+/// A server and the requests that it gets. The value is requests a second, numbers a second, or the
+/// median latency.
 pub(crate) struct Http {
     pub(crate) name: String,
     pub(crate) cores: Cores,
-    /// Those whose processor time counts.
+    /// The processes of the server. Their processor time counts.
     pub(crate) processes: Vec<u32>,
-    /// How many cores those may use.
+    /// The number of cores that the server may use.
     pub(crate) n_cores: f64,
-    /// Others that use the core of who asks.
+    /// Other processes that run on the core of the load.
     pub(crate) beside_load: Vec<u32>,
     pub(crate) wrk: Wrk,
-    /// How many numbers one request brings; 1 counts requests.
+    /// The numbers that one request returns. With 1, requests are counted.
     pub(crate) n_numbers: u32,
     pub(crate) figure: Figure,
 }
 
-/// What the value of a reading is.
+/// The meaning of a reading's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Figure {
     Rate,
-    /// Microseconds.
+    /// The median latency in microseconds.
     P50,
 }
 
@@ -69,13 +70,13 @@ impl Contender for Http {
             },
             cpu_us: (n_given > 0.0).then(|| used_us / n_given),
             busy: Some(used.busy(took, self.n_cores)),
-            // Of requests sent together, wrk does not know when each was sent.
+            // For requests that are sent together, wrk does not know when each one was sent.
             latency: (self.wrk.depth == 1).then_some(outcome.latency),
             n_requests: outcome.requests + outcome.unanswered,
             n_failed: outcome.refused + outcome.unanswered,
             ..Reading::default()
         }
-        // wrk counts single latencies in whole microseconds.
+        // For each single call, wrk counts only whole microseconds.
         .figure(
             "mean_us",
             micros * n_at_once / outcome.requests.max(1) as f64,

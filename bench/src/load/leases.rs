@@ -1,26 +1,26 @@
-//! Programs that lease worker ids over HTTP and give them back at once.
+//! Runs programs that lease worker ids over HTTP and release them at once.
 
 use std::time::{Duration, Instant};
 
 use odometer_tests::raw::Connection;
 use serde_json::json;
 
-/// Connections that share the leases.
+/// The connections that share the leases.
 const N_CONNECTIONS: u32 = 8;
 
 /// Leases and releases at a steady pace.
 pub(crate) struct Leases {
-    /// `host:port`.
+    /// The server, as `host:port`.
     pub(crate) address: String,
-    /// Of each: so many leases, and as many releases.
+    /// The number of leases a second. There are as many releases.
     pub(crate) per_s: f64,
 }
 
 impl Leases {
-    /// Leases and releases for `length`; how many of both were done.
+    /// Leases and releases for `length`. Returns how many pairs of both calls were done.
     ///
     /// # Panics
-    /// When one is refused.
+    /// If a lease or a release is refused.
     pub(crate) async fn run(&self, length: Duration) -> u32 {
         let until = Instant::now() + length;
         let pause = Duration::from_secs_f64(f64::from(N_CONNECTIONS) / self.per_s);
@@ -37,7 +37,8 @@ impl Leases {
     }
 }
 
-/// One lease and release each `pause`, from `first` on; who is late leaves none out.
+/// Leases and releases once in each `pause`, after a first wait of `first`. If a call is late,
+/// later calls are still made.
 async fn lease_and_release(
     address: &str,
     at: u32,

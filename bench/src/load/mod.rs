@@ -1,6 +1,6 @@
-//! Who asks: programs that are known for it and callers of our own, one a file.
+//! Sends the load: well-known load generators and callers of our own, each in its own file.
 
-/// Of a row whose title names no other number.
+/// The connections of a row, unless the title of the row names another number.
 pub(crate) const N_CONNECTIONS: usize = 64;
 
 pub(crate) mod closed;

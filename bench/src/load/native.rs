@@ -1,4 +1,4 @@
-//! A server that is asked in its own protocol, by a program that is known for it.
+//! Measures a server in its own protocol, with a well-known load generator for it.
 
 use std::{process::Stdio, time::Duration};
 
@@ -12,44 +12,44 @@ use crate::{
     usage::{Meter, Used},
 };
 
-/// When a server has nothing left to do after a run: it used less than this in that time.
+/// A server is quiet if it used less processor time than the first duration within the second one.
 const QUIET: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
-/// How often that is looked for.
+/// The most checks whether a server is quiet after a run.
 const QUIET_LOOKS: u32 = 15;
 
-/// A server and the program that asks it; its value is requests a second.
+/// A server and its load generator. The value is requests a second.
 pub(crate) struct Native {
     name: String,
     cores: Cores,
     process: u32,
     tool: Box<dyn Tool>,
-    /// Processor time of both sides for the start and the connections of a run; known after the
-    /// first.
+    /// The processor time of both sides for the start and the connections of a run. It is known
+    /// after the first run.
     connecting: Option<Used>,
 }
 
-/// A program that asks a server.
+/// A load generator.
 #[async_trait(?Send)]
 pub(crate) trait Tool {
-    /// Runs it to its end.
+    /// Runs the load generator to its end.
     ///
     /// # Panics
-    /// When it cannot be started, fails, or does not say what it saw.
+    /// If the load generator cannot be started, fails, or does not report its figures.
     async fn run(&mut self, cores: &Cores, amount: Amount) -> NativeOutcome;
 }
 
-/// How much a run asks.
+/// The amount of load in a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Amount {
-    /// About one request of each connection: what connecting costs.
+    /// About one request on each connection, which shows the cost of connecting.
     OneEach,
     For(Duration),
 }
 
-/// What a run saw.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NativeOutcome {
-    /// Requests a second, the time to connect not counted.
+    /// Requests a second, without the time to connect.
     pub(crate) rate: f64,
     pub(crate) n_requests: u64,
     pub(crate) n_failed: u64,
@@ -57,7 +57,7 @@ pub(crate) struct NativeOutcome {
 }
 
 impl Native {
-    /// `process` is the server's first.
+    /// Makes a contender. `process` is the main process of the server.
     pub(crate) fn new(name: &str, cores: &Cores, process: u32, tool: impl Tool + 'static) -> Self {
         Self {
             name: name.to_owned(),
@@ -68,7 +68,8 @@ impl Native {
         }
     }
 
-    /// What the server does after a run is part of its work, and must not disturb who is next.
+    /// Runs the load generator and waits until the server is quiet. Work of the server after the
+    /// run belongs to this run, and must not disturb the next one.
     async fn run(&mut self, amount: Amount) -> (NativeOutcome, Used) {
         let servers = [self.process];
         let meter = Meter::start(&servers, &[]);
@@ -102,7 +103,7 @@ impl Contender for Native {
         let used = used.without(connecting);
         let used_us = used.server.as_secs_f64() * 1e6;
         let n_given = outcome.n_requests.saturating_sub(outcome.n_failed).max(1);
-        // Without the time to connect, as the rate is.
+        // The time excludes connecting, as the rate does.
         let took_s = outcome.n_requests.max(1) as f64 / outcome.rate.max(1.0);
         let took = Duration::from_secs_f64(took_s);
         Reading {
@@ -117,10 +118,10 @@ impl Contender for Native {
     }
 }
 
-/// What `command` prints until its end, started on the cores of who asks.
+/// Runs `command` to its end on the core of the load, and returns its output.
 ///
 /// # Panics
-/// When it cannot be started or fails; the message has what it printed.
+/// If the command cannot be started or fails. The message has the output of the command.
 pub(crate) async fn output(cores: &Cores, command: &mut Command) -> String {
     command
         .stdin(Stdio::null())
@@ -141,10 +142,10 @@ pub(crate) async fn output(cores: &Cores, command: &mut Command) -> String {
     text
 }
 
-/// The first word after `label` in `text`, as a number.
+/// Returns the first word after `label` in `text`, as a number.
 ///
 /// # Panics
-/// When there is none.
+/// If there is no such number.
 pub(crate) fn number_after(text: &str, label: &str) -> f64 {
     let found = text.split_once(label).and_then(|(_, rest)| {
         let word = rest.split_whitespace().next()?;
@@ -153,7 +154,7 @@ pub(crate) fn number_after(text: &str, label: &str) -> f64 {
     found.unwrap_or_else(|| panic!("no number after `{label}`:\n{text}"))
 }
 
-/// Whole seconds, as the programs count them.
+/// Rounds up to whole seconds, because the load generators count only these.
 pub(crate) fn whole_seconds(length: Duration) -> u64 {
     length.as_secs_f64().ceil().max(1.0) as u64
 }

@@ -1,7 +1,7 @@
-//! Calls at times that were fixed before: who is answered late does not ask later.
+//! Makes calls at fixed times. A late answer does not delay later calls.
 //!
-//! A call's time runs from the moment it was meant to be sent, so a pause of the server is seen by
-//! all who would have called meanwhile, not only by those who wait already.
+//! The time of a call begins at the moment at which the call was due. So a pause of the server
+//! affects all calls that were due during the pause, not only the calls that wait already.
 
 use std::time::{Duration, Instant};
 
@@ -11,40 +11,41 @@ use tokio::{sync::mpsc, task::JoinHandle};
 use super::N_CONNECTIONS;
 use crate::reading::{Latency, Reading};
 
-/// Longer than any call that still counts as answered. The calls are plain bytes on plain
-/// connections: what the caller itself takes is part of each time, and would hide the server's.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest time that a call may take and still count as answered. The calls are plain bytes on
+/// plain connections. The caller's own time is part of each measured time, and would hide the time
+/// of the server.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connections that are used in turn, one call on each at a time.
+/// Connections that make the calls. Each connection has one call at a time.
 pub(crate) struct Paced {
-    /// `host:port`, one a connection; several may be the same.
+    /// The server of each connection, as `host:port`. Several connections may have the same server.
     pub(crate) addresses: Vec<String>,
     pub(crate) path: String,
     pub(crate) calls_per_s: f64,
-    pub(crate) waiting: Waiting,
-    pub(crate) turn: Turn,
+    pub(crate) waiting: PacingMode,
+    pub(crate) turn: ConnectionOrder,
 }
 
-/// Whose turn a call is.
+/// How a call's connection is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Turn {
-    /// One connection after the other.
+pub(crate) enum ConnectionOrder {
+    /// The connections follow in their order.
     InOrder,
-    /// Anyone's, as callers come to replicas: in order, replicas that start together would use up
-    /// their blocks in the same moment for ever.
+    /// Each call uses a random connection, as callers come to replicas. With connections in order,
+    /// replicas that start together would use up their blocks at the same moments for ever.
     AtRandom,
 }
 
-/// How it is waited for the next moment.
+/// How the loop waits until the next call is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Waiting {
-    /// On a core of its own, to the microsecond.
+pub(crate) enum PacingMode {
+    /// By polling on a core of its own, to the microsecond.
     Busy,
-    /// By a timer that strikes each millisecond, so that the core is free for others.
+    /// By a timer with a resolution of a millisecond, so that the core is free for others.
     Asleep,
 }
 
-/// What came of calls.
+/// The outcome of calls.
 #[derive(Default)]
 pub(crate) struct Seen {
     micros: Vec<f64>,
@@ -57,13 +58,15 @@ impl Seen {
         self.n_failed += other.n_failed;
     }
 
+    /// Returns the percentiles of the calls.
+    ///
     /// # Panics
-    /// Without any call.
+    /// If there was no call.
     pub(crate) fn latency(&self) -> Latency {
         Latency::of(self.micros.clone())
     }
 
-    /// The value is the 99th percentile in microseconds.
+    /// Returns a reading. Its value is the 99th percentile in microseconds.
     pub(crate) fn reading(self) -> Reading {
         let n_requests = self.micros.len() as u64;
         let latency = Latency::of(self.micros);
@@ -77,23 +80,23 @@ impl Seen {
 }
 
 impl Paced {
-    /// 64 connections to one server at `address`.
+    /// Makes calls on 64 connections to one server at `address`.
     pub(crate) fn new(address: &str, path: &str, calls_per_s: f64) -> Self {
         Self {
             addresses: vec![address.to_owned(); N_CONNECTIONS],
             path: path.to_owned(),
             calls_per_s,
-            waiting: Waiting::Busy,
-            turn: Turn::InOrder,
+            waiting: PacingMode::Busy,
+            turn: ConnectionOrder::InOrder,
         }
     }
 
-    /// Calls for `length`; the value is the 99th percentile in microseconds.
+    /// Makes calls for `length`. The value is the 99th percentile in microseconds.
     pub(crate) async fn run(&self, length: Duration) -> Reading {
         self.calls(length).await.reading()
     }
 
-    /// Calls for `length`.
+    /// Makes calls for `length`.
     pub(crate) async fn calls(&self, length: Duration) -> Seen {
         let (mut senders, mut connections) = (Vec::new(), Vec::new());
         for address in &self.addresses {
@@ -111,8 +114,10 @@ impl Paced {
             }
             self.wait_until(started + due).await;
             let turn = match self.turn {
-                Turn::InOrder => usize::try_from(n_calls).expect("few calls") % senders.len(),
-                Turn::AtRandom => rand::random_range(0..senders.len()),
+                ConnectionOrder::InOrder => {
+                    usize::try_from(n_calls).expect("few calls") % senders.len()
+                }
+                ConnectionOrder::AtRandom => rand::random_range(0..senders.len()),
             };
             let sent = senders[turn].send(started + due);
             sent.expect("a connection takes calls until there are no more");
@@ -128,10 +133,10 @@ impl Paced {
 
     async fn wait_until(&self, due: Instant) {
         match self.waiting {
-            Waiting::Asleep => tokio::time::sleep_until(due.into()).await,
-            Waiting::Busy => {
+            PacingMode::Asleep => tokio::time::sleep_until(due.into()).await,
+            PacingMode::Busy => {
                 while Instant::now() < due {
-                    // Meanwhile the others of this thread go on.
+                    // The other tasks of this thread run in the meantime.
                     tokio::task::yield_now().await;
                 }
             }
@@ -139,7 +144,7 @@ impl Paced {
     }
 }
 
-/// A connection that calls at each time it is sent.
+/// Starts a task for one connection. The task makes a call for each due time that it receives.
 fn connection(
     mut open: Connection,
     address: String,
@@ -151,7 +156,7 @@ fn connection(
         let mut seen = Seen::default();
         while let Some(due) = calls.recv().await {
             let exchanged = open.try_exchange(request.as_bytes());
-            let reply = tokio::time::timeout(PATIENCE, exchanged)
+            let reply = tokio::time::timeout(CALL_TIMEOUT, exchanged)
                 .await
                 .ok()
                 .flatten();

@@ -1,4 +1,4 @@
-//! `pgbench`: PostgreSQL's own, with one statement prepared on each connection.
+//! Runs `pgbench`, PostgreSQL's own load generator, with one prepared statement on each connection.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use tokio::process::Command;
 use super::native::{Amount, NativeOutcome, Tool, number_after, output, whole_seconds};
 use crate::{cores::Cores, reading::Latency};
 
-/// The part of requests of which it writes how long they took.
+/// The part of all requests for which `pgbench` logs the latency.
 const SAMPLED: &str = "0.1";
 
 pub(crate) struct Pgbench {
@@ -72,7 +72,7 @@ impl Tool for Pgbench {
     }
 }
 
-/// From lines such as `CLIENT NUMBER MICROSECONDS …`; `None` where no request was sampled.
+/// Reads lines such as `CLIENT NUMBER MICROSECONDS …`. Returns `None` if no request was sampled.
 fn latency(directory: &Path) -> Option<Latency> {
     let files = std::fs::read_dir(directory).expect("our directory");
     let micros: Vec<f64> = files

@@ -1,4 +1,4 @@
-//! Redis, asked by `redis-benchmark` as it comes.
+//! Measures Redis with the unchanged `redis-benchmark`.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::{
     reading::Latency,
 };
 
-/// What `redis-benchmark` opens by default.
+/// The connections that `redis-benchmark` opens by default.
 const N_CONNECTIONS: u64 = 50;
-/// Requests a second, before the first run has shown how many there are.
+/// The assumed requests a second, until the first run shows the real rate.
 const FIRST_RATE: f64 = 50_000.0;
 
-/// A server that writes nothing to a disk.
+/// Starts a server that writes nothing to a disk.
 pub(crate) async fn start(cores: &Cores) -> Process {
     let port = ports::free();
     let mut command = std::process::Command::new("redis-server");
@@ -29,7 +29,7 @@ pub(crate) async fn start(cores: &Cores) -> Process {
     Process::start(cores, Side::Server, &mut command, port).await
 }
 
-/// What each request of `redis-benchmark` is.
+/// The request that `redis-benchmark` sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// The next number of one key.
@@ -47,7 +47,8 @@ impl Step {
     }
 }
 
-/// Steps of one key, `depth` requests at a time on each connection.
+/// Returns a contender that sends `step` for one key, with `depth` requests at a time on each
+/// connection.
 pub(crate) fn contender(
     name: &str,
     cores: &Cores,
@@ -69,7 +70,8 @@ struct RedisBenchmark {
     step: Step,
     /// Requests that a connection sends before it reads the first answer.
     depth: u64,
-    /// It takes a number of requests instead of a time: as many as fit by the last run's rate.
+    /// The rate of the last run. `redis-benchmark` takes a number of requests instead of a time, so
+    /// this rate gives the number.
     rate: f64,
 }
 
@@ -95,9 +97,10 @@ impl Tool for RedisBenchmark {
         NativeOutcome {
             rate,
             n_requests,
-            // It ends at the first.
+            // `redis-benchmark` ends at the first failure.
             n_failed: 0,
-            // Of requests sent together, it does not know how long each took.
+            // For requests that are sent together, `redis-benchmark` does not know how long each
+            // one took.
             latency: (self.depth == 1).then(|| latency(&text)),
         }
     }
@@ -107,8 +110,8 @@ fn requests_in(length: Duration, rate: f64) -> u64 {
     (length.as_secs_f64() * rate) as u64
 }
 
-/// From lines such as `75.000% <= 0.263 milliseconds (cumulative count 48234)`; between two of
-/// them, on the straight line.
+/// Reads lines such as `75.000% <= 0.263 milliseconds (cumulative count 48234)`. Values between two
+/// lines are interpolated linearly.
 fn latency(text: &str) -> Latency {
     let points: Vec<(f64, f64)> = text
         .lines()

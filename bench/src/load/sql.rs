@@ -1,4 +1,4 @@
-//! What a database server has of its own to number things with, asked in its own protocol.
+//! Measures the ways in which a database server itself gives numbers, in its own protocol.
 
 use odometer_tests::{Backend, Server};
 
@@ -8,19 +8,19 @@ use crate::cores::Cores;
 const DATABASE: &str = "bench";
 const N_CONNECTIONS: u32 = 64;
 
-/// A way to get one number of one server.
+/// A way to get one number from one server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
-    /// A sequence whose every number is written by itself (PostgreSQL: every 32nd).
+    /// A sequence that writes each number on its own. PostgreSQL writes every 32nd number.
     Cache1,
-    /// A sequence of which a thousand are kept: by each connection of PostgreSQL, by the whole
-    /// server of MariaDB.
+    /// A sequence that keeps a thousand numbers. In PostgreSQL each connection keeps them, in
+    /// MariaDB the whole server.
     Cache1000,
-    /// One row of a plain table, one step higher for each number.
+    /// One row of a plain table, which each number raises by one.
     Table,
 }
 
-/// Makes on `server` what all ways need.
+/// Creates on `server` what all ways need.
 pub(crate) async fn prepare(server: &Server) {
     server
         .administrate(&format!("CREATE DATABASE {DATABASE}"))
@@ -35,7 +35,7 @@ pub(crate) async fn prepare(server: &Server) {
     }
 }
 
-/// 64 connections that take numbers from a prepared `server` in one way.
+/// Returns a contender: 64 connections that take numbers from a prepared `server` in one way.
 pub(crate) fn contender(cores: &Cores, server: &Server, way: Way) -> Native {
     let name = name(server.backend(), way);
     match (server.backend(), way) {
@@ -54,7 +54,7 @@ pub(crate) fn contender(cores: &Cores, server: &Server, way: Way) -> Native {
             let statement = match way {
                 Way::Cache1 => "SELECT NEXTVAL(one)",
                 Way::Cache1000 => "SELECT NEXTVAL(thousand)",
-                // The reply to it has the number.
+                // The reply to this statement has the number.
                 Way::Table => {
                     "UPDATE numbers SET value = LAST_INSERT_ID(value + 1) WHERE name = 'orders'"
                 }
@@ -66,7 +66,7 @@ pub(crate) fn contender(cores: &Cores, server: &Server, way: Way) -> Native {
     }
 }
 
-/// What the table calls it.
+/// Returns the name of a way in the table.
 pub(crate) fn name(backend: Backend, way: Way) -> &'static str {
     match (backend, way) {
         (Backend::Postgres, Way::Cache1) => "PostgreSQL nextval, cache 1",

@@ -1,6 +1,7 @@
-//! `sysbench`, with one statement prepared on each connection.
+//! Runs `sysbench`, with one prepared statement on each connection.
 //!
-//! `mysqlslap`, which comes with the server, cannot prepare statements and times no single one.
+//! `mysqlslap` comes with the server, but it cannot prepare statements and times no single
+//! statement.
 
 use async_trait::async_trait;
 use odometer_tests::{
@@ -69,7 +70,8 @@ impl Tool for Sysbench {
     }
 }
 
-/// From lines such as `0.308 |****   123`, in milliseconds; `None` where there are none.
+/// Reads lines such as `0.308 |****   123`, in milliseconds. Returns `None` if there are no such
+/// lines.
 fn latency(text: &str) -> Option<Latency> {
     let lines = text
         .lines()

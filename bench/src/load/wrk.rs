@@ -1,4 +1,4 @@
-//! `wrk`: many connections, each of which asks again as soon as it has its answer.
+//! Runs `wrk`: many connections that each send the next request when the last answer is there.
 
 use std::{process::Stdio, time::Duration};
 
@@ -11,31 +11,31 @@ use crate::{
     reading::Latency,
 };
 
-/// What `wrk` is to send: `POST` without a body.
+/// The requests that `wrk` sends. Each one is a `POST` without a body.
 #[derive(Clone, Debug)]
 pub(crate) struct Wrk {
     pub(crate) address: String,
-    /// With `NAME` where the names go, if there are several.
+    /// The path, with `NAME` in the place of the name if there are several names.
     pub(crate) path: String,
     pub(crate) n_connections: u32,
     /// Requests that a connection sends before it reads the first answer.
     pub(crate) depth: u32,
-    /// How many names are asked in turn; 0 where the path has its one name.
+    /// The number of names that are asked in turn, or 0 if the path has a fixed name.
     pub(crate) n_names: u32,
-    /// As `name: value`.
+    /// The headers, as `name: value`.
     pub(crate) headers: Vec<String>,
     pub(crate) side: Side,
 }
 
-/// What it saw.
+/// The figures that `wrk` reports.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(crate) struct WrkOutcome {
-    /// That were answered, in whatever way.
+    /// Requests that were answered, with any status.
     pub(crate) requests: u64,
     pub(crate) micros: u64,
-    /// Those answered with a status above 399.
+    /// Requests that were answered with a status above 399.
     pub(crate) refused: u64,
-    /// Calls without an answer, not counted in `requests`.
+    /// Requests without an answer, not counted in `requests`.
     pub(crate) unanswered: u64,
     pub(crate) latency: Latency,
 }
@@ -53,13 +53,13 @@ impl Wrk {
         }
     }
 
-    /// Asks for `length`, by one thread.
+    /// Sends requests for `length`, from one thread.
     pub(crate) async fn run(&self, cores: &Cores, length: Duration) -> WrkOutcome {
         let directory = odometer_tests::directory("wrk");
         let script = directory.path().join("wrk.lua");
         std::fs::write(&script, include_str!("wrk.lua")).expect("our directory");
-        // wrk counts whole seconds; what is shorter is ended by an interrupt, which it reports as
-        // well.
+        // wrk counts whole seconds. A shorter run is ended by an interrupt, after which wrk also
+        // reports its figures.
         let whole = length.as_secs_f64().ceil();
         let mut command = Command::new("wrk");
         command
@@ -105,7 +105,7 @@ impl Wrk {
 fn interrupt(process: Option<u32>) {
     let process = process.map(odometer_tests::server::pid);
     if let Some(process) = process {
-        // It may have ended by itself just now.
+        // wrk may just have ended by itself.
         let _ = rustix::process::kill_process(process, rustix::process::Signal::INT);
     }
 }

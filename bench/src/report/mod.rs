@@ -1,4 +1,4 @@
-//! What a run says: a table, raw figures, pictures, and what stands of it in the documents.
+//! Reports a run: a table, raw figures, pictures, and the parts of the documents that show them.
 
 mod pictures;
 mod publish;
@@ -11,7 +11,7 @@ pub(crate) use publish::{kept, publish};
 pub(crate) use raw::Run;
 pub(crate) use table::n_failed;
 
-/// What a run says as a table.
+/// Returns the figures of a run as a table.
 pub(crate) fn table(run: &Run) -> String {
     match run.study {
         None => table::table(&run.rows),

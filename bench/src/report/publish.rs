@@ -1,6 +1,6 @@
-//! What the documents show of a run.
+//! Writes what the documents show of a run.
 //!
-//! It stands between two comments; the rest of a document is written by hand.
+//! This part of a document stands between two comments. The rest is written by hand.
 
 use std::{
     fs,
@@ -20,17 +20,17 @@ const README: &str = "README.md";
 const WHOLE: &str = "docs/speed.md";
 const WHICH_KIND: &str = "docs/which-kind.md";
 
-/// What the runs of one kind change, and where they are kept.
+/// What the runs of one kind change, and where these runs are kept.
 struct Publication {
-    /// Its runs, each a directory.
+    /// The directory of the runs. Each run has its own directory there.
     results: &'static str,
     sections: &'static [Section],
     draw: fn(&Run) -> Result<Vec<Picture>, String>,
-    /// All pictures there can be, below `docs`.
+    /// The files of all possible pictures, in `docs`.
     files: &'static [&'static str],
 }
 
-/// A document, and what it has between its two comments.
+/// A document, and what stands between its two comments.
 type Section = (&'static str, fn(&Run, &[Picture]) -> String);
 
 /// A whole run of the rows.
@@ -58,7 +58,7 @@ impl Publication {
     }
 }
 
-/// The directory below `root` where `run` is kept.
+/// Returns the directory below `root` in which `run` is kept.
 pub(crate) fn kept(run: &Run, root: &Path) -> PathBuf {
     root.join(Publication::of(run).results).join(run.name())
 }
@@ -66,11 +66,11 @@ pub(crate) fn kept(run: &Run, root: &Path) -> PathBuf {
 /// Writes what `run` changes in the documents below `root`.
 ///
 /// # Errors
-/// A sentence, when a document lacks its two comments or cannot be written.
+/// A sentence, if a document lacks its two comments or cannot be written.
 pub(crate) fn publish(run: &Run, root: &Path) -> Result<(), String> {
     let publication = Publication::of(run);
     let documents = documents(&publication, Some(run), root)?;
-    // Of another run, whatever this one has rows for.
+    // Removes the pictures of the earlier run, even if this run has no rows for them.
     for file in publication.files {
         let path = root.join("docs").join(file);
         if path.exists() {
@@ -83,8 +83,8 @@ pub(crate) fn publish(run: &Run, root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The documents and pictures below `root` as they are to be after this run, or as long as
-/// there was none.
+/// Returns the documents and pictures below `root` as they must be after `run`. Without a run, the
+/// documents say so.
 fn documents(
     publication: &Publication,
     run: Option<&Run>,
@@ -105,7 +105,7 @@ fn documents(
     Ok(found)
 }
 
-/// `text` with `section` between the two comments.
+/// Returns `text` with `section` between the two comments.
 fn with_section(text: &str, section: &str) -> Option<String> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -131,7 +131,7 @@ fn short(run: &Run, drawn: &[Picture]) -> String {
     text
 }
 
-/// What comes before a table: what a number costs, and which rates are no results.
+/// Returns the text before the table: what a number costs, and which rates are no results.
 fn headline(run: &Run) -> String {
     let has_busy = run
         .rows
@@ -222,10 +222,10 @@ mod tests {
     use super::*;
     use crate::{machine::Machine, pace::Pace, report::raw::FIGURES};
 
-    /// The run that was begun last; `None` as long as there is no directory for them.
+    /// Returns the run that began last, or `None` if there is no directory of runs.
     fn newest(publication: &Publication, root: &Path) -> Option<Run> {
         let folders = fs::read_dir(root.join(publication.results)).ok()?;
-        // Older ones may be of an older form.
+        // Older runs may have an older form, so only the field `started_at` is read here.
         let runs = folders.flatten().filter_map(|folder| {
             let text = fs::read_to_string(folder.path().join(FIGURES)).ok()?;
             let figures: serde_json::Value = serde_json::from_str(&text).ok()?;
@@ -236,7 +236,7 @@ mod tests {
         Some(run.unwrap_or_else(|error| panic!("not a run: {error}")))
     }
 
-    /// What is not as `run` made it.
+    /// Returns the documents and pictures that differ from what `run` makes.
     fn stale(publication: &Publication, run: Option<&Run>, root: &Path) -> Vec<PathBuf> {
         let expected = documents(publication, run, root);
         let mut expected = expected.expect("the documents have their comments");
@@ -256,14 +256,15 @@ mod tests {
         }
     }
 
-    /// The part of `text` that is written by hand.
+    /// Returns the part of `text` that is written by hand.
     fn by_hand(text: &str) -> String {
         let (before, rest) = text.split_once(BEGIN).expect("it has both comments");
         let (_, after) = rest.split_once(END).expect("it has both comments");
         format!("{before}{after}")
     }
 
-    /// What looks like something that was measured: a number before a unit that no setting has.
+    /// Returns everything that looks like a measured value: a number before a unit that no setting
+    /// has.
     fn figures(text: &str) -> Vec<String> {
         let units = [
             "k/s", "M/s", "µs", "ns", "B", "KiB", "MiB", "bytes", "%", "times",
@@ -287,12 +288,12 @@ mod tests {
             .expect("it has the section");
         let section = section.split("\n## ").next().unwrap_or_default();
         assert_eq!(figures(section), Vec::<String>::new());
-        // The control: those of the part that is written here.
+        // Negative control: the figures of a generated part are found.
         let written = "- A figure of 1.15 times, 166 k/s (159–167), 55 µs, and 98 %.";
         assert_eq!(figures(written).len(), 4);
     }
 
-    /// The control of `the_documents_show_the_newest_run`.
+    /// Negative control of `the_documents_show_the_newest_run`.
     #[test]
     fn what_is_edited_by_hand_is_noticed() {
         let copy = odometer_tests::directory("speed");
@@ -365,7 +366,7 @@ mod tests {
             assert_eq!(stale(), [PathBuf::from(path)]);
             replace(&file, &text).expect("our directory");
         }
-        // Each run has a place among its own kind.
+        // The runs of each kind have their own directory.
         let place = |run: &Run| kept(run, Path::new(""));
         assert!(place(&run).starts_with("bench/results/pages"));
         assert!(!place(&example()).starts_with("bench/results/pages"));
@@ -401,7 +402,8 @@ mod tests {
             |run: &Run, title: &str| whole(run, &[]).matches(&format!("| {title}")).count();
         let n_before = n_lines(&earlier, &earlier.rows[0].title);
         assert_eq!(n_lines(&both, &earlier.rows[0].title), n_before);
-        // Measured until it pleases, it is seen to have been.
+        // The page keeps the earlier figures of rows that were measured again. So readers see if
+        // a measurement was repeated until its result was good.
         let n_once = n_lines(&both, "later");
         let twice = both.measured_again(later.clone()).expect("alike");
         assert_eq!(whole(&twice, &[]).matches(said).count(), 2);
@@ -413,7 +415,7 @@ mod tests {
         assert!(earlier.measured_again(later).is_err());
     }
 
-    /// A run with every row that a picture is made of.
+    /// Returns a run with every row from which a picture is made.
     fn example() -> Run {
         let mut run = Run::begin(Pace::Quick, "bench/run".to_owned(), Machine::example());
         run.rows = pictures::example_rows();

@@ -1,4 +1,4 @@
-//! A run as it is kept: every reading, where and of what they were made.
+//! Stores a run: every reading, the machine, and what was measured.
 
 use std::{fs, path::Path, process::Command};
 
@@ -15,40 +15,40 @@ use crate::{
 
 pub(crate) const FIGURES: &str = "run.json";
 
-/// One run, as far as it has come.
+/// One run, with everything that was measured so far.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Run {
-    /// In UTC, to the second, as `2026-11-20T13:22:05Z`.
+    /// The start in UTC, to the second, as `2026-11-20T13:22:05Z`.
     pub(crate) started_at: String,
     pub(crate) took_s: u64,
     /// Whether every entry was measured at the size that is published.
     pub(crate) is_whole: bool,
-    /// The study that it is, which has a document of its own.
+    /// The study that this run measured, if it is one. A study has a document of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) study: Option<String>,
-    /// How it was called.
+    /// The command that started the run.
     pub(crate) command: String,
     pub(crate) configuration: Configuration,
-    /// Of the sources, if they are under version control.
+    /// The commit of the sources, if they are under version control.
     pub(crate) commit: Option<String>,
-    /// Whether the sources were changed since.
+    /// Whether the sources were changed since the commit.
     pub(crate) is_dirty: bool,
     pub(crate) machine: Machine,
-    /// Entries whose rows are of a later time than the rest.
+    /// Entries that were measured again, later than the rest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) again: Vec<Again>,
     #[serde(serialize_with = "with_summaries")]
     pub(crate) rows: Vec<Row>,
 }
 
-/// Rows that were measured again, in the place of earlier ones.
+/// Rows that were measured again and that replaced earlier rows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Again {
     pub(crate) command: String,
     pub(crate) started_at: String,
-    /// As [`Run::sources`] says it.
+    /// The sources, as [`Run::sources`] describes them.
     pub(crate) sources: String,
-    /// The rows as they were before, with every reading; none in runs that did not keep them.
+    /// The earlier rows with every reading, or nothing in runs that did not keep them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) before: Vec<Row>,
 }
@@ -57,13 +57,13 @@ pub(crate) struct Again {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Configuration {
     pub(crate) pace: Pace,
-    /// Turns of each contender.
+    /// How often each contender is measured.
     pub(crate) n_rounds: usize,
-    /// Seconds of one measurement of a load.
+    /// Seconds of one measurement.
     pub(crate) length_s: f64,
 }
 
-/// What the readings of a series come to; for readers of the file, and never read back.
+/// The summary of a series. It is for readers of the file, and is never read back.
 #[derive(Serialize)]
 struct Summary<'a> {
     name: &'a str,
@@ -71,7 +71,7 @@ struct Summary<'a> {
     cpu_us: Option<Spread>,
     busy: Option<Busy>,
     is_bound_by_client: bool,
-    /// The subject's value divided by this one's, round by round.
+    /// The subject's value divided by the value of this series, round by round.
     ratio: Option<Spread>,
     n_failed: u64,
 }
@@ -105,7 +105,7 @@ fn with_summaries<S: serde::Serializer>(rows: &[Row], serializer: S) -> Result<S
 }
 
 impl Run {
-    /// One that begins now, without rows.
+    /// Begins a run now, without rows.
     pub(crate) fn begin(pace: Pace, command: String, machine: Machine) -> Self {
         Self {
             started_at: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
@@ -126,11 +126,11 @@ impl Run {
         }
     }
 
-    /// Puts the rows of `later` in the place of those of the same name, keeps those, and says so:
-    /// a row that was measured until it pleased is seen to have been.
+    /// Puts the rows of `later` in the place of the rows with the same names, and keeps the earlier
+    /// rows in `again`. So readers see if a row was measured again until its result was good.
     ///
     /// # Errors
-    /// A sentence, when they are of another machine or pace, or there is none to replace.
+    /// A sentence, if `later` has another machine or pace, or if a row of `later` replaces no row.
     pub(crate) fn measured_again(mut self, later: Self) -> Result<Self, String> {
         if self.machine != later.machine || self.configuration != later.configuration {
             return Err("that run is of another machine, version or pace".to_owned());
@@ -153,23 +153,23 @@ impl Run {
         Ok(self)
     }
 
-    /// The day in UTC, as `2026-11-20`.
+    /// Returns the day in UTC, as `2026-11-20`.
     pub(crate) fn date(&self) -> String {
         self.started_at.chars().take(10).collect()
     }
 
-    /// What its directory is called.
+    /// Returns the name of the directory of this run.
     pub(crate) fn name(&self) -> String {
         format!("{}-{}", self.date(), self.machine.cpu_slug())
     }
 
-    /// The same with the time in UTC: one of many of its day, none of which takes another's place.
+    /// Returns the name with the time in UTC, so that several runs of a day have different names.
     pub(crate) fn unpublished_name(&self) -> String {
         let time: String = self.started_at.chars().skip(11).take(8).collect();
         format!("{}-{}", self.name(), time.replace(':', ""))
     }
 
-    /// The commit in short, with a word about changes.
+    /// Returns the short commit, and says whether the sources were changed.
     pub(crate) fn sources(&self) -> String {
         let Some(commit) = &self.commit else {
             return "sources without a commit".to_owned();
@@ -179,20 +179,20 @@ impl Run {
         format!("commit `{short}`{changed}")
     }
 
-    /// Writes figures and table into `directory`, in the place of those that are there.
+    /// Writes figures and table into `directory`, in the place of earlier ones.
     ///
     /// # Errors
-    /// A sentence, when it cannot be written.
+    /// A sentence, if a file cannot be written.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), String> {
         let figures = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
         replace(&directory.join(FIGURES), &(figures + "\n"))?;
         replace(&directory.join("table.md"), &super::table(self))
     }
 
-    /// The one that `directory` has.
+    /// Reads the run of `directory`.
     ///
     /// # Errors
-    /// A sentence, when there is none or it is of another form.
+    /// A sentence, if there is no run or the run has another form.
     pub(crate) fn read(directory: &Path) -> Result<Self, String> {
         let path = directory.join(FIGURES);
         let say = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
@@ -201,7 +201,7 @@ impl Run {
     }
 }
 
-/// Writes a file as a whole or not at all, with the directories above it.
+/// Writes a whole file or nothing. Creates the directories above the file.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), String> {
     let say = |error: std::io::Error| format!("{}: {error}", path.display());
     if let Some(directory) = path.parent() {

@@ -1,4 +1,4 @@
-//! What `docs/which-kind.md` shows: how pages of a primary key split, by kind of key.
+//! Writes what `docs/which-kind.md` shows: how pages of a primary key split, by kind of key.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::{
 
 const PER: f64 = 1_000.0;
 
-/// The section of the document: where and how it was measured, tables, pictures.
+/// Returns the section of the document: where and how the study was measured, tables, and pictures.
 pub(crate) fn section(run: &Run, drawn: &[Picture]) -> String {
     let machine = &run.machine;
     let servers = SERVERS.map(|(_, name)| {
@@ -53,7 +53,7 @@ pub(crate) fn section(run: &Run, drawn: &[Picture]) -> String {
     text
 }
 
-/// What one server did with each kind of key, in short.
+/// Returns a short table of what one server did with each kind of key.
 fn summary(run: &Run, backend: Backend) -> String {
     let mut columns = vec![
         "Key".to_owned(),
@@ -96,7 +96,7 @@ fn summary(run: &Run, backend: Backend) -> String {
     text
 }
 
-/// One for each server and condition that was measured.
+/// Returns one table for each server and condition that was measured.
 pub(crate) fn tables(run: &Run) -> String {
     let mut tables = Vec::new();
     for (backend, server) in SERVERS {
@@ -113,13 +113,13 @@ pub(crate) fn tables(run: &Run) -> String {
     tables.join("\n")
 }
 
-/// The row of a server and condition.
+/// Returns the row of a server and a condition.
 pub(crate) fn row(run: &Run, backend: Backend, condition: Condition) -> Option<&Row> {
     let name = row_name(backend, condition);
     run.rows.iter().find(|row| row.name == name)
 }
 
-/// Splits for each 1,000 rows of the first and of the second half.
+/// Returns the splits for each 1,000 rows, of the first half and of the second half.
 pub(crate) fn splits(series: &Series) -> Option<[f64; 2]> {
     let reading = series.readings.first()?;
     let n_rows = reading.figures.get(figure::INSERTED)? / 2.0;
@@ -130,13 +130,13 @@ pub(crate) fn splits(series: &Series) -> Option<[f64; 2]> {
     ])
 }
 
-/// Merges for each 1,000 rows inserted.
+/// Returns the merges for each 1,000 inserted rows.
 fn merges(series: &Series) -> Option<f64> {
     let reading = series.readings.first()?;
     Some(reading.figures.get(figure::MERGES)? / reading.figures.get(figure::INSERTED)? * PER)
 }
 
-/// The part of the leaf pages that is in use at the end.
+/// Returns the part of the leaf pages that is in use at the end.
 pub(crate) fn fill(series: &Series) -> Option<f64> {
     series.readings.first()?.figures.get(figure::FILL).copied()
 }
@@ -197,7 +197,7 @@ fn of(reading: &Reading, name: &str) -> f64 {
     reading.figures.get(name).copied().unwrap_or(f64::NAN)
 }
 
-/// Rows of which document and pictures can be made: a thousand rows, of two kinds of key.
+/// Returns rows from which the document and pictures can be made: 1,000 rows, two kinds of key.
 #[cfg(test)]
 pub(crate) fn example_rows() -> Vec<Row> {
     let reading = |fill: f64| {

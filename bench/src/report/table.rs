@@ -1,18 +1,18 @@
-//! The table, in Markdown.
+//! Writes the table of a run in Markdown.
 
 use super::units::{self, percent};
 use crate::reading::Spread;
 use crate::row::{Bound, Row, Series, Target, Unit};
 
-/// What the first series of most rows is called.
+/// The name of the first series in most rows.
 const SUBJECT: &str = "Odometer";
 const NOTHING: &str = "–";
 const NOT_MEASURED: &str = "not measured";
-/// Says of a rate that the server waited for a client that had no time left.
+/// The words for a rate whose server waited for a client that had no time left.
 pub(crate) const BOUND_BY_CLIENT: &str = "bound by its client";
 
-/// All rows, a line for each reference and one for what is wanted of the subject alone; below
-/// them what must be known beside the figures, by the number that stands behind what was measured.
+/// Returns a table of all rows. Each reference has a line, and so has a target of the subject
+/// alone. Below the table are the notes, which the titles refer to by number.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut text = head(&[
         "What",
@@ -34,7 +34,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
     text + &below(&notes)
 }
 
-/// The notes, each by its number.
+/// Returns the notes, each with its number.
 fn below(notes: &[&str]) -> String {
     let mut text = String::new();
     if !notes.is_empty() {
@@ -53,7 +53,7 @@ fn below(notes: &[&str]) -> String {
     text
 }
 
-/// Each once; several rows may have the same.
+/// Returns each note once. Several rows may have the same note.
 fn notes<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a str> {
     let mut found: Vec<&str> = Vec::new();
     let rows = rows.into_iter();
@@ -65,7 +65,7 @@ fn notes<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a str> {
     found
 }
 
-/// The rows of which something is wanted, in short, and what must be known beside them.
+/// Returns a short table of the rows that have targets, with their notes.
 pub(crate) fn targets(rows: &[Row]) -> String {
     let mut text = head(&[
         "What",
@@ -85,14 +85,15 @@ pub(crate) fn targets(rows: &[Row]) -> String {
     text + &below(&notes)
 }
 
-/// Requests of any series that failed; what numbers cost comes of the same requests.
+/// Returns how many requests failed in all series. Rows of costs are left out, because they use the
+/// same requests.
 pub(crate) fn n_failed(rows: &[Row]) -> u64 {
     let rates = rows.iter().filter(|row| !row.is_cost());
     let series = rates.flat_map(|row| &row.series);
     series.map(Series::n_failed).sum()
 }
 
-/// What numbers cost, in words: a line for each reference of which something is wanted.
+/// Returns what numbers cost, in words: a line for each reference that has a target.
 pub(crate) fn costs(rows: &[Row]) -> String {
     let lines = rows.iter().filter(|row| row.is_cost()).flat_map(Line::of);
     lines.filter_map(|line| line.cost()).collect()
@@ -101,9 +102,9 @@ pub(crate) fn costs(rows: &[Row]) -> String {
 /// One line of the table.
 struct Line<'a> {
     row: &'a Row,
-    /// The name of what stands beside the subject.
+    /// The name of the reference.
     beside: Option<&'a str>,
-    /// `None` with a name, when that was not measured.
+    /// The reference. It is `None` with a name in `beside` if the reference was not measured.
     reference: Option<&'a Series>,
     targets: Vec<&'a Target>,
 }
@@ -176,8 +177,8 @@ impl<'a> Line<'a> {
         ])
     }
 
-    /// Whether a number costs more or less than one of the reference; `None` if nothing is wanted of
-    /// it.
+    /// Returns whether a number costs more or less than a number of the reference. Returns `None`
+    /// if the line has no target.
     fn cost(&self) -> Option<String> {
         self.targets.first()?;
         let reference = self.reference?;
@@ -194,7 +195,7 @@ impl<'a> Line<'a> {
         ))
     }
 
-    /// With the number of its note.
+    /// Returns the title, with the number of the note.
     fn title(&self, notes: &[&str]) -> String {
         let own = self.row.note.as_deref();
         let note = own.and_then(|note| notes.iter().position(|other| *other == note));
@@ -205,7 +206,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// How busy the server's core and the client's were, and whether that makes the rate no result.
+    /// Returns how busy the core of the server and the core of the client were. Says whether the
+    /// rate is therefore no result.
     fn busy(&self, series: &Series) -> String {
         let Some(busy) = series.busy() else {
             return NOTHING.to_owned();
@@ -224,7 +226,7 @@ impl<'a> Line<'a> {
         )
     }
 
-    /// Without one where a client bounded one of the two rates.
+    /// Returns the ratio. If a client bounded one of the two rates, there is no ratio.
     fn ratio(&self) -> String {
         if self.reference.is_some() && self.is_bound_by_client() {
             return format!("{NOTHING} ({BOUND_BY_CLIENT})");
@@ -283,14 +285,14 @@ fn cpu(series: &Series) -> String {
     })
 }
 
-/// The head of a table.
+/// Returns the head of a table.
 pub(crate) fn head(columns: &[&str]) -> String {
     let columns: Vec<String> = columns.iter().map(|&column| column.to_owned()).collect();
     let below = "|---".repeat(columns.len());
     format!("{}{below}|\n", line(&columns))
 }
 
-/// One line; a bar would end a cell.
+/// Returns one line of a table. In cells, a `/` replaces `|`, which would end the cell.
 pub(crate) fn line(cells: &[String]) -> String {
     let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "/")).collect();
     format!("| {} |\n", cells.join(" | "))
@@ -344,7 +346,7 @@ mod tests {
         assert_eq!(short.lines().skip(2).collect::<Vec<_>>(), expected);
     }
 
-    /// A series whose one reading is so busy.
+    /// Returns a series with one reading, which is this busy.
     fn busy(name: &str, value: f64, server: f64, client: f64) -> Series {
         let client = Some(client);
         let reading = Reading {

@@ -1,11 +1,11 @@
-//! Figures as people read them.
+//! Writes figures as people read them.
 
 use crate::{
     reading::Spread,
     row::{Bound, Unit},
 };
 
-/// Steps of a unit: from which value on, what it is divided by, what follows it.
+/// The steps of a unit: the smallest value of a step, its divisor, and the text behind the number.
 type Steps = &'static [(f64, f64, &'static str)];
 
 const RATE: Steps = &[(0.0, 1.0, "/s"), (1e3, 1e3, " k/s"), (1e6, 1e6, " M/s")];
@@ -25,7 +25,7 @@ const SIZE: Steps = &[
 const NUMBER: Steps = &[(0.0, 1.0, ""), (1e4, 1e3, " k"), (1e6, 1e6, " M")];
 
 impl Unit {
-    /// Its steps, and what a value is multiplied by before.
+    /// Returns the steps of this unit, and the factor that a value is multiplied by first.
     fn steps(self) -> (Steps, f64) {
         match self {
             Self::RequestsPerSecond
@@ -41,20 +41,20 @@ impl Unit {
     }
 }
 
-/// `159 k/s`, `64 µs`, `12 MiB`.
+/// Returns a value with its unit: `159 k/s`, `64 µs`, `12 MiB`.
 pub(crate) fn value(value: f64, unit: Unit) -> String {
     let (divisor, suffix) = scale(value, unit);
     format!("{}{suffix}", digits(value / divisor))
 }
 
-/// The median, and minimum and maximum where there are several values: `159 k/s (155–161)`.
+/// Returns the median. If the values differ, adds minimum and maximum: `159 k/s (155–161)`.
 pub(crate) fn spread(spread: Spread, unit: Unit) -> String {
     let (divisor, _) = scale(spread.median, unit);
     let median = value(spread.median, unit);
     with_bounds(median, spread, |bound| digits(bound / divisor))
 }
 
-/// The same of a ratio, whose median is rounded away from each bound that it misses.
+/// Returns a ratio in the same form. The median is rounded away from a bound that it misses.
 pub(crate) fn ratio(spread: Spread, bounds: &[Bound]) -> String {
     let median = spread.median;
     let missed = bounds.iter().find(|bound| !bound.holds(median));
@@ -67,7 +67,7 @@ pub(crate) fn ratio(spread: Spread, bounds: &[Bound]) -> String {
     with_bounds(fraction(shown), spread, fraction)
 }
 
-/// `≥ 0.95`, `≤ 2 KiB`; a ratio has no unit.
+/// Returns a bound: `≥ 0.95`, `≤ 2 KiB`. A ratio has no unit.
 pub(crate) fn bound(bound: Bound, unit: Option<Unit>) -> String {
     let (sign, limit) = match bound {
         Bound::AtLeast(limit) => ("≥", limit),
@@ -75,12 +75,12 @@ pub(crate) fn bound(bound: Bound, unit: Option<Unit>) -> String {
     };
     match unit {
         Some(unit) => format!("{sign} {}", value(limit, unit)),
-        // As it was written.
+        // The limit of a ratio is shown as it is written in the code.
         None => format!("{sign} {limit}"),
     }
 }
 
-/// A part of 1, as `98 %`.
+/// Returns a part of 1 as `98 %`.
 pub(crate) fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
@@ -92,7 +92,7 @@ fn with_bounds(median: String, spread: Spread, show: impl Fn(f64) -> String) -> 
     format!("{median} ({}–{})", show(spread.min), show(spread.max))
 }
 
-/// By how much a value of this size is divided, and what follows it then.
+/// Returns the divisor for a value of this size, and the text behind the number.
 fn scale(value: f64, unit: Unit) -> (f64, &'static str) {
     let (steps, factor) = unit.steps();
     let reached = steps
@@ -103,7 +103,7 @@ fn scale(value: f64, unit: Unit) -> (f64, &'static str) {
     (divisor / factor, suffix)
 }
 
-/// Three digits, or as many as stand before the point.
+/// Returns a number with three digits, or with all digits before the point.
 fn digits(value: f64) -> String {
     let n_decimals = match value.abs() {
         small if small < 9.995 => 2,
@@ -118,7 +118,7 @@ fn digits(value: f64) -> String {
     text
 }
 
-/// As exact as the bounds of ratios are, and one digit more.
+/// Returns the decimals of a ratio: one more than the bounds of ratios have.
 fn n_decimals(ratio: f64) -> i32 {
     if ratio < 9.9995 { 3 } else { 1 }
 }

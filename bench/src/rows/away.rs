@@ -1,4 +1,4 @@
-//! What callers of a warm name notice of a database that is away.
+//! Measures what callers of a warm name notice while the database is away.
 
 use std::{
     sync::{
@@ -22,12 +22,12 @@ use crate::{
     usage::Meter,
 };
 
-/// What memory holds when the database is killed lasts so much longer than it is away.
+/// When the database is killed, the numbers in memory last this much longer than the outage.
 const MARGIN: Duration = Duration::from_secs(15);
 const WARM_LIMIT: Duration = Duration::from_secs(60);
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
-/// The time of warm calls while the database is away.
+/// Measures the latency of warm calls while the database is away.
 pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
     let mut server = stage.server(Backend::Postgres).await;
     let database = TestDatabase::prepared_on(&server).await;
@@ -46,10 +46,10 @@ pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
     let warm_up = started.elapsed();
     let (mut healthy, mut away) = (Vec::new(), Vec::new());
     let watch = Watch::start(program.client());
-    // The picture is of the first outage and the time around it.
+    // The picture shows the first outage and the time around it.
     let mut shown_s = f64::INFINITY;
     for round in 0..pace.n_rounds() {
-        // Only their failures count.
+        // Of the calls in `unmeasured`, only the failures count.
         healthy.push(
             warm.measure(between(pace), Some(&server))
                 .await
@@ -64,8 +64,8 @@ pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
         let store_up = warm.store_up().await;
         stage.cores.start(Side::Server, server.start_again()).await;
         watch.is_away.store(false, Ordering::Relaxed);
-        // How long calls took while the database recovered belongs to neither; that one failed, to
-        // the outage.
+        // The latency of calls during the recovery counts for neither series. Failures during the
+        // recovery count for the outage.
         let recovery = warm.use_until_it_lasts(needed).await;
         let reading = reading.figure("store_up_at_its_end", store_up);
         away.push(reading.and_failures_of(&recovery));
@@ -96,7 +96,7 @@ pub(crate) async fn away(stage: &Stage, pace: Pace) -> Vec<Row> {
     vec![row]
 }
 
-/// How long `away` takes, about.
+/// Returns about how long `away` takes.
 pub(crate) fn estimate(pace: Pace) -> Duration {
     let n_rounds = u32::try_from(pace.n_rounds()).unwrap_or(u32::MAX);
     let around = Duration::from_secs(5);
@@ -107,12 +107,12 @@ fn outage(pace: Pace) -> Duration {
     pace.of(Duration::from_secs(60), Duration::from_secs(3))
 }
 
-/// How long the database is there between two outages, at least.
+/// Returns how long the database is there between two outages, at least.
 fn between(pace: Pace) -> Duration {
     pace.of(Duration::from_secs(15), Duration::from_secs(1))
 }
 
-/// A program and the callers of its one name.
+/// A program, and the callers of its only name.
 struct Warm {
     cores: Cores,
     client: Client,
@@ -122,7 +122,7 @@ struct Warm {
 }
 
 impl Warm {
-    /// `server` is what shares the measured core, if it is there.
+    /// Measures for `length`. If the database server runs, it shares the measured core.
     async fn measure(&self, length: Duration, server: Option<&Server>) -> Reading {
         let servers: Vec<u32> = server
             .map(Server::id)
@@ -137,13 +137,13 @@ impl Warm {
         }
     }
 
-    /// What the program says of its database: 1 when it can be reached, else 0.
+    /// Returns 1 if the program reports that its database can be reached, and else 0.
     async fn store_up(&self) -> f64 {
         Scrape::of(&self.client).await.sum("odometer_store_up", &[])
     }
 
-    /// Goes on calling until the database answers and what is in memory lasts for `needed`, by what
-    /// the program itself says; the calls and how many of them failed.
+    /// Calls until the database answers and the program reports that memory lasts for `needed`.
+    /// Returns the calls, with how many of them failed.
     async fn use_until_it_lasts(&self, needed: Duration) -> Reading {
         let mut all = Reading::default();
         wait::until("memory holds enough", WARM_LIMIT, async || {
@@ -159,7 +159,7 @@ impl Warm {
     }
 }
 
-/// Looks at a program each second until it is ended.
+/// Looks at a program each second until the watch ends.
 struct Watch {
     started: Instant,
     is_away: Arc<AtomicBool>,
@@ -182,7 +182,7 @@ impl Watch {
     }
 
     async fn end(self) -> Vec<Moment> {
-        // It listens for as long as it looks.
+        // The task receives this message as long as it looks.
         let _listens = self.end.send(());
         self.looking.await.expect("no panic")
     }
@@ -199,7 +199,7 @@ async fn look(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut before_s, mut n_before) = (0.0, n_issued(&client).await);
     let mut remaining = in_memory(&client).await;
-    // The first tick is at once.
+    // The first tick comes at once.
     ticks.tick().await;
     loop {
         tokio::select! {
@@ -208,8 +208,9 @@ async fn look(
         }
         let n_issued = n_issued(&client).await;
         let at_s = started.elapsed().as_secs_f64();
-        // Until it is known that the database is away, this asks it, too; meanwhile nothing is
-        // added to memory, and what was issued is gone from it.
+        // While the program does not know yet that the database is away, this call also asks the
+        // database. In this time memory gets no new numbers, so the numbers that were issued are
+        // subtracted.
         let state = tokio::time::timeout(BETWEEN_LOOKS / 4, in_memory(&client)).await;
         let is_computed = state.is_err();
         remaining = state.unwrap_or(remaining - (n_issued - n_before));
@@ -232,7 +233,7 @@ async fn n_issued(client: &Client) -> f64 {
     scrape.sum("odometer_numbers_issued_total", &[("sequence", "orders")])
 }
 
-/// Numbers that the program holds.
+/// Returns how many numbers the program holds in memory.
 async fn in_memory(client: &Client) -> f64 {
     let state = client.describe("orders").await["state"].take();
     let held = |block: &str| state[block]["remaining"].as_f64().unwrap_or(0.0);

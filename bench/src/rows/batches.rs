@@ -1,5 +1,5 @@
-//! Many numbers a call, with and without their list, beside one constant body a call, and a hundred
-//! beside Redis.
+//! Measures many numbers in one call, with and without the list of ids. The references are a server
+//! with a constant body, and Redis for a hundred numbers.
 
 use odometer_tests::Backend;
 
@@ -16,7 +16,7 @@ use crate::{
     stage::Stage,
 };
 
-/// How many numbers a call asks for, and whether it wants their list.
+/// The numbers that a call asks for, and whether the reply has the list of ids.
 const ASKED: [(u32, bool); 10] = [
     (1, true),
     (1, false),
@@ -29,14 +29,15 @@ const ASKED: [(u32, bool); 10] = [
     (10_000, true),
     (10_000, false),
 ];
-/// How many Redis is asked for.
+/// The numbers that one request takes from Redis.
 const HUNDRED: u32 = 100;
 const REDIS: &str = "Redis INCRBY 100";
 
-/// What a number of a hundred may cost, divided by what it costs Redis: with the list and without.
+/// The most that a number of a hundred may cost, divided by its cost in Redis: with the list, and
+/// without.
 const REDIS_BOUNDS: (Bound, Bound) = (Bound::AtMost(1.0), Bound::AtMost(0.83));
 
-/// How many contenders `batches` has: all that is asked for, the constant body, Redis.
+/// Returns how many contenders `batches` has: each form of a call, the constant body, and Redis.
 pub(crate) fn n_contenders(pace: Pace) -> u32 {
     u32::try_from(asked(pace).count()).unwrap_or(u32::MAX) + 2
 }
@@ -48,10 +49,11 @@ fn asked(pace: Pace) -> impl Iterator<Item = (u32, bool)> {
         .filter(move |(count, _)| is_measured(*count))
 }
 
-/// Numbers a second by `count`, 64 connections.
+/// Measures numbers a second by `count`, with 64 connections.
 ///
-/// All draw on one name, whose blocks are as large as its fastest form needs: a name for each would
-/// rest while the others have their turns, and begin each turn with blocks that are too small.
+/// All forms take from one name, whose blocks are as large as the fastest form needs. A name for
+/// each form would have no calls while the other forms are measured. Each measurement would then
+/// begin with blocks that are too small.
 pub(crate) async fn batches(stage: &Stage, pace: Pace) -> Vec<Row> {
     let odometer = stage.odometer(Backend::Sqlite).await;
     let constant = stage.constant(Side::Server, 1).await;
@@ -86,7 +88,7 @@ pub(crate) async fn batches(stage: &Stage, pace: Pace) -> Vec<Row> {
         .collect()
 }
 
-/// What a number of a hundred costs, and how many there are a second.
+/// Returns the rows for a hundred numbers: the cost of a number, and the numbers a second.
 fn beside_redis(with_ids: bool, odometer: Series, constant: &Series, redis: &Series) -> Vec<Row> {
     let mut hundreds = redis.clone();
     for reading in &mut hundreds.readings {

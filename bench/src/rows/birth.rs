@@ -1,4 +1,4 @@
-//! Many names: used for the first time, and used in turn.
+//! Measures many names: their first use, and calls for them in turn.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +17,12 @@ use crate::{
 };
 
 const N_NAMES: u32 = 100_000;
-/// Numbers of a name's first block where all names are to be warm: with the default of 1 each would
-/// fetch two more at once, which is what takes so long with 100,000 of them.
+/// The numbers of a name's first block if all names must be warm. With the default of 1, each name
+/// would reserve two more blocks at once, which takes long for 100,000 names.
 const FIRST_BLOCK: u64 = 1_000;
 const SETTLE_LIMIT: Duration = Duration::from_secs(120);
 
-/// The first number of names that nobody has used before, on each database.
+/// Measures the first number of names that were never used before, on each database.
 pub(crate) async fn birth(stage: &Stage, pace: Pace) -> Vec<Row> {
     let n_names = n_names(pace) * pace.n_rounds();
     let backends = [
@@ -30,11 +30,11 @@ pub(crate) async fn birth(stage: &Stage, pace: Pace) -> Vec<Row> {
         (Backend::Postgres, "PostgreSQL"),
         (Backend::MariaDb, "MariaDB"),
     ];
-    // The servers need longer to start than all the rest at the other pace.
+    // At the quick pace, starting the servers would take longer than everything else.
     let backends = &backends[..pace.of(3, 1)];
     let mut births = Vec::new();
     for &(backend, _) in backends {
-        births.push(Births::start(stage, pace, backend).await);
+        births.push(NameCreation::start(stage, pace, backend).await);
     }
     let mut contenders: Vec<&mut dyn Contender> = births
         .iter_mut()
@@ -55,36 +55,36 @@ pub(crate) async fn birth(stage: &Stage, pace: Pace) -> Vec<Row> {
     backends.iter().zip(all).map(row).collect()
 }
 
-/// How long `birth` takes, about.
+/// Returns about how long `birth` takes.
 pub(crate) fn estimate(pace: Pace) -> Duration {
     let turns = u32::try_from(pace.n_rounds() + 1).unwrap_or(u32::MAX);
-    // While it settles, too.
+    // This includes the wait until everything is written.
     let turn = pace.of(Duration::from_millis(3_000), Duration::from_millis(700));
     pace.of(3 * turns * turn + STARTS, turns * turn)
 }
 
-/// How long `names` takes, about.
+/// Returns about how long `names` takes.
 pub(crate) fn estimate_of_names(pace: Pace) -> Duration {
     pace.estimate(2) + pace.of(Duration::from_secs(60), Duration::from_secs(1))
 }
 
-/// Names of one measurement.
+/// Returns how many names one measurement uses.
 fn n_names(pace: Pace) -> usize {
     pace.of(2_000, 500)
 }
 
-/// A program that is asked for names it has never heard of.
-struct Births {
+/// A program that is asked for names that it does not know.
+struct NameCreation {
     odometer: Odometer,
-    /// What its database is in.
+    /// The server of the program's database, if it has one.
     server: Option<Server>,
     cores: Cores,
     clients: Vec<Client>,
     n_names: usize,
-    n_born: usize,
+    n_created: usize,
 }
 
-impl Births {
+impl NameCreation {
     async fn start(stage: &Stage, pace: Pace, backend: Backend) -> Self {
         if backend == Backend::Sqlite {
             return Self::of(stage, pace, stage.odometer(backend).await, None);
@@ -101,15 +101,15 @@ impl Births {
             odometer,
             cores: stage.cores,
             n_names: n_names(pace),
-            n_born: 0,
+            n_created: 0,
         }
     }
 
-    /// Uses the next `n_names` for the first time and waits for what that sets off, whose processor
-    /// time counts but whose length does not.
-    async fn bear(&mut self, n_names: usize) -> Reading {
-        let mut names = self.n_born..self.n_born + n_names;
-        self.n_born = names.end;
+    /// Uses the next `n_names` names for the first time. Waits for the work that these calls start.
+    /// The processor time of this work counts, but its duration does not.
+    async fn create(&mut self, n_names: usize) -> Reading {
+        let mut names = self.n_created..self.n_created + n_names;
+        self.n_created = names.end;
         let process = self.odometer.program.id();
         let before = usage::processor_time(process);
         let servers: Vec<u32> = self
@@ -132,7 +132,7 @@ impl Births {
         }
     }
 
-    /// Waits until nothing is written any more of what was asked for.
+    /// Waits until everything that the calls started is written.
     async fn settle(&self) {
         let client = &self.clients[0];
         wait::until("all is written", SETTLE_LIMIT, async || {
@@ -146,23 +146,23 @@ impl Births {
 }
 
 #[async_trait(?Send)]
-impl Contender for Births {
+impl Contender for NameCreation {
     fn name(&self) -> &str {
         "Odometer"
     }
 
     async fn measure(&mut self, _length: Duration) -> Reading {
-        self.bear(self.n_names).await
+        self.create(self.n_names).await
     }
 }
 
-/// 100,000 names asked in turn beside one that is asked all the time.
+/// Measures 100,000 names that are asked in turn, next to one name that is asked all the time.
 pub(crate) async fn names(stage: &Stage, pace: Pace) -> Vec<Row> {
     let n_names = pace.of(N_NAMES, 1_000);
     let options = Program::options().env("ODOMETER_DEFAULT__BLOCK__MIN", FIRST_BLOCK);
     let odometer = stage.odometer_with(Backend::Sqlite, Side::Server, options);
-    let mut births = Births::of(stage, pace, odometer.await, None);
-    let born = births.bear(n_names as usize).await;
+    let mut births = NameCreation::of(stage, pace, odometer.await, None);
+    let born = births.create(n_names as usize).await;
     assert_eq!(born.n_failed, 0, "a name was not born");
     let program = &births.odometer.program;
     let asked = |name: &str, path: &str| {

@@ -1,4 +1,5 @@
-//! Numbers out of memory in one process: the cursor beside a bare `fetch_add` and beside CosId.
+//! Measures numbers from memory in one process: the cursor next to a bare `fetch_add` and next to
+//! CosId.
 
 use std::{
     hint::black_box,
@@ -21,7 +22,7 @@ use crate::{
     stage::Stage,
 };
 
-/// A segment of CosId that lasts, as a large block does.
+/// A segment of CosId that is as large as a large block, so that it lasts.
 const LARGE_SEGMENT: u64 = 1_000_000_000;
 const SMALL: u64 = 1000;
 
@@ -32,7 +33,7 @@ pub(crate) fn estimate(pace: Pace) -> Duration {
     pace.estimate(14) / 3 + 4 * 2 * cosid::WARM_UP
 }
 
-/// One and two threads; single numbers out of large and out of small blocks, and batches.
+/// Measures one and two threads: single numbers from large and from small blocks, and batches.
 pub(crate) async fn core(_: &Stage, pace: Pace) -> Vec<Row> {
     let mut rows = Vec::new();
     let bounds = [(1, "one thread", 0.88, 1.25), (2, "two threads", 0.68, 1.4)];
@@ -65,13 +66,13 @@ pub(crate) async fn core(_: &Stage, pace: Pace) -> Vec<Row> {
     rows
 }
 
-/// Which CosId it is.
+/// Returns a note that names the version of CosId.
 fn about_cosid() -> String {
     let version = cosid::version().ok().flatten().unwrap_or_default();
     format!("CosId is version {version}; its segments come out of memory, too.")
 }
 
-/// `row` with the cursor over blocks of `count`, and what it is measured against.
+/// Adds the series to `row`: the cursor over blocks of `count` numbers, and its references.
 async fn beside(row: Row, pace: Pace, n_threads: u32, count: u64, segment: u64) -> Row {
     let filled = Filled::of(count);
     let mut cursor = InProcess::new("Odometer", n_threads, filled, |filled: &Filled| {
@@ -86,7 +87,7 @@ async fn beside(row: Row, pace: Pace, n_threads: u32, count: u64, segment: u64) 
     row.series(pace.alternate(&mut contenders).await)
 }
 
-/// A cursor that its takers fill by themselves, with blocks of one size.
+/// A cursor with blocks of one size. The threads that take numbers also fill it.
 struct Filled {
     cursor: Cursor,
     next: Mutex<i64>,

@@ -1,4 +1,4 @@
-//! CosId's `SegmentChainId`, where its classes are at hand: `bench/cosid/README.md`.
+//! Measures CosId's `SegmentChainId`, if its classes are installed: `bench/cosid/README.md`.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -18,10 +18,10 @@ use crate::{
 pub(crate) const NAME: &str = "CosId SegmentChainId";
 pub(crate) const NOT_MEASURED: &str = "CosId was not measured: BENCH_COSID_CLASSPATH does not name its classes, or java is missing (bench/cosid/README.md).";
 
-/// Of the two rounds before the first that counts.
+/// The length of each of the two rounds that do not count.
 pub(crate) const WARM_UP: Duration = Duration::from_millis(1_500);
 
-/// A Java machine that takes numbers when it is told to; it stays, as its compiler needs time.
+/// A Java process that takes numbers on request. It stays, because Java's compiler needs time.
 pub(crate) struct Chain {
     child: Child,
     orders: Option<ChildStdin>,
@@ -29,17 +29,16 @@ pub(crate) struct Chain {
     n_threads: u32,
 }
 
-/// Where CosId's classes are, if the environment says so.
+/// Returns the class path of CosId, if the environment has it.
 pub(crate) fn class_path() -> Option<String> {
     given("BENCH_COSID_CLASSPATH")
 }
 
-/// The version of CosId's classes: what the environment says, or the name of their jar. `None`
-/// without classes.
+/// Returns the version of CosId's classes: from the environment, or from the name of their jar.
+/// Without classes, returns `None`.
 ///
 /// # Errors
-/// A sentence, if there are classes whose version nothing says: a figure of theirs would be of no
-/// use to anyone.
+/// A sentence, if the version of the classes is unknown. A figure without a version has no use.
 pub(crate) fn version() -> Result<Option<String>, String> {
     let Some(path) = class_path() else {
         return Ok(None);
@@ -64,7 +63,7 @@ fn version_of_jar(class_path: &str) -> Option<String> {
 }
 
 impl Chain {
-    /// `None` without CosId's classes or without Java.
+    /// Starts the process. Returns `None` without CosId's classes or without Java.
     pub(crate) fn start(segment: u64, n_threads: u32) -> Option<Self> {
         let mut child = Command::new("java")
             .args(["-cp", &class_path()?])
@@ -84,13 +83,13 @@ impl Chain {
             answers: BufReader::new(answers),
             n_threads,
         };
-        // Its compiler shares the cores with the first rounds.
+        // In its first rounds, Java's compiler uses the same cores.
         chain.round(WARM_UP);
         chain.round(WARM_UP);
         Some(chain)
     }
 
-    /// Numbers a second, taken for `length`.
+    /// Takes numbers for `length`. Returns the numbers a second.
     fn round(&mut self, length: Duration) -> f64 {
         let orders = self.orders.as_mut().expect("it is open until the end");
         let ordered = writeln!(orders, "{}", length.as_millis());
@@ -107,7 +106,7 @@ impl Contender for Chain {
         NAME
     }
 
-    /// For a third of `length`, as the others in process.
+    /// Measures for a third of `length`, like the other contenders in this process.
     async fn measure(&mut self, length: Duration) -> Reading {
         let before = usage::processor_time(self.child.id());
         let rate = self.round(length / 3);

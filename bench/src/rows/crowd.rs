@@ -1,4 +1,4 @@
-//! Many replicas that take their numbers of one name out of one database.
+//! Measures many replicas that take numbers of one name from one database.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::{
     cores::Side,
     load::{
         closed,
-        paced::{Paced, Turn, Waiting},
+        paced::{ConnectionOrder, Paced, PacingMode},
     },
     pace::Pace,
     reading::Reading,
@@ -21,17 +21,18 @@ use crate::{
 
 const N_ISSUERS: usize = 32;
 const CONNECTIONS_EACH: usize = 2;
-/// Of all together.
+/// The numbers a second of all replicas together.
 const NUMBERS_PER_S: f64 = 20_000.0;
-/// Fewer calls, so that 32 programs, their database and the callers fit on two cores.
+/// The numbers of a call. Batches need fewer calls, so that 32 programs, their database and the
+/// callers fit on two cores.
 const COUNT: u32 = 5;
-/// What each issuer uses in a second: grown further, blocks would last for the rest of the run, and
-/// there would be no updates to count.
+/// The numbers that each issuer uses in a second. If blocks grew larger, they would last for the
+/// rest of the run, and there would be no updates to count.
 const BLOCK_MAX: u64 = 625;
-/// Blocks of the closed loop: each call takes one.
+/// The block size of the closed loop, so that each call takes one block.
 const CLOSED_BLOCK: u64 = 100;
 
-/// 32 issuers of one name, paced and in a closed loop.
+/// Measures 32 issuers of one name, at a fixed pace and in a closed loop.
 pub(crate) async fn crowd(stage: &Stage, pace: Pace) -> Vec<Row> {
     let start = Server::start(Backend::Postgres);
     let server = stage.cores.start(Side::Anywhere, start).await;
@@ -76,7 +77,7 @@ pub(crate) async fn crowd(stage: &Stage, pace: Pace) -> Vec<Row> {
     ]
 }
 
-/// How long it takes, about.
+/// Returns about how long `crowd` takes.
 pub(crate) fn estimate(pace: Pace) -> Duration {
     let start = Duration::from_secs(12);
     start + pace.of(5, 1) * (length(pace) + pace.length() + Duration::from_secs(1))
@@ -88,21 +89,21 @@ fn length(pace: Pace) -> Duration {
 
 /// 32 programs on one database.
 struct Crowd {
-    /// One a program.
+    /// One client for each program.
     clients: Vec<Client>,
-    /// Several a program, each with a connection of its own.
+    /// Several clients for each program, each with a connection of its own.
     connections: Vec<Client>,
-    /// Of the same.
+    /// The address of each connection.
     addresses: Vec<String>,
-    /// The programs and their database server.
+    /// The processes of the programs and of their database server.
     servers: Vec<u32>,
-    /// How many those have, shared with the callers.
+    /// The cores that these processes share with the callers.
     n_cores: f64,
     _programs: Vec<Program>,
     _database: TestDatabase,
 }
 
-/// What one issuer has counted.
+/// The counts of one issuer.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     n_reserved: f64,
@@ -139,7 +140,8 @@ impl Crowd {
         }
     }
 
-    /// Conditional updates a success, and the least share, of a new name used at a steady rate.
+    /// Measures a new name at a steady rate. Returns the conditional updates for each success, and
+    /// the smallest share of a replica.
     async fn paced(&self, name: &str, length: Duration) -> (Reading, Reading) {
         let block = json!({"min": 100, "max": BLOCK_MAX});
         self.clients[0].define(name, &json!({"block": block})).await;
@@ -147,8 +149,8 @@ impl Crowd {
             addresses: self.addresses.clone(),
             path: format!("/v1/sequences/{name}/next?count={COUNT}"),
             calls_per_s: NUMBERS_PER_S / f64::from(COUNT),
-            waiting: Waiting::Asleep,
-            turn: Turn::AtRandom,
+            waiting: PacingMode::Asleep,
+            turn: ConnectionOrder::AtRandom,
         };
         let looks = async {
             let start = self.look(name).await;
@@ -156,7 +158,8 @@ impl Crowd {
             tokio::time::sleep(first_second).await;
             let second = self.look(name).await;
             let looked = Instant::now();
-            // A little before its end, so that nobody has caught up with calls it was late with.
+            // The last look is a little before the end, so that no replica catches up with late
+            // calls after the load.
             tokio::time::sleep(length - first_second - Duration::from_millis(200)).await;
             let end = self.look(name).await;
             (start, second, end, looked.elapsed())
@@ -189,7 +192,8 @@ impl Crowd {
         (updates, fairness)
     }
 
-    /// Numbers a second where every call takes a whole block and is followed by the next.
+    /// Measures numbers a second if every call takes a whole block and the next call follows at
+    /// once.
     async fn closed(&self, name: &str, length: Duration) -> Reading {
         let block = json!({"min": CLOSED_BLOCK, "max": CLOSED_BLOCK});
         self.clients[0].define(name, &json!({"block": block})).await;
@@ -210,7 +214,7 @@ impl Crowd {
             .figure("least_share", least_share(&counted))
     }
 
-    /// What each has counted up to now.
+    /// Returns what each issuer has counted so far.
     async fn look(&self, name: &str) -> Vec<Counted> {
         join_all(self.clients.iter().map(async |client| {
             let scrape = Scrape::of(client).await;
@@ -241,12 +245,12 @@ fn since(before: &[Counted], now: &[Counted]) -> Vec<Counted> {
         .collect()
 }
 
-/// Half of what the replicas need where each takes blocks of the largest size.
+/// Returns half of the refills that the replicas need with blocks of the largest size.
 fn least_refills(length: Duration) -> f64 {
     length.as_secs_f64() * NUMBERS_PER_S / BLOCK_MAX as f64 / 2.0
 }
 
-/// The least that one has issued, divided by the mean.
+/// Returns the fewest numbers that an issuer issued, divided by the mean.
 fn least_share(counted: &[Counted]) -> f64 {
     let issued = counted.iter().map(|counted| counted.n_issued);
     let mean = issued.clone().sum::<f64>() / counted.len() as f64;

@@ -1,4 +1,4 @@
-//! One number a call from memory, with each database behind it.
+//! Measures one number a call from memory, with each kind of database.
 
 use odometer_tests::{Backend, Server};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub(crate) async fn databases(stage: &Stage, pace: Pace) -> Vec<Row> {
-    // They have next to nothing to do, and the measured core is to have nothing of it.
+    // The database servers have almost nothing to do, and must not use the measured core.
     let cores = &stage.cores;
     let start = |backend| cores.start(Side::Load, Server::start(backend));
     let (postgres, mariadb) = (

@@ -1,5 +1,5 @@
-//! A conditional update of a counter, as reservations make it: by SeaORM, which builds it, beside
-//! its driver sqlx with the text written by hand.
+//! Measures a conditional update of a counter, as reservations make it. SeaORM builds the
+//! statement. The reference is its driver sqlx with a statement that is written by hand.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ use crate::{
     usage,
 };
 
-/// How many numbers an update reserves.
+/// The numbers that an update reserves.
 const BLOCK: i64 = 1000;
 const ANSWERS: &str = "the database of the row answers";
 const STRIPE_COUNT: i32 = 1;
@@ -36,7 +36,7 @@ const WITH_PLACES: &str = "UPDATE counter \
     SET next_value = ?, version = version + ?, rate = ? \
     WHERE sequence = ? AND period = ? AND stripe_count = ? AND next_value = ? AND version = ?";
 
-/// One connection of this process to each database, none of which waits for its disk.
+/// Measures one connection of this process to each database. No database waits for its disk.
 pub(crate) async fn drivers(stage: &Stage, pace: Pace) -> Vec<Row> {
     let start = |backend: Backend, arguments: &[&str]| {
         let arguments = arguments.iter().map(|&argument| argument.into()).collect();
@@ -69,7 +69,7 @@ async fn on(
     server: Option<&Server>,
 ) -> Row {
     let cores = &stage.cores;
-    // What the driver of SQLite does for a connection, it does in a thread of its own.
+    // SQLite's driver has a thread of its own for each connection, which runs on the load's core.
     let connection = cores.start(Side::Load, connect(&database.url)).await;
     let mut by_sea_orm = Updates::new("SeaORM", cores, &connection, Driver::SeaOrm).await;
     let mut by_sqlx = Updates::new("sqlx, text by hand", cores, &connection, Driver::Sqlx).await;
@@ -88,7 +88,7 @@ async fn on(
     )
 }
 
-/// A pool of one connection, as Odometer has them, but for SQLite's waiting for the disk.
+/// Opens a pool of one connection with Odometer's settings. SQLite does not wait for the disk here.
 async fn connect(url: &str) -> DatabaseConnection {
     let mut options = ConnectOptions::new(url);
     options
@@ -111,10 +111,10 @@ struct Updates {
     name: String,
     cores: Cores,
     connection: DatabaseConnection,
-    /// The process of the database, if it is none of ours.
+    /// The process of the database, if it is another process than this one.
     server: Option<u32>,
     driver: Driver,
-    seen: Seen,
+    seen: CounterValues,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,9 +123,9 @@ enum Driver {
     Sqlx,
 }
 
-/// What the counter holds.
+/// The values that the counter has.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct CounterValues {
     next_value: i64,
     version: i64,
 }
@@ -137,7 +137,7 @@ impl Updates {
         connection: &DatabaseConnection,
         driver: Driver,
     ) -> Self {
-        let seen = Seen {
+        let seen = CounterValues {
             next_value: 1,
             version: 1,
         };
@@ -170,7 +170,7 @@ impl Updates {
         }
     }
 
-    /// Whether one row was changed.
+    /// Makes one update. Returns whether one row was changed.
     async fn update(&self, next_value: i64, rate: f64) -> bool {
         let n_changed = match self.driver {
             Driver::SeaOrm => self.by_sea_orm(next_value, rate).await.expect(ANSWERS),
@@ -225,7 +225,8 @@ impl Updates {
         })
     }
 
-    /// Updates for `length`; how long each took, in microseconds, and how many changed nothing.
+    /// Makes updates for `length`. Returns how long each update took in microseconds, and how many
+    /// updates changed nothing.
     async fn run(&mut self, length: Duration) -> (Vec<f64>, u64) {
         let started = Instant::now();
         let (mut micros, mut n_failed) = (Vec::new(), 0);

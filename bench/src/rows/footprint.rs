@@ -1,4 +1,4 @@
-//! What Odometer takes besides time: memory a name, the start, the size of the program.
+//! Measures what Odometer needs besides time: memory for a name, the start, and the program's size.
 
 use std::{
     net::TcpStream,
@@ -30,25 +30,26 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 const PARK_LIMIT: Duration = Duration::from_secs(120);
 const NO_LIMIT: &str = "1h";
 
-/// First calls a second, about: each is a reservation on SQLite.
+/// About how many first calls a second are made. Each first call is a reservation on SQLite.
 const N_FIRST_CALLS: u32 = 900;
 
-/// Fewer than a replica may hold, because each has to be called once for its first number.
+/// Returns the number of names. A replica may hold more, but each name must be called once first.
 fn n_names(pace: Pace) -> u32 {
     pace.of(100_000, 2000)
 }
 
 pub(crate) fn memory_estimate(pace: Pace) -> Duration {
     let calls = Duration::from_secs(u64::from(n_names(pace) / N_FIRST_CALLS));
-    // Two programs, each of which is asked for all names once.
+    // Two programs are each asked for all names once.
     2 * (Duration::from_secs(3) + calls)
 }
 
-/// Bytes a name on one replica that has called each once: with its actor, and without.
+/// Measures the bytes of a name on one replica after one call for each name: parked, and with its
+/// actor.
 pub(crate) async fn memory(stage: &Stage, pace: Pace) -> Vec<Row> {
     let n_names = n_names(pace);
     let database = TestDatabase::prepared(Backend::Sqlite).await;
-    bear(&database, n_names).await;
+    insert_names(&database, n_names).await;
     let live = per_name(stage, &database, n_names, NO_LIMIT).await;
     let parked = per_name(stage, &database, n_names, "1s").await;
     [
@@ -64,7 +65,7 @@ pub(crate) async fn memory(stage: &Stage, pace: Pace) -> Vec<Row> {
     .into()
 }
 
-/// Asks for one number of each name; how many calls brought none.
+/// Asks for one number of each name. Returns how many calls got no number.
 async fn call_each(address: &str, n_names: u32) -> u64 {
     let mut callers = JoinSet::new();
     for caller in 0..N_CALLERS {
@@ -82,14 +83,14 @@ async fn call_each(address: &str, n_names: u32) -> u64 {
     callers.join_all().await.iter().sum()
 }
 
-/// Whether `path` gave a number.
+/// Asks for `path`. Returns whether the call got a number.
 async fn asked(connection: &mut Connection, path: &str) -> bool {
     let request = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     connection.exchange(request.as_bytes()).await.status == 200
 }
 
-/// Gives `database` the names `n0`, `n1` …, each as the program itself would have stored it.
-async fn bear(database: &TestDatabase, n_names: u32) {
+/// Inserts the names `n0`, `n1` … into `database`, each as the program itself would store the name.
+async fn insert_names(database: &TestDatabase, n_names: u32) {
     let options = Program::options().database(&database.url);
     let program = options.start_ready().await;
     assert_eq!(program.client().next("n0").await, 1);
@@ -120,8 +121,8 @@ async fn bear(database: &TestDatabase, n_names: u32) {
     }
 }
 
-/// Bytes that a name adds when each of `n_names` has been asked for a number and those that rest
-/// for `park` were parked.
+/// Returns the bytes that each of `n_names` names adds after one call. A name without a call for
+/// `park` is parked.
 async fn per_name(stage: &Stage, database: &TestDatabase, n_names: u32, park: &str) -> Reading {
     let options = Program::options()
         .database(&database.url)
@@ -139,7 +140,7 @@ async fn per_name(stage: &Stage, database: &TestDatabase, n_names: u32, park: &s
             NO_LIMIT => n_actors >= f64::from(n_names),
             _ => n_actors == 0.0,
         };
-        // One that was dropped takes no memory, and would pass for parked.
+        // A name that was unloaded takes no memory, and would look like a parked name.
         let all_held = scrape.sum("odometer_live_sequences", &[]) >= f64::from(n_names);
         (is_in_state && all_held).then_some(())
     })
@@ -161,8 +162,8 @@ pub(crate) fn start_estimate(_: Pace) -> Duration {
     Duration::from_secs(5)
 }
 
-/// From the program's execution to its first number, on a file it knows and in an empty
-/// directory.
+/// Measures the time from the start of the program to its first number. The program starts on a
+/// known file, and in an empty directory.
 pub(crate) async fn start(stage: &Stage, _: Pace) -> Vec<Row> {
     let known = directory("start");
     first_number(stage, known.path()).await;
@@ -221,7 +222,7 @@ async fn first_number(stage: &Stage, directory: &Path) -> Reading {
     }
 }
 
-/// Bytes of the program as it is built, and without what only a debugger reads.
+/// Measures the bytes of the program as it is built, and without what only a debugger reads.
 pub(crate) async fn binary(_: &Stage, _: Pace) -> Vec<Row> {
     let built = settings::shipped_program();
     let directory = directory("binary");

@@ -1,5 +1,5 @@
-//! One number a call in other forms: as text, printed and counted by days, time-ordered, by two
-//! workers.
+//! Measures one number a call in other forms: as text, printed and counted by days, time-ordered,
+//! and with two workers.
 
 use odometer_tests::{Backend, Program};
 use serde_json::json;
@@ -13,7 +13,7 @@ use crate::{
     stage::Stage,
 };
 
-/// The number as a line of text beside the same as JSON.
+/// Measures a number as a line of text, next to a number as JSON.
 pub(crate) async fn text(stage: &Stage, pace: Pace) -> Vec<Row> {
     let odometer = stage.odometer(Backend::Sqlite).await;
     let (program, cores) = (&odometer.program, &stage.cores);
@@ -26,7 +26,8 @@ pub(crate) async fn text(stage: &Stage, pace: Pace) -> Vec<Row> {
     vec![Row::new("text", title, Unit::RequestsPerSecond).series(series)]
 }
 
-/// Order numbers that begin anew each day of a zone and print it, beside bare numbers.
+/// Measures numbers that begin again on each day of a time zone and print the day, next to bare
+/// numbers.
 pub(crate) async fn calendar(stage: &Stage, pace: Pace) -> Vec<Row> {
     let odometer = stage.odometer(Backend::Sqlite).await;
     let (program, cores) = (&odometer.program, &stage.cores);
@@ -46,7 +47,7 @@ pub(crate) async fn calendar(stage: &Stage, pace: Pace) -> Vec<Row> {
     vec![Row::new("calendar", title, Unit::RequestsPerSecond).series(series)]
 }
 
-/// Time-ordered ids of both layouts beside bare numbers.
+/// Measures time-ordered ids of both layouts, next to bare numbers.
 pub(crate) async fn time_ordered(stage: &Stage, pace: Pace) -> Vec<Row> {
     let odometer = stage.odometer(Backend::Sqlite).await;
     let (program, cores) = (&odometer.program, &stage.cores);
@@ -68,7 +69,8 @@ pub(crate) async fn time_ordered(stage: &Stage, pace: Pace) -> Vec<Row> {
     vec![Row::new("time-ordered", title, Unit::RequestsPerSecond).series(series)]
 }
 
-/// Two workers, beside the constant body with two, all on any core with the load.
+/// Measures a program with two workers, next to the constant body with two workers. All programs
+/// and the load may use any core.
 pub(crate) async fn workers(stage: &Stage, pace: Pace) -> Vec<Row> {
     let start = |n_workers: usize| {
         let options = Program::options().env("ODOMETER_HTTP__WORKERS", n_workers);

@@ -1,6 +1,7 @@
-//! Threads of this process that do the same work, beside a bare `fetch_add`.
+//! Measures threads of this process that do the same work, next to a bare `fetch_add`.
 //!
-//! Their start is not measured. Two threads on fewer than two free cores measure the scheduler.
+//! The start of the threads is not measured. With fewer than two free cores, two threads measure
+//! the scheduler.
 
 use std::{
     hint::black_box,
@@ -21,25 +22,26 @@ use crate::{
 };
 
 pub(crate) const BARE: &str = "fetch_add";
-/// Steps between two looks at the clock, about 50 µs.
+/// Steps between two readings of the clock, about 50 µs.
 const BURST: u64 = 10_000;
 
-/// So many threads that do `step` on the same subject again and again. It lies here itself: between
-/// a thread and what it works on there is one pointer, whatever is measured.
+/// Threads that repeat `step` on the same subject. The subject is a field of this struct. So in
+/// every measurement, a thread reaches its subject by exactly one pointer.
 pub(crate) struct InProcess<T, F> {
     name: &'static str,
     n_threads: u32,
-    /// Numbers that come of one step.
+    /// The numbers that one step gives.
     n_each: f64,
     subject: T,
     step: F,
 }
 
-/// What others are measured against, on a cache line of its own as their words are.
+/// The counter that others are measured against. It has a cache line of its own, as their words
+/// have.
 #[repr(align(64))]
 pub(crate) struct Bare(AtomicU64);
 
-/// Threads that count, and nothing else.
+/// Returns a contender with threads that only count.
 pub(crate) fn bare(n_threads: u32) -> Box<InProcess<Bare, impl Fn(&Bare) + Sync>> {
     let bare = Bare(AtomicU64::new(0));
     InProcess::new(BARE, n_threads, bare, |bare: &Bare| {
@@ -48,7 +50,7 @@ pub(crate) fn bare(n_threads: u32) -> Box<InProcess<Bare, impl Fn(&Bare) + Sync>
 }
 
 impl<T: Sync, F: Fn(&T) + Sync> InProcess<T, F> {
-    /// One number comes of each step.
+    /// Makes a contender with one number for each step.
     pub(crate) fn new(name: &'static str, n_threads: u32, subject: T, step: F) -> Box<Self> {
         Box::new(Self {
             name,
@@ -59,7 +61,7 @@ impl<T: Sync, F: Fn(&T) + Sync> InProcess<T, F> {
         })
     }
 
-    /// So many numbers come of each step.
+    /// Sets how many numbers each step gives.
     pub(crate) fn of_each(mut self: Box<Self>, n_each: f64) -> Box<Self> {
         self.n_each = n_each;
         self
@@ -72,7 +74,7 @@ impl<T: Sync, F: Fn(&T) + Sync> Contender for InProcess<T, F> {
         self.name
     }
 
-    /// For a third of `length`, which is plenty where nothing waits.
+    /// Measures for a third of `length`. This is enough, because nothing waits.
     async fn measure(&mut self, length: Duration) -> Reading {
         let (subject, step) = (&self.subject, &self.step);
         let before = usage::own_processor_time();
@@ -89,7 +91,8 @@ impl<T: Sync, F: Fn(&T) + Sync> Contender for InProcess<T, F> {
     }
 }
 
-/// How often a second `n_threads` do `work`, all together, and how long that took.
+/// Lets `n_threads` threads repeat `work`. Returns how often a second all of them together did
+/// this, and how long they ran.
 fn rate(n_threads: u32, length: Duration, work: impl Fn() + Sync) -> (f64, Duration) {
     let barrier = Barrier::new(n_threads as usize);
     let run = || {

@@ -1,4 +1,4 @@
-//! Ids of one replica while other programs lease worker ids from it.
+//! Measures ids of one replica while other programs lease worker ids from it.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ const PER_S: f64 = 300.0;
 const ALONE: &str = "the same without leases";
 const TIME_ORDERED: &str = "/v1/sequences/events/next";
 
-/// Requests that wrk sends before it reads the first answer: PostgreSQL works on its core, and with
-/// one at a time that core would bound the rate before the server's does.
+/// Requests that wrk sends before it reads the first answer. PostgreSQL runs on wrk's core. With
+/// one request at a time, that core would bound the rate, and not the core of the server.
 const DEPTH: u32 = 4;
 
-/// One number over HTTP with 64 connections, of either kind, beside 300 leases a second.
+/// Measures one number over HTTP with 64 connections, for both kinds, next to 300 leases a second.
 pub(crate) async fn leases(stage: &Stage, pace: Pace) -> Vec<Row> {
-    // As a database on a machine of its own would be.
+    // The database does not use the measured core, as if it had a machine of its own.
     let server = stage
         .cores
         .start(Side::Load, odometer_tests::Server::start(Backend::Postgres))
@@ -77,7 +77,7 @@ pub(crate) fn estimate(pace: Pace) -> Duration {
     pace.estimate(4) + STARTS / 2
 }
 
-/// Numbers asked for, while worker ids are leased or not.
+/// A load that asks for numbers, with or without leases of worker ids at the same time.
 struct Beside {
     http: Http,
     leases: Option<Leases>,
@@ -93,7 +93,8 @@ impl Contender for Beside {
         let Some(leases) = &self.leases else {
             return self.http.measure(length).await;
         };
-        // Polled after wrk was started, so that this thread is on the core of who asks from then on.
+        // `join!` polls this future after wrk was started. From then on, this thread runs on the
+        // core of the load.
         let cores = self.http.cores;
         let leasing = cores.start(Side::Load, leases.run(length));
         let (reading, n_leases) = tokio::join!(self.http.measure(length), leasing);

@@ -1,4 +1,4 @@
-//! What is measured: a file for each matter, a function for each entry.
+//! Lists what is measured: a file for each subject, and a function for each entry.
 
 mod away;
 mod batches;
@@ -24,33 +24,35 @@ use std::{pin::Pin, time::Duration};
 
 use crate::{pace::Pace, row::Row, stage::Stage};
 
-/// What `--row` names: rows that are measured together.
+/// An entry that `--row` names: rows that are measured together.
 pub(crate) struct Entry {
-    /// Short, of small letters, digits and hyphens.
+    /// A short name of small letters, digits and hyphens.
     pub(crate) name: &'static str,
-    /// What it measures, in a few words; `--list` says it.
+    /// A few words about what the entry measures. `--list` prints them.
     pub(crate) title: &'static str,
-    /// Whether `--quick` measures it.
+    /// Whether `--quick` measures the entry.
     pub(crate) is_quick: bool,
-    /// How long it takes, about.
+    /// Returns about how long the entry takes.
     pub(crate) estimate: fn(Pace) -> Duration,
     pub(crate) measure: Measure,
 }
 
 type Measure = for<'a> fn(&'a Stage, Pace) -> Pin<Box<dyn Future<Output = Vec<Row>> + 'a>>;
 
-/// What callers ask of a database that is in trouble.
+/// The calls a second that are made while the database is slow or away.
 const CALLS_PER_S: f64 = 5_000.0;
-/// Beside which they are timed.
+/// The name of the reference with a healthy database.
 const HEALTHY: &str = "the same, database healthy";
 
-/// How long two database servers take to start.
+/// The time in which two database servers start.
 const STARTS: Duration = Duration::from_secs(8);
 
 pub(crate) use cosid::version as cosid_version;
 
+/// Checks that the references of all targets were measured. Only CosId may be missing.
+///
 /// # Panics
-/// When a target names what no row may go without.
+/// If another reference is missing.
 pub(crate) fn check(rows: &[Row]) {
     for row in rows {
         let mut unknown = row.missing().filter(|name| *name != cosid::NAME);
@@ -63,7 +65,8 @@ pub(crate) fn check(rows: &[Row]) {
     }
 }
 
-/// Measured where `--row` names them and quickly, but by no whole run: each has a document of its own.
+/// Entries that no whole run measures, because each one has a document of its own. `--row` and
+/// `--quick` measure them.
 pub(crate) const STUDIES: &[Entry] = &[Entry {
     name: "pages",
     title: "pages of a primary key that split, by kind of key",
@@ -72,7 +75,7 @@ pub(crate) const STUDIES: &[Entry] = &[Entry {
     measure: |stage, pace| Box::pin(pages::pages(stage, pace)),
 }];
 
-/// All rows of a whole run, in the order of the table.
+/// All entries of a whole run, in the order of the table.
 pub(crate) const ENTRIES: &[Entry] = &[
     Entry {
         name: "single",

@@ -1,5 +1,5 @@
-//! One number a call, from memory, beside the same library answering a constant body and beside
-//! what else gives numbers.
+//! Measures one number a call, from memory. The references are the same HTTP library with a
+//! constant body, and other systems that give numbers.
 
 use odometer_tests::{Backend, Server};
 
@@ -17,35 +17,36 @@ use crate::{
     stage::{Odometer, Stage},
 };
 
-/// Answered before the routes, as the warm path of Odometer is.
+/// A server that answers before the routes, as Odometer's warm path does.
 pub(crate) const CONSTANT: &str = "actix-web, constant body";
 const REDIS: &str = "Redis INCR";
 const REDIS_PIPELINED: &str = "Redis INCR, pipelined 16 deep";
 pub(crate) const NEXT: &str = "/v1/sequences/orders/next";
 
-/// What a number may cost, divided by what it costs Redis.
+/// The most that a number may cost, divided by its cost in Redis.
 const REDIS_BOUND: Bound = Bound::AtMost(0.95);
-/// The same of what a database has of its own to number things with.
+/// The most that a number may cost, divided by its cost in a database's own sequence.
 const DATABASE_BOUND: Bound = Bound::AtMost(0.5);
 /// Requests that a connection of a pipelined row sends before it reads the first answer.
 const DEPTH: u32 = 16;
 
 pub(crate) const REDIS_NOTE: &str = "Redis has 50 connections, as `redis-benchmark` opens by default, and writes nothing to a disk.";
 
-/// How many contenders `single` has.
+/// Returns how many contenders `single` has.
 pub(crate) fn n_contenders(pace: Pace) -> u32 {
     pace.of(8, 3)
 }
 
-/// One number over HTTP with 64 connections, as shipped, beside what else gives one number a call:
-/// what a number costs each, and how many there are a second.
+/// Measures one number over HTTP with 64 connections, with the shipped program, next to other
+/// systems that give one number a call. The rows are the cost of a number, and the numbers a
+/// second.
 pub(crate) async fn single(stage: &Stage, pace: Pace) -> Vec<Row> {
     let cores = &stage.cores;
     let odometer = stage.odometer(Backend::Sqlite).await;
     let constant = stage.constant(Side::Server, 1).await;
     let redis = redis::start(cores).await;
     let mut servers = Vec::new();
-    // The servers need longer to start than all the rest at the other pace.
+    // At the quick pace, starting the servers would take longer than everything else.
     if pace == Pace::Whole {
         for backend in [Backend::Postgres, Backend::MariaDb] {
             let server = stage.server(backend).await;
@@ -98,7 +99,7 @@ pub(crate) async fn single(stage: &Stage, pace: Pace) -> Vec<Row> {
     vec![cost, rate]
 }
 
-/// The sequences of the two database servers, if they were started.
+/// Returns the sequences of the two database servers, if the servers were started.
 fn sequences(servers: &[Server]) -> Vec<(&Server, Way)> {
     match servers {
         [postgres, mariadb] => vec![
@@ -117,7 +118,8 @@ fn asked(cores: &Cores, ways: &[(&Server, Way)]) -> Vec<Box<dyn Contender>> {
     contenders.collect()
 }
 
-/// The same with other numbers of connections; with one, its time instead of its rate.
+/// Measures the same with other numbers of connections. With one connection, the value is the
+/// latency instead of the rate.
 pub(crate) async fn connections(stage: &Stage, pace: Pace) -> Vec<Row> {
     let one = beside_constant(stage, pace, |http| {
         http.wrk.n_connections = 1;
@@ -135,8 +137,8 @@ pub(crate) async fn connections(stage: &Stage, pace: Pace) -> Vec<Row> {
     rows
 }
 
-/// The same, each connection sending 16 requests before it reads an answer, beside Redis asked in
-/// the same way.
+/// Measures the same if each connection sends 16 requests before it reads an answer. Redis gets its
+/// requests in the same way.
 pub(crate) async fn pipelined(stage: &Stage, pace: Pace) -> Vec<Row> {
     let cores = &stage.cores;
     let mut both = Both::start(stage, |http| http.wrk.depth = DEPTH).await;
@@ -153,15 +155,14 @@ pub(crate) async fn pipelined(stage: &Stage, pace: Pace) -> Vec<Row> {
     vec![rate.cost(title, 1, &[CONSTANT, REDIS_PIPELINED]), rate]
 }
 
-/// The shipped program and the constant body, both asked in the way that `vary` makes of the
-/// usual one.
+/// Measures the shipped program and the constant body. `vary` changes how both are asked.
 async fn beside_constant(stage: &Stage, pace: Pace, vary: impl Fn(&mut Http)) -> Vec<Series> {
     let mut both = Both::start(stage, vary).await;
     let [odometer, constant] = &mut both.asked;
     pace.alternate(&mut [odometer, constant]).await
 }
 
-/// The shipped program and the constant body, and who asks them.
+/// The shipped program and the constant body, with the load for each.
 struct Both {
     asked: [Http; 2],
     _odometer: Odometer,

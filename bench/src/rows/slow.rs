@@ -1,4 +1,4 @@
-//! What callers of a warm name notice of a database that is slow.
+//! Measures what callers of a warm name notice while the database is slow.
 
 use std::time::{Duration, Instant};
 
@@ -16,13 +16,14 @@ use crate::{
     usage::{Meter, Used},
 };
 
-/// Numbers of a block, so that two are fetched in a second.
+/// The numbers of a block, so that the program refills twice a second.
 const SLOW_BLOCK: u64 = 2_500;
 const DELAYS_MS: [u64; 3] = [1, 10, 100];
-/// Of a slow database and of a healthy one; time enough for two refills.
+/// How long one measurement of a slow or of a healthy database takes. It is long enough for two
+/// refills.
 const TURN: Duration = Duration::from_secs(1);
 
-/// The time of warm calls while each reply of the database is late.
+/// Measures the latency of warm calls while each reply of the database is late.
 pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
     let server = stage.server(Backend::Postgres).await;
     let proxy = Proxy::to(server.port()).await;
@@ -65,7 +66,7 @@ pub(crate) async fn slow(stage: &Stage, pace: Pace) -> Vec<Row> {
     rows
 }
 
-/// How long `slow` takes, about.
+/// Returns about how long `slow` takes.
 pub(crate) fn estimate(pace: Pace) -> Duration {
     let n_turns: u32 = DELAYS_MS.iter().map(|delay_ms| n_turns(*delay_ms)).sum();
     let n_rounds = u32::try_from(pace.n_rounds()).unwrap_or(u32::MAX);
@@ -73,7 +74,7 @@ pub(crate) fn estimate(pace: Pace) -> Duration {
     Duration::from_secs(5) + 2 * n_turns * n_rounds * turn
 }
 
-/// How many turns each side has in a round; more where something is wanted.
+/// Returns how often each side is measured in a round. The row with a target has more measurements.
 fn n_turns(delay_ms: u64) -> u32 {
     if delay_ms == 100 { 20 } else { 5 }
 }
@@ -85,16 +86,16 @@ struct Behind<'a> {
     proxy: &'a Proxy,
     delay: Duration,
     client: Client,
-    /// Those that share the measured core.
+    /// The processes that share the measured core.
     servers: [u32; 2],
     load: Paced,
 }
 
-/// What turns of one side came to.
+/// The outcome of the measurements of one side.
 #[derive(Default)]
 struct Turns {
     seen: Seen,
-    /// Of each turn, in microseconds.
+    /// The 99th percentile of each measurement, in microseconds.
     p99s: Vec<f64>,
     n_refills: f64,
     n_cold: f64,
@@ -103,7 +104,7 @@ struct Turns {
 }
 
 impl Behind<'_> {
-    /// Calls for one turn, and adds what came of it.
+    /// Makes calls for one measurement, and adds the outcome to `turns`.
     async fn take_turn(&self, turns: &mut Turns) {
         self.proxy.delay_replies(self.delay);
         let before = Scrape::of(&self.client).await;
@@ -132,7 +133,7 @@ impl Turns {
             used,
             took,
         } = self;
-        // Half of what is used up meanwhile.
+        // At least half of the refills that these calls need must have happened.
         let n_used = CALLS_PER_S * (n_turns * TURN).as_secs_f64();
         let n_expected = n_used / SLOW_BLOCK as f64;
         assert!(
@@ -150,8 +151,9 @@ impl Turns {
     }
 }
 
-/// Both in turns of a second: what holds the whole machine up for some milliseconds, about as often
-/// as one call in a hundred is due, spoils the turns that it falls into, and not the round.
+/// Measures both sides alternately, a second each. Something may hold up the whole machine for some
+/// milliseconds, about as often as one call in a hundred is due. This spoils the seconds that it
+/// falls into, but not the round.
 async fn interleaved(
     pace: Pace,
     n_turns: u32,
@@ -161,7 +163,7 @@ async fn interleaved(
     let sides = [slow, healthy];
     let mut series = sides.map(|side| Series::new(&side.name, Vec::new()));
     for side in sides {
-        // To become warm.
+        // This measurement warms up the side and does not count.
         side.take_turn(&mut Turns::default()).await;
     }
     for _ in 0..pace.n_rounds() {

@@ -1,4 +1,5 @@
-//! Time-ordered ids out of memory in one process, of both layouts, beside a bare `fetch_add`.
+//! Measures time-ordered ids from memory in one process, for both layouts, next to a bare
+//! `fetch_add`.
 
 use std::{
     hint::black_box,
@@ -17,11 +18,11 @@ use crate::{
 const THREADS: [(u32, &str); 2] = [(1, "one thread"), (2, "two threads")];
 
 pub(crate) fn estimate(pace: Pace) -> Duration {
-    // Each in a pair with the reference.
+    // Each subject is measured in a pair with the reference.
     pace.estimate(2 * 6) / 3
 }
 
-/// One and two threads.
+/// Measures with one and with two threads.
 pub(crate) async fn snowflake(_: &Stage, pace: Pace) -> Vec<Row> {
     let mut rows = Vec::new();
     for (n_threads, threads) in THREADS {
@@ -75,7 +76,8 @@ impl Subject {
     }
 }
 
-/// A ticker that nothing bounds but the time that one id takes: a million ids a millisecond.
+/// Returns a ticker that only the time for one id limits. Its layout has a million ids a
+/// millisecond.
 fn opened(high: High) -> Ticker {
     let layout = Layout {
         high,

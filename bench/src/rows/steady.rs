@@ -1,4 +1,4 @@
-//! How often a sequence in use writes to its store: computed, since it takes days to see.
+//! Computes how often a sequence in use writes to its store. Measuring this would take days.
 
 use odometer_core::{
     definition::BlockPolicy,
@@ -11,12 +11,12 @@ use crate::{
 };
 
 const DAY_S: u64 = 86_400;
-/// In the first hour the average has yet to come up to the rate.
+/// In the first hour, the average rate is still rising to the real rate.
 const SETTLED_AFTER_S: u64 = 3_600;
-/// Looks at the low-water mark in a second, at most; a replica looks with each call.
+/// The most looks at the low-water mark in a second. A replica looks at each call.
 const MAX_LOOKS: u64 = 100;
 
-/// Minutes between two writes at a steady rate, by the sizing that the program uses.
+/// Computes the minutes between two writes at a steady rate, with the sizing that the program uses.
 pub(crate) fn steady() -> Vec<Row> {
     let row = |per_s: u64| {
         let n_writes = n_writes(&BlockPolicy::default(), per_s);
@@ -34,11 +34,12 @@ pub(crate) fn steady() -> Vec<Row> {
     [1, 100, 10_000].into_iter().map(row).collect()
 }
 
-/// Blocks reserved in a day after its first hour, at so many numbers a second from nothing on.
+/// Returns the blocks that are reserved in a day after its first hour. The rate is `per_s` from the
+/// start, and the counter begins without a block.
 ///
-/// The order of events is that of the actor: a block is fetched when there is none, and the next
-/// one as soon as no more than the low-water mark is left with none behind it; the rates are
-/// sampled each second.
+/// The order of events is the order of the actor. A block is reserved if there is none. The next
+/// block is reserved when at most the low-water mark is left and no other block follows. The rates
+/// are sampled each second.
 fn n_writes(policy: &BlockPolicy, per_s: u64) -> u64 {
     let mut rates = Rates::new();
     let (mut current, mut next, mut n_writes) = (0_u64, 0_u64, 0_u64);
@@ -85,7 +86,7 @@ mod tests {
             max: 6_000,
             ..BlockPolicy::default()
         };
-        // A minute each, at 100 numbers a second.
+        // At 100 numbers a second, each block lasts for a minute.
         assert_eq!(n_writes(&small, 100), (DAY_S - SETTLED_AFTER_S) / 60);
     }
 }

@@ -1,4 +1,5 @@
-//! Stores of more than one server: strict order through Redis, and databases that share a sequence.
+//! Measures stores of more than one server: strict order through Redis, and databases that share a
+//! sequence.
 
 use std::time::Duration;
 
@@ -26,10 +27,10 @@ const ALONE: &str = "Odometer, one database";
 /// A call that reserves a range in the database.
 const BLOCKS: &str = "/v1/sequences/orders/blocks?size=10";
 
-/// How long the servers take to start.
+/// The time in which the servers start.
 const STARTS: Duration = Duration::from_secs(12);
 
-/// One number over HTTP from a sequence with strict order, whose numbers Redis gives.
+/// Measures one number over HTTP from a sequence with strict order. Redis gives the numbers.
 pub(crate) async fn redis(stage: &Stage, pace: Pace) -> Vec<Row> {
     let cores = &stage.cores;
     let server = stage.server(Backend::Postgres).await;
@@ -75,7 +76,8 @@ pub(crate) fn redis_estimate(pace: Pace) -> Duration {
     pace.estimate(3) + STARTS
 }
 
-/// Numbers and reservations of a sequence that three databases share, beside one of one.
+/// Measures numbers and reservations of a sequence that three databases share. The reference has
+/// one database.
 pub(crate) async fn striped(stage: &Stage, pace: Pace) -> Vec<Row> {
     let cores = &stage.cores;
     let server = stage.server(Backend::Postgres).await;
@@ -122,7 +124,7 @@ pub(crate) fn striped_estimate(pace: Pace) -> Duration {
     pace.estimate(4) + STARTS
 }
 
-/// The program with `options`, whose databases it has made ready.
+/// Starts the program with `options`, after a migration of its databases.
 async fn migrated(stage: &Stage, options: Options, databases: Vec<TestDatabase>) -> Odometer {
     let migrated = options.run(&["migrate"]);
     assert_eq!(migrated.code, Some(0), "migrate: {migrated}");

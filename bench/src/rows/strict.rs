@@ -1,4 +1,5 @@
-//! Strict order, in which every number is a write, beside what the same server does by itself.
+//! Measures strict order, in which every number is a write. The references are the same server's
+//! own sequence and table.
 
 use odometer_tests::Backend;
 use serde_json::json;
@@ -15,7 +16,7 @@ use crate::{
     stage::Stage,
 };
 
-/// One number over HTTP with 64 connections from a sequence with strict order.
+/// Measures one number over HTTP with 64 connections, from a sequence with strict order.
 pub(crate) async fn strict(stage: &Stage, pace: Pace) -> Vec<Row> {
     let postgres = on(stage, pace, Backend::Postgres, "PostgreSQL").await;
     let mariadb = on(stage, pace, Backend::MariaDb, "MariaDB").await;

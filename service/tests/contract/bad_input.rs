@@ -1,4 +1,4 @@
-//! What must be refused, how it is refused, and that no number goes with it.
+//! Tests which requests are refused and how, and that no refused request uses up a number.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::{
     Backend, Client, PASSWORD, Program, Reply, TestDatabase, for_each_backend, raw, run,
 };
 
-/// The sequence that every bad request is about: its next number must stay 1.
+/// The sequence that every bad request names. Its next number must stay 1.
 const NAME: &str = "untouched";
 
 struct Target {
@@ -51,14 +51,14 @@ impl Target {
         raw::exchange(self.program.address(), &request).await
     }
 
-    /// Nothing was given, nothing was lost.
+    /// Checks that no number was issued or lost, and stops the program.
     async fn untouched(self) {
         assert_eq!(self.client.next(NAME).await, 1);
         self.program.stop().await;
     }
 }
 
-/// The reply is a problem of this status and code, and tells what to do.
+/// Checks that the reply is a problem with this status and code, and says what to do.
 fn refused(reply: &Reply, status: u16, code: &str, what: &str) {
     assert_eq!(reply.status, status, "{what}: {reply:?}");
     assert_eq!(
@@ -193,7 +193,7 @@ fn names_are_refused_and_never_mended() {
             let reply = target.send_with("PUT", &path, json, b"{}").await;
             refused(&reply, 400, "invalid_name", &format!("PUT {path}"));
         }
-        // A name in its percent-encoded form is that name.
+        // A percent-encoded name is the same name.
         let reply = target.send("POST", "/v1/sequences/%6Frders/next").await;
         assert_eq!(reply.json()["sequence"], "orders", "{reply:?}");
         let reply = target.send("POST", "/v1/sequences/orders/%6eext").await;
@@ -379,7 +379,7 @@ fn a_body_of_ten_megabytes_is_not_read() {
         ] {
             let reply = target.send_with(method, path, json, body.as_bytes()).await;
             refused(&reply, 413, "body_too_large", &format!("{method} {path}"));
-            // The same without a length said beforehand.
+            // The same body is sent again without a length in the head.
             let mut chunked = format!(
                 "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
                  {json}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n",

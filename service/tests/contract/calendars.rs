@@ -1,4 +1,4 @@
-//! Which calendars a sequence may have, and what a caller is told of the others.
+//! Tests which calendars a sequence may have, and what a refusal of the others says.
 
 use serde_json::json;
 

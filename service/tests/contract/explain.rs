@@ -1,4 +1,4 @@
-//! Asking what became of a number.
+//! Tests `explain`, which says what became of a number.
 
 use std::time::Duration;
 
@@ -41,7 +41,8 @@ async fn a_number_is_explained(backend: Backend) {
     });
     assert_eq!(explained, expected);
     assert_eq!(explain(10).await["fate"], "issued_or_lost");
-    // Below the start, beside the grid, not yet, above `max`.
+    // These values lie below the start, between two numbers, above the reserved ones, or above
+    // `max`.
     for value in [0, 9, 15, 21, 1_000_000, i64::MAX] {
         let expected = json!({
             "sequence": "tens", "period": null, "value": value.to_string(),
@@ -83,7 +84,7 @@ async fn a_question_about_no_number_is_refused(backend: Backend) {
     let reply = client.post(path).await.expect("a reply");
     assert_eq!(reply.status, 405, "{reply:?}");
     assert_eq!(reply.header("allow"), Some("GET, HEAD"));
-    // A question creates nothing.
+    // A question creates no sequence.
     let path = "/v1/sequences/never-used/explain?id=1";
     let reply = client.get(path).await.expect("a reply");
     assert_eq!(reply.status, 404, "{reply:?}");

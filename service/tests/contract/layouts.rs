@@ -1,4 +1,4 @@
-//! Definitions of time-ordered sequences, as the API takes and shows them.
+//! Tests the definitions of time-ordered sequences, as the API takes and shows them.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -23,10 +23,10 @@ async fn a_layout_is_completed_shown_and_kept(backend: Backend) {
         "time": 41, "worker": 10, "sequence": 12
     });
     assert_eq!(created["definition"]["layout"], layout);
-    // What a program reads as floating point would not be what was issued.
+    // A program that reads ids as floating point would get other numbers than were issued.
     let warnings = created["warnings"].to_string();
     assert!(warnings.contains("9007199254740991"), "{warnings}");
-    // What is shown can be sent back, and so can what was sent.
+    // The shown definition can be sent back, and so can the original one.
     for body in [created["definition"].clone(), json!({"kind": "snowflake"})] {
         let (status, again) = put("flakes", body).await;
         assert_eq!(status, 200, "{again}");
@@ -136,7 +136,7 @@ fn a_rehearsal_shows_ids_of_now_and_when_time_ends() {
         let years = runway["days_left"].as_f64().expect("days") / 365.25;
         assert!((70.0..88.0).contains(&years), "{told}");
         assert_eq!(runway["limits"].as_array().map(Vec::len), Some(1));
-        // More than a replica can give is told.
+        // A warning says that a replica cannot issue as many ids as the declared rate.
         assert!(told["warnings"].to_string().contains("51200"), "{told}");
     });
 }

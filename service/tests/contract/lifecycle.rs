@@ -1,4 +1,4 @@
-//! Floors, retirement and restoration, at one replica.
+//! Tests floors, retirement and restoration at one replica.
 
 use std::time::{Duration, SystemTime};
 
@@ -27,13 +27,13 @@ async fn tag(client: &Client, name: &str) -> String {
     reply.header("etag").expect("a tag").to_owned()
 }
 
-/// The replica's word for when a change holds everywhere: after it was asked, by the ten seconds
-/// of `definition_refresh` at most.
-fn is_soon(reply: &Value, asked: SystemTime) {
+/// Checks `everywhere_by`, from which time on a change holds at every replica. The time must lie
+/// ten seconds (`definition_refresh`) after the change, which was made between `asked` and now.
+fn assert_everywhere_by(reply: &Value, asked: SystemTime) {
     let by = reply["everywhere_by"].as_str().expect("a time");
     let by: jiff::Timestamp = by.parse().expect("RFC 3339");
     let by = SystemTime::from(by);
-    // To the millisecond.
+    // `everywhere_by` has whole milliseconds.
     let refresh = Duration::from_secs(10) - Duration::from_millis(1);
     assert!(by >= asked + refresh, "{reply}");
     assert!(by <= SystemTime::now() + Duration::from_secs(10), "{reply}");
@@ -59,8 +59,8 @@ async fn a_floor_only_rises_and_nothing_below_it_is_issued(backend: Backend) {
     assert_eq!(reply.status, 200, "{reply:?}");
     assert!(reply.header("etag").is_some(), "{reply:?}");
     let raised = reply.json();
-    is_soon(&raised, asked);
-    // The next number of the sequence that is not below it.
+    assert_everywhere_by(&raised, asked);
+    // The floor is rounded up to the next number of the sequence.
     assert_eq!(raised["sequence"], "raised");
     assert_eq!(raised["floor"], "95", "{raised}");
     assert_eq!(raised["advanced"], true, "{raised}");
@@ -77,7 +77,7 @@ async fn a_floor_only_rises_and_nothing_below_it_is_issued(backend: Backend) {
     }
     assert_eq!(tag(&client, "raised").await, before);
     let version = "SELECT definitions_version FROM meta";
-    // Defined once, advanced once.
+    // The sequence was defined once and advanced once.
     assert_eq!(database.number(version).await, Some(2));
     assert_eq!(client.next("raised").await, 105);
 }
@@ -93,7 +93,8 @@ async fn what_is_in_memory_below_a_floor_is_not_issued(backend: Backend) {
         block.is_object().then(|| Range::identifier(&block["last"]))
     })
     .await;
-    // Below the high-water mark nothing is skipped, and what is in memory below it dies.
+    // A floor below the high-water mark skips no unreserved numbers. Numbers in memory below the
+    // floor are dropped.
     let reply = advance(&client, "held", &json!({"floor": last})).await;
     let reply = reply.json();
     assert_eq!(reply["advanced"], true, "{reply}");
@@ -128,7 +129,7 @@ async fn a_floor_that_skips_much_has_to_be_confirmed(backend: Backend) {
         );
     }
     assert_eq!(tag(&client, "short").await, before);
-    // 1 % of what is left may be skipped.
+    // 1 % of the numbers that are left may be skipped without `confirm`.
     let reply = advance(&client, "short", &json!({"floor": 11})).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     let reply = advance(&client, "short", &json!({"floor": 500, "confirm": true})).await;
@@ -142,7 +143,7 @@ async fn a_floor_that_skips_much_has_to_be_confirmed(backend: Backend) {
             "{reply:?}"
         );
     }
-    // Nothing is left above the last number.
+    // A floor above the last number leaves nothing to issue.
     let reply = advance(&client, "short", &json!({"floor": 1001, "confirm": true})).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     refused(&next(&client, "short").await, 409, "sequence_exhausted");
@@ -161,7 +162,7 @@ async fn a_retired_sequence_issues_nothing_until_it_is_restored(backend: Backend
         assert_eq!(reply.body, "");
         assert_eq!(reply.header("cache-control"), Some("no-store"));
     }
-    // Warm or cold, one or many: nothing, here at once.
+    // This replica issues nothing from now on, neither one number nor several.
     for path in ["next", "next?count=5", "blocks?size=1"] {
         let reply = client.post(&format!("/v1/sequences/tired/{path}")).await;
         refused(&reply.expect("a reply"), 410, "sequence_retired");
@@ -184,7 +185,7 @@ async fn a_retired_sequence_issues_nothing_until_it_is_restored(backend: Backend
     assert_eq!(reply.status, 200, "{reply:?}");
     assert!(reply.header("etag").is_some(), "{reply:?}");
     let restored = reply.json();
-    is_soon(&restored, asked);
+    assert_everywhere_by(&restored, asked);
     assert_eq!(restored["sequence"], "tired");
     assert_eq!(restored["restored"], true, "{restored}");
     assert_eq!(restored["high_water_mark"], high_water.to_string());
@@ -219,7 +220,7 @@ async fn floor_and_life_can_be_changed_on_a_condition(backend: Backend) {
         let now = tag(&client, "agreed").await;
         let reply = call(&client, method, path, body, &[("if-match", &now)]).await;
         assert!(matches!(reply.status, 200 | 204), "{path}: {reply:?}");
-        // Each of them makes it another version.
+        // Each of these calls changes the version.
         assert_ne!(tag(&client, "agreed").await, now, "{path}");
     }
     assert_eq!(client.next("agreed").await, 7);

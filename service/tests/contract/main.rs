@@ -1,10 +1,10 @@
-//! The HTTP contract, sentence by sentence: what a caller may rely on.
+//! Tests what callers may rely on: the HTTP contract, sentence by sentence.
 //!
-//! The program runs in this process. On SQLite no server is needed; the tests on servers are
-//! ignored unless `tests/run` asks for them. `tests/contract` has the rest: what needs the program
-//! as a process, such as its log or a guard that is taken out.
+//! The program runs in this process. On SQLite no server is needed. The tests on servers are
+//! ignored unless `tests/run` asks for them. `tests/contract` has the other tests: they need the
+//! program as a process, for example its log or a guard that is taken out.
 
-// Futures that open a connection nest deeper than the compiler looks by default.
+// Futures that open a connection nest deeper than the compiler's default limit.
 #![recursion_limit = "256"]
 #![allow(
     clippy::unwrap_used,
@@ -25,59 +25,13 @@ mod program;
 mod rehearsal;
 mod strict;
 
-/// What the tests stand on.
+/// What all of these tests use.
 mod support {
     pub(crate) use odometer_tests::*;
 
     pub(crate) use crate::program::{Program, program};
-
-    /// Makes a test on SQLite, and one on each kind of server that `tests/run` asks for, out of
-    /// `async fn name(backend: Backend)`.
-    macro_rules! for_each_backend {
-        ($($name:ident),+ $(,)?) => {$(
-            mod $name {
-                use $crate::support::{Backend, run};
-
-                #[test]
-                fn sqlite() {
-                    run(super::$name(Backend::Sqlite));
-                }
-
-                #[test]
-                #[ignore = "needs a server: tests/run starts one"]
-                fn postgres() {
-                    run(super::$name(Backend::Postgres));
-                }
-
-                #[test]
-                #[ignore = "needs a server: tests/run starts one"]
-                fn mariadb() {
-                    run(super::$name(Backend::MariaDb));
-                }
-            }
-        )+};
-    }
-
-    /// Makes one test for each kind of server, as `for_each_backend`.
-    macro_rules! for_each_server {
-        ($($name:ident),+ $(,)?) => {$(
-            mod $name {
-                use $crate::support::{Backend, run};
-
-                #[test]
-                #[ignore = "needs a server: tests/run starts one"]
-                fn postgres() {
-                    run(super::$name(Backend::Postgres));
-                }
-
-                #[test]
-                #[ignore = "needs a server: tests/run starts one"]
-                fn mariadb() {
-                    run(super::$name(Backend::MariaDb));
-                }
-            }
-        )+};
-    }
-
-    pub(crate) use {for_each_backend, for_each_server};
+    pub(crate) use odometer_tests::{
+        for_each_backend_in_process as for_each_backend,
+        for_each_server_in_process as for_each_server,
+    };
 }

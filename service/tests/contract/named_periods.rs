@@ -1,4 +1,4 @@
-//! Periods that callers name, and those that they may not.
+//! Tests which periods callers may name in a call, and which they may not.
 
 use reqwest::Method;
 use serde_json::json;
@@ -55,7 +55,7 @@ async fn a_period_that_is_none_is_refused_and_nothing_is_given(backend: Backend)
             refused(&post(&client, &path).await, 400, "invalid_period", &path);
         }
     }
-    // Those who count by keys have to give one.
+    // Sequences that count by keys need a key in each call.
     for path in ["keyed/next", "keyed/blocks?size=1"] {
         refused(&post(&client, path).await, 400, "invalid_period", path);
     }
@@ -80,7 +80,7 @@ async fn a_key_that_was_removed_is_never_counted_in_again(backend: Backend) {
         let path = format!("batches/periods/{key}");
         call(&client, Method::DELETE, &path, None, &[]).await
     };
-    // One that was never used leaves its mark as well.
+    // A key that was never used also leaves a tombstone.
     for key in ["eod-7", "eod-7", "eod-9"] {
         let reply = remove(key).await;
         assert_eq!((reply.status, reply.body.as_str()), (204, ""), "{key}");

@@ -1,4 +1,4 @@
-//! Names are compared byte by byte on every database.
+//! Tests that names are compared byte by byte on every database.
 
 use crate::support::{Backend, Program, TestDatabase, for_each_backend};
 
@@ -20,7 +20,7 @@ async fn names_that_differ_in_case_are_two_sequences(backend: Backend) {
         assert_eq!(client.next(name).await, 2, "{name}");
     }
     program.stop().await;
-    // Also when they are read back from the store.
+    // The names also differ when they are read back from the store.
     let program = options.start_ready().await;
     for name in names {
         assert_eq!(program.client().next(name).await, 3, "{name}");

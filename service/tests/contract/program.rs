@@ -1,4 +1,4 @@
-//! The program within the process of the tests.
+//! Runs the program inside the process of the tests.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -12,10 +12,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::support::{Backend, Client, Finished, TestDatabase, wait};
 
-/// How long the program may take to become ready.
+/// The time within which the program must be ready.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// What the program is started with.
+/// The settings that the program is started with.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     environment: Vec<(String, String)>,
@@ -86,7 +86,7 @@ impl Options {
     }
 }
 
-/// A running program; it is stopped when dropped.
+/// A running program. It is stopped when this value is dropped.
 pub(crate) struct Program {
     address: String,
     signals: mpsc::Sender<&'static str>,
@@ -100,7 +100,7 @@ impl Program {
         }
     }
 
-    /// The address that it listens on.
+    /// Returns the address that the program listens on.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
@@ -113,7 +113,7 @@ impl Program {
         Client::new(&self.url())
     }
 
-    /// Stops it in order, and waits for its end.
+    /// Stops the program in the normal way, and waits for its end.
     pub(crate) async fn stop(mut self) {
         let _ended = self.signals.send("the test").await;
         if let Some(thread) = self.thread.take() {
@@ -130,7 +130,7 @@ impl Drop for Program {
     }
 }
 
-/// A program on a database of its own.
+/// Starts a program with a database of its own.
 pub(crate) async fn program(backend: Backend) -> (TestDatabase, Program) {
     let database = TestDatabase::prepared(backend).await;
     let program = Program::options()

@@ -1,4 +1,4 @@
-//! What a change would do, without doing it, and what may surprise about a definition.
+//! Tests dry runs of a change, and the warnings about a definition.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn rehearse(client: &Client, name: &str, body: &Value, headers: &[(&str, &
     call(client, Method::PUT, &path, Some(body), headers).await
 }
 
-/// How many sequences there are, and how often one was changed.
+/// Returns the number of sequences, and the number of changes of definitions.
 async fn rows(database: &TestDatabase) -> (Option<i64>, Option<i64>) {
     (
         database.number("SELECT COUNT(*) FROM sequence").await,
@@ -53,7 +53,7 @@ async fn a_dry_run_tells_what_would_be_and_changes_nothing(backend: Backend) {
     let tag = described.header("etag").expect("a tag").to_owned();
     let before = rows(&database).await;
     let raised = json!({"max": "1000"});
-    // Between its reservation and its arrival a block is neither in the store nor in memory.
+    // After its reservation, a block is for a moment neither in the store nor in memory.
     wait::until("what comes next is told", LIMIT, async || {
         let told = rehearse(&client, "tried", &raised, &[("if-match", &tag)]).await;
         assert_eq!(told.status, 200, "{told:?}");
@@ -62,7 +62,7 @@ async fn a_dry_run_tells_what_would_be_and_changes_nothing(backend: Backend) {
         (told["samples"] == json!(["15", "20", "25"])).then_some(())
     })
     .await;
-    // What would be refused is, and nothing comes of it.
+    // A dry run refuses what the change would refuse, and changes nothing.
     for (body, headers, status, code) in [
         (json!({"step": 7}), &[][..], 409, "immutable_field"),
         (json!({"max": "5"}), &[], 400, "invalid_definition"),
@@ -105,7 +105,7 @@ async fn a_range_too_short_for_a_reserve_is_always_told(backend: Backend) {
     let four_digits = json!({"format": "{value:04}"});
     let tried = rehearse(&client, "orders", &four_digits, &[]).await.json();
     let created = client.define("orders", &four_digits).await.json();
-    // Told again as long as it is so, also where nothing changes, and for each period.
+    // The warning comes again as long as its reason lasts: if nothing changes, and for each period.
     let repeated = client.define("orders", &json!({})).await.json();
     let by_day = json!({"format": "{period}-{value:04}", "period": "day"});
     let by_day = client.define("daily", &by_day).await.json();
@@ -145,16 +145,16 @@ async fn what_may_surprise_is_told(backend: Backend) {
     assert_eq!(put(json!({"max": "9007199254740991"})).await, "");
     let told = put(json!({"max": "9007199254740992"})).await;
     assert!(told.contains("JavaScript"), "{told}");
-    // Told again as long as it is so, also where nothing changes.
+    // The warning comes again as long as its reason lasts, even if nothing changes.
     assert_eq!(put(json!({})).await, told);
     let told = put(json!({"max": "1000000", "block": {"refill": "1m"}})).await;
     assert!(told.contains("`block.refill` (1m)"), "{told}");
     let told = put(json!({"block": {"refill": "1h"}})).await;
     assert!(!told.contains("refill"), "{told}");
 
-    // At the rate that the counter has.
+    // The warnings use the rate that is stored with the counter.
     assert_eq!(client.next("odd").await, 1);
-    // Which the next block of the name would set anew.
+    // The rate is written in each round, because the next block of the name would overwrite it.
     wait::until("the rate is met", LIMIT, async || {
         database.execute("UPDATE counter SET rate = 2").await;
         let told = put(json!({"description": "x"})).await;
@@ -209,7 +209,7 @@ async fn names_that_may_have_been_meant_are_suggested(backend: Backend) {
         "Orders",
     ];
     for ((method, path, body), meant) in refusals.into_iter().zip(meant) {
-        // A few searches a second are made, so it may take a second call.
+        // Only a few searches a second are made, so a second call may be needed.
         let found = wait::until(meant, LIMIT, async || {
             let reply = call(&client, method.clone(), path, body, &[]).await;
             assert_eq!(

@@ -1,4 +1,5 @@
-//! Strict order as the contract has it: nothing in memory, every number from the database.
+//! Tests strict order in the contract: nothing is in memory, and every number comes from the
+//! database.
 
 use serde_json::{Value, json};
 
@@ -44,7 +45,7 @@ async fn a_strict_sequence_keeps_nothing_in_memory(backend: Backend) {
     );
     assert_eq!(client.next("strict").await, 50);
     let issued = ("odometer_numbers_issued_total", [("sequence", "strict")]);
-    // Counted once the answer is on its way.
+    // Numbers are counted when their answer is already on its way.
     let limit = std::time::Duration::from_secs(20);
     wait::until("all nine are counted", limit, async || {
         let n_issued = Scrape::of(&client).await.sum(issued.0, &issued.1);
@@ -53,7 +54,7 @@ async fn a_strict_sequence_keeps_nothing_in_memory(backend: Backend) {
     })
     .await;
 
-    // Only the range that was handed over is in the journal.
+    // Only the range that was given to the caller as a block is in the journal.
     wait::until(
         "the row is written",
         std::time::Duration::from_secs(20),
@@ -88,7 +89,8 @@ async fn a_strict_sequence_ends_with_its_last_number(backend: Backend) {
     client
         .define("short", &json!({"order": "strict", "max": "100"}))
         .await;
-    // Together they want more than there is, and each is served or refused by itself.
+    // Together the callers want more numbers than there are. Each call is served or refused on its
+    // own.
     let callers: Vec<_> = (0..40)
         .map(|n_caller| {
             let client = client.clone();
@@ -120,7 +122,7 @@ async fn a_strict_sequence_ends_with_its_last_number(backend: Backend) {
             "{reply:?}"
         );
     }
-    // Where there is room again it goes on.
+    // With a higher `max`, the sequence goes on.
     client.define("short", &json!({"max": "200"})).await;
     assert_eq!(client.next("short").await, 101);
 }

@@ -1,4 +1,34 @@
 //! Counts sequences with strict order in Redis, in front of the store's database.
+//!
+//! # The problem
+//!
+//! Strict order costs one write of the database for each group of callers. Redis counts much
+//! faster.
+//!
+//! # The naive way, and why it fails
+//!
+//! `INCR` alone would give numbers twice. Redis forgets: it is killed before it wrote its last
+//! second, it is restored from an older dump, it evicts or loses a key, or it fails over to a
+//! replica that lags behind. After each of these its counter stands lower.
+//!
+//! # What Odometer does
+//!
+//! The database sets a range of numbers aside for Redis, the window, before Redis may issue from
+//! it (`row.rs`). Redis counts within the window (`step.lua`). The window's ceiling is the
+//! counter's high-water mark, so a lost Redis can never have issued above it. The ceiling is
+//! raised in the database first and in Redis afterwards, ahead of need (`ahead.rs`).
+//!
+//! Each window has a number that only grows, and is installed in Redis once (`install.lua`), with
+//! the identity of the running Redis process and its data. A step names the window. If Redis has
+//! lost the window, has another one, or is another process than the one that the window was
+//! installed in, the step takes nothing. The next window then begins above the ceiling of the lost
+//! one, and the rest of the lost one is a gap.
+//!
+//! With the fallback `database`, the row counts while Redis is away. Then each replica must hold a
+//! lease of the window before it steps in Redis, and the row counts only after all leases have
+//! ended (`lease.rs`). So the two never count at the same time.
+//!
+//! The decision is ADR 17.
 
 pub(crate) mod agreement;
 pub(crate) mod ahead;

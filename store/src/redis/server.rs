@@ -3,8 +3,8 @@
 //! The first failure of any kind opens the breaker and gives the connection up. From then on
 //! callers are answered at once. Meanwhile a task resolves the server's name again, connects, and
 //! does what a step does. It repeats this until the probe succeeds. A caller that comes within
-//! [`RETURN_TIMEOUT`] after the failure waits for the rest of that time. So if only the connection broke
-//! and the server lives, no call fails.
+//! [`RETURN_TIMEOUT`] after the failure waits for the rest of that time. So if only the connection
+//! broke and the server lives, no call fails.
 
 use std::{
     sync::Arc,

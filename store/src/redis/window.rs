@@ -150,7 +150,8 @@ impl WindowEntry {
         self.memory.lock().n_changes
     }
 
-    /// Keeps a window that was found or opened, unless something changed since `n_changes` was read.
+    /// Keeps a window that was found or opened, unless something changed since `n_changes` was
+    /// read.
     pub(crate) fn keep(&self, window: &OpenWindow, n_changes: u64) {
         let mut memory = self.memory.lock();
         memory.last = Some((window.number, window.known.definition_version));

@@ -1,4 +1,27 @@
 //! Adopts the rest of a block that another process returned.
+//!
+//! # The problem
+//!
+//! A process that stops has numbers in memory that nobody got. They should not become gaps.
+//!
+//! # The naive way, and why it fails
+//!
+//! The process could lower `next_value` again. But another replica may have reserved above it in
+//! the meantime, so the counter may never fall. Or each new process could take any returned block
+//! that it finds. Then the numbers of one process would not ascend: a rest from yesterday would
+//! come after blocks of today.
+//!
+//! # What Odometer does
+//!
+//! A returned block stays in the journal with the fate `returned` and its first number that was
+//! not issued. A reservation for the cursor looks for the lowest such block that lies above
+//! everything that this process has issued or holds of the counter. It takes the block over by one
+//! update on the row's id, from `returned` to `adopted`: exactly one row, or another process was
+//! faster. So numbers ascend in each process, and each rest is used once.
+//!
+//! Ranges that are handed over as a whole do not raise that bound, because they lie far above the
+//! numbers in memory (ADR 6). If the outcome of the update is unknown, the rest counts as
+//! abandoned.
 
 use entity::block;
 use odometer_core::{block::Block, period::CounterKey};

@@ -1,4 +1,37 @@
 //! Reserves numbers in one database: blocks, exact ranges, and numbers in strict order.
+//!
+//! # The problem
+//!
+//! Many replicas reserve blocks from one row. No two of them may get the same number, a refill
+//! should cost one round trip, and an answer of the database may be lost on its way.
+//!
+//! # The naive way, and why it fails
+//!
+//! A transaction could lock the row, read it, write it and commit. That takes four round trips and
+//! keeps the row locked during all of them, so one slow replica stops all others. And if the reply
+//! to the commit is lost, the replica does not know whether the block is its own. If it assumes
+//! success, it may issue numbers that were never reserved. If it assumes that nothing happened,
+//! numbers are lost and nobody counts them.
+//!
+//! # What Odometer does
+//!
+//! One conditional update raises `next_value` if the row still has the `next_value` and the
+//! `version` that the replica saw last (`raise.rs`). It changes exactly one row, or it did not
+//! happen: another write came first, which is a conflict. The replica then reads the row and tries
+//! again. As long as nobody else writes, the values of the last reservation are right, and no read
+//! is needed (ADR 14).
+//!
+//! A failure is either *certainly not committed* or *may have committed*. After the second kind
+//! the block is an uncertain write (`uncertain_outcome.rs`). The next read of the counter decides:
+//!
+//! - The counter is unchanged. A later write that succeeds on the same condition proves that the
+//!   uncertain write can never take effect any more. No number is lost.
+//! - The counter has moved. The block may have been reserved by this process, so its numbers count
+//!   as abandoned. Nobody issues them.
+//!
+//! Strict order adds to the counter instead, because all replicas write all the time and
+//! conditions would mostly fail (`strict.rs`, ADR 10). The outcome of an add that has no answer
+//! cannot be found out, so its numbers count as abandoned at once.
 
 pub(crate) mod adoption;
 pub(crate) mod attempt_error;

@@ -1,4 +1,34 @@
 //! Offers a store of several databases that share their sequences.
+//!
+//! # The problem
+//!
+//! One database is a single point of failure. Several ordinary databases should stand in for one
+//! another, without a cluster between them.
+//!
+//! # The naive way, and why it fails
+//!
+//! A reservation could be written to a majority of the databases. Every refill would then be as
+//! slow as the slower ones, and no refill would succeed without a majority. Or one database could
+//! be the leader. That needs agreement on who leads: if two replicas disagree for a moment, two
+//! databases give the same numbers.
+//!
+//! # What Odometer does
+//!
+//! Each database has numbers of its own. Database *k* of *N* counts *m* = 0, 1, 2, …, and its
+//! number is `start + step · (m · N + k)`. Two databases never have a number in common, whatever
+//! replicas believe about them, so a refill needs only one database (`refill.rs`).
+//!
+//! All databases must agree on `start` and `step` of a name. A name is decided if more than half
+//! of them have the same row, and nothing is reserved before that (`agreement.rs`). A database
+//! that lacks a decided name is repaired before it serves the name (`repair.rs`). A change is
+//! written in all databases under one version, or in none (`change.rs`).
+//!
+//! A database that was away has counted less than the others. Before its first use, and when it
+//! comes back, its counter catches up: it goes on at or above the lowest number over all that the
+//! others have reserved. The same conditional update does that, so it costs no further write. The
+//! numbers in between are a gap.
+//!
+//! The decision is ADR 16.
 
 pub(crate) mod agreement;
 pub(crate) mod assign_installation;

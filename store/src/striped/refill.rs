@@ -24,7 +24,8 @@ use crate::{
     reservation::stripe_constraints::{Agreed, StripeConstraints},
 };
 
-/// While other members are well, a member may take at most 1/`DEADLINE_PARTS` of the time that is left.
+/// While other members are well, a member may take at most 1/`DEADLINE_PARTS` of the time that is
+/// left.
 const DEADLINE_PARTS: u32 = 5;
 /// The least time that a member gets, so that members are not passed over only because the deadline
 /// is near.

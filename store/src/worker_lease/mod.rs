@@ -1,10 +1,34 @@
 //! Leases worker ids, and reserves time with them.
 //!
-//! A lease's row holds `reserved_until`. The holder of the lease issues no id with a time at or
-//! after it. The next holder of the worker id starts at or above it. That alone prevents that a
-//! time is used twice. The lease says who may have the worker id. The database's clock decides
-//! whether a lease has ended, in the statement that gives the worker id to the next holder.
-//! `docs/adr/0019-worker-ids-are-leased-with-their-time.md` has the argument.
+//! # The problem
+//!
+//! A snowflake id is a time, a worker id and a sequence number. Two processes with the same worker
+//! id at the same time issue the same ids. So does one process whose clock went back while it was
+//! down.
+//!
+//! # The naive way, and why it fails
+//!
+//! Worker ids from the configuration collide. A worker id that expires if its holder does not
+//! renew it is given to the next process, while the stopped holder goes on after its pause. A file
+//! with the last time that was used is lost together with its disk.
+//!
+//! # What Odometer does
+//!
+//! Time is reserved as numbers are. The row of a worker id holds `reserved_until`. Its holder
+//! issues no id with a time at or after it, and the next holder starts at or above it. That alone
+//! prevents that a time is used twice, and no clock needs to be right for it.
+//!
+//! The lease says who may have the worker id, so that nobody waits for time that another holder
+//! has reserved. The database's clock decides whether a lease has ended, in the statement that
+//! gives the worker id away. A holder counts its lease by its own monotonic clock, from before the
+//! statement was sent, so the lease ends for the holder first.
+//!
+//! Every statement names the version of the row and asks for the heartbeat. A lease whose answer
+//! was lost is found again by its token, or is taken back in the background (`reclaim.rs`). After
+//! a recovery all leases are void, and worker ids rest for as long as the longest lease may reach
+//! ahead.
+//!
+//! The decisions are ADR 18 and ADR 19.
 
 pub(crate) mod attempt;
 pub(crate) mod by_store;

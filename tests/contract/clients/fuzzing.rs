@@ -1,17 +1,17 @@
-//! Schemathesis: calls that fit the description, and calls that do not, against the running
-//! program, which has to answer each as the description says.
+//! Runs Schemathesis against the real program. Schemathesis sends valid and invalid calls, and the
+//! program must answer each call as the OpenAPI description says.
 
 use serde_json::{Value, json};
 
 use super::{Service, TOKEN, file, outcome};
 use crate::support::{Scrape, dice, run, settings};
 
-/// Examples of each operation.
+/// Examples for each operation.
 const N_EXAMPLES: &str = "30";
-/// Fewer calls would be a sign that it left something out.
+/// The fewest calls of a run. With fewer calls, Schemathesis probably left out an operation.
 const MIN_CALLS: u64 = 1000;
 
-/// Sequences of each kind, for calls that reach more than a 404.
+/// Creates sequences of each kind, so that calls reach more than a 404.
 async fn prepare(service: &Service) {
     let client = service.program.client();
     let authorization = format!("Bearer {TOKEN}");
@@ -33,16 +33,16 @@ async fn prepare(service: &Service) {
     }
 }
 
-/// By what Schemathesis draws its calls: what is given, or else a throw of this test's dice.
+/// Returns the seed of Schemathesis: the configured seed, or else a draw from this test's dice.
 fn seed() -> u64 {
     let seed = settings::schemathesis_seed().unwrap_or_else(|| dice::roll(0..=u64::from(u32::MAX)));
     println!("ODOMETER_TESTS_SCHEMATHESIS_SEED={seed}");
     seed
 }
 
-/// Runs Schemathesis: whether it found nothing, what it said, and its report.
+/// Runs Schemathesis. Returns whether it found nothing, its output, and its report.
 fn ask(service: &Service, seed: u64, only: &[&str]) -> (bool, String, Value) {
-    // It looks for both where it runs.
+    // Schemathesis looks for both files in the directory in which it runs.
     for name in ["schemathesis.toml", "hooks.py"] {
         std::fs::copy(file(name), service.home.path().join(name)).expect("our directory");
     }
@@ -84,8 +84,8 @@ fn each_call_is_answered_as_the_description_says() {
         let n_calls = report["test_cases"]["generated"].as_u64().unwrap_or(0);
         assert!(n_calls >= MIN_CALLS, "vacuous: {n_calls} calls");
 
-        // Each call has done once what it is for. What shows the token of a lease cannot: nobody
-        // guesses one.
+        // Each route has succeeded at least once. Routes that need the token of a lease are not in
+        // this list, because no generated call can guess a token.
         let scrape = Scrape::of(&service.program.client()).await;
         for route in [
             "next",
@@ -122,19 +122,19 @@ fn a_description_that_says_what_is_not_so_is_found() {
         let honest = service.description();
         let next = "/paths/~1v1~1sequences~1{name}~1next/post";
         for (pointer, wrong, finding) in [
-            // What is refused is offered.
+            // The description offers a count that the program refuses.
             (
                 format!("{next}/parameters/1/schema/maximum"),
                 json!(20_000),
                 "invalid_count",
             ),
-            // What is given is forbidden.
+            // The description forbids a count that the program accepts.
             (
                 format!("{next}/parameters/1/schema/maximum"),
                 json!(5),
                 "Schema-violating request accepted",
             ),
-            // A reply has another form.
+            // The description gives a reply another form than the program does.
             (
                 "/components/schemas/IssuedNumber/properties/value".to_owned(),
                 json!({"type": "integer"}),

@@ -1,4 +1,4 @@
-//! Clients that are made of the description, used against the running program.
+//! Tests clients that are generated from the OpenAPI description, against the running program.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{FOLDER, Service, TOKEN, file, outcome};
 use crate::support::{npm, run};
 
-/// What comes with the client of TypeScript.
+/// The files that come with the TypeScript client.
 const FILES: [&str; 4] = [
     "package.json",
     "package-lock.json",
@@ -25,8 +25,8 @@ fn number(value: &Value) -> i64 {
         .unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// Looks whether a client was given what it asked for: `1000`, three more, a block of ten, and a
-/// lease that was renewed and ended.
+/// Checks that a client got what it asked for: the number `1000`, a batch of three, a block of ten,
+/// and a lease that was renewed and ended.
 fn check(said: &str, prefix: &str) {
     let given: Value = serde_json::from_str(said).unwrap_or_else(|error| panic!("{error}: {said}"));
     assert_eq!(given["kind"], "block", "{given}");
@@ -94,7 +94,7 @@ fn a_client_in_typescript_is_made_of_the_description_and_works() {
         assert!(works, "{said}");
         check(&said, "TS");
 
-        // The control: a field of a reply that the description does not have.
+        // Negative control: a field of a reply is missing from the description.
         let mut description = service.description();
         let schemas = &mut description["components"]["schemas"];
         let fields = schemas["WorkerLease"]["properties"].as_object_mut();

@@ -1,5 +1,5 @@
-//! What others make of `/openapi.json`: the validator, clients in two languages, and a tool that
-//! looks for calls that are answered otherwise than it says.
+//! Tests `/openapi.json` with tools of others. A validator reads it, and clients in two languages
+//! are generated from it. A fuzzer looks for answers that contradict the description.
 
 mod fuzzing;
 mod languages;
@@ -18,11 +18,11 @@ use crate::support::{Backend, Program, TestDatabase, directory, keeper, pypi, ru
 /// The programs from PyPI, which tests/install-programs installs.
 static PROGRAMS: LazyLock<PathBuf> = LazyLock::new(|| pypi::programs(FOLDER));
 
-/// Below `tests/`.
+/// The folder of these tests, relative to `tests/`.
 const FOLDER: &str = "contract/clients";
-/// For one command.
+/// The time limit of one command, in seconds.
 const LIMIT: &str = "240";
-/// What changes may ask for.
+/// The token that calls need for changes.
 const TOKEN: &str = "the-token-of-the-clients";
 
 /// A service, and a folder with its description.
@@ -57,13 +57,13 @@ impl Service {
         serde_json::from_slice(&text).expect("JSON")
     }
 
-    /// Writes the description again, changed.
+    /// Replaces the written description by a changed one.
     fn describe(&self, changed: &Value) {
         std::fs::write(self.home.path().join("openapi.json"), changed.to_string())
             .expect("our directory");
     }
 
-    /// A command in the folder of the description, ended when it takes too long.
+    /// Returns a command that runs in the folder of the description and is killed after [`LIMIT`].
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("timeout");
         command
@@ -82,12 +82,12 @@ impl Service {
     }
 }
 
-/// A file of this folder of the tests.
+/// Returns the path of a file in the folder of these tests.
 fn file(name: &str) -> PathBuf {
     settings::repository().join("tests").join(FOLDER).join(name)
 }
 
-/// Whether a command ends well, and all that it said.
+/// Runs a command. Returns whether the command succeeded, and its whole output.
 fn outcome(command: &mut Command) -> (bool, String) {
     let output = command.output().expect("timeout is part of every system");
     let said = [output.stdout, output.stderr].concat();
@@ -108,7 +108,7 @@ fn the_description_is_valid() {
         let (is_valid, said) = validate();
         assert!(is_valid, "{said}");
 
-        // The control: one name for two operations, as it was once.
+        // Negative control: two operations have the same `operationId`. This was once a real error.
         let mut description = service.description();
         description["paths"]["/v1/workers/{pool}"]["get"]["operationId"] =
             Value::from("listSequences");

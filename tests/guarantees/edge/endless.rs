@@ -62,7 +62,7 @@ impl Endless {
         request.into_bytes()
     }
 
-    pub(super) fn drop(self) -> Option<&'static [u8]> {
+    pub(super) fn drip(self) -> Option<&'static [u8]> {
         match self {
             Self::OneByte | Self::LargeHead | Self::UnreadReplies | Self::ManyHeads => None,
             Self::DrippedHead => Some(b"O"),
@@ -95,8 +95,8 @@ impl Endless {
                 let mut is_open = writer.write_all(&self.start()).await.is_ok();
                 while is_open {
                     tokio::time::sleep(Duration::from_millis(50)).await;
-                    is_open = match self.drop() {
-                        Some(drop) => writer.write_all(drop).await.is_ok(),
+                    is_open = match self.drip() {
+                        Some(drip) => writer.write_all(drip).await.is_ok(),
                         // A caller that does not read finds out by a write that the connection is
                         // closed.
                         None if self.reads_nothing() => {

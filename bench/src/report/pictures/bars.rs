@@ -1,4 +1,4 @@
-//! One bar for each contender, with its value at the end.
+//! Draws one bar for each contender, with its value at the end.
 
 use plotters::prelude::*;
 
@@ -8,15 +8,17 @@ use crate::{report::units, row::Unit};
 pub(crate) struct Bar<'a> {
     pub(crate) name: &'a str,
     pub(crate) value: f64,
-    /// Why the value says nothing about the contender, if it does not: the bar is pale then.
+    /// The reason why the value says nothing about the contender, if there is one. The bar is pale
+    /// then.
     pub(crate) no_result: Option<&'a str>,
 }
 
-/// The first on top. The end of a range that is cut into segments is one of them.
+/// Draws the bars, the first one on top. The end of a segmented range is itself one of the
+/// segments.
 pub(crate) fn fill(area: &Area<'_>, bars: &[Bar<'_>], about: &str, unit: Unit) -> Drawn {
     let n_bars = bars.len();
     let longest = bars.iter().map(|bar| bar.value).fold(1.0, f64::max);
-    // Words beside a bar need room.
+    // Words next to a bar need space.
     let has_words = bars.iter().any(|bar| bar.no_result.is_some());
     let room = if has_words { 1.35 } else { 1.12 };
     let show = |value: f64| units::value(value, unit);

@@ -1,4 +1,4 @@
-//! One number at a time, beside everything else that gives numbers: what it costs.
+//! Draws what one number costs, next to everything else that gives numbers.
 
 use super::{
     Picture,

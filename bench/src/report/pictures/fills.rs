@@ -1,4 +1,4 @@
-//! How full leaf pages are in the end, by kind of key and by what was done.
+//! Draws how full leaf pages are in the end, by kind of key and by what was done.
 
 use plotters::style::RGBColor;
 

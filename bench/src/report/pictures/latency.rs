@@ -1,4 +1,5 @@
-//! How long calls take while the database is slow or away, beside a healthy one.
+//! Draws how long calls take while the database is slow or away, next to calls with a healthy
+//! database.
 
 use std::ops::Range;
 
@@ -16,16 +17,16 @@ use crate::{
 };
 
 const TITLE: &str = "Latency by percentile, whatever the database does";
-/// The rows, what their subject had to stand, and its colour. What stands beside it in the same
-/// row is the same program with its database healthy.
+/// The rows, the disturbance of their first contender, and the colour. The second contender of the
+/// same row is the same program with a healthy database.
 const ROWS: [(&str, &str, RGBColor); 2] = [
     ("slow-100", "database 100 ms slow", SLOW),
     ("away", "database away", AWAY),
 ];
 
-/// A place on the axis of percentiles, its name, and how it is read.
+/// A place on the axis of percentiles, its label, and how the percentile is read.
 type Percentile = (f64, &'static str, fn(&Latency) -> f64);
-/// Each nine has the same width.
+/// The percentiles that are drawn. Each further nine takes the same width.
 const PERCENTILES: [Percentile; 7] = [
     (0.301, "p50", |latency| latency.p50),
     (0.602, "p75", |latency| latency.p75),
@@ -36,7 +37,7 @@ const PERCENTILES: [Percentile; 7] = [
     (4.0, "p99.99", |latency| latency.p99_99),
 ];
 
-/// How many calls must have been slower than a percentile that is drawn.
+/// The fewest calls that must have been slower than a percentile, so that it is drawn.
 const MIN_BEYOND: f64 = 10.0;
 
 struct Curve {
@@ -80,11 +81,11 @@ pub(crate) fn draw(run: &Run) -> Result<Option<Picture>, String> {
     }))
 }
 
-/// Of each percentile the median over all readings, none of which may be 0 on a logarithmic axis;
-/// without those that rest on a handful of calls.
+/// Returns the median of each percentile over all readings. A value is at least 1, because the axis
+/// is logarithmic. Percentiles that rest on too few calls are left out.
 fn points(series: &Series) -> Option<Vec<(f64, f64)>> {
     let n_calls = series.readings.iter().map(|it| it.n_requests).min()?;
-    // Each nine leaves a tenth.
+    // With each nine, a tenth of the calls are left.
     let n_beyond = |place: f64| n_calls as f64 * 10_f64.powf(-place);
     let seen: Vec<Latency> = series
         .readings
@@ -149,12 +150,12 @@ fn fill(area: &Area<'_>, curves: &[Curve]) -> Drawn {
     Ok(())
 }
 
-/// The next power of ten in the direction of `round`.
+/// Returns the next power of ten in the direction of `round`.
 fn decade(value: f64, round: fn(f64) -> f64) -> f64 {
     10_f64.powf(round(value.log10()))
 }
 
-/// The axis of percentiles, with marks where they are.
+/// The axis of percentiles, with a mark at each percentile.
 struct Nines;
 
 impl Ranged for Nines {

@@ -1,4 +1,4 @@
-//! Pictures of a run, as SVG that needs nothing else: a file for each.
+//! Draws pictures of a run, one file each. They are SVG files that need no other file.
 
 mod bars;
 mod cost;
@@ -19,33 +19,33 @@ use crate::row::Row;
 
 /// One picture.
 pub(crate) struct Picture {
-    /// Its name in `docs`.
+    /// The file name in `docs`.
     pub(crate) file: &'static str,
-    /// For those who cannot see it.
+    /// The text for readers who cannot see the picture.
     pub(crate) title: &'static str,
-    /// Whether the README shows it.
+    /// Whether the README shows the picture.
     pub(crate) is_main: bool,
     pub(crate) svg: String,
 }
 
 impl Picture {
-    /// Below the root.
+    /// Returns the path, relative to the root.
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from("docs").join(self.file)
     }
 }
 
-/// All there can be, below `docs`.
+/// The files of all possible pictures of the rows, in `docs`.
 pub(crate) const FILES: [&str; 4] = [cost::FILE, throughput::FILE, latency::FILE, outage::FILE];
 
-/// All that the study can have, below `docs`.
+/// The files of all possible pictures of the study, in `docs`.
 pub(crate) const FILES_OF_STUDY: [&str; 2] = [splits::FILE, fills::FILE];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 const SIZE: (u32, u32) = (860, 430);
-/// Of a picture with four bars for each kind of key.
+/// The size of a picture with four bars for each kind of key.
 const TALL: (u32, u32) = (860, 680);
 const FONT: &str = "sans-serif";
 const TEXT: RGBColor = RGBColor(31, 35, 40);
@@ -56,10 +56,10 @@ const REFERENCE: RGBColor = RGBColor(160, 170, 181);
 const SLOW: RGBColor = RGBColor(191, 99, 0);
 const AWAY: RGBColor = RGBColor(180, 35, 40);
 
-/// Those for which the run has rows.
+/// Draws every picture that has rows in the run.
 ///
 /// # Errors
-/// A sentence, when the figures cannot be drawn.
+/// A sentence, if the figures cannot be drawn.
 pub(crate) fn draw(run: &Run) -> Result<Vec<Picture>, String> {
     let drawn = [
         cost::draw(run),
@@ -70,16 +70,16 @@ pub(crate) fn draw(run: &Run) -> Result<Vec<Picture>, String> {
     drawn.into_iter().filter_map(Result::transpose).collect()
 }
 
-/// Those of a study.
+/// Draws the pictures of a study.
 ///
 /// # Errors
-/// A sentence, when the figures cannot be drawn.
+/// A sentence, if the figures cannot be drawn.
 pub(crate) fn draw_study(run: &Run) -> Result<Vec<Picture>, String> {
     let drawn = [splits::draw(run), fills::draw(run)];
     drawn.into_iter().filter_map(Result::transpose).collect()
 }
 
-/// A picture with a title, a line about the run, and what `fill` draws below them.
+/// Draws a picture: a title, a line about the run, and below them what `fill` draws.
 ///
 /// The background is drawn as well, because pages may be dark.
 fn picture(
@@ -90,7 +90,7 @@ fn picture(
     picture_of(SIZE, run, title, fill)
 }
 
-/// The same of another size, in pixels.
+/// Draws a picture of another size, in pixels.
 fn picture_of(
     size: (u32, u32),
     run: &Run,
@@ -127,7 +127,7 @@ fn picture_of(
     Ok(svg + "\n")
 }
 
-/// Rows of which every picture can be made.
+/// Returns rows from which every picture can be made.
 #[cfg(test)]
 pub(crate) fn example_rows() -> Vec<Row> {
     use crate::{

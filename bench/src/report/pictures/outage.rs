@@ -1,4 +1,4 @@
-//! What a replica holds in memory while its database is away.
+//! Draws how many numbers a replica holds in memory while its database is away.
 
 use plotters::prelude::*;
 
@@ -66,7 +66,7 @@ fn fill(area: &Area<'_>, timeline: &[Moment]) -> Drawn {
         .y_desc("numbers in memory (pale: computed)")
         .y_label_formatter(&|value| units::value(*value, Unit::Count))
         .draw()?;
-    // From one look to the next.
+    // Each line connects one moment with the next.
     chart.draw_series(timeline.windows(2).map(|pair| {
         let points: Vec<_> = pair.iter().map(|it| (it.at_s, it.remaining)).collect();
         let strength = if pair[1].is_computed { 0.35 } else { 1.0 };
@@ -79,7 +79,7 @@ fn fill(area: &Area<'_>, timeline: &[Moment]) -> Drawn {
     Ok(())
 }
 
-/// From when to when the database was away.
+/// Returns the times from which to which the database was away.
 fn absences(timeline: &[Moment]) -> Vec<(f64, f64)> {
     let mut found: Vec<(f64, f64)> = Vec::new();
     let mut before = Presence::Up;

@@ -1,4 +1,4 @@
-//! Bars of several measurements for each kind of key, a panel for each server.
+//! Draws several bars for each kind of key, in one panel for each server.
 
 use plotters::{
     prelude::*,
@@ -7,27 +7,28 @@ use plotters::{
 
 use super::{Area, Drawn, FAINT, FONT, GRID, TEXT};
 
-/// What one server did, kind by kind.
+/// The figures of one server, by kind of key.
 pub(crate) struct Panel {
     pub(crate) title: &'static str,
-    /// The name of a kind, and its values, one of each legend.
+    /// The name of each kind, and its values: one for each entry of the legend.
     pub(crate) bars: Vec<(String, Vec<f64>)>,
 }
 
-/// How all panels are read.
+/// What is the same in all panels.
 pub(crate) struct Legend {
     pub(crate) about: &'static str,
     pub(crate) show: fn(f64) -> String,
-    /// What the values of a kind are, and their colours.
+    /// The names of a kind's values, and their colours.
     pub(crate) values: &'static [(&'static str, RGBColor)],
 }
 
-/// Where the names of the kinds stand, in pixels.
+/// The width for the names of the kinds, in pixels.
 const NAMES: u32 = 190;
-/// Where the legend stands, in pixels.
+/// The height of the legend, in pixels.
 const TOP: u32 = 28;
 
-/// One beside the other; the names of the kinds stand left of the first.
+/// Draws the panels next to each other. The names of the kinds stand to the left of the first
+/// panel.
 pub(crate) fn fill(area: &Area<'_>, panels: &[Panel], legend: &Legend) -> Drawn {
     let (above, below) = area.split_vertically(TOP);
     fill_legend(&above, legend)?;

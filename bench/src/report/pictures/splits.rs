@@ -1,4 +1,5 @@
-//! How often pages split, by kind of key: in the first half of the rows, and in the second.
+//! Draws how often pages split, by kind of key: in the first half of the rows and in the second
+//! half.
 
 use super::{
     Picture, REFERENCE, SUBJECT,

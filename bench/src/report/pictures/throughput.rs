@@ -1,4 +1,5 @@
-//! One number at a time, beside everything else that gives numbers: how many a second.
+//! Draws how many numbers a second are given one at a time, next to everything else that gives
+//! numbers.
 
 use super::{
     Picture,

@@ -1,37 +1,38 @@
-//! Keys in the order in which their rows arrive: made by several writers, each row by one of them,
-//! chosen at random and every time the same way.
+//! Makes keys in the order in which their rows arrive. There are several writers, and each row is
+//! made by one of them. The writer is drawn at random, and each run draws the same writers.
 
 use odometer_core::snowflake::{DEFAULT_EPOCH_MS, High, Layout, Moment, Ticker};
 use odometer_tests::Backend;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use uuid::{Builder, ContextV7, Timestamp, Uuid};
 
-/// Rows a second, of all writers together, by the clock that ids and UUIDs are stamped with.
+/// Rows a second of all writers together, by the clock that stamps ids and UUIDs.
 const BUSY: u64 = 10_000;
-/// The same of a table where rows of different writers lie further apart than their clocks.
+/// Rows a second if rows of different writers lie further apart than the clocks of the writers.
 const CALM: u64 = 100;
-/// Numbers of a block.
+/// The numbers of a block.
 const BLOCK: i64 = 1_000;
-/// The clocks of two writers differ by less.
+/// The clocks of two writers differ by less than this.
 const SKEW_MS: u64 = 2;
 
-/// The first row arrives 300 days after the epoch of the layout.
+/// The time of the first row: 300 days after the epoch of the layout.
 const START_MS: i64 = DEFAULT_EPOCH_MS + 300 * 86_400_000;
 const SEED: u64 = 7;
 const MICROS_A_S: u64 = 1_000_000;
 
-/// What numbers the rows of a table.
+/// How the rows of a table get their keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// AUTO_INCREMENT in MariaDB, an identity column in PostgreSQL.
+    /// By AUTO_INCREMENT in MariaDB, or by an identity column in PostgreSQL.
     Database,
-    /// A sequence in blocks on so many replicas.
+    /// By a sequence with blocks, on this number of replicas.
     Blocks(u32),
-    /// Time-ordered ids of so many workers, of which so many arrive a second.
+    /// By time-ordered ids of this number of workers. The last field is the number of rows a
+    /// second.
     Ids(High, u32, u64),
-    /// UUIDs of version 7, made by so many writers.
+    /// By UUIDs of version 7, made by this number of writers.
     UuidV7(u32),
-    /// Random UUIDs.
+    /// By random UUIDs.
     UuidV4,
 }
 
@@ -43,7 +44,7 @@ pub(crate) enum Key {
 }
 
 impl Kind {
-    /// The reference first.
+    /// All kinds. The reference is the first one.
     pub(crate) const ALL: [Self; 10] = [
         Self::Database,
         Self::Blocks(1),
@@ -57,7 +58,7 @@ impl Kind {
         Self::UuidV4,
     ];
 
-    /// What table and picture call it.
+    /// Returns the name in tables and pictures.
     pub(crate) fn name(self) -> String {
         let many = |n: u32| if n == 1 { "" } else { "s" };
         match self {
@@ -71,12 +72,13 @@ impl Kind {
         }
     }
 
-    /// Whether its keys are UUIDs.
+    /// Returns whether the keys are UUIDs.
     pub(crate) fn is_uuid(self) -> bool {
         matches!(self, Self::UuidV7(_) | Self::UuidV4)
     }
 
-    /// The keys of `n_rows` in the order of arrival; `None` where the server makes them.
+    /// Returns the keys of `n_rows` rows in the order of arrival, or `None` if the server makes the
+    /// keys.
     pub(crate) fn keys(self, n_rows: u64) -> Option<Vec<Key>> {
         let mut writers = StdRng::seed_from_u64(SEED);
         Some(match self {
@@ -92,7 +94,7 @@ impl Kind {
 }
 
 impl Key {
-    /// As a statement names it.
+    /// Returns the key as it is written in a statement.
     pub(crate) fn literal(self, backend: Backend) -> String {
         match (self, backend) {
             (Self::Number(number), _) => number.to_string(),
@@ -102,7 +104,8 @@ impl Key {
     }
 }
 
-/// Each replica counts in a block of its own, and takes the next one when it is used up.
+/// Returns numbers of blocks. Each replica takes numbers from a block of its own, and reserves the
+/// next block when this one is used up.
 fn blocks(n_replicas: u32, n_rows: u64, writers: &mut StdRng) -> Vec<Key> {
     let mut reserved = 1;
     let mut held = vec![0..0; n_replicas as usize];
@@ -118,7 +121,8 @@ fn blocks(n_replicas: u32, n_rows: u64, writers: &mut StdRng) -> Vec<Key> {
     (0..n_rows).map(&mut next).collect()
 }
 
-/// Each worker stamps by its own clock, with the program's own ticker and default widths.
+/// Returns ids. Each worker has a clock of its own, and uses the program's ticker with default
+/// widths.
 fn ids(high: High, n_workers: u32, per_s: u64, n_rows: u64, writers: &mut StdRng) -> Vec<Key> {
     let layout = Layout {
         high,
@@ -147,7 +151,7 @@ fn ids(high: High, n_workers: u32, per_s: u64, n_rows: u64, writers: &mut StdRng
     (0..n_rows).map(next).collect()
 }
 
-/// Each writer counts within a millisecond, as the library does it for a process.
+/// Returns UUIDs. Each writer counts within a millisecond, as the library does for one process.
 fn time_ordered_uuids(n_writers: u32, n_rows: u64, writers: &mut StdRng) -> Vec<Key> {
     let clocks = clocks(n_writers, BUSY, writers);
     let contexts: Vec<ContextV7> = clocks.iter().map(|_| ContextV7::new()).collect();
@@ -179,7 +183,7 @@ fn clocks(n_writers: u32, per_s: u64, chance: &mut StdRng) -> Vec<Clock> {
 }
 
 impl Clock {
-    /// What it shows when a row arrives, in microseconds since the first one did.
+    /// Returns the time of this clock when a row arrives, in microseconds since the first row.
     fn micros(&self, row: u64) -> u64 {
         row * MICROS_A_S / self.per_s + self.ahead_micros
     }
@@ -202,7 +206,7 @@ mod tests {
         keys.into_iter().map(number).collect()
     }
 
-    /// How many rows in a thousand arrive with a key that is not the highest so far.
+    /// Returns how many rows in a thousand arrive with a key below the highest key so far.
     fn n_late_in_a_thousand<K: Ord + Copy>(keys: &[K]) -> usize {
         let mut highest = keys[0];
         let late = keys.iter().filter(|key| {

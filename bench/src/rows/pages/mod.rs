@@ -1,5 +1,6 @@
-//! What keys of each kind do to the B+tree of a primary key: how many pages split and merge, how
-//! full they are left, what a row takes and how fast it is inserted.
+//! Measures what each kind of key does to the B+tree of a primary key: how many pages split and
+//! merge, and how full pages are in the end. Also measures the size of a row and the speed of
+//! inserts.
 
 mod keys;
 mod table;
@@ -21,12 +22,12 @@ use crate::{
     stage::Stage,
 };
 
-/// Rows of a table.
+/// The rows of a table.
 const N_ROWS: u64 = 1_000_000;
 const N_ROWS_QUICK: u64 = 5_000;
-/// After each of which the server removes what was deleted.
+/// The parts of a table. After each part, the server removes the deleted rows.
 const N_PARTS: u64 = 10;
-/// Parts, batches and the condition with the fewest rows divide it.
+/// The number of rows is a multiple of this. Then it can be divided by parts, batches, and `fewer`.
 const UNIT: u64 = 5_000;
 
 /// How the rows of a table are sent.
@@ -35,14 +36,14 @@ pub(crate) struct Condition {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     n_connections: usize,
-    /// Rows of an INSERT, which is a transaction.
+    /// The rows of an INSERT. Each INSERT is a transaction.
     batch: u64,
     has_deletes: bool,
-    /// How many times fewer rows than elsewhere.
+    /// The number of rows is divided by this.
     fewer: u64,
 }
 
-/// In the order of the columns of the document.
+/// The conditions, in the order of the document's columns.
 pub(crate) const CONDITIONS: [Condition; 4] = [
     Condition {
         name: "ordered",
@@ -83,7 +84,7 @@ pub(crate) const SERVERS: [(Backend, &str); 2] = [
     (Backend::Postgres, "PostgreSQL"),
 ];
 
-/// The figures of a reading.
+/// The names of the figures of a reading.
 pub(crate) mod figure {
     pub(crate) const INSERTED: &str = "rows_inserted";
     pub(crate) const DELETED: &str = "rows_deleted";
@@ -102,7 +103,7 @@ pub(crate) fn estimate(pace: Pace) -> Duration {
     n_tables.unwrap_or(u32::MAX) * table + super::STARTS
 }
 
-/// A table for each kind of key, condition and server.
+/// Fills one table for each kind of key, condition and server.
 pub(crate) async fn pages(stage: &Stage, pace: Pace) -> Vec<Row> {
     let n_rows = stage.n_rows.unwrap_or(pace.of(N_ROWS, N_ROWS_QUICK));
     let is_divided = n_rows > 0 && n_rows.is_multiple_of(UNIT);
@@ -125,7 +126,7 @@ pub(crate) async fn pages(stage: &Stage, pace: Pace) -> Vec<Row> {
     rows
 }
 
-/// What the row of a server and condition is called.
+/// Returns the name of the row for a server and a condition.
 pub(crate) fn row_name(backend: Backend, condition: Condition) -> String {
     format!("pages-{}-{}", backend.name(), condition.name)
 }

@@ -1,4 +1,4 @@
-//! The table that rows go into, and what its server counts of it.
+//! Holds the table that the rows go into, and reads what its server counts.
 
 use odometer_tests::{Backend, Server, directory};
 use sea_orm::{
@@ -11,14 +11,15 @@ pub(crate) const TABLE: &str = "numbered";
 
 const DATABASE: &str = "pages";
 const ANSWERS: &str = "the server of the study answers";
-/// What a row has beside its key.
+/// The size of the column next to the key, in bytes.
 const PAYLOAD: usize = 100;
-/// Of the largest table, with room to spare, in bytes a row.
+/// The memory for the largest table, with a reserve, in bytes a row.
 const MEMORY_A_ROW: u64 = 1_000;
 const MIN_MEMORY_MIB: u64 = 64;
 const MIB: u64 = 1 << 20;
 
-/// Nothing waits for the disk, and nothing runs that was not asked for.
+/// The settings of MariaDB. With these settings and PostgreSQL's, no server waits for its disk, and
+/// no work runs in the background.
 const OF_MARIADB: [&str; 5] = [
     "--innodb-flush-log-at-trx-commit=0",
     "--innodb-stats-auto-recalc=0",
@@ -45,25 +46,26 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Counts {
     pub(crate) splits: f64,
-    /// Of PostgreSQL, which merges nothing: pages taken out because they were empty.
+    /// Merged pages. PostgreSQL merges no pages, so there these are pages that were removed when
+    /// empty.
     pub(crate) merges: f64,
-    /// Written to the log of the server.
+    /// The bytes that were written to the server's log.
     pub(crate) log_bytes: f64,
 }
 
-/// What a table looks like.
+/// The size and the state of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) n_rows: f64,
     pub(crate) leaf_pages: f64,
-    /// The part of its leaf pages that is in use.
+    /// The part of the leaf pages that is in use.
     pub(crate) fill: f64,
-    /// With its index.
+    /// The bytes of the table with its index.
     pub(crate) bytes: f64,
 }
 
 impl Place {
-    /// A server whose memory a table fits into.
+    /// Starts a server with enough memory for the whole table.
     pub(crate) async fn start(backend: Backend, n_rows: u64) -> Self {
         let memory = (n_rows * MEMORY_A_ROW / MIB).max(MIN_MEMORY_MIB);
         let arguments = match backend {
@@ -101,7 +103,7 @@ impl Place {
         self.server.backend()
     }
 
-    /// So many connections, which stay open.
+    /// Opens this number of connections. They stay open.
     pub(crate) async fn connections(&self, n_connections: usize) -> Vec<DatabaseConnection> {
         let mut opened = Vec::new();
         for _ in 0..n_connections {
@@ -110,7 +112,7 @@ impl Place {
         opened
     }
 
-    /// An empty table in the place of the last one.
+    /// Replaces the last table by an empty one.
     pub(crate) async fn clear(&self, kind: Kind) {
         self.run(&format!("DROP TABLE IF EXISTS {TABLE}")).await;
         let payload = "x".repeat(PAYLOAD);
@@ -132,18 +134,19 @@ impl Place {
         .await;
     }
 
-    /// Removes what was deleted, which else the server does in its own time.
+    /// Removes deleted rows now. Otherwise the server would choose the time itself.
     pub(crate) async fn clean(&self) {
         let statement = match self.backend() {
-            // Returns when all is purged.
+            // This statement returns when everything is purged.
             Backend::MariaDb => "SET GLOBAL innodb_max_purge_lag_wait = 0".to_owned(),
             Backend::Postgres | Backend::Sqlite => format!("VACUUM {TABLE}"),
         };
         self.run(&statement).await;
     }
 
-    /// Where the log stands, after all before it was written. With a checkpoint, after which
-    /// PostgreSQL writes each page whole to its log when it first changes.
+    /// Returns the present mark, after everything before it was written to the log. PostgreSQL
+    /// makes a checkpoint first. After a checkpoint, it writes each page as a whole to the log at
+    /// the page's first change.
     pub(crate) async fn mark(&self) -> Mark {
         match self.backend() {
             Backend::MariaDb => Mark::Counted(self.counted().await),
@@ -155,7 +158,7 @@ impl Place {
         }
     }
 
-    /// What was counted from one mark to a later one.
+    /// Returns what was counted from one mark to a later one.
     pub(crate) async fn counts(&self, from: &Mark, to: &Mark) -> Counts {
         match (from, to) {
             (Mark::Counted(from), Mark::Counted(to)) => Counts {
@@ -170,7 +173,7 @@ impl Place {
         }
     }
 
-    /// Since the server was started.
+    /// Returns what MariaDB has counted since the server was started.
     async fn counted(&self) -> Counts {
         let query = "SELECT \
             CAST(SUM(IF(name = 'index_page_splits', count, 0)) AS double), \
@@ -186,7 +189,8 @@ impl Place {
         }
     }
 
-    /// PostgreSQL counts no splits, but each is a record of its log.
+    /// Returns what PostgreSQL's log has between two positions. PostgreSQL counts no splits, but
+    /// each split is a record of its log.
     async fn counts_in_log(&self, from: &str, to: &str) -> Counts {
         let query = format!(
             "SELECT \
@@ -207,7 +211,7 @@ impl Place {
     pub(crate) async fn shape(&self) -> Shape {
         let query = match self.backend() {
             Backend::MariaDb => {
-                // Which writes down how many leaf pages there are.
+                // This statement stores the number of leaf pages.
                 self.row(&format!("ANALYZE TABLE {TABLE}")).await;
                 format!(
                     "SELECT (SELECT CAST(COUNT(*) AS double) FROM {TABLE}), \
@@ -253,11 +257,11 @@ impl Place {
     }
 }
 
-/// A moment of a server, from which and up to which is counted.
+/// A moment of a server. Counts are taken between two marks.
 pub(crate) enum Mark {
-    /// What it had counted by then.
+    /// What MariaDB had counted by then.
     Counted(Counts),
-    /// Where its log stood.
+    /// The position of PostgreSQL's log.
     Position(String),
 }
 

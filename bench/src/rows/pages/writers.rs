@@ -1,4 +1,4 @@
-//! Who inserts: connections that send the rows of a table as they arrive.
+//! Inserts the rows of a table over several connections, in the order in which the rows arrive.
 
 use std::{
     cell::RefCell,
@@ -12,20 +12,20 @@ use sea_orm::{ConnectionTrait, DatabaseConnection};
 
 use super::{Condition, keys::Key, table::TABLE};
 
-/// Of a hundred rows inserted, so many are deleted, where rows are.
+/// Of a hundred inserted rows, this many are deleted if the condition has deletes.
 const DELETED_OF_HUNDRED: u64 = 30;
 const ANSWERS: &str = "the server of the study answers";
 const SEED: u64 = 30;
 
-/// The rows of a table, on their way into it.
+/// The rows that are sent to a table.
 pub(crate) struct Rows {
     backend: Backend,
-    /// In the order of arrival; `None` where the server makes them.
+    /// The keys in the order of arrival, or `None` if the server makes the keys.
     keys: Option<Vec<Key>>,
     condition: Condition,
     n_sent: u64,
     n_arrived: u64,
-    /// Those that are in the table.
+    /// The keys of the rows that are in the table.
     present: Vec<Key>,
     chance: StdRng,
     pub(crate) n_deleted: u64,
@@ -51,7 +51,7 @@ impl Rows {
         }
     }
 
-    /// The next ones, as long as fewer than `until` were sent.
+    /// Returns the next rows, if fewer than `until` rows were sent.
     fn next(&mut self, until: u64) -> Option<Batch> {
         if self.n_sent >= until {
             return None;
@@ -75,7 +75,8 @@ impl Rows {
         format!("({})", key.literal(self.backend))
     }
 
-    /// They are in the table; what is to be deleted in turn.
+    /// Notes that the rows of `batch` are in the table. Returns the DELETE that must follow, if
+    /// any.
     fn arrived(&mut self, batch: Batch) -> Option<String> {
         let first = self.n_arrived;
         self.n_arrived += self.condition.batch;
@@ -103,7 +104,8 @@ impl Rows {
     }
 }
 
-/// Sends rows over all connections at once until `until` were sent in all; how long it took.
+/// Sends rows over all connections at once, until `until` rows were sent in total. Returns how long
+/// this took.
 pub(crate) async fn send(
     connections: &[DatabaseConnection],
     rows: &RefCell<Rows>,

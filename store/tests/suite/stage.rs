@@ -1,0 +1,233 @@
+//! A database with one store on it, and what happens to both.
+
+use std::{sync::Arc, time::Duration};
+
+use odometer_core::{
+    block::Block,
+    definition::{Definition, DefinitionChange},
+    name::SequenceName,
+    period::CounterKey,
+};
+use odometer_process::metrics::Metrics;
+use odometer_store::{
+    Act, Altered, BlockFate, Condition, Contact, Durability, Fallback, Recovered, ReserveRequest,
+    Reserved, Resolved, StatementBounds, StoreError, StoreLimits, StoreSettings, Stores,
+    StoresSettings, Want,
+};
+use odometer_tests::{Backend, TestDatabase, wait};
+
+/// How long anything may take that comes by itself, such as the next poll.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+/// How long a statement may take before its outcome counts as unknown.
+const STATEMENT: Duration = Duration::from_millis(700);
+/// The sequence of the tests.
+const ORDERS: &str = "orders";
+
+/// A database, the settings of its store, and the store.
+pub(crate) struct Stage {
+    pub(crate) database: TestDatabase,
+    pub(crate) settings: StoresSettings,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) store: Arc<Stores>,
+}
+
+impl Stage {
+    /// A database with the schema, and a store that has reached it.
+    pub(crate) async fn new(backend: Backend) -> Self {
+        let database = TestDatabase::empty(backend).await;
+        let settings = settings(&database.url);
+        let migrated = odometer_store::migrate(&settings, &mut |_line| {}).await;
+        migrated.expect("the schema is made");
+        let (store, metrics) = connect(&settings).await;
+        Self {
+            database,
+            settings,
+            metrics,
+            store,
+        }
+    }
+
+    /// Stops the store in order, and starts another one.
+    pub(crate) async fn restart(&mut self) {
+        self.store.close(LIMIT).await;
+        (self.store, self.metrics) = connect(&self.settings).await;
+    }
+
+    /// Reserves `count` numbers, with what the caller remembers of the counter.
+    pub(crate) async fn reserve(
+        &self,
+        count: u64,
+        known: Option<&Resolved>,
+    ) -> Result<Reserved, StoreError> {
+        self.reserve_or_adopt(count, known, None).await
+    }
+
+    /// The same; a returned block that lies at `adopt_from` or above is taken over instead.
+    pub(crate) async fn reserve_or_adopt(
+        &self,
+        count: u64,
+        known: Option<&Resolved>,
+        adopt_from: Option<i64>,
+    ) -> Result<Reserved, StoreError> {
+        let request = ReserveRequest {
+            key: key(),
+            counted_by: None,
+            last_seen: known.map(|known| known.seen),
+            known: known.cloned(),
+            want: Want::Exactly(count),
+            adopt_from,
+            template: Some(Arc::default()),
+            urgency: Arc::default(),
+            progress: Arc::default(),
+        };
+        let outcome = self.store.reserve(request).await;
+        let block = outcome.expect("a reservation is answered")?;
+        Ok(block.publish_for(true).expect("the block is ours"))
+    }
+
+    /// Returns what was not issued of a block, and waits until the journal has it.
+    pub(crate) async fn give_back(&self, reserved: &Reserved, next_unissued: i64) {
+        self.store
+            .write_journal(reserved.row(), BlockFate::Returned { next_unissued });
+        self.store.flush_journal().await;
+    }
+
+    /// Makes a change.
+    pub(crate) async fn alter(
+        &self,
+        act: Act,
+        condition: Condition,
+    ) -> Result<Altered, StoreError> {
+        self.store.alter(&name(), act, condition, None).await
+    }
+
+    /// Another process reserves `count` numbers.
+    pub(crate) async fn another_reserves(&self, count: i64) {
+        let raise = format!(
+            "UPDATE counter SET next_value = next_value + {count}, version = version + 1 \
+             WHERE sequence = '{ORDERS}'"
+        );
+        self.database.execute(&raise).await;
+    }
+
+    /// The database forgets commits: the heartbeat of this process, and what the counters reserved.
+    pub(crate) async fn go_back(&self) {
+        self.database.execute("DELETE FROM replica").await;
+        self.database
+            .execute("UPDATE counter SET next_value = 1, version = 0")
+            .await;
+    }
+
+    /// The high-water mark as the database has it.
+    pub(crate) async fn next_value(&self) -> i64 {
+        let mark = self.database.next_value(ORDERS).await;
+        mark.expect("the sequence has a counter")
+    }
+
+    /// Numbers that count as lost because the outcome of their write was not known.
+    pub(crate) fn n_abandoned(&self) -> u64 {
+        let scrape = self.metrics.exposition().render();
+        let name = "odometer_abandoned_numbers_total{cause=\"uncertain\"} ";
+        let value = scrape.lines().find_map(|line| line.strip_prefix(name));
+        value.map_or(0, |value| value.parse().expect("a number"))
+    }
+
+    /// Does something while the database locks its tables, so that no statement gets an answer in
+    /// time. Afterwards the database works through what it had received.
+    pub(crate) async fn unheard<T>(&self, work: impl Future<Output = T>) -> T {
+        let frozen = self.database.freeze().await;
+        let outcome = work.await;
+        frozen.thaw().await;
+        outcome
+    }
+
+    /// Waits until the store can be used again after something was away.
+    pub(crate) async fn until_up(&self) {
+        until_up(&self.store).await;
+    }
+}
+
+/// A recovery of every store of `settings`.
+pub(crate) async fn recover(settings: &StoresSettings, n_steps: u64) -> Recovered {
+    let outcomes = odometer_store::recover(settings, None, n_steps, false).await;
+    let mut outcomes = outcomes.expect("there is such a store");
+    let (_name, outcome) = outcomes.pop().expect("there is one database");
+    outcome.expect("the database is recovered")
+}
+
+/// Connects a store and waits until it has reached its database.
+pub(crate) async fn connect(settings: &StoresSettings) -> (Arc<Stores>, Arc<Metrics>) {
+    let metrics = Arc::new(Metrics::new());
+    let store = Stores::connect(settings.clone(), Arc::clone(&metrics)).await;
+    let store = store.expect("the store starts");
+    until_up(&store).await;
+    (store, metrics)
+}
+
+async fn until_up(store: &Stores) {
+    wait::until("the database answers", LIMIT, async || {
+        (store.contact() == Contact::Up).then_some(())
+    })
+    .await;
+}
+
+fn settings(url: &str) -> StoresSettings {
+    StoresSettings {
+        stores: vec![StoreSettings {
+            name: "default".to_owned(),
+            key: "database_url".to_owned(),
+            origin: "the test".to_owned(),
+            databases: vec![url.to_owned()],
+            redis: Vec::new(),
+            fallback: Fallback::None,
+            durability: None,
+        }],
+        bounds: StoreLimits {
+            statement: StatementBounds {
+                pool_max: 4,
+                acquire: Duration::from_secs(30),
+                timeout: STATEMENT,
+                backoff_min: Duration::from_millis(5),
+                backoff_max: Duration::from_millis(50),
+                schema_wait: LIMIT,
+            },
+            attempts: 4,
+            deadline: Duration::from_secs(2),
+            max_sequences: 1000,
+            keyed_periods: 1000,
+            journal_queue: 1000,
+            journal_retain: Duration::from_secs(86_400),
+            durability: Durability::Full,
+            migrate: false,
+            definition_refresh: Duration::from_secs(1),
+        },
+        installations: Arc::default(),
+    }
+}
+
+/// The sequence of the tests.
+pub(crate) fn name() -> SequenceName {
+    SequenceName::parse(ORDERS).expect("it is a name")
+}
+
+/// Its one counter.
+pub(crate) fn key() -> CounterKey {
+    CounterKey::whole(name())
+}
+
+/// A definition from its JSON.
+pub(crate) fn define(fields: &str) -> Act {
+    let change: DefinitionChange = serde_json::from_str(fields).expect("it is a change");
+    Act::Define {
+        change: Box::new(change),
+        template: Arc::new(Definition::default()),
+        dry_run: false,
+    }
+}
+
+/// Whether no number is in two of these blocks.
+pub(crate) fn are_apart(blocks: &[Block]) -> bool {
+    let mut ranges: Vec<(i64, i64)> = blocks.iter().map(|it| (it.first(), it.last())).collect();
+    ranges.sort_unstable();
+    ranges.windows(2).all(|pair| pair[0].1 < pair[1].0)
+}
