@@ -86,7 +86,7 @@ for_each_backend!(nothing_is_changed_in_a_database_that_went_back);
 async fn nothing_is_changed_in_a_database_that_went_back(backend: Backend) {
     let stage = Stage::new(backend).await;
     stage.reserve(10, None).await.expect("a block");
-    let (before, _) = stage.store.look_up(&key()).await.expect("it is there");
+    let (before, _) = stage.store().look_up(&key()).await.expect("it is there");
     stage.go_back().await;
     for act in [
         advance(1000),
@@ -97,6 +97,6 @@ async fn nothing_is_changed_in_a_database_that_went_back(backend: Backend) {
         let error = error.expect_err("it went back");
         assert!(matches!(error, StoreError::WentBack), "{error:?}");
     }
-    let (after, _) = stage.store.look_up(&key()).await.expect("it is there");
+    let (after, _) = stage.store().look_up(&key()).await.expect("it is there");
     assert_eq!(after.version, before.version);
 }

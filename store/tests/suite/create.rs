@@ -18,7 +18,7 @@ for_each_backend!(the_first_reservation_creates_a_sequence);
 async fn the_first_reservation_creates_a_sequence(backend: Backend) {
     let stage = Stage::new(backend).await;
     let first = stage.reserve(10, None).await.expect("a block");
-    let (summary, seen) = stage.store.look_up(&key()).await.expect("it is there");
+    let (summary, seen) = stage.store().look_up(&key()).await.expect("it is there");
     assert_eq!(summary.definition, first.known.definition);
     assert_eq!(seen, Some(first.known.seen));
 }

@@ -28,7 +28,7 @@ fn wanted(holder: &str, choice: WorkerChoice) -> LeaseWanted {
 
 async fn lease(stage: &Stage, holder: &str) -> Result<LeaseGrant, LeaseError> {
     let wanted = wanted(holder, WorkerChoice::Any);
-    stage.store.lease(STORE, wanted).await
+    stage.store().lease(STORE, wanted).await
 }
 
 for_each_backend!(a_lease_is_renewed_and_given_back);
@@ -36,15 +36,15 @@ for_each_backend!(a_lease_is_renewed_and_given_back);
 async fn a_lease_is_renewed_and_given_back(backend: Backend) {
     let stage = Stage::new(backend).await;
     let first = lease(&stage, "one").await.expect("a lease");
-    let renewed = stage.store.renew_lease(&first.key, TTL).await;
+    let renewed = stage.store().renew_lease(&first.key, TTL).await;
     let renewed = renewed.expect("it is renewed");
     assert_eq!(renewed.key.worker, first.key.worker);
     assert!(renewed.until_ms >= first.until_ms);
     let unused_from_ms = Some(renewed.from_ms);
-    let returned = stage.store.give_back_lease(&renewed.key, unused_from_ms);
+    let returned = stage.store().give_back_lease(&renewed.key, unused_from_ms);
     returned.await.expect("it is given back");
     let row = stage
-        .store
+        .store()
         .lease_row(STORE, &first.key.pool, first.key.worker)
         .await;
     let row = row.expect("it can be read").expect("it was leased");
@@ -59,7 +59,7 @@ async fn holders_at_the_same_time_get_different_ids(backend: Backend) {
     let (one, other) = (one.expect("a lease"), other.expect("a lease"));
     assert_ne!(one.key.worker, other.key.worker);
     let exact = wanted("third", WorkerChoice::Exact(one.key.worker));
-    let refused = stage.store.lease(STORE, exact).await;
+    let refused = stage.store().lease(STORE, exact).await;
     match refused {
         Err(LeaseError::Held { worker }) => assert_eq!(worker, one.key.worker),
         other => panic!("{other:?}"),
@@ -108,7 +108,7 @@ async fn nothing_is_leased_in_a_database_that_went_back(backend: Backend) {
     stage.go_back().await;
     let error = lease(&stage, "other").await.expect_err("it went back");
     assert!(matches!(error, LeaseError::WentBack), "{error:?}");
-    let renewed = stage.store.renew_lease(&first.key, TTL).await;
+    let renewed = stage.store().renew_lease(&first.key, TTL).await;
     let error = renewed.expect_err("it went back");
     assert!(matches!(error, LeaseError::WentBack), "{error:?}");
 }

@@ -19,15 +19,8 @@ async fn a_recovered_database_goes_on_above_what_it_forgot(backend: Backend) {
     stage.go_back().await;
     let error = stage.reserve(5, Some(&first.known)).await;
     assert!(matches!(error, Err(StoreError::WentBack)), "{error:?}");
-    if backend == Backend::Sqlite {
-        // Its process has the file for itself.
-        stage.store.close(LIMIT).await;
-    }
-    let recovered = recover(&stage.settings, SKIP).await;
+    let recovered = stage.recover(SKIP).await;
     assert_eq!((recovered.n_sequences, recovered.highest_rise), (1, 1_000));
-    if backend == Backend::Sqlite {
-        stage.restart().await;
-    }
     let second = wait::until("the store reserves again", LIMIT, async || {
         stage.reserve(5, None).await.ok()
     })
@@ -41,14 +34,8 @@ async fn a_block_reserved_before_a_recovery_is_not_issued(backend: Backend) {
     let mut stage = Stage::new(backend).await;
     let first = stage.reserve(10, None).await.expect("a block");
     stage.give_back(&first, 4).await;
-    if backend == Backend::Sqlite {
-        stage.store.close(LIMIT).await;
-    }
-    let recovered = recover(&stage.settings, SKIP).await;
+    let recovered = stage.recover(SKIP).await;
     assert_eq!((recovered.n_blocks, recovered.n_numbers), (1, 7));
-    if backend == Backend::Sqlite {
-        stage.restart().await;
-    }
     // Others may have adopted it in commits that the database lost.
     let second = wait::until("the store reserves again", LIMIT, async || {
         stage.reserve_or_adopt(5, None, Some(0)).await.ok()
@@ -63,12 +50,12 @@ for_each_backend!(a_recovery_that_is_repeated_skips_once_more);
 async fn a_recovery_that_is_repeated_skips_once_more(backend: Backend) {
     let mut stage = Stage::new(backend).await;
     stage.reserve(10, None).await.expect("a block");
-    stage.store.close(LIMIT).await;
+    stage.stop().await;
     // Its answer may have been lost, so it is safe to run it again.
     for _ in 0..2 {
         recover(&stage.settings, SKIP).await;
     }
-    stage.restart().await;
+    stage.start().await;
     let second = stage.reserve(5, None).await.expect("a block");
     assert_eq!(second.block.first(), 2_011);
 }
@@ -78,11 +65,10 @@ for_each_backend!(a_recovery_of_nothing_changes_no_counter);
 async fn a_recovery_of_nothing_changes_no_counter(backend: Backend) {
     let mut stage = Stage::new(backend).await;
     stage.reserve(10, None).await.expect("a block");
-    stage.store.close(LIMIT).await;
+    stage.stop().await;
     let looked = odometer_store::recover(&stage.settings, None, SKIP, true).await;
     let (_name, looked) = looked.expect("there is a store").pop().expect("a database");
     assert_eq!(looked.expect("it can be looked at").highest_rise, 1_000);
     assert_eq!(stage.next_value().await, 11, "a dry run changes nothing");
-    stage.restart().await;
-    stage.until_up().await;
+    stage.start().await;
 }

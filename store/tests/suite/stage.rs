@@ -28,7 +28,8 @@ pub(crate) struct Stage {
     pub(crate) database: TestDatabase,
     pub(crate) settings: StoresSettings,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) store: Arc<Stores>,
+    /// `None` while another process has the database for itself.
+    store: Option<Arc<Stores>>,
 }
 
 impl Stage {
@@ -43,14 +44,40 @@ impl Stage {
             database,
             settings,
             metrics,
-            store,
+            store: Some(store),
         }
     }
 
-    /// Stops the store in order, and starts another one.
-    pub(crate) async fn restart(&mut self) {
-        self.store.close(LIMIT).await;
-        (self.store, self.metrics) = connect(&self.settings).await;
+    /// The store.
+    pub(crate) fn store(&self) -> &Arc<Stores> {
+        self.store.as_ref().expect("the store is not stopped")
+    }
+
+    /// Stops the store in order.
+    pub(crate) async fn stop(&mut self) {
+        if let Some(store) = self.store.take() {
+            store.close(LIMIT).await;
+        }
+    }
+
+    /// Starts another store.
+    pub(crate) async fn start(&mut self) {
+        let (store, metrics) = connect(&self.settings).await;
+        (self.store, self.metrics) = (Some(store), metrics);
+    }
+
+    /// Recovers the database while the store runs, or where one process has the database for itself,
+    /// while it is stopped.
+    pub(crate) async fn recover(&mut self, n_steps: u64) -> Recovered {
+        let is_alone = self.database.backend == Backend::Sqlite;
+        if is_alone {
+            self.stop().await;
+        }
+        let recovered = recover(&self.settings, n_steps).await;
+        if is_alone {
+            self.start().await;
+        }
+        recovered
     }
 
     /// Reserves `count` numbers, with what the caller remembers of the counter.
@@ -80,16 +107,16 @@ impl Stage {
             urgency: Arc::default(),
             progress: Arc::default(),
         };
-        let outcome = self.store.reserve(request).await;
+        let outcome = self.store().reserve(request).await;
         let block = outcome.expect("a reservation is answered")?;
         Ok(block.publish_for(true).expect("the block is ours"))
     }
 
     /// Returns what was not issued of a block, and waits until the journal has it.
     pub(crate) async fn give_back(&self, reserved: &Reserved, next_unissued: i64) {
-        self.store
+        self.store()
             .write_journal(reserved.row(), BlockFate::Returned { next_unissued });
-        self.store.flush_journal().await;
+        self.store().flush_journal().await;
     }
 
     /// Makes a change.
@@ -98,7 +125,7 @@ impl Stage {
         act: Act,
         condition: Condition,
     ) -> Result<Altered, StoreError> {
-        self.store.alter(&name(), act, condition, None).await
+        self.store().alter(&name(), act, condition, None).await
     }
 
     /// Another process reserves `count` numbers.
@@ -139,11 +166,6 @@ impl Stage {
         let outcome = work.await;
         frozen.thaw().await;
         outcome
-    }
-
-    /// Waits until the store can be used again after something was away.
-    pub(crate) async fn until_up(&self) {
-        until_up(&self.store).await;
     }
 }
 
