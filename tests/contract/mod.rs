@@ -9,7 +9,6 @@ mod first_minute;
 mod formats;
 mod numbers;
 mod openapi;
-mod parse;
 mod periods;
 mod replica;
 mod sequences;

@@ -17,12 +17,17 @@
 mod bad_input;
 mod calendars;
 mod explain;
+mod formats;
 mod layouts;
 mod lifecycle;
 mod named_periods;
 mod names;
+mod numbers;
+mod parse;
 mod program;
 mod rehearsal;
+mod sequences;
+mod snowflake;
 mod strict;
 
 /// What all of these tests use.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::program;
 use crate::support::changes::call;
+use crate::support::program;
 use crate::support::{
     Backend, Client, Link, Program, Proxy, Reply, Server, TestDatabase, for_each_backend,
     for_each_server, run, wait,
@@ -223,12 +223,10 @@ fn an_id_got_by_a_name_that_shares_is_read_under_it() {
         let home = crate::support::directory("shared");
         let template = "[[template]]\nmatch = \"small-*\"\nshare = \"misc\"\n";
         std::fs::write(home.path().join("odometer.toml"), template).expect("our directory");
-        let options = || {
-            Program::options()
-                .database(&database.url)
-                .in_directory(home.path())
-        };
-        let program = options().start_ready().await;
+        let file = home.path().join("odometer.toml");
+        let options = Program::options().database(&database.url);
+        let options = options.env("ODOMETER_CONFIG", file.display());
+        let program = options.start_ready().await;
         let client = program.client();
         client
             .define("misc", &json!({"format": "M-{value:04}"}))
