@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use odometer_core::block::Block;
+use odometer_core::{block::Block, definition::MAX_STRIPES};
 use odometer_process::faults::{self, Fault};
 use odometer_store::{Reserved, Want};
 
@@ -14,9 +14,9 @@ use crate::command::ReplySender;
 /// Bounds a group to one part in this many of the numbers left.
 ///
 /// A single block may have 1/4096 of the numbers left. In a store of several databases, each
-/// database has only its part of them. This bound is 16 times smaller, so it is safe for up to 16
-/// databases.
-const PART_OF_LEFT: u64 = 65_536;
+/// database has only its part of them, so the bound is smaller by the most databases that a store
+/// can have.
+const PART_OF_LEFT: u64 = 4096 * MAX_STRIPES as u64;
 
 /// A caller that gets a range of its own.
 pub(crate) struct DedicatedRequest {

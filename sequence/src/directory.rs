@@ -137,13 +137,13 @@ impl Directory {
 
     /// Returns how a sequence prints its numbers, or `None` if memory does not know. The inner
     /// `None` means plain numbers.
-    #[inline]
     pub fn printer(&self, name: &str, period: Option<&str>) -> Option<Option<Arc<Printer>>> {
         let counts = |issuer: &Arc<Issuer>| issuer.periods().is_none().then_some(());
         self.warm(name, period, counts, |shown, ()| shown.printer.cloned())
     }
 
     /// Calls `take` on the issuer that has the numbers, if memory has that issuer.
+    #[inline]
     fn warm<T, R>(
         &self,
         name: &str,
