@@ -1,6 +1,6 @@
 //! Holds the connections to one database: the pool, its bounds, its health, and its runtime.
 //!
-//! Statements run as tasks of a runtime that outlives the HTTP workers. No statement is cancelled
+//! Statements run as tasks of the pool's own runtime. No statement is cancelled
 //! while its pool is in use, because a cancelled statement could leave a transaction open in the
 //! pool. A caller stops waiting after `store.timeout`. Then the pool is replaced, and the old pool
 //! is closed. A statement that is still silent after that ends with its connection, which no other

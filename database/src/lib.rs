@@ -2,7 +2,8 @@
 //! commit.
 //!
 //! This crate owns connections, their pools and poolers, and the meaning of a server's error codes.
-//! It knows no sequences, no tables, no migrations and no names of metrics.
+//! It knows no sequences, no tables, no migrations and no names of metrics: its monitor asks for
+//! them through a trait.
 //!
 //! Read first:
 //!

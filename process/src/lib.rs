@@ -1,12 +1,12 @@
 //! Holds everything that a process of Odometer has once.
 //!
 //! This crate owns the clock, the host name, the metrics, the targets of the log, and the faults
-//! that a test switches on. It knows no SQL and no actors, and never knows what a metric counts.
+//! that a test switches on. It knows no SQL and no actors, and never counts anything itself.
 //!
 //! Read first:
 //!
-//! - `metrics/declared.rs`: declares each metric with its unit and its help text.
-//! - `metrics/mod.rs`: registers the metrics and hands them out.
+//! - `metrics/declared.rs`: declares each metric with its help text.
+//! - `metrics/mod.rs`: hands the metrics out, ready to be counted.
 //! - `faults.rs`: lists the guards that a test can take out.
 //! - `log.rs`: names the targets of the log and its spans.
 //! - `log_throttle.rs`: limits how often a line of the log is repeated.

@@ -1,6 +1,6 @@
-//! Issues numbers (unique ids): the directory of names, the issuers, and the actors behind them.
+//! Issues numbers (unique ids) from blocks in memory.
 //!
-//! This crate owns every block in memory. It knows neither HTTP nor SQL. Routes call [`Directory`],
+//! This crate owns the directory of names, the issuers with their blocks, and the actors. It knows neither HTTP nor SQL. Routes call [`Directory`],
 //! and actors call the store.
 //!
 //! Read first:

@@ -1,8 +1,7 @@
 //! The program: HTTP, the page, the configuration, the log, the commands, start and stop.
 //!
 //! This crate owns the contract with callers and operators. It knows no SQL, and its folder `http`
-//! never knows the store. `main.rs` is the command line. The command line and the tests use this
-//! library.
+//! never knows the store. `main.rs` only calls this library.
 //!
 //! Read first:
 //!
@@ -16,6 +15,7 @@ pub mod application;
 pub mod apply;
 pub mod check_name;
 pub mod command_failure;
+pub mod command_line;
 pub mod commands;
 pub mod config;
 pub mod http;

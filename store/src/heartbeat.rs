@@ -15,20 +15,25 @@
 //!
 //! # What Odometer does
 //!
-//! Each poll raises the replica's heartbeat by one. The process remembers the highest value that
-//! it knows to be committed. Every statement that reserves, adopts, creates or leases has a guard:
-//! it takes effect only if the heartbeat is there and is not below that value. The guard is part
-//! of the statement, so no time passes between the check and the write, and an undisturbed refill
-//! is still one round trip.
+//! Each poll raises the replica's heartbeat. The process remembers the highest value that it knows
+//! to be committed. Every statement that reserves, adopts, creates or leases has a guard: it takes
+//! effect only if the heartbeat is there and is not below that value. The guard is part of the
+//! statement, so no time passes between the check and the write, and an undisturbed refill is
+//! still one round trip.
 //!
 //! If a guard fails, the database has lost commits, and with them numbers that were issued. From
-//! then on nothing is reserved for any name in this database, until `odometer recover` has raised
-//! every counter. The poll sees the recovery in `meta.recovered_at`, and the replica begins a new
-//! heartbeat. Blocks that were reserved before the recovery are dropped, because other processes
-//! may have got the same numbers in commits that were lost.
+//! then on this replica reserves nothing for any name in this database, until `odometer recover`
+//! has raised every counter. The poll sees the recovery in `meta.recovered_at`, and the replica
+//! writes its row again, above every value that it has sent. Blocks that were reserved before the
+//! recovery are dropped, because other processes may have got the same numbers in commits that
+//! were lost.
 //!
-//! A loss that is younger than the last poll leaves the heartbeat as it was. The comparison of
+//! If only commits after the last poll are lost, the heartbeat stands as before. The comparison of
 //! each counter with its last seen value stays in place for that case.
+//!
+//! A row that no poll has raised for 30 days is set aside: its values become negative, and a year
+//! later the row is deleted. Such a row still satisfies the guard, because it shows up to which
+//! value the database has kept what was committed. The next poll takes it back.
 //!
 //! The decision is ADR 23.
 
@@ -68,7 +73,7 @@ const ASIDE_TTL: Duration = Duration::from_secs(365 * 86_400);
 /// Bounds how many old rows one step sets aside, and how many it deletes.
 const CLEARED_AT_ONCE: u64 = 1000;
 /// Names the one row that belongs to no process. Its `beat` is the latest recovery that a refusing
-/// process has seen, stored like the value of a [row set aside](aside).
+/// process has seen, stored like the value of a [row set aside](set_aside_value).
 const LAST_RECOVERY_SEEN: &str = "last recovery seen";
 /// Bounds how many names are logged as gone back. Each is logged once, and later names are not.
 const MAX_NAMES_LOGGED: usize = 1000;

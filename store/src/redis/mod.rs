@@ -7,9 +7,9 @@
 //!
 //! # The naive way, and why it fails
 //!
-//! `INCR` alone would give numbers twice. Redis forgets: it is killed before it wrote its last
-//! second, it is restored from an older dump, it evicts or loses a key, or it fails over to a
-//! replica that lags behind. After each of these its counter stands lower.
+//! `INCR` alone would give numbers twice. Redis forgets: it is killed before its last second of
+//! writes reached the disk, it is restored from an older dump, it evicts or loses a key, or it
+//! fails over to a replica that lags behind. After each of these its counter stands lower.
 //!
 //! # What Odometer does
 //!
@@ -18,15 +18,16 @@
 //! counter's high-water mark, so a lost Redis can never have issued above it. The ceiling is
 //! raised in the database first and in Redis afterwards, ahead of need (`ahead.rs`).
 //!
-//! Each window has a number that only grows, and is installed in Redis once (`install.lua`), with
-//! the identity of the running Redis process and its data. A step names the window. If Redis has
-//! lost the window, has another one, or is another process than the one that the window was
-//! installed in, the step takes nothing. The next window then begins above the ceiling of the lost
-//! one, and the rest of the lost one is a gap.
+//! Windows are numbered, and each new one gets a higher number. A window is installed in Redis
+//! once (`install.lua`), with the identity of the running Redis process and its data. A step names
+//! the window. If Redis has lost the window, has another one, or is another process than the one
+//! that the window was installed in, the step takes nothing. The next window then begins at the
+//! ceiling of the lost one or above, and the rest of the lost one is a gap.
 //!
-//! With the fallback `database`, the row counts while Redis is away. Then each replica must hold a
-//! lease of the window before it steps in Redis, and the row counts only after all leases have
-//! ended (`lease.rs`). So the two never count at the same time.
+//! With the fallback `database`, the counter's row in the database counts while Redis is away. All
+//! replicas share one lease for each window. A replica steps in Redis only while the lease lasts,
+//! and the row counts only after the lease has ended (`lease.rs`). A step that Redis runs late
+//! serves only callers who waited before the row began to count.
 //!
 //! The decision is ADR 17.
 

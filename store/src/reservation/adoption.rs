@@ -1,4 +1,4 @@
-//! Adopts the rest of a block that another process returned.
+//! Adopts the rest of a block that a process returned, this one or another one.
 //!
 //! # The problem
 //!
@@ -17,11 +17,12 @@
 //! not issued. A reservation for the cursor looks for the lowest such block that lies above
 //! everything that this process has issued or holds of the counter. It takes the block over by one
 //! update on the row's id, from `returned` to `adopted`: exactly one row, or another process was
-//! faster. So numbers ascend in each process, and each rest is used once.
+//! faster. So each rest is used once, and in a store of one database the numbers of a process
+//! ascend.
 //!
 //! Ranges that are handed over as a whole do not raise that bound, because they lie far above the
-//! numbers in memory (ADR 6). If the outcome of the update is unknown, the rest counts as
-//! abandoned.
+//! numbers in memory (ADR 6). If the outcome of the update is unknown, the adoption is tried
+//! again. The rest counts as abandoned if that fails, or if it no longer fits the order.
 
 use entity::block;
 use odometer_core::{block::Block, period::CounterKey};

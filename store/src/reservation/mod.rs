@@ -17,17 +17,20 @@
 //!
 //! One conditional update raises `next_value` if the row still has the `next_value` and the
 //! `version` that the replica saw last (`raise.rs`). It changes exactly one row, or it did not
-//! happen: another write came first, which is a conflict. The replica then reads the row and tries
-//! again. As long as nobody else writes, the values of the last reservation are right, and no read
-//! is needed (ADR 14).
+//! happen. Then another write came first, which is a conflict, or the guard of the heartbeat
+//! failed (`heartbeat.rs`). After a conflict the replica reads the row and tries again. As long as
+//! nobody else writes, the values of the last reservation are right, and no read is needed (ADR
+//! 14).
 //!
 //! A failure is either *certainly not committed* or *may have committed*. After the second kind
-//! the block is an uncertain write (`uncertain_outcome.rs`). The next read of the counter decides:
+//! the block is an uncertain write (`uncertain_outcome.rs`). The reservation tries again, and what
+//! it finds decides:
 //!
-//! - The counter is unchanged. A later write that succeeds on the same condition proves that the
-//!   uncertain write can never take effect any more. No number is lost.
-//! - The counter has moved. The block may have been reserved by this process, so its numbers count
-//!   as abandoned. Nobody issues them.
+//! - The counter is unchanged. The outcome is still open. A later write that succeeds on the same
+//!   condition proves that the uncertain write can never take effect any more, and no number is
+//!   lost.
+//! - The counter has moved. Unless it shows that another write came first, this process may have
+//!   reserved the block. Its numbers count as abandoned, and nobody issues them.
 //!
 //! Strict order adds to the counter instead, because all replicas write all the time and
 //! conditions would mostly fail (`strict.rs`, ADR 10). The outcome of an add that has no answer

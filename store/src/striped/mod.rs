@@ -14,19 +14,21 @@
 //!
 //! # What Odometer does
 //!
-//! Each database has numbers of its own. Database *k* of *N* counts *m* = 0, 1, 2, …, and its
-//! number is `start + step · (m · N + k)`. Two databases never have a number in common, whatever
-//! replicas believe about them, so a refill needs only one database (`refill.rs`).
+//! Each database has numbers of its own. Database *k* of *N*, from 0, counts *m* = 0, 1, 2, …, and
+//! its number is `start + step · (m · N + k)`. Two databases never have a number in common,
+//! whatever replicas believe about them, so a refill needs only one database (`refill.rs`).
 //!
-//! All databases must agree on `start` and `step` of a name. A name is decided if more than half
-//! of them have the same row, and nothing is reserved before that (`agreement.rs`). A database
-//! that lacks a decided name is repaired before it serves the name (`repair.rs`). A change is
-//! written in all databases under one version, or in none (`change.rs`).
+//! All databases must agree on the grid of a name: its kind, start, step, order, store and
+//! periods. A name is decided if more than half of them have a row of the same grid, and nothing
+//! is reserved before that (`agreement.rs`). A database that lacks a decided name is repaired
+//! before it serves the name (`repair.rs`). A change is written in all databases under one version
+//! and then committed in each (`change.rs`). If it stops between two commits, the others get it
+//! before they serve the name.
 //!
 //! A database that was away has counted less than the others. Before its first use, and when it
-//! comes back, its counter catches up: it goes on at or above the lowest number over all that the
-//! others have reserved. The same conditional update does that, so it costs no further write. The
-//! numbers in between are a gap.
+//! comes back, its counter catches up: it goes on above everything that the others are known to
+//! have reserved. The same conditional update does that, so it costs no further write. The numbers
+//! in between are a gap. A counter that would be at its end by that goes on where it is.
 //!
 //! The decision is ADR 16.
 

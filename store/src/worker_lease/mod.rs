@@ -18,15 +18,16 @@
 //! issues no id with a time at or after it, and the next holder starts at or above it. That alone
 //! prevents that a time is used twice, and no clock needs to be right for it.
 //!
-//! The lease says who may have the worker id, so that nobody waits for time that another holder
-//! has reserved. The database's clock decides whether a lease has ended, in the statement that
-//! gives the worker id away. A holder counts its lease by its own monotonic clock, from before the
-//! statement was sent, so the lease ends for the holder first.
+//! The lease says who may have the worker id. Without it, a new holder could get a worker id whose
+//! time is reserved far ahead, and would have to wait until that time has come. The database's
+//! clock decides whether a lease has ended, in the statement that gives the worker id away. A
+//! holder counts its lease by its own monotonic clock, from before the statement was sent, so the
+//! lease ends for the holder first.
 //!
-//! Every statement names the version of the row and asks for the heartbeat. A lease whose answer
-//! was lost is found again by its token, or is taken back in the background (`reclaim.rs`). After
-//! a recovery all leases are void, and worker ids rest for as long as the longest lease may reach
-//! ahead.
+//! Every statement on an existing row names the row's version, and every statement carries the
+//! guard of the heartbeat. A lease whose answer was lost is found again by its token, or is taken
+//! back in the background (`reclaim.rs`). After a recovery all leases are void, and no worker id
+//! may be used for as long as the longest lease may reach ahead.
 //!
 //! The decisions are ADR 18 and ADR 19.
 
