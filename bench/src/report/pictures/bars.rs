@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::{Area, Drawn, FAINT, FONT, GRID, REFERENCE, SUBJECT, TEXT};
+use super::canvas::{Area, Drawn, FAINT, FONT, GRID, REFERENCE, SUBJECT, TEXT};
 use crate::{report::units, row::Unit};
 
 pub(crate) struct Bar<'a> {

@@ -1,10 +1,7 @@
 //! Draws what one number costs, next to everything else that gives numbers.
 
-use super::{
-    Picture,
-    bars::{self, Bar},
-    picture,
-};
+use super::bars::{self, Bar};
+use super::canvas::{Picture, picture};
 use crate::{report::raw::Run, row::Unit};
 
 const ROW: &str = "single-cost";

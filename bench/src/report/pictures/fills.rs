@@ -2,11 +2,8 @@
 
 use plotters::style::RGBColor;
 
-use super::{
-    FAINT, Picture, REFERENCE, SLOW, SUBJECT, TALL,
-    panels::{self, Legend, Panel},
-    picture_of,
-};
+use super::canvas::{FAINT, Picture, REFERENCE, SLOW, SUBJECT, TALL, picture_of};
+use super::panels::{self, Legend, Panel};
 use crate::{
     report::{raw::Run, study, units},
     rows::pages::{CONDITIONS, SERVERS},

@@ -9,7 +9,7 @@ use plotters::{
     prelude::*,
 };
 
-use super::{AWAY, Area, Drawn, FAINT, FONT, GRID, Picture, SLOW, TEXT, picture};
+use super::canvas::{AWAY, Area, Drawn, FAINT, FONT, GRID, Picture, SLOW, TEXT, picture};
 use crate::{
     reading::{Latency, Spread},
     report::{raw::Run, units},

@@ -1,6 +1,7 @@
 //! Draws pictures of a run, one file each. They are SVG files that need no other file.
 
 mod bars;
+mod canvas;
 mod cost;
 mod fills;
 mod latency;
@@ -9,52 +10,17 @@ mod panels;
 mod splits;
 mod throughput;
 
-use std::path::PathBuf;
-
-use plotters::{coord::Shift, prelude::*};
+pub(crate) use canvas::Picture;
 
 use super::raw::Run;
 #[cfg(test)]
 use crate::row::Row;
-
-/// One picture.
-pub(crate) struct Picture {
-    /// The file name in `docs`.
-    pub(crate) file: &'static str,
-    /// The text for readers who cannot see the picture.
-    pub(crate) title: &'static str,
-    /// Whether the README shows the picture.
-    pub(crate) is_main: bool,
-    pub(crate) svg: String,
-}
-
-impl Picture {
-    /// Returns the path, relative to the root.
-    pub(crate) fn path(&self) -> PathBuf {
-        PathBuf::from("docs").join(self.file)
-    }
-}
 
 /// The files of all possible pictures of the rows, in `docs`.
 pub(crate) const FILES: [&str; 4] = [cost::FILE, throughput::FILE, latency::FILE, outage::FILE];
 
 /// The files of all possible pictures of the study, in `docs`.
 pub(crate) const FILES_OF_STUDY: [&str; 2] = [splits::FILE, fills::FILE];
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
-
-const SIZE: (u32, u32) = (860, 430);
-/// The size of a picture with four bars for each kind of key.
-const TALL: (u32, u32) = (860, 680);
-const FONT: &str = "sans-serif";
-const TEXT: RGBColor = RGBColor(31, 35, 40);
-const FAINT: RGBColor = RGBColor(101, 109, 118);
-const GRID: RGBColor = RGBColor(222, 226, 230);
-const SUBJECT: RGBColor = RGBColor(9, 105, 218);
-const REFERENCE: RGBColor = RGBColor(160, 170, 181);
-const SLOW: RGBColor = RGBColor(191, 99, 0);
-const AWAY: RGBColor = RGBColor(180, 35, 40);
 
 /// Draws every picture that has rows in the run.
 ///
@@ -77,54 +43,6 @@ pub(crate) fn draw(run: &Run) -> Result<Vec<Picture>, String> {
 pub(crate) fn draw_study(run: &Run) -> Result<Vec<Picture>, String> {
     let drawn = [splits::draw(run), fills::draw(run)];
     drawn.into_iter().filter_map(Result::transpose).collect()
-}
-
-/// Draws a picture: a title, a line about the run, and below them what `fill` draws.
-///
-/// The background is drawn as well, because pages may be dark.
-fn picture(
-    run: &Run,
-    title: &str,
-    fill: impl FnOnce(&Area<'_>) -> Drawn,
-) -> Result<String, String> {
-    picture_of(SIZE, run, title, fill)
-}
-
-/// Draws a picture of another size, in pixels.
-fn picture_of(
-    size: (u32, u32),
-    run: &Run,
-    title: &str,
-    fill: impl FnOnce(&Area<'_>) -> Drawn,
-) -> Result<String, String> {
-    let mut svg = String::new();
-    let about = format!(
-        "{} · {}, {} cores · {}",
-        run.date(),
-        run.machine.cpu,
-        run.machine.n_cores,
-        run.sources().replace('`', "")
-    );
-    let all = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-    let drawn = (|| -> Drawn {
-        all.fill(&WHITE)?;
-        all.draw(&Text::new(
-            title,
-            (20, 18),
-            (FONT, 20).into_font().color(&TEXT),
-        ))?;
-        all.draw(&Text::new(
-            about,
-            (20, 44),
-            (FONT, 13).into_font().color(&FAINT),
-        ))?;
-        fill(&all.margin(68, 12, 16, 30))?;
-        all.present()?;
-        Ok(())
-    })();
-    drop(all);
-    drawn.map_err(|error| format!("{title}: {error}"))?;
-    Ok(svg + "\n")
 }
 
 /// Returns rows from which every picture can be made.

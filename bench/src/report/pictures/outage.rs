@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::{AWAY, Area, Drawn, FAINT, FONT, GRID, Picture, SUBJECT, TEXT, picture};
+use super::canvas::{AWAY, Area, Drawn, FAINT, FONT, GRID, Picture, SUBJECT, TEXT, picture};
 use crate::{
     reading::Spread,
     report::{raw::Run, units},

@@ -5,7 +5,7 @@ use plotters::{
     style::text_anchor::{HPos, Pos, VPos},
 };
 
-use super::{Area, Drawn, FAINT, FONT, GRID, TEXT};
+use super::canvas::{Area, Drawn, FAINT, FONT, GRID, TEXT};
 
 /// The figures of one server, by kind of key.
 pub(crate) struct Panel {

@@ -1,11 +1,8 @@
 //! Draws how often pages split, by kind of key: in the first half of the rows and in the second
 //! half.
 
-use super::{
-    Picture, REFERENCE, SUBJECT,
-    panels::{self, Legend, Panel},
-    picture,
-};
+use super::canvas::{Picture, REFERENCE, SUBJECT, picture};
+use super::panels::{self, Legend, Panel};
 use crate::{
     report::{raw::Run, study, units},
     row::Unit,

@@ -1,11 +1,8 @@
 //! Draws how many numbers a second are given one at a time, next to everything else that gives
 //! numbers.
 
-use super::{
-    Picture,
-    bars::{self, Bar},
-    picture,
-};
+use super::bars::{self, Bar};
+use super::canvas::{Picture, picture};
 use crate::{
     report::{raw::Run, table::BOUND_BY_CLIENT},
     row::Unit,
