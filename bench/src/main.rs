@@ -144,7 +144,7 @@ fn measure(arguments: &Arguments) -> Result<u64, String> {
     }
     eprintln!("figures: {}", directory.display());
     if is_whole && arguments.results.is_none() {
-        let published = report::kept(&run, &root);
+        let published = run.kept(&root);
         run.write(&published)?;
         // Reads the figures from their file, as any other reader does.
         report::publish(&Run::read(&published)?, &root)?;

@@ -7,7 +7,7 @@ mod study;
 mod table;
 mod units;
 
-pub(crate) use publish::{kept, publish};
+pub(crate) use publish::publish;
 pub(crate) use raw::Run;
 pub(crate) use table::n_failed;
 

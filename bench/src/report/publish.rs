@@ -22,8 +22,6 @@ const WHICH_KIND: &str = "docs/which-kind.md";
 
 /// What the runs of one kind change, and where these runs are kept.
 struct Publication {
-    /// The directory of the runs. Each run has its own directory there.
-    results: &'static str,
     sections: &'static [Section],
     draw: fn(&Run) -> Result<Vec<Picture>, String>,
     /// The files of all possible pictures, in `docs`.
@@ -35,7 +33,6 @@ type Section = (&'static str, fn(&Run, &[Picture]) -> String);
 
 /// A whole run of the rows.
 const SPEED: Publication = Publication {
-    results: "bench/results",
     sections: &[(README, short), (WHOLE, whole)],
     draw: pictures::draw,
     files: &pictures::FILES,
@@ -43,7 +40,6 @@ const SPEED: Publication = Publication {
 
 /// A run of the study of pages.
 const STUDY: Publication = Publication {
-    results: "bench/results/pages",
     sections: &[(WHICH_KIND, study::section)],
     draw: pictures::draw_study,
     files: &pictures::FILES_OF_STUDY,
@@ -56,11 +52,6 @@ impl Publication {
             Some(_) => STUDY,
         }
     }
-}
-
-/// Returns the directory below `root` in which `run` is kept.
-pub(crate) fn kept(run: &Run, root: &Path) -> PathBuf {
-    root.join(Publication::of(run).results).join(run.name())
 }
 
 /// Writes what `run` changes in the documents below `root`.
@@ -220,11 +211,15 @@ mod tests {
     use odometer_tests::settings;
 
     use super::*;
-    use crate::{machine::Machine, pace::Pace, report::raw::FIGURES};
+    use crate::{
+        machine::Machine,
+        pace::Pace,
+        report::raw::{FIGURES, RESULTS, RESULTS_OF_STUDY},
+    };
 
     /// Returns the run that began last, or `None` if there is no directory of runs.
-    fn newest(publication: &Publication, root: &Path) -> Option<Run> {
-        let folders = fs::read_dir(root.join(publication.results)).ok()?;
+    fn newest(results: &str, root: &Path) -> Option<Run> {
+        let folders = fs::read_dir(root.join(results)).ok()?;
         // Older runs may have an older form, so only the field `started_at` is read here.
         let runs = folders.flatten().filter_map(|folder| {
             let text = fs::read_to_string(folder.path().join(FIGURES)).ok()?;
@@ -248,8 +243,8 @@ mod tests {
     #[test]
     fn the_documents_show_the_newest_run() {
         let root = settings::repository();
-        for publication in [SPEED, STUDY] {
-            let run = newest(&publication, &root);
+        for (publication, results) in [(SPEED, RESULTS), (STUDY, RESULTS_OF_STUDY)] {
+            let run = newest(results, &root);
             let stale = stale(&publication, run.as_ref(), &root);
             assert_eq!(stale, Vec::<PathBuf>::new());
             assert!(run.is_none_or(|run| run.is_whole), "a part was published");
@@ -367,7 +362,7 @@ mod tests {
             replace(&file, &text).expect("our directory");
         }
         // The runs of each kind have their own directory.
-        let place = |run: &Run| kept(run, Path::new(""));
+        let place = |run: &Run| run.kept(Path::new(""));
         assert!(place(&run).starts_with("bench/results/pages"));
         assert!(!place(&example()).starts_with("bench/results/pages"));
     }

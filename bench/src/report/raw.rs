@@ -1,6 +1,10 @@
 //! Stores a run: every reading, the machine, and what was measured.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use jiff::Timestamp;
 use odometer_tests::settings;
@@ -14,6 +18,11 @@ use crate::{
 };
 
 pub(crate) const FIGURES: &str = "run.json";
+
+/// The directory of the runs of the rows. Each run has its own directory there.
+pub(crate) const RESULTS: &str = "bench/results";
+/// The directory of the runs of the study.
+pub(crate) const RESULTS_OF_STUDY: &str = "bench/results/pages";
 
 /// One run, with everything that was measured so far.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -105,6 +114,15 @@ fn with_summaries<S: serde::Serializer>(rows: &[Row], serializer: S) -> Result<S
 }
 
 impl Run {
+    /// Returns the directory below `root` in which the run is kept, next to others of its kind.
+    pub(crate) fn kept(&self, root: &Path) -> PathBuf {
+        let results = match self.study {
+            None => RESULTS,
+            Some(_) => RESULTS_OF_STUDY,
+        };
+        root.join(results).join(self.name())
+    }
+
     /// Begins a run now, without rows.
     pub(crate) fn begin(pace: Pace, command: String, machine: Machine) -> Self {
         Self {

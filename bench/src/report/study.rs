@@ -6,7 +6,6 @@ use odometer_tests::Backend;
 
 use super::{
     pictures::Picture,
-    publish::kept,
     raw::Run,
     table::{head, line},
     units,
@@ -48,7 +47,7 @@ pub(crate) fn section(run: &Run, drawn: &[Picture]) -> String {
     }
     text.push_str(&format!(
         "Every figure of every table: [table.md](../{}).\n",
-        kept(run, Path::new("")).join("table.md").display()
+        run.kept(Path::new("")).join("table.md").display()
     ));
     text
 }
