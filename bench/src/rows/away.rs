@@ -17,7 +17,10 @@ use crate::{
     pace::Pace,
     reading::Reading,
     row::{Bound, Moment, Presence, Row, Series, Unit},
-    rows::{CALLS_PER_S, HEALTHY, single::NEXT},
+    rows::{
+        conditions::{CALLS_PER_S, HEALTHY},
+        single::NEXT,
+    },
     stage::Stage,
     usage::Meter,
 };

@@ -11,7 +11,7 @@ use crate::{
     pace::{Contender, Pace},
     reading::Reading,
     row::{Row, Unit},
-    rows::{STARTS, single::NEXT},
+    rows::{conditions::STARTS, single::NEXT},
     stage::{Odometer, Stage},
     usage::{self, Meter},
 };

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use odometer_tests::Backend;
 use serde_json::json;
 
-use super::{STARTS, single::NEXT};
+use super::{conditions::STARTS, single::NEXT};
 use crate::{
     cores::Side,
     load::{http::Http, leases::Leases, wrk::Wrk},

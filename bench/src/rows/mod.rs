@@ -3,6 +3,7 @@
 mod away;
 mod batches;
 mod birth;
+mod conditions;
 mod core;
 mod cosid;
 mod crowd;
@@ -22,6 +23,8 @@ mod strict;
 
 use std::{pin::Pin, time::Duration};
 
+use conditions::STARTS;
+
 use crate::{pace::Pace, row::Row, stage::Stage};
 
 /// An entry that `--row` names: rows that are measured together.
@@ -38,14 +41,6 @@ pub(crate) struct Entry {
 }
 
 type Measure = for<'a> fn(&'a Stage, Pace) -> Pin<Box<dyn Future<Output = Vec<Row>> + 'a>>;
-
-/// The calls a second that are made while the database is slow or away.
-const CALLS_PER_S: f64 = 5_000.0;
-/// The name of the reference with a healthy database.
-const HEALTHY: &str = "the same, database healthy";
-
-/// The time in which two database servers start.
-const STARTS: Duration = Duration::from_secs(8);
 
 pub(crate) use cosid::version as cosid_version;
 

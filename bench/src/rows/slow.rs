@@ -11,7 +11,10 @@ use crate::{
     pace::Pace,
     reading::{Reading, Spread},
     row::{Bound, Row, Series, Unit},
-    rows::{CALLS_PER_S, HEALTHY, single::NEXT},
+    rows::{
+        conditions::{CALLS_PER_S, HEALTHY},
+        single::NEXT,
+    },
     stage::Stage,
     usage::{Meter, Used},
 };

@@ -100,7 +100,7 @@ pub(crate) mod figure {
 pub(crate) fn estimate(pace: Pace) -> Duration {
     let n_tables = u32::try_from(Kind::ALL.len() * CONDITIONS.len() * SERVERS.len());
     let table = pace.of(Duration::from_secs(6), Duration::from_millis(150));
-    n_tables.unwrap_or(u32::MAX) * table + super::STARTS
+    n_tables.unwrap_or(u32::MAX) * table + super::conditions::STARTS
 }
 
 /// Fills one table for each kind of key, condition and server.

@@ -211,8 +211,8 @@ pub(crate) enum LayoutInput {
 pub(crate) struct LayoutChange {
     #[schema(required = false)]
     high: LayoutHigh,
-    /// Where time begins (RFC 3339): a day that there is, in whole milliseconds, from 1970 on, not
-    /// in the future. Replies have it in UTC.
+    /// Where time begins (RFC 3339): a day that there is, in whole milliseconds, from 1970 on, not in
+    /// the future. Replies have it in UTC.
     #[schema(
         required = false,
         pattern = r"^(19[7-9][0-9]|20[0-9]{2})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$",
