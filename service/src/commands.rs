@@ -7,12 +7,15 @@ use crate::application::stores_settings;
 use crate::command_failure::CommandFailure;
 use crate::config::Config;
 
+/// Names the log target of the events in this file.
+const TARGET: &str = "odometer::application";
+
 /// Brings the schemas of the configured databases up to date.
 ///
 /// # Errors
 /// A database cannot be reached or changed.
 pub async fn migrate(config: &Config) -> Result<(), CommandFailure> {
-    let mut tell = |line: String| tracing::info!("{line}");
+    let mut tell = |line: String| tracing::info!(target: TARGET, "{line}");
     odometer_store::migrate(&stores_settings(config), &mut tell).await?;
     Ok(())
 }

@@ -2,12 +2,15 @@
 
 use std::{os::unix::fs::PermissionsExt, process::Command, time::Duration};
 
+use serde_json::{Value, json};
+
 use super::{
     answers,
     markdown::{Document, Fence},
     names,
     reader::{Reader, backend_of},
 };
+use crate::source::workspace;
 use crate::support::{Program, run, settings, wait};
 
 /// How long to wait for work that the program does after its reply, such as a prefetch.
@@ -203,13 +206,15 @@ fn is_of_the_repository(command: &str, place: &str) -> bool {
 /// Checks that `cargo run` starts the program in the workspace.
 #[test]
 fn cargo_run_starts_the_program() {
-    let workspace = std::fs::read_to_string(settings::repository().join("Cargo.toml"));
-    let workspace = workspace.expect("the workspace is there");
-    assert!(workspace.contains("\ndefault-members = [\"service\"]\n"));
-    let service = std::fs::read_to_string(settings::repository().join("service/Cargo.toml"));
-    let service = service.expect("the service is there");
-    assert!(service.starts_with("[package]\nname = \"odometer\"\n"));
-    assert!(!service.contains("[[bin]]") && !service.contains("default-run"));
+    let metadata = workspace::metadata();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let members = list(&metadata["workspace_default_members"]);
+    let packages = list(&metadata["packages"]);
+    let packages = packages.iter().filter(|it| members.contains(&it["id"]));
+    let targets = packages.flat_map(|package| list(&package["targets"]));
+    let programs = targets.filter(|target| list(&target["kind"]).contains(&json!("bin")));
+    let names: Vec<Value> = programs.map(|program| program["name"].clone()).collect();
+    assert_eq!(names, ["odometer"]);
 }
 
 /// Treats a block as a file. If its first line is a comment with a name, the block is written under

@@ -79,7 +79,7 @@ fn file_of(
     path: &[String],
     depth: usize,
 ) -> Option<ModulePath> {
-    let (module, rest) = (1..=path.len())
+    let (module, rest) = (0..=path.len())
         .rev()
         .map(|n| path.split_at(n))
         .find(|(module, _)| sources.contains_key(*module))?;

@@ -8,3 +8,4 @@ mod parsed;
 mod shipped;
 mod targets;
 mod type_names;
+pub(crate) mod workspace;

@@ -32,6 +32,8 @@ pub(super) struct Source {
     pub(super) file: PathBuf,
     /// Paths that the file names, from the root of the crate.
     pub(super) names: Vec<ModulePath>,
+    /// The same paths as they are written, each import in full.
+    pub(super) written: Vec<Vec<String>>,
     /// Names that the file re-exports, each with the path that it stands for.
     pub(super) reexports: BTreeMap<String, ModulePath>,
     pub(super) types: Vec<String>,
@@ -150,6 +152,7 @@ impl Reader {
             UseTree::Rename(rename) => (with(&rename.ident), Some(rename.rename.to_string())),
             UseTree::Glob(_) => (before.to_vec(), None),
         };
+        self.source.written.push(path.clone());
         let Some(absolute) = self.absolute(&path) else {
             return;
         };
@@ -203,11 +206,13 @@ impl<'a> Visit<'a> for Reader {
     fn visit_path(&mut self, path: &'a syn::Path) {
         let segments = path.segments.iter();
         let segments: Vec<String> = segments.map(|part| part.ident.to_string()).collect();
-        if segments.len() > 1
-            && path.leading_colon.is_none()
-            && let Some(absolute) = self.absolute(&segments)
-        {
-            self.source.names.push(absolute);
+        if segments.len() > 1 {
+            self.source.written.push(segments.clone());
+            if path.leading_colon.is_none()
+                && let Some(absolute) = self.absolute(&segments)
+            {
+                self.source.names.push(absolute);
+            }
         }
         visit::visit_path(self, path);
     }

@@ -240,6 +240,18 @@ impl TestDatabase {
         self.lock(freeze, thaw).await
     }
 
+    /// Locks the rows of the journal against changes until [`Frozen::thaw`]. They can be read. On
+    /// SQLite this locks the whole file against writes.
+    pub async fn freeze_blocks(&self) -> Frozen {
+        let (freeze, thaw) = match self.backend {
+            Backend::Sqlite => ("BEGIN IMMEDIATE", "COMMIT"),
+            Backend::Postgres | Backend::MariaDb => {
+                ("BEGIN; SELECT 1 FROM block FOR UPDATE", "COMMIT")
+            }
+        };
+        self.lock(freeze, thaw).await
+    }
+
     /// Locks the worker ids until [`Frozen::thaw`]. On SQLite this locks the whole file against
     /// writes.
     pub async fn freeze_leases(&self) -> Frozen {

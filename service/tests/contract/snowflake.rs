@@ -260,64 +260,62 @@ async fn what_became_of_a_time_ordered_id_is_told_no_further_than_it_is_known(ba
     }
 }
 
-#[test]
-fn a_worker_id_may_be_configured_and_is_refused_where_it_is_held() {
-    run(async {
-        let database = TestDatabase::prepared(Backend::Postgres).await;
-        let options = Program::options()
-            .database(&database.url)
-            .env("ODOMETER_WORKER", 3);
-        let program = options.start_ready().await;
-        let client = program.client();
-        client.define("flakes", &json!({"kind": "snowflake"})).await;
-        let layout = Layout::default();
-        assert_eq!(parts(&layout, client.next("flakes").await).worker, 3);
-        let other = options.start_ready().await;
-        let held = next(&other.client(), "flakes/next").await;
-        refused(&held, 503, "no_worker_id");
-        assert!(held.body.contains("worker id 3"), "{held:?}");
-        let narrow = json!({"kind": "snowflake", "layout": {"worker": 1}});
-        client.define("narrow", &narrow).await;
-        let none = next(&client, "narrow/next").await;
-        refused(&none, 503, "no_worker_id");
-        assert!(none.body.contains("has 2 from 0 on"), "{none:?}");
-        program.stop().await;
-        // The lease was given back, so another replica gets the worker id at once.
-        wait::until("the worker id is free", LIMIT, async || {
-            let reply = next(&other.client(), "flakes/next").await;
-            (reply.status == 200).then(|| assert_eq!(parts(&layout, reply.number()).worker, 3))
-        })
-        .await;
-    });
+for_each_server!(a_worker_id_may_be_configured_and_is_refused_where_it_is_held);
+
+async fn a_worker_id_may_be_configured_and_is_refused_where_it_is_held(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options()
+        .database(&database.url)
+        .env("ODOMETER_WORKER", 3);
+    let program = options.start_ready().await;
+    let client = program.client();
+    client.define("flakes", &json!({"kind": "snowflake"})).await;
+    let layout = Layout::default();
+    assert_eq!(parts(&layout, client.next("flakes").await).worker, 3);
+    let other = options.start_ready().await;
+    let held = next(&other.client(), "flakes/next").await;
+    refused(&held, 503, "no_worker_id");
+    assert!(held.body.contains("worker id 3"), "{held:?}");
+    let narrow = json!({"kind": "snowflake", "layout": {"worker": 1}});
+    client.define("narrow", &narrow).await;
+    let none = next(&client, "narrow/next").await;
+    refused(&none, 503, "no_worker_id");
+    assert!(none.body.contains("has 2 from 0 on"), "{none:?}");
+    program.stop().await;
+    // The lease was given back, so another replica gets the worker id at once.
+    wait::until("the worker id is free", LIMIT, async || {
+        let reply = next(&other.client(), "flakes/next").await;
+        (reply.status == 200).then(|| assert_eq!(parts(&layout, reply.number()).worker, 3))
+    })
+    .await;
 }
 
-#[test]
-fn where_all_worker_ids_are_held_a_further_replica_is_refused() {
-    run(async {
-        let database = TestDatabase::prepared(Backend::Postgres).await;
-        let options = Program::options().database(&database.url);
-        let definition = json!({
-            "kind": "snowflake", "layout": {"worker": 1}, "block": {"hold": "1h"}
-        });
-        let mut programs = Vec::new();
-        for _ in 0..2 {
-            let program = options.start_ready().await;
-            program.client().define("flakes", &definition).await;
-            program.client().next("flakes").await;
-            programs.push(program);
-        }
-        let third = options.start_ready().await;
-        let reply = next(&third.client(), "flakes/next").await;
-        refused(&reply, 503, "no_worker_id");
-        assert!(reply.header("retry-after").is_some(), "{reply:?}");
-        // A replica that stops gives its worker id back.
-        programs.remove(0).stop().await;
-        wait::until("a worker id is free", LIMIT, async || {
-            let reply = next(&third.client(), "flakes/next").await;
-            (reply.status == 200).then_some(())
-        })
-        .await;
+for_each_server!(where_all_worker_ids_are_held_a_further_replica_is_refused);
+
+async fn where_all_worker_ids_are_held_a_further_replica_is_refused(backend: Backend) {
+    let database = TestDatabase::prepared(backend).await;
+    let options = Program::options().database(&database.url);
+    let definition = json!({
+        "kind": "snowflake", "layout": {"worker": 1}, "block": {"hold": "1h"}
     });
+    let mut programs = Vec::new();
+    for _ in 0..2 {
+        let program = options.start_ready().await;
+        program.client().define("flakes", &definition).await;
+        program.client().next("flakes").await;
+        programs.push(program);
+    }
+    let third = options.start_ready().await;
+    let reply = next(&third.client(), "flakes/next").await;
+    refused(&reply, 503, "no_worker_id");
+    assert!(reply.header("retry-after").is_some(), "{reply:?}");
+    // A replica that stops gives its worker id back.
+    programs.remove(0).stop().await;
+    wait::until("a worker id is free", LIMIT, async || {
+        let reply = next(&third.client(), "flakes/next").await;
+        (reply.status == 200).then_some(())
+    })
+    .await;
 }
 
 for_each_server!(a_lease_that_is_lost_serves_until_it_ends);

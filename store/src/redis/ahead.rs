@@ -11,10 +11,7 @@ use odometer_core::{
     sizing::{self, Demand},
 };
 use odometer_database::failure::StatementFailure;
-use odometer_process::{
-    faults::{self, Fault},
-    metrics::AbandonedCause,
-};
+use odometer_process::faults::{self, Fault};
 
 use super::{
     new_window::{granted, length_of},
@@ -52,11 +49,8 @@ pub(crate) enum Extended {
     /// The row's high-water mark is not where the window ends, or the row has another window. Or
     /// the window's counts cannot grow any more.
     Conflict,
-    /// The row was raised, and the window is not in Redis any more.
+    /// The row was raised, and the window is not in Redis any more, or another one is.
     Lost,
-    /// The row was raised, and another window is in Redis. The replica that opened it found the row
-    /// raised, and counts what is lost.
-    Replaced,
     /// The row was raised, and Redis does not answer.
     Away,
 }
@@ -126,13 +120,9 @@ impl StrictReservation<'_> {
             match extension.run(until).await {
                 Ok(Extended::Raised) | Err(_) => {}
                 Ok(Extended::Conflict) => counter.note_conflict(window, ceiling),
-                Ok(Extended::Lost) => {
-                    let metrics = &database.metrics;
-                    metrics.abandoned(AbandonedCause::Window).increment(count);
-                }
-                // If Redis is away, it learns of the ceiling later. If the window was replaced, the
-                // replica that replaced it counts the loss.
-                Ok(Extended::Away | Extended::Replaced) => {}
+                // If Redis is away, it learns of the ceiling later. If the window is lost, the replica
+                // that opens the next one counts the numbers.
+                Ok(Extended::Away | Extended::Lost) => {}
             }
             drop(turn);
         });
@@ -209,8 +199,9 @@ impl Extension {
                     self.counter.note(window, used, cap);
                     Extended::Raised
                 }
-                Some(ScriptAnswer::Other) => Extended::Replaced,
-                Some(ScriptAnswer::Gone | ScriptAnswer::Foreign) | None => Extended::Lost,
+                Some(ScriptAnswer::Gone | ScriptAnswer::Foreign | ScriptAnswer::Other) | None => {
+                    Extended::Lost
+                }
             },
             Err(_) => Extended::Away,
         })

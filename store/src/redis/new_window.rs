@@ -10,11 +10,11 @@ use odometer_process::metrics::AbandonedCause;
 
 use super::{
     row::Opening,
-    scripts::{self, WindowState},
+    scripts::{self, RawReplaced, WindowState},
     strict_reservation::{FULL_AGAIN, StepOutcome, StrictReservation},
     window::{Fallen, OpenWindow},
 };
-use crate::{error::StoreError, reservation::counter_read::ReadCounter};
+use crate::{error::StoreError, reservation::counter_read::ReadCounter, rows::counter::WindowRow};
 
 /// How long a new window in the row may need to arrive in Redis.
 const INSTALL_WAIT: Duration = Duration::from_millis(30);
@@ -54,19 +54,20 @@ impl StrictReservation<'_> {
             }
             self.wait_for_leases(in_row.number).await?;
         }
-        self.left_behind = left_behind(standing, self.lost.as_ref(), &looked);
         self.store
             .note_opening(standing, in_row, self.n_full >= FULL_AGAIN);
-        self.open(looked, generation, n_changes).await
+        self.open(looked, standing, generation, n_changes).await
     }
 
     /// Opens the next window in the row, and installs it in Redis.
     async fn open(
         &mut self,
         looked: ReadCounter,
+        standing: Option<WindowState>,
         generation: u64,
         n_changes: u64,
     ) -> Result<StepOutcome, StoreError> {
+        let in_row = looked.window;
         let known = looked.known;
         let left = known.definition.left(known.seen.next_value);
         self.check_limit(left)?;
@@ -106,14 +107,19 @@ impl StrictReservation<'_> {
             rate: looked.rate,
             generation,
         };
-        self.install(window, n_changes).await
+        self.install(window, in_row, standing, n_changes).await
     }
 
-    /// Installs a window in Redis. The script is sent once: if its outcome is unknown, no replica
-    /// ever steps in the window.
+    /// Installs a window in Redis. The script is sent once.
+    ///
+    /// The script says which window it replaced, so it is known exactly which numbers no step can
+    /// take any more. `in_row` is the window that the row named before. `standing` is the window
+    /// that Redis had when this replica looked.
     async fn install(
         &mut self,
         window: OpenWindow,
+        in_row: WindowRow,
+        standing: Option<WindowState>,
         n_changes: u64,
     ) -> Result<StepOutcome, StoreError> {
         let mut install = scripts::INSTALL.key(&self.redis_key);
@@ -122,28 +128,44 @@ impl StrictReservation<'_> {
             .arg(window.base)
             .arg(window.cap)
             .arg(scripts::KEY_TTL_MS);
-        self.lost = None;
-        let before = std::mem::take(&mut self.left_behind);
-        match self.server.run::<(i64, u64, u64)>(&install).await {
-            Ok((1, left, _)) => {
-                self.abandon(AbandonedCause::Window, left.saturating_add(before.unseen));
+        let lost = self.lost.take().map(|lost| lost.state());
+        match self.server.run::<RawReplaced>(&install).await {
+            Ok((1, number, base, used, cap)) => {
+                let replaced = WindowState::of(&(1, number, base, used, cap, 1));
+                let left = replaced
+                    .or(lost)
+                    .map(|it| left_behind(&it, in_row, &window));
+                self.abandon(AbandonedCause::Window, left.unwrap_or(0));
                 self.n_full = 0;
                 self.counter.keep(&window, n_changes);
                 self.step(window).await
             }
-            // The replica that put a later window there counts the numbers of the window that it
-            // replaced.
+            // A later window stands there. The replica that installed it counts what it replaced.
             Ok(_) => {
-                let lost = window.cap.saturating_add(before.unseen);
-                self.abandon(AbandonedCause::Window, lost);
+                self.abandon_uninstalled(&window, in_row, standing);
                 Ok(StepOutcome::AfterPause)
             }
             Err(_) => {
-                let lost = window.cap.saturating_add(before.unseen);
-                self.abandon(AbandonedCause::Window, lost.saturating_add(before.seen));
+                self.abandon_uninstalled(&window, in_row, standing);
                 self.away().await
             }
         }
+    }
+
+    /// Counts the numbers of a window that did not arrive in Redis, as far as is known. Counts also
+    /// numbers of the window before that the row set aside and Redis did not hear of.
+    fn abandon_uninstalled(
+        &self,
+        window: &OpenWindow,
+        in_row: WindowRow,
+        standing: Option<WindowState>,
+    ) {
+        let standing = standing.filter(|there| there.is_ours);
+        let unheard = standing.map_or(0, |there| {
+            let in_redis = there.cap.saturating_sub(there.used);
+            left_behind(&there, in_row, window).saturating_sub(in_redis)
+        });
+        self.abandon(AbandonedCause::Window, window.cap.saturating_add(unheard));
     }
 
     /// Returns how many numbers a window gets, of `left`. Callers wait for `at_least` of them.
@@ -161,44 +183,18 @@ impl StrictReservation<'_> {
     }
 }
 
-/// Numbers of earlier windows that no step can take once the next window is installed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LeftBehind {
-    /// Numbers that stood in Redis when this replica looked. The script that installs the next
-    /// window says how many of them were left. So `seen` counts only if that script has no answer.
-    seen: u64,
-    /// Numbers that Redis does not know of. Either the row set them aside and Redis did not hear of
-    /// it, or their window is not in Redis any more.
-    unseen: u64,
-}
-
-/// Returns the numbers that the next window leaves behind. They follow from what stood in Redis, or
-/// from what this replica knows of a window that it lost.
-fn left_behind(
-    standing: Option<WindowState>,
-    lost: Option<&OpenWindow>,
-    looked: &ReadCounter,
-) -> LeftBehind {
-    let in_row = looked.window;
-    // The row says how far its window goes, if it is open. If not, the row may have counted since.
-    let whole = |number: i64, base: i64, cap: u64| {
-        let is_open = in_row.is_open && number == in_row.number;
-        let length = looked.known.seen.next_value.checked_sub(base);
-        let count = length.and_then(|length| length.checked_div(looked.known.definition.step));
-        let count = count.and_then(|count| u64::try_from(count).ok());
-        count.filter(|_| is_open).unwrap_or(cap).max(cap)
-    };
-    if let Some(there) = standing.filter(|there| there.is_ours) {
-        let whole = whole(there.window, there.base, there.cap);
-        return LeftBehind {
-            seen: there.cap.saturating_sub(there.used),
-            unseen: whole.saturating_sub(there.cap),
-        };
-    }
-    let unseen = lost.map_or(0, |lost| {
-        whole(lost.number, lost.base, lost.cap).saturating_sub(lost.used)
-    });
-    LeftBehind { seen: 0, unseen }
+/// Returns how many numbers of a window no step can take once `next` is installed.
+///
+/// If the row names the window as open, the window reaches up to the base of the next one, because
+/// nothing else raises the row then. Otherwise the row may have counted since, and the window ends
+/// at the ceiling that Redis knows.
+fn left_behind(window: &WindowState, in_row: WindowRow, next: &OpenWindow) -> u64 {
+    let is_named = in_row.is_open && window.window == in_row.number;
+    let length = next.base.checked_sub(window.base);
+    let whole = length.and_then(|length| length.checked_div(next.known.definition.step));
+    let whole = whole.and_then(|whole| u64::try_from(whole).ok());
+    let whole = whole.filter(|_| is_named).unwrap_or(window.cap);
+    whole.saturating_sub(window.used)
 }
 
 /// Returns how many numbers are set aside at once for such a demand.
@@ -216,4 +212,69 @@ pub(crate) fn length_of(definition: &Definition, count: u64) -> Result<i64, Stor
         .ok()
         .and_then(|count| count.checked_mul(definition.step));
     length.ok_or_else(|| StoreError::Broken("a window of more than 2^63 - 1".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{outcome::Resolved, rows::counter::SeenCounter};
+
+    /// Window 8, after windows that began at 1, with numbers that are 10 apart.
+    fn next(base: i64) -> OpenWindow {
+        let definition = Definition {
+            step: 10,
+            ..Definition::default()
+        };
+        let seen = SeenCounter {
+            next_value: base,
+            version: 1,
+        };
+        OpenWindow {
+            number: 8,
+            base,
+            used: 0,
+            cap: 100,
+            known: Resolved {
+                definition: definition.into(),
+                definition_version: 1,
+                seen,
+                revision: 1,
+                floor: 1,
+                trusted: true,
+            },
+            rate: None,
+            generation: 1,
+        }
+    }
+
+    #[test]
+    fn what_a_window_leaves_behind_is_all_that_no_step_took() {
+        let window = |window, used, cap| WindowState {
+            window,
+            base: 1,
+            used,
+            cap,
+            is_ours: true,
+        };
+        let row = |number, is_open| WindowRow { number, is_open };
+        for (case, window, in_row, base, expected) in [
+            ("used up", window(7, 50, 50), row(7, true), 501, 0),
+            ("some left", window(7, 20, 50), row(7, true), 501, 30),
+            (
+                "raised and unheard",
+                window(7, 20, 50),
+                row(7, true),
+                801,
+                60,
+            ),
+            ("closed since", window(7, 20, 50), row(7, false), 801, 30),
+            ("an earlier one", window(6, 20, 50), row(7, true), 801, 30),
+        ] {
+            assert_eq!(
+                left_behind(&window, in_row, &next(base)),
+                expected,
+                "{case}"
+            );
+        }
+    }
 }

@@ -80,6 +80,10 @@ pub(crate) struct WindowState {
 /// The answer of `look.lua`.
 pub(crate) type RawWindowState = (i64, i64, String, u64, u64, i64);
 
+/// The answer of `install.lua`: whether the new window stands there, and the number, base, used and
+/// cap of the window that it replaced.
+pub(crate) type RawReplaced = (i64, i64, String, u64, u64);
+
 impl WindowState {
     /// Reads the answer. Returns `None` if nothing stands there, or nothing that can be read.
     pub(crate) fn of((there, window, base, used, cap, ours): &RawWindowState) -> Option<Self> {

@@ -20,7 +20,6 @@ use uuid::Uuid;
 
 use super::{
     ahead::Extended,
-    new_window::LeftBehind,
     row::GuardedCounter,
     scripts::{self, RawWindowState, ScriptAnswer, WindowState},
     server::{RedisServer, ScriptFailure},
@@ -71,8 +70,6 @@ pub(crate) struct StrictReservation<'a> {
     n_conflicts: u32,
     /// A window that is not in Redis any more.
     pub(crate) lost: Option<OpenWindow>,
-    /// What the next window leaves behind.
-    pub(crate) left_behind: LeftBehind,
     /// How many leases were over when their replies came.
     pub(crate) n_late: u32,
     /// How often Redis failed in this reservation.
@@ -112,7 +109,6 @@ impl<'a> StrictReservation<'a> {
             is_fresh: false,
             n_conflicts: 0,
             lost: None,
-            left_behind: LeftBehind::default(),
             n_late: 0,
             n_falls: 0,
             recovered_at,
@@ -328,13 +324,8 @@ impl<'a> StrictReservation<'a> {
                 self.counter.note(window.number, used, cap);
                 self.extend_now(window).await
             }
-            Some(ScriptAnswer::Gone | ScriptAnswer::Foreign) | None => {
+            Some(ScriptAnswer::Gone | ScriptAnswer::Foreign | ScriptAnswer::Other) | None => {
                 self.lost = self.counter.lose(window.number);
-                Ok(StepOutcome::Again)
-            }
-            // The replica that put another window there counts what is left of this one.
-            Some(ScriptAnswer::Other) => {
-                self.counter.lose(window.number);
                 Ok(StepOutcome::Again)
             }
         }
@@ -399,12 +390,7 @@ impl<'a> StrictReservation<'a> {
                 Ok(StepOutcome::Again)
             }
             Ok(Extended::Lost) => {
-                self.abandon(AbandonedCause::Window, count);
                 self.lost = self.counter.lose(window.number);
-                Ok(StepOutcome::Again)
-            }
-            Ok(Extended::Replaced) => {
-                self.counter.lose(window.number);
                 Ok(StepOutcome::Again)
             }
             // Redis learns of the ceiling when it is back.

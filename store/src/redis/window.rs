@@ -16,6 +16,7 @@ use odometer_core::{
 use odometer_process::faults::{self, Fault};
 use parking_lot::Mutex;
 
+use super::scripts::WindowState;
 use crate::{error::StoreError, outcome::Resolved};
 
 /// A lease ends this much earlier here than in the database, because the two clocks may run at
@@ -86,6 +87,17 @@ impl OpenWindow {
     /// Returns how many numbers below the ceiling are not used yet.
     pub(crate) fn rest(&self) -> u64 {
         self.cap.saturating_sub(self.used)
+    }
+
+    /// Returns the window as Redis had it, as far as this replica knows.
+    pub(crate) fn state(&self) -> WindowState {
+        WindowState {
+            window: self.number,
+            base: self.base,
+            used: self.used,
+            cap: self.cap,
+            is_ours: true,
+        }
     }
 
     /// Returns how many numbers of the sequence are in no window yet.

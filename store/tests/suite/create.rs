@@ -5,7 +5,7 @@ use odometer_tests::{Backend, wait};
 
 use crate::{
     for_each_backend,
-    stage::{LIMIT, Stage, define, key},
+    stage::{LIMIT, Lock, Stage, define, key},
 };
 
 /// How many sequences there are.
@@ -39,8 +39,9 @@ async fn first_uses_at_the_same_time_create_one_sequence(backend: Backend) {
 for_each_backend!(a_creation_that_nobody_hears_of_happens_once_or_not_at_all);
 
 async fn a_creation_that_nobody_hears_of_happens_once_or_not_at_all(backend: Backend) {
-    let stage = Stage::new(backend).await;
-    let unheard = stage.unheard(stage.reserve(10, None)).await;
+    let stage = Stage::impatient(backend).await;
+    let creating = stage.reserve(10, None);
+    let unheard = stage.unheard(Lock::Creations, creating).await;
     let error = unheard.expect_err("nothing is answered in time");
     assert!(
         matches!(error, StoreError::Deadline | StoreError::Unavailable),

@@ -8,7 +8,7 @@ use odometer_tests::{Backend, wait};
 
 use crate::{
     for_each_backend,
-    stage::{LIMIT, Stage},
+    stage::{LIMIT, Lock, Stage},
 };
 
 /// How long a lease lasts: longer than any test.
@@ -69,10 +69,11 @@ async fn holders_at_the_same_time_get_different_ids(backend: Backend) {
 for_each_backend!(a_lease_that_nobody_hears_of_is_no_one_elses);
 
 async fn a_lease_that_nobody_hears_of_is_no_one_elses(backend: Backend) {
-    let stage = Stage::new(backend).await;
+    let stage = Stage::impatient(backend).await;
     let first = lease(&stage, "one").await.expect("a lease");
-    let frozen = stage.database.freeze_leases().await;
-    let unheard = lease(&stage, "other").await.expect_err("no answer in time");
+    let leasing = lease(&stage, "other");
+    let unheard = stage.unheard(Lock::Leases, leasing).await;
+    let unheard = unheard.expect_err("no answer in time");
     assert!(
         matches!(
             unheard,
@@ -80,7 +81,6 @@ async fn a_lease_that_nobody_hears_of_is_no_one_elses(backend: Backend) {
         ),
         "{unheard:?}"
     );
-    frozen.thaw().await;
     let second = wait::until("the store leases again", LIMIT, async || {
         lease(&stage, "other").await.ok()
     })

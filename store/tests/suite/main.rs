@@ -19,4 +19,6 @@ mod recover;
 mod reserve;
 mod stage;
 
-use odometer_tests::for_each_backend_in_process as for_each_backend;
+use odometer_tests::{
+    for_each_backend_in_process as for_each_backend, for_each_server_in_process as for_each_server,
+};

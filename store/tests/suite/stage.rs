@@ -14,12 +14,12 @@ use odometer_store::{
     Reserved, Resolved, StatementBounds, StoreError, StoreLimits, StoreSettings, Stores,
     StoresSettings, Want,
 };
-use odometer_tests::{Backend, TestDatabase, wait};
+use odometer_tests::{Backend, Proxy, Server, TestDatabase, wait};
 
 /// How long anything may take that comes by itself, such as the next poll.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-/// How long a statement may take before its outcome counts as unknown.
-const STATEMENT: Duration = Duration::from_millis(700);
+/// How long a statement may take where its outcome is to be unknown.
+const SHORT: Duration = Duration::from_millis(700);
 /// The sequence of the tests.
 const ORDERS: &str = "orders";
 
@@ -36,7 +36,27 @@ impl Stage {
     /// A database with the schema, and a store that has reached it.
     pub(crate) async fn new(backend: Backend) -> Self {
         let database = TestDatabase::empty(backend).await;
-        let settings = settings(&database.url);
+        let settings = settings(&database.url, LIMIT);
+        Self::with(database, settings).await
+    }
+
+    /// The same, with a store that waits for no statement for long.
+    pub(crate) async fn impatient(backend: Backend) -> Self {
+        let database = TestDatabase::empty(backend).await;
+        let settings = settings(&database.url, SHORT);
+        Self::with(database, settings).await
+    }
+
+    /// The same on a server, with a proxy between the store and the server.
+    pub(crate) async fn behind_proxy(backend: Backend) -> (Self, Proxy) {
+        let database = TestDatabase::empty(backend).await;
+        let server = Server::shared(backend).await;
+        let proxy = Proxy::to(server.port()).await;
+        let settings = settings(&database.url_through(&proxy, server), LIMIT);
+        (Self::with(database, settings).await, proxy)
+    }
+
+    async fn with(database: TestDatabase, settings: StoresSettings) -> Self {
         let migrated = odometer_store::migrate(&settings, &mut |_line| {}).await;
         migrated.expect("the schema is made");
         let (store, metrics) = connect(&settings).await;
@@ -96,20 +116,7 @@ impl Stage {
         known: Option<&Resolved>,
         adopt_from: Option<i64>,
     ) -> Result<Reserved, StoreError> {
-        let request = ReserveRequest {
-            key: key(),
-            counted_by: None,
-            last_seen: known.map(|known| known.seen),
-            known: known.cloned(),
-            want: Want::Exactly(count),
-            adopt_from,
-            template: Some(Arc::default()),
-            urgency: Arc::default(),
-            progress: Arc::default(),
-        };
-        let outcome = self.store().reserve(request).await;
-        let block = outcome.expect("a reservation is answered")?;
-        Ok(block.publish_for(true).expect("the block is ours"))
+        reserve_by(self.store(), count, known, adopt_from).await
     }
 
     /// Returns what was not issued of a block, and waits until the journal has it.
@@ -117,6 +124,11 @@ impl Stage {
         self.store()
             .write_journal(reserved.row(), BlockFate::Returned { next_unissued });
         self.store().flush_journal().await;
+    }
+
+    /// Waits until the store has its database again.
+    pub(crate) async fn until_up(&self) {
+        until_up(self.store()).await;
     }
 
     /// Makes a change.
@@ -153,20 +165,68 @@ impl Stage {
 
     /// Numbers that count as lost because the outcome of their write was not known.
     pub(crate) fn n_abandoned(&self) -> u64 {
+        self.counted("odometer_abandoned_numbers_total{cause=\"uncertain\"} ")
+    }
+
+    /// Writes of blocks that have no known outcome.
+    pub(crate) fn n_uncertain(&self) -> u64 {
+        self.counted("odometer_reservations_total{outcome=\"uncertain\"} ")
+    }
+
+    fn counted(&self, name: &str) -> u64 {
         let scrape = self.metrics.exposition().render();
-        let name = "odometer_abandoned_numbers_total{cause=\"uncertain\"} ";
         let value = scrape.lines().find_map(|line| line.strip_prefix(name));
         value.map_or(0, |value| value.parse().expect("a number"))
     }
 
-    /// Does something while the database locks its tables, so that no statement gets an answer in
-    /// time. Afterwards the database works through what it had received.
-    pub(crate) async fn unheard<T>(&self, work: impl Future<Output = T>) -> T {
-        let frozen = self.database.freeze().await;
+    /// Does something while the database locks what the statement writes, so that the statement gets
+    /// no answer in time. Afterwards the database works through what it has received.
+    pub(crate) async fn unheard<T>(&self, lock: Lock, work: impl Future<Output = T>) -> T {
+        let frozen = match (self.database.backend, lock) {
+            // Its whole file is locked.
+            (Backend::Sqlite, _) | (_, Lock::Counters) => self.database.freeze().await,
+            (_, Lock::Creations) => self.database.freeze_births("%").await,
+            (_, Lock::Blocks) => self.database.freeze_blocks().await,
+            (_, Lock::Leases) => self.database.freeze_leases().await,
+        };
         let outcome = work.await;
         frozen.thaw().await;
         outcome
     }
+}
+
+/// What a database locks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lock {
+    Counters,
+    /// The creation of counters, in the middle of its transaction.
+    Creations,
+    /// The rows of the journal; they can be read.
+    Blocks,
+    Leases,
+}
+
+/// Reserves by a store, as [`Stage::reserve_or_adopt`].
+pub(crate) async fn reserve_by(
+    store: &Arc<Stores>,
+    count: u64,
+    known: Option<&Resolved>,
+    adopt_from: Option<i64>,
+) -> Result<Reserved, StoreError> {
+    let request = ReserveRequest {
+        key: key(),
+        counted_by: None,
+        last_seen: known.map(|known| known.seen),
+        known: known.cloned(),
+        want: Want::Exactly(count),
+        adopt_from,
+        template: Some(Arc::default()),
+        urgency: Arc::default(),
+        progress: Arc::default(),
+    };
+    let outcome = store.reserve(request).await;
+    let block = outcome.expect("a reservation is answered")?;
+    Ok(block.publish_for(true).expect("the block is ours"))
 }
 
 /// A recovery of every store of `settings`.
@@ -193,7 +253,8 @@ async fn until_up(store: &Stores) {
     .await;
 }
 
-fn settings(url: &str) -> StoresSettings {
+/// Settings in which a statement may take so long, and an operation three times as long.
+fn settings(url: &str, statement: Duration) -> StoresSettings {
     StoresSettings {
         stores: vec![StoreSettings {
             name: "default".to_owned(),
@@ -208,13 +269,13 @@ fn settings(url: &str) -> StoresSettings {
             statement: StatementBounds {
                 pool_max: 4,
                 acquire: Duration::from_secs(30),
-                timeout: STATEMENT,
+                timeout: statement,
                 backoff_min: Duration::from_millis(5),
                 backoff_max: Duration::from_millis(50),
                 schema_wait: LIMIT,
             },
             attempts: 4,
-            deadline: Duration::from_secs(2),
+            deadline: 3 * statement,
             max_sequences: 1000,
             keyed_periods: 1000,
             journal_queue: 1000,
