@@ -208,7 +208,7 @@ impl TestDatabase {
         }
     }
 
-    /// Locks the tables `sequence` and `counter` until [`Frozen::thaw`]. On SQLite this locks the
+    /// Locks the tables `sequence` and `counter` until `Frozen::thaw`. On SQLite this locks the
     /// whole file against writes.
     pub async fn freeze(&self) -> Frozen {
         let (freeze, thaw) = match self.backend {
@@ -223,14 +223,14 @@ impl TestDatabase {
     }
 
     /// Locks the counters of all sequences that match the SQL pattern `sequences`, until
-    /// [`Frozen::thaw`].
+    /// `Frozen::thaw`.
     pub async fn freeze_counters(&self, sequences: &str) -> Frozen {
         let freeze =
             format!("BEGIN; SELECT 1 FROM counter WHERE sequence LIKE '{sequences}' FOR UPDATE");
         self.lock(&freeze, "COMMIT").await
     }
 
-    /// Locks the journal against new rows until [`Frozen::thaw`]. Reservations go on.
+    /// Locks the journal against new rows until `Frozen::thaw`. Reservations go on.
     pub async fn freeze_journal(&self) -> Frozen {
         let (freeze, thaw) = match self.backend {
             Backend::Postgres => ("BEGIN; LOCK TABLE block IN EXCLUSIVE MODE", "COMMIT"),
@@ -240,7 +240,7 @@ impl TestDatabase {
         self.lock(freeze, thaw).await
     }
 
-    /// Locks the rows of the journal against changes until [`Frozen::thaw`]. They can be read. On
+    /// Locks the rows of the journal against changes until `Frozen::thaw`. They can be read. On
     /// SQLite this locks the whole file against writes.
     pub async fn freeze_blocks(&self) -> Frozen {
         let (freeze, thaw) = match self.backend {
@@ -252,7 +252,7 @@ impl TestDatabase {
         self.lock(freeze, thaw).await
     }
 
-    /// Locks the worker ids until [`Frozen::thaw`]. On SQLite this locks the whole file against
+    /// Locks the worker ids until `Frozen::thaw`. On SQLite this locks the whole file against
     /// writes.
     pub async fn freeze_leases(&self) -> Frozen {
         let (freeze, thaw) = match self.backend {
@@ -295,7 +295,7 @@ impl TestDatabase {
     }
 
     /// Stops the creation of every counter whose sequence matches the SQL pattern `sequences`,
-    /// until [`Frozen::thaw`]. Each creation stops in the middle of its transaction. Works for one
+    /// until `Frozen::thaw`. Each creation stops in the middle of its transaction. Works for one
     /// pattern at a time, and on servers only.
     pub async fn freeze_births(&self, sequences: &str) -> Frozen {
         match self.backend {
