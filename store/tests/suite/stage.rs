@@ -19,7 +19,7 @@ use odometer_tests::{Backend, Proxy, Server, TestDatabase, wait};
 /// How long anything may take that comes by itself, such as the next poll.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// How long a statement may take where its outcome is to be unknown.
-const SHORT: Duration = Duration::from_millis(700);
+const SHORT: Duration = Duration::from_millis(1500);
 /// The sequence of the tests.
 const ORDERS: &str = "orders";
 
