@@ -42,7 +42,8 @@ async fn a_block_reserved_before_a_recovery_is_not_issued(backend: Backend) {
     })
     .await;
     assert!(!second.adopted);
-    assert_eq!(second.block.first(), 1_011);
+    // A block that was reserved before this process saw the recovery is dropped.
+    assert!(second.block.first() >= 1_011, "{:?}", second.block);
 }
 
 for_each_backend!(a_recovery_that_is_repeated_skips_once_more);

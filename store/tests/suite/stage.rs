@@ -226,7 +226,8 @@ pub(crate) async fn reserve_by(
     };
     let outcome = store.reserve(request).await;
     let block = outcome.expect("a reservation is answered")?;
-    Ok(block.publish_for(true).expect("the block is ours"))
+    // A recovery that was seen since the reservation drops the block.
+    block.publish_for(true).ok_or(StoreError::WentBack)
 }
 
 /// A recovery of every store of `settings`.
