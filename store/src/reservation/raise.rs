@@ -147,6 +147,10 @@ impl Reservation<'_> {
     }
 }
 
+/// Raises the counter to `next_value` in one update, and stores `rate` if there is one.
+///
+/// Returns whether the update changed its row. It does so only if the counter still is as it was
+/// `seen`, and if the heartbeat of this replica has not fallen.
 async fn conditional_update(
     database: DatabaseConnection,
     key: CounterKey,

@@ -1,4 +1,7 @@
 //! Settles what became of an uncertain write.
+//!
+//! `uncertain_writes.rs` keeps such writes from one reservation to the next, and decides how many
+//! of their numbers may be lost.
 
 use odometer_core::block::Block;
 use odometer_process::{
